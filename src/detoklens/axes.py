@@ -1,0 +1,22 @@
+"""The one legend of axis names used in array annotations.
+
+| axis      | runs over                                                       | paper |
+|-----------|-----------------------------------------------------------------|-------|
+| head      | the attention heads of layer 0, from 0                          | h     |
+| query     | what attends: places of a text, or the query tokens asked about | i     |
+| key       | what is attended to                                             | j     |
+| token     | token ids of the vocabulary                                     | ID    |
+| position  | rows of the position table                                      |       |
+| d_model   | features of an embedding                                        | d     |
+| d_head    | features of one head's query, key or value                      | d'    |
+| document  | texts of a corpus                                               |       |
+
+Arrays are always indexed in the order head, query, key.
+"""
+
+import numpy as np
+from jaxtyping import Float, Int
+
+TokenIds = Int[np.ndarray, "query"]
+HeadQueryKey = Float[np.ndarray, "head query key"]
+HeadKey = Float[np.ndarray, "head key"]

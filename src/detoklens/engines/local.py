@@ -1,0 +1,152 @@
+"""The work runs in processes of this machine.
+
+One worker means this process itself. More are fresh interpreters, each with a pipe of its own: a worker that dies takes
+only its own task with it, which is given to another one. Workers end when the process that started them does, however
+it ends.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any
+
+from detoklens.engines.base import ATTEMPTS, Closing, Result, Task, unnumbered
+from detoklens.engines.worker import Failure, work
+from detoklens.errors import DetokLensError
+
+
+@dataclass
+class Assignment:
+    """A task with its place in the order, and how often it was started."""
+
+    number: int
+    task: Any
+    attempts: int = 0
+
+
+class Worker:
+    """One process and the pipe to it."""
+
+    def __init__(self) -> None:
+        context = multiprocessing.get_context("spawn")
+        self.connection: Connection
+        self.connection, far_end = context.Pipe()
+        self.process: SpawnProcess = context.Process(target=work, args=(far_end,), daemon=True)
+        self.process.start()
+        far_end.close()
+        self.assignment: Assignment | None = None
+
+    def give(self, function: Callable[[Any], Any], assignment: Assignment) -> None:
+        assignment.attempts += 1
+        self.assignment = assignment
+        self.connection.send((function, assignment.task))
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+class LocalEngine(Closing):
+    """Runs tasks in `workers` processes, or in this one where that is 1."""
+
+    def __init__(self, workers: int = 1) -> None:
+        self.workers = workers
+        self._pool: list[Worker] = []
+
+    def run(
+        self, function: Callable[[Task], Result], tasks: Iterable[Task], *, ordered: bool = False
+    ) -> Iterator[Result]:
+        if self.workers == 1:
+            return (function(task) for task in tasks)
+        return unnumbered(self._results(function, tasks), ordered)
+
+    def close(self) -> None:
+        for worker in self._pool:
+            worker.stop()
+        self._pool.clear()
+
+    def _results(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+        queue = (Assignment(number, task) for number, task in enumerate(tasks))
+        again: list[Assignment] = []
+        try:
+            while self._fill(function, queue, again):
+                for worker in self._answering():
+                    assignment = _taken(worker)
+                    try:
+                        answer = worker.connection.recv()
+                    except (EOFError, ConnectionError):
+                        again.append(self._replace(worker, assignment))
+                        continue
+                    yield assignment.number, _unwrapped(answer)
+        finally:
+            self._stop_busy()
+
+    def _fill(
+        self, function: Callable[[Any], Any], queue: Iterator[Assignment], again: list[Assignment]
+    ) -> bool:
+        """Give every free worker a task; is any worker busy?"""
+        while (worker := self._free()) is not None:
+            assignment = again.pop() if again else next(queue, None)
+            if assignment is None:
+                break
+            self._send(worker, function, assignment, again)
+        return any(worker.assignment for worker in self._pool)
+
+    def _send(
+        self,
+        worker: Worker,
+        function: Callable[[Any], Any],
+        assignment: Assignment,
+        again: list[Assignment],
+    ) -> None:
+        try:
+            worker.give(function, assignment)
+        except ConnectionError:
+            again.append(self._replace(worker, assignment))
+
+    def _free(self) -> Worker | None:
+        for worker in self._pool:
+            if worker.assignment is None:
+                return worker
+        if len(self._pool) < self.workers:
+            self._pool.append(Worker())
+            return self._pool[-1]
+        return None
+
+    def _answering(self) -> list[Worker]:
+        busy = {worker.connection: worker for worker in self._pool if worker.assignment}
+        return [busy[connection] for connection in wait(list(busy)) if isinstance(connection, Connection)]
+
+    def _replace(self, worker: Worker, assignment: Assignment) -> Assignment:
+        """Take a dead worker out of the pool; its task is to be given out again."""
+        self._pool.remove(worker)
+        worker.stop()
+        if assignment.attempts >= ATTEMPTS:
+            raise DetokLensError(
+                f"a worker process died {ATTEMPTS} times on the same task, most likely killed for want of memory; "
+                "lower --memory or --workers and run the same command again"
+            )
+        return assignment
+
+    def _stop_busy(self) -> None:
+        """After an error, or when the caller stops listening: workers whose answer nobody waits for are ended."""
+        for worker in [worker for worker in self._pool if worker.assignment]:
+            self._pool.remove(worker)
+            worker.stop()
+
+
+def _taken(worker: Worker) -> Assignment:
+    assignment, worker.assignment = worker.assignment, None
+    assert assignment is not None
+    return assignment
+
+
+def _unwrapped(answer: Any) -> Any:
+    if isinstance(answer, Failure):
+        raise answer.error from RuntimeError(f"in a worker process:\n{answer.trace}")
+    return answer

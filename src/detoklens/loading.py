@@ -1,0 +1,28 @@
+"""From a model's name to something to ask: `load` for the first layer, `load_vocabulary` for its tokens alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from detoklens.scores.layer import Layer
+from detoklens.tokens import Vocabulary
+from detoklens.weights.checkpoint import find_folder, read_checkpoint
+
+
+def load(model: Any, dtype: Literal["float32", "float64"] = "float32", revision: str | None = None) -> Layer:
+    """Read a checkpoint's first layer: a local folder, a hub id, or a transformers model in memory.
+
+    Only the embeddings and layer 0's norm and attention are read, and neither torch nor transformers is imported.
+    """
+    return Layer(read_checkpoint(model, np.dtype(dtype), revision))
+
+
+def load_vocabulary(model: str | Path, revision: str | None = None) -> Vocabulary:
+    """Read a model's tokenizer alone: from its folder, its tokenizer.json, or the hub."""
+    path = Path(model)
+    if path.is_file() and path.suffix == ".json":
+        return Vocabulary.from_json(path.read_text(encoding="utf-8"))
+    return Vocabulary.from_folder(find_folder(model, revision))

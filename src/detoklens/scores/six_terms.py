@@ -1,0 +1,47 @@
+"""The six terms of one text, from the folded layer (see `terms` for the equations)."""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from detoklens.scores.factors import project
+from detoklens.scores.terms import Term, Terms
+from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.folding import FoldedLayer
+
+
+def six_terms(
+    layer: FirstLayer,
+    folded: FoldedLayer,
+    token_ids: Int[np.ndarray, "query"],
+    scales: Float[np.ndarray, "query"],
+) -> Terms:
+    """All six terms for a text whose first token stands at position 0; `scales` is σ of each of its places."""
+    tokens = layer.token_embeddings[token_ids] / scales[:, None]
+    positions = layer.position_embeddings[: len(token_ids)] / scales[:, None]
+    query_token, query_position = project(tokens, folded.query_weight), project(positions, folded.query_weight)
+    key_token, key_position = project(tokens, folded.key_weight), project(positions, folded.key_weight)
+    parts = {
+        Term.EE: query_token @ key_token.transpose(0, 2, 1),
+        Term.PP: query_position @ key_position.transpose(0, 2, 1),
+        Term.PE: query_position @ key_token.transpose(0, 2, 1),
+        Term.EP: query_token @ key_position.transpose(0, 2, 1),
+        Term.E: np.einsum("hk,hjk->hj", folded.query_bias, key_token),
+        Term.P: np.einsum("hk,hjk->hj", folded.query_bias, key_position),
+    }
+    return Terms(parts, layer.attention_scale)
+
+
+def attention_output(
+    layer: FirstLayer,
+    folded: FoldedLayer,
+    token_ids: Int[np.ndarray, "query"],
+    scales: Float[np.ndarray, "query"],
+    attention: Float[np.ndarray, "head query key"],
+) -> Float[np.ndarray, "query d_model"]:
+    """What layer 0's attention writes: Σ_h Σ_j α[h,i,j] (x_j / σ_j) W_VO[h] + b_VO."""
+    inputs = layer.token_embeddings[token_ids] + layer.position_embeddings[: len(token_ids)]
+    values = project(inputs / scales[:, None], folded.value_weight)
+    mixed = attention @ values
+    return np.einsum("hik,hkd->id", mixed, folded.output_weight, optimize=True) + folded.output_bias

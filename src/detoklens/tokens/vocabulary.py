@@ -1,0 +1,159 @@
+"""Which text does a token id stand for, and which ids does a text have?"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from detoklens.errors import CheckpointError, TokenError
+from detoklens.tokens.byte_text import readable, token_bytes
+from detoklens.tokens.tokenizer_files import read_tokenizer, tokenizer_from_json
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+
+class Vocabulary:
+    """A tokenizer's tokens as readable text, its ids, and a fingerprint that tells two tokenizers apart."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def from_folder(cls, folder: Path | str) -> Vocabulary:
+        """Read tokenizer.json, or vocab.json and merges.txt; an error where neither is there."""
+        vocabulary = cls.find(Path(folder))
+        if vocabulary is None:
+            raise CheckpointError(
+                f"{folder}: no tokenizer.json (nor vocab.json with merges.txt); put the model's tokenizer there"
+            )
+        return vocabulary
+
+    @classmethod
+    def find(cls, folder: Path) -> Vocabulary | None:
+        """Like from_folder, but None where the folder has no tokenizer."""
+        tokenizer = read_tokenizer(folder)
+        return None if tokenizer is None else cls(tokenizer)
+
+    @classmethod
+    def from_json(cls, text: str) -> Vocabulary:
+        """Read the text of a tokenizer.json, as `to_json` gives it."""
+        return cls(tokenizer_from_json(text))
+
+    def to_json(self) -> str:
+        return self.tokenizer.to_str()
+
+    @cached_property
+    def size(self) -> int:
+        """One more than the largest id: the rows that an embedding table needs."""
+        return max(self._raw_tokens, default=-1) + 1
+
+    def raw(self, token_id: int) -> str:
+        """The token as the tokenizer's file writes it (`Ġsap`)."""
+        self.check_id(token_id)
+        return self._raw_tokens.get(token_id, f"<unused {token_id}>")
+
+    def text(self, token_id: int) -> str:
+        r"""The token as text (` sap`); bytes that are no whole character as \xNN."""
+        return self.join([token_id])
+
+    def join(self, token_ids: Sequence[int]) -> str:
+        """The text of several tokens in a row."""
+        return readable(b"".join(self._bytes(token_id) for token_id in token_ids))
+
+    def texts(self) -> list[str]:
+        """The text of every id from 0 to size − 1."""
+        return [self.text(token_id) for token_id in range(self.size)]
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of a text; no special token is added."""
+        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def id(self, text: str) -> int:
+        """The id of the token that is exactly this text (or, failing that, is written so in the tokenizer's file)."""
+        if text in self._id_of_text:
+            return self._id_of_text[text]
+        raw_id = self.tokenizer.token_to_id(text)
+        if raw_id is not None:
+            return int(raw_id)
+        raise TokenError(self._not_one_token(text))
+
+    def check_id(self, token_id: int) -> None:
+        if not 0 <= token_id < self.size:
+            raise TokenError(
+                f"token id {token_id} is not in the vocabulary; ids go from 0 to {self.size - 1}"
+            )
+
+    def merges(self) -> list[tuple[int, int, int]]:
+        """The tokenizer's own merges as ids (left, right, merged); empty where it is no BPE."""
+        ids = self._model.get("vocab", {})
+        pairs = (
+            tuple(merge.split(" ")) if isinstance(merge, str) else merge
+            for merge in self._model.get("merges", [])
+        )
+        return [(ids[left], ids[right], ids[left + right]) for left, right in pairs if left + right in ids]
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 of what decides the ids of a text: the model, the normalizer, the splitting, the added tokens."""
+        description = json.dumps(_what_decides_ids(self._description), sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(description.encode("ascii")).hexdigest()
+
+    @cached_property
+    def _description(self) -> dict[str, Any]:
+        description: dict[str, Any] = json.loads(self.to_json())
+        return description
+
+    @property
+    def _model(self) -> dict[str, Any]:
+        model: dict[str, Any] = self._description["model"]
+        return model
+
+    @cached_property
+    def _is_byte_level(self) -> bool:
+        return '"ByteLevel"' in json.dumps([self._description["decoder"], self._description["pre_tokenizer"]])
+
+    @cached_property
+    def _raw_tokens(self) -> dict[int, str]:
+        return {token_id: raw for raw, token_id in self.tokenizer.get_vocab(with_added_tokens=True).items()}
+
+    @cached_property
+    def _id_of_text(self) -> dict[str, int]:
+        return {self.text(token_id): token_id for token_id in sorted(self._raw_tokens, reverse=True)}
+
+    def _bytes(self, token_id: int) -> bytes:
+        raw = self.raw(token_id)
+        return token_bytes(raw) if self._is_byte_level else raw.replace("▁", " ").encode("utf-8")
+
+    def _not_one_token(self, text: str) -> str:
+        pieces = self.encode(text)
+        shown = ", ".join(f"{self.text(piece)!r} ({piece})" for piece in pieces)
+        if len(pieces) < 2:
+            return f"{text!r} is not a token of this vocabulary; its nearest reading is {shown or 'nothing'}"
+        return f"{text!r} is {len(pieces)} tokens: {shown}; name one of them, or give --token-id"
+
+
+def _what_decides_ids(description: dict[str, Any]) -> dict[str, Any]:
+    model = {key: value for key, value in description["model"].items() if value not in (None, False, "")}
+    model["merges"] = [
+        merge.split(" ") if isinstance(merge, str) else list(merge) for merge in model.get("merges", [])
+    ]
+    return {
+        "model": model,
+        "normalizer": description["normalizer"],
+        "pre_tokenizer": _without(description["pre_tokenizer"], "trim_offsets"),
+        "added_tokens": sorted([token["id"], token["content"]] for token in description["added_tokens"]),
+    }
+
+
+def _without(value: Any, key: str) -> Any:
+    """The same JSON value without one key at any depth: it changes offsets, never ids."""
+    if isinstance(value, dict):
+        return {name: _without(inner, key) for name, inner in value.items() if name != key}
+    if isinstance(value, list):
+        return [_without(inner, key) for inner in value]
+    return value

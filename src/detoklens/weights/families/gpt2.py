@@ -1,0 +1,88 @@
+"""GPT-2 of every size, DistilGPT-2, DialoGPT, Cerebras-GPT, CodeParrot: the paper's case.
+
+Learned absolute positions, a LayerNorm in front of the attention, biases everywhere, causal. Conv1D stores its weights
+[in, out], so they are used as they are; queries, keys and values lie side by side in one tensor.
+
+`scale_attn_by_inverse_layer_idx` divides by (layer + 1), which is 1 here. `reorder_and_upcast_attn` changes the order of
+rounding, not the value. `add_cross_attention` adds a second attention after this one. All three leave layer 0's self
+attention as it is, so they are accepted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+
+from detoklens.errors import CheckpointError
+from detoklens.weights.families.base import (
+    Config,
+    LayerReader,
+    find_prefix,
+    head_size,
+    refuse_unhandled,
+    whole_number,
+)
+from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.sources import TensorSource
+
+PREFIXES = ("transformer.", "")
+TENSORS = (
+    "wte.weight",
+    "wpe.weight",
+    "h.0.ln_1.weight",
+    "h.0.ln_1.bias",
+    "h.0.attn.c_attn.weight",
+    "h.0.attn.c_attn.bias",
+    "h.0.attn.c_proj.weight",
+    "h.0.attn.c_proj.bias",
+)
+HANDLED = {
+    "n_embd", "hidden_size", "n_head", "num_attention_heads", "n_positions", "max_position_embeddings", "n_ctx",
+    "layer_norm_epsilon", "scale_attn_weights", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn",
+    "add_cross_attention", "attn_implementation", "_attn_implementation",
+}  # fmt: skip
+IRRELEVANT = {"attn_pdrop", "embd_pdrop", "tie_word_embeddings", "output_attentions", "_attn_implementation_autoset"}
+
+
+class GPT2:
+    """Reads the first layer of a GPT-2."""
+
+    model_types = ("gpt2",)
+
+    def tensor_names(self, config: Config, available: Collection[str]) -> list[str]:
+        prefix = find_prefix(available, TENSORS[0], PREFIXES)
+        return [prefix + name for name in TENSORS]
+
+    def read(self, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> FirstLayer:
+        refuse_unhandled(config, HANDLED, IRRELEVANT)
+        d, heads = whole_number(config, "n_embd", "hidden_size"), whole_number(config, "n_head", "num_attention_heads")
+        per_head = (heads, head_size(d, heads))
+        reader = LayerReader(source, find_prefix(source.names(), TENSORS[0], PREFIXES), dtype)
+        joint_weight = reader.read("h.0.attn.c_attn.weight", (d, 3 * d)).reshape(d, 3, *per_head)
+        joint_bias = reader.read("h.0.attn.c_attn.bias", (3 * d,)).reshape(3, *per_head)
+        return FirstLayer(
+            token_embeddings=reader.read("wte.weight", (None, d)),
+            position_embeddings=reader.read("wpe.weight", (None, d)),
+            norm_gain=reader.read("h.0.ln_1.weight", (d,)),
+            norm_bias=reader.read("h.0.ln_1.bias", (d,)),
+            norm_epsilon=_epsilon(config),
+            query_weight=joint_weight[:, 0],
+            query_bias=joint_bias[0],
+            key_weight=joint_weight[:, 1],
+            key_bias=joint_bias[1],
+            value_weight=joint_weight[:, 2],
+            value_bias=joint_bias[2],
+            output_weight=reader.read("h.0.attn.c_proj.weight", (d, d)).reshape(*per_head, d),
+            output_bias=reader.read("h.0.attn.c_proj.bias", (d,)),
+            attention_scale=per_head[1] ** -0.5 if config.get("scale_attn_weights", True) else 1.0,
+        )
+
+
+def _epsilon(config: Config) -> float:
+    """LayerNorm's ε; GPT-2s trained to do without LayerNorm set it to 1e12."""
+    epsilon = config.get("layer_norm_epsilon")
+    if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not 0 <= epsilon < float("inf"):
+        raise CheckpointError(f"config.json: layer_norm_epsilon must be a number from 0 up, not {epsilon!r}")
+    return float(epsilon)

@@ -1,0 +1,105 @@
+"""How much does LayerNorm divide by? σ(e + p) of every token at every position, without building the vectors.
+
+    σ(x) = sqrt(Var(x) + ε),    Var(e + p) = Var(e) + Var(p) + 2 Cov(e, p)
+
+Var and Cov run over the features. It is enough to centre p in Cov(e, p) = e · (p − mean p) / d, so all pairs are one
+matrix product of the tables as they are, done in blocks: for GPT-2 small the whole would be 1,024 × 50,257 numbers,
+206 MB.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from detoklens.weights.first_layer import FirstLayer
+
+BLOCK_BYTES = 32 << 20
+
+
+class ScaleTable:
+    """σ of any token at any position, and its means."""
+
+    def __init__(self, layer: FirstLayer) -> None:
+        self._tokens = layer.token_embeddings
+        self._positions = _centred(layer.position_embeddings)
+        self._epsilon = layer.norm_epsilon
+        self.token_variance: Float[np.ndarray, "token"] = _variance(self._tokens)
+        self.position_variance: Float[np.ndarray, "position"] = _variance(self._positions)
+
+    def at(
+        self, positions: Int[np.ndarray, "*shape"], tokens: Int[np.ndarray, "*shape"]
+    ) -> Float[np.ndarray, "*shape"]:
+        """σ of each token at the position beside it."""
+        both = self._tokens[tokens] + self._positions[positions]
+        return np.sqrt(both.var(axis=-1) + both.dtype.type(self._epsilon))
+
+    def bare_tokens(self) -> Float[np.ndarray, "token"]:
+        """σ of the token embeddings alone."""
+        return self._root(self.token_variance)
+
+    def bare_positions(self) -> Float[np.ndarray, "position"]:
+        """σ of the position embeddings alone."""
+        return self._root(self.position_variance)
+
+    def of_positions(self, positions: slice) -> Float[np.ndarray, "position token"]:
+        """σ of every token at some neighbouring positions."""
+        return self._pairs(positions, slice(None))
+
+    def position_blocks(self) -> Iterator[tuple[slice, Float[np.ndarray, "position token"]]]:
+        """σ of every token, a few positions at a time: 32 MB of numbers a block."""
+        rows = max(1, BLOCK_BYTES // (self._tokens.itemsize * len(self._tokens)))
+        for begin in range(0, len(self._positions), rows):
+            block = slice(begin, min(begin + rows, len(self._positions)))
+            yield block, self._pairs(block, slice(None))
+
+    def mean_over_positions(self) -> Float[np.ndarray, "token"]:
+        """Each token's σ, averaged over all positions."""
+        total = np.zeros(len(self._tokens))
+        for _, scales in self.position_blocks():
+            total += scales.sum(axis=0, dtype=np.float64)
+        return (total / len(self._positions)).astype(self._tokens.dtype)
+
+    def mean_over_tokens(
+        self, weights: Float[np.ndarray, "token"] | None = None
+    ) -> Float[np.ndarray, "position"]:
+        """Each position's σ, averaged over the vocabulary, evenly or by weight."""
+        shares = np.full(len(self._tokens), 1 / len(self._tokens)) if weights is None else weights / weights.sum()
+        means = [scales.astype(np.float64) @ shares for _, scales in self.position_blocks()]
+        return np.concatenate(means).astype(self._tokens.dtype)
+
+    def mean_absolute_covariance(self) -> float:
+        """Mean |Cov(e, p)| over all tokens and positions."""
+        total, d_model = 0.0, self._tokens.shape[1]
+        rows = max(1, BLOCK_BYTES // (self._tokens.itemsize * len(self._tokens)))
+        for begin in range(0, len(self._positions), rows):
+            covariance = self._positions[begin : begin + rows] @ self._tokens.T / d_model
+            total += float(np.abs(covariance).sum(dtype=np.float64))
+        return total / (len(self._positions) * len(self._tokens))
+
+    def _root(self, variance: Float[np.ndarray, "row"]) -> Float[np.ndarray, "row"]:
+        return np.sqrt(variance + variance.dtype.type(self._epsilon))
+
+    def _pairs(self, positions: slice, tokens: slice) -> Float[np.ndarray, "position token"]:
+        scales = self._positions[positions] @ self._tokens[tokens].T
+        scales *= 2 / self._tokens.shape[1]
+        scales += self.token_variance[tokens]
+        scales += self.position_variance[positions, None]
+        # Rounding can leave Var(e + p) a hair below 0 where e = −p.
+        np.maximum(scales, 0, out=scales)
+        scales += scales.dtype.type(self._epsilon)
+        return np.sqrt(scales, out=scales)
+
+
+def _centred(table: Float[np.ndarray, "row d_model"]) -> Float[np.ndarray, "row d_model"]:
+    return table - table.mean(axis=1, keepdims=True, dtype=np.float64).astype(table.dtype)
+
+
+def _variance(table: Float[np.ndarray, "row d_model"]) -> Float[np.ndarray, "row"]:
+    rows = max(1, BLOCK_BYTES // (8 * table.shape[1]))
+    blocks = [
+        table[begin : begin + rows].var(axis=1, dtype=np.float64) for begin in range(0, len(table), rows)
+    ]
+    return np.concatenate(blocks).astype(table.dtype)
