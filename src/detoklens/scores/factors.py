@@ -1,7 +1,7 @@
 """Thin factors: every term is a product of a query factor and a key factor, so W_QK is never built.
 
-    query side:  Q_e = E W̃_Q    Q_p = P W̃_Q    q_b = b̃_Q
-    key side:    K_e = E W̃_K    K_p = P W̃_K
+query side:  Q_e = E W̃_Q    Q_p = P W̃_Q    q_b = b̃_Q
+key side:    K_e = E W̃_K    K_p = P W̃_K
 """
 
 from __future__ import annotations

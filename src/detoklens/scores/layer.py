@@ -85,7 +85,9 @@ class Layer:
     def vocabulary(self) -> Vocabulary:
         """The tokenizer's vocabulary; an error where the checkpoint came without one."""
         if self.checkpoint.vocabulary is None:
-            raise TokenError(f"{self.name} has no tokenizer: give token ids, or put its tokenizer.json beside the weights")
+            raise TokenError(
+                f"{self.name} has no tokenizer: give token ids, or put its tokenizer.json beside the weights"
+            )
         return self.checkpoint.vocabulary
 
     def token(self, token_id: int) -> str:

@@ -20,9 +20,12 @@ def six_terms(
     """All six terms for a text whose first token stands at position 0; `scales` is σ of each of its places."""
     tokens = layer.token_embeddings[token_ids] / scales[:, None]
     positions = layer.position_embeddings[: len(token_ids)] / scales[:, None]
-    query_token, query_position = project(tokens, folded.query_weight), project(positions, folded.query_weight)
+    query_token, query_position = (
+        project(tokens, folded.query_weight),
+        project(positions, folded.query_weight),
+    )
     key_token, key_position = project(tokens, folded.key_weight), project(positions, folded.key_weight)
-    parts = {
+    parts: dict[str, np.ndarray] = {
         Term.EE: query_token @ key_token.transpose(0, 2, 1),
         Term.PP: query_position @ key_position.transpose(0, 2, 1),
         Term.PE: query_position @ key_token.transpose(0, 2, 1),

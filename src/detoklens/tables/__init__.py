@@ -1,0 +1,1 @@
+"""Tables: declared columns with their meaning, parquet files that say where they come from."""

@@ -84,16 +84,13 @@ class Vocabulary:
 
     def check_id(self, token_id: int) -> None:
         if not 0 <= token_id < self.size:
-            raise TokenError(
-                f"token id {token_id} is not in the vocabulary; ids go from 0 to {self.size - 1}"
-            )
+            raise TokenError(f"token id {token_id} is not in the vocabulary; ids go from 0 to {self.size - 1}")
 
     def merges(self) -> list[tuple[int, int, int]]:
         """The tokenizer's own merges as ids (left, right, merged); empty where it is no BPE."""
         ids = self._model.get("vocab", {})
         pairs = (
-            tuple(merge.split(" ")) if isinstance(merge, str) else merge
-            for merge in self._model.get("merges", [])
+            tuple(merge.split(" ")) if isinstance(merge, str) else merge for merge in self._model.get("merges", [])
         )
         return [(ids[left], ids[right], ids[left + right]) for left, right in pairs if left + right in ids]
 
@@ -139,9 +136,7 @@ class Vocabulary:
 
 def _what_decides_ids(description: dict[str, Any]) -> dict[str, Any]:
     model = {key: value for key, value in description["model"].items() if value not in (None, False, "")}
-    model["merges"] = [
-        merge.split(" ") if isinstance(merge, str) else list(merge) for merge in model.get("merges", [])
-    ]
+    model["merges"] = [merge.split(" ") if isinstance(merge, str) else list(merge) for merge in model.get("merges", [])]
     return {
         "model": model,
         "normalizer": description["normalizer"],

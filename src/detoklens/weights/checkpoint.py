@@ -54,7 +54,7 @@ def find_folder(model: str | Path, revision: str | None = None) -> Path:
         raise CheckpointError(f"{model}: no such folder; name a folder with config.json, or a hub id such as gpt2")
     from detoklens.weights.hub import fetch_checkpoint
 
-    return fetch_checkpoint(str(model), lambda config, names: family_of(config).tensor_names(config, names), revision)
+    return fetch_checkpoint(str(model), lambda config, names: family_of(config).tensor_names(names), revision)
 
 
 def read_config(folder: Path) -> dict[str, Any]:

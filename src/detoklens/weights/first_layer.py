@@ -37,5 +37,5 @@ class FirstLayer:
         for field in fields(self):
             values = np.ascontiguousarray(getattr(self, field.name), dtype="<f4")
             digest.update(f"{field.name}{values.shape}".encode())
-            digest.update(memoryview(values).cast("B"))
+            digest.update(values.data.cast("B") if values.size else b"")
         return digest.hexdigest()

@@ -26,9 +26,7 @@ class SafetensorsFolder:
 
     def __init__(self, folder: Path) -> None:
         self.where = str(folder)
-        self._places = {
-            name: (path, entry) for path in _files(folder) for name, entry in read_header(path).items()
-        }
+        self._places = {name: (path, entry) for path in _files(folder) for name, entry in read_header(path).items()}
 
     def names(self) -> Collection[str]:
         return self._places.keys()

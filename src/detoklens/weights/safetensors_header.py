@@ -35,9 +35,7 @@ class TensorEntry:
 def header_length(first_bytes: bytes, file_size: int, where: str) -> int:
     """How long is the header that these first 8 bytes announce?"""
     if len(first_bytes) < LENGTH_BYTES:
-        raise CheckpointError(
-            f"{where}: {len(first_bytes)} bytes are no safetensors file; download the file again"
-        )
+        raise CheckpointError(f"{where}: {len(first_bytes)} bytes are no safetensors file; download the file again")
     length = int.from_bytes(first_bytes[:LENGTH_BYTES], "little")
     if length > min(LARGEST_HEADER, file_size - LENGTH_BYTES):
         raise CheckpointError(

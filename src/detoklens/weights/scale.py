@@ -62,9 +62,7 @@ class ScaleTable:
             total += scales.sum(axis=0, dtype=np.float64)
         return (total / len(self._positions)).astype(self._tokens.dtype)
 
-    def mean_over_tokens(
-        self, weights: Float[np.ndarray, "token"] | None = None
-    ) -> Float[np.ndarray, "position"]:
+    def mean_over_tokens(self, weights: Float[np.ndarray, "token"] | None = None) -> Float[np.ndarray, "position"]:
         """Each position's σ, averaged over the vocabulary, evenly or by weight."""
         shares = np.full(len(self._tokens), 1 / len(self._tokens)) if weights is None else weights / weights.sum()
         means = [scales.astype(np.float64) @ shares for _, scales in self.position_blocks()]
@@ -99,7 +97,5 @@ def _centred(table: Float[np.ndarray, "row d_model"]) -> Float[np.ndarray, "row 
 
 def _variance(table: Float[np.ndarray, "row d_model"]) -> Float[np.ndarray, "row"]:
     rows = max(1, BLOCK_BYTES // (8 * table.shape[1]))
-    blocks = [
-        table[begin : begin + rows].var(axis=1, dtype=np.float64) for begin in range(0, len(table), rows)
-    ]
+    blocks = [table[begin : begin + rows].var(axis=1, dtype=np.float64) for begin in range(0, len(table), rows)]
     return np.concatenate(blocks).astype(table.dtype)

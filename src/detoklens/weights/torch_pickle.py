@@ -1,4 +1,4 @@
-"""A `pytorch_model.bin` is a pickle: only torch's weights-only loader may open it, and only where torch is installed."""
+"""A `pytorch_model.bin` is a pickle: only torch's weights-only loader opens it, and only where torch is installed."""
 
 from __future__ import annotations
 

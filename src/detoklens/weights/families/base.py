@@ -25,7 +25,7 @@ class Family(Protocol):
         """The values of `model_type` in config.json that it reads."""
         ...
 
-    def tensor_names(self, config: Config, available: Collection[str]) -> list[str]:
+    def tensor_names(self, available: Collection[str]) -> list[str]:
         """The tensors of the checkpoint that the first layer needs, and no others."""
         ...
 
@@ -75,11 +75,12 @@ def head_size(d_model: int, n_heads: int) -> int:
     return d_model // n_heads
 
 
-# Words in the name of an attribute that may change how layer 0 attends. An unknown attribute with one of them is refused,
-# so that a knob invented later can't change results silently; other unknown attributes are other layers' business.
+# Words in the name of an attribute that may change how layer 0 attends. An unknown attribute with one of them is
+# refused, so that a knob invented later can't change results silently; the others are other layers' business.
 TELLING_WORDS = (
     "attn", "attention", "scale", "scaling", "norm", "epsilon", "rope", "rotary", "alibi", "position", "bias",
-    "embd", "embed", "embedding", "quant", "quantization", "window", "sparse", "qk", "softcap", "parallel", "adapter", "lora",
+    "embd", "embed", "embedding", "quant", "quantization", "window", "sparse", "qk", "softcap", "parallel",
+    "adapter", "lora",
 )  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 Learned absolute positions, a LayerNorm in front of the attention, biases everywhere, causal. Conv1D stores its weights
 [in, out], so they are used as they are; queries, keys and values lie side by side in one tensor.
 
-`scale_attn_by_inverse_layer_idx` divides by (layer + 1), which is 1 here. `reorder_and_upcast_attn` changes the order of
+`scale_attn_by_inverse_layer_idx` divides by (layer + 1), which is 1 here. `reorder_and_upcast_attn` changes the
 rounding, not the value. `add_cross_attention` adds a second attention after this one. All three leave layer 0's self
 attention as it is, so they are accepted.
 """
@@ -43,7 +43,13 @@ HANDLED = {
     "layer_norm_epsilon", "scale_attn_weights", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn",
     "add_cross_attention", "attn_implementation", "_attn_implementation",
 }  # fmt: skip
-IRRELEVANT = {"attn_pdrop", "embd_pdrop", "tie_word_embeddings", "output_attentions", "_attn_implementation_autoset"}
+IRRELEVANT = {
+    "attn_pdrop",
+    "embd_pdrop",
+    "tie_word_embeddings",
+    "output_attentions",
+    "_attn_implementation_autoset",
+}
 
 
 class GPT2:
@@ -51,13 +57,16 @@ class GPT2:
 
     model_types = ("gpt2",)
 
-    def tensor_names(self, config: Config, available: Collection[str]) -> list[str]:
+    def tensor_names(self, available: Collection[str]) -> list[str]:
         prefix = find_prefix(available, TENSORS[0], PREFIXES)
         return [prefix + name for name in TENSORS]
 
     def read(self, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> FirstLayer:
         refuse_unhandled(config, HANDLED, IRRELEVANT)
-        d, heads = whole_number(config, "n_embd", "hidden_size"), whole_number(config, "n_head", "num_attention_heads")
+        d, heads = (
+            whole_number(config, "n_embd", "hidden_size"),
+            whole_number(config, "n_head", "num_attention_heads"),
+        )
         per_head = (heads, head_size(d, heads))
         reader = LayerReader(source, find_prefix(source.names(), TENSORS[0], PREFIXES), dtype)
         joint_weight = reader.read("h.0.attn.c_attn.weight", (d, 3 * d)).reshape(d, 3, *per_head)

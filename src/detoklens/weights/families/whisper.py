@@ -1,6 +1,6 @@
 """Whisper's decoder: self attention of decoder layer 0.
 
-Learned absolute positions, a LayerNorm in front of the attention, a bias on queries and values and none on keys, causal.
+Learned absolute positions, a LayerNorm before the attention, a bias on queries and values and none on keys, causal.
 Linear layers store their weights [out, in], so they are transposed. Both published implementations leave ε at the
 default of torch's LayerNorm, which the config does not repeat.
 """
@@ -34,7 +34,13 @@ TENSORS = (
     *(ATTENTION + name for name in ("out_proj.weight", "out_proj.bias")),
 )
 TORCH_DEFAULT_EPSILON = 1e-5
-HANDLED = {"d_model", "decoder_attention_heads", "max_target_positions", "attn_implementation", "_attn_implementation"}
+HANDLED = {
+    "d_model",
+    "decoder_attention_heads",
+    "max_target_positions",
+    "attn_implementation",
+    "_attn_implementation",
+}
 IRRELEVANT = {
     "attention_dropout", "encoder_attention_heads", "max_source_positions", "tie_word_embeddings",
     "output_attentions", "_attn_implementation_autoset",
@@ -46,12 +52,14 @@ class Whisper:
 
     model_types = ("whisper",)
 
-    def tensor_names(self, config: Config, available: Collection[str]) -> list[str]:
+    def tensor_names(self, available: Collection[str]) -> list[str]:
         prefix = find_prefix(available, TENSORS[0], PREFIXES)
         return [prefix + name for name in TENSORS]
 
     def read(self, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> FirstLayer:
-        refuse_unhandled(config, HANDLED, IRRELEVANT)  # among them scale_embedding, which implementations read differently
+        refuse_unhandled(
+            config, HANDLED, IRRELEVANT
+        )  # among them scale_embedding, which implementations read differently
         d, heads = whole_number(config, "d_model"), whole_number(config, "decoder_attention_heads")
         per_head = (heads, head_size(d, heads))
         reader = LayerReader(source, find_prefix(source.names(), TENSORS[0], PREFIXES), dtype)

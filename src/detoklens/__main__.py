@@ -1,0 +1,5 @@
+"""`python -m detoklens` is the command line."""
+
+from detoklens.cli.app import main
+
+main()

@@ -1,0 +1,65 @@
+"""Arguments and options that several commands share, so that each is spelled and explained once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Format(StrEnum):
+    """How a table is printed."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+    parquet = "parquet"
+
+
+Model = Annotated[
+    str,
+    typer.Argument(metavar="MODEL", help="A local folder in Hugging Face layout, or a hub id such as gpt2."),
+]
+Heads = Annotated[
+    str | None,
+    typer.Option("--heads", metavar="0,7", help="Only these heads, from 0. Default: all.", show_default=False),
+]
+FormatOption = Annotated[
+    Format,
+    typer.Option("--format", help="How the table is printed: for eyes, or to be read by another program."),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option("--out", metavar="DIR", help="Also write the tables into this folder.", show_default=False),
+]
+CountsFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--counts",
+        metavar="COUNTS",
+        help="Corpus counts, as `detoklens count` writes them.",
+        show_default=False,
+    ),
+]
+Revision = Annotated[
+    str | None, typer.Option("--revision", help="Branch, tag or commit of a hub model.", show_default=False)
+]
+Centred = Annotated[
+    bool,
+    typer.Option("--centred", help="Subtract each key's mean over all query tokens before ranking keys."),
+]
+
+
+def whole_numbers(text: str | None, what: str) -> list[int] | None:
+    """Read `0,7` or `0-3,7`; None stays None."""
+    if text is None:
+        return None
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()):
+            raise typer.BadParameter(f"{text!r} is no list of {what}; write for example 0,7 or 0-3")
+        numbers.extend(range(int(first), int(last or first) + 1))
+    return numbers
