@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from detoklens.errors import RangeError, TokenError
+from detoklens.scores.affinity import Affinity, token_affinity
 from detoklens.scores.factors import Factors, factorise
 from detoklens.scores.six_terms import attention_output, six_terms
 from detoklens.scores.terms import Terms
@@ -148,18 +149,18 @@ class Layer:
         attention = six_terms(self.weights, self.folded, ids, scales).attention()
         return attention_output(self.weights, self.folded, ids, scales, attention)
 
+    def token_affinity(self, scale: TokenScale | None = "mean", centred: bool = False) -> Affinity:
+        """T^ee of the whole vocabulary as thin factors; scale=None leaves the division by σ out."""
+        affinity = token_affinity(self.factors, None if scale is None else self.token_scale(scale))
+        return affinity.centred() if centred else affinity
+
     def affinity(
         self, token_ids: Sequence[int] | Int[np.ndarray, "query"], scale: TokenScale | None = "mean"
     ) -> Float[np.ndarray, "head query key"]:
-        """T^ee of these query tokens against the whole vocabulary: Q_e K_eᵀ / (σ σ); scale=None leaves LN's σ out."""
+        """T^ee of these query tokens against the whole vocabulary."""
         ids = np.asarray(token_ids, np.int64)
         self.check_tokens(ids)
-        scores = self.factors.query_token[:, ids] @ self.factors.key_token.transpose(0, 2, 1)
-        if scale is not None:
-            scales = self.token_scale(scale)
-            scores /= scales[ids][:, None]
-            scores /= scales
-        return scores
+        return self.token_affinity(scale).scores(ids)
 
     def check_tokens(self, token_ids: Sequence[int] | Int[np.ndarray, "query"]) -> None:
         _check_range("token id", token_ids, self.vocab_size)
