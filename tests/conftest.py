@@ -1,0 +1,43 @@
+"""Shapes in signatures are checked while the tests run; real models and texts are found or loudly missed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+from jaxtyping import install_import_hook
+
+install_import_hook(["detoklens.weights", "detoklens.scores"], "beartype.beartype")
+
+settings.register_profile(
+    "detoklens", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("detoklens")
+
+SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
+
+
+def _shared(*parts: str) -> Path:
+    path = SHARED.joinpath(*parts)
+    if not path.exists():
+        pytest.skip(f"NOT TESTED ON REAL DATA: {'/'.join(parts)} is missing beside the repository (../shared)")
+    return path
+
+
+@pytest.fixture(scope="session")
+def whisper_folder() -> Path:
+    """The first layer of whisper-tiny.en's decoder, real trained weights."""
+    return _shared("models", "whisper-tiny.en")
+
+
+@pytest.fixture(scope="session")
+def corpus_folder() -> Path:
+    """Sixteen shards of English text."""
+    return _shared("corpus")
+
+
+@pytest.fixture(scope="session")
+def tiny_text() -> Path:
+    """200 kB of English text."""
+    return _shared("corpus", "tiny.txt")
