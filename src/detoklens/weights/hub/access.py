@@ -1,7 +1,7 @@
-"""What does the hub say about a model? Commit, files, sizes and the small files, in huggingface_hub's own cache.
+"""What does the hub say about a model? Its commit, files and sizes; small files go into huggingface_hub's cache.
 
-The endpoint, cache folders, token and offline switch are huggingface_hub's: HF_ENDPOINT, HF_HOME, HF_HUB_CACHE,
-HF_ASSETS_CACHE, HF_TOKEN, HF_HUB_OFFLINE.
+The endpoint, cache folders, token and offline switch are huggingface_hub's: HF_ENDPOINT, HF_HOME,
+HF_HUB_CACHE, HF_ASSETS_CACHE, HF_TOKEN, HF_HUB_OFFLINE.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ LARGEST_SMALL_FILE = 200_000_000  # the longest tokenizer.json in use has about 
 
 @dataclass(frozen=True)
 class HubModel:
-    """One commit of a model; `snapshot` is its folder in the hub's cache, which holds at least config.json."""
+    """One commit of a model; `snapshot` is its folder in the hub's cache, with config.json at least."""
 
     repo_id: str
     commit: str
@@ -72,11 +72,9 @@ def list_files(model: HubModel) -> dict[str, int]:
 
 
 def small_file(model: HubModel, name: str, size: int) -> Path:
-    """Where is this small file of the commit on disk? Downloaded into the hub's cache if it is not there yet."""
+    """Where is this small file on disk? It is downloaded into the hub's cache if it is not there yet."""
     if size > LARGEST_SMALL_FILE:
-        raise CheckpointError(
-            f"{model}: {name} has {size:,} bytes, far more than such a file needs; not downloaded"
-        )
+        raise CheckpointError(f"{model}: {name} has {size:,} bytes, far more than such a file needs; not downloaded")
     with plain_errors(model.repo_id, model.commit):
         return _download(model.repo_id, name, model.commit)
 
@@ -87,13 +85,13 @@ def locate(model: HubModel, name: str) -> RemoteFile:
         commit, etag, size, url = _metadata(model.repo_id, name, model.commit)
     if commit != model.commit or not etag or not size:
         raise CheckpointError(
-            f"{model}: the hub answers without commit, ETag or size of {name}; check HF_ENDPOINT, or give a local folder"
+            f"{model}: the hub's answer lacks commit, ETag or size of {name}; check HF_ENDPOINT, or give a local folder"
         )
     return RemoteFile(name, url, size, etag)
 
 
 def request_headers() -> dict[str, str]:
-    """The headers of every request: who asks, the user's token if there is one, and no compression of byte ranges."""
+    """The headers of every request: who asks, the user's token if there is one, and no compression."""
     from huggingface_hub.utils import build_hf_headers
 
     headers = build_hf_headers(library_name="detoklens", library_version=__version__)
@@ -119,10 +117,8 @@ def _current_config(repo_id: str, revision: str | None, cached: Path | None) -> 
     return cached if cached and cached.parent.name == commit else _download(repo_id, "config.json", revision)
 
 
-def _metadata(
-    repo_id: str, name: str, revision: str | None
-) -> tuple[str | None, str | None, int | None, str]:
-    """Commit, etag, size and address of one file. Asked directly, as hf_hub_download would retry for half a minute."""
+def _metadata(repo_id: str, name: str, revision: str | None) -> tuple[str | None, str | None, int | None, str]:
+    """Commit, etag, size and address of a file. (hf_hub_download would retry for 20 s if no one is there.)"""
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
 
     url = hf_hub_url(repo_id, name, revision=revision, endpoint=constants.ENDPOINT)

@@ -13,8 +13,8 @@ from detoklens.weights.hub.selection import Selection
 def assemble(selection: Selection, target: Path, title: str, show_progress: bool) -> None:
     """Bring the selected bytes into `target`.
 
-    They are appended to `<target>.<key>.partial`, whose length says how far it has come. As the key depends on the
-    remote files' etags and on the selection, what is continued is always the same file.
+    They are appended to `<target>.<key>.partial`, whose length says how far it has come. As the key depends
+    on the remote files' etags and on the selection, what is continued is always the same file.
     """
     partial = target.with_name(f"{target.name}.{selection.key}.partial")
     done = _usable_length(partial, selection)

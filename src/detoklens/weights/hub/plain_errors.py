@@ -8,7 +8,7 @@ from detoklens.errors import CheckpointError
 
 
 def transport_error() -> type[Exception]:
-    """The base class of all that a connection can raise: httpx's or httpx2's, whichever huggingface_hub is built on."""
+    """The base of all that a connection raises: httpx's or httpx2's, whichever huggingface_hub is built on."""
     from huggingface_hub.errors import HfHubHTTPError
 
     return next(kind for kind in HfHubHTTPError.__mro__ if kind.__name__ == "HTTPError")
@@ -42,7 +42,7 @@ def plain_disk_errors(folder: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise CheckpointError(
-            f"can't write {folder}: {error.strerror or error}; make room there, or set HF_HOME to another folder"
+            f"can't write {folder}: {error.strerror or error}; make room, or set HF_HOME to another folder"
         ) from error
 
 
@@ -52,23 +52,17 @@ def _answer_line(error: Exception, repo_id: str, revision: str | None) -> str:
     status = getattr(getattr(error, "response", None), "status_code", None)
     if isinstance(error, errors.GatedRepoError) or status in (401, 403):
         return (
-            f"{repo_id}: the hub refuses access (HTTP {status}), the model is gated, private or misspelt: accept its "
-            f"licence at {constants.ENDPOINT}/{repo_id}, then log in with `hf auth login` or set HF_TOKEN"
+            f"{repo_id}: the hub refuses access (HTTP {status}), the model is gated, private or misspelt: "
+            f"accept its licence at {constants.ENDPOINT}/{repo_id}, then log in with `hf auth login` or set HF_TOKEN"
         )
     if isinstance(error, errors.RevisionNotFoundError):
         return f"{repo_id} has no revision {revision!r}; see {constants.ENDPOINT}/{repo_id}/tree/main"
     if isinstance(error, errors.EntryNotFoundError):
         name = str(getattr(error, "response").url).rpartition("/")[2]  # noqa: B009
-        return (
-            f"{repo_id} has no {name} on the hub, so it is no checkpoint that can be read; give another model"
-        )
+        return f"{repo_id} has no {name} on the hub, so it is no checkpoint that can be read; give another model"
     if status == 404:
-        return (
-            f"there is no model {repo_id!r} on {constants.ENDPOINT}; check the name, or give a local folder"
-        )
-    return (
-        f"{repo_id}: {constants.ENDPOINT} answers with HTTP {status}; try again later, or give a local folder"
-    )
+        return f"there is no model {repo_id!r} on {constants.ENDPOINT}; check the name, or give a local folder"
+    return f"{repo_id}: {constants.ENDPOINT} answers with HTTP {status}; try again later, or give a local folder"
 
 
 def _unreachable_line(error: BaseException, repo_id: str) -> str:
@@ -76,6 +70,6 @@ def _unreachable_line(error: BaseException, repo_id: str) -> str:
 
     reason = str(error).strip().partition("\n")[0] or type(error).__name__
     return (
-        f"can't reach {constants.ENDPOINT} for {repo_id} ({reason}); check the connection, give a local folder, "
-        "or set HF_HUB_OFFLINE=1 to use what is cached"
+        f"can't reach {constants.ENDPOINT} for {repo_id} ({reason}); check the connection, give a local "
+        "folder, or set HF_HUB_OFFLINE=1 to use what is cached"
     )

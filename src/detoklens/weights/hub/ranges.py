@@ -1,11 +1,12 @@
 """Exactly the asked bytes of a remote file, however often the connection breaks.
 
-A response is believed only if it says which bytes it carries and those are the asked ones: status 206 with the exact
-Content-Range and Content-Length. A server that ignores `Range` answers 200 with the whole file: that is read once
-from its beginning, the asked bytes are kept, and the connection is closed after the last of them. Slow, but right.
+A response is believed only if it says which bytes it carries and those are the asked ones: status 206 with the
+exact Content-Range and Content-Length. A server that ignores `Range` answers 200 with the whole file: that is
+read once from its beginning, the asked bytes are kept, and the connection is closed after the last of them.
+Slow, but right.
 
-Redirects (the hub sends large files' readers to its CDN) are followed by huggingface_hub's session, which drops the
-token where the host changes.
+Redirects (the hub sends large files' readers to its CDN) are followed by huggingface_hub's session, which drops
+the token where the host changes.
 """
 
 import time
@@ -43,8 +44,8 @@ def stream_ranges(remote: RemoteFile, ranges: Iterable[range]) -> Iterator[bytes
             failures += 1
             if failures == ATTEMPTS:
                 raise CheckpointError(
-                    f"{remote.url}: {_reason(error)}, {ATTEMPTS} times in a row; run the same again to continue from "
-                    "what has arrived, or give a local folder"
+                    f"{remote.url}: {_reason(error)}, {ATTEMPTS} times in a row; run the same again to "
+                    "continue from what has arrived, or give a local folder"
                 ) from error
             time.sleep(FIRST_PAUSE_SECONDS * 2 ** (failures - 1))
 

@@ -1,7 +1,7 @@
 """Which bytes of the remote files are needed, and which small safetensors file do they make up?
 
-The small file holds the needed tensors in the order in which they lie in the remote files, so that neighbours are one
-request, and the number of bytes on disk says alone where an interrupted transfer continues.
+The small file holds the needed tensors in the order in which they lie in the remote files, so that neighbours
+are one request, and the number of bytes on disk alone says where an interrupted transfer continues.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ class Selection:
 
     @property
     def key(self) -> str:
-        """A name that changes with anything that changes a byte of the file, so that no two are ever mixed."""
+        """A name that changes with anything that changes a byte of the file, so that no two are mixed."""
         described = [(remote.etag, remote.size, [(r.start, r.stop) for r in rs]) for remote, rs in self.parts]
         return hashlib.sha256(self.header + json.dumps(described).encode()).hexdigest()[:16]
 
@@ -48,7 +48,7 @@ class Selection:
 
 
 def read_remote_header(remote: RemoteFile) -> dict[str, TensorEntry]:
-    """Which tensors does a remote safetensors file hold, and where? One request, two for a very long header."""
+    """Which tensors does a remote file hold, and where? One request, two for a very long header."""
     first = _bytes(remote, range(min(FIRST_GUESS, remote.size)))
     end = LENGTH_BYTES + header_length(first[:LENGTH_BYTES], remote.size, remote.url)
     return parse_header(first + _bytes(remote, range(len(first), end)), remote.size, remote.url)
@@ -71,7 +71,8 @@ def _refuse_overlaps(remote: RemoteFile, entries: Sequence[TensorEntry]) -> None
     for before, after in pairwise(entries):
         if after.start < before.end:
             raise CheckpointError(
-                f"{remote.url}: tensors {before.name!r} and {after.name!r} claim the same bytes; the file is corrupt"
+                f"{remote.url}: tensors {before.name!r} and {after.name!r} claim the same bytes; "
+                "the file is corrupt, give another model"
             )
 
 
