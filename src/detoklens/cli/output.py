@@ -11,7 +11,7 @@ from detoklens.errors import OutputError
 if TYPE_CHECKING:
     import polars as pl
 
-TEXT_WIDTH = 4  # significant digits of a number in a printed table
+DIGITS = 4  # significant digits of a number in a printed table
 
 
 def emit(frame: pl.DataFrame, output_format: Format, title: str | None = None) -> None:
@@ -46,17 +46,24 @@ def _print_table(frame: pl.DataFrame, title: str | None) -> None:
     table = Table(title=Text(title) if title else None, box=SIMPLE_HEAD, title_justify="left")
     for name, dtype in frame.schema.items():
         table.add_column(Text(name), justify="right" if dtype.is_numeric() else "left", overflow="fold")
-    for row in frame.iter_rows():
-        table.add_row(*(Text(shown(value)) for value in row))
+    columns = [_shown_column(frame[name].to_list()) for name in frame.columns]
+    for row in zip(*columns, strict=True):
+        table.add_row(*(Text(cell) for cell in row))
     console.print(table)
 
 
+def _shown_column(values: list[object]) -> list[str]:
+    """One column for eyes; text is quoted where a space at its end or a control character would not be seen."""
+    quoted = any(isinstance(value, str) and (value != value.strip() or not value.isprintable()) for value in values)
+    return [value if isinstance(value, str) and not quoted else shown(value) for value in values]
+
+
 def shown(value: object) -> str:
-    """A value for eyes: rounded numbers, text with its spaces and control characters visible, a dash for null."""
+    """A value for eyes: rounded numbers, text in quotes with control characters escaped, a dash for null."""
     if value is None:
         return "–"
     if isinstance(value, float):
-        return f"{value:.{TEXT_WIDTH}g}"
+        return f"{value:.{DIGITS}g}"
     if isinstance(value, str):
         return repr(value)
     return str(value)

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from detoklens.errors import RangeError, TokenError
 from detoklens.scores.affinity import Affinity, token_affinity
 from detoklens.scores.factors import Factors, factorise
-from detoklens.scores.six_terms import attention_output, six_terms
+from detoklens.scores.six_terms import head_outputs, six_terms
 from detoklens.scores.terms import Terms
 from detoklens.tokens import Vocabulary
 from detoklens.weights.checkpoint import Checkpoint
@@ -144,10 +144,16 @@ class Layer:
         self, token_ids: Sequence[int] | Int[np.ndarray, "query"]
     ) -> Float[np.ndarray, "query d_model"]:
         """What layer 0's attention adds to the residual stream at each place of a text."""
+        return self.head_outputs(token_ids).sum(axis=0) + self.folded.output_bias
+
+    def head_outputs(
+        self, token_ids: Sequence[int] | Int[np.ndarray, "query"]
+    ) -> Float[np.ndarray, "head query d_model"]:
+        """What each head of layer 0 writes, with its share of the value bias; b_O belongs to no head."""
         ids = self._text_ids(token_ids)
         scales = self._text_scales(ids)
         attention = six_terms(self.weights, self.folded, ids, scales).attention()
-        return attention_output(self.weights, self.folded, ids, scales, attention)
+        return head_outputs(self.weights, self.folded, ids, scales, attention)
 
     def token_affinity(self, scale: TokenScale | None = "mean", centred: bool = False) -> Affinity:
         """T^ee of the whole vocabulary as thin factors; scale=None leaves the division by σ out."""

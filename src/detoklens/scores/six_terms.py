@@ -36,15 +36,18 @@ def six_terms(
     return Terms(parts, layer.attention_scale)
 
 
-def attention_output(
+def head_outputs(
     layer: FirstLayer,
     folded: FoldedLayer,
     token_ids: Int[np.ndarray, "query"],
     scales: Float[np.ndarray, "query"],
     attention: Float[np.ndarray, "head query key"],
-) -> Float[np.ndarray, "query d_model"]:
-    """What layer 0's attention writes: Σ_h Σ_j α[h,i,j] (x_j / σ_j) W_VO[h] + b_VO."""
+) -> Float[np.ndarray, "head query d_model"]:
+    """What each head writes: (Σ_j α[h,i,j] (x_j / σ_j) W̃_V[h] + b̃_V[h]) W_O[h].
+
+    The sum over heads plus b_O is the layer's output Σ_h Σ_j α (x_j / σ_j) W_VO + b_VO, since Σ_j α = 1.
+    """
     inputs = layer.token_embeddings[token_ids] + layer.position_embeddings[: len(token_ids)]
     values = project(inputs / scales[:, None], folded.value_weight)
-    mixed = attention @ values
-    return np.einsum("hik,hkd->id", mixed, folded.output_weight, optimize=True) + folded.output_bias
+    mixed = attention @ values + folded.value_bias[:, None]
+    return mixed @ folded.output_weight

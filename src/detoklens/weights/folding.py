@@ -20,38 +20,32 @@ from detoklens.weights.first_layer import FirstLayer
 
 @dataclass(frozen=True)
 class FoldedLayer:
-    """The projections with LayerNorm's centring, gain and bias inside; `output_bias` is b_VO = Σ_h b̃_V W_O + b_O."""
+    """The projections with LayerNorm's centring, gain and bias inside; the output projection is as it was."""
 
     query_weight: Float[np.ndarray, "head d_model d_head"]
     query_bias: Float[np.ndarray, "head d_head"]
     key_weight: Float[np.ndarray, "head d_model d_head"]
     key_bias: Float[np.ndarray, "head d_head"]
     value_weight: Float[np.ndarray, "head d_model d_head"]
+    value_bias: Float[np.ndarray, "head d_head"]
     output_weight: Float[np.ndarray, "head d_head d_model"]
     output_bias: Float[np.ndarray, "d_model"]
 
 
 def fold(layer: FirstLayer) -> FoldedLayer:
-    """Fold in float64 (these matrices are small), keep in the layer's own type."""
-    dtype = layer.query_weight.dtype
+    """Fold queries, keys and values."""
     query_weight, query_bias = _fold_projection(layer, layer.query_weight, layer.query_bias)
     key_weight, key_bias = _fold_projection(layer, layer.key_weight, layer.key_bias)
     value_weight, value_bias = _fold_projection(layer, layer.value_weight, layer.value_bias)
-    output_weight = layer.output_weight.astype(np.float64)
-    output_bias = np.einsum("hk,hkd->d", value_bias, output_weight) + layer.output_bias
     return FoldedLayer(
-        *(
-            np.ascontiguousarray(values, dtype)
-            for values in (
-                query_weight,
-                query_bias,
-                key_weight,
-                key_bias,
-                value_weight,
-                output_weight,
-                output_bias,
-            )
-        )
+        query_weight,
+        query_bias,
+        key_weight,
+        key_bias,
+        value_weight,
+        value_bias,
+        layer.output_weight,
+        layer.output_bias,
     )
 
 
@@ -60,8 +54,9 @@ def _fold_projection(
     weight: Float[np.ndarray, "d_model head d_head"],
     bias: Float[np.ndarray, "head d_head"],
 ) -> tuple[Float[np.ndarray, "head d_model d_head"], Float[np.ndarray, "head d_head"]]:
+    """Fold in float64 (these matrices are small), keep in the layer's own type."""
     stored = weight.astype(np.float64)
     gained = layer.norm_gain.astype(np.float64)[:, None, None] * stored
     centred = gained - gained.mean(axis=0)
     folded_bias = np.einsum("d,dhk->hk", layer.norm_bias.astype(np.float64), stored) + bias
-    return centred.transpose(1, 0, 2), folded_bias
+    return np.ascontiguousarray(centred.transpose(1, 0, 2), weight.dtype), folded_bias.astype(weight.dtype)
