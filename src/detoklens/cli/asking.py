@@ -1,0 +1,66 @@
+"""What several commands ask for alike: the model, the counts that belong to it, heads that it has, σ by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from detoklens.cli.options import whole_numbers
+from detoklens.errors import CountsError, RangeError
+
+if TYPE_CHECKING:
+    from detoklens.corpus.counts import Counts
+    from detoklens.scores.layer import Layer, TokenScale
+
+Scale = Annotated[
+    str,
+    typer.Option(
+        "--scale",
+        metavar="mean|bare|POSITION",
+        help="σ of a token: its mean over positions, that of the bare embedding, or that at one position.",
+    ),
+]
+
+
+def open_layer(model: str, revision: str | None) -> Layer:
+    """The model's first layer."""
+    from detoklens.loading import load
+
+    return load(model, revision=revision)
+
+
+def open_counts(folder: Path | None, layer: Layer) -> Counts | None:
+    """The counts in a folder, refused where they were made with another tokenizer."""
+    if folder is None:
+        return None
+    from detoklens.corpus.counts import Counts
+
+    counts = Counts.open(folder)
+    if len(counts.tokens) != layer.vocab_size:
+        raise CountsError(
+            f"{folder} counts a vocabulary of {len(counts.tokens)} tokens, {layer.name} has {layer.vocab_size}; "
+            "count with this model's tokenizer"
+        )
+    if layer.has_vocabulary and counts.vocabulary_fingerprint != layer.vocabulary.fingerprint:
+        raise CountsError(f"{folder} was counted with another tokenizer than {layer.name}'s; count with this model's")
+    return counts
+
+
+def chosen_heads(text: str | None, layer: Layer) -> list[int]:
+    """The heads that `--heads` names, each once; all of them where it is not given."""
+    heads = whole_numbers(text, "heads")
+    if heads is None:
+        return list(range(layer.n_heads))
+    layer.check_heads(heads)
+    return list(dict.fromkeys(heads))
+
+
+def chosen_scale(text: str) -> TokenScale:
+    """`mean`, `bare` or a position."""
+    if text == "mean" or text == "bare":
+        return text
+    if text.isdecimal():
+        return int(text)
+    raise RangeError(f"--scale {text!r} is not known; accepted are mean, bare, or a position from 0")
