@@ -8,7 +8,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 
-install_import_hook(["detoklens.weights", "detoklens.scores"], "beartype.beartype")
+SHAPE_CHECKED = ("scores", "weights.first_layer", "weights.folding", "weights.scale")
+install_import_hook([f"detoklens.{name}" for name in SHAPE_CHECKED], "beartype.beartype")
 
 settings.register_profile(
     "detoklens", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]

@@ -13,10 +13,3 @@
 
 Arrays are always indexed in the order head, query, key.
 """
-
-import numpy as np
-from jaxtyping import Float, Int
-
-TokenIds = Int[np.ndarray, "query"]
-HeadQueryKey = Float[np.ndarray, "head query key"]
-HeadKey = Float[np.ndarray, "head key"]

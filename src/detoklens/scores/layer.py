@@ -21,6 +21,8 @@ from detoklens.weights.folding import FoldedLayer, fold
 from detoklens.weights.scale import ScaleTable
 
 TokenScale = int | Literal["mean", "bare"]
+Numbers = Sequence[int] | Int[np.ndarray, "..."]
+TokenIds = Sequence[int] | Int[np.ndarray, "query"]
 
 
 class Layer:
@@ -115,7 +117,7 @@ class Layer:
         """σ of tokens and positions, their variances and means."""
         return ScaleTable(self.weights)
 
-    def scale(self, position: int | Sequence[int], token: int | Sequence[int]) -> Float[np.ndarray, "..."]:
+    def scale(self, position: int | Numbers, token: int | Numbers) -> Float[np.ndarray, "..."]:
         """σ(e_token + p_position), elementwise; `scales` has the means over positions and over tokens."""
         positions, tokens = np.broadcast_arrays(np.asarray(position, np.int64), np.asarray(token, np.int64))
         self.check_positions(positions.ravel())
@@ -135,20 +137,16 @@ class Layer:
         self.check_positions([over])
         return self.scales.of_positions(slice(over, over + 1))[0]
 
-    def terms(self, token_ids: Sequence[int] | Int[np.ndarray, "query"]) -> Terms:
+    def terms(self, token_ids: TokenIds) -> Terms:
         """The six terms of a text, its first token at position 0."""
         ids = self._text_ids(token_ids)
         return six_terms(self.weights, self.folded, ids, self._text_scales(ids))
 
-    def attention_output(
-        self, token_ids: Sequence[int] | Int[np.ndarray, "query"]
-    ) -> Float[np.ndarray, "query d_model"]:
+    def attention_output(self, token_ids: TokenIds) -> Float[np.ndarray, "query d_model"]:
         """What layer 0's attention adds to the residual stream at each place of a text."""
         return self.head_outputs(token_ids).sum(axis=0) + self.folded.output_bias
 
-    def head_outputs(
-        self, token_ids: Sequence[int] | Int[np.ndarray, "query"]
-    ) -> Float[np.ndarray, "head query d_model"]:
+    def head_outputs(self, token_ids: TokenIds) -> Float[np.ndarray, "head query d_model"]:
         """What each head of layer 0 writes, with its share of the value bias; b_O belongs to no head."""
         ids = self._text_ids(token_ids)
         scales = self._text_scales(ids)
@@ -160,24 +158,22 @@ class Layer:
         affinity = token_affinity(self.factors, None if scale is None else self.token_scale(scale))
         return affinity.centred() if centred else affinity
 
-    def affinity(
-        self, token_ids: Sequence[int] | Int[np.ndarray, "query"], scale: TokenScale | None = "mean"
-    ) -> Float[np.ndarray, "head query key"]:
+    def affinity(self, token_ids: TokenIds, scale: TokenScale | None = "mean") -> Float[np.ndarray, "head query key"]:
         """T^ee of these query tokens against the whole vocabulary."""
         ids = np.asarray(token_ids, np.int64)
         self.check_tokens(ids)
         return self.token_affinity(scale).scores(ids)
 
-    def check_tokens(self, token_ids: Sequence[int] | Int[np.ndarray, "query"]) -> None:
+    def check_tokens(self, token_ids: Numbers) -> None:
         _check_range("token id", token_ids, self.vocab_size)
 
-    def check_positions(self, positions: Sequence[int] | Int[np.ndarray, "query"]) -> None:
+    def check_positions(self, positions: Numbers) -> None:
         _check_range("position", positions, self.n_positions)
 
     def check_heads(self, heads: Sequence[int]) -> None:
         _check_range("head", heads, self.n_heads)
 
-    def _text_ids(self, token_ids: Sequence[int] | Int[np.ndarray, "query"]) -> Int[np.ndarray, "query"]:
+    def _text_ids(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
         ids = np.asarray(token_ids, np.int64)
         if ids.ndim != 1 or not ids.size:
             raise RangeError("a text needs at least one token; give a list of token ids")
@@ -190,7 +186,7 @@ class Layer:
         return self.scales.at(np.arange(len(ids)), ids)
 
 
-def _check_range(what: str, values: Sequence[int] | Int[np.ndarray, "query"], size: int) -> None:
+def _check_range(what: str, values: Numbers, size: int) -> None:
     wrong = [int(value) for value in values if not 0 <= value < size]
     if wrong:
         raise RangeError(f"{what} {wrong[0]} does not exist; {what}s go from 0 to {size - 1}")
