@@ -86,9 +86,7 @@ class LocalEngine(Closing):
         finally:
             self._stop_busy()
 
-    def _fill(
-        self, function: Callable[[Any], Any], queue: Iterator[Assignment], again: list[Assignment]
-    ) -> bool:
+    def _fill(self, function: Callable[[Any], Any], queue: Iterator[Assignment], again: list[Assignment]) -> bool:
         """Give every free worker a task; is any worker busy?"""
         while (worker := self._free()) is not None:
             assignment = again.pop() if again else next(queue, None)

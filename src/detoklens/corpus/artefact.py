@@ -1,0 +1,73 @@
+"""The finished counts as files: bigrams sorted by suffix and prefix, tokens by id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from jaxtyping import Int64
+
+from detoklens.corpus.files import written_whole
+from detoklens.corpus.pairs import Run
+
+ROW_GROUP = 1 << 20
+"""Rows of a row group: what is read to answer for one token, about 2 MB on disk."""
+
+BIGRAM_SCHEMA = pa.schema([("suffix", pa.uint32()), ("prefix", pa.uint32()), ("count", pa.int64())])
+TOKEN_SCHEMA = pa.schema([("token", pa.uint32()), ("count", pa.int64()), ("text", pa.string())])
+COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 6, "use_dictionary": False}
+
+
+def write_bigrams(path: Path, blocks: Iterator[Run], vocabulary_size: int) -> tuple[int, int]:
+    """Write the pairs, streamed; how many are different, and how many are there in all?
+
+    Row groups depend on the rows alone, so the bytes do too.
+    """
+    delta = dict.fromkeys(BIGRAM_SCHEMA.names, "DELTA_BINARY_PACKED")
+    rows = total = 0
+    with (
+        written_whole(path) as temporary,
+        pq.ParquetWriter(temporary, BIGRAM_SCHEMA, column_encoding=delta, **COMPRESSION) as writer,
+    ):
+        for run in _row_groups(blocks):
+            writer.write_table(_bigram_table(run, vocabulary_size), row_group_size=ROW_GROUP)
+            rows += len(run.keys)
+            total += int(run.counts.sum())
+    return rows, total
+
+
+def _row_groups(blocks: Iterator[Run]) -> Iterator[Run]:
+    """The same pairs in runs of ROW_GROUP, the last one shorter."""
+    waiting: list[Run] = []
+    rows = 0
+    for block in blocks:
+        waiting.append(block)
+        rows += len(block.keys)
+        while rows >= ROW_GROUP:
+            joined = _joined(waiting)
+            yield Run(joined.keys[:ROW_GROUP], joined.counts[:ROW_GROUP])
+            waiting, rows = [Run(joined.keys[ROW_GROUP:], joined.counts[ROW_GROUP:])], rows - ROW_GROUP
+    if rows:
+        yield _joined(waiting)
+
+
+def _joined(runs: list[Run]) -> Run:
+    return Run(np.concatenate([run.keys for run in runs]), np.concatenate([run.counts for run in runs]))
+
+
+def _bigram_table(run: Run, vocabulary_size: int) -> pa.Table:
+    suffix, prefix = np.divmod(run.keys, run.keys.dtype.type(vocabulary_size))
+    columns = [suffix.astype(np.uint32), prefix.astype(np.uint32), run.counts]
+    return pa.table(columns, schema=BIGRAM_SCHEMA)
+
+
+def write_tokens(path: Path, counts: Int64[np.ndarray, "token"], texts: list[str]) -> None:
+    """Write every token's count, with its text, so that counts can be read without the tokenizer."""
+    columns = [np.arange(len(counts), dtype=np.uint32), counts, pa.array(texts, pa.string())]
+    delta = {"token": "DELTA_BINARY_PACKED", "count": "DELTA_BINARY_PACKED"}
+    with written_whole(path) as temporary:
+        pq.write_table(pa.table(columns, schema=TOKEN_SCHEMA), temporary, column_encoding=delta, **COMPRESSION)

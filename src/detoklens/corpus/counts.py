@@ -1,0 +1,213 @@
+"""The counts of a corpus: how often each token occurs, and what stands before it how often."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from jaxtyping import Int64, UInt32
+
+from detoklens.corpus.csr import Bigrams, Predecessors
+from detoklens.corpus.manifest import JsonObject, read_json
+from detoklens.corpus.output import BIGRAMS, MANIFEST, TOKENS, WORK
+from detoklens.errors import CountsError, TokenError
+
+
+class Counts:
+    """Token and bigram counts. Opened from a folder, bigrams are read when first asked for."""
+
+    def __init__(
+        self,
+        tokens: Int64[np.ndarray, "token"],
+        texts: Sequence[str],
+        manifest: JsonObject,
+        folder: Path | None = None,
+    ) -> None:
+        self.tokens = tokens
+        self.texts = texts
+        self.manifest = manifest
+        self.folder = folder
+
+    @classmethod
+    def open(cls, folder: Path | str, vocabulary_fingerprint: str | None = None) -> Counts:
+        """The counts of a folder made by `detoklens count`; with a fingerprint, only if they are of that tokenizer."""
+        folder = Path(folder)
+        if not (folder / MANIFEST).is_file():
+            raise CountsError(f"{folder}: {_why_no_counts(folder)}")
+        manifest = read_json(folder / MANIFEST)
+        _check_files(folder, manifest)
+        table = _open(folder / TOKENS).read()
+        counts = cls(_column(table, "count"), table["text"].to_pylist(), manifest, folder)
+        if vocabulary_fingerprint is not None:
+            counts.check(vocabulary_fingerprint)
+        return counts
+
+    @classmethod
+    def from_arrays(
+        cls,
+        tokens: Int64[np.ndarray, "token"],
+        suffixes: UInt32[np.ndarray, "pair"],
+        prefixes: UInt32[np.ndarray, "pair"],
+        counts: Int64[np.ndarray, "pair"],
+        vocabulary_fingerprint: str = "",
+        texts: Sequence[str] | None = None,
+    ) -> Counts:
+        """Counts that lie in memory; pairs in any order, each at most once."""
+        order = np.lexsort((prefixes, suffixes))
+        made = cls(
+            np.asarray(tokens, np.int64),
+            texts if texts is not None else [str(token) for token in range(len(tokens))],
+            {"tokenizer": {"fingerprint": vocabulary_fingerprint, "vocabulary_size": len(tokens)}},
+        )
+        made.bigrams = Bigrams(
+            _row_starts([np.asarray(suffixes)], len(tokens)),
+            np.asarray(prefixes, np.uint32)[order],
+            np.asarray(counts, np.int64)[order],
+        )
+        return made
+
+    @property
+    def vocabulary_size(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def vocabulary_fingerprint(self) -> str:
+        return str(self.manifest["tokenizer"]["fingerprint"])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 that tells these counts from any others."""
+        if self.folder is not None:
+            content = json.dumps([self.manifest["files"], self.vocabulary_fingerprint], sort_keys=True).encode()
+            return hashlib.sha256(content).hexdigest()
+        digest = hashlib.sha256(self.vocabulary_fingerprint.encode())
+        for array in (self.tokens, self.bigrams.indptr, self.bigrams.prefixes, self.bigrams.counts):
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def check(self, vocabulary_fingerprint: str) -> None:
+        """Refuse counts that were made with another tokenizer than the model's."""
+        if vocabulary_fingerprint != self.vocabulary_fingerprint:
+            raise CountsError(
+                f"{self.folder or 'these counts'}: made with another tokenizer (fingerprint "
+                f"{self.vocabulary_fingerprint[:12]}, the model's is {vocabulary_fingerprint[:12]}); count the corpus "
+                "with this model's: detoklens count … --tokenizer MODEL"
+            )
+
+    @cached_property
+    def bigrams(self) -> Bigrams:
+        """All pairs by suffix; 12 bytes a pair in memory."""
+        file = self._bigram_file()
+        groups = range(file.num_row_groups)
+        suffixes = (_column(file.read_row_group(group, columns=["suffix"]), "suffix") for group in groups)
+        starts = _row_starts(suffixes, self.vocabulary_size)
+        table = file.read(columns=["prefix", "count"])
+        return Bigrams(starts, _column(table, "prefix"), _column(table, "count"))
+
+    def predecessors(self, token: int) -> Predecessors:
+        """The tokens before `token`, by id, with counts; reads only its rows where bigrams are not loaded yet."""
+        self.check_token(token)
+        if "bigrams" in self.__dict__:
+            return self.bigrams.predecessors(token)
+        return self._predecessors_from_file(token)
+
+    def most_frequent_predecessors(self, token: int, top: int) -> dict[str, Any]:
+        """The columns of a table of the `top` tokens before `token`; ties by id."""
+        prefixes, counts = self.predecessors(token)
+        order = np.argsort(-counts, kind="stable")[:top]
+        return {
+            "rank": np.arange(1, len(order) + 1),
+            "prefix_id": prefixes[order],
+            "prefix": [self.texts[prefix] for prefix in prefixes[order]],
+            "count": counts[order],
+            "share": counts[order] / counts.sum(),
+        }
+
+    def totals(self) -> dict[str, list[Any]]:
+        """The columns of a table of one row: how much was counted."""
+        totals = self.manifest["totals"]
+        names = ("documents", "tokens", "bigrams", "distinct_bigrams", "replaced_characters", "skipped_records")
+        return {name: [totals[name]] for name in names} | {
+            "megabytes": [totals["text_bytes"] / 1e6],
+            "distinct_tokens": [int(np.count_nonzero(self.tokens))],
+        }
+
+    def token_id(self, text: str) -> int:
+        """The id of the token that is exactly this text."""
+        if text not in self._id_of_text:
+            raise TokenError(f"{text!r} is not one token of these counts; mind the space before it, or give --token-id")
+        return self._id_of_text[text]
+
+    def check_token(self, token: int) -> None:
+        if not 0 <= token < self.vocabulary_size:
+            raise TokenError(f"token id {token} is not in these counts; ids go from 0 to {self.vocabulary_size - 1}")
+
+    @cached_property
+    def _id_of_text(self) -> dict[str, int]:
+        return {text: token for token, text in reversed(list(enumerate(self.texts)))}
+
+    def _predecessors_from_file(self, token: int) -> Predecessors:
+        file = self._bigram_file()
+        groups = [group for group in range(file.num_row_groups) if _may_hold(file, group, token)]
+        table = file.read_row_groups(groups)
+        rows = _column(table, "suffix") == token
+        return Predecessors(_column(table, "prefix")[rows], _column(table, "count")[rows])
+
+    def _bigram_file(self) -> Any:
+        assert self.folder is not None
+        return _open(self.folder / BIGRAMS)
+
+
+def _why_no_counts(folder: Path) -> str:
+    if not folder.exists():
+        return "no such folder; make counts with `detoklens count`"
+    if (folder / WORK).is_dir():
+        return "counting was interrupted; run the same `detoklens count` command again to finish it"
+    return "no manifest.json, so no counts; name a folder made by `detoklens count`"
+
+
+def _check_files(folder: Path, manifest: JsonObject) -> None:
+    """The files are there and as long as when they were written."""
+    try:
+        expected = {name: int(manifest["files"][name]["size"]) for name in (BIGRAMS, TOKENS)}
+        int(manifest["tokenizer"]["vocabulary_size"]), str(manifest["tokenizer"]["fingerprint"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise CountsError(f"{folder / MANIFEST}: incomplete ({error!r}); count again into another folder") from error
+    for name, size in expected.items():
+        found = (folder / name).stat().st_size if (folder / name).is_file() else None
+        if found != size:
+            state = "missing" if found is None else f"{found} bytes long instead of {size}"
+            raise CountsError(f"{folder / name}: {state}; delete {folder} and count again")
+
+
+def _open(path: Path) -> Any:
+    try:
+        return pq.ParquetFile(path, memory_map=True)
+    except (pa.ArrowException, OSError) as error:
+        raise CountsError(
+            f"{path}: damaged ({str(error).splitlines()[0]}); delete its folder and count again"
+        ) from error
+
+
+def _column(table: pa.Table, name: str) -> np.ndarray:
+    return table[name].combine_chunks().to_numpy()
+
+
+def _may_hold(file: Any, group: int, token: int) -> bool:
+    statistics = file.metadata.row_group(group).column(0).statistics
+    return bool(statistics is None or statistics.min <= token <= statistics.max)
+
+
+def _row_starts(suffixes: Iterable[np.ndarray], vocabulary_size: int) -> Int64[np.ndarray, "token_and_end"]:
+    """indptr: row t begins after the pairs of all smaller suffixes."""
+    lengths = np.zeros(vocabulary_size, np.int64)
+    for portion in suffixes:
+        lengths += np.bincount(portion, minlength=vocabulary_size)
+    return np.concatenate([[0], np.cumsum(lengths)])

@@ -1,0 +1,121 @@
+"""Which files do the arguments name, and what is in them?
+
+An argument is a file, a folder (all files of an accepted kind below it, by name), a glob, or a hub dataset. A file that
+several arguments name is read once.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from detoklens.errors import CorpusError
+
+COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
+KINDS = (".txt", ".jsonl", ".parquet")
+ACCEPTED = ".txt, .jsonl (both also .gz or .zst) and .parquet"
+BLOCK = 1 << 20
+"""Bytes at the start and at the end of a file that are hashed: enough to tell files apart, quick on 10 TB."""
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One file: the name it is known by, where it lies, and what tells it from another one."""
+
+    name: str
+    path: str
+    size: int
+    first_block: str
+    last_block: str
+
+    @property
+    def kind(self) -> str:
+        return kind_of(self.path)[0]
+
+    @property
+    def compression(self) -> str | None:
+        return kind_of(self.path)[1]
+
+    def pin(self) -> dict[str, object]:
+        """What the manifest says of this file."""
+        return {
+            "path": self.name,
+            "size": self.size,
+            "first_block": self.first_block,
+            "last_block": self.last_block,
+        }
+
+
+def kind_of(path: str) -> tuple[str, str | None]:
+    """The kind of a file by its name and how it is compressed; ("", None) where the kind is not accepted."""
+    stem, suffix = os.path.splitext(path.lower())
+    compression = COMPRESSIONS.get(suffix)
+    kind = os.path.splitext(stem)[1] if compression else suffix
+    if kind not in KINDS or (compression and kind == ".parquet"):
+        return "", None
+    return kind, compression
+
+
+def find_inputs(arguments: Sequence[str | Path]) -> list[InputFile]:
+    """All files that the arguments name, in their order, each once."""
+    if not arguments:
+        raise CorpusError("no input was named; give files, folders, globs or a hub dataset")
+    named: dict[str, tuple[str, str]] = {}
+    for argument in arguments:
+        for name, path in _files_of(str(argument)):
+            named.setdefault(os.path.realpath(path), (name, path))
+    return [_describe(name, path) for name, path in named.values()]
+
+
+def _files_of(argument: str) -> Iterable[tuple[str, str]]:
+    """(name, path) of each file that one argument names."""
+    if os.path.isdir(argument):
+        return _named(argument, _below(argument))
+    if os.path.exists(argument):
+        if not kind_of(argument)[0]:
+            raise CorpusError(f"{argument}: not a kind of file that can be counted; accepted are {ACCEPTED}")
+        return [(argument, argument)]
+    if glob.has_magic(argument) and not _is_hub_dataset(argument):
+        found = (path for path in glob.iglob(argument, recursive=True) if os.path.isfile(path))
+        return _named(argument, found)
+    if _is_hub_dataset(argument):
+        from detoklens.corpus.hub import download_dataset
+
+        return download_dataset(argument)
+    raise CorpusError(f"{argument}: no such file or folder; give files, folders, globs or a hub dataset (owner/name)")
+
+
+def _named(argument: str, paths: Iterable[str]) -> list[tuple[str, str]]:
+    accepted = sorted(path for path in paths if kind_of(path)[0])
+    if not accepted:
+        raise CorpusError(f"{argument}: no file there that can be counted; accepted are {ACCEPTED}")
+    return [(path, path) for path in accepted]
+
+
+def _below(folder: str) -> Iterator[str]:
+    for root, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.startswith(".")]
+        yield from (os.path.join(root, name) for name in files if not name.startswith("."))
+
+
+def _is_hub_dataset(argument: str) -> bool:
+    """owner/name, or owner/name/pattern: no path that starts at a root, here or at home, and no local folder."""
+    owner, *rest = argument.split("/")
+    looks_like = bool(rest) and all(rest) and owner not in ("", ".", "..", "~") and not glob.has_magic(owner + rest[0])
+    return looks_like and not os.path.exists(owner) and not kind_of("/".join([owner, rest[0]]))[0]
+
+
+def _describe(name: str, path: str) -> InputFile:
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            first = hashlib.sha256(file.read(BLOCK)).hexdigest()
+            file.seek(max(0, size - BLOCK))
+            last = hashlib.sha256(file.read(BLOCK)).hexdigest()
+    except OSError as error:
+        raise CorpusError(f"{name}: can't be read ({error.strerror}); check the file and its permissions") from error
+    return InputFile(name, path, size, first, last)

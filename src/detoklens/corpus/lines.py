@@ -1,0 +1,89 @@
+"""The lines of a file, plain or compressed, a piece at a time: no more than one line and one chunk are in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from detoklens.errors import CorpusError
+
+CHUNK = 1 << 20
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class TruncatedInput(Exception):
+    """A compressed file ends, or breaks, before its end."""
+
+
+def read_chunks(path: str, compression: str | None, start: int = 0) -> Iterator[bytes]:
+    """The uncompressed bytes from `start` on, in chunks."""
+    import pyarrow as pa
+
+    with pa.OSFile(path) as file:
+        file.seek(start)
+        stream = pa.CompressedInputStream(file, compression) if compression else file
+        while chunk := _read(stream, compression):
+            yield chunk
+
+
+def _read(stream: object, compression: str | None) -> bytes:
+    try:
+        chunk: bytes = stream.read(CHUNK)  # type: ignore[attr-defined]
+    except OSError as error:
+        if compression is None:
+            raise
+        raise TruncatedInput(str(error)) from error
+    return chunk
+
+
+def read_lines(
+    name: str, path: str, compression: str | None, start: int, stop: int | None, longest: int
+) -> Iterator[bytes]:
+    """The lines that begin in [start, stop), without their line ends; one longer than `longest` bytes is refused.
+
+    Consecutive ranges share out all lines: a line belongs to the range in which its first byte lies.
+    """
+    place = max(0, start - 1)  # a newline just before `start` tells that a line begins there
+    lines = _split(name, read_chunks(path, compression, place), longest)
+    if start > 0:
+        place += len(next(lines, b"")) + 1
+    for line in lines:
+        if stop is not None and place >= stop:
+            return
+        yield line.removeprefix(BYTE_ORDER_MARK) if place == 0 else line
+        place += len(line) + 1
+
+
+def _split(name: str, chunks: Iterator[bytes], longest: int) -> Iterator[bytes]:
+    """Chunks cut at newlines; what follows the last one is a line too where it is not empty."""
+    begun: list[bytes] = []
+    length = 0
+    for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        begun.append(first)
+        length += len(first)
+        check_length(name, length, longest)
+        if others:
+            yield b"".join(begun)
+            yield from others[:-1]
+            begun, length = [others[-1]], len(others[-1])
+    if length:
+        yield b"".join(begun)
+
+
+def check_length(name: str, size: int, longest: int) -> None:
+    """Refuse a document that would not fit into the memory that is allowed."""
+    if size > longest:
+        raise CorpusError(
+            f"{name}: holds a document of more than {longest >> 20} MB, more than --memory allows for one; raise "
+            "--memory, lower --workers, or for .txt files use --document-per-line"
+        )
+
+
+def count_lines(path: str, stop: int) -> int:
+    """How many lines end before this place of an uncompressed file?"""
+    lines = 0
+    with open(path, "rb") as file:
+        while stop > 0 and (chunk := file.read(min(CHUNK, stop))):
+            lines += chunk.count(b"\n")
+            stop -= len(chunk)
+    return lines

@@ -1,0 +1,115 @@
+"""What exactly was counted, and does a later run ask for the same?
+
+A plan pins the inputs, the tokenizer, the options and the versions before the first part is written; the manifest
+is the plan with the totals and the files' hashes, written last. Neither says how the work was shared out: the same inputs and
+options give the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from detoklens.corpus.encoding import TOKENIZERS, Choice
+from detoklens.corpus.inputs import InputFile
+from detoklens.corpus.records import ReadingOptions
+from detoklens.errors import CountsError
+from detoklens.tokens import Vocabulary
+
+FORMAT, FORMAT_VERSION = "detoklens counts", 1
+
+JsonObject = dict[str, Any]
+
+
+def make_plan(
+    files: Sequence[InputFile],
+    vocabulary: Vocabulary,
+    reading: ReadingOptions,
+    limit_documents: int | None,
+    parse_special_tokens: bool,
+) -> JsonObject:
+    """All that decides the counts, but for the library that tokenizes, which is chosen by looking at the input."""
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "inputs": [file.pin() for file in files],
+        "tokenizer": {"fingerprint": vocabulary.fingerprint, "vocabulary_size": vocabulary.size},
+        "options": {
+            **asdict(reading),
+            "limit_documents": limit_documents,
+            "parse_special_tokens": parse_special_tokens,
+        },
+        "versions": {name: version(name) for name in ("detoklens", "numpy", "pyarrow", TOKENIZERS)},
+    }
+
+
+def with_library(plan: JsonObject, choice: Choice) -> JsonObject:
+    """The plan with the library that tokenizes, its version, and why it is not the fast one."""
+    versions = plan["versions"] | {choice.library: choice.version}
+    return plan | {
+        "tokenized_with": choice.library,
+        "not_gigatoken_because": choice.reason,
+        "versions": versions,
+    }
+
+
+def differences(old: JsonObject, new: JsonObject, compare_versions: bool) -> list[str]:
+    """What a new plan asks for otherwise than an old one, in words; empty where the old one can be continued."""
+    found = _input_differences(old["inputs"], new["inputs"])
+    for section in ("tokenizer", "options") + (("versions",) if compare_versions else ()):
+        for name, value in new[section].items():
+            before = old[section].get(name)
+            if before != value and not _is_only_laxer(name, before, value):
+                found.append(f"{section.removesuffix('s')} {name.replace('_', ' ')} was {before}, now {value}")
+    return found
+
+
+def _is_only_laxer(name: str, before: object, value: object) -> bool:
+    """Parts that were finished without a bad record hold for a run that would skip bad records."""
+    return name == "skip_bad" and before is False and value is True
+
+
+def _input_differences(old: list[JsonObject], new: list[JsonObject]) -> list[str]:
+    before, now = ({pin["path"]: pin for pin in pins} for pins in (old, new))
+    gone = [f"input {path} is missing" for path in before if path not in now]
+    added = [f"input {path} was not there before" for path in now if path not in before]
+    changed = [
+        f"input {path} has changed ({before[path]['size']} bytes before, {now[path]['size']} now)"
+        for path in now
+        if path in before and before[path] != now[path]
+    ]
+    found = gone + added + changed
+    if not found and list(before) != list(now):
+        found = ["the inputs are in another order"]
+    return found
+
+
+def read_json(path: Path) -> JsonObject:
+    """A plan or manifest of this format, else an error that says what the file is not."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise CountsError(f"{path}: can't be read as JSON ({error}); count again into another folder") from error
+    if not isinstance(content, dict) or content.get("format") != FORMAT:
+        raise CountsError(f"{path}: not a manifest of counts; name a folder made by `detoklens count`")
+    if content.get("format_version") != FORMAT_VERSION:
+        raise CountsError(
+            f"{path}: counts of format {content.get('format_version')}; only {FORMAT_VERSION} is read; count again"
+        )
+    return content
+
+
+def json_text(content: JsonObject) -> str:
+    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+
+
+def file_hash(path: Path) -> JsonObject:
+    """Size and sha256 of a finished file."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return {"size": path.stat().st_size, "sha256": digest}

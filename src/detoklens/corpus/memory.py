@@ -1,0 +1,52 @@
+"""How much memory may be used? Sizes as people write them, and the machine's own."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from detoklens.errors import DetokLensError
+
+UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
+CONTROL_GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+SMALLEST_SHARE = 32 << 20
+"""Bytes that one worker needs for its batch, its keys and its runs."""
+
+
+def parse_size(text: str, option: str) -> int:
+    """Bytes of `500MB`, `4 GiB`, `2g` or a plain number."""
+    match = SIZE.fullmatch(text.strip())
+    if match is None:
+        raise DetokLensError(f"{option} {text!r} is no size; write for example 500MB or 4GB")
+    number, unit, is_binary = match.groups()
+    base = UNITS[unit.lower()]
+    if is_binary:
+        base = 2 ** (10 * list(UNITS).index(unit.lower()))
+    return int(float(number) * base)
+
+
+def default_memory() -> int:
+    """A quarter of what this machine, or this container, has."""
+    return machine_memory() // 4
+
+
+def machine_memory() -> int:
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if CONTROL_GROUP_LIMIT.is_file():
+        limit = CONTROL_GROUP_LIMIT.read_text().strip()
+        if limit.isdecimal():
+            memory = min(memory, int(limit))
+    return memory
+
+
+def share_of(memory: int, workers: int) -> int:
+    """The bytes of one worker."""
+    share = memory // workers
+    if share < SMALLEST_SHARE:
+        raise DetokLensError(
+            f"{memory >> 20} MB for {workers} workers is {share >> 20} MB each; {SMALLEST_SHARE >> 20} MB are "
+            "needed: raise --memory or lower --workers"
+        )
+    return share

@@ -1,0 +1,132 @@
+"""The folder that counts are made in: who may write there, what is finished, what is left over.
+
+While a corpus is counted, everything lies in COUNTS/.counting: the lock, the plan, a copy of the tokenizer, the parts.
+At the end the three files of the artefact are there, and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from detoklens.corpus.files import TEMPORARY, written_whole
+from detoklens.corpus.manifest import JsonObject, differences, json_text, read_json
+from detoklens.errors import OutputError
+
+BIGRAMS, TOKENS, MANIFEST = "bigrams.parquet", "tokens.parquet", "manifest.json"
+WORK = ".counting"
+
+
+class OutputFolder:
+    """An output folder that this process alone may write to."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.work = folder / WORK
+        self.parts = self.work / "parts"
+        self.tokenizer = self.work / "tokenizer.json"
+        self._plan = self.work / "plan.json"
+
+    @property
+    def is_complete(self) -> bool:
+        return (self.folder / MANIFEST).exists()
+
+    def saved_plan(self) -> JsonObject | None:
+        """The manifest where all is done, the plan of an interrupted run, or None at a first run."""
+        for path in (self.folder / MANIFEST, self._plan):
+            if path.exists():
+                return read_json(path)
+        return None
+
+    def check_plan(self, plan: JsonObject) -> None:
+        """Refuse to mix two different counts."""
+        saved = self.saved_plan()
+        if saved is None or (not self.is_complete and not self.finished_parts()):
+            return
+        found = differences(saved, plan, compare_versions=not self.is_complete)
+        if found:
+            raise OutputError(
+                f"{self.folder}: holds counts of something else: {'; '.join(found)}; choose another --out, or delete it"
+            )
+
+    def save_plan(self, plan: JsonObject, tokenizer_json: str) -> None:
+        self.parts.mkdir(exist_ok=True)
+        write_text(self.tokenizer, tokenizer_json)
+        write_text(self._plan, json_text(plan))
+
+    def finished_parts(self) -> list[Path]:
+        return list(self.parts.glob("*.arrow")) if self.parts.is_dir() else []
+
+    def forget_parts(self) -> None:
+        shutil.rmtree(self.parts, ignore_errors=True)
+
+    def remove_leftovers(self) -> None:
+        """Half-written files of a run that was killed."""
+        for folder in (self.folder, self.parts, self.work):
+            for path in folder.glob(f"*{TEMPORARY}*"):
+                path.unlink(missing_ok=True)
+
+    def remove_work(self) -> None:
+        shutil.rmtree(self.work, ignore_errors=True)
+
+
+def write_text(path: Path, text: str) -> None:
+    with written_whole(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def open_output(folder: Path) -> Iterator[OutputFolder]:
+    """Lock the folder for this run; made where it is missing, and taken away again where nothing came of it."""
+    _check_content(folder)
+    is_new = not folder.exists()
+    output = OutputFolder(folder)
+    try:
+        output.work.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OutputError(f"{folder}: can't be made ({error.strerror}); choose another --out") from error
+    with _locked(output.work / "lock", folder):
+        try:
+            output.remove_leftovers()
+            yield output
+        finally:
+            if output.is_complete or not output.finished_parts():
+                output.remove_work()
+            if is_new and not any(folder.iterdir()):
+                folder.rmdir()
+
+
+def _check_content(folder: Path) -> None:
+    """Only a folder that is empty, or that counts were begun in, is written to."""
+    if folder.exists() and not folder.is_dir():
+        raise OutputError(f"{folder}: is a file; name a folder with --out")
+    names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    if names and MANIFEST not in names and WORK not in names:
+        shown = ", ".join(sorted(names)[:3])
+        raise OutputError(f"{folder}: holds something else ({shown}); choose an empty or a new folder with --out")
+
+
+@contextlib.contextmanager
+def _locked(path: Path, folder: Path) -> Iterator[None]:
+    """Hold the lock file; the system lets go of it when this process ends, however it ends."""
+    while True:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(descriptor)
+            raise OutputError(
+                f"{folder}: another run is counting into it; wait for it, or choose another --out"
+            ) from error
+        if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+            break
+        os.close(descriptor)  # the run that held it has finished and removed it: this lock is nobody's
+        path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,141 @@
+"""The texts of a piece of a file: whole, a range of its bytes, or a range of its row groups."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from detoklens.corpus.lines import (
+    BYTE_ORDER_MARK,
+    TruncatedInput,
+    check_length,
+    count_lines,
+    read_chunks,
+    read_lines,
+)
+from detoklens.corpus.parquet import read_column, row_group_sizes
+from detoklens.corpus.records import ReadingOptions, Tally, bad_record
+from detoklens.corpus.repair import encoded, repaired_bytes
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of one file that is read on its own: bytes or row groups [start, stop), or all of it."""
+
+    name: str
+    path: str
+    kind: str
+    compression: str | None = None
+    start: int = 0
+    stop: int | None = None
+    limit: int | None = None
+
+    def where(self, number: int) -> str:
+        """How a message names the record with this number, counted from 1 in the piece."""
+        if self.kind == ".parquet":
+            return f"{self.name}, row group {self.start} and on, row {number}"
+        before = count_lines(self.path, self.start) if self.start else 0
+        return f"{self.name}, line {before + number}"
+
+
+def read_texts(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes]]:
+    """(number in the piece from 1, text as valid UTF-8) of each document; what is mended or skipped is tallied."""
+    for number, text in islice(_records(piece, options, tally, longest), piece.limit):
+        if text is not None:
+            tally.documents += 1
+            tally.text_bytes += len(text)
+            yield number, text
+
+
+def count_records(piece: Piece, options: ReadingOptions, at_most: int) -> int:
+    """How many records has the piece, counted up to `at_most`? Reads, but does not parse."""
+    if piece.kind == ".parquet":
+        groups = row_group_sizes(piece.name, piece.path, options.text_field)[piece.start : piece.stop]
+        return min(at_most, sum(rows for rows, _ in groups))
+    if piece.kind == ".txt" and not options.document_per_line:
+        return min(at_most, 1)
+    lines = read_lines(piece.name, piece.path, piece.compression, piece.start, piece.stop, sys.maxsize)
+    try:
+        return sum(1 for _ in islice((line for line in lines if line and not line.isspace()), at_most))
+    except TruncatedInput:
+        return at_most  # the reading itself will say so
+
+
+def _records(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes | None]]:
+    """Every record of the piece; None for one that is skipped."""
+    if piece.kind == ".parquet":
+        return _rows(piece, options, tally, longest)
+    if piece.kind == ".txt" and not options.document_per_line:
+        return _whole_file(piece, options, tally, longest)
+    return _lines(piece, options, tally, longest)
+
+
+def _rows(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes | None]]:
+    assert piece.stop is not None
+    values = read_column(piece.name, piece.path, options.text_field, piece.start, piece.stop)
+    for number, value in enumerate(values, 1):
+        if value is None:
+            bad_record(f"{piece.where(number)}: {options.text_field!r} is null", options, tally)
+            yield number, None
+            continue
+        check_length(piece.name, len(value), longest)
+        yield number, repaired_bytes(value, tally)
+
+
+def _whole_file(
+    piece: Piece, options: ReadingOptions, tally: Tally, longest: int
+) -> Iterator[tuple[int, bytes | None]]:
+    chunks: list[bytes] = []
+    length = 0
+    try:
+        for chunk in read_chunks(piece.path, piece.compression):
+            chunks.append(chunk)
+            length += len(chunk)
+            check_length(piece.name, length, longest)
+    except TruncatedInput as error:
+        bad_record(f"{piece.name}: its compressed data breaks off ({error})", options, tally)
+        yield 1, None
+        return
+    yield 1, repaired_bytes(b"".join(chunks).removeprefix(BYTE_ORDER_MARK), tally)
+
+
+def _lines(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes | None]]:
+    number = 0
+    lines = read_lines(piece.name, piece.path, piece.compression, piece.start, piece.stop, longest)
+    try:
+        for number, line in enumerate(lines, 1):
+            if not line or line.isspace():
+                continue
+            text = _of_json(line, options, tally) if piece.kind == ".jsonl" else _of_line(line, tally)
+            if isinstance(text, str):
+                bad_record(f"{piece.where(number)}: {text}", options, tally)
+            yield number, text if isinstance(text, bytes) else None
+    except TruncatedInput as error:
+        bad_record(f"{piece.where(number)}: the compressed data breaks off after it ({error})", options, tally)
+
+
+def _of_line(line: bytes, tally: Tally) -> bytes:
+    return repaired_bytes(line.removesuffix(b"\r"), tally)
+
+
+def _of_json(line: bytes, options: ReadingOptions, tally: Tally) -> bytes | str:
+    """The text field of a JSON line as bytes, or what is wrong with it as a string."""
+    try:
+        record = json.loads(repaired_bytes(line, tally))
+    except (ValueError, RecursionError) as error:
+        return f"broken JSON ({error})"
+    if not isinstance(record, dict) or options.text_field not in record:
+        return f"no field {options.text_field!r}" + _fields(record)
+    text = record[options.text_field]
+    if not isinstance(text, str):
+        return f"field {options.text_field!r} holds {type(text).__name__}, not text"
+    return encoded(text, tally)
+
+
+def _fields(record: object) -> str:
+    if not isinstance(record, dict):
+        return f" in a JSON {type(record).__name__}"
+    return f"; it has {', '.join(map(repr, list(record)[:8]))}"

@@ -1,0 +1,67 @@
+"""What was read, and what was wrong with it: tallies that add up over the parts of a corpus."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+
+from detoklens.errors import CorpusError
+
+SHOWN_PROBLEMS = 3
+"""How many skipped records a tally names; the others are only counted."""
+
+
+@dataclass(frozen=True)
+class ReadingOptions:
+    """How are documents to be taken out of files?"""
+
+    text_field: str = "text"
+    document_per_line: bool = False
+    skip_bad: bool = False
+
+
+@dataclass
+class Tally:
+    """How much was read, what was mended, and what was left out."""
+
+    documents: int = 0
+    text_bytes: int = 0
+    tokens: int = 0
+    replaced_characters: int = 0
+    documents_with_replacements: int = 0
+    skipped_records: int = 0
+    first_skipped: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally) -> None:
+        self.documents += other.documents
+        self.text_bytes += other.text_bytes
+        self.tokens += other.tokens
+        self.replaced_characters += other.replaced_characters
+        self.documents_with_replacements += other.documents_with_replacements
+        self.skipped_records += other.skipped_records
+        self.first_skipped = (self.first_skipped + other.first_skipped)[:SHOWN_PROBLEMS]
+
+    def replaced(self, characters: int) -> None:
+        self.replaced_characters += characters
+        self.documents_with_replacements += 1
+
+    def skip(self, problem: str) -> None:
+        self.skipped_records += 1
+        if len(self.first_skipped) < SHOWN_PROBLEMS:
+            self.first_skipped.append(problem)
+
+    def as_dict(self) -> dict[str, object]:
+        return asdict(self)
+
+
+def sum_of(tallies: list[Tally]) -> Tally:
+    total = Tally()
+    for tally in tallies:
+        total.add(tally)
+    return total
+
+
+def bad_record(problem: str, options: ReadingOptions, tally: Tally) -> None:
+    """A record that can't be used: an error that names it, or one more that is skipped."""
+    if not options.skip_bad:
+        raise CorpusError(f"{problem}; mend it, or leave such records out with --skip-bad")
+    tally.skip(problem)

@@ -1,0 +1,93 @@
+"""How is a corpus cut into shards that are counted on their own?
+
+The cut depends on the inputs alone, never on workers or memory, so that finished parts serve any later run. Large
+files are cut by bytes (lines) or row groups (parquet), small ones put together; a compressed file stays whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from detoklens.corpus.inputs import InputFile
+from detoklens.corpus.parquet import row_group_sizes
+from detoklens.corpus.pieces import Piece, count_records
+from detoklens.corpus.records import ReadingOptions
+
+SMALLEST, LARGEST = 8 << 20, 128 << 20
+"""Bytes of text in a shard: 128 MB take about two seconds; a small corpus still gives every worker something."""
+
+SHARDS_OF_A_SMALL_CORPUS = 64
+EXPANSION = 3
+"""How much larger text is than its compressed file, about."""
+
+
+@dataclass(frozen=True)
+class Shard:
+    """What one task counts: pieces of files, and about how many bytes of text they hold."""
+
+    index: int
+    pieces: tuple[Piece, ...]
+    size: int
+
+
+def cut_into_shards(
+    files: Sequence[InputFile], options: ReadingOptions, limit_documents: int | None = None
+) -> list[Shard]:
+    """The shards of a corpus, or of its first `limit_documents` documents."""
+    total = sum(_text_size(file) for file in files)
+    target = min(max(total // SHARDS_OF_A_SMALL_CORPUS, SMALLEST), LARGEST)
+    pieces: Iterable[tuple[Piece, int]] = (piece for file in files for piece in _pieces(file, options, target))
+    if limit_documents is not None:
+        pieces = _limited(pieces, options, limit_documents)
+    return list(_grouped(pieces, target))
+
+
+def _text_size(file: InputFile) -> int:
+    return file.size * (EXPANSION if file.compression or file.kind == ".parquet" else 1)
+
+
+def _pieces(file: InputFile, options: ReadingOptions, target: int) -> Iterator[tuple[Piece, int]]:
+    """(piece, bytes of text) of one file."""
+    whole = Piece(file.name, file.path, file.kind, file.compression)
+    if file.kind == ".parquet":
+        yield from _row_group_pieces(whole, options, target)
+    elif file.compression or (file.kind == ".txt" and not options.document_per_line):
+        yield whole, _text_size(file)
+    else:
+        for start in range(0, file.size, target):
+            stop = min(start + target, file.size)
+            yield replace(whole, start=start, stop=stop), stop - start
+
+
+def _row_group_pieces(whole: Piece, options: ReadingOptions, target: int) -> Iterator[tuple[Piece, int]]:
+    start = size = 0
+    groups = row_group_sizes(whole.name, whole.path, options.text_field)
+    for group, (_, group_size) in enumerate(groups, 1):
+        size += group_size
+        if size >= target or group == len(groups):
+            yield replace(whole, start=start, stop=group), size
+            start, size = group, 0
+
+
+def _limited(pieces: Iterable[tuple[Piece, int]], options: ReadingOptions, limit: int) -> Iterator[tuple[Piece, int]]:
+    """The pieces that hold the first `limit` records; the last of them is read only so far."""
+    for piece, size in pieces:
+        if limit <= 0:
+            return
+        records = count_records(piece, options, limit)
+        yield replace(piece, limit=limit), size
+        limit -= records
+
+
+def _grouped(pieces: Iterable[tuple[Piece, int]], target: int) -> Iterator[Shard]:
+    index = size = 0
+    group: list[Piece] = []
+    for piece, piece_size in pieces:
+        if group and size + piece_size > target:
+            yield Shard(index, tuple(group), size)
+            index, size, group = index + 1, 0, []
+        group.append(piece)
+        size += piece_size
+    if group:
+        yield Shard(index, tuple(group), size)

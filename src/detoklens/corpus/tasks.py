@@ -1,0 +1,128 @@
+"""The two pure functions that any engine runs: count a shard to a part, merge parts to one.
+
+Both write exactly one file, whole or not at all, and give the same file however often they are started: a lost worker's
+task is simply started again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from detoklens.corpus.encoding import Encoder, open_encoder
+from detoklens.corpus.files import temporary_beside
+from detoklens.corpus.pairs import PairCounter, Run, key_type
+from detoklens.corpus.parts import Part, merged_blocks, sum_of_tallies, sum_of_tokens, write_part
+from detoklens.corpus.pieces import read_texts
+from detoklens.corpus.records import ReadingOptions, Tally
+from detoklens.corpus.shards import Shard
+from detoklens.corpus.tree import Node
+
+
+@dataclass(frozen=True)
+class CountTask:
+    """Count one shard."""
+
+    shard: Shard
+    target: Path
+    tokenizer: Path
+    library: str
+    parse_special_tokens: bool
+    vocabulary_size: int
+    reading: ReadingOptions
+    batch: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class MergeTask:
+    """Add up the parts below a node of the merge tree."""
+
+    node: Node
+    sources: tuple[Path, ...]
+    target: Path
+    vocabulary_size: int
+
+
+@dataclass(frozen=True)
+class Done:
+    """What was finished: the part's file and what its documents were."""
+
+    task: CountTask | MergeTask
+    tally: Tally
+
+
+def perform(task: CountTask | MergeTask) -> Done:
+    """Do either kind of task."""
+    return count_shard(task) if isinstance(task, CountTask) else merge_parts(task)
+
+
+def count_shard(task: CountTask) -> Done:
+    """Read, tokenize and count a shard; its part is written to `task.target`."""
+    spilled: list[Path] = []
+    counter = PairCounter(task.vocabulary_size, _memory_for_pairs(task), lambda run: spilled.append(_spill(task, run)))
+    encoder = open_encoder(task.library, task.tokenizer, task.parse_special_tokens)
+    tally = Tally()
+    try:
+        _count_batches(task, encoder, counter, tally)
+        keys = key_type(task.vocabulary_size)
+        if spilled:
+            spilled.append(_spill(task, counter.finish()))
+            runs = merged_blocks([Part(path) for path in spilled])
+            write_part(task.target, runs, keys, counter.tokens, tally)
+        else:
+            write_part(task.target, [counter.finish()], keys, counter.tokens, tally)
+    finally:
+        for path in spilled:
+            path.unlink(missing_ok=True)
+    return Done(task, tally)
+
+
+def merge_parts(task: MergeTask) -> Done:
+    """Add up parts; the sum is written to `task.target`, the parts stay."""
+    parts = [Part(path) for path in task.sources]
+    tally = sum_of_tallies(parts)
+    keys = key_type(task.vocabulary_size)
+    write_part(task.target, merged_blocks(parts), keys, sum_of_tokens(parts), tally)
+    return Done(task, tally)
+
+
+def _count_batches(task: CountTask, encoder: Encoder, counter: PairCounter, tally: Tally) -> None:
+    for texts in _batches(task, tally):
+        encoded = encoder.encode(texts)
+        tally.tokens += len(encoded.ids)
+        counter.add(encoded)
+
+
+def _batches(task: CountTask, tally: Tally) -> Iterator[list[bytes]]:
+    """Texts of the shard in batches of about `task.batch` bytes."""
+    texts: list[bytes] = []
+    size = 0
+    for piece in task.shard.pieces:
+        for _, text in read_texts(piece, task.reading, tally, longest_document(task.memory)):
+            texts.append(text)
+            size += len(text)
+            if size >= task.batch:
+                yield texts
+                texts, size = [], 0
+    if texts:
+        yield texts
+
+
+def longest_document(memory: int) -> int:
+    """The largest document that fits: its bytes, its parsed copy and its ids take some eight times its size."""
+    return memory // 16
+
+
+def _memory_for_pairs(task: CountTask) -> int:
+    """What the texts of a batch and their ids leave of the worker's memory."""
+    return max(task.memory // 2, task.memory - 8 * task.batch)
+
+
+def _spill(task: CountTask, run: Run) -> Path:
+    path = temporary_beside(task.target)
+    write_part(path, [run], run.keys.dtype, np.zeros(0, np.int64), Tally())
+    return path
