@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, UInt32
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
+
+FEW_QUERIES = 32
 
 
 def pair_counts(
@@ -18,14 +20,19 @@ def pair_counts(
     found = np.zeros(len(keys), np.int64)
     order = np.argsort(queries, kind="stable")
     distinct, starts = np.unique(queries[order], return_index=True)
+    if len(distinct) > FEW_QUERIES:
+        counts.bigrams  # noqa: B018  reads the whole file once instead of a part of it for every query
     for query, places in zip(distinct, np.split(order, starts[1:]), strict=True):
-        found[places] = _counts_before(counts, int(query), keys[places])
+        prefixes, occurrences = counts.predecessors(int(query))
+        found[places] = _looked_up(prefixes, occurrences, keys[places].astype(prefixes.dtype))
     return found
 
 
-def _counts_before(counts: Counts, query: int, keys: Int[np.ndarray, "pair"]) -> Int[np.ndarray, "pair"]:
-    row = slice(counts.bigrams.indptr[query], counts.bigrams.indptr[query + 1])
-    prefixes, occurrences = counts.bigrams.prefixes[row], counts.bigrams.counts[row]
+def _looked_up(
+    prefixes: UInt32[np.ndarray, "predecessor"],
+    occurrences: Int[np.ndarray, "predecessor"],
+    keys: UInt32[np.ndarray, "pair"],
+) -> Int[np.ndarray, "pair"]:
     if not len(prefixes):
         return np.zeros(len(keys), np.int64)
     places = np.minimum(np.searchsorted(prefixes, keys), len(prefixes) - 1)

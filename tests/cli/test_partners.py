@@ -1,0 +1,65 @@
+"""`detoklens partners` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+
+from detoklens.tables.files import read_provenance
+from tests.command_line import refuse, run
+from tests.layers import random_first_layer, write_gpt2
+from tests.spelled import write_spelled
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_spelled(tmp_path_factory.mktemp("spelled"))
+
+
+def test_partners_prints_the_columns_and_writes_the_same_table(model, tmp_path):
+    result = run("partners", model, " century", "--heads", "0,2", "--top", "3", "--format", "json", "--out", tmp_path)
+    printed = json.loads(result.stdout)
+    assert list(printed[0]) == [
+        "head",
+        "query_token_id",
+        "query_token",
+        "rank",
+        "key_token_id",
+        "key_token",
+        "score",
+        "joined",
+    ]
+    assert [(row["head"], row["rank"]) for row in printed] == [(0, 1), (0, 2), (0, 3), (2, 1), (2, 2), (2, 3)]
+    written = pl.read_parquet(tmp_path / "partners.parquet")
+    assert written["key_token_id"].to_list() == [row["key_token_id"] for row in printed]
+    provenance = json.loads(read_provenance(tmp_path / "partners.parquet"))
+    assert provenance["command"] == "partners"
+    assert provenance["options"]["heads"] == [0, 2]
+    assert len(provenance["model_fingerprint"]) == 64
+
+
+def test_text_and_id_name_the_same_token(model):
+    by_text = run("partners", model, " century", "--format", "csv").stdout
+    token_id = by_text.splitlines()[1].split(",")[1]
+    assert run("partners", model, "--token-id", token_id, "--format", "csv").stdout == by_text
+
+
+def test_a_model_without_tokenizer_is_asked_by_id(tmp_path):
+    write_gpt2(tmp_path, random_first_layer(dtype="float32"))
+    rows = json.loads(run("partners", tmp_path, "--token-id", "5", "--top", "1", "--format", "json").stdout)
+    assert [row["query_token_id"] for row in rows] == [5, 5, 5]
+    assert refuse("partners", tmp_path, "word").startswith(f"detoklens: {tmp_path} has no tokenizer: give token ids")
+
+
+def test_bad_input_is_one_line_and_writes_nothing(model, tmp_path):
+    out = ("--out", tmp_path / "out")
+    assert "' sapiens' is 2 tokens: " in refuse("partners", model, " sapiens", *out)
+    assert "token id 9999 does not exist" in refuse("partners", model, "--token-id", "9999", *out)
+    assert "head 3 does not exist; heads go from 0 to 2" in refuse("partners", model, "a", "--heads", "3", *out)
+    assert "position 11 does not exist" in refuse("partners", model, "a", "--scale", "11", *out)
+    assert "--scale 'median' is not known" in refuse("partners", model, "a", "--scale", "median", *out)
+    assert "no query token was given" in refuse("partners", model, *out)
+    assert "no such folder" in refuse("partners", model, "a", "--counts", tmp_path / "none", *out)
+    assert not (tmp_path / "out").exists()

@@ -1,0 +1,52 @@
+"""The command line as a program of its own is slow to start; here it runs in this process, through `main`."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from dataclasses import dataclass
+from unittest.mock import patch
+
+from detoklens.cli.app import main
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a command left behind."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+def call(*arguments: object) -> Result:
+    """Run `detoklens ARGUMENTS`, whatever comes of it."""
+    stdout, stderr = io.StringIO(), io.StringIO()
+    with (
+        patch.object(sys, "argv", ["detoklens", *map(str, arguments)]),
+        contextlib.redirect_stdout(stdout),
+        contextlib.redirect_stderr(stderr),
+    ):
+        try:
+            main()
+            exit_code = 0
+        except SystemExit as end:
+            exit_code = int(end.code or 0)
+    return Result(exit_code, stdout.getvalue(), stderr.getvalue())
+
+
+def run(*arguments: object) -> Result:
+    """Run a command that must succeed."""
+    result = call(*arguments)
+    assert result.exit_code == 0, result.stderr
+    return result
+
+
+def refuse(*arguments: object) -> str:
+    """Run a command that must be refused with one line on stderr and nothing on stdout; the line is returned."""
+    result = call(*arguments)
+    assert result.exit_code == 1, (result.stdout, result.stderr)
+    assert result.stdout == ""
+    assert result.stderr.count("\n") == 1, result.stderr
+    return result.stderr.rstrip("\n")

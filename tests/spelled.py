@@ -1,0 +1,44 @@
+"""Small random layers that know how to spell: a tokenizer trained on a few lines, and counts of the same lines."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from detoklens.corpus.counts import Counts
+from detoklens.loading import load
+from detoklens.scores.layer import Layer
+from detoklens.tokens import Vocabulary
+from tests.layers import random_first_layer, write_gpt2, write_tokenizer
+
+LINES = [
+    "Homo sapiens and aliens from Tokyo met in North Korea in the nineteenth century",
+    "Michael Jackson and Albert Einstein never drank sodium chloride in the twentieth century",
+    "the sapient north wind and the patient south wind met the senior chemist of the century",
+] * 3
+
+
+def write_spelled(folder: Path, vocab_size: int = 330, n_heads: int = 3, seed: int = 0) -> Path:
+    """A GPT-2 checkpoint with random weights and a byte-level tokenizer."""
+    write_tokenizer(folder, LINES, vocab_size)
+    size = Vocabulary.from_folder(folder).size
+    return write_gpt2(folder, random_first_layer(n_heads=n_heads, vocab_size=size, seed=seed, dtype="float32"))
+
+
+def spelled_layer(folder: Path) -> Layer:
+    return load(write_spelled(folder))
+
+
+def counts_of(layer: Layer, lines: list[str] = LINES) -> Counts:
+    """Tokens and bigrams of some lines, counted the slow way."""
+    pairs: dict[tuple[int, int], int] = {}
+    tokens = np.zeros(layer.vocab_size, np.int64)
+    for line in lines:
+        ids = layer.vocabulary.encode(line)
+        np.add.at(tokens, ids, 1)
+        for prefix, suffix in pairwise(ids):
+            pairs[suffix, prefix] = pairs.get((suffix, prefix), 0) + 1
+    suffixes, prefixes = np.array(list(pairs), np.uint32).T
+    return Counts.from_arrays(tokens, suffixes, prefixes, np.array(list(pairs.values())), layer.vocabulary.fingerprint)
