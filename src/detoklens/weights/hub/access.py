@@ -4,14 +4,17 @@ The endpoint, cache folders, token and offline switch are huggingface_hub's: HF_
 HF_HUB_CACHE, HF_ASSETS_CACHE, HF_TOKEN, HF_HUB_OFFLINE.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from detoklens.errors import CheckpointError
 from detoklens.version import __version__
-from detoklens.weights.hub.plain_errors import plain_errors
+from detoklens.weights.hub.plain_errors import plain_errors, transport_error
+
+Answer = TypeVar("Answer")
 
 LARGEST_SMALL_FILE = 200_000_000  # the longest tokenizer.json in use has about 35 MB
 
@@ -67,7 +70,7 @@ def list_files(model: HubModel) -> dict[str, int]:
 
     with plain_errors(model.repo_id, model.commit):
         api = HfApi(endpoint=constants.ENDPOINT, library_name="detoklens", library_version=__version__)
-        info = api.model_info(model.repo_id, revision=model.commit, files_metadata=True)
+        info = _asked_twice(lambda: api.model_info(model.repo_id, revision=model.commit, files_metadata=True))
     return {file.rfilename: file.size or 0 for file in info.siblings or []}
 
 
@@ -122,8 +125,20 @@ def _metadata(repo_id: str, name: str, revision: str | None) -> tuple[str | None
     from huggingface_hub import constants, get_hf_file_metadata, hf_hub_url
 
     url = hf_hub_url(repo_id, name, revision=revision, endpoint=constants.ENDPOINT)
-    found = get_hf_file_metadata(url, headers=request_headers(), endpoint=constants.ENDPOINT)
+    found = _asked_twice(lambda: get_hf_file_metadata(url, headers=request_headers(), endpoint=constants.ENDPOINT))
     return found.commit_hash, found.etag, found.size, url
+
+
+def _asked_twice(ask: Callable[[], Answer]) -> Answer:
+    """The answer, at the second attempt if need be: a connection kept open may just have been closed over there."""
+    from huggingface_hub.errors import HfHubHTTPError
+
+    try:
+        return ask()
+    except HfHubHTTPError:
+        raise
+    except transport_error():
+        return ask()
 
 
 def _download(repo_id: str, name: str, revision: str | None) -> Path:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
@@ -59,6 +61,7 @@ class HubServer:
         self.requests: list[Request] = []
         self.fault: Fault | None = None
         self.cdn: HubServer | None = None
+        self.connections: list[socket.socket] = []
         hub = self
 
         class Handler(_Handler):
@@ -79,6 +82,9 @@ class HubServer:
     def __exit__(self, *_: object) -> None:
         self._http.shutdown()
         self._thread.join()
+        for connection in self.connections:  # the client keeps them open, for more requests
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
         self._http.server_close()
 
     def asked_for(self, file: str, method: str = "GET") -> list[Request]:
@@ -87,8 +93,13 @@ class HubServer:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # headers and body are two writes
     timeout = 5
     server_of_files: HubServer
+
+    def setup(self) -> None:
+        super().setup()
+        self.server_of_files.connections.append(self.connection)
 
     def log_message(self, *_: object) -> None:
         """Quiet."""
@@ -156,7 +167,7 @@ class _Handler(BaseHTTPRequestHandler):
             request.sent = len(body)
         except OSError:  # the reader has what it wants and has hung up
             self.close_connection = True
-        if answer.cut_after is not None or answer.headers.get("Content-Length", "0") != str(len(answer.body)):
+        if answer.cut_after is not None:
             self.close_connection = True
 
 

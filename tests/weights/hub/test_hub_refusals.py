@@ -1,0 +1,106 @@
+"""What the hub refuses: one line that says what to do."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from detoklens.weights.hub import fetch_checkpoint
+from tests.weights.hub.server import Answer, HubServer, Request
+from tests.weights.hub.tiny_model import REPO, SMALL_FILES, assert_nothing_finished, failure, needed, use_endpoint
+
+
+def refuse(status: int, code: str = ""):
+    def fault(request: Request, answer: Answer) -> None:
+        answer.status, answer.headers, answer.body = status, {"X-Error-Code": code}, b""
+
+    return fault
+
+
+def test_an_unknown_model(hub: HubServer, tmp_path: Path) -> None:
+    assert failure("someone/else").startswith(f"there is no model 'someone/else' on {hub.endpoint}")
+    assert not (tmp_path / "assets").exists()
+
+
+def test_an_unknown_revision(hub: HubServer) -> None:
+    assert "someone/tiny has no revision 'v9'" in failure(revision="v9")
+
+
+def test_a_model_without_config(hub: HubServer) -> None:
+    del hub.repositories[REPO].files["config.json"]
+    assert "someone/tiny has no config.json" in failure()
+
+
+@pytest.mark.parametrize(("status", "code"), [(401, "GatedRepo"), (403, "GatedRepo"), (401, ""), (403, "")])
+def test_a_gated_model_says_how_to_log_in(status: int, code: str, hub: HubServer) -> None:
+    hub.fault = refuse(status, code)
+    line = failure()
+    assert f"HTTP {status}" in line
+    assert f"accept its licence at {hub.endpoint}/someone/tiny" in line
+    assert "`hf auth login`" in line
+    assert "HF_TOKEN" in line
+
+
+def test_weights_that_are_gated_when_config_is_not(hub: HubServer, tmp_path: Path) -> None:
+    def fault(request: Request, answer: Answer) -> None:
+        if answer.status == 206:
+            refuse(403)(request, answer)
+
+    hub.fault = fault
+    assert "`hf auth login`" in failure()
+    assert len(hub.asked_for("model.safetensors")) == 1  # asking again would not help
+    assert_nothing_finished(tmp_path)
+
+
+def test_a_hub_in_trouble(hub: HubServer) -> None:
+    hub.fault = refuse(500)
+    assert f"{hub.endpoint} answers with HTTP 500; try again later" in failure()
+
+
+def test_nobody_listens(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        endpoint = f"http://127.0.0.1:{free.getsockname()[1]}"
+    use_endpoint(monkeypatch, endpoint, tmp_path)
+    line = failure()
+    assert f"can't reach {endpoint} for someone/tiny" in line
+    assert "HF_HUB_OFFLINE=1" in line
+    assert "local folder" in line
+
+
+def test_a_cached_model_does_not_mind_that_nobody_listens(
+    hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = fetch_checkpoint(REPO, needed)
+    use_endpoint(monkeypatch, "http://127.0.0.1:1", tmp_path)
+    assert fetch_checkpoint(REPO, needed) == folder
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b/c", "white space", "-dash", "a" * 200])
+def test_what_is_no_name_of_a_model(name: str, hub: HubServer) -> None:
+    assert "neither a local folder nor a model's name" in failure(name)
+    assert hub.requests == []
+
+
+def test_a_pickle_alone_is_not_downloaded(hub: HubServer) -> None:
+    hub.repositories[REPO].files = {**SMALL_FILES, "pytorch_model.bin": b"\x80\x04N."}
+    line = failure()
+    assert "only pytorch_model.bin, a pickle that can't be read in parts" in line
+    assert "`hf download someone/tiny`" in line
+    assert ".save_pretrained('FOLDER')" in line
+    assert not hub.asked_for("pytorch_model.bin")
+
+
+def test_no_weights_at_all(hub: HubServer) -> None:
+    hub.repositories[REPO].files = dict(SMALL_FILES)
+    assert "neither model.safetensors nor" in failure()
+
+
+def test_a_folder_that_can_not_be_written(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("detoklens.weights.hub.checkpoint.write_atomically", full)
+    assert "No space left on device; make room, or set HF_HOME" in failure()
