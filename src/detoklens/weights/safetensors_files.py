@@ -93,11 +93,10 @@ def _read_tensor(path: Path, entry: TensorEntry, dtype: np.dtype[Any]) -> np.nda
         for begin in range(0, flat.size, step):
             count = min(step, flat.size - begin)
             stored = np.frombuffer(mapped, stored_type, count, entry.start + begin * stored_type.itemsize)
-            block = _widen(stored, entry.dtype)
-            check_finite(block, entry.name, str(path))
-            flat[begin : begin + count] = block
-            del stored, block
+            flat[begin : begin + count] = _widen(stored, entry.dtype)
+            del stored
             _release_pages(mapped)
+    check_finite(values, entry.name, str(path))
     return values
 
 

@@ -1,0 +1,336 @@
+"""Reading checkpoints: the layouts people have, only the tensors that are needed, and nothing of a hostile file."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import struct
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+import torch
+from safetensors.numpy import load_file, save_file
+from safetensors.torch import save_file as save_torch_file
+from transformers import GPT2Config, GPT2LMHeadModel
+
+import detoklens
+from detoklens.errors import CheckpointError, DetokLensError, MissingExtraError, UnsupportedModelError
+from detoklens.weights import safetensors_files, torch_pickle
+from detoklens.weights.safetensors_files import SafetensorsFolder
+from tests.layers import gpt2_config, gpt2_tensors, random_first_layer, write_gpt2, write_tokenizer
+from tests.real_gpt2 import real_gpt2
+
+
+def assert_same_layer(ours, theirs):
+    for field in fields(ours):
+        np.testing.assert_array_equal(getattr(ours, field.name), getattr(theirs, field.name), err_msg=field.name)
+
+
+@pytest.mark.parametrize("prefix", ["transformer.", ""])
+def test_a_folder_is_read_with_and_without_prefix(tmp_path, prefix):
+    first_layer = random_first_layer()
+    layer = detoklens.load(write_gpt2(tmp_path, first_layer, prefix), dtype="float64")
+    assert_same_layer(layer.weights, first_layer)
+    assert (layer.n_heads, layer.d_head, layer.d_model, layer.vocab_size, layer.n_positions) == (3, 4, 12, 23, 11)
+
+
+@pytest.mark.parametrize("stored", ["float64", "float32", "float16", "bfloat16"])
+def test_every_stored_type_is_read_exactly(tmp_path, stored):
+    tensors = {
+        name: torch.from_numpy(values).to(getattr(torch, stored))
+        for name, values in gpt2_tensors(random_first_layer()).items()
+    }
+    write_gpt2(tmp_path, random_first_layer())
+    save_torch_file(tensors, tmp_path / "model.safetensors")
+    layer = detoklens.load(tmp_path, dtype="float64")
+    expected = tensors["transformer.wte.weight"].double().numpy()
+    np.testing.assert_array_equal(layer.weights.token_embeddings, expected)
+    assert layer.weights.token_embeddings.dtype == np.float64
+    assert detoklens.load(tmp_path).weights.token_embeddings.dtype == np.float32
+
+
+def test_tensors_larger_than_a_block_are_read_whole(tmp_path, monkeypatch):
+    monkeypatch.setattr(safetensors_files, "BLOCK_BYTES", 40)
+    first_layer = random_first_layer()
+    assert_same_layer(detoklens.load(write_gpt2(tmp_path, first_layer), dtype="float64").weights, first_layer)
+
+
+def test_shards_are_read_through_their_index(tmp_path):
+    first_layer = random_first_layer()
+    write_gpt2(tmp_path, first_layer)
+    tensors = load_file(tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors").unlink()
+    names = sorted(tensors)
+    shards = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for shard, members in shards.items():
+        save_file({name: tensors[name] for name in members}, tmp_path / shard)
+    weight_map = {name: shard for shard, members in shards.items() for name in members}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    assert_same_layer(detoklens.load(tmp_path, dtype="float64").weights, first_layer)
+
+    (tmp_path / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(
+        CheckpointError, match=r"shard 'model-00002-of-00002.safetensors' named by the index is missing"
+    ):
+        detoklens.load(tmp_path)
+
+
+@pytest.mark.parametrize("shard", ["../secret.safetensors", "/etc/passwd", "a/b.safetensors", "weights.bin"])
+def test_an_index_can_not_lead_elsewhere(tmp_path, shard):
+    write_gpt2(tmp_path, random_first_layer())
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"wte.weight": shard}}))
+    with pytest.raises(CheckpointError, match=r"is not a .safetensors file beside the index"):
+        detoklens.load(tmp_path)
+
+
+def test_what_transformers_writes_is_what_we_read(tmp_path):
+    """A whole language model of three layers saved by transformers itself; only the first layer's tensors are used."""
+    torch.manual_seed(0)
+    model = GPT2LMHeadModel(GPT2Config(n_embd=20, n_head=5, n_layer=3, n_positions=9, vocab_size=31))
+    model.save_pretrained(tmp_path)
+    on_disk, in_memory = detoklens.load(tmp_path), detoklens.load(model)
+    assert_same_layer(on_disk.weights, in_memory.weights)
+    np.testing.assert_array_equal(on_disk.weights.token_embeddings, model.transformer.wte.weight.detach().numpy())
+    assert on_disk.fingerprint == in_memory.fingerprint == detoklens.load(tmp_path, dtype="float64").fingerprint
+
+
+def test_a_model_in_memory_in_bfloat16_is_read(tmp_path):
+    first_layer = random_first_layer(dtype="float32")
+    layer = detoklens.load(real_gpt2(first_layer, torch.bfloat16))
+    np.testing.assert_allclose(layer.weights.token_embeddings, first_layer.token_embeddings, rtol=1e-2)
+
+
+def test_only_needed_tensors_are_read(tmp_path, monkeypatch):
+    first_layer = random_first_layer()
+    tensors = gpt2_tensors(first_layer) | {"transformer.h.1.attn.c_attn.weight": np.full((3, 3), np.nan)}
+    write_gpt2(tmp_path, first_layer)
+    save_file(tensors, tmp_path / "model.safetensors")
+    read = []
+    original = SafetensorsFolder.read
+    monkeypatch.setattr(
+        SafetensorsFolder, "read", lambda self, name, dtype: (read.append(name), original(self, name, dtype))[1]
+    )
+    detoklens.load(tmp_path)
+    assert sorted(read) == sorted(gpt2_tensors(first_layer))
+
+
+def test_rows_beyond_the_tokenizer_are_trimmed_and_that_is_said(tmp_path):
+    write_gpt2(tmp_path, random_first_layer(vocab_size=300))
+    write_tokenizer(tmp_path, ["hello hello"], vocab_size=260)
+    layer = detoklens.load(tmp_path)
+    size = layer.vocabulary.size
+    assert layer.vocab_size == size < 300
+    assert layer.notes == (f"{300 - size} embedding rows beyond the tokenizer's {size} tokens are left out",)
+
+
+def test_without_a_tokenizer_everything_works_by_id(tmp_path):
+    layer = detoklens.load(write_gpt2(tmp_path, random_first_layer()))
+    assert layer.token(7) == "<id 7>"
+    assert "by id only" in layer.notes[0]
+    assert layer.affinity([7]).shape == (3, 1, 23)
+    with pytest.raises(DetokLensError, match="has no tokenizer: give token ids"):
+        layer.token_id("a")
+
+
+def test_the_sizes_of_the_config_must_fit_the_weights(tmp_path):
+    write_gpt2(tmp_path, random_first_layer(), n_embd=15)
+    with pytest.raises(CheckpointError, match="the config asks for"):
+        detoklens.load(tmp_path)
+    write_gpt2(tmp_path, random_first_layer(), n_head=5)
+    with pytest.raises(CheckpointError, match="5 heads do not divide the width 12"):
+        detoklens.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "harmless",
+    [
+        {"scale_attn_by_inverse_layer_idx": True},
+        {"reorder_and_upcast_attn": True},
+        {"add_cross_attention": True},
+        {"attn_pdrop": 0.3},
+        {"task_specific_params": {"text-generation": {"max_length": 50}}},
+        {"n_ctx": 11},
+    ],
+)
+def test_attributes_that_leave_layer_0_as_it_is_are_accepted(tmp_path, harmless):
+    first_layer = random_first_layer()
+    assert_same_layer(
+        detoklens.load(write_gpt2(tmp_path, first_layer, **harmless), dtype="float64").weights, first_layer
+    )
+
+
+@pytest.mark.parametrize("attribute", ["scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn"])
+def test_accepted_attributes_really_leave_the_real_model_as_it_is(attribute):
+    from tests.real_gpt2 import real_attention_and_output
+
+    first_layer, ids = random_first_layer(dtype="float32"), [3, 1, 4, 1, 5]
+    plain, _ = real_attention_and_output(real_gpt2(first_layer, torch.float32), ids)
+    with_it, _ = real_attention_and_output(real_gpt2(first_layer, torch.float32, **{attribute: True}), ids)
+    np.testing.assert_allclose(with_it, plain, atol=1e-5)
+
+
+def test_unscaled_attention_is_handled(tmp_path):
+    assert detoklens.load(write_gpt2(tmp_path, random_first_layer(), scale_attn_weights=False)).attention_scale == 1.0
+    assert detoklens.load(write_gpt2(tmp_path, random_first_layer())).attention_scale == 0.5
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("rope_scaling", {"factor": 2}),
+        ("quantization_config", {"bits": 4}),
+        ("attention_window", 128),
+        ("qk_norm", True),
+        ("embedding_multiplier", 12.0),
+    ],
+)
+def test_attributes_that_may_change_the_layer_are_refused_by_name_and_value(tmp_path, name, value):
+    with pytest.raises(UnsupportedModelError, match=f"{name} = "):
+        detoklens.load(write_gpt2(tmp_path, random_first_layer(), **{name: value}))
+
+
+def test_epsilon_comes_from_the_config(tmp_path):
+    assert detoklens.load(write_gpt2(tmp_path, random_first_layer(epsilon=1e12))).weights.norm_epsilon == 1e12
+    write_gpt2(tmp_path, random_first_layer(), layer_norm_epsilon="small")
+    with pytest.raises(CheckpointError, match="layer_norm_epsilon must be a number from 0 up, not 'small'"):
+        detoklens.load(tmp_path)
+
+
+def test_an_unsupported_type_is_named_with_the_supported_ones(tmp_path):
+    write_gpt2(tmp_path, random_first_layer(), model_type="llama")
+    with pytest.raises(UnsupportedModelError, match="'llama' is not supported; supported are: gpt2, whisper"):
+        detoklens.load(tmp_path)
+
+
+def test_a_folder_that_lacks_parts_says_which(tmp_path):
+    with pytest.raises(CheckpointError, match=r"no config\.json"):
+        detoklens.load(tmp_path)
+    (tmp_path / "config.json").write_text(json.dumps(gpt2_config(random_first_layer())))
+    with pytest.raises(CheckpointError, match=r"no model\.safetensors"):
+        detoklens.load(tmp_path)
+    (tmp_path / "config.json").write_text("{")
+    with pytest.raises(CheckpointError, match="not valid JSON"):
+        detoklens.load(tmp_path)
+    with pytest.raises(CheckpointError, match="no such folder"):
+        detoklens.load(tmp_path / "elsewhere")
+    with pytest.raises(CheckpointError, match="is a file; name the folder"):
+        detoklens.load(tmp_path / "config.json")
+
+
+def test_a_missing_tensor_is_named(tmp_path):
+    write_gpt2(tmp_path, random_first_layer())
+    tensors = load_file(tmp_path / "model.safetensors")
+    del tensors["transformer.h.0.ln_1.bias"]
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"tensor 'transformer.h.0.ln_1.bias' is missing"):
+        detoklens.load(tmp_path)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_nan_and_inf_are_said(tmp_path, bad):
+    first_layer = random_first_layer()
+    embeddings = first_layer.token_embeddings.copy()
+    embeddings[5, 2] = bad
+    write_gpt2(tmp_path, replace(first_layer, token_embeddings=embeddings))
+    with pytest.raises(CheckpointError, match=r"tensor 'transformer.wte.weight' holds NaN or Inf"):
+        detoklens.load(tmp_path)
+
+
+def with_header(entry: dict[str, object], data: bytes = b"\0" * 64) -> bytes:
+    header = json.dumps({"transformer.wte.weight": entry}).encode()
+    return struct.pack("<Q", len(header)) + header + data
+
+
+HOSTILE_FILES = {
+    "empty": b"",
+    "short": b"\x08\0\0",
+    "no header": struct.pack("<Q", 10**9) + b"{}",
+    "endless header": struct.pack("<Q", 2**63) + b"{}" * 100,
+    "not JSON": struct.pack("<Q", 4) + b"{{{{",
+    "a list": struct.pack("<Q", 2) + b"[]",
+    "deep JSON": struct.pack("<Q", 200_000) + b"[" * 200_000,
+    "past the end": with_header({"dtype": "F32", "shape": [100], "data_offsets": [0, 400]}),
+    "backwards": with_header({"dtype": "F32", "shape": [1], "data_offsets": [8, 4]}),
+    "negative": with_header({"dtype": "F32", "shape": [1], "data_offsets": [-8, -4]}),
+    "shape lies": with_header({"dtype": "F32", "shape": [1000], "data_offsets": [0, 4]}),
+    "negative shape": with_header({"dtype": "F32", "shape": [-1, -1], "data_offsets": [0, 4]}),
+    "no offsets": with_header({"dtype": "F32", "shape": [1]}),
+    "true as size": with_header({"dtype": "F32", "shape": [True], "data_offsets": [0, 4]}),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE_FILES)
+def test_corrupt_and_hostile_safetensors_are_refused_in_one_line(tmp_path, what):
+    write_gpt2(tmp_path, random_first_layer())
+    (tmp_path / "model.safetensors").write_bytes(HOSTILE_FILES[what])
+    with pytest.raises(CheckpointError) as caught:
+        detoklens.load(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert "download it again" in str(caught.value) or "download the file again" in str(caught.value)
+
+
+def test_every_truncation_of_a_file_is_refused(tmp_path):
+    write_gpt2(tmp_path, random_first_layer(n_heads=1, d_head=2, vocab_size=2, n_positions=1))
+    whole = (tmp_path / "model.safetensors").read_bytes()
+    for length in range(0, len(whole), 7):
+        (tmp_path / "model.safetensors").write_bytes(whole[:length])
+        with pytest.raises(CheckpointError):
+            detoklens.load(tmp_path)
+
+
+def test_integers_where_weights_should_be_are_refused(tmp_path):
+    write_gpt2(tmp_path, random_first_layer())
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["transformer.wte.weight"] = tensors["transformer.wte.weight"].astype(np.int8)
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"is stored as I8; accepted are F64, F32, F16, BF16"):
+        detoklens.load(tmp_path)
+
+
+def test_a_torch_checkpoint_is_read_by_the_weights_only_loader(tmp_path):
+    first_layer = random_first_layer()
+    write_gpt2(tmp_path, first_layer)
+    (tmp_path / "model.safetensors").unlink()
+    tensors = {name: torch.from_numpy(values) for name, values in gpt2_tensors(first_layer).items()}
+    torch.save(tensors, tmp_path / "pytorch_model.bin")
+    assert_same_layer(detoklens.load(tmp_path, dtype="float64").weights, first_layer)
+
+
+class Bomb:
+    """Runs code when it is unpickled."""
+
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return (open, (str(self.path), "w"))
+
+
+def test_a_hostile_pickle_runs_no_code(tmp_path):
+    write_gpt2(tmp_path, random_first_layer())
+    (tmp_path / "model.safetensors").unlink()
+    with (tmp_path / "pytorch_model.bin").open("wb") as file:
+        pickle.dump({"transformer.wte.weight": Bomb(tmp_path / "exploded")}, file)
+    with pytest.raises(CheckpointError, match="weights-only loader refuses it"):
+        detoklens.load(tmp_path)
+    assert not (tmp_path / "exploded").exists()
+
+
+def test_without_torch_a_pickle_is_not_opened(tmp_path, monkeypatch):
+    write_gpt2(tmp_path, random_first_layer())
+    (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
+    monkeypatch.setattr(torch_pickle, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match="convert it with") as caught:
+        detoklens.load(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_whisper_is_read_from_real_weights(whisper_folder):
+    layer = detoklens.load(whisper_folder)
+    assert (layer.n_heads, layer.d_head, layer.vocab_size, layer.n_positions) == (6, 64, 50257, 448)
+    assert layer.notes == ("1607 embedding rows beyond the tokenizer's 50257 tokens are left out",)
+    assert not layer.weights.key_bias.any()
+    config = json.loads((whisper_folder / "config.json").read_text())
+    assert config["scale_embedding"] is False
