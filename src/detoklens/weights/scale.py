@@ -34,7 +34,7 @@ class ScaleTable:
     ) -> Float[np.ndarray, "*shape"]:
         """σ of each token at the position beside it."""
         both = self._tokens[tokens] + self._positions[positions]
-        return np.sqrt(both.var(axis=-1) + both.dtype.type(self._epsilon))
+        return np.asarray(np.sqrt(both.var(axis=-1) + both.dtype.type(self._epsilon)))
 
     def bare_tokens(self) -> Float[np.ndarray, "token"]:
         """σ of the token embeddings alone."""

@@ -1,0 +1,51 @@
+"""`import detoklens` and `detoklens --help` are instant: nothing heavy is imported, and torch never is."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("torch", "transformers", "matplotlib", "numba", "polars", "scipy", "pyarrow", "ray")
+NETWORK = ("huggingface_hub", "httpx", "requests", "urllib3", "http.client", "ssl")
+
+LOOK = "import sys; print([name for name in {names!r} if name in sys.modules])"
+
+
+def imported(code: str, names: tuple[str, ...]) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code + "\n" + LOOK.format(names=names)], capture_output=True, text=True, check=True
+    )
+    return done.stdout.splitlines()[-1]
+
+
+HELP = """
+import sys
+sys.argv = ["detoklens", "--help"]
+from detoklens.cli.app import main
+try:
+    main()
+except SystemExit:
+    pass
+"""
+
+
+@pytest.mark.parametrize("code", ["import detoklens", "import detoklens; dir(detoklens)", HELP])
+def test_nothing_heavy_is_imported(code):
+    assert imported(code, HEAVY + NETWORK) == "[]"
+
+
+def test_loading_and_asking_imports_no_torch(tmp_path):
+    from tests.layers import random_first_layer, write_gpt2
+
+    write_gpt2(tmp_path, random_first_layer())
+    load = f"import detoklens; layer = detoklens.load({str(tmp_path)!r})"
+    ask = "layer.terms([1, 2]).attention(); layer.affinity([1])"
+    assert imported(f"{load}; {ask}", ("torch", "transformers", "matplotlib", "huggingface_hub", "httpx")) == "[]"
+
+
+def test_every_public_name_is_there():
+    code = "import detoklens\nfor name in detoklens.__all__: getattr(detoklens, name)\nprint('all there')"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "all there\n"
