@@ -1,0 +1,69 @@
+"""What does the model read? All documents as one stream of token ids, `<|endoftext|>` after each.
+
+    python training/tokenise.py TEXT OUT --sources gutenberg inaugural
+
+needs OUT/tokenizer.json and writes OUT/train.bin, OUT/heldout.bin (uint16) and OUT/stream.json.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from failure import RecipeError, run_as_command
+from text import Document, add_sources_option, documents
+from tokenizer import END_OF_TEXT
+
+BATCH = 512  # documents, some 4 MB of text
+STREAMS = ("train", "heldout")
+
+
+def write_streams(chosen: Iterator[Document], tokenizer: Tokenizer, out: Path) -> dict[str, int]:
+    """How many documents and tokens has each stream? Writes OUT/train.bin and OUT/heldout.bin."""
+    sizes = {f"{stream}_{unit}": 0 for stream in STREAMS for unit in ("documents", "tokens")}
+    parts = {stream: out / f"{stream}.bin.part" for stream in STREAMS}
+    with parts["train"].open("wb") as train, parts["heldout"].open("wb") as heldout:
+        for document, ids in _tokenised(chosen, tokenizer):
+            ids.tofile(heldout if document.held_out else train)
+            stream = "heldout" if document.held_out else "train"
+            sizes[f"{stream}_documents"] += 1
+            sizes[f"{stream}_tokens"] += len(ids)
+    for stream, part in parts.items():
+        part.replace(out / f"{stream}.bin")
+    return sizes
+
+
+def _tokenised(chosen: Iterator[Document], tokenizer: Tokenizer) -> Iterator[tuple[Document, np.ndarray]]:
+    end = tokenizer.token_to_id(END_OF_TEXT)
+    while batch := list(itertools.islice(chosen, BATCH)):
+        encoded = tokenizer.encode_batch_fast([document.text for document in batch], add_special_tokens=False)
+        for document, encoding in zip(batch, encoded, strict=True):
+            yield document, np.array([*encoding.ids, end], dtype=np.uint16)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("text", type=Path, help="folder of text")
+    parser.add_argument("out", type=Path, help="folder with tokenizer.json, where the streams go")
+    add_sources_option(parser)
+    options = parser.parse_args()
+    path = options.out / "tokenizer.json"
+    if not path.is_file():
+        raise RecipeError(f"{path} is missing; make it with tokenizer.py first")
+    tokenizer = Tokenizer.from_file(str(path))
+    sizes = write_streams(documents(options.text, options.sources), tokenizer, options.out)
+    digest = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
+    summary = json.dumps({"vocabulary": tokenizer.get_vocab_size(), "tokenizer": digest, **sizes}, indent=1)
+    (options.out / "stream.json").write_text(summary + "\n", encoding="utf-8")
+    print(summary)
+
+
+if __name__ == "__main__":
+    run_as_command(main)
