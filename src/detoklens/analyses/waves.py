@@ -55,10 +55,12 @@ def leading_waves(
 
 
 def is_sinusoidal(waves: list[Wave], n_keys: int) -> bool | None:
-    """Whether the leading wave has half of the power, with 1.5 periods in view; None with too few keys to tell."""
+    """Whether the leading wave has half of the power; None with too few keys, or too few of its periods, to tell."""
     if n_keys < FEWEST_KEYS:
         return None
-    return bool(waves and waves[0].share >= SINUSOIDAL_SHARE and waves[0].period * PERIODS_IN_VIEW <= n_keys)
+    if not waves or waves[0].share < SINUSOIDAL_SHARE:
+        return False
+    return True if waves[0].period * PERIODS_IN_VIEW <= n_keys else None
 
 
 def _grid(n_keys: int) -> Float[np.ndarray, "frequency"]:

@@ -21,7 +21,9 @@ SHAPE = Schema(
         Column("period", pl.Float64, "period of T^pp's leading wave, in positions"),
         Column("wave_share", pl.Float64, "share of T^pp's power around its best line that the leading wave has"),
         Column("waves_share", pl.Float64, "share that the leading waves have together"),
-        Column("sinusoidal", pl.Boolean, "wave_share at least 0.5, 1.5 periods in view; null with fewer than 48 keys"),
+        Column(
+            "sinusoidal", pl.Boolean, "wave_share at least 0.5; null with fewer than 48 keys or 1.5 periods in view"
+        ),
         Column("last_1", pl.Float64, "attention of the softmaxed sum on the query itself"),
         Column("last_5", pl.Float64, "attention on the last 5 tokens, the query included"),
         Column("last_15", pl.Float64, "attention on the last 15 tokens, the query included"),
