@@ -40,18 +40,23 @@ def explanation_schema(terms: Sequence[str]) -> Schema:
     )
 
 
-LINKS = Schema(
-    "links",
-    "Which are each head's strongest links, and which term explains each?",
-    (
-        *_PAIR,
-        Column("rank", pl.Int32, "1 for the head's strongest link"),
-        Column("attention", pl.Float64, "attention of the link"),
-        Column("strength", pl.Float64, "attention × log2(attention × number of keys): bits above even attention"),
-        Column("term", pl.String, "the term whose removal lowers the link's attention most; null if none lowers it"),
-        Column("without_term", pl.Float64, "the link's attention without that term"),
-        Column(
-            "lift", pl.Float64, "what that term adds to the scaled score beyond its mean over the query's keys, in nats"
+def links_schema(terms: Sequence[str]) -> Schema:
+    """Each head's strongest links with the terms that this model has."""
+    return Schema(
+        "links",
+        "Which are each head's strongest links, and which term explains each?",
+        (
+            *_PAIR,
+            Column("rank", pl.Int32, "1 for the head's strongest link"),
+            Column("attention", pl.Float64, "attention of the link"),
+            Column("strength", pl.Float64, "attention × log2(attention × number of keys): bits above even attention"),
+            Column("term", pl.String, "the term whose removal lowers the link's attention most; null if none does"),
+            Column("without_term", pl.Float64, "the link's attention without that term"),
+            *(
+                Column(
+                    f"lift_{term}", pl.Float64, f"scaled score that {term} adds beyond its mean over the keys, in nats"
+                )
+                for term in terms
+            ),
         ),
-    ),
-)
+    )

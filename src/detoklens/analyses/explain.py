@@ -1,0 +1,130 @@
+"""Why does layer 0 attend as it does in this text? Every pair of tokens, and each head's strongest links.
+
+1. The score of a pair is the sum of its terms, the attention its softmax; `without_t` is the softmax of the sum that
+   leaves term t out.
+2. A link's strength is α log2(α n), where n is the number of keys that its query sees: the link's part of the
+   divergence from even attention, in bits. It puts a strong link among many keys before the same among two.
+3. The term that explains a link is the one whose removal lowers the link's attention most.
+4. A term's lift is what it adds to the scaled score of the link beyond its mean over the query's keys. Softmax sees
+   differences along the keys only, so a term that is the same everywhere lifts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+from jaxtyping import Float, Int
+
+from detoklens.scores.layer import Layer
+from detoklens.scores.terms import Terms
+from detoklens.tables.explain import explanation_schema, links_schema
+
+HeadQueryKey = Float[np.ndarray, "head query key"]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The terms of a text in some heads, its attention, and its attention without each term."""
+
+    heads: list[int]
+    token_ids: Int[np.ndarray, "query"]
+    texts: list[str]
+    terms: Terms
+    attention: HeadQueryKey
+    without: dict[str, HeadQueryKey]
+
+    def pairs(self) -> pl.DataFrame:
+        """Every pair of a query and a key that it sees, in every head: one row each."""
+        return pl.concat([self._pairs_of(place) for place in range(len(self.heads))])
+
+    def links(self, top: int = 5) -> pl.DataFrame:
+        """Each head's strongest links, and the term that explains each."""
+        schema = links_schema(list(self.terms.parts))
+        return pl.concat([schema.frame(self._links_of(place, top)) for place in range(len(self.heads))])
+
+    def _pairs_of(self, place: int) -> pl.DataFrame:
+        query, key = np.tril_indices(len(self.token_ids))
+        names = list(self.terms.parts)
+        return explanation_schema(names).frame(
+            {
+                **self._pair_columns(place, query, key),
+                **{name: self.terms.full(name)[place][query, key] for name in names},
+                "score": self.terms.total()[place][query, key],
+                "attention": self.attention[place][query, key],
+                **{f"without_{name}": self.without[name][place][query, key] for name in names},
+            }
+        )
+
+    def _pair_columns(self, place: int, query: np.ndarray, key: np.ndarray) -> dict[str, Any]:
+        texts = np.array(self.texts, dtype=object)
+        return {
+            "head": np.full(len(query), self.heads[place]),
+            "query_position": query,
+            "key_position": key,
+            "query_token": self.token_ids[query],
+            "key_token": self.token_ids[key],
+            "query_text": pl.Series(texts[query].tolist(), dtype=pl.String),
+            "key_text": pl.Series(texts[key].tolist(), dtype=pl.String),
+        }
+
+    def _links_of(self, place: int, top: int) -> dict[str, Any]:
+        strength = link_strength(self.attention[place])
+        query, key = _largest(strength, top)
+        names = list(self.terms.parts)
+        attention = self.attention[place][query, key]
+        without = np.stack([self.without[name][place][query, key] for name in names])
+        explaining = without.argmin(axis=0)
+        least = without.min(axis=0)
+        lowers = least < attention
+        return {
+            **self._pair_columns(place, query, key),
+            "rank": np.arange(1, len(query) + 1),
+            "attention": attention,
+            "strength": strength[query, key],
+            "term": [names[term] if found else None for term, found in zip(explaining, lowers, strict=True)],
+            "without_term": np.where(lowers, least, np.nan),
+            **{f"lift_{name}": self._lifts(name, place, query, key) for name in names},
+        }
+
+    def _lifts(self, name: str, place: int, query: np.ndarray, key: np.ndarray) -> Float[np.ndarray, "link"]:
+        scores = self.terms.full(name)[place]
+        means = np.array([scores[i, : i + 1].mean(dtype=np.float64) for i in query])
+        return (scores[query, key] - means) * self.terms.attention_scale
+
+
+def explain(
+    layer: Layer, token_ids: Sequence[int] | Int[np.ndarray, "query"], heads: Sequence[int] | None = None
+) -> Explanation:
+    """Why does each head attend as it does in this text?"""
+    chosen = list(range(layer.n_heads)) if heads is None else list(heads)
+    layer.check_heads(chosen)
+    whole = layer.terms(token_ids)
+    terms = Terms({name: part[chosen] for name, part in whole.parts.items()}, whole.attention_scale)
+    ids = np.asarray(token_ids, np.int64)
+    return Explanation(
+        heads=chosen,
+        token_ids=ids,
+        texts=[layer.token(int(token_id)) for token_id in ids],
+        terms=terms,
+        attention=terms.attention(),
+        without={str(name): terms.attention_without(name) for name in terms.parts},
+    )
+
+
+def link_strength(attention: Float[np.ndarray, "query key"]) -> Float[np.ndarray, "query key"]:
+    """α log2(α n) for the n keys that a query sees; −inf for keys that come after it."""
+    n_queries = len(attention)
+    times_even = attention.astype(np.float64) * np.arange(1, n_queries + 1)[:, None]
+    bits = np.log2(times_even, out=np.zeros_like(times_even), where=times_even > 0)
+    return np.where(np.tri(n_queries, dtype=bool), attention * bits, -np.inf)
+
+
+def _largest(values: Float[np.ndarray, "query key"], count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Places of the largest finite values, largest first; of equal ones the earliest pair first."""
+    order = np.argsort(-values, axis=None, kind="stable")[: min(count, int(np.isfinite(values).sum()))]
+    query, key = np.unravel_index(order, values.shape)
+    return query, key
