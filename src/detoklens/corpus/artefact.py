@@ -19,7 +19,12 @@ ROW_GROUP = 1 << 20
 
 BIGRAM_SCHEMA = pa.schema([("suffix", pa.uint32()), ("prefix", pa.uint32()), ("count", pa.int64())])
 TOKEN_SCHEMA = pa.schema([("token", pa.uint32()), ("count", pa.int64()), ("text", pa.string())])
-COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 6, "use_dictionary": False}
+BIGRAM_ENCODING = {
+    "suffix": "DELTA_BINARY_PACKED",
+    "prefix": "DELTA_BINARY_PACKED",
+    "count": "BYTE_STREAM_SPLIT",  # counts don't rise: as differences they would take twice the room
+}
+COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "use_dictionary": False}
 
 
 def write_bigrams(path: Path, blocks: Iterator[Run], vocabulary_size: int) -> tuple[int, int]:
@@ -27,11 +32,10 @@ def write_bigrams(path: Path, blocks: Iterator[Run], vocabulary_size: int) -> tu
 
     Row groups depend on the rows alone, so the bytes do too.
     """
-    delta = dict.fromkeys(BIGRAM_SCHEMA.names, "DELTA_BINARY_PACKED")
     rows = total = 0
     with (
         written_whole(path) as temporary,
-        pq.ParquetWriter(temporary, BIGRAM_SCHEMA, column_encoding=delta, **COMPRESSION) as writer,
+        pq.ParquetWriter(temporary, BIGRAM_SCHEMA, column_encoding=BIGRAM_ENCODING, **COMPRESSION) as writer,
     ):
         for run in _row_groups(blocks):
             writer.write_table(_bigram_table(run, vocabulary_size), row_group_size=ROW_GROUP)

@@ -1,8 +1,8 @@
 """What exactly was counted, and does a later run ask for the same?
 
 A plan pins the inputs, the tokenizer, the options and the versions before the first part is written; the manifest
-is the plan with the totals and the files' hashes, written last. Neither says how the work was shared out: the same inputs and
-options give the same bytes.
+is the plan with the totals and the files' hashes, written last. Neither says how the work was shared out: the same
+inputs and options give the same bytes.
 """
 
 from __future__ import annotations

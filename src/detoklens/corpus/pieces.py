@@ -18,7 +18,7 @@ from detoklens.corpus.lines import (
 )
 from detoklens.corpus.parquet import read_column, row_group_sizes
 from detoklens.corpus.records import ReadingOptions, Tally, bad_record
-from detoklens.corpus.repair import encoded, repaired_bytes
+from detoklens.corpus.repair import decoded, encoded, repaired_bytes
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ def _of_line(line: bytes, tally: Tally) -> bytes:
 def _of_json(line: bytes, options: ReadingOptions, tally: Tally) -> bytes | str:
     """The text field of a JSON line as bytes, or what is wrong with it as a string."""
     try:
-        record = json.loads(repaired_bytes(line, tally))
+        record = json.loads(decoded(line, tally))
     except (ValueError, RecursionError) as error:
         return f"broken JSON ({error})"
     if not isinstance(record, dict) or options.text_field not in record:

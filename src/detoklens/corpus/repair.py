@@ -20,10 +20,22 @@ def repaired_bytes(raw: bytes, tally: Tally) -> bytes:
     try:
         raw.decode()
     except UnicodeDecodeError:
-        mended = raw.decode(errors="replace").encode()
-        tally.replaced(mended.count(REPLACEMENT_BYTES) - raw.count(REPLACEMENT_BYTES))
-        return mended
+        return _replaced(raw, tally).encode()
     return raw
+
+
+def decoded(raw: bytes, tally: Tally) -> str:
+    """The text of the bytes, with what is no UTF-8 replaced."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return _replaced(raw, tally)
+
+
+def _replaced(raw: bytes, tally: Tally) -> str:
+    mended = raw.decode(errors="replace")
+    tally.replaced(mended.count(REPLACEMENT) - raw.count(REPLACEMENT_BYTES))
+    return mended
 
 
 def encoded(text: str, tally: Tally) -> bytes:

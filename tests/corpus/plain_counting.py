@@ -1,0 +1,48 @@
+"""The plain way: tokenizers and a Counter over tuples. Everything fast is compared with this."""
+
+import json
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from detoklens.corpus.counts import Counts
+from detoklens.tokens import Vocabulary
+
+
+def without_special_parsing(vocabulary: Vocabulary) -> Tokenizer:
+    tokenizer = Tokenizer.from_str(vocabulary.to_json())
+    tokenizer.encode_special_tokens = True
+    return tokenizer
+
+
+def plain_counts(texts: Iterable[str], tokenizer: Tokenizer) -> tuple[Counter[int], Counter[tuple[int, int]]]:
+    """Token counts and counts of (suffix, prefix); two halves of a surrogate are one character, one alone is U+FFFD."""
+    tokens: Counter[int] = Counter()
+    bigrams: Counter[tuple[int, int]] = Counter()
+    for text in texts:
+        mended = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        ids = tokenizer.encode(mended, add_special_tokens=False).ids
+        tokens.update(ids)
+        bigrams.update(zip(ids[1:], ids[:-1], strict=True))
+    return tokens, bigrams
+
+
+def as_counters(counts: Counts) -> tuple[Counter[int], Counter[tuple[int, int]]]:
+    """Counts in the plain form."""
+    present = np.flatnonzero(counts.tokens)
+    rows = zip(counts.bigrams.suffixes, counts.bigrams.prefixes, counts.bigrams.counts, strict=True)
+    tokens = Counter({int(token): int(counts.tokens[token]) for token in present})
+    return tokens, Counter({(int(suffix), int(prefix)): int(count) for suffix, prefix, count in rows})
+
+
+def write_jsonl(path: Path, texts: Iterable[str]) -> Path:
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="ascii")
+    return path
+
+
+def folder_bytes(folder: Path) -> dict[str, bytes]:
+    """Every file of a folder, hidden ones too."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
