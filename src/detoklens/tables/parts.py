@@ -1,0 +1,63 @@
+"""Results of finished blocks that outlive an interruption: a rerun of the same question goes on where it stopped.
+
+The folder's name carries a hash of the question (model, options, documents, version), so work on another question is
+neither mixed in nor lost. Each part is written under a temporary name and renamed; finished work is removed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from zipfile import BadZipFile
+
+import numpy as np
+
+from detoklens.tables.provenance import Provenance
+
+Arrays = Mapping[str, np.ndarray]
+
+
+class Parts:
+    """Numbered sets of arrays in a folder of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True)
+
+    @classmethod
+    def of_question(cls, out: Path, provenance: Provenance, documents_digest: str) -> Parts:
+        """The parts of this very question under `out`."""
+        question = provenance.to_json() + documents_digest
+        key = hashlib.sha256(question.encode()).hexdigest()[:16]
+        parts = cls(out / f".{provenance.command}-{key}.parts")
+        manifest = {**json.loads(provenance.to_json()), "documents_digest": documents_digest}
+        (parts.folder / "question.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+        return parts
+
+    def __contains__(self, number: int) -> bool:
+        return self._path(number).is_file()
+
+    def load(self, number: int) -> dict[str, np.ndarray] | None:
+        """The arrays of one part; None where they are missing or can't be read."""
+        with suppress(OSError, ValueError, EOFError, BadZipFile), np.load(self._path(number)) as stored:
+            return {name: stored[name] for name in stored.files}
+        return None
+
+    def save(self, number: int, arrays: Arrays) -> None:
+        """Keep one part, whole or not at all."""
+        partial = self.folder / f"{number}.{os.getpid()}.partial"
+        with partial.open("wb") as file:
+            np.savez(file, allow_pickle=False, **arrays)
+        partial.replace(self._path(number))
+
+    def remove(self) -> None:
+        """The work is finished: its parts go."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def _path(self, number: int) -> Path:
+        return self.folder / f"{number}.npz"
