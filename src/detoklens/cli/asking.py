@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
 from detoklens.cli.options import whole_numbers
-from detoklens.errors import CountsError, RangeError
+from detoklens.errors import CountsError, DetokLensError, RangeError
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
@@ -22,6 +22,19 @@ Scale = Annotated[
         help="σ of a token: its mean over positions, that of the bare embedding, or that at one position.",
     ),
 ]
+
+
+class Ranking(TypedDict):
+    """How keys are ranked by T^ee: in which heads, with which σ, centred or not."""
+
+    heads: list[int]
+    scale: TokenScale
+    centred: bool
+
+
+def chosen_ranking(layer: Layer, heads: str | None, scale: str, centred: bool) -> Ranking:
+    """What `--heads`, `--scale` and `--centred` ask for, refused where the model has no such head or position."""
+    return {"heads": chosen_heads(heads, layer), "scale": chosen_scale(scale, layer), "centred": centred}
 
 
 def open_layer(model: str, revision: str | None) -> Layer:
@@ -55,10 +68,23 @@ def chosen_heads(text: str | None, layer: Layer) -> list[int]:
     return list(dict.fromkeys(heads))
 
 
-def chosen_scale(text: str) -> TokenScale:
+def chosen_scale(text: str, layer: Layer) -> TokenScale:
     """`mean`, `bare` or a position."""
-    if text == "mean" or text == "bare":
-        return text
-    if text.isdecimal():
-        return int(text)
-    raise RangeError(f"--scale {text!r} is not known; accepted are mean, bare, or a position from 0")
+    if text == "mean":
+        return "mean"
+    if text == "bare":
+        return "bare"
+    if not text.isdecimal():
+        raise RangeError(f"--scale {text!r} is not known; accepted are mean, bare, or a position from 0")
+    layer.check_positions([int(text)])
+    return int(text)
+
+
+def read_text(path: Path, wanted: str) -> str:
+    """The text of a small file that the user names."""
+    if not path.is_file():
+        raise DetokLensError(f"{path}: no such file; name {wanted}")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DetokLensError(f"{path}: not UTF-8 at byte {error.start}; give {wanted}, as UTF-8") from error

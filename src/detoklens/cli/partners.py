@@ -43,10 +43,10 @@ def partners(
     layer = asking.open_layer(model, revision)
     corpus = asking.open_counts(counts, layer)
     queries = _query_ids(layer, token or [], token_id or [])
-    chosen, sigma = asking.chosen_heads(heads, layer), asking.chosen_scale(scale)
-    frame = find_partners(layer, queries, top=top, heads=chosen, scale=sigma, centred=centred, counts=corpus)
+    ranking = asking.chosen_ranking(layer, heads, scale, centred)
+    frame = find_partners(layer, queries, top=top, **ranking, counts=corpus)
     schema = PARTNERS if corpus else PARTNERS.without("count")
-    asked = {"token_ids": queries, "top": top, "heads": chosen, "scale": sigma, "centred": centred}
+    asked = {"token_ids": queries, "top": top, **ranking}
     write_answer(layer, [(schema, frame)], provenance_of("partners", layer, asked, corpus), out)
     show_answer(layer, schema, frame, output_format)
 

@@ -1,0 +1,45 @@
+"""`detoklens words` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+
+from tests.command_line import refuse, run
+from tests.spelled import write_spelled
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_spelled(tmp_path_factory.mktemp("spelled"))
+
+
+def test_the_shipped_list_gives_one_row_a_head_and_three_tables(model, tmp_path):
+    result = run("words", model, "--format", "json", "--out", tmp_path)
+    rows = json.loads(result.stdout)
+    assert [row["head"] for row in rows] == [0, 1, 2]
+    assert " are one token and left out" in result.stderr
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["word_pieces.parquet", "word_ranks.parquet", "words_by_head.parquet"]
+    assert len(pl.read_parquet(tmp_path / "word_ranks.parquet")) == 3 * rows[0]["pairs"]
+
+
+def test_a_users_list_word_by_word(model, tmp_path):
+    words = tmp_path / "mine.txt"
+    words.write_text("sapiens\ncentury\n", encoding="utf-8")
+    rows = json.loads(run("words", model, words, "--by", "word", "--heads", "1", "--format", "json").stdout)
+    assert {(row["word"], row["head"]) for row in rows} == {("sapiens", 1)}
+
+
+def test_bad_input_is_one_line(model, tmp_path):
+    words = tmp_path / "mine.txt"
+    assert f"{words}: no such file" in refuse("words", model, words)
+    words.write_bytes(b"caf\xe9\n")
+    assert f"{words}: not UTF-8 at byte 3" in refuse("words", model, words)
+    words.write_text("century\n", encoding="utf-8")
+    assert "none of the 1 words is split" in refuse("words", model, words)
+    assert "--paper has its own words" in refuse("words", model, words, "--paper")
+    assert "none of the heads and tokens" in refuse("words", model, "--paper")
+    assert "head 7 does not exist" in refuse("words", model, "--heads", "7")
