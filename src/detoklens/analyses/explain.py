@@ -24,6 +24,7 @@ from detoklens.scores.terms import Terms
 from detoklens.tables.explain import explanation_schema, links_schema
 
 HeadQueryKey = Float[np.ndarray, "head query key"]
+ROUNDING = 1e-6  # a smaller change of attention may be float32's
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Explanation:
     token_ids: Int[np.ndarray, "query"]
     texts: list[str]
     terms: Terms
+    score: HeadQueryKey
     attention: HeadQueryKey
     without: dict[str, HeadQueryKey]
 
@@ -53,7 +55,7 @@ class Explanation:
             {
                 **self._pair_columns(place, query, key),
                 **{name: self.terms.full(name)[place][query, key] for name in names},
-                "score": self.terms.total()[place][query, key],
+                "score": self.score[place][query, key],
                 "attention": self.attention[place][query, key],
                 **{f"without_{name}": self.without[name][place][query, key] for name in names},
             }
@@ -79,7 +81,7 @@ class Explanation:
         without = np.stack([self.without[name][place][query, key] for name in names])
         explaining = without.argmin(axis=0)
         least = without.min(axis=0)
-        lowers = least < attention
+        lowers = attention - least > ROUNDING
         return {
             **self._pair_columns(place, query, key),
             "rank": np.arange(1, len(query) + 1),
@@ -110,6 +112,7 @@ def explain(
         token_ids=ids,
         texts=[layer.token(int(token_id)) for token_id in ids],
         terms=terms,
+        score=terms.total(),
         attention=terms.attention(),
         without={str(name): terms.attention_without(name) for name in terms.parts},
     )

@@ -18,7 +18,8 @@ import polars as pl
 from jaxtyping import Float
 
 from detoklens.analyses.position_scores import PositionScores
-from detoklens.analyses.scale_summary import Average, ScaleSummary, Watcher, summarise_scales
+from detoklens.analyses.scale_summary import Average, ScaleSummary, summarise_scales
+from detoklens.analyses.watching import Watcher, unwatched
 from detoklens.errors import RangeError
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import softmax
@@ -37,7 +38,7 @@ def positions(
     average: Average = "ratio-of-mean",
     token_weights: Float[np.ndarray, "token"] | None = None,
     coverage: float = 0.95,
-    watch: Watcher | None = None,
+    watch: Watcher = unwatched,
 ) -> pl.DataFrame:
     """Where does position alone pull attention, and how much does that depend on the token?
 

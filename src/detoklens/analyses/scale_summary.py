@@ -18,11 +18,11 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
+from detoklens.analyses.watching import Watcher, unwatched
 from detoklens.errors import RangeError
 from detoklens.weights.scale import ScaleTable
 
 Average = Literal["ratio-of-mean", "mean-of-ratio"]
-Watcher = Callable[[int, int], None]  # positions done, positions in all
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ def summarise_scales(
     scales: ScaleTable,
     token_weights: Float[np.ndarray, "token"] | None = None,
     coverage: float = 0.95,
-    watch: Watcher | None = None,
+    watch: Watcher = unwatched,
 ) -> ScaleSummary:
     """σ at every position, the vocabulary taken evenly or by weight (a token of weight 0 is not there)."""
     if not 0 < coverage < 1:
@@ -62,8 +62,7 @@ def summarise_scales(
     parts: list[ScaleSummary] = []
     for positions, block in scales.position_blocks():
         parts.append(summarise(block, levels))
-        if watch is not None:
-            watch(positions.stop, total)
+        watch(positions.stop, total)
     return ScaleSummary(
         *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(ScaleSummary))
     )

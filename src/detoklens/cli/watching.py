@@ -1,20 +1,22 @@
-"""How far is a long computation? A bar on stderr where that is a terminal and the work takes more than a moment."""
+"""How far is a long analysis? A bar on stderr where that is a terminal and the work takes more than a moment."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+
+from detoklens.analyses.watching import Watcher, unwatched
 
 PATIENCE = 1.0  # seconds without a bar
 
 
 @contextlib.contextmanager
-def shown_steps(title: str) -> Iterator[Callable[[int, int], None] | None]:
-    """A function to tell (steps done, steps in all); None where nobody watches."""
+def watched(title: str) -> Iterator[Watcher]:
+    """A function to tell (steps done, steps in all), which draws a bar where somebody can see it."""
     if not sys.stderr.isatty():
-        yield None
+        yield unwatched
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
