@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from detoklens.analyses.position_scores import PositionScores
 from detoklens.analyses.scale_summary import Average, ScaleSummary, summarise_scales
-from detoklens.analyses.watching import Watcher, unwatched
+from detoklens.analyses.watching import Watcher
 from detoklens.errors import RangeError
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import softmax
@@ -38,7 +38,7 @@ def positions(
     average: Average = "ratio-of-mean",
     token_weights: Float[np.ndarray, "token"] | None = None,
     coverage: float = 0.95,
-    watch: Watcher = unwatched,
+    watch: Watcher | None = None,
 ) -> pl.DataFrame:
     """Where does position alone pull attention, and how much does that depend on the token?
 

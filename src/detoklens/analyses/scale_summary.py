@@ -18,7 +18,7 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float
 
-from detoklens.analyses.watching import Watcher, unwatched
+from detoklens.analyses.watching import Watcher
 from detoklens.errors import RangeError
 from detoklens.weights.scale import ScaleTable
 
@@ -51,7 +51,7 @@ def summarise_scales(
     scales: ScaleTable,
     token_weights: Float[np.ndarray, "token"] | None = None,
     coverage: float = 0.95,
-    watch: Watcher = unwatched,
+    watch: Watcher | None = None,
 ) -> ScaleSummary:
     """σ at every position, the vocabulary taken evenly or by weight (a token of weight 0 is not there)."""
     if not 0 < coverage < 1:
@@ -62,7 +62,8 @@ def summarise_scales(
     parts: list[ScaleSummary] = []
     for positions, block in scales.position_blocks():
         parts.append(summarise(block, levels))
-        watch(positions.stop, total)
+        if watch is not None:
+            watch(positions.stop, total)
     return ScaleSummary(
         *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(ScaleSummary))
     )

@@ -22,7 +22,7 @@ from detoklens.analyses.outliers import outliers
 from detoklens.analyses.position_scores import PositionScores
 from detoklens.analyses.positions import chosen_queries
 from detoklens.analyses.scale_summary import Average, summarise_scales
-from detoklens.analyses.watching import Watcher, unwatched
+from detoklens.analyses.watching import Watcher
 from detoklens.analyses.waves import Wave, is_sinusoidal, leading_waves
 from detoklens.scores.layer import Layer
 from detoklens.tables.shape import SHAPE, WAVES
@@ -33,7 +33,7 @@ def shape(
     query_positions: Sequence[int] | None = None,
     average: Average = "ratio-of-mean",
     token_weights: Float[np.ndarray, "token"] | None = None,
-    watch: Watcher = unwatched,
+    watch: Watcher | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """Is T^p a line, is T^pp a wave, and how near does their sum pull attention? Two tables: the shape, the waves."""
     queries = chosen_queries(layer, query_positions)

@@ -15,7 +15,7 @@ from detoklens.analyses.outliers import deviations, outliers
 from detoklens.analyses.scale_summary import Average, ScaleSummary, summarise_scales
 from detoklens.analyses.switch import switch
 from detoklens.analyses.undertrained import last_queries, undertrained
-from detoklens.analyses.watching import Watcher, unwatched
+from detoklens.analyses.watching import Watcher
 from detoklens.scores.layer import Layer
 from detoklens.tables.variance import POSITION_VARIANCE
 
@@ -34,7 +34,7 @@ def variance(
     layer: Layer,
     average: Average = "ratio-of-mean",
     token_weights: Float[np.ndarray, "token"] | None = None,
-    watch: Watcher = unwatched,
+    watch: Watcher | None = None,
 ) -> Variance:
     """Which positions stand out, and what follows for attention to the first token and from the last one?"""
     summary = summarise_scales(layer.scales, token_weights, watch=watch)

@@ -10,7 +10,7 @@ import typer
 from detoklens.cli import answering, asking, options, position_asking
 from detoklens.cli.output import emit, say, shown
 from detoklens.cli.sparkline import sparkline
-from detoklens.cli.watching import watched
+from detoklens.cli.watching import shown_steps
 
 if TYPE_CHECKING:
     import polars as pl
@@ -47,7 +47,7 @@ def positions(
     queries = chosen_queries(layer, options.whole_numbers(query_positions, "query positions"))
     chosen = asking.chosen_heads(heads, layer)
     vocabulary = position_asking.weighted_vocabulary(layer, weights, counts)
-    with watched("σ of every token at every position") as watch:
+    with shown_steps("σ of every token at every position") as watch:
         frame = position_terms(layer, queries, average.value, vocabulary.token_weights, band, watch)
     frame = frame.filter(pl.col("head").is_in(chosen))
     asked = position_asking.asked(queries, average, weights, band=band, heads=chosen)

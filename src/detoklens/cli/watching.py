@@ -6,17 +6,19 @@ import contextlib
 import sys
 import time
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from detoklens.analyses.watching import Watcher, unwatched
+if TYPE_CHECKING:
+    from detoklens.analyses.watching import Watcher
 
 PATIENCE = 1.0  # seconds without a bar
 
 
 @contextlib.contextmanager
-def watched(title: str) -> Iterator[Watcher]:
-    """A function to tell (steps done, steps in all), which draws a bar where somebody can see it."""
+def shown_steps(title: str) -> Iterator[Watcher | None]:
+    """A function to tell (steps done, steps in all), which draws a bar; None where nobody could see it."""
     if not sys.stderr.isatty():
-        yield unwatched
+        yield None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
