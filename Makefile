@@ -6,7 +6,7 @@ BIN := .venv/bin
 
 .PHONY: demo test lint format types imports check clean docs benchmarks wheel
 
-demo: .venv/installed
+demo: .venv/installed-for-tests
 	$(BIN)/detoklens verify tests/data/tiny-gpt2
 	$(BIN)/detoklens partners tests/data/tiny-gpt2 "ion" --top 5
 

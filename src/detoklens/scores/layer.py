@@ -139,7 +139,7 @@ class Layer:
 
     def terms(self, token_ids: TokenIds) -> Terms:
         """The six terms of a text, its first token at position 0."""
-        ids = self._text_ids(token_ids)
+        ids = self.check_text(token_ids)
         return six_terms(self.weights, self.folded, ids, self._text_scales(ids))
 
     def attention_output(self, token_ids: TokenIds) -> Float[np.ndarray, "query d_model"]:
@@ -148,7 +148,7 @@ class Layer:
 
     def head_outputs(self, token_ids: TokenIds) -> Float[np.ndarray, "head query d_model"]:
         """What each head of layer 0 writes, with its share of the value bias; b_O belongs to no head."""
-        ids = self._text_ids(token_ids)
+        ids = self.check_text(token_ids)
         scales = self._text_scales(ids)
         attention = six_terms(self.weights, self.folded, ids, scales).attention()
         return head_outputs(self.weights, self.folded, ids, scales, attention)
@@ -173,7 +173,8 @@ class Layer:
     def check_heads(self, heads: Sequence[int]) -> None:
         _check_range("head", heads, self.n_heads)
 
-    def _text_ids(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
+    def check_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
+        """The ids as an array, if they are a text that the model can read."""
         ids = np.asarray(token_ids, np.int64)
         if ids.ndim != 1 or not ids.size:
             raise RangeError("a text needs at least one token; give a list of token ids")

@@ -26,6 +26,7 @@ def verify(layer: Layer, token_ids: Sequence[int], tolerance: float | None = Non
     """Largest differences of attention and output to transformers' own layer, per head, in float32 and float64."""
     if layer.checkpoint.folder is None:
         raise CheckpointError(f"{layer.name} is in memory only; save it to a folder and verify that")
+    layer.check_text(token_ids)
     rows = []
     for dtype, usual in TOLERANCES.items():
         ours = load(layer.checkpoint.folder, dtype=dtype)  # type: ignore[arg-type]

@@ -1,0 +1,98 @@
+"""`detoklens verify`: passes on what is right, exits 1 on what is wrong."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from safetensors.numpy import load_file, save_file
+
+import detoklens
+from detoklens.errors import CheckpointError, MissingExtraError
+from detoklens.scores.layer import Layer
+from detoklens.verification import oracle
+from detoklens.verification.verify import default_token_ids, verify
+from tests.cli.run import refused, run
+from tests.layers import random_first_layer, write_gpt2
+
+TINY = Path(__file__).parent.parent / "data" / "tiny-gpt2"
+
+
+def test_the_tiny_checkpoint_passes():
+    done = run("verify", TINY, "--format", "csv")
+    assert done.code == 0, done
+    frame = pl.read_csv(done.stdout.encode())
+    assert len(frame) == 2 * 3
+    assert frame["passed"].all()
+    double = frame.filter(dtype="float64")
+    assert double["attention_difference"].max() < 1e-12
+    assert double["output_difference"].max() < 1e-12
+
+
+def test_a_wrong_decomposition_does_not_pass(monkeypatch):
+    """A mutated layer on our side, the real one on theirs: every head is beyond tolerance."""
+    from detoklens.verification import verify as module
+
+    def wrong(*args, **kwargs):
+        layer = detoklens.load(*args, **kwargs)
+        mutated = replace(layer.weights, norm_gain=layer.weights.norm_gain * np.float32(1.01))
+        return Layer(replace(layer.checkpoint, first_layer=mutated))
+
+    monkeypatch.setattr(module, "load", wrong)
+    done = run("verify", TINY)
+    assert done.code == 1
+    assert "6 of 6 comparisons are above tolerance" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"scale_attn_weights": False},
+        {"scale_attn_by_inverse_layer_idx": True, "reorder_and_upcast_attn": True},
+        {"layer_norm_epsilon": 1e12},
+    ],
+)
+def test_configurations_pass_without_a_tokenizer(tmp_path, settings):
+    drawn = random_first_layer(n_heads=5, d_head=3, dtype="float32")
+    calm = replace(drawn, query_weight=drawn.query_weight * np.float32(0.2))
+    layer = detoklens.load(write_gpt2(tmp_path, calm, **settings))
+    frame = verify(layer, default_token_ids(layer, None, None))
+    assert frame["passed"].all(), frame
+
+
+def test_half_precision_and_padding_rows_pass(tmp_path):
+    write_gpt2(tmp_path, random_first_layer(dtype="float32", vocab_size=310))
+    tensors = {name: values.astype(np.float16) for name, values in load_file(tmp_path / "model.safetensors").items()}
+    save_file(tensors, tmp_path / "model.safetensors")
+    (tmp_path / "tokenizer.json").write_text((TINY / "tokenizer.json").read_text())
+    done = run("verify", tmp_path, "--text", "connection", "--format", "json")
+    assert done.code == 0, done
+    assert all(row["passed"] for row in json.loads(done.stdout))
+    assert "10 embedding rows beyond" in done.stderr
+
+
+def test_real_weights_pass(whisper_folder):
+    done = run("verify", whisper_folder, "--text", "Homo sapiens and Tokyo", "--format", "csv")
+    assert done.code == 0, done
+    assert pl.read_csv(done.stdout.encode())["passed"].all()
+
+
+def test_a_text_that_does_not_fit_is_refused():
+    assert "longer than the 64 positions" in refused("verify", TINY, "--text", "x" * 200)
+
+
+def test_a_model_in_memory_has_to_be_saved_first():
+    layer = detoklens.load(TINY)
+    with pytest.raises(CheckpointError, match="save it to a folder"):
+        verify(Layer(replace(layer.checkpoint, folder=None)), [1, 2])
+
+
+def test_without_torch_the_extra_is_named(monkeypatch):
+    monkeypatch.setattr(oracle, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'detoklens\[verify\]'"):
+        oracle.run_real_layer(TINY, {"model_type": "gpt2"}, [1], "float32")
