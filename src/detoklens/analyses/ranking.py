@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float, Int
 
-from detoklens.analyses.watching import Watcher, unwatched
+from detoklens.analyses.watching import Watcher
 from detoklens.scores.affinity import Affinity
 
 BLOCK_BYTES = 32 << 20  # scores of one block of queries: 160 queries of GPT-2's vocabulary
@@ -31,7 +31,7 @@ def pair_ranks(
     affinity: Affinity,
     queries: Int[np.ndarray, "pair"],
     keys: Int[np.ndarray, "choice pair"],
-    watch: Watcher = unwatched,
+    watch: Watcher | None = None,
 ) -> tuple[Int[np.ndarray, "choice head pair"], Float[np.ndarray, "choice head pair"]]:
     """The rank among all keys, and the score, of one or several choices of a key for each query, in every head."""
     shape = (len(keys), affinity.n_heads, len(queries))
@@ -44,5 +44,6 @@ def pair_ranks(
             for choice, chosen in enumerate(keys[:, block]):
                 ranks[choice, head, block] = rank_of(rows, chosen)
                 scores[choice, head, block] = rows[np.arange(len(chosen)), chosen]
-            watch(head * len(queries) + min(begin + step, len(queries)), affinity.n_heads * len(queries))
+            if watch:
+                watch(head * len(queries) + min(begin + step, len(queries)), affinity.n_heads * len(queries))
     return ranks, scores

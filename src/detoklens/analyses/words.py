@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 
 from detoklens.analyses.ranking import pair_ranks
 from detoklens.analyses.token_text import token_texts
-from detoklens.analyses.watching import Watcher, unwatched
+from detoklens.analyses.watching import Watcher
 from detoklens.analyses.word_list import SplitWord, WordPairs, word_pairs
 from detoklens.scores.layer import Layer, TokenScale
 from detoklens.tables.words import WORD_PIECES, WORD_RANKS, WORDS_BY_HEAD
@@ -38,7 +38,7 @@ def word_ranks(
     heads: Sequence[int] | None = None,
     scale: TokenScale = "mean",
     centred: bool = False,
-    watch: Watcher = unwatched,
+    watch: Watcher | None = None,
 ) -> tuple[pl.DataFrame, pl.DataFrame]:
     """At which rank does each head find the piece before? The ranks pair by pair, and their summary head by head."""
     heads = list(range(layer.n_heads)) if heads is None else list(heads)

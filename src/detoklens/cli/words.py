@@ -12,7 +12,7 @@ import typer
 from detoklens.cli import asking, options
 from detoklens.cli.answering import provenance_of, show_answer, write_answer
 from detoklens.cli.output import say
-from detoklens.cli.watching import watched
+from detoklens.cli.watching import shown_steps
 from detoklens.errors import DetokLensError
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _words(layer: Layer, listed: list[str], leading_space: bool, ranking: asking
     from detoklens.tables.words import WORD_PIECES, WORD_RANKS, WORDS_BY_HEAD
 
     split = split_words(layer.vocabulary, listed, leading_space)
-    with watched("ranking pieces") as watch:
+    with shown_steps("ranking pieces") as watch:
         ranks, by_head = word_ranks(layer, split, **ranking, watch=watch)
     pieces = word_pieces(layer, split)
     single, double = int((pieces["pieces"] == 1).sum()), int((pieces["pieces"] == 2).sum())
