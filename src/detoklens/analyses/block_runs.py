@@ -45,6 +45,11 @@ class Runner:
             yield result
             self.tell(number + 1, blocks)
 
+    def finish(self) -> None:
+        """The answer is written: what was kept of it can go."""
+        if self.parts is not None:
+            self.parts.remove()
+
     def _compute(self, function: Callable[[Task], Arrays], tasks: Iterator[Task]) -> Iterator[Arrays]:
         if self.engine is None:
             return (function(task) for task in tasks)

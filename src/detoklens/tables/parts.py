@@ -7,7 +7,6 @@ neither mixed in nor lost. Each part is written under a temporary name and renam
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -30,13 +29,11 @@ class Parts:
         folder.mkdir(parents=True, exist_ok=True)
 
     @classmethod
-    def of_question(cls, out: Path, provenance: Provenance, documents_digest: str) -> Parts:
-        """The parts of this very question under `out`."""
-        question = provenance.to_json() + documents_digest
-        key = hashlib.sha256(question.encode()).hexdigest()[:16]
-        parts = cls(out / f".{provenance.command}-{key}.parts")
-        manifest = {**json.loads(provenance.to_json()), "documents_digest": documents_digest}
-        (parts.folder / "question.json").write_text(json.dumps(manifest, indent=2), encoding="utf-8")
+    def of_question(cls, out: Path, provenance: Provenance) -> Parts:
+        """The parts of this very question under `out`; the question is written beside them for people to read."""
+        question = provenance.to_json()
+        parts = cls(out / f".{provenance.command}-{hashlib.sha256(question.encode()).hexdigest()[:16]}.parts")
+        (parts.folder / "question.json").write_text(question, encoding="utf-8")
         return parts
 
     def __contains__(self, number: int) -> bool:
