@@ -1,0 +1,85 @@
+"""What is drawn in a panel? Lines with gaps where a number is undefined, bands, points, and their legend entries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import polars as pl
+from jaxtyping import Num
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+from detoklens.figures import theme
+
+
+def numbers(values: pl.Series) -> Num[np.ndarray, " row"]:
+    """A column as floats, undefined as NaN."""
+    return values.cast(pl.Float64).to_numpy()
+
+
+def line(axes: Axes, x: pl.Series, y: pl.Series, style: theme.Style, **more: Any) -> None:
+    """A line through the rows; nothing at all where every value is undefined."""
+    if y.drop_nulls().is_empty():
+        return
+    lone = len(y) == 1  # a line through one point is invisible
+    axes.plot(
+        numbers(x), numbers(y), color=style.colour, linestyle=style.line, marker=style.marker if lone else "", **more
+    )
+
+
+def band(axes: Axes, x: pl.Series, low: pl.Series, high: pl.Series, style: theme.Style) -> None:
+    """The band between two columns, faint enough for the line in front of it."""
+    if low.drop_nulls().is_empty() or high.drop_nulls().is_empty():
+        return
+    axes.fill_between(numbers(x), numbers(low), numbers(high), color=style.colour, alpha=0.22, linewidth=0)
+
+
+def cloud(axes: Axes, x: pl.Series, y: pl.Series, style: theme.Style) -> None:
+    """Many points, as an image inside vector files."""
+    kept = pl.DataFrame({"x": x, "y": y}).drop_nulls()
+    if kept.is_empty():
+        return
+    axes.plot(
+        numbers(kept["x"]),
+        numbers(kept["y"]),
+        color=style.colour,
+        linestyle="",
+        marker=".",
+        markersize=1.6,
+        markeredgewidth=0,
+        alpha=0.35,
+        rasterized=True,
+    )
+
+
+def reference(axes: Axes, *, x: float | None = None, y: float | None = None) -> None:
+    """A faint line at a value that means something: chance, zero, a mean."""
+    look: dict[str, Any] = {"color": theme.INK, "alpha": theme.SOFT, "linewidth": 0.6, "linestyle": (0, (1, 2))}
+    look |= {"zorder": 1, "label": theme.REFERENCE}
+    if x is not None:
+        axes.axvline(x, **look)
+    if y is not None:
+        axes.axhline(y, **look)
+
+
+def line_entry(label: str, style: theme.Style, marker: bool = False) -> Artist:
+    """A legend's entry for a line."""
+    return Line2D([], [], color=style.colour, linestyle=style.line, marker=style.marker if marker else "", label=label)
+
+
+def point_entry(label: str, style: theme.Style) -> Artist:
+    """A legend's entry for points."""
+    return Line2D([], [], color=style.colour, linestyle="", marker=style.marker, label=label)
+
+
+def patch_entry(label: str, style: theme.Style) -> Artist:
+    """A legend's entry for bars or bands."""
+    return Patch(facecolor=style.colour, edgecolor=theme.INK, hatch=style.hatch, label=label)
+
+
+def band_entry(label: str, style: theme.Style) -> Artist:
+    """A legend's entry for a band."""
+    return Patch(facecolor=style.colour, alpha=0.22, linewidth=0, label=label)

@@ -1,0 +1,162 @@
+"""Where do panels go? A grid of equal panels, measured in inches, for 1 to 32 heads in a column or on a page.
+
+Positions are computed, not solved for: with 32 panels matplotlib's constrained layout costs more than drawing the
+figure thrice. Room for tick labels is fixed, and ticks are written short (wording.short_number) so that they fit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from detoklens.figures import theme
+from detoklens.figures.wording import head_name, short_number
+
+TALLEST = 9.3  # inches: a page's height less its caption
+TALLEST_PANEL = 2.2
+LABEL = 0.17  # inches for one line of text, with its distance
+TICKS = 0.35  # inches for tick labels beside a panel, six characters
+EDGE = 0.06
+
+
+@dataclass(frozen=True)
+class Room:
+    """Inches around and between the panels of a grid."""
+
+    left: float = LABEL + TICKS
+    right: float = 2.5 * EDGE  # half of the last tick's label
+    top: float = LABEL
+    bottom: float = 2 * LABEL
+    beside: float = TICKS + EDGE
+    above: float = LABEL + EDGE
+
+
+@dataclass(frozen=True)
+class Grid:
+    """How many columns and rows, and how large a panel is."""
+
+    columns: int
+    rows: int
+    panel_width: float
+    panel_height: float
+
+    @staticmethod
+    def fit(panels: int, total: float, room: Room, narrowest: float, proportion: float, multiple: int = 1) -> Grid:
+        """The grid with the widest panels that is not taller than a page; rows about equally full."""
+        most = int((total - room.left - room.right + room.beside) / (narrowest + room.beside))
+        groups = ceil(panels / multiple)
+        for columns in range(max(1, min(most // multiple, groups)), groups + 1):
+            rows = ceil(groups / columns)
+            grid = Grid._of(ceil(groups / rows) * multiple, rows, total, room, proportion)
+            if grid.height(room) <= TALLEST or grid.panel_width < 0.5:
+                break
+        return grid
+
+    @staticmethod
+    def _of(columns: int, rows: int, total: float, room: Room, proportion: float) -> Grid:
+        width = (total - room.left - room.right - (columns - 1) * room.beside) / columns
+        return Grid(columns, rows, width, min(width * proportion, TALLEST_PANEL))
+
+    def height(self, room: Room) -> float:
+        return room.top + self.rows * self.panel_height + (self.rows - 1) * room.above + room.bottom
+
+    def place(self, index: int, total: float, room: Room) -> tuple[float, float, float, float]:
+        """Left, bottom, width, height of the n-th panel as shares of the figure."""
+        row, column = divmod(index, self.columns)
+        tall = self.height(room)
+        left = room.left + column * (self.panel_width + room.beside)
+        bottom = tall - room.top - (row + 1) * self.panel_height - row * room.above
+        return left / total, bottom / tall, self.panel_width / total, self.panel_height / tall
+
+    def is_lowest(self, index: int, panels: int) -> bool:
+        """Whether no panel stands below the n-th: there the key's ticks are labelled."""
+        return index + self.columns >= panels
+
+
+def head_panels(heads: Sequence[int], width: theme.Width, **look: Any) -> tuple[Figure, dict[int, Axes]]:
+    """One panel a head, named after it; `look` as in titled_panels."""
+    figure, panels = titled_panels([head_name(head) for head in heads], width, **look)
+    return figure, dict(zip(heads, panels, strict=True))
+
+
+def titled_panels(
+    titles: Sequence[str],
+    width: theme.Width,
+    *,
+    x_label: str,
+    y_label: str,
+    legend: Sequence[Artist] = (),
+    share_y: bool = False,
+    columns: int = 1,
+) -> tuple[Figure, list[Axes]]:
+    """Panels with the same horizontal axis under one legend; a row holds a multiple of `columns` panels."""
+    total = theme.inches(width)
+    room = Room(top=LABEL + legend_height(legend, total))
+    grid = Grid.fit(max(1, len(titles)), total, room, narrowest=1.1, proportion=0.62, multiple=columns)
+    figure = Figure(figsize=(total, grid.height(room)))
+    panels: list[Axes] = []
+    for index, title in enumerate(titles):
+        first = panels[0] if panels else None
+        axes = figure.add_axes(grid.place(index, total, room), sharex=first, sharey=first if share_y else None)
+        _dress(axes, title, grid.is_lowest(index, len(titles)))
+        panels.append(axes)
+    add_labels(figure, x_label, y_label)
+    add_legend(figure, legend)
+    return figure, panels
+
+
+def add_labels(figure: Figure, x_label: str, y_label: str) -> None:
+    """One label for all horizontal and one for all vertical axes, at the figure's edge."""
+    wide, tall = figure.get_size_inches()
+    figure.supxlabel(x_label, x=0.5, y=0.02 / tall, va="bottom", fontsize=theme.TEXT_SIZE)
+    figure.supylabel(y_label, x=0.02 / wide, y=0.5, ha="left", fontsize=theme.TEXT_SIZE)
+
+
+def add_legend(figure: Figure, entries: Sequence[Artist]) -> None:
+    """The legend in one or more lines along the top."""
+    if not entries:
+        return
+    wide, tall = figure.get_size_inches()
+    figure.legend(
+        handles=list(entries),
+        loc="upper left",
+        bbox_to_anchor=(EDGE / wide, 1 - 0.03 / tall),
+        ncols=_legend_columns(entries, wide),
+        handlelength=2.6,
+        columnspacing=1.2,
+        labelspacing=0.35,
+    )
+
+
+def legend_height(entries: Sequence[Artist], total: float) -> float:
+    """Inches that the legend takes."""
+    return ceil(len(entries) / _legend_columns(entries, total)) * 0.135 + 0.03 if entries else 0.0
+
+
+def _legend_columns(entries: Sequence[Artist], total: float) -> int:
+    widest = max(len(str(entry.get_label())) for entry in entries)
+    letter = theme.SMALL_SIZE * 0.6 / 72  # a mean letter of DejaVu Sans is 0.6 em wide
+    column = widest * letter + 4.4 * theme.SMALL_SIZE / 72
+    return max(1, min(len(entries), int((total - 2 * EDGE) / column)))
+
+
+def _dress(axes: Axes, title: str, ticks_below: bool) -> None:
+    axes.set_title(title)
+    short_ticks(axes)
+    axes.tick_params(labelbottom=ticks_below)
+    axes.grid(axis="y", color=theme.INK, alpha=theme.FAINT, linewidth=0.4)
+
+
+def short_ticks(axes: Axes, across: int = 4, up: int = 4) -> None:
+    """Few ticks, each written in few characters."""
+    axes.xaxis.set_major_locator(MaxNLocator(across, steps=[1, 2, 5, 10]))
+    axes.yaxis.set_major_locator(MaxNLocator(up, steps=[1, 2, 5, 10]))
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(FuncFormatter(short_number))

@@ -1,0 +1,23 @@
+"""Where do both position terms together pull? T^p + T^pp."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+from matplotlib.figure import Figure
+
+from detoklens.figures.position_curves import query_curves
+from detoklens.figures.theme import Width, figure_function
+
+
+@figure_function
+def position_sum(
+    positions: pl.DataFrame,
+    *,
+    heads: Sequence[int] | None = None,
+    queries: Sequence[int] | None = None,
+    width: Width = "page",
+) -> Figure:
+    """Where do both position terms together pull? T^p + T^pp."""
+    return query_curves(positions, "p+pp", "position terms together (Tᵖ + Tᵖᵖ)", heads, queries, width)

@@ -1,0 +1,90 @@
+"""What does a figure's SVG need before it may stand in a page?
+
+matplotlib's SVG is made safe to inline beside others, under a strict content security policy:
+every id carries the figure's name; style attributes become presentation attributes and the global style sheet goes;
+text stays text; the figure says what it shows to a screen reader; nothing outside the file is referred to.
+For a page, INK becomes currentColor, so that the figure is readable on light and on dark ground.
+"""
+
+from __future__ import annotations
+
+import re
+from io import BytesIO
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
+
+from matplotlib.figure import Figure
+
+from detoklens.figures import theme
+
+_SVG = "http://www.w3.org/2000/svg"
+_XLINK = "http://www.w3.org/1999/xlink"
+_DROPPED = {f"{{{_SVG}}}metadata", f"{{{_SVG}}}style"}
+_URL = re.compile(r"url\(#([^)]*)\)")
+_DROPPED_PROPERTIES = {"-inkscape-stroke"}
+
+ElementTree.register_namespace("", _SVG)
+ElementTree.register_namespace("xlink", _XLINK)
+
+
+def svg_text(figure: Figure, name: str, title: str = "", description: str = "") -> str:
+    """The figure as an <svg> element for a page, its ink in the page's text colour."""
+    return _written(svg_element(figure, name, title, description, ink="currentColor"))
+
+
+def svg_file_text(figure: Figure, name: str, title: str = "", description: str = "") -> str:
+    """The figure as an SVG file of its own, its ink nearly black."""
+    declaration = '<?xml version="1.0" encoding="utf-8"?>\n'
+    return declaration + _written(svg_element(figure, name, title, description, ink=theme.INK)) + "\n"
+
+
+def svg_element(figure: Figure, name: str, title: str, description: str, ink: str) -> Element:
+    """matplotlib's drawing, cleaned."""
+    drawn = BytesIO()
+    with theme.themed():
+        figure.savefig(drawn, format="svg", dpi=theme.DPI, metadata={"Date": None, "Creator": None})
+    # matplotlib wrote this text a moment ago: no entity or external part can be in it
+    root = ElementTree.fromstring(drawn.getvalue())
+    prefix = re.sub(r"[^A-Za-z0-9_-]", "-", name) + "-"
+    _drop_children(root)
+    for element in root.iter():
+        _clean(element, prefix, ink)
+    root.set("stroke-linejoin", "round")
+    _describe(root, prefix, title, description)
+    return root
+
+
+def _drop_children(root: Element) -> None:
+    for parent in list(root.iter()):
+        for child in [child for child in parent if child.tag in _DROPPED]:
+            parent.remove(child)
+
+
+def _clean(element: Element, prefix: str, ink: str) -> None:
+    for declaration in element.attrib.pop("style", "").split(";"):
+        name, _, value = (part.strip() for part in declaration.partition(":"))
+        if name and name not in _DROPPED_PROPERTIES:
+            element.set(name, value)
+    for name, value in element.attrib.items():
+        if name == "id":
+            element.set(name, prefix + value)
+        elif name in ("href", f"{{{_XLINK}}}href") and value.startswith("#"):
+            element.set(name, f"#{prefix}{value[1:]}")
+        elif value == theme.INK:
+            element.set(name, ink)
+        elif "url(#" in value:
+            element.set(name, _URL.sub(rf"url(#{prefix}\1)", value))
+
+
+def _describe(root: Element, prefix: str, title: str, description: str) -> None:
+    root.set("role", "img")
+    root.set("id", prefix.rstrip("-"))
+    root.set("aria-labelledby", " ".join(f"{prefix}{part}" for part in ("title", "desc")))
+    for place, (tag, text) in enumerate((("title", title), ("desc", description))):
+        element = Element(f"{{{_SVG}}}{tag}", {"id": f"{prefix}{tag}"})
+        element.text = text
+        root.insert(place, element)
+
+
+def _written(root: Element) -> str:
+    return ElementTree.tostring(root, encoding="unicode")

@@ -1,0 +1,82 @@
+"""What do labels say? Words with the paper's symbol, heads as L0H7, and token text that can't do harm.
+
+Tokens come from strangers: control and invisible characters, combining marks and characters that the font lacks are
+shown as escapes, a space as ␣, and a long token is cut. Dollar signs are harmless since mathtext is off (theme.py).
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from functools import cache
+from itertools import accumulate
+
+from matplotlib.font_manager import findfont, get_font
+
+KEY = "key (attended to)"
+QUERY = "query (attends)"
+KEY_POSITION = f"{KEY}, position"
+QUERY_POSITION = f"{QUERY}, position"
+
+TERMS = {
+    "ee": "token and token (Tᵉᵉ)",
+    "pp": "position and position (Tᵖᵖ)",
+    "e": "token alone (Tᵉ)",
+    "p": "position alone (Tᵖ)",
+    "ep": "token and position (Tᵉᵖ)",
+    "pe": "position and token (Tᵖᵉ)",
+}
+
+LONGEST_TOKEN = 16
+_NAMED_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", " ": "␣"}
+_UNSEEN = ("C", "M", "Z")  # categories: control, format, unassigned; combining marks; separators
+
+
+def head_name(head: int) -> str:
+    return f"L0H{head}"
+
+
+def term_name(term: str) -> str:
+    """A term in words; a term of another family by its own name."""
+    return TERMS.get(term, term)
+
+
+def token_label(text: str | None, longest: int = LONGEST_TOKEN) -> str:
+    """A token for eyes: nothing invisible, nothing that the font lacks, not too long."""
+    if text is None:
+        return "–"
+    pieces = [_visible(character) for character in text[: longest + 1]]
+    ends = list(accumulate(map(len, pieces)))
+    if not ends or ends[-1] <= longest:
+        return "".join(pieces)
+    return "".join(piece for piece, end in zip(pieces, ends, strict=True) if end < longest) + "…"
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    """A rounded number with a true minus sign, a dash where it is undefined."""
+    if value is None or value != value:
+        return "–"
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def short_number(value: float, _place: object = None) -> str:
+    """A number of few characters for ticks and ranges: 12k, −0.05, 2e−5."""
+    size = abs(value)
+    for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if size >= unit * (10 if letter == "k" else 1):
+            return f"{value / unit:.3g}{letter}".replace("-", "−")
+    shown = f"{value:.4g}" if size >= 1e-3 or not size else f"{value:.2g}"
+    return shown.replace("e-0", "e-").replace("-", "−")
+
+
+def _visible(character: str) -> str:
+    if character in _NAMED_ESCAPES:
+        return _NAMED_ESCAPES[character]
+    if unicodedata.category(character)[0] in _UNSEEN or character == "␣" or ord(character) not in _glyphs():
+        return character.encode("unicode_escape").decode("ascii")
+    return character
+
+
+@cache
+def _glyphs() -> frozenset[int]:
+    """Code points that the font has, about 6,000 in DejaVu Sans."""
+    return frozenset(get_font(findfont("DejaVu Sans")).get_charmap())
