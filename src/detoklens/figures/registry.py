@@ -39,12 +39,23 @@ class FigureSpec:
     per_head: bool = False
 
     def can_draw(self, tables: Mapping[str, Any]) -> bool:
-        """Whether every table that it can't do without is there.""eturn all(name in tables for name in "
-        "self.tablesef draw(self, tables: Mapping[str, Any], **options: Any) -> Figure""The figure from tables by "
-        "name; other tables are left alone.""sed: dict[str, pl.DataFrame] = {name: tables[name] for name in "
-        "self.tablessed |= {name: tables[name] for name in self.optional if name in tableseturn "
-        "self.function(**used, **optionspropertef function(self) -> Anyeturn "
-        "getattr(import_module(f"detoklens.figures.{self.name}"), self.nameFIGURES = igureSpecauroc",
+        """Whether every table that it can't do without is there."""
+        return all(name in tables for name in self.tables)
+
+    def draw(self, tables: Mapping[str, Any], **options: Any) -> Figure:
+        """The figure from tables by name; other tables are left alone."""
+        used: dict[str, pl.DataFrame] = {name: tables[name] for name in self.tables}
+        used |= {name: tables[name] for name in self.optional if name in tables}
+        return self.function(**used, **options)
+
+    @property
+    def function(self) -> Any:
+        return getattr(import_module(f"detoklens.figures.{self.name}"), self.name)
+
+
+_FIGURES = (
+    FigureSpec(
+        "auroc",
         GLUE,
         ("auroc_by_head",),
         "AUROC by head",
