@@ -1,0 +1,28 @@
+"""The small trained checkpoint that comes with the package: the model called `demo`.
+
+Its folder also holds the bigram counts of its training text, documents sampled from the model itself, and earlier
+snapshots of its first layer; MODEL_CARD.md says what it is and is not good for.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+NAME = "demo"
+FOLDER = Path(__file__).parent
+
+CHECKPOINT = FOLDER / "checkpoint"
+COUNTS = FOLDER / "counts"
+DOCUMENTS = FOLDER / "documents.jsonl.zst"
+SNAPSHOTS = FOLDER / "snapshots"
+
+
+def snapshots() -> dict[str, Path]:
+    """Earlier first layers by name, `demo@0` first: the number is how many tokens the model had seen."""
+    folders = sorted(SNAPSHOTS.iterdir(), key=lambda folder: int(folder.name)) if SNAPSHOTS.is_dir() else []
+    return {f"{NAME}@{folder.name}": folder for folder in folders}
+
+
+def folder_of(model: str) -> Path | None:
+    """The folder of `demo` or of one of its snapshots; None for any other name."""
+    return CHECKPOINT if model == NAME else snapshots().get(model)

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from detoklens import demo
 from detoklens.errors import CheckpointError
 from detoklens.tokens import Vocabulary
 from detoklens.weights.families import family_of
@@ -44,7 +45,10 @@ def read_checkpoint(model: Any, dtype: np.dtype[Any], revision: str | None = Non
 
 
 def find_folder(model: str | Path, revision: str | None = None) -> Path:
-    """The local folder of a model; a hub id is fetched into the cache, its first layer only."""
+    """The local folder of a model: `demo`, a folder, or a hub id, whose first layer is fetched into the cache."""
+    packaged = demo.folder_of(str(model))
+    if packaged is not None:
+        return packaged
     folder = Path(model)
     if folder.is_dir():
         return folder
@@ -105,7 +109,5 @@ def _trim(layer: FirstLayer, vocabulary: Vocabulary | None) -> tuple[FirstLayer,
         return layer, (f"no tokenizer found: tokens are known by id only (0 to {rows - 1})",)
     if rows <= vocabulary.size:
         return layer, ()
-    from dataclasses import replace
-
     note = f"{rows - vocabulary.size} embedding rows beyond the tokenizer's {vocabulary.size} tokens are left out"
     return replace(layer, token_embeddings=layer.token_embeddings[: vocabulary.size]), (note,)
