@@ -12,6 +12,7 @@ import pytest
 from safetensors.numpy import load_file, save
 
 from detoklens.weights.hub import fetch_checkpoint
+from detoklens.weights.hub.ranges import ATTEMPTS
 from tests.weights.hub.server import Answer, HubServer, Request
 from tests.weights.hub.tiny_model import (
     NEEDED,
@@ -33,6 +34,12 @@ def test_a_broken_connection_is_taken_up_where_it_broke(hub: HubServer) -> None:
     first, second, third, *_ = tensor_requests(hub)
     assert second == range(first.start + 5000, first.stop)
     assert third == range(first.start + 10_000, first.stop)
+
+
+def test_a_connection_that_breaks_often_but_moves_on_gets_there(hub: HubServer) -> None:
+    hub.fault = cut(after=1300, times=3 * ATTEMPTS)
+    assert_holds_needed(fetch_checkpoint(REPO, needed))
+    assert len(tensor_requests(hub)) > 3 * ATTEMPTS
 
 
 def test_a_later_call_continues_from_the_bytes_on_disk(hub: HubServer, tmp_path: Path) -> None:

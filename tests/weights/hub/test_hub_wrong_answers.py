@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save
 
 from detoklens.weights.hub import fetch_checkpoint
 from tests.weights.hub.server import Answer, HubServer, Request
@@ -34,6 +36,14 @@ def test_a_server_that_ignores_range_is_read_from_the_start(hub: HubServer) -> N
     hub.fault = ignore_range(hub)
     assert_holds_needed(fetch_checkpoint(REPO, needed))
     assert len(hub.asked_for("model.safetensors")) == 2  # the header, then all tensors in one stream
+
+
+def test_a_server_that_ignores_range_is_left_after_the_last_needed_byte(hub: HubServer) -> None:
+    long_tail = TENSORS | {"zz.unneeded": np.zeros(16_000_000, np.float32)}
+    hub.repositories[REPO].files["model.safetensors"] = save(long_tail)
+    hub.fault = ignore_range(hub)
+    assert_holds_needed(fetch_checkpoint(REPO, needed))
+    assert [request.sent for request in hub.asked_for("model.safetensors")] == [0, 0]  # neither to its end
 
 
 def test_a_server_that_ignores_range_and_breaks_off(hub: HubServer) -> None:

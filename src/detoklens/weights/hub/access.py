@@ -7,6 +7,7 @@ HF_HUB_CACHE, HF_ASSETS_CACHE, HF_TOKEN, HF_HUB_OFFLINE.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -144,17 +145,17 @@ def _asked_twice(ask: Callable[[], Answer]) -> Answer:
 def _download(repo_id: str, name: str, revision: str | None) -> Path:
     from huggingface_hub import constants, hf_hub_download
 
+    download = partial(
+        hf_hub_download,
+        repo_id,
+        name,
+        revision=revision,
+        endpoint=constants.ENDPOINT,
+        library_name="detoklens",
+        library_version=__version__,
+    )
     with _without_bars():
-        return Path(
-            hf_hub_download(
-                repo_id,
-                name,
-                revision=revision,
-                endpoint=constants.ENDPOINT,
-                library_name="detoklens",
-                library_version=__version__,
-            )
-        )
+        return Path(_asked_twice(download))
 
 
 @contextmanager
