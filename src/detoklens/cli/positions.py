@@ -15,7 +15,7 @@ from detoklens.cli.watching import shown_steps
 if TYPE_CHECKING:
     import polars as pl
 
-SPARK_WIDTH, PIPE_WIDTH = 40, 100
+PIPE_WIDTH, OTHER_COLUMNS = 100, 65  # characters
 
 
 def positions(
@@ -68,14 +68,14 @@ def _draw(frame: pl.DataFrame, title: str) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    console = Console(width=None if sys.stdout.isatty() else PIPE_WIDTH)
     table = Table(title=Text(title), box=SIMPLE_HEAD, title_justify="left")
-    for name in ("head", "quantity", "query", "lowest", "highest", "at key"):
-        table.add_column(name, justify="left" if name == "quantity" else "right")
-    table.add_column("along the keys", no_wrap=True)
-    curves = frame.filter(pl.col("layer_norm") & (pl.col("quantity") != "p+pp"))
+    for name in ("head", "quantity", "query", "lowest", "highest", "at key", "along the keys"):
+        table.add_column(name, justify="left" if name in ("quantity", "along the keys") else "right", no_wrap=True)
+    curves = frame.filter(pl.col("layer_norm") & (pl.col("quantity") != "p+pp")).sort("head", maintain_order=True)
     for (head, quantity, query), curve in curves.group_by("head", "quantity", "query_position", maintain_order=True):
         values = curve["mean"].to_list()
-        cells = [head, quantity, query, min(values), max(values), values.index(max(values))]
-        words = [cell if isinstance(cell, str) else shown(cell) for cell in cells]
-        table.add_row(*(Text(word) for word in words), Text(sparkline(values, SPARK_WIDTH), style="cyan"))
-    Console(width=None if sys.stdout.isatty() else PIPE_WIDTH).print(table)
+        cells = (str(head), str(quantity), shown(query), f"{min(values):.3g}", f"{max(values):.3g}")
+        drawn = Text(sparkline(values, max(10, console.width - OTHER_COLUMNS)), style="cyan")
+        table.add_row(*cells, str(values.index(max(values))), drawn)
+    console.print(table)
