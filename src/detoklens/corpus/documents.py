@@ -9,7 +9,7 @@ from pathlib import Path
 
 from detoklens.corpus.inputs import find_inputs
 from detoklens.corpus.memory import default_memory
-from detoklens.corpus.pieces import Piece, read_texts
+from detoklens.corpus.pieces import Piece, read_texts, where
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.shards import cut_into_shards
 from detoklens.corpus.tasks import longest_document
@@ -43,4 +43,4 @@ def read_documents(
 def _of(piece: Piece, reading: ReadingOptions, tally: Tally) -> Iterator[Document]:
     longest = longest_document(default_memory())
     for number, text in read_texts(piece, reading, tally, longest):
-        yield Document(piece.where(number), text.decode())
+        yield Document(where(piece, number, reading), text.decode())

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 
 from detoklens.corpus.lines import (
@@ -33,12 +34,26 @@ class Piece:
     stop: int | None = None
     limit: int | None = None
 
-    def where(self, number: int) -> str:
-        """How a message names the record with this number, counted from 1 in the piece."""
-        if self.kind == ".parquet":
-            return f"{self.name}, row group {self.start} and on, row {number}"
-        before = count_lines(self.path, self.start) if self.start else 0
-        return f"{self.name}, line {before + number}"
+    def is_one_document(self, options: ReadingOptions) -> bool:
+        return self.kind == ".txt" and not options.document_per_line
+
+
+def where(piece: Piece, number: int, options: ReadingOptions) -> str:
+    """How a message names the record with this number, counted from 1 in the piece: by its line or row in the file."""
+    if piece.is_one_document(options):
+        return piece.name
+    unit = "row" if piece.kind == ".parquet" else "line"
+    return f"{piece.name}, {unit} {_records_before(piece, options.text_field) + number}"
+
+
+@lru_cache(maxsize=16)
+def _records_before(piece: Piece, text_field: str) -> int:
+    """Lines or rows of the file that come before the piece."""
+    if piece.start == 0:
+        return 0
+    if piece.kind == ".parquet":
+        return sum(rows for rows, _ in row_group_sizes(piece.name, piece.path, text_field)[: piece.start])
+    return count_lines(piece.path, piece.start)
 
 
 def read_texts(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes]]:
@@ -55,7 +70,7 @@ def count_records(piece: Piece, options: ReadingOptions, at_most: int) -> int:
     if piece.kind == ".parquet":
         groups = row_group_sizes(piece.name, piece.path, options.text_field)[piece.start : piece.stop]
         return min(at_most, sum(rows for rows, _ in groups))
-    if piece.kind == ".txt" and not options.document_per_line:
+    if piece.is_one_document(options):
         return min(at_most, 1)
     lines = read_lines(piece.name, piece.path, piece.compression, piece.start, piece.stop, sys.maxsize)
     try:
@@ -68,7 +83,7 @@ def _records(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) 
     """Every record of the piece; None for one that is skipped."""
     if piece.kind == ".parquet":
         return _rows(piece, options, tally, longest)
-    if piece.kind == ".txt" and not options.document_per_line:
+    if piece.is_one_document(options):
         return _whole_file(piece, options, tally, longest)
     return _lines(piece, options, tally, longest)
 
@@ -78,7 +93,7 @@ def _rows(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> 
     values = read_column(piece.name, piece.path, options.text_field, piece.start, piece.stop)
     for number, value in enumerate(values, 1):
         if value is None:
-            bad_record(f"{piece.where(number)}: {options.text_field!r} is null", options, tally)
+            bad_record(f"{where(piece, number, options)}: {options.text_field!r} is null", options, tally)
             yield number, None
             continue
         check_length(piece.name, len(value), longest)
@@ -111,10 +126,12 @@ def _lines(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) ->
                 continue
             text = _of_json(line, options, tally) if piece.kind == ".jsonl" else _of_line(line, tally)
             if isinstance(text, str):
-                bad_record(f"{piece.where(number)}: {text}", options, tally)
+                bad_record(f"{where(piece, number, options)}: {text}", options, tally)
             yield number, text if isinstance(text, bytes) else None
     except TruncatedInput as error:
-        bad_record(f"{piece.where(number)}: the compressed data breaks off after it ({error})", options, tally)
+        bad_record(
+            f"{where(piece, number, options)}: the compressed data breaks off after it ({error})", options, tally
+        )
 
 
 def _of_line(line: bytes, tally: Tally) -> bytes:

@@ -1,0 +1,93 @@
+"""Which files do arguments name?"""
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from detoklens.corpus.inputs import find_inputs, kind_of
+from detoklens.errors import CorpusError
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name in ("b.jsonl", "a.txt", "sub/c.parquet", "sub/d.jsonl.zst", "README.md", ".hidden.txt", ".git/e.txt"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(name.encode())
+    return tmp_path
+
+
+def names(*arguments: object) -> list[str]:
+    return [file.name for file in find_inputs(list(map(str, arguments)))]
+
+
+def test_a_folder_is_all_its_countable_files_by_name(folder: Path) -> None:
+    expected = ["a.txt", "b.jsonl", "sub/c.parquet", "sub/d.jsonl.zst"]
+    assert names(folder) == [str(folder / name) for name in expected]
+
+
+def test_globs_and_files_come_in_the_order_given_and_once(folder: Path) -> None:
+    expected = [folder / "b.jsonl", folder / "sub/c.parquet", folder / "a.txt", folder / "sub/d.jsonl.zst"]
+    found = names(folder / "b.jsonl", folder / "sub" / "*.parquet", folder / "*", folder / "**" / "*", folder / "a.txt")
+    assert found == list(map(str, expected))
+
+
+def test_a_link_to_a_file_that_is_named_too_is_not_read_twice(folder: Path) -> None:
+    os.symlink(folder / "a.txt", folder / "z.txt")
+    assert names(folder / "a.txt", folder / "z.txt") == [str(folder / "a.txt")]
+
+
+def test_a_file_is_pinned_by_size_and_both_ends(tmp_path: Path) -> None:
+    content = os.urandom(1_500_000)
+    (tmp_path / "a.txt").write_bytes(content)
+    pin = find_inputs([tmp_path / "a.txt"])[0].pin()
+    assert pin == {
+        "path": str(tmp_path / "a.txt"),
+        "size": 1_500_000,
+        "first_block": hashlib.sha256(content[: 1 << 20]).hexdigest(),
+        "last_block": hashlib.sha256(content[-(1 << 20) :]).hexdigest(),
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a.txt", (".txt", None)),
+        ("a.b.jsonl.gz", (".jsonl", "gzip")),
+        ("A.TXT.ZST", (".txt", "zstd")),
+        ("a.parquet", (".parquet", None)),
+        ("a.parquet.gz", ("", None)),
+        ("a.gz", ("", None)),
+        ("jsonl", ("", None)),
+    ],
+)
+def test_the_kind_is_read_off_the_name(name: str, expected: tuple[str, str | None]) -> None:
+    assert kind_of(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("README.md", "not a kind of file.*accepted are"),
+        ("*.csv", "no file there that can be counted"),
+        (".git/nothing", "no such file or folder"),
+        ("empty", "no file there that can be counted"),
+    ],
+)
+def test_what_can_not_be_counted_is_refused(argument: str, message: str, folder: Path) -> None:
+    (folder / "empty").mkdir()
+    with pytest.raises(CorpusError, match=message):
+        names(folder / argument)
+
+
+def test_no_input_is_refused() -> None:
+    with pytest.raises(CorpusError, match="no input"):
+        find_inputs([])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_named(folder: Path) -> None:
+    (folder / "a.txt").chmod(0)
+    with pytest.raises(CorpusError, match="Permission denied"):
+        names(folder / "a.txt")
