@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
 from threadpoolctl import threadpool_limits
 
+from detoklens.analyses.watching import Watcher
 from detoklens.engines import Engine
 from detoklens.tables.parts import Parts
 
 Task = TypeVar("Task")
 Arrays = dict[str, np.ndarray]
-
-
-def _unwatched(done: int, blocks: int) -> None:
-    """Nobody looks at the progress."""
 
 
 @dataclass(frozen=True)
@@ -29,26 +26,29 @@ class Runner:
 
     engine: Engine | None = None
     parts: Parts | None = None
-    tell: Callable[[int, int], None] = field(default=_unwatched)
+    watch: Watcher | None = None
 
     def run(self, function: Callable[[Task], Arrays], task: Callable[[int], Task], blocks: int) -> Iterator[Arrays]:
         """function(task(0)), function(task(1)), …: the same arrays wherever they are computed."""
         kept = [self.parts is not None and number in self.parts for number in range(blocks)]
         computed = self._compute(function, (task(number) for number in range(blocks) if not kept[number]))
-        self.tell(0, blocks)
+        self._tell(0, blocks)
         for number in range(blocks):
-            result = self._load(number) if kept[number] else next(computed)
-            if result is None:
-                result = function(task(number))
-            if self.parts is not None and not kept[number]:
+            stored = self._load(number) if kept[number] else next(computed)
+            result = function(task(number)) if stored is None else stored
+            if self.parts is not None and (stored is None or not kept[number]):
                 self.parts.save(number, result)
             yield result
-            self.tell(number + 1, blocks)
+            self._tell(number + 1, blocks)
 
     def finish(self) -> None:
         """The answer is written: what was kept of it can go."""
         if self.parts is not None:
             self.parts.remove()
+
+    def _tell(self, done: int, blocks: int) -> None:
+        if self.watch is not None:
+            self.watch(done, blocks)
 
     def _compute(self, function: Callable[[Task], Arrays], tasks: Iterator[Task]) -> Iterator[Arrays]:
         if self.engine is None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from detoklens.scores.layer import Layer
     from detoklens.tables.provenance import Provenance
 
+BEGINNINGS = ("<|endoftext|>", "<s>", "<bos>", "[CLS]")
 SEEN_OFTEN = 1000  # documents between two updates of the line that says how many were read
 
 Texts = Annotated[
@@ -129,14 +130,15 @@ def _encoder(layer: Layer, length: int, prepend_bos: bool) -> Callable[[str], np
 
 
 def beginning_token(layer: Layer) -> int:
-    """The token that begins a text: the config's bos_token_id, or its end-of-text token where that has no embedding."""
-    for name in ("bos_token_id", "eos_token_id"):
-        token_id = layer.checkpoint.config.get(name)
+    """The token that begins a text: by the config's ids where they have an embedding, else by its usual names."""
+    config, tokenizer = layer.checkpoint.config, layer.vocabulary.tokenizer
+    known = [config.get(name) for name in ("bos_token_id", "eos_token_id")]
+    for token_id in (*known, *map(tokenizer.token_to_id, BEGINNINGS)):
         if isinstance(token_id, int) and 0 <= token_id < layer.vocab_size:
             return token_id
     raise TokenError(
-        f"--prepend-bos: the config of {layer.name} names no bos_token_id or eos_token_id that has an embedding; "
-        "leave --prepend-bos out"
+        f"--prepend-bos: {layer.name} has neither a bos_token_id or eos_token_id with an embedding, nor a token named "
+        f"{', '.join(BEGINNINGS)}; leave --prepend-bos out"
     )
 
 
@@ -192,4 +194,4 @@ def opened_runner(
 
     with open_engine(engine, workers, ray_address) as running, shown_steps(title) as watch:
         parts = None if out is None else Parts.of_question(out, provenance)
-        yield Runner(running, parts, *([watch] if watch else []))
+        yield Runner(running, parts, watch)
