@@ -98,9 +98,10 @@ def test_no_weights_at_all(hub: HubServer) -> None:
     assert "neither model.safetensors nor" in failure()
 
 
-def test_a_folder_that_can_not_be_written(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", ["checkpoint.write_atomically", "checkpoint._folder", "access._download"])
+def test_a_disk_that_can_not_be_written(step: str, hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+        raise OSError(28, "No space left on device", "cache/file")
 
-    monkeypatch.setattr("detoklens.weights.hub.checkpoint.write_atomically", full)
-    assert "No space left on device; make room, or set HF_HOME" in failure()
+    monkeypatch.setattr(f"detoklens.weights.hub.{step}", full)
+    assert "(No space left on device at cache/file); make room, or set HF_HOME" in failure()

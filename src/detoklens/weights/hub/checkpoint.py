@@ -42,16 +42,17 @@ def fetch_checkpoint(repo_id: str, needed: Needed, revision: str | None = None, 
     `needed(config, tensor_names)` says which tensors those are. An interrupted call is continued by the next.
     With HF_HUB_OFFLINE=1 only the caches are asked. The progress bar appears on stderr if that is a terminal.
     """
-    model = resolve(repo_id, revision)
-    if has_whole_weights(model.snapshot, repo_id):
-        return _with_tokenizer(model)
-    folder = _folder(model)
-    if has_needed(folder, needed):
-        return folder
-    if is_offline():
-        return _cached_pickle(model)
-    with plain_disk_errors(folder), plain_errors(repo_id, revision), _alone_in(folder):
-        return folder if has_needed(folder, needed) else _fetch(model, folder, needed, show_progress)
+    with plain_disk_errors():
+        model = resolve(repo_id, revision)
+        if has_whole_weights(model.snapshot, repo_id):
+            return _with_tokenizer(model)
+        folder = _folder(model)
+        if has_needed(folder, needed):
+            return folder
+        if is_offline():
+            return _cached_pickle(model)
+        with plain_errors(repo_id, revision), _alone_in(folder):
+            return folder if has_needed(folder, needed) else _fetch(model, folder, needed, show_progress)
 
 
 def _fetch(model: HubModel, folder: Path, needed: Needed, show_progress: bool) -> Path:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from detoklens.errors import CheckpointError
 
@@ -36,14 +35,21 @@ def plain_errors(repo_id: str, revision: str | None) -> Iterator[None]:
 
 
 @contextmanager
-def plain_disk_errors(folder: Path) -> Iterator[None]:
-    """Turn a full or read-only disk into one CheckpointError that names the folder."""
+def plain_disk_errors() -> Iterator[None]:
+    """Turn a full, read-only or unreadable disk under the caches into one CheckpointError."""
     try:
         yield
     except OSError as error:
+        where = f" at {error.filename}" if error.filename else ""
         raise CheckpointError(
-            f"can't write {folder}: {error.strerror or error}; make room, or set HF_HOME to another folder"
+            f"the hub's cache can't be used ({error.strerror or error}{where}); make room, or set HF_HOME to "
+            "another folder"
         ) from error
+
+
+def first_line(error: BaseException) -> str:
+    """What an error says, in one line."""
+    return str(error).strip().partition("\n")[0] or type(error).__name__
 
 
 def _answer_line(error: Exception, repo_id: str, revision: str | None) -> str:
@@ -68,8 +74,7 @@ def _answer_line(error: Exception, repo_id: str, revision: str | None) -> str:
 def _unreachable_line(error: BaseException, repo_id: str) -> str:
     from huggingface_hub import constants
 
-    reason = str(error).strip().partition("\n")[0] or type(error).__name__
     return (
-        f"can't reach {constants.ENDPOINT} for {repo_id} ({reason}); check the connection, give a local "
+        f"can't reach {constants.ENDPOINT} for {repo_id} ({first_line(error)}); check the connection, give a local "
         "folder, or set HF_HUB_OFFLINE=1 to use what is cached"
     )

@@ -16,7 +16,7 @@ from typing import Any
 
 from detoklens.errors import CheckpointError
 from detoklens.weights.hub.access import RemoteFile, request_headers
-from detoklens.weights.hub.plain_errors import transport_error
+from detoklens.weights.hub.plain_errors import first_line, transport_error
 
 ATTEMPTS = 5  # in a row without a single new byte
 FIRST_PAUSE_SECONDS = 1.0  # doubled each time: 15 s in total before giving up
@@ -44,7 +44,7 @@ def stream_ranges(remote: RemoteFile, ranges: Iterable[range]) -> Iterator[bytes
             failures += 1
             if failures == ATTEMPTS:
                 raise CheckpointError(
-                    f"{remote.url}: {_reason(error)}, {ATTEMPTS} times in a row; run the same again to "
+                    f"{remote.url}: {first_line(error)}, {ATTEMPTS} times in a row; run the same again to "
                     "continue from what has arrived, or give a local folder"
                 ) from error
             time.sleep(FIRST_PAUSE_SECONDS * 2 ** (failures - 1))
@@ -113,7 +113,3 @@ def _refuse_for_good(error: Exception) -> None:
 
     if isinstance(error, HfHubHTTPError):
         raise error
-
-
-def _reason(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0] or type(error).__name__
