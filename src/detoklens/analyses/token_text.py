@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from detoklens.scores.layer import Layer
 
@@ -14,7 +14,7 @@ def token_texts(layer: Layer, token_ids: Iterable[int]) -> list[str | None]:
     return [layer.vocabulary.text(int(token_id)) for token_id in token_ids]
 
 
-def joined_texts(layer: Layer, key_ids: Sequence[int], query_ids: Sequence[int]) -> list[str | None]:
+def joined_texts(layer: Layer, key_ids: Iterable[int], query_ids: Iterable[int]) -> list[str | None]:
     """The text of each key followed by its query."""
     if not layer.has_vocabulary:
         return [None for _ in key_ids]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from importlib.resources import files
 from itertools import pairwise
 
@@ -41,6 +42,11 @@ def listed_words(text: str) -> list[str]:
     """The entries of a word list, each once: one a line; empty lines and lines that begin with # are none."""
     entries = (line.strip() for line in text.splitlines())
     return list(dict.fromkeys(entry for entry in entries if entry and not entry.startswith("#")))
+
+
+def fingerprint_of(words: Sequence[str]) -> str:
+    """sha256 that tells one list from another."""
+    return sha256("\n".join(words).encode()).hexdigest()
 
 
 def split_words(vocabulary: Vocabulary, words: Iterable[str], leading_space: bool = True) -> list[SplitWord]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -85,7 +84,7 @@ def _paper(layer: Layer, ranking: asking.Ranking) -> Answer:
 
 def _words(layer: Layer, listed: list[str], leading_space: bool, ranking: asking.Ranking) -> Answer:
     """Ranks of every pair and their summary; how many words are one token is said."""
-    from detoklens.analyses.word_list import split_words
+    from detoklens.analyses.word_list import fingerprint_of, split_words
     from detoklens.analyses.words import word_pieces, word_ranks
     from detoklens.tables.words import WORD_PIECES, WORD_RANKS, WORDS_BY_HEAD
 
@@ -98,7 +97,7 @@ def _words(layer: Layer, listed: list[str], leading_space: bool, ranking: asking
         f"{len(split)} words: {single} are one token and left out, {double} are two, "
         f"{len(split) - single - double} are more; {len(ranks) // len(by_head)} pairs are ranked"
     )
-    asked = {"words": _fingerprint(listed), "leading_space": leading_space, **ranking}
+    asked = {"words": fingerprint_of(listed), "leading_space": leading_space, **ranking}
     return [(WORDS_BY_HEAD, by_head), (WORD_PIECES, pieces), (WORD_RANKS, ranks)], asked
 
 
@@ -108,7 +107,3 @@ def _read_words(path: Path | None) -> list[str]:
     if path is None:
         return shipped_words()
     return listed_words(asking.read_text(path, "a word list, one word a line"))
-
-
-def _fingerprint(listed: list[str]) -> str:
-    return sha256("\n".join(listed).encode()).hexdigest()

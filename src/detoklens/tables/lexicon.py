@@ -31,3 +31,19 @@ LEXICON = Schema(
         BIGRAM_COUNT,
     ),
 )
+
+LEXICON_BY_HEAD = Schema(
+    "lexicon_by_head",
+    "How much of each head's lexicon are words?",
+    (
+        HEAD,
+        Column("pairs", pl.Int32, "pairs in the head's lexicon"),
+        Column("word_share", pl.Float64, "share of them whose joined text is a word; null where that is unknown"),
+        Column("seen_share", pl.Float64, "share of them that occur in the corpus; null without counts"),
+        Column("identical_share", pl.Float64, "share of them that pair a token with itself"),
+        Column("query_tokens", pl.Int32, "different query tokens in them"),
+        Column("key_tokens", pl.Int32, "different key tokens in them: few, where some keys suit every query"),
+        Column("largest_score", pl.Float64, "largest T^ee"),
+        Column("smallest_score", pl.Float64, "smallest T^ee in the lexicon"),
+    ),
+)

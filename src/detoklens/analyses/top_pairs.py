@@ -1,0 +1,100 @@
+"""Which pairs of a head have the largest T^ee over all queries and keys? One tile of scores in memory, never V × V.
+
+1. Queries come in blocks, each a task that needs nothing but its own rows and the head's keys.
+2. A block's product is made of tiles of 128 × 4096 that stay in cache (2 MB).
+3. Of a tile only the rows whose maximum reaches the floor are looked at, the floor being the smallest score that can
+   still matter: that of the worst pair kept so far. Of V² pairs about K ln(V²/K) are ever touched one by one.
+
+Larger scores come first, equal ones by query id, then key id. Tiles are always padded to the same shape and computed on
+one thread, so a score has the same bits in whichever block, worker or engine it is computed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from detoklens.analyses.block_runs import Arrays, one_thread
+
+TILE_QUERIES, TILE_KEYS = 128, 4096
+BLOCK_QUERIES = 64 * TILE_QUERIES
+
+
+@dataclass(frozen=True)
+class PairBlock:
+    """A task: some queries of a head against all its keys; only scores that reach the floor can matter."""
+
+    query: Float[np.ndarray, "query d_head"]
+    key: Float[np.ndarray, "token d_head"]
+    first_query: int
+    top: int
+    identical: bool
+    floor: float
+
+
+@dataclass
+class TopPairs:
+    """The best pairs so far; pairs that are offered wait until they are many, then the best are kept."""
+
+    top: int
+    floor: float = -np.inf
+    _waiting: list[Arrays] = field(default_factory=list)
+    _n_waiting: int = 0
+
+    def offer(self, pairs: Arrays) -> None:
+        """Pairs with columns score, query, key, all of which reach the floor."""
+        self._waiting.append(pairs)
+        self._n_waiting += len(pairs["score"])
+        if self._n_waiting > 2 * self.top:
+            self.best()
+
+    def best(self) -> Arrays:
+        """The best `top` of all that was offered, best first; the floor rises to the last of them."""
+        if not self._waiting:
+            return {"score": np.empty(0, np.float32), "query": np.empty(0, np.int64), "key": np.empty(0, np.int64)}
+        pairs = {name: np.concatenate([some[name] for some in self._waiting]) for name in ("score", "query", "key")}
+        if len(pairs["score"]) > self.top:
+            least = np.partition(pairs["score"], -self.top)[-self.top]
+            pairs = _chosen(pairs, np.flatnonzero(pairs["score"] >= least))
+            self.floor = float(least)
+        pairs = _chosen(pairs, np.lexsort((pairs["key"], pairs["query"], -pairs["score"]))[: self.top])
+        self._waiting, self._n_waiting = [pairs], len(pairs["score"])
+        return pairs
+
+
+def search_block(block: PairBlock) -> Arrays:
+    """The best pairs of one block of queries."""
+    best = TopPairs(block.top, block.floor)
+    keys = _padded(block.key, TILE_KEYS).T
+    tile = np.empty((TILE_QUERIES, TILE_KEYS), block.key.dtype)
+    with one_thread():
+        for row in range(0, len(block.query), TILE_QUERIES):
+            queries = _padded(block.query[row : row + TILE_QUERIES], TILE_QUERIES)
+            n_queries = min(TILE_QUERIES, len(block.query) - row)
+            for column in range(0, len(block.key), TILE_KEYS):
+                np.matmul(queries, keys[:, column : column + TILE_KEYS], out=tile)
+                real = tile[:n_queries, : len(block.key) - column]
+                found = _reaching(real, best.floor, block.first_query + row, column)
+                best.offer(found if block.identical else _chosen(found, found["query"] != found["key"]))
+    return best.best()
+
+
+def _reaching(scores: Float[np.ndarray, "query key"], floor: float, first_query: int, first_key: int) -> Arrays:
+    """The pairs of a tile whose score reaches the floor."""
+    rows = np.flatnonzero(scores.max(axis=1) >= floor)
+    within, keys = np.nonzero(scores[rows] >= floor)
+    queries = rows[within]
+    return {"score": scores[queries, keys], "query": queries + first_query, "key": keys + first_key}
+
+
+def _chosen(pairs: Arrays, which: Int[np.ndarray, "some"] | np.ndarray) -> Arrays:
+    return {name: column[which] for name, column in pairs.items()}
+
+
+def _padded(rows: Float[np.ndarray, "row d_head"], multiple: int) -> Float[np.ndarray, "padded_row d_head"]:
+    """The same rows with rows of zeros up to a multiple."""
+    padded = np.zeros((-(-len(rows) // multiple) * multiple, rows.shape[1]), rows.dtype)
+    padded[: len(rows)] = rows
+    return padded

@@ -1,0 +1,31 @@
+"""Is a text a word? A list answers, or the library wordfreq; both ignore case and the space in front."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterable
+from importlib.util import find_spec
+
+WordCheck = Callable[[str], bool]
+
+ONE_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+
+
+def in_list(words: Iterable[str]) -> WordCheck:
+    """Is it one of these words?"""
+    known = {word.casefold() for word in words}
+    return lambda text: text.strip().casefold() in known
+
+
+def known_to_wordfreq(language: str = "en") -> WordCheck | None:
+    """Does wordfreq know it as one word of the language? None where wordfreq is not installed."""
+    if find_spec("wordfreq") is None:
+        return None
+    zipf_frequency = importlib.import_module("wordfreq").zipf_frequency
+
+    def check(text: str) -> bool:
+        word = text.strip()
+        return bool(ONE_WORD.fullmatch(word)) and zipf_frequency(word, language) > 0
+
+    return check
