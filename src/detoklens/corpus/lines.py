@@ -79,11 +79,13 @@ def check_length(name: str, size: int, longest: int) -> None:
         )
 
 
-def count_lines(path: str, stop: int) -> int:
-    """How many lines end before this place of an uncompressed file?"""
-    lines = 0
+def lines_before(path: str, place: int) -> int:
+    """How many lines of an uncompressed file begin before this place?"""
+    if place == 0:
+        return 0
+    lines, left = 1, place - 1  # a newline just before the place ends a line, and begins none before it
     with open(path, "rb") as file:
-        while stop > 0 and (chunk := file.read(min(CHUNK, stop))):
+        while left > 0 and (chunk := file.read(min(CHUNK, left))):
             lines += chunk.count(b"\n")
-            stop -= len(chunk)
+            left -= len(chunk)
     return lines

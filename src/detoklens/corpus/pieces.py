@@ -13,7 +13,7 @@ from detoklens.corpus.lines import (
     BYTE_ORDER_MARK,
     TruncatedInput,
     check_length,
-    count_lines,
+    lines_before,
     read_chunks,
     read_lines,
 )
@@ -53,7 +53,7 @@ def _records_before(piece: Piece, text_field: str) -> int:
         return 0
     if piece.kind == ".parquet":
         return sum(rows for rows, _ in row_group_sizes(piece.name, piece.path, text_field)[: piece.start])
-    return count_lines(piece.path, piece.start)
+    return lines_before(piece.path, piece.start)
 
 
 def read_texts(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes]]:
