@@ -95,7 +95,7 @@ def sort_with_weights(
 def insert_at_gaps(scores: np.ndarray, weights: np.ndarray, n: int | np.int64, gap: int | np.int64) -> None:
     """One pass of Shell's sort; with gap 1 an insertion sort, which is quick where nearly all is in order."""
     for place in range(gap, n):
-        score, weight, free = scores[place], weights[place], place
+        score, weight, free = scores[place], weights[place], np.int64(place)
         while free >= gap and scores[free - gap] > score:
             scores[free], weights[free] = scores[free - gap], weights[free - gap]
             free -= gap
@@ -160,8 +160,8 @@ def count_by_bins(
     fill_starts(positives, n, lowest, per_unit, bins, starts)
     last = np.float32(bins - 1)
     positives[n] = np.inf
-    for slot in range(2 * n + 2):
-        between[slot] = 0
+    for empty in range(2 * n + 2):
+        between[empty] = 0
     chunk_bins = np.empty(CHUNK, np.uint32)
     for begin in range(0, row.size, CHUNK):
         chunk = row[begin : begin + CHUNK]

@@ -1,0 +1,138 @@
+"""The heavy part: T^ee of a block of query tokens against all keys, tile by tile, and what its ranks say.
+
+Workers share the arrays as memory-mapped files. A block is always padded to the same shape and its product made of the
+same tiles, so that a score has the same bits in whichever block, worker or engine it is computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from detoklens.analyses.auroc.positives import Positives
+from detoklens.analyses.block_runs import Arrays, one_thread
+from detoklens.kernels.ranking import MEASURES, measure_rows
+
+TILE_KEYS = 4096
+LANES = 64
+"""Rows and columns of a product come in multiples of this, so that no edge of it is computed by another routine."""
+
+MOST_ROWS = 128
+BLOCK_BYTES = 1 << 25
+"""The scores of a block: 128 query tokens of GPT-2's vocabulary take 26 MB; of larger vocabularies fewer."""
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Anything that scores keys for queries as a product of thin factors: a head, or a baseline of one column."""
+
+    query: Float32[np.ndarray, "query d_head"]
+    key: Float32[np.ndarray, "token d_head"]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One way to judge: whose positives are asked of each query's scores, and which key stands for each key."""
+
+    asked: Int64[np.ndarray, "query"]
+    stand_ins: Int64[np.ndarray, "token"]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A task: which rows of the shared arrays, and how many scorers and trials there are."""
+
+    folder: Path
+    number: int
+    n_scorers: int
+    n_trials: int
+    k: int
+
+
+def rows_of_block(vocab_size: int) -> int:
+    """How many query tokens are computed together?"""
+    return int(np.clip(BLOCK_BYTES // (4 * vocab_size) // LANES * LANES, LANES, MOST_ROWS))
+
+
+def tile_width(vocab_size: int) -> int:
+    """The width of the product's tiles: at most 4096 keys, all tiles alike, little of the last one wasted."""
+    tiles = -(-vocab_size // TILE_KEYS)
+    return -(-vocab_size // (tiles * LANES)) * LANES
+
+
+def columns_of(vocab_size: int) -> int:
+    """How many columns do whole tiles have?"""
+    width = tile_width(vocab_size)
+    return -(-vocab_size // width) * width
+
+
+def share(
+    folder: Path,
+    scorers: Sequence[Scorer],
+    positives: Positives,
+    trials: Sequence[Trial],
+    order: Int64[np.ndarray, "token"],
+    bounds: Int64[np.ndarray, "stratum_and_end"],
+) -> None:
+    """Write what blocks need into a folder; key order[c] gets column c."""
+    column_of = np.empty_like(order)
+    column_of[order] = np.arange(len(order))
+    np.save(folder / "bounds.npy", bounds)
+    np.save(folder / "indptr.npy", positives.indptr)
+    np.save(folder / "keys.npy", positives.keys)
+    np.save(folder / "weights.npy", positives.weights)
+    for number, trial in enumerate(trials):
+        np.save(folder / f"asked-{number}.npy", trial.asked)
+        np.save(folder / f"columns-{number}.npy", column_of[trial.stand_ins])
+    for number, scorer in enumerate(scorers):
+        np.save(folder / f"query-{number}.npy", np.ascontiguousarray(scorer.query, np.float32))
+        np.save(folder / f"key-{number}.npy", padded_keys(scorer.key[order]))
+
+
+def padded_keys(key: Float32[np.ndarray, "token d_head"]) -> Float32[np.ndarray, "d_head column"]:
+    """Keys as columns, with zero columns up to whole tiles."""
+    padded = np.zeros((key.shape[1], columns_of(len(key))), np.float32)
+    padded[:, : len(key)] = key.T
+    return padded
+
+
+def score_rows(
+    query: Float32[np.ndarray, "query d_head"],
+    key: Float32[np.ndarray, "d_head column"],
+    scores: Float32[np.ndarray, "row column"],
+) -> None:
+    """Fill the first rows of `scores` with query · key, tile by tile; rows past the queries are padding."""
+    padded = np.zeros((len(scores), query.shape[1]), np.float32)
+    padded[: len(query)] = query
+    width = tile_width(key.shape[1])
+    for first in range(0, key.shape[1], width):
+        tile = slice(first, first + width)
+        np.matmul(padded, key[:, tile], out=scores[:, tile])
+
+
+def judge_block(block: Block) -> Arrays:
+    """The measures of one block of query tokens: scorer × trial × query × measure."""
+    indptr, keys, weights, bounds = (_opened(block.folder, name) for name in ("indptr", "keys", "weights", "bounds"))
+    n_rows = rows_of_block(len(indptr) - 1)
+    rows = slice(block.number * n_rows, (block.number + 1) * n_rows)
+    trials = [
+        (_opened(block.folder, f"asked-{number}")[rows], _opened(block.folder, f"columns-{number}"))
+        for number in range(block.n_trials)
+    ]
+    measures = np.empty((block.n_scorers, block.n_trials, len(trials[0][0]), MEASURES))
+    scores = np.empty((n_rows, columns_of(len(indptr) - 1)), np.float32)
+    with one_thread():
+        for scorer in range(block.n_scorers):
+            score_rows(_opened(block.folder, f"query-{scorer}")[rows], _opened(block.folder, f"key-{scorer}"), scores)
+            for trial, (asked, columns) in enumerate(trials):
+                measure_rows(scores, asked, indptr, keys, weights, columns, bounds, block.k, measures[scorer, trial])
+    return {"measures": measures}
+
+
+def _opened(folder: Path, name: str) -> np.ndarray:
+    """A shared array; copy-on-write only because compiled loops know one kind of array, the writable."""
+    return np.asarray(np.load(folder / f"{name}.npy", mmap_mode="c"))

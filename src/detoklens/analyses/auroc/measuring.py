@@ -1,0 +1,166 @@
+"""How well does each head rank each query token's positives, and what do its controls give?"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Int64
+
+from detoklens.analyses.auroc.blocks import Block, Scorer, Trial, judge_block, rows_of_block, share
+from detoklens.analyses.auroc.frequency import (
+    columns_by_stratum,
+    frequency_ranks,
+    frequency_strata,
+    next_in_circle,
+    permuted_within,
+)
+from detoklens.analyses.auroc.positives import Positives
+from detoklens.analyses.block_runs import Runner
+from detoklens.errors import CheckpointError, CountsError
+from detoklens.kernels.ranking import MEASURES
+from detoklens.scores.affinity import Affinity
+
+REAL, SHUFFLED_QUERIES, PERMUTED_KEYS = range(3)
+
+
+@dataclass(frozen=True)
+class Measures:
+    """What was measured of each query token, NaN where undefined; the last axis is that of `kernels.ranking`."""
+
+    query_tokens: Int64[np.ndarray, "query"]
+    heads: Float[np.ndarray, "head query measure"]
+    shuffled_queries: Float[np.ndarray, "head query measure"] | None
+    permuted_keys: Float[np.ndarray, "head query measure"] | None
+    frequency: Float[np.ndarray, "query measure"] | None
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How the measures are taken.
+
+    `matched` compares a positive only with negatives of its own frequency stratum. `controls` adds the two nulls and
+    the frequency baseline, as far as token counts are known.
+    """
+
+    k: int = 10
+    matched: bool = False
+    controls: bool = True
+    seed: int = 0
+
+
+def measure_heads(
+    affinity: Affinity,
+    positives: Positives,
+    query_tokens: Sequence[int] | Int64[np.ndarray, "query"],
+    token_counts: Int64[np.ndarray, "token"] | None = None,
+    judging: Judging | None = None,
+    runner: Runner | None = None,
+    folder: Path | None = None,
+) -> Measures:
+    """AUROC and precision of every head for these query tokens against these positives.
+
+    Blocks of query tokens run where the runner says and read shared arrays from files in `folder` (a temporary one
+    where None), which all workers must see.
+    """
+    _check_finite(affinity)
+    judging = judging or Judging()
+    queries = np.asarray(query_tokens, np.int64)
+    seen = queries[positives.sizes[queries] > 0]
+    strata = None if token_counts is None else frequency_strata(token_counts)
+    trials = _trials(seen, positives.vocab_size, strata, judging)
+    scorers = _scorers(affinity, seen, token_counts if judging.controls else None)
+    order, bounds = _columns(positives.vocab_size, strata, judging.matched)
+    with tempfile.TemporaryDirectory(prefix="detoklens-", dir=folder) as shared:
+        share(Path(shared), scorers, positives, list(trials.values()), order, bounds)
+        found = _run(Path(shared), len(seen), positives.vocab_size, len(scorers), len(trials), judging.k, runner)
+    return _measures(queries, affinity.n_heads, positives.vocab_size, trials, found)
+
+
+def _check_finite(affinity: Affinity) -> None:
+    if not (np.isfinite(affinity.query).all() and np.isfinite(affinity.key).all()):
+        raise CheckpointError("T^ee has values that are not finite, so keys have no order; the weights are damaged")
+
+
+def _trials(
+    seen: Int64[np.ndarray, "query"], vocab_size: int, strata: Int64[np.ndarray, "token"] | None, judging: Judging
+) -> dict[int, Trial]:
+    """The real judgement and the nulls: scores asked for another query's positives, keys exchanged for others."""
+    themselves = np.arange(vocab_size)
+    trials = {REAL: Trial(seen, themselves)}
+    if judging.controls and len(seen) > 1:
+        another = next_in_circle(seen, np.random.default_rng(judging.seed))
+        trials[SHUFFLED_QUERIES] = Trial(another, themselves)
+    if judging.controls and strata is not None:
+        trials[PERMUTED_KEYS] = Trial(seen, permuted_within(strata, judging.seed))
+    return trials
+
+
+def _scorers(
+    affinity: Affinity, seen: Int64[np.ndarray, "query"], token_counts: Int64[np.ndarray, "token"] | None
+) -> list[Scorer]:
+    """The heads, and after them the frequency baseline: every query prefers frequent keys."""
+    heads = [Scorer(query[seen], key) for query, key in zip(affinity.query, affinity.key, strict=True)]
+    if token_counts is None:
+        return heads
+    ranks = frequency_ranks(token_counts)
+    return [*heads, Scorer(np.ones((len(seen), 1), np.float32), ranks[:, None])]
+
+
+def _columns(
+    vocab_size: int, strata: Int64[np.ndarray, "token"] | None, matched: bool
+) -> tuple[Int64[np.ndarray, "token"], Int64[np.ndarray, "stratum_and_end"]]:
+    """The order of keys and the bounds of what is compared with what: everything with everything, or by stratum."""
+    if not matched:
+        return np.arange(vocab_size), np.array([0, vocab_size])
+    if strata is None:
+        raise CountsError("frequency-matched negatives need token counts; give --counts")
+    return columns_by_stratum(strata)
+
+
+def _run(
+    folder: Path, n_seen: int, vocab_size: int, n_scorers: int, n_trials: int, k: int, runner: Runner | None
+) -> Float[np.ndarray, "scorer trial query measure"]:
+    blocks = -(-n_seen // rows_of_block(vocab_size))
+    results = (runner or Runner()).run(
+        judge_block, lambda number: Block(folder, number, n_scorers, n_trials, k), blocks
+    )
+    parts = [result["measures"] for result in results]
+    return np.concatenate([np.empty((n_scorers, n_trials, 0, MEASURES)), *parts], axis=2)
+
+
+def _measures(
+    queries: Int64[np.ndarray, "query"],
+    n_heads: int,
+    vocab_size: int,
+    trials: dict[int, Trial],
+    found: Float[np.ndarray, "scorer trial query measure"],
+) -> Measures:
+    """Sort what blocks found by head and trial; query tokens without positives are NaN."""
+    spread = {
+        kind: _spread(found[:, number], trial.asked, queries, vocab_size)
+        for number, (kind, trial) in enumerate(trials.items())
+    }
+    heads = {kind: values[:n_heads] for kind, values in spread.items()}
+    return Measures(
+        query_tokens=queries,
+        heads=heads[REAL],
+        shuffled_queries=heads.get(SHUFFLED_QUERIES),
+        permuted_keys=heads.get(PERMUTED_KEYS),
+        frequency=spread[REAL][n_heads] if len(found) > n_heads else None,
+    )
+
+
+def _spread(
+    found: Float[np.ndarray, "scorer query measure"],
+    asked: Int64[np.ndarray, "query"],
+    queries: Int64[np.ndarray, "query"],
+    vocab_size: int,
+) -> Float[np.ndarray, "scorer query measure"]:
+    """Put each result to the token whose positives it is about."""
+    by_token = np.full((len(found), vocab_size, MEASURES), np.nan)
+    by_token[:, asked] = found
+    return by_token[:, queries]
