@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from detoklens.corpus import shards
+from detoklens.corpus import lines, shards
 from detoklens.corpus.documents import Document, read_documents
 from detoklens.corpus.inputs import find_inputs
 from detoklens.corpus.records import ReadingOptions, Tally
