@@ -9,10 +9,13 @@ import polars as pl
 from jaxtyping import Num
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from detoklens.figures import theme
+from detoklens.figures.wording import short_number
 
 
 def numbers(values: pl.Series) -> Num[np.ndarray, " row"]:
@@ -24,10 +27,8 @@ def line(axes: Axes, x: pl.Series, y: pl.Series, style: theme.Style, **more: Any
     """A line through the rows; nothing at all where every value is undefined."""
     if y.drop_nulls().is_empty():
         return
-    lone = len(y) == 1  # a line through one point is invisible
-    axes.plot(
-        numbers(x), numbers(y), color=style.colour, linestyle=style.line, marker=style.marker if lone else "", **more
-    )
+    look = {"color": style.colour, "linestyle": style.line, "marker": style.marker if len(y) == 1 else ""}
+    axes.plot(numbers(x), numbers(y), **(look | more))  # a line through one point would be invisible
 
 
 def band(axes: Axes, x: pl.Series, low: pl.Series, high: pl.Series, style: theme.Style) -> None:
@@ -83,3 +84,26 @@ def patch_entry(label: str, style: theme.Style) -> Artist:
 def band_entry(label: str, style: theme.Style) -> Artist:
     """A legend's entry for a band."""
     return Patch(facecolor=style.colour, alpha=0.22, linewidth=0, label=label)
+
+
+def logarithmic_x(axes: Axes) -> None:
+    """A logarithmic horizontal axis, ticks at powers of ten in few characters."""
+    axes.set_xscale("log")
+    _log_ticks(axes.xaxis)
+
+
+def logarithmic_y(axes: Axes, values: pl.Series) -> None:
+    """A logarithmic vertical axis over at most five powers of ten below the largest value."""
+    positive = values.filter(values > 0)
+    if positive.is_empty():
+        return
+    axes.set_yscale("log")
+    largest, smallest = float(np.max(positive.to_numpy())), float(np.min(positive.to_numpy()))
+    axes.set_ylim(max(smallest, largest * 1e-5) * 0.7, largest * 1.6)
+    _log_ticks(axes.yaxis)
+
+
+def _log_ticks(axis: Axis) -> None:
+    axis.set_major_locator(LogLocator(numticks=5))
+    axis.set_major_formatter(FuncFormatter(short_number))
+    axis.set_minor_locator(NullLocator())

@@ -17,11 +17,11 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from detoklens.figures import theme
-from detoklens.figures.wording import head_name, short_number
+from detoklens.figures.wording import head_name, short_number, token_label
 
 TALLEST = 9.3  # inches: a page's height less its caption
-TALLEST_PANEL = 2.2
 LABEL = 0.17  # inches for one line of text, with its distance
+LONGEST_NAME = 20  # letters of a checkpoint's name
 TICKS = 0.35  # inches for tick labels beside a panel, six characters
 EDGE = 0.06
 
@@ -48,21 +48,29 @@ class Grid:
     panel_height: float
 
     @staticmethod
-    def fit(panels: int, total: float, room: Room, narrowest: float, proportion: float, multiple: int = 1) -> Grid:
+    def fit(
+        panels: int,
+        total: float,
+        room: Room,
+        narrowest: float,
+        proportion: float,
+        multiple: int = 1,
+        tallest: float = 2.2,
+    ) -> Grid:
         """The grid with the widest panels that is not taller than a page; rows about equally full."""
         most = int((total - room.left - room.right + room.beside) / (narrowest + room.beside))
         groups = ceil(panels / multiple)
         for columns in range(max(1, min(most // multiple, groups)), groups + 1):
             rows = ceil(groups / columns)
-            grid = Grid._of(ceil(groups / rows) * multiple, rows, total, room, proportion)
+            grid = Grid._of(ceil(groups / rows) * multiple, rows, total, room, proportion, tallest)
             if grid.height(room) <= TALLEST or grid.panel_width < 0.5:
                 break
         return grid
 
     @staticmethod
-    def _of(columns: int, rows: int, total: float, room: Room, proportion: float) -> Grid:
+    def _of(columns: int, rows: int, total: float, room: Room, proportion: float, tallest: float) -> Grid:
         width = (total - room.left - room.right - (columns - 1) * room.beside) / columns
-        return Grid(columns, rows, width, min(width * proportion, TALLEST_PANEL))
+        return Grid(columns, rows, width, min(width * proportion, tallest))
 
     def height(self, room: Room) -> float:
         return room.top + self.rows * self.panel_height + (self.rows - 1) * room.above + room.bottom
@@ -93,23 +101,40 @@ def titled_panels(
     x_label: str,
     y_label: str,
     legend: Sequence[Artist] = (),
+    share_x: bool = True,
     share_y: bool = False,
     columns: int = 1,
+    proportion: float = 0.62,
+    tick_names: Sequence[str] = (),
 ) -> tuple[Figure, list[Axes]]:
     """Panels with the same horizontal axis under one legend; a row holds a multiple of `columns` panels."""
     total = theme.inches(width)
-    room = Room(top=LABEL + legend_height(legend, total))
-    grid = Grid.fit(max(1, len(titles)), total, room, narrowest=1.1, proportion=0.62, multiple=columns)
+    above = Room.above if share_x else Room.above + LABEL
+    room = Room(top=LABEL + legend_height(legend, total), bottom=2 * LABEL + _name_height(tick_names), above=above)
+    grid = Grid.fit(max(1, len(titles)), total, room, narrowest=1.1, proportion=proportion, multiple=columns)
     figure = Figure(figsize=(total, grid.height(room)))
     panels: list[Axes] = []
     for index, title in enumerate(titles):
         first = panels[0] if panels else None
-        axes = figure.add_axes(grid.place(index, total, room), sharex=first, sharey=first if share_y else None)
-        _dress(axes, title, grid.is_lowest(index, len(titles)))
+        shared: dict[str, Any] = {"sharex": first if share_x else None, "sharey": first if share_y else None}
+        axes = figure.add_axes(grid.place(index, total, room), **shared)
+        _dress(axes, title, ticks_below=not share_x or grid.is_lowest(index, len(titles)))
         panels.append(axes)
     add_labels(figure, x_label, y_label)
     add_legend(figure, legend)
     return figure, panels
+
+
+def name_places(panels: Sequence[Axes], names: Sequence[str]) -> None:
+    """Names instead of numbers along the horizontal axes, upright where they would touch each other."""
+    shown = [token_label(name, LONGEST_NAME, space=" ") for name in names]
+    for axes in panels:
+        axes.set_xlim(-0.3, len(names) - 0.7)
+        axes.set_xticks(range(len(names)), shown, rotation=90)
+
+
+def _name_height(names: Sequence[str]) -> float:
+    return min(max(map(len, names), default=0), LONGEST_NAME) * 0.6 * theme.SMALL_SIZE / 72
 
 
 def add_labels(figure: Figure, x_label: str, y_label: str) -> None:

@@ -14,7 +14,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import polars as pl
     from matplotlib.figure import Figure
 
 GLUE = "Which heads glue tokens together?"
@@ -44,9 +43,8 @@ class FigureSpec:
 
     def draw(self, tables: Mapping[str, Any], **options: Any) -> Figure:
         """The figure from tables by name; other tables are left alone."""
-        used: dict[str, pl.DataFrame] = {name: tables[name] for name in self.tables}
-        used |= {name: tables[name] for name in self.optional if name in tables}
-        return self.function(**used, **options)
+        used = [tables[name] for name in self.tables] + [tables.get(name) for name in self.optional]
+        return self.function(*used, **options)
 
     @property
     def function(self) -> Any:
@@ -121,8 +119,16 @@ _FIGURES = (
         PARTNERS,
         ("lexicon",),
         "The heads' own lexicons",
-        "Score of each head's strongest pairs by rank (left), and what share of the pairs up to that rank joins "
-        "to a word (right).",
+        "Among each head's strongest pairs over the whole vocabulary, up to each rank: the share whose joined "
+        "text is a word, and the share that occurs in the corpus.",
+        per_head=True,
+    ),
+    FigureSpec(
+        "lexicon_scores",
+        PARTNERS,
+        ("lexicon",),
+        "Strength of the strongest pairs",
+        "Tᵉᵉ of each head's strongest pairs by rank; the six highest heads are named.",
     ),
     FigureSpec(
         "position_alone",
@@ -257,7 +263,6 @@ _COMPARISONS = (
         ("auroc_by_head",),
         "AUROC by head in several checkpoints",
         "Mean AUROC with its bootstrap interval, for each head and checkpoint.",
-        optional=("auroc_controls",),
     ),
     FigureSpec(
         "compare_positions",

@@ -10,12 +10,14 @@ import unicodedata
 from functools import cache
 from itertools import accumulate
 
+import polars as pl
 from matplotlib.font_manager import findfont, get_font
 
 KEY = "key (attended to)"
 QUERY = "query (attends)"
 KEY_POSITION = f"{KEY}, position"
 QUERY_POSITION = f"{QUERY}, position"
+COUNT = "occurrences in the corpus, plus one"
 
 TERMS = {
     "ee": "token and token (Tᵉᵉ)",
@@ -27,7 +29,7 @@ TERMS = {
 }
 
 LONGEST_TOKEN = 16
-_NAMED_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\", " ": "␣"}
+_NAMED_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\"}
 _UNSEEN = ("C", "M", "Z")  # categories: control, format, unassigned; combining marks; separators
 
 
@@ -40,11 +42,17 @@ def term_name(term: str) -> str:
     return TERMS.get(term, term)
 
 
-def token_label(text: str | None, longest: int = LONGEST_TOKEN) -> str:
+def terms_in_order(terms: pl.Series) -> list[str]:
+    """The terms that occur, the paper's first and in a fixed order."""
+    found = terms.unique().sort().to_list()
+    return [term for term in TERMS if term in found] + [term for term in found if term not in TERMS]
+
+
+def token_label(text: str | None, longest: int = LONGEST_TOKEN, space: str = "␣") -> str:
     """A token for eyes: nothing invisible, nothing that the font lacks, not too long."""
     if text is None:
         return "–"
-    pieces = [_visible(character) for character in text[: longest + 1]]
+    pieces = [space if character == " " else _visible(character) for character in text[: longest + 1]]
     ends = list(accumulate(map(len, pieces)))
     if not ends or ends[-1] <= longest:
         return "".join(pieces)

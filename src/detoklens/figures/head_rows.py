@@ -1,0 +1,107 @@
+"""One row a head, one panel a number: what head cards, AUROC and other figures with a value per head have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+
+import polars as pl
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from detoklens.figures import theme
+from detoklens.figures.marks import numbers, reference
+from detoklens.figures.panels import EDGE, LABEL, Grid, Room, add_legend, legend_height, short_ticks
+from detoklens.figures.wording import head_name
+
+ROW = 0.145  # inches between two heads
+NARROWEST = 0.8  # inches of a panel
+LETTER = 0.6 * theme.SMALL_SIZE / 72  # inches of a mean letter of a row's name
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One panel: the column it shows, its title, and the value that means nothing special, if there is one."""
+
+    column: str
+    title: str
+    neutral: float | None = None
+
+
+def head_rows(
+    heads: Sequence[int],
+    width: theme.Width,
+    titles: Sequence[str],
+    *,
+    legend: Sequence[Artist] = (),
+    names: Sequence[str] | None = None,
+    row: float = ROW,
+) -> tuple[Figure, list[Axes]]:
+    """Panels side by side whose rows are heads, the first head on top; `names` replace L0H0, L0H1 …"""
+    shown = list(names) if names is not None else [head_name(head) for head in heads]
+    total = theme.inches(width)
+    lines = max(title.count("\n") + 1 for title in titles)
+    room = Room(
+        left=max(map(len, shown), default=0) * LETTER + 2 * EDGE,
+        top=legend_height(legend, total) + lines * LABEL * 0.8 + 0.05,
+        bottom=LABEL,
+        beside=2 * EDGE,
+        above=lines * LABEL * 0.8 + 0.05 + LABEL,
+    )
+    most = max(1, int((total - room.left - room.right + room.beside) / (NARROWEST + room.beside)))
+    rows = ceil(len(titles) / most)
+    columns = ceil(len(titles) / rows)
+    panel_width = (total - room.left - room.right - (columns - 1) * room.beside) / columns
+    grid = Grid(columns, rows, panel_width, max(1, len(heads)) * row + 0.06)
+    figure = Figure(figsize=(total, grid.height(room)))
+    panels = [figure.add_axes(grid.place(index, total, room)) for index in range(len(titles))]
+    for index, (axes, title) in enumerate(zip(panels, titles, strict=True)):
+        _dress(axes, title, shown, named=index % columns == 0)
+    add_legend(figure, legend)
+    return figure, panels
+
+
+def points(axes: Axes, values: pl.Series, style: theme.Style, *, filled: bool = True, shift: float = 0.0) -> None:
+    """One point a head, in the order of the rows; none where the value is undefined."""
+    if values.drop_nulls().is_empty():
+        return
+    axes.plot(
+        numbers(values),
+        [place + shift for place in range(len(values))],
+        linestyle="",
+        marker=style.marker,
+        color=style.colour,
+        markerfacecolor=style.colour if filled else "none",
+        markeredgewidth=0.7,
+    )
+
+
+def intervals(axes: Axes, low: pl.Series, high: pl.Series, style: theme.Style, shift: float = 0.0) -> None:
+    """One bar a head from low to high."""
+    if low.drop_nulls().is_empty() or high.drop_nulls().is_empty():
+        return
+    places = [place + shift for place in range(len(low))]
+    axes.hlines(places, numbers(low), numbers(high), color=style.colour, linewidth=1.2)
+
+
+def in_order(table: pl.DataFrame, heads: Sequence[int]) -> pl.DataFrame:
+    """One row for each head as asked; a head that the table lacks has nulls."""
+    asked = pl.DataFrame({"head": pl.Series(list(heads), dtype=pl.Int32)})
+    return asked.join(table, on="head", how="left", maintain_order="left")
+
+
+def show_neutral(axes: Axes, measure: Measure) -> None:
+    if measure.neutral is not None:
+        reference(axes, x=measure.neutral)
+
+
+def _dress(axes: Axes, title: str, names: Sequence[str], named: bool) -> None:
+    axes.set_title(title)
+    short_ticks(axes, across=3)
+    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_yticks(range(len(names)), names if named else [""] * len(names))
+    axes.tick_params(axis="y", length=0)
+    axes.grid(color=theme.INK, alpha=theme.FAINT, linewidth=0.4)
+    axes.set_axisbelow(True)
