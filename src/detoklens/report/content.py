@@ -1,0 +1,96 @@
+"""What does a report say? Plain data between the analyses and the page: all text is text, never HTML."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+Cell = str | int | float | bool | None
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure: `svg` is markup made by the figures room, the only markup that a page takes as it is."""
+
+    name: str
+    title: str
+    caption: str
+    svg: str
+    folded: bool = False
+    """Whether the page shows it only when asked: the all-heads version of a figure, for example."""
+
+
+@dataclass(frozen=True)
+class Computed:
+    """How an answer was computed: the exact command and the equation."""
+
+    command: str
+    equation: str
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table to look at: names of columns with their meaning, and rows."""
+
+    title: str
+    columns: Sequence[tuple[str, str]]
+    rows: Sequence[Sequence[Cell]]
+    sortable: bool = False
+
+
+@dataclass(frozen=True)
+class Section:
+    """One question, its one-sentence answer, and what shows it."""
+
+    question: str
+    answer: str
+    pictures: Sequence[Picture] = ()
+    grids: Sequence[Grid] = ()
+    computed: Sequence[Computed] = ()
+    has_search: bool = False
+
+    @property
+    def anchor(self) -> str:
+        words = "".join(letter if letter.isalnum() else " " for letter in self.question.lower()).split()
+        return "-".join(words)
+
+
+@dataclass(frozen=True)
+class Download:
+    """A table as CSV: its text where it is small enough to live in the page, else only where it lies beside it."""
+
+    name: str
+    question: str
+    rows: int
+    path: str
+    csv: str | None
+
+
+@dataclass(frozen=True)
+class PartnerIndex:
+    """The strongest partners of many tokens, packed for the page's search box.
+
+    `partners` holds token ids as little-endian uint32 in base64, [token, head, rank]; `seen` one bit for each of them,
+    most significant first, set where the corpus has the pair.
+    """
+
+    tokens: Sequence[str]
+    searched: Sequence[int]
+    n_heads: int
+    top: int
+    partners: str
+    seen: str | None
+    note: str
+
+
+@dataclass(frozen=True)
+class Content:
+    """The whole report."""
+
+    title: str
+    summary: str
+    facts: Sequence[tuple[str, str]]
+    sections: Sequence[Section]
+    downloads: Sequence[Download] = ()
+    partners: PartnerIndex | None = None
+    notes: Sequence[str] = field(default=())
