@@ -5,8 +5,8 @@ With r_i the row T^pp[h, i, ·] without σ, over the keys that all five queries 
     departure of the last = ‖r_last − m‖ / ‖m‖,     m = mean of the other four rows
     usual departure       = the largest of ‖r_i − m_i‖ / ‖m_i‖,  m_i = mean of the four without r_i
 
-The last position counts as undertrained where its departure is at least 0.5 (a row of zeros has 1) and at least three
-times the usual one: in a random table every row departs, and none is special.
+The last position counts as undertrained where the others agree (their usual departure is at most 0.5) and its own is
+at least 0.5 (a row of zeros has 1) and at least three times the usual one. In a random table every row departs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from detoklens.scores.layer import Layer
 from detoklens.tables.variance import LAST_QUERIES, UNDERTRAINED
 
 LAST = 5
-FAR_DEPARTURE = 0.5
+NEAR_DEPARTURE = FAR_DEPARTURE = 0.5
 TIMES_THE_USUAL = 3.0
 
 
@@ -92,4 +92,4 @@ def _size(row: Float[np.ndarray, "head key"]) -> Float[np.ndarray, "head"]:
 def _verdict(departure: float, usual: float) -> bool | None:
     if np.isnan(departure) or np.isnan(usual):
         return None
-    return bool(departure >= FAR_DEPARTURE and departure >= TIMES_THE_USUAL * usual)
+    return bool(usual <= NEAR_DEPARTURE and departure >= max(FAR_DEPARTURE, TIMES_THE_USUAL * usual))

@@ -57,6 +57,6 @@ UNDERTRAINED = Schema(
         Column(
             "usual_departure", pl.Float64, "the largest departure of one of the four from the mean of the other three"
         ),
-        Column("undertrained", pl.Boolean, "departure at least 0.5 and at least three times the usual one"),
+        Column("undertrained", pl.Boolean, "usual at most 0.5, departure at least 0.5 and three times the usual"),
     ),
 )

@@ -1,0 +1,155 @@
+"""A text's own decomposition: every number is that of the terms, and the explaining term is the one that matters."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from detoklens.analyses.beginning import beginning_token
+from detoklens.analyses.explain import explain, link_strength
+from detoklens.errors import RangeError, TokenError
+from detoklens.scores.layer import Layer
+from detoklens.scores.terms import Term
+from detoklens.weights.checkpoint import Checkpoint
+from tests.layers import random_first_layer, random_layer, sizes
+
+
+def some_ids(layer: Layer, seed: int) -> list[int]:
+    random = np.random.default_rng(seed)
+    return random.integers(0, layer.vocab_size, random.integers(1, layer.n_positions + 1)).tolist()
+
+
+def plain_softmax(scores: np.ndarray) -> np.ndarray:
+    weights = np.exp(scores - scores.max())
+    return weights / weights.sum()
+
+
+@given(sizes)
+def test_every_pair_says_what_the_terms_say(size: dict) -> None:
+    layer = random_layer(**size)
+    ids = some_ids(layer, size["seed"])
+    terms = layer.terms(ids)
+    pairs = explain(layer, ids).pairs()
+    assert len(pairs) == layer.n_heads * len(ids) * (len(ids) + 1) // 2
+    parts = np.stack([pairs[name].to_numpy() for name in Term])
+    np.testing.assert_allclose(parts.sum(axis=0), pairs["score"], rtol=1e-9, atol=1e-9 * np.abs(parts).max())
+    for (head, query), row in pairs.group_by("head", "query_position", maintain_order=True):
+        assert row["key_position"].to_list() == list(range(query + 1))
+        assert row["key_token"].to_list() == ids[: query + 1]
+        assert row["query_token"].to_list() == [ids[query]] * (query + 1)
+        scale = layer.attention_scale
+        np.testing.assert_allclose(row["attention"], plain_softmax(row["score"].to_numpy() * scale), atol=1e-9)
+        for term in Term:
+            np.testing.assert_allclose(row[term], terms.full(term)[head, query, : query + 1])
+            left = (row["score"] - row[term]).to_numpy() * scale
+            np.testing.assert_allclose(row[f"without_{term}"], plain_softmax(left), atol=1e-6)
+
+
+@given(sizes, st.integers(1, 9))
+def test_links_are_the_strongest_pairs(size: dict, top: int) -> None:
+    layer = random_layer(**size)
+    found = explain(layer, some_ids(layer, size["seed"]))
+    pairs = found.pairs().with_columns(n=pl.col("query_position") + 1.0)
+    strength = pairs["attention"] * (pairs["attention"] * pairs["n"]).log(2)
+    pairs = pairs.with_columns(strength=strength.fill_nan(0.0))
+    for (head,), links in found.links(top).group_by("head", maintain_order=True):
+        of_head = pairs.filter(pl.col("head") == head)
+        expected = of_head["strength"].sort(descending=True).head(top)
+        np.testing.assert_allclose(links["strength"], expected, atol=1e-9)
+        assert links["rank"].to_list() == list(range(1, len(expected) + 1))
+
+
+@given(sizes)
+def test_the_explaining_term_is_the_one_without_which_least_is_left(size: dict) -> None:
+    layer = random_layer(**size)
+    found = explain(layer, some_ids(layer, size["seed"]))
+    keys = ["head", "query_position", "key_position"]
+    both = found.links(5).join(found.pairs().drop("attention"), on=keys, how="left", maintain_order="left")
+    for link in both.iter_rows(named=True):
+        without = {term: link[f"without_{term}"] for term in Term}
+        if link["term"] is None:
+            assert link["without_term"] is None
+            assert min(without.values()) >= link["attention"] - 1e-6
+        else:
+            assert without[link["term"]] == min(without.values()) == link["without_term"]
+            assert link["without_term"] < link["attention"]
+
+
+@given(sizes)
+def test_lifts_say_how_much_each_key_gains(size: dict) -> None:
+    """log(α_j / geometric mean of α over the keys) is the sum of the lifts."""
+    layer = random_layer(**{**size, "epsilon": 1.0})
+    found = explain(layer, some_ids(layer, size["seed"]))
+    attention = found.attention
+    for link in found.links(3).iter_rows(named=True):
+        row = attention[link["head"], link["query_position"], : link["query_position"] + 1]
+        if row.min() < 1e-200:
+            continue
+        gained = np.log(link["attention"]) - np.log(row).mean()
+        assert sum(link[f"lift_{term}"] for term in Term) == pytest.approx(gained, rel=1e-6, abs=1e-6)
+
+
+def test_heads_are_chosen_and_named() -> None:
+    layer = random_layer(n_heads=4)
+    some, every = explain(layer, [1, 2, 3], [3, 1]), explain(layer, [1, 2, 3])
+    assert some.pairs()["head"].unique(maintain_order=True).to_list() == [3, 1]
+    assert some.pairs().filter(pl.col("head") == 3).equals(every.pairs().filter(pl.col("head") == 3))
+    assert some.links(1)["head"].to_list() == [3, 1]
+
+
+def test_one_token_attends_to_itself_for_no_reason() -> None:
+    links = explain(random_layer(), [4]).links(5)
+    assert links["attention"].to_list() == [1.0] * 3
+    assert links["strength"].to_list() == [0.0] * 3
+    assert links["term"].null_count() == 3
+
+
+def test_a_planted_partner_is_explained_by_ee() -> None:
+    first = random_first_layer(n_heads=1, d_head=8, vocab_size=6, seed=3)
+    layer = Layer(Checkpoint("planted", {}, replace(first, token_embeddings=first.token_embeddings * 30), None, None))
+    links = explain(layer, [0, 1, 2, 3]).links(1)
+    assert links["term"].to_list() == ["ee"]
+
+
+def test_strength_is_bits_above_even_attention() -> None:
+    attention = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 1.0, 0.0]])
+    expected = [[0, -np.inf, -np.inf], [0, 0, -np.inf], [0, np.log2(3), 0]]
+    np.testing.assert_allclose(link_strength(attention), expected)
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [([], "at least one token"), ([0] * 12, "12 tokens is longer than the 11 positions"), ([99], "token id 99")],
+)
+def test_texts_that_do_not_fit_are_refused(ids: list[int], said: str) -> None:
+    with pytest.raises(RangeError, match=said):
+        explain(random_layer(n_positions=11), ids)
+
+
+def test_heads_that_are_not_there_are_refused() -> None:
+    with pytest.raises(RangeError, match="head 3 does not exist"):
+        explain(random_layer(n_heads=3), [1], [3])
+
+
+@pytest.mark.parametrize(
+    ("config", "expected"),
+    [
+        ({"bos_token_id": 3, "eos_token_id": 5}, 3),
+        ({"bos_token_id": 999, "eos_token_id": 5}, 5),
+        ({"bos_token_id": None, "eos_token_id": 5}, 5),
+        ({"bos_token_id": -1, "eos_token_id": 0}, 0),
+    ],
+)
+def test_the_beginning_is_what_the_config_names(config: dict, expected: int) -> None:
+    assert beginning_token(Layer(Checkpoint("named", config, random_first_layer(), None, None))) == expected
+
+
+@pytest.mark.parametrize("config", [{}, {"bos_token_id": 999}, {"eos_token_id": [1, 2]}])
+def test_no_beginning_is_one_clear_line(config: dict) -> None:
+    with pytest.raises(TokenError, match="names no token to begin a text with"):
+        beginning_token(Layer(Checkpoint("unnamed", config, random_first_layer(), None, None)))
