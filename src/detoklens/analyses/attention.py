@@ -61,6 +61,7 @@ def text_attention(
     """Measured and predicted attention per key, as ATTENTION, and how they agree, as ATTENTION_AGREEMENT."""
     positions = chosen_queries(layer, query_positions)
     heads = list(range(layer.n_heads)) if heads is None else heads
+    layer.check_heads(heads)
     texts = checked_documents(layer, documents, positions)
     reached = [position for position in positions if position < max(map(len, texts))]
     predicted = [each[heads].astype(np.float64) for each in predicted_attention(layer, reached)]

@@ -71,6 +71,7 @@ def contributions(
     """The contribution of each term at each query position (by default at all), as CONTRIBUTIONS."""
     positions = sorted(set(range(layer.n_positions) if query_positions is None else query_positions))
     heads = list(range(layer.n_heads)) if heads is None else heads
+    layer.check_heads(heads)
     texts = checked_documents(layer, documents, positions)
     asked = np.asarray([position for position in positions if position < max(map(len, texts))])
     blocks = in_blocks(texts)

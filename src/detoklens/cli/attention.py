@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from detoklens.cli import asking, options, text_input
 from detoklens.cli.answering import provenance_of, show_answer, write_answer
 from detoklens.cli.options import whole_numbers
+
+if TYPE_CHECKING:
+    from detoklens.scores.layer import Layer
 
 
 class Rows(StrEnum):
@@ -51,7 +54,6 @@ def attention(
     Example: detoklens attention gpt2 --text 'openwebtext/*.parquet' --query-positions 500 --heads 1,7
     """
     from detoklens.analyses.attention import text_attention
-    from detoklens.analyses.positions import chosen_queries
     from detoklens.analyses.text_blocks import digest
     from detoklens.errors import RangeError
     from detoklens.tables.attention import ATTENTION, ATTENTION_AGREEMENT
@@ -60,8 +62,7 @@ def attention(
         raise RangeError(f"--band {band} is no share of documents; give a number above 0 and up to 1, such as 0.95")
     layer = asking.open_layer(model, revision)
     chosen = asking.chosen_heads(heads, layer)
-    positions = chosen_queries(layer, whole_numbers(query_positions, "query positions"))
-    text_input.check_reachable(positions, length)
+    positions = _positions(query_positions, layer, length)
     asked = text_input.Asked(text, documents, seed, length, prepend_bos, text_field, document_per_line, skip_bad)
     texts = text_input.read_sample(layer, asked)
     text_input.say_too_short(texts, positions)
@@ -73,3 +74,14 @@ def attention(
     runner.finish()
     schema, frame = (ATTENTION_AGREEMENT, agreement) if by is Rows.query else (ATTENTION, keys)
     show_answer(layer, schema, frame, output_format)
+
+
+def _positions(text: str | None, layer: Layer, length: int | None) -> list[int]:
+    """The positions asked for; else the paper's, scaled to the model's length or to the one that documents are cut to."""
+    from detoklens.analyses.positions import chosen_queries
+
+    positions = chosen_queries(layer, whole_numbers(text, "query positions"))
+    if text is None and length is not None:
+        return sorted({position * length // layer.n_positions for position in positions})
+    text_input.check_reachable(positions, length)
+    return positions

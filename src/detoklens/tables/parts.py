@@ -41,7 +41,8 @@ class Parts:
 
     def load(self, number: int) -> dict[str, np.ndarray] | None:
         """The arrays of one part; None where they are missing or can't be read."""
-        with suppress(OSError, ValueError, EOFError, BadZipFile), np.load(self._path(number)) as stored:
+        with suppress(OSError, ValueError, EOFError, BadZipFile), self._path(number).open("rb") as file:
+            stored = np.load(file, allow_pickle=False)
             return {name: stored[name] for name in stored.files}
         return None
 
