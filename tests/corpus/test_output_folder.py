@@ -1,0 +1,280 @@
+"""What may be in the output folder, who may write to it, and what a run that ends early leaves there."""
+
+import errno
+import json
+import multiprocessing
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from detoklens.corpus import count, shards, tasks
+from detoklens.corpus.count import CountingOptions, count_corpus
+from detoklens.corpus.counts import Counts
+from detoklens.corpus.output import open_output
+from detoklens.corpus.records import ReadingOptions
+from detoklens.engines import open_engine
+from detoklens.errors import CorpusError, CountsError, OutputError
+from detoklens.tokens import Vocabulary
+from tests.corpus.conftest import byte_level_vocabulary
+from tests.corpus.plain_counting import folder_bytes, write_jsonl
+
+Run = Callable[..., Counts]
+
+
+@pytest.fixture
+def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Some text in three shards."""
+    monkeypatch.setattr(shards, "SMALLEST", 1000)
+    return write_jsonl(tmp_path / "texts.jsonl", [f"the sand in {number}" for number in range(80)])
+
+
+@pytest.fixture
+def run(source: Path, small_vocabulary: Vocabulary, tmp_path: Path) -> Run:
+    def run(*inputs: Path, vocabulary: Vocabulary = small_vocabulary, out: str = "counts", **options: object) -> Counts:
+        asked = CountingOptions(**options)  # type: ignore[arg-type]
+        with open_engine("local", 1) as engine:
+            return count_corpus(inputs or [source], vocabulary, tmp_path / out, asked, engine)
+
+    return run
+
+
+@pytest.fixture
+def interrupted(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder in which the first of three shards is counted."""
+    done = count.count_corpus.__globals__["perform"]
+
+    def stop_after_one(task: tasks.CountTask) -> tasks.Done:
+        if task.shard.index > 0:
+            raise KeyboardInterrupt
+        result: tasks.Done = done(task)
+        return result
+
+    monkeypatch.setattr(count, "perform", stop_after_one)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    monkeypatch.setattr(count, "perform", done)
+    return tmp_path / "counts"
+
+
+def parts_of(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / ".counting" / "parts").iterdir())
+
+
+def test_an_interrupted_run_keeps_its_parts_and_is_continued(
+    interrupted: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert parts_of(interrupted) == ["0-00000000.arrow"]
+    with pytest.raises(CountsError, match="counting was interrupted; run the same"):
+        Counts.open(interrupted)
+    counted: list[int] = []
+    perform = count.perform
+    monkeypatch.setattr(count, "perform", lambda task: (counted.append(task.shard.index), perform(task))[1])
+    run()
+    assert counted == [1, 2]
+    run(out="at once")
+    assert folder_bytes(interrupted) == folder_bytes(interrupted.with_name("at once"))
+
+
+def test_finished_counts_are_not_made_again(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run()
+    before = folder_bytes(tmp_path / "counts")
+    monkeypatch.setattr(count, "perform", None)
+    run()
+    assert folder_bytes(tmp_path / "counts") == before
+
+
+OTHER_REQUESTS = {
+    "tokenizer fingerprint was": {"vocabulary": byte_level_vocabulary(301)},
+    "option limit documents was None, now 5": {"limit_documents": 5},
+    "option parse special tokens was False, now True": {"parse_special_tokens": True},
+    "option text field was text, now body": {"reading": ReadingOptions(text_field="body")},
+}
+
+
+@pytest.mark.parametrize(("message", "request_"), OTHER_REQUESTS.items())
+@pytest.mark.parametrize("state", ["interrupted", "finished"])
+def test_other_counts_are_refused_with_what_differs(
+    state: str, message: str, request_: dict[str, object], run: Run, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    if state == "interrupted":
+        request.getfixturevalue("interrupted")
+    else:
+        run()
+    before = folder_bytes(tmp_path / "counts")
+    with pytest.raises(OutputError, match=message) as error:
+        run(**request_)
+    assert "\n" not in str(error.value)
+    assert folder_bytes(tmp_path / "counts") == before
+
+
+def test_other_inputs_are_refused_with_what_differs(interrupted: Path, run: Run, source: Path) -> None:
+    other = write_jsonl(source.with_name("other.jsonl"), ["the"])
+    with pytest.raises(
+        OutputError, match=r"input .*texts\.jsonl is missing; input .*other\.jsonl was not there before"
+    ):
+        run(other)
+    with source.open("a") as file:
+        file.write('{"text": "more"}\n')
+    with pytest.raises(OutputError, match=r"input .*texts\.jsonl has changed \(\d+ bytes before, \d+ now\)"):
+        run()
+
+
+def test_another_order_of_inputs_is_another_input(run: Run, source: Path) -> None:
+    other = write_jsonl(source.with_name("other.jsonl"), ["the"])
+    run(source, other)
+    with pytest.raises(OutputError, match="another order"):
+        run(other, source)
+
+
+def test_other_versions_do_not_continue_a_run(interrupted: Path, run: Run) -> None:
+    path = interrupted / ".counting" / "plan.json"
+    plan = json.loads(path.read_text())
+    plan["versions"]["gigatoken"] = "0.1"
+    path.write_text(json.dumps(plan))
+    with pytest.raises(OutputError, match=r"version gigatoken was 0\.1, now"):
+        run()
+
+
+def test_a_bad_record_met_on_the_way_can_be_skipped_without_counting_again(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = write_jsonl(tmp_path / "bad.jsonl", [f"the sand in {number}" for number in range(80)])
+    with path.open("a") as file:
+        file.write("broken\n")
+    with pytest.raises(CorpusError, match="line 81: broken JSON"):
+        run(path)
+    assert parts_of(tmp_path / "counts") != []
+    counts = run(path, reading=ReadingOptions(skip_bad=True))
+    assert counts.manifest["totals"]["skipped_records"] == 1
+    run(path, reading=ReadingOptions(skip_bad=True), out="at once")
+    assert folder_bytes(tmp_path / "counts") == folder_bytes(tmp_path / "at once")
+    with pytest.raises(OutputError, match="option skip bad was True, now False"):
+        run(path)
+
+
+def test_where_nothing_could_be_counted_nothing_is_left(run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "bad.jsonl"
+    path.write_text("broken\n")
+    with pytest.raises(CorpusError, match="line 1: broken JSON"):
+        run(path)
+    assert not (tmp_path / "counts").exists()
+
+
+@pytest.mark.parametrize("content", ["", "\n\n", '{"text": ""}\n'])
+def test_an_input_without_text_is_refused(content: str, run: Run, tmp_path: Path) -> None:
+    path = tmp_path / "empty.jsonl"
+    path.write_text(content)
+    with pytest.raises(CorpusError, match="holds no text"):
+        run(path)
+    assert not (tmp_path / "counts").exists()
+
+
+def test_a_folder_with_something_else_is_left_alone(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "counts").mkdir()
+    (tmp_path / "counts" / "thesis.tex").write_text("important")
+    with pytest.raises(OutputError, match=r"holds something else \(thesis\.tex\)"):
+        run()
+    assert folder_bytes(tmp_path / "counts") == {"thesis.tex": b"important"}
+
+
+def test_a_foreign_manifest_is_left_alone(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "counts").mkdir()
+    (tmp_path / "counts" / "manifest.json").write_text('{"name": "an app"}')
+    with pytest.raises(CountsError, match="not a manifest of counts"):
+        run()
+    assert folder_bytes(tmp_path / "counts") == {"manifest.json": b'{"name": "an app"}'}
+
+
+def test_a_file_in_place_of_the_folder_is_refused(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "counts").write_text("x")
+    with pytest.raises(OutputError, match="is a file"):
+        run()
+
+
+def test_an_empty_folder_is_used(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "counts").mkdir()
+    run()
+    assert sorted(folder_bytes(tmp_path / "counts")) == ["bigrams.parquet", "manifest.json", "tokens.parquet"]
+
+
+def test_two_runs_at_once_into_one_folder_are_refused(run: Run, tmp_path: Path) -> None:
+    with open_output(tmp_path / "counts"), pytest.raises(OutputError, match="another run is counting into it"):
+        run()
+    run()
+
+
+def _hold(folder: Path, ready: object, done: object) -> None:
+    with open_output(folder):
+        ready.set()  # type: ignore[attr-defined]
+        done.wait()  # type: ignore[attr-defined]
+
+
+def test_the_lock_of_a_killed_process_is_gone(run: Run, tmp_path: Path) -> None:
+    context = multiprocessing.get_context("spawn")
+    ready, done = context.Event(), context.Event()
+    holder = context.Process(target=_hold, args=(tmp_path / "counts", ready, done))
+    holder.start()
+    assert ready.wait(60)
+    with pytest.raises(OutputError, match="another run"):
+        run()
+    holder.kill()
+    holder.join()
+    run()
+    assert sorted(folder_bytes(tmp_path / "counts")) == ["bigrams.parquet", "manifest.json", "tokens.parquet"]
+
+
+def test_half_written_files_of_a_killed_run_are_removed(interrupted: Path, run: Run) -> None:
+    for name in ("bigrams.parquet.part-12", ".counting/parts/0-00000001.arrow.part-34", ".counting/plan.json.part-5"):
+        (interrupted / name).write_bytes(b"half")
+    run()
+    assert sorted(folder_bytes(interrupted)) == ["bigrams.parquet", "manifest.json", "tokens.parquet"]
+
+
+@pytest.mark.parametrize("file", ["0-00000001.arrow", "bigrams.parquet", "tokens.parquet", "manifest.json"])
+@pytest.mark.parametrize("reason", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_keeps_the_finished_parts(
+    file: str, reason: int, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk is full when one file is about to be renamed; the run is continued once there is room."""
+    replace = count.write_text.__globals__["written_whole"].__globals__["os"].replace
+
+    def full(temporary: Path, path: Path) -> None:
+        if path.name == file:
+            raise OSError(reason, "no")
+        replace(temporary, path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("detoklens.corpus.files.os.replace", full)
+        with pytest.raises(OutputError, match=f"no room left to write {file}.*run the same command again"):
+            run()
+    assert "0-00000000.arrow" in parts_of(tmp_path / "counts")
+    assert not [name for name in folder_bytes(tmp_path / "counts") if ".part-" in name]
+    run()
+    run(out="at once")
+    assert folder_bytes(tmp_path / "counts") == folder_bytes(tmp_path / "at once")
+
+
+def test_a_worker_that_meets_a_limit_on_file_size_says_so(
+    small_vocabulary: Vocabulary, tmp_path: Path, source: Path
+) -> None:
+    """A real refusal of the system in a real worker process."""
+    with open_engine("local", 2) as engine, pytest.raises(OutputError, match="no room left to write"):
+        list(engine.run(_write_too_much, [str(tmp_path / "part")]))
+    assert [path.name for path in tmp_path.iterdir()] == ["texts.jsonl"]
+
+
+def _write_too_much(path: str) -> None:
+    import resource
+    import signal
+
+    import numpy as np
+
+    from detoklens.corpus.pairs import Run
+    from detoklens.corpus.parts import write_part
+    from detoklens.corpus.records import Tally
+
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
+    run = Run(np.arange(200_000, dtype=np.uint32), np.ones(200_000, np.int64))
+    write_part(Path(path), [run], run.keys.dtype, np.zeros(7, np.int64), Tally())
