@@ -76,8 +76,24 @@ def test_the_explaining_term_is_the_one_without_which_least_is_left(size: dict) 
             assert link["without_term"] is None
             assert min(without.values()) >= link["attention"] - 1e-6
         else:
-            assert without[link["term"]] == min(without.values()) == link["without_term"]
-            assert link["without_term"] < link["attention"]
+            assert without[link["term"]] == link["without_term"] == pytest.approx(min(without.values()), abs=1e-9)
+            assert link["without_term"] <= link["attention"] + 1e-9
+
+
+def test_a_link_that_rounds_to_one_still_has_its_term() -> None:
+    """With scores this steep, a key's lead over the next one is its log-odds."""
+    first = random_first_layer(n_heads=1, d_head=8, vocab_size=6, seed=1)
+    layer = Layer(Checkpoint("steep", {}, replace(first, attention_scale=50.0), None, None))
+    found = explain(layer, [0, 1, 2, 3])
+    link = found.links(1).row(0, named=True)
+    assert link["attention"] == link["without_term"] == 1.0
+    row = found.pairs().filter(pl.col("query_position") == link["query_position"])
+    j = link["key_position"]
+    leads = {}
+    for term in Term:
+        left = (row["score"] - row[term]).to_numpy()
+        leads[term] = left[j] - np.delete(left, j).max()
+    assert link["term"] == min(leads, key=leads.get)
 
 
 @given(sizes)

@@ -4,7 +4,8 @@
    leaves term t out.
 2. A link's strength is α log2(α n), where n is the number of keys that its query sees: the link's part of the
    divergence from even attention, in bits. It puts a strong link among many keys before the same among two.
-3. The term that explains a link is the one whose removal lowers the link's attention most.
+3. The term that explains a link is the one whose removal lowers the link's attention most. It is found by log-odds,
+   s_j − log Σ_k≠j exp s_k, which rise and fall with the attention and still differ where the attention rounds to 1.
 4. A term's lift is what it adds to the scaled score of the link beyond its mean over the query's keys. Softmax sees
    differences along the keys only, so a term that is the same everywhere lifts nothing.
 """
@@ -24,7 +25,7 @@ from detoklens.scores.terms import Terms
 from detoklens.tables.explain import explanation_schema, links_schema
 
 HeadQueryKey = Float[np.ndarray, "head query key"]
-ROUNDING = 1e-6  # a smaller change of attention may be float32's
+ROUNDING = 1e-6  # nats; a smaller change may be float32's
 
 
 @dataclass(frozen=True)
@@ -78,19 +79,38 @@ class Explanation:
         query, key = _largest(strength, top)
         names = list(self.terms.parts)
         attention = self.attention[place][query, key]
-        without = np.stack([self.without[name][place][query, key] for name in names])
-        explaining = without.argmin(axis=0)
-        least = without.min(axis=0)
-        lowers = attention - least > ROUNDING
+        explaining = self._explaining(place, query, key)
         return {
             **self._pair_columns(place, query, key),
             "rank": np.arange(1, len(query) + 1),
             "attention": attention,
             "strength": strength[query, key],
-            "term": [names[term] if found else None for term, found in zip(explaining, lowers, strict=True)],
-            "without_term": np.where(lowers, least, np.nan),
+            "term": pl.Series(explaining, dtype=pl.String),
+            "without_term": [
+                None if term is None else float(self.without[term][place, i, j])
+                for term, i, j in zip(explaining, query, key, strict=True)
+            ],
             **{f"lift_{name}": self._lifts(name, place, query, key) for name in names},
         }
+
+    def _explaining(self, place: int, query: np.ndarray, key: np.ndarray) -> list[str | None]:
+        """The term whose removal lowers each link most; None where none lowers it, as with a single key."""
+        names = list(self.terms.parts)
+        whole = self.score[place]
+        left = {name: whole - self.terms.full(name)[place] for name in names}
+        explaining: list[str | None] = []
+        for i, j in zip(query, key, strict=True):
+            odds = {name: self._log_odds(scores[i, : i + 1], j) for name, scores in left.items()}
+            least = min(names, key=odds.__getitem__)
+            lowers = self._log_odds(whole[i, : i + 1], j) - odds[least] > ROUNDING
+            explaining.append(least if lowers else None)
+        return explaining
+
+    def _log_odds(self, scores: Float[np.ndarray, "key"], key: int) -> float:
+        """How far one key is ahead of all others together, in nats; 0 where there is no other."""
+        scaled = scores.astype(np.float64) * self.terms.attention_scale
+        others = np.delete(scaled, key)
+        return float(scaled[key] - np.logaddexp.reduce(others)) if len(others) else 0.0
 
     def _lifts(self, name: str, place: int, query: np.ndarray, key: np.ndarray) -> Float[np.ndarray, "link"]:
         scores = self.terms.full(name)[place]

@@ -88,7 +88,8 @@ def _encoded(layer: Layer, text: str) -> list[int]:
     from detoklens.errors import TokenError
 
     if text == "-":
-        say("reading the text from standard input")
+        if sys.stdin.isatty():
+            say("reading the text from standard input; end it with Ctrl-D")
         text = sys.stdin.buffer.read().decode("utf-8", errors="surrogateescape")
     try:
         text.encode("utf-8")

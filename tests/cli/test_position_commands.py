@@ -1,0 +1,142 @@
+"""`detoklens positions`, `shape` and `variance` as a user meets them."""
+
+from __future__ import annotations
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from detoklens.analyses.positions import positions
+from detoklens.analyses.shape import shape
+from detoklens.analyses.variance import variance
+from detoklens.cli.sparkline import sparkline
+from detoklens.corpus.counts import Counts
+from detoklens.loading import load
+from detoklens.tables.files import read_provenance
+from tests.command_line import call, refuse, run
+from tests.layers import random_first_layer, write_gpt2
+from tests.spelled import LINES, write_spelled
+
+COMMANDS = ("positions", "shape", "variance")
+WRITTEN = {
+    "positions": {"positions"},
+    "shape": {"shape", "waves"},
+    "variance": {"position_variance", "switch", "undertrained", "last_queries"},
+}
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_spelled(tmp_path_factory.mktemp("spelled"))
+
+
+def counted(folder: Path, tokenizer: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "text.txt").write_text("\n".join(LINES), encoding="utf-8")
+    run("count", folder / "text.txt", "--tokenizer", tokenizer, "--out", folder / "counts", "--workers", "1")
+    return folder / "counts"
+
+
+def test_positions_prints_what_the_function_finds(model: Path) -> None:
+    printed = run("positions", model, "--query-positions", "4,10", "--heads", "1", "--band", "0.8", "--format", "csv")
+    expected = positions(load(model), [4, 10], coverage=0.8).filter(pl.col("head") == 1)
+    assert printed.stdout == expected.write_csv()
+
+
+def test_shape_and_waves_print_what_the_function_finds(model: Path) -> None:
+    shapes, waves = shape(load(model), [4, 10], average="mean-of-ratio")
+    options = ("--query-positions", "4,10", "--average", "mean-of-ratio", "--format", "csv")
+    assert run("shape", model, *options).stdout == shapes.write_csv()
+    assert run("shape", model, *options, "--table", "waves").stdout == waves.write_csv()
+
+
+@pytest.mark.parametrize("table", sorted(WRITTEN["variance"]))
+def test_variance_prints_what_the_function_finds(model: Path, table: str) -> None:
+    printed = run("variance", model, "--table", table, "--format", "csv").stdout
+    assert printed == getattr(variance(load(model)), table).write_csv()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_out_writes_every_table_with_its_provenance(model: Path, tmp_path: Path, command: str) -> None:
+    result = run(command, model, "--out", tmp_path / "made", "--format", "json")
+    assert json.loads(result.stdout)
+    assert {path.stem for path in (tmp_path / "made").iterdir()} == WRITTEN[command]
+    provenance = json.loads(read_provenance(next((tmp_path / "made").iterdir())) or "")
+    assert provenance["command"] == command
+    assert provenance["options"]["average"] == "ratio-of-mean"
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_table_for_eyes_has_every_head(model: Path, command: str) -> None:
+    shown = run(command, model).stdout
+    rows = [line.split() for line in shown.splitlines() if line[:1].isspace() and line.split()]
+    assert {"0", "1", "2"} <= {row[0] for row in rows}
+
+
+def test_frequency_weights_come_from_the_counts(model: Path, tmp_path: Path) -> None:
+    counts = counted(tmp_path, model)
+    options = ("--query-positions", "9", "--format", "csv")
+    weighted = run(
+        "positions", model, *options, "--weights", "frequency", "--counts", counts, "--out", tmp_path / "made"
+    )
+    expected = positions(load(model), [9], token_weights=Counts.open(counts).tokens.astype(float))
+    assert weighted.stdout == expected.write_csv()
+    assert weighted.stdout != run("positions", model, *options).stdout
+    provenance = json.loads(read_provenance(tmp_path / "made" / "positions.parquet") or "")
+    assert provenance["counts_fingerprint"] == Counts.open(counts).fingerprint
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_counts_that_do_not_fit_are_refused(model: Path, tmp_path: Path, command: str) -> None:
+    (tmp_path / "other").mkdir()
+    other = write_spelled(tmp_path / "other", vocab_size=300)
+    counts = counted(tmp_path, other)
+    assert "tokenizer" in refuse(command, model, "--weights", "frequency", "--counts", counts)
+    assert "--weights frequency needs --counts" in refuse(command, model, "--weights", "frequency")
+    assert "add --weights frequency" in refuse(command, model, "--counts", counts)
+
+
+@pytest.mark.parametrize("command", ["positions", "shape"])
+def test_bad_input_is_one_line_and_writes_nothing(model: Path, tmp_path: Path, command: str) -> None:
+    out = ("--out", tmp_path / "out")
+    line = refuse(command, model, "--query-positions", "5,11", *out)
+    assert line == "detoklens: position 11 does not exist; positions go from 0 to 10"
+    assert "head 3 does not exist" in refuse(command, model, "--heads", "3", *out)
+    wrong = call(command, model, "--query-positions", "ten", *out)
+    assert wrong.exit_code == 2
+    assert "'ten' is no list of query positions" in wrong.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_band_must_be_a_share(model: Path) -> None:
+    assert "a band of 95.0 was asked for" in refuse("positions", model, "--band", "95")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_tiny_model_without_tokenizer_is_answered(tmp_path: Path, command: str) -> None:
+    write_gpt2(tmp_path, random_first_layer(n_heads=1, n_positions=4, dtype="float32"))
+    assert pl.read_csv(StringIO(run(command, tmp_path, "--format", "csv").stdout)).height >= 3
+    run(command, tmp_path)
+
+
+def test_whisper_looks_like_the_paper_says(whisper_folder: Path) -> None:
+    """Real trained weights: a previous-token head, lines, a wave of about 221 positions, and a switch at position 0."""
+    shapes, _ = shape(load(whisper_folder), [437])
+    assert shapes["linear"].to_list() == [False, True, True, True, True, True]
+    assert shapes["sinusoidal"].to_list() == [True, True, False, True, True, True]
+    assert shapes["class"][2] == "previous token"
+    assert shapes["period"][3] == pytest.approx(221.2, abs=0.5)
+    found = variance(load(whisper_folder))
+    assert found.position_variance.filter("outlier")["position"].to_list() == [0, 224]
+    assert (found.switch["by_scale"] > 0).all()
+    assert not found.undertrained["undertrained"].any()
+
+
+def test_a_sparkline_goes_from_lowest_to_highest() -> None:
+    assert sparkline([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], 8) == "▁▂▃▄▅▆▇█"
+    assert sparkline([3.0, 3.0], 5) == "▁▁"
+    assert sparkline([1.0, 3.0, 10.0, 10.0], 2) == "▁█"
+    assert len(sparkline(list(map(float, range(1000))), 40)) == 40
