@@ -33,9 +33,8 @@ def test_globs_and_files_come_in_the_order_given_and_once(folder: Path) -> None:
     assert found == list(map(str, expected))
 
 
-def test_a_link_to_a_file_that_is_named_too_is_not_read_twice(folder: Path) -> None:
-    os.symlink(folder / "a.txt", folder / "z.txt")
-    assert names(folder / "a.txt", folder / "z.txt") == [str(folder / "a.txt")]
+def test_a_file_by_another_way_to_it_is_not_read_twice(folder: Path) -> None:
+    assert names(folder / "a.txt", f"{folder}/sub/../a.txt") == [str(folder / "a.txt")]
 
 
 def test_a_file_is_pinned_by_size_and_both_ends(tmp_path: Path) -> None:

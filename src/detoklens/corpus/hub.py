@@ -11,6 +11,9 @@ from detoklens.errors import CorpusError
 CONVERTED = "refs/convert/parquet"
 """The branch on which the hub keeps a parquet copy of datasets that are something else."""
 
+PATIENCE = 30
+"""Seconds to wait for the list of a dataset's files."""
+
 
 def download_dataset(argument: str) -> list[tuple[str, str]]:
     """(name, local path) of the files of `owner/name`, or of those that match `owner/name/pattern`.
@@ -48,9 +51,10 @@ def _list(api: Any, dataset: str, revision: str | None) -> list[str]:
     from huggingface_hub.errors import RevisionNotFoundError
 
     try:
-        return list(api.list_repo_files(dataset, repo_type="dataset", revision=revision))
+        listing = api.dataset_info(dataset, revision=revision, timeout=PATIENCE)
     except RevisionNotFoundError:
         return []
+    return [file.rfilename for file in listing.siblings or []]
 
 
 def _matches(file: str, pattern: str) -> bool:

@@ -67,7 +67,7 @@ def find_inputs(arguments: Sequence[str | Path]) -> list[InputFile]:
     named: dict[str, tuple[str, str]] = {}
     for argument in arguments:
         for name, path in _files_of(str(argument)):
-            named.setdefault(os.path.realpath(path), (name, path))
+            named.setdefault(os.path.abspath(path), (name, path))
     return [_describe(name, path) for name, path in named.values()]
 
 

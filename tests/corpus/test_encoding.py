@@ -1,0 +1,101 @@
+"""Which library tokenizes: the fast one where its ids are right, the true one where they are not."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers
+
+from detoklens.corpus import encoding
+from detoklens.corpus.count import CountingOptions, Progress, count_corpus
+from detoklens.corpus.encoding import Encoded, GigatokenEncoder, TokenizersEncoder, choose_library
+from detoklens.engines import open_engine
+from detoklens.tokens import Vocabulary
+from tests.corpus.plain_counting import write_jsonl
+
+
+@pytest.fixture(params=[GigatokenEncoder, TokenizersEncoder])
+def encoder(request: pytest.FixtureRequest) -> type[GigatokenEncoder]:
+    return request.param  # type: ignore[no-any-return]
+
+
+def test_documents_are_told_apart_by_their_offsets(
+    encoder: type[GigatokenEncoder], small_vocabulary: Vocabulary
+) -> None:
+    texts = [b"", b"the", b"", b" and a", "🤦".encode(), b""]
+    ids, offsets = encoder(small_vocabulary.to_json(), False).encode(texts)
+    assert len(offsets) == len(texts) + 1
+    for number, text in enumerate(texts):
+        assert ids[offsets[number] : offsets[number + 1]].tolist() == small_vocabulary.encode(text.decode())
+
+
+def test_the_text_of_a_special_token_is_text_unless_asked(
+    encoder: type[GigatokenEncoder], gpt2_vocabulary: Vocabulary
+) -> None:
+    end = gpt2_vocabulary.id("<|endoftext|>")
+    text = [b"one<|endoftext|> two"]
+    as_text = encoder(gpt2_vocabulary.to_json(), False).encode(text).ids
+    as_token = encoder(gpt2_vocabulary.to_json(), True).encode(text).ids
+    assert end not in as_text
+    assert gpt2_vocabulary.join(as_text.tolist()) == "one<|endoftext|> two"
+    assert as_token.tolist() == [*gpt2_vocabulary.encode("one"), end, *gpt2_vocabulary.encode(" two")]
+
+
+def test_the_option_reaches_the_counts(gpt2_vocabulary: Vocabulary, tmp_path: Path) -> None:
+    source = write_jsonl(tmp_path / "t.jsonl", ["one<|endoftext|> two"])
+    end = gpt2_vocabulary.id("<|endoftext|>")
+    for parse in (False, True):
+        with open_engine("local", 1) as engine:
+            options = CountingOptions(parse_special_tokens=parse)
+            counts = count_corpus([source], gpt2_vocabulary, tmp_path / str(parse), options, engine)
+        assert counts.tokens[end] == parse
+
+
+def test_the_fast_library_is_chosen_for_gpt2(gpt2_vocabulary: Vocabulary) -> None:
+    assert choose_library(gpt2_vocabulary, [b"some text"], False) == ("gigatoken", None)
+
+
+@pytest.fixture
+def words() -> Vocabulary:
+    """A vocabulary of whole words, which gigatoken does not read."""
+    tokenizer = Tokenizer(models.WordLevel({"?": 0, "the": 1, "sand": 2}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    return Vocabulary(tokenizer)
+
+
+def test_a_tokenizer_that_the_fast_library_can_not_read(words: Vocabulary, tmp_path: Path) -> None:
+    notes: list[str] = []
+
+    def watch(progress: Progress) -> None:
+        notes.extend(progress.notes)
+        progress.notes.clear()
+
+    source = write_jsonl(tmp_path / "t.jsonl", ["the sand", "the sea"])
+    with open_engine("local", 1) as engine:
+        counts = count_corpus([source], words, tmp_path / "counts", engine=engine, watch=watch)
+    assert counts.tokens.tolist() == [1, 2, 1]
+    assert counts.manifest["tokenized_with"] == "tokenizers"
+    assert "can't read this tokenizer" in counts.manifest["not_gigatoken_because"]
+    assert len(notes) == 1
+    assert "tokenizing with tokenizers" in notes[0]
+
+
+def test_a_fast_library_with_other_ids_is_not_used(
+    small_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Wrong(GigatokenEncoder):
+        def encode(self, texts: Sequence[bytes]) -> Encoded:
+            ids, offsets = super().encode(texts)
+            wrong = ids.copy()
+            wrong[: b"".join(texts).count(b"rare")] = 0
+            return Encoded(wrong, offsets)
+
+    monkeypatch.setattr(encoding, "GigatokenEncoder", Wrong)
+    assert choose_library(small_vocabulary, [b"common"], False).library == "gigatoken"
+    source = write_jsonl(tmp_path / "t.jsonl", ["common"] * 10 + ["rare"])
+    with open_engine("local", 1) as engine:
+        counts = count_corpus([source], small_vocabulary, tmp_path / "counts", engine=engine)
+    assert "differ from those of tokenizers on a sample" in counts.manifest["not_gigatoken_because"]
+    rare = small_vocabulary.encode("rare")
+    assert np.all(counts.tokens[rare] > 0)
