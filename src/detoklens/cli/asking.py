@@ -13,6 +13,7 @@ from detoklens.errors import CountsError, DetokLensError, RangeError
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
     from detoklens.scores.layer import Layer, TokenScale
+    from detoklens.tables.schema import Schema
 
 Scale = Annotated[
     str,
@@ -88,3 +89,10 @@ def read_text(path: Path, wanted: str) -> str:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise DetokLensError(f"{path}: not UTF-8 at byte {error.start}; give {wanted}, as UTF-8") from error
+
+
+def check_column(name: str, schema: Schema) -> None:
+    """Refuse to sort by a column that the table does not have, before any work is done."""
+    columns = [column.name for column in schema.columns]
+    if name not in columns:
+        raise RangeError(f"there is no column {name!r} to sort by; the columns are {', '.join(columns)}")
