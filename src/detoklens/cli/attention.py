@@ -77,7 +77,7 @@ def attention(
 
 
 def _positions(text: str | None, layer: Layer, length: int | None) -> list[int]:
-    """The positions asked for; else the paper's, scaled to the model's length or to the one that documents are cut to."""
+    """The positions asked for; else the paper's, scaled to the length of the model or of the cut documents."""
     from detoklens.analyses.positions import chosen_queries
 
     positions = chosen_queries(layer, whole_numbers(text, "query positions"))
