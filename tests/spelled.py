@@ -22,6 +22,7 @@ LINES = [
 
 def write_spelled(folder: Path, vocab_size: int = 330, n_heads: int = 3, seed: int = 0) -> Path:
     """A GPT-2 checkpoint with random weights and a byte-level tokenizer."""
+    folder.mkdir(parents=True, exist_ok=True)
     write_tokenizer(folder, LINES, vocab_size)
     size = Vocabulary.from_folder(folder).size
     return write_gpt2(folder, random_first_layer(n_heads=n_heads, vocab_size=size, seed=seed, dtype="float32"))
