@@ -25,7 +25,7 @@ def attention(
     last: int | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """How much does real text attend to each position? At one query (default: the middle one), all or the `last` keys."""
+    """How much does real text attend to each position? At one query (default: the middle one), all or `last` keys."""
     positions = sorted(attention["query_position"].unique().to_list())
     asked = query if query is not None else positions[len(positions) // 2] if positions else 0
     rows = attention.filter(query_position=asked).sort("head", "key_position")

@@ -31,7 +31,7 @@ def attention_parts(
     means = in_order(rows.group_by("head").mean(), asked)
     where = "mean over query positions" if query is None else f"query {query}"
     legend = [patch_entry(label, style) for label, style in zip(PARTS.values(), STYLES, strict=True)]
-    title = f"attention, {where}; upper bar measured, lower bar predicted from position"
+    title = f"attention, {where}\nupper bar: on text; lower bar: predicted from position"
     figure, (axes,) = head_rows(asked, width, [title], legend=legend, row=0.24)
     for source, shift in (("measured", -0.2), ("predicted", 0.2)):
         stacked(axes, [means[f"{source}_{part}"] for part in PARTS], STYLES, shift, height=0.34)

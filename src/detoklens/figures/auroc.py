@@ -39,7 +39,7 @@ def auroc(
     asked = chosen_heads(auroc_by_head, heads)
     legend: list[Artist] = [point_entry("AUROC and its interval", AUROC)]
     if auroc_controls is not None:
-        legend += [point_entry(label, style) for label, style in CONTROLS.values()]
+        legend += [point_entry(label, style, filled=False) for label, style in CONTROLS.values()]
     figure, (axes,) = head_rows(asked, width, [MEASURES[measure]], legend=legend)
     if auroc_controls is not None:
         for column, (_, style) in CONTROLS.items():

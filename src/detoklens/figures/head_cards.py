@@ -22,6 +22,7 @@ MEASURES = (
     Measure("effective_rank", "effective\nrank"),
     Measure("spectral_norm", "spectral\nnorm"),
 )
+WIDE_ENOUGH = 5.0  # inches of a figure whose rows also say what the head prefers by position
 HEAD, NULL = theme.SERIES[0], theme.SERIES[1]
 
 
@@ -30,8 +31,9 @@ def head_cards(heads_table: pl.DataFrame, *, heads: Sequence[int] | None = None,
     """What is each head like?"""
     asked = chosen_heads(heads_table, heads)
     rows = in_order(heads_table, asked)
-    names = [_name(head, kind) for head, kind in zip(asked, rows["position_class"], strict=True)]
-    legend = [point_entry("head", HEAD), point_entry("null: queries exchanged", NULL)]
+    wide = theme.inches(width) >= WIDE_ENOUGH
+    names = [_name(head, kind if wide else None) for head, kind in zip(asked, rows["position_class"], strict=True)]
+    legend = [point_entry("head", HEAD), point_entry("null: queries exchanged", NULL, filled=False)]
     figure, panels = head_rows(asked, width, [measure.title for measure in MEASURES], names=names, legend=legend)
     for axes, measure in zip(panels, MEASURES, strict=True):
         show_neutral(axes, measure)

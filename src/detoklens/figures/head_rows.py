@@ -14,11 +14,11 @@ from matplotlib.figure import Figure
 from detoklens.figures import theme
 from detoklens.figures.marks import numbers, reference
 from detoklens.figures.panels import EDGE, LABEL, Grid, Room, add_legend, legend_height, short_ticks
-from detoklens.figures.wording import head_name
+from detoklens.figures.wording import head_name, text_inches
 
-ROW = 0.145  # inches between two heads
-NARROWEST = 0.8  # inches of a panel
-LETTER = 0.6 * theme.SMALL_SIZE / 72  # inches of a mean letter of a row's name
+ROW, LOWEST_ROW = 0.145, 0.108  # inches between two heads, and between two of many
+MANY_ROWS = 3.5  # inches that rows of many heads take together
+NARROWEST = 0.7  # inches of a panel
 
 
 @dataclass(frozen=True)
@@ -37,14 +37,14 @@ def head_rows(
     *,
     legend: Sequence[Artist] = (),
     names: Sequence[str] | None = None,
-    row: float = ROW,
+    row: float | None = None,
 ) -> tuple[Figure, list[Axes]]:
     """Panels side by side whose rows are heads, the first head on top; `names` replace L0H0, L0H1 …"""
     shown = list(names) if names is not None else [head_name(head) for head in heads]
     total = theme.inches(width)
     lines = max(title.count("\n") + 1 for title in titles)
     room = Room(
-        left=max(map(len, shown), default=0) * LETTER + 2 * EDGE,
+        left=max((text_inches(name, theme.SMALL_SIZE) for name in shown), default=0.0) + 2 * EDGE,
         top=legend_height(legend, total) + lines * LABEL * 0.8 + 0.05,
         bottom=LABEL,
         beside=2 * EDGE,
@@ -54,13 +54,17 @@ def head_rows(
     rows = ceil(len(titles) / most)
     columns = ceil(len(titles) / rows)
     panel_width = (total - room.left - room.right - (columns - 1) * room.beside) / columns
-    grid = Grid(columns, rows, panel_width, max(1, len(heads)) * row + 0.06)
+    grid = Grid(columns, rows, panel_width, max(1, len(heads)) * (row or _row_height(len(heads))) + 0.06)
     figure = Figure(figsize=(total, grid.height(room)))
     panels = [figure.add_axes(grid.place(index, total, room)) for index in range(len(titles))]
     for index, (axes, title) in enumerate(zip(panels, titles, strict=True)):
         _dress(axes, title, shown, named=index % columns == 0)
     add_legend(figure, legend)
     return figure, panels
+
+
+def _row_height(heads: int) -> float:
+    return min(ROW, max(LOWEST_ROW, MANY_ROWS / max(1, heads)))
 
 
 def points(axes: Axes, values: pl.Series, style: theme.Style, *, filled: bool = True, shift: float = 0.0) -> None:
@@ -98,8 +102,8 @@ def show_neutral(axes: Axes, measure: Measure) -> None:
 
 
 def _dress(axes: Axes, title: str, names: Sequence[str], named: bool) -> None:
-    axes.set_title(title)
-    short_ticks(axes, across=3)
+    axes.set_title(title, fontsize=theme.SMALL_SIZE if "\n" in title else theme.TEXT_SIZE)
+    short_ticks(axes)
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.set_yticks(range(len(names)), names if named else [""] * len(names))
     axes.tick_params(axis="y", length=0)

@@ -64,9 +64,9 @@ def _draw_panel(axes: Axes, rows: pl.DataFrame, head: int, layer_norm: bool) -> 
     scores = _matrix(rows)
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
-    title = head_name(head) + ("" if layer_norm else ", no LayerNorm")
+    title = head_name(head) if layer_norm else "no LN"  # beside the head's panel with LayerNorm
     if np.isfinite(scores).any():
-        title += f"\n{short_number(_rounded(np.nanmin(scores)))} to {short_number(_rounded(np.nanmax(scores)))}"
+        title += f"\n{short_number(_rounded(np.nanmin(scores)))}…{short_number(_rounded(np.nanmax(scores)))}"
         axes.imshow(scores, cmap=theme.SEQUENTIAL, aspect="auto", interpolation="nearest")
     axes.set_title(title, fontsize=theme.SMALL_SIZE, linespacing=1.1)
 

@@ -29,7 +29,7 @@ def last_positions(
     styles = [*(theme.style_of(place) for place in range(len(queries) - 1)), LAST][: len(queries)]
     odd = set(undertrained.filter("undertrained")["head"]) if undertrained is not None else set()
     figure, panels = titled_panels(
-        [head_name(head) + ("  last is odd" if head in odd else "") for head in asked],
+        [head_name(head) + (" (odd)" if head in odd else "") for head in asked],
         width,
         x_label=KEY_POSITION,
         y_label="Tᵖᵖ without LayerNorm",

@@ -71,9 +71,11 @@ def line_entry(label: str, style: theme.Style, marker: bool = False) -> Artist:
     return Line2D([], [], color=style.colour, linestyle=style.line, marker=style.marker if marker else "", label=label)
 
 
-def point_entry(label: str, style: theme.Style) -> Artist:
+def point_entry(label: str, style: theme.Style, filled: bool = True) -> Artist:
     """A legend's entry for points."""
-    return Line2D([], [], color=style.colour, linestyle="", marker=style.marker, label=label)
+    face = style.colour if filled else "none"
+    look: dict[str, Any] = {"marker": style.marker, "markerfacecolor": face, "markeredgewidth": 0.7}
+    return Line2D([], [], color=style.colour, linestyle="", label=label, **look)
 
 
 def patch_entry(label: str, style: theme.Style) -> Artist:

@@ -7,7 +7,7 @@ figure thrice. Room for tick labels is fixed, and ticks are written short (wordi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil
 from typing import Any
 
@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from detoklens.figures import theme
-from detoklens.figures.wording import head_name, short_number, token_label
+from detoklens.figures.wording import head_name, short_number, text_inches, token_label
 
 TALLEST = 9.3  # inches: a page's height less its caption
 LABEL = 0.17  # inches for one line of text, with its distance
@@ -75,6 +75,10 @@ class Grid:
     def height(self, room: Room) -> float:
         return room.top + self.rows * self.panel_height + (self.rows - 1) * room.above + room.bottom
 
+    def at_least(self, height: float, room: Room) -> Grid:
+        """The same with higher panels, where the figure would be lower than this."""
+        return replace(self, panel_height=self.panel_height + max(0.0, height - self.height(room)) / self.rows)
+
     def place(self, index: int, total: float, room: Room) -> tuple[float, float, float, float]:
         """Left, bottom, width, height of the n-th panel as shares of the figure."""
         row, column = divmod(index, self.columns)
@@ -112,6 +116,7 @@ def titled_panels(
     above = Room.above if share_x else Room.above + LABEL
     room = Room(top=LABEL + legend_height(legend, total), bottom=2 * LABEL + _name_height(tick_names), above=above)
     grid = Grid.fit(max(1, len(titles)), total, room, narrowest=1.1, proportion=proportion, multiple=columns)
+    grid = grid.at_least(text_inches(y_label, theme.TEXT_SIZE) + 2 * EDGE, room)
     figure = Figure(figsize=(total, grid.height(room)))
     panels: list[Axes] = []
     for index, title in enumerate(titles):
@@ -134,7 +139,8 @@ def name_places(panels: Sequence[Axes], names: Sequence[str]) -> None:
 
 
 def _name_height(names: Sequence[str]) -> float:
-    return min(max(map(len, names), default=0), LONGEST_NAME) * 0.6 * theme.SMALL_SIZE / 72
+    shown = [token_label(name, LONGEST_NAME, space=" ") for name in names]
+    return max((text_inches(name, theme.SMALL_SIZE) for name in shown), default=0.0)
 
 
 def add_labels(figure: Figure, x_label: str, y_label: str) -> None:
@@ -166,21 +172,23 @@ def legend_height(entries: Sequence[Artist], total: float) -> float:
 
 
 def _legend_columns(entries: Sequence[Artist], total: float) -> int:
-    widest = max(len(str(entry.get_label())) for entry in entries)
-    letter = theme.SMALL_SIZE * 0.6 / 72  # a mean letter of DejaVu Sans is 0.6 em wide
-    column = widest * letter + 4.4 * theme.SMALL_SIZE / 72
+    widest = max(text_inches(str(entry.get_label()), theme.SMALL_SIZE) for entry in entries)
+    column = widest + 4.7 * theme.SMALL_SIZE / 72  # the line, its distance from the text, the next column's distance
     return max(1, min(len(entries), int((total - 2 * EDGE) / column)))
 
 
 def _dress(axes: Axes, title: str, ticks_below: bool) -> None:
-    axes.set_title(title)
+    narrow = axes.bbox.width / axes.figure.dpi < 1
+    axes.set_title(title, fontsize=theme.SMALL_SIZE if narrow else theme.TEXT_SIZE)
     short_ticks(axes)
     axes.tick_params(labelbottom=ticks_below)
     axes.grid(axis="y", color=theme.INK, alpha=theme.FAINT, linewidth=0.4)
 
 
-def short_ticks(axes: Axes, across: int = 4, up: int = 4) -> None:
-    """Few ticks, each written in few characters."""
+def short_ticks(axes: Axes) -> None:
+    """As many ticks as the panel has room for, each written in few characters."""
+    wide, tall = axes.bbox.width / axes.figure.dpi, axes.bbox.height / axes.figure.dpi
+    across, up = min(8, max(2, int(wide / 0.36))), min(5, max(2, int(tall / 0.25)))
     axes.xaxis.set_major_locator(MaxNLocator(across, steps=[1, 2, 5, 10]))
     axes.yaxis.set_major_locator(MaxNLocator(up, steps=[1, 2, 5, 10]))
     for axis in (axes.xaxis, axes.yaxis):

@@ -15,6 +15,7 @@ from detoklens.figures.wording import head_name, token_label
 LINE = 0.125  # inches
 NARROWEST = 0.92  # inches for a token's name
 MOST_LETTERS = 15
+MOST_BLOCKS = 36  # of a head and a query token, where the tokens are not given
 
 
 @theme.figure_function
@@ -26,11 +27,12 @@ def partners(
     top: int = 8,
     width: theme.Width = "page",
 ) -> Figure:
-    """Which key tokens have the largest T^ee with each query token? For the given tokens, or the first three."""
+    """Which key tokens have the largest T^ee with each query token? For the given tokens, or the first few."""
     named = partners.select("query_token_id", "query_token").unique(maintain_order=True)
-    asked = list(tokens) if tokens is not None else named["query_token_id"].head(3).to_list()
-    labels = dict(named.iter_rows())
-    blocks = [(token, head) for token in asked for head in chosen_heads(partners, heads)]
+    shown, labels = chosen_heads(partners, heads), dict(named.iter_rows())
+    few = max(1, MOST_BLOCKS // max(1, len(shown)))
+    asked = list(tokens) if tokens is not None else named["query_token_id"].head(few).to_list()
+    blocks = [(token, head) for token in asked for head in shown]
     rows = partners.filter(pl.col("rank") <= top).sort("rank")
     figure, places = _blank_blocks(len(blocks), top, theme.inches(width))
     for (token, head), (left, upper) in zip(blocks, places, strict=True):

@@ -24,7 +24,7 @@ def precision(
     rows = in_order(precision_by_head, asked)
     k = max(rows["k"].drop_nulls().to_list(), default=0)
     columns = {"average_precision": "average precision", "precision_at_k": f"precision of the first {k} keys"}
-    legend = [point_entry("head", HEAD), point_entry("constant score", CHANCE)]
+    legend = [point_entry("head", HEAD), point_entry("constant score", CHANCE, filled=False)]
     figure, panels = head_rows(asked, width, list(columns.values()), legend=legend)
     for axes, column in zip(panels, columns, strict=True):
         points(axes, rows[f"chance_{column}"], CHANCE, filled=False)

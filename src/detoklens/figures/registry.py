@@ -102,7 +102,7 @@ _FIGURES = (
         ("heatmap",),
         "Tᵉᵉ of tokens drawn at random",
         "Scores of every pair of the drawn tokens, with and without LayerNorm's division. Each panel is coloured "
-        "from its own smallest to its own largest score, given above it. A diagonal: the token looks for itself.",
+        "from its own smallest to its own largest score, given above it; no LN: without the division. A diagonal: the token looks for itself.",
         optional=("heatmap_tokens",),
         per_head=True,
     ),
@@ -242,8 +242,8 @@ _FIGURES = (
         ODD,
         ("last_queries",),
         "The last query positions",
-        "Tᵖᵖ without LayerNorm for the last five query positions; a last line that departs from the others was "
-        "hardly trained.",
+        "Tᵖᵖ without LayerNorm for the last five query positions; odd: the last line departs from the others, "
+        "as if hardly trained.",
         optional=("undertrained",),
         per_head=True,
     ),

@@ -34,7 +34,9 @@ def shape_numbers(
 ) -> Figure:
     """Is T^p a line, is T^pp a wave, and how near does their sum pull attention?"""
     asked, positions = chosen_heads(shape, heads), chosen_queries(shape, queries)
-    legend = [point_entry(f"query {query}", theme.style_of(place)) for place, query in enumerate(positions)]
+    legend = [
+        point_entry(f"query {query}", theme.style_of(place), filled=False) for place, query in enumerate(positions)
+    ]
     figure, panels = head_rows(asked, width, [measure.title for measure in MEASURES], legend=legend)
     for axes, measure in zip(panels, MEASURES, strict=True):
         show_neutral(axes, measure)

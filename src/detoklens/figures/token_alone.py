@@ -26,7 +26,7 @@ def token_alone(
     asked = chosen_heads(self_assertion, heads)
     correlations = _correlations(frequency_by_head)
     titles = [
-        f"{head_name(head)}  ρ = {number(correlations[head])}" if head in correlations else head_name(head)
+        f"{head_name(head)} ρ {number(correlations[head])}" if head in correlations else head_name(head)
         for head in asked
     ]
     figure, panels = titled_panels(titles, width, x_label=COUNT, y_label="token alone (Tᵉ)")

@@ -11,7 +11,8 @@ from functools import cache
 from itertools import accumulate
 
 import polars as pl
-from matplotlib.font_manager import findfont, get_font
+from matplotlib.font_manager import FontProperties, findfont, get_font
+from matplotlib.textpath import TextToPath
 
 KEY = "key (attended to)"
 QUERY = "query (attends)"
@@ -82,6 +83,13 @@ def _visible(character: str) -> str:
     if unicodedata.category(character)[0] in _UNSEEN or character == "␣" or ord(character) not in _glyphs():
         return character.encode("unicode_escape").decode("ascii")
     return character
+
+
+@cache
+def text_inches(text: str, points: float) -> float:
+    """How wide a line of text is in the figures' font."""
+    font = FontProperties(family="DejaVu Sans", size=points)
+    return TextToPath().get_text_width_height_descent(text, font, ismath=False)[0] / 72
 
 
 @cache
