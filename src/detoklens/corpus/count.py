@@ -160,7 +160,7 @@ class _Run:
             parse_special_tokens=self.options.parse_special_tokens,
             vocabulary_size=self.vocabulary.size,
             reading=self.options.reading,
-            batch=self.options.batch,
+            batch=min(self.options.batch, longest_document(self.memory)),
             memory=self.memory,
         )
 

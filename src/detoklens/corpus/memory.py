@@ -24,7 +24,10 @@ def parse_size(text: str, option: str) -> int:
     base = UNITS[unit.lower()]
     if is_binary:
         base = 2 ** (10 * list(UNITS).index(unit.lower()))
-    return int(float(number) * base)
+    size = int(float(number) * base)
+    if size < 1:
+        raise DetokLensError(f"{option} {text!r} is nothing; write for example 500MB or 4GB")
+    return size
 
 
 def default_memory() -> int:
