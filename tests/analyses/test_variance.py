@@ -37,6 +37,24 @@ def test_a_row_of_zeros_stands_out() -> None:
     assert np.flatnonzero(outliers(values)).tolist() == [40]
 
 
+def test_a_drift_is_no_exception_and_a_step_out_of_it_is() -> None:
+    noise = 0.02 * np.random.default_rng(1).normal(size=200)
+    values = np.exp(np.linspace(-2, 2, 200) + noise)
+    assert not outliers(values).any()
+    values[150] = np.median(values)
+    assert np.flatnonzero(outliers(values)).tolist() == [150]
+
+
+def test_deviations_compare_with_the_ten_nearest() -> None:
+    values = np.exp(np.random.default_rng(2).normal(size=40))
+    logs = np.log(values)
+    nearest = [[k for k in range(11) if k != 3], [k for k in range(15, 26) if k != 20], list(range(29, 39))]
+    expected = np.array([logs[j] - np.median(logs[near]) for j, near in zip((3, 20, 39), nearest, strict=True)])
+    found = deviations(values)[[3, 20, 39]]
+    np.testing.assert_allclose(found / found[0], expected / expected[0], rtol=1e-9)
+    assert np.median(np.abs(deviations(values))) == pytest.approx(0.6745)
+
+
 @given(st.integers(0, 2**32 - 1), st.floats(1e-6, 1e6))
 def test_deviations_do_not_depend_on_the_unit(seed: int, unit: float) -> None:
     values = np.exp(np.random.default_rng(seed).normal(size=31))

@@ -13,8 +13,10 @@ POSITION_VARIANCE = Schema(
         Column("position", pl.Int32, "row of the position table, from 0"),
         Column("variance", pl.Float64, "population variance of the embedding over its features"),
         Column("scale", pl.Float64, "mean over the vocabulary of σ(e + p), what LayerNorm divides by there"),
-        Column("deviation", pl.Float64, "modified z-score of log variance; null where half the positions are equal"),
-        Column("outlier", pl.Boolean, "deviation beyond ±5 and variance more than 10 % from the median"),
+        Column(
+            "deviation", pl.Float64, "modified z-score of log variance against its neighbours; null if most are equal"
+        ),
+        Column("outlier", pl.Boolean, "deviation beyond ±5 and variance more than a quarter from its neighbours'"),
     ),
 )
 
