@@ -46,7 +46,7 @@ def show(
         emit(COUNT_TOTALS.frame(opened.totals()), output_format, title=f"{folder}: {COUNT_TOTALS.question}")
         return
     suffix = _token_id(opened, token, token_id)
-    title = f"{folder}: token {suffix} {opened.texts[suffix]!r} occurs {opened.tokens[suffix]:,} times, after"
+    title = f"{opened.texts[suffix]!r} ({suffix}) occurs {opened.tokens[suffix]:,} times, after"
     emit(PREDECESSORS.frame(opened.most_frequent_predecessors(suffix, top)), output_format, title=title)
 
 

@@ -1,0 +1,164 @@
+"""How fast is counting, and how does it grow? Ratios within one run, on this machine.
+
+    python benchmarks/counting.py ../shared/corpus --tokenizer ../shared/models/whisper-tiny.en
+
+1. One process against the published way (Hugging Face tokenizers and a Counter over tuples), same text, one core.
+2. Two workers against one.
+3. Twice the corpus: time and memory.
+
+Every figure is of a whole command in a fresh process, from start to exit. To grow the corpus, each further copy has the
+words of its documents shuffled: new bigrams, and more of them than real text would bring.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import zstandard
+
+OPENWEBTEXT_MB = 40_000
+COPIES = 4
+
+PUBLISHED_WAY = """
+import io, json, os, pickle, sys
+from collections import Counter
+import zstandard
+from tokenizers import Tokenizer
+out, tokenizer, *shards = sys.argv[1:]
+tokenizer = Tokenizer.from_file(tokenizer)
+tokens, bigrams = Counter(), Counter()
+for shard in shards:
+    with open(shard, "rb") as file:
+        lines = io.TextIOWrapper(zstandard.ZstdDecompressor().stream_reader(file), encoding="utf-8", newline="\\n")
+        texts = [json.loads(line)["text"] for line in lines]
+    for start in range(0, len(texts), 100):
+        for row in tokenizer.encode_batch(texts[start : start + 100], add_special_tokens=False):
+            tokens.update(row.ids)
+            bigrams.update(zip(row.ids[:-1], row.ids[1:]))
+with open(out, "wb") as file:
+    pickle.dump((tokens, bigrams), file)
+print(sum(tokens.values()), len(bigrams))
+"""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a command took: seconds, and the most memory that any one of its processes held, in MB."""
+
+    seconds: float
+    memory: float
+
+
+def measure(command: list[str], cores: set[int]) -> Measured:
+    """Run a command on some cores; memory is read from the system's own account of the finished processes."""
+    account = (
+        "import json, os, resource, subprocess, sys, time\n"
+        "os.sched_setaffinity(0, set(json.loads(sys.argv[1])))\n"
+        "begun = time.monotonic()\n"
+        "subprocess.run(sys.argv[2:], check=True, stdout=subprocess.DEVNULL)\n"
+        "used = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024\n"
+        "print(json.dumps([time.monotonic() - begun, used]))\n"
+    )
+    environment = os.environ | {"TOKENIZERS_PARALLELISM": "false"}
+    done = subprocess.run(
+        [sys.executable, "-c", account, json.dumps(sorted(cores)), *command],
+        env=environment,
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return Measured(*json.loads(done.stdout))
+
+
+def count(shards: list[Path], tokenizer: str, folder: Path, workers: int, cores: set[int]) -> Measured:
+    out = folder / f"counts-{time.monotonic_ns()}"
+    names = list(map(str, shards))
+    options = ["--tokenizer", tokenizer, "--out", str(out), "--workers", str(workers), "--memory", "2GB"]
+    return measure([sys.executable, "-m", "detoklens", "count", *names, *options], cores)
+
+
+def read(shard: Path) -> list[str]:
+    with shard.open("rb") as file:
+        reader = zstandard.ZstdDecompressor().stream_reader(file)
+        return [json.loads(line)["text"] for line in io.TextIOWrapper(reader, encoding="utf-8", newline="\n")]
+
+
+def shuffled_copy(shard: Path, target: Path, seed: int) -> Path:
+    """The same documents with their words in another order."""
+    generator = random.Random(seed)
+    lines = []
+    for text in read(shard):
+        words = text.split(" ")
+        generator.shuffle(words)
+        lines.append(json.dumps({"text": " ".join(words)}, ensure_ascii=False))
+    target.write_bytes(zstandard.compress("\n".join(lines).encode()))
+    return target
+
+
+def against_the_published_way(shards: list[Path], megabytes: float, tokenizer: str, folder: Path) -> None:
+    tokenizer_file = Path(tokenizer, "tokenizer.json")
+    command = [sys.executable, "-c", PUBLISHED_WAY, str(folder / "published.pickle"), str(tokenizer_file)]
+    ours = count(shards, tokenizer, folder, 1, {0})
+    theirs = measure([*command, *map(str, shards)], {0})
+    ratio = theirs.seconds / ours.seconds
+    print(f"published way, one core: {megabytes / theirs.seconds:8.2f} MB/s {theirs.memory:8.0f} MB of memory")
+    print(f"detoklens count, same  : {megabytes / ours.seconds:8.2f} MB/s {ours.memory:8.0f} MB of memory")
+    print(f"  {ratio:.1f} times as fast (asked for: at least 20)\n")
+
+
+def growth(shards: list[Path], megabytes: float, tokenizer: str, folder: Path) -> None:
+    """One and two workers on COPIES times the corpus, and one worker on half of that."""
+    grown = list(shards)
+    for copy in range(1, COPIES):
+        grown += [shuffled_copy(shard, folder / f"{copy}-{shard.name}", copy) for shard in shards]
+    half = grown[: len(grown) // 2]
+    cores = set(sorted(os.sched_getaffinity(0))[:2])
+    smaller = count(half, tokenizer, folder, 1, cores)
+    one = count(grown, tokenizer, folder, 1, cores)
+    two = count(grown, tokenizer, folder, 2, cores)
+    total = COPIES * megabytes
+    for name, size, run in (
+        ("one worker, half the text", total / 2, smaller),
+        ("one worker", total, one),
+        ("two workers", total, two),
+    ):
+        print(
+            f"{name:26}: {size:5.0f} MB in {run.seconds:6.1f} s, {size / run.seconds:6.1f} MB/s, {run.memory:5.0f} MB"
+        )
+    print(f"  two workers are {one.seconds / two.seconds:.2f} times as fast as one (asked for: at least 1.6)")
+    print(f"  twice the text takes {one.seconds / smaller.seconds:.2f} times the time (asked for: at most 2.2)")
+    print(f"  and {one.memory / smaller.memory:.2f} times the memory (asked for: no more)")
+    marginal = (one.seconds - smaller.seconds) / (total / 2)
+    print(f"\nOpenWebText, {OPENWEBTEXT_MB / 1000:.0f} GB of text on this machine, at the speed of the second half:")
+    print(f"  one worker {marginal * OPENWEBTEXT_MB / 60:.0f} minutes, ", end="")
+    print(f"two workers {marginal * OPENWEBTEXT_MB / 60 * two.seconds / one.seconds:.0f} minutes")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpus", type=Path, help="a folder of .jsonl.zst shards")
+    parser.add_argument("--tokenizer", required=True, help="a folder with tokenizer.json")
+    parser.add_argument("--shards", type=int, default=None, help="only the first so many shards")
+    arguments = parser.parse_args()
+    shards = sorted(arguments.corpus.glob("*.jsonl.zst"))[: arguments.shards]
+    megabytes = sum(len(text.encode()) for shard in shards for text in read(shard)) / 1e6
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        count(shards[:1], arguments.tokenizer, folder, 1, {0})  # compiles the loops once, as any first run does
+        print(f"{len(shards)} shards, {megabytes:.0f} MB of text, load of the machine {os.getloadavg()[0]:.1f}\n")
+        growth(shards, megabytes, arguments.tokenizer, folder)
+        print()
+        against_the_published_way(shards, megabytes, arguments.tokenizer, folder)
+
+
+if __name__ == "__main__":
+    main()
