@@ -4,9 +4,9 @@
     deviation_j = 0.6745 · d_j / MAD,     MAD = median over all positions of |d_j|
 
 0.6745 makes the deviation of a normal distribution one per standard deviation. A position stands out where the
-deviation is beyond ±5 *and* its variance is more than a quarter away from its neighbours'. Neighbours, because variances
-drift along a table of positions, and a drift is no exception; the quarter, because in a table of nearly equal
-variances the smallest difference would be one.
+deviation is beyond ±5 *and* its variance is more than a quarter away from its neighbours'. Neighbours, because
+variances drift along a table of positions, and a drift is no exception; the quarter, because in a table of nearly
+equal variances the smallest difference would be one.
 """
 
 from __future__ import annotations
