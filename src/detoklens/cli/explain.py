@@ -26,7 +26,7 @@ class ExplainTable(StrEnum):
 def explain(
     model: options.Model,
     text: Annotated[
-        str | None, typer.Argument(metavar="[TEXT]", help="The text, in quotes; - reads it from standard input.")
+        str | None, typer.Argument(metavar="TEXT", help="The text, in quotes; - reads it from standard input.")
     ] = None,
     token_ids: Annotated[
         str | None,
