@@ -37,6 +37,7 @@ class Request:
     path: str
     range: range | None
     authorization: str | None
+    accept_encoding: str | None
     sent: int = 0
 
 
@@ -121,7 +122,8 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _serve(self) -> None:
         path = unquote(urlsplit(self.path).path)
-        request = Request(self.command, path, self._range(), self.headers.get("Authorization"))
+        told = (self.headers.get("Authorization"), self.headers.get("Accept-Encoding"))
+        request = Request(self.command, path, self._range(), *told)
         self.server_of_files.requests.append(request)
         answer = self._answer(path, request)
         if self.server_of_files.fault:

@@ -21,6 +21,7 @@ def test_only_headers_and_needed_tensors_leave_the_server(hub: HubServer, tmp_pa
     weights = hub.asked_for("model.safetensors")
     assert sum(request.sent for request in weights) == 65_536 + NEEDED_BYTES
     assert len(weights) == 3  # the header, the lone tensor, the two neighbours as one
+    assert {request.accept_encoding for request in weights} == {"identity"}
     assert not list(folder.glob("*.partial"))
 
 

@@ -135,3 +135,4 @@ def test_a_terminal_sees_a_bar_if_it_is_wanted(
     fetch_checkpoint(REPO, needed, show_progress=show_progress)
     shown = terminal.getvalue()
     assert ("someone/tiny" in shown) == ("kB" in shown) == show_progress
+    assert "config.json" not in shown  # small files have no bars of their own

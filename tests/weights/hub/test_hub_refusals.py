@@ -54,6 +54,26 @@ def test_weights_that_are_gated_when_config_is_not(hub: HubServer, tmp_path: Pat
     assert_nothing_finished(tmp_path)
 
 
+def test_a_small_file_that_is_refused(hub: HubServer, tmp_path: Path) -> None:
+    def fault(request: Request, answer: Answer) -> None:
+        if request.path.endswith("/tokenizer.json"):
+            refuse(403)(request, answer)
+
+    hub.fault = fault
+    assert "`hf auth login`" in failure()
+    assert_nothing_finished(tmp_path)
+
+
+@pytest.mark.parametrize(("header", "value"), [("ETag", ""), ("X-Repo-Commit", "f" * 40), ("X-Repo-Commit", "")])
+def test_weights_that_the_hub_does_not_vouch_for(header: str, value: str, hub: HubServer) -> None:
+    def fault(request: Request, answer: Answer) -> None:
+        if request.path.endswith("/model.safetensors"):
+            answer.headers[header] = value
+
+    hub.fault = fault
+    assert "lacks commit, ETag or size of model.safetensors" in failure()
+
+
 def test_a_hub_in_trouble(hub: HubServer) -> None:
     hub.fault = refuse(500)
     assert f"{hub.endpoint} answers with HTTP 500; try again later" in failure()

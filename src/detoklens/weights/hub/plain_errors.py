@@ -56,7 +56,7 @@ def _answer_line(error: Exception, repo_id: str, revision: str | None) -> str:
     from huggingface_hub import constants, errors
 
     status = getattr(getattr(error, "response", None), "status_code", None)
-    if isinstance(error, errors.GatedRepoError) or status in (401, 403):
+    if status in (401, 403):
         return (
             f"{repo_id}: the hub refuses access (HTTP {status}), the model is gated, private or misspelt: "
             f"accept its licence at {constants.ENDPOINT}/{repo_id}, then log in with `hf auth login` or set HF_TOKEN"
