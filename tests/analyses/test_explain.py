@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detoklens.analyses.beginning import beginning_token
 from detoklens.analyses.explain import explain, link_strength
-from detoklens.errors import RangeError, TokenError
+from detoklens.errors import RangeError
 from detoklens.scores.layer import Layer
 from detoklens.scores.terms import Term
 from detoklens.weights.checkpoint import Checkpoint
@@ -150,22 +149,3 @@ def test_texts_that_do_not_fit_are_refused(ids: list[int], said: str) -> None:
 def test_heads_that_are_not_there_are_refused() -> None:
     with pytest.raises(RangeError, match="head 3 does not exist"):
         explain(random_layer(n_heads=3), [1], [3])
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        ({"bos_token_id": 3, "eos_token_id": 5}, 3),
-        ({"bos_token_id": 999, "eos_token_id": 5}, 5),
-        ({"bos_token_id": None, "eos_token_id": 5}, 5),
-        ({"bos_token_id": -1, "eos_token_id": 0}, 0),
-    ],
-)
-def test_the_beginning_is_what_the_config_names(config: dict, expected: int) -> None:
-    assert beginning_token(Layer(Checkpoint("named", config, random_first_layer(), None, None))) == expected
-
-
-@pytest.mark.parametrize("config", [{}, {"bos_token_id": 999}, {"eos_token_id": [1, 2]}])
-def test_no_beginning_is_one_clear_line(config: dict) -> None:
-    with pytest.raises(TokenError, match="names no token to begin a text with"):
-        beginning_token(Layer(Checkpoint("unnamed", config, random_first_layer(), None, None)))

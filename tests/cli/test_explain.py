@@ -98,7 +98,7 @@ def test_bos_stands_in_front(model: Path, tmp_path: Path) -> None:
     assert rows[0]["query_text"] == "<|endoftext|>"
     assert rows[0]["query_position"] == 0
     nameless = write_gpt2(tmp_path, random_first_layer(dtype="float32"))
-    assert "names no token to begin" in refuse("explain", nameless, "--token-ids", "1,2", "--prepend-bos")
+    assert "has no tokenizer" in refuse("explain", nameless, "--token-ids", "1,2", "--prepend-bos")
 
 
 def test_ids_stand_in_for_a_text(model: Path, tmp_path: Path) -> None:

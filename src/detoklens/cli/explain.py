@@ -73,7 +73,7 @@ def explain(
 
 def _asked_ids(layer: Layer, text: str | None, token_ids: str | None, prepend_bos: bool) -> list[int]:
     """The text's ids, whichever way it was given; an error where there is none."""
-    from detoklens.analyses.beginning import beginning_token
+    from detoklens.cli.text_input import beginning_token
     from detoklens.errors import TokenError
 
     if (text is None) == (token_ids is None):
