@@ -10,8 +10,8 @@ import pytest
 from detoklens.cli import watching
 
 
-@pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+def terminal_of(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    """A stderr that says it is a terminal."""
     stderr = io.StringIO()
     monkeypatch.setattr(stderr, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", stderr)
@@ -19,7 +19,8 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
     return stderr
 
 
-def test_long_work_shows_a_bar_that_goes_away(terminal: io.StringIO, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_work_shows_a_bar_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_of(monkeypatch)
     monkeypatch.setattr(watching, "PATIENCE", -1.0)
     with watching.shown_steps("turning pages") as watch:
         assert watch is not None
@@ -29,7 +30,8 @@ def test_long_work_shows_a_bar_that_goes_away(terminal: io.StringIO, monkeypatch
     assert terminal.getvalue().endswith("\x1b[2K")
 
 
-def test_short_work_shows_nothing(terminal: io.StringIO) -> None:
+def test_short_work_shows_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = terminal_of(monkeypatch)
     with watching.shown_steps("turning pages") as watch:
         assert watch is not None
         watch(2, 2)
