@@ -1,0 +1,217 @@
+"""How fast is the exact AUROC of all heads and tokens? Ratios against a plain matrix product and scikit-learn.
+
+    python benchmarks/auroc.py                                 GPT-2 small's size: a few minutes on two cores
+    python benchmarks/auroc.py --vocabulary 8000 --bigrams 500000 --heads 4
+
+Everything is timed in one run: a 2048³ float32 product on all cores before and after (the faster counts), scaled to the
+operations of H · V² · d' multiply-adds; scikit-learn's `roc_auc_score` on the very same scores of some query tokens.
+Ratios are of elapsed time, which needs a quiet machine, and of processor time, which a busy one disturbs less.
+Memory is the sum over this process and its workers, shared pages counted once, sampled while the AUROC is computed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import numpy as np
+import psutil
+from sklearn.metrics import roc_auc_score
+
+from detoklens.analyses.auroc import Judging, Measures, Positives, measure_heads
+from detoklens.analyses.auroc.blocks import columns_of, padded_keys, rows_of_block, score_rows
+from detoklens.analyses.block_runs import Runner, one_thread
+from detoklens.engines import open_engine
+from detoklens.kernels.ranking import AUROC
+from detoklens.scores.affinity import Affinity
+
+PRODUCT_SIZE = 2048
+SKEW = 0.7
+"""Tokens are drawn with a probability that falls as rank to the power −0.7: Zipf-like, among distinct pairs."""
+
+random = np.random.default_rng(0)
+
+
+def random_affinity(n_heads: int, vocab_size: int, d_head: int) -> Affinity:
+    """Factors of random weights."""
+    query, key = (random.standard_normal((n_heads, vocab_size, d_head), dtype=np.float32) for _ in range(2))
+    return Affinity(query, key)
+
+
+def zipf_like_positives(vocab_size: int, n_pairs: int) -> Positives:
+    """Distinct pairs of Zipf-like tokens with Zipf-like counts."""
+    codes = np.empty(0, np.int64)
+    while len(codes) < n_pairs:
+        queries, keys = (_drawn_tokens(vocab_size, n_pairs) for _ in range(2))
+        codes = np.union1d(codes, queries * vocab_size + keys)
+    codes = np.sort(random.choice(codes, n_pairs, replace=False))
+    sizes = np.bincount(codes // vocab_size, minlength=vocab_size)
+    weights = random.zipf(2.0, n_pairs).clip(max=10**7)
+    return Positives(np.concatenate([[0], np.cumsum(sizes)]), (codes % vocab_size).astype(np.uint32), weights)
+
+
+def _drawn_tokens(vocab_size: int, n: int) -> np.ndarray:
+    return (vocab_size * random.random(n) ** (1 / (1 - SKEW))).astype(np.int64)
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds on the clock, and seconds of processor time over this process and its workers."""
+
+    elapsed: float
+    processor: float
+
+    def __truediv__(self, other: Cost) -> tuple[float, float]:
+        return self.elapsed / other.elapsed, self.processor / other.processor
+
+
+@contextmanager
+def measured() -> Iterator[list[Cost]]:
+    cost: list[Cost] = []
+    started, used = time.perf_counter(), processor_time()
+    yield cost
+    cost.append(Cost(time.perf_counter() - started, processor_time() - used))
+
+
+def processor_time() -> float:
+    this = psutil.Process()
+    times = [process.cpu_times() for process in (this, *this.children(recursive=True))]
+    return sum(spent.user + spent.system for spent in times)
+
+
+def product_cost() -> Cost:
+    """One square product on all cores: the best of five."""
+    left, right = (random.standard_normal((PRODUCT_SIZE, PRODUCT_SIZE), dtype=np.float32) for _ in range(2))
+    costs = []
+    for _ in range(5):
+        with measured() as cost:
+            for _ in range(4):
+                left @ right
+        costs += cost
+    return Cost(min(cost.elapsed for cost in costs) / 4, min(cost.processor for cost in costs) / 4)
+
+
+@dataclass
+class Memory:
+    """The largest sum of this process and its children, in bytes."""
+
+    peak: int = 0
+    before: int = 0
+    _done: threading.Event = field(default_factory=threading.Event)
+
+    def watch(self) -> None:
+        while not self._done.wait(0.25):
+            self.peak = max(self.peak, memory_in_use())
+
+
+def memory_in_use() -> int:
+    total = 0
+    this = psutil.Process()
+    for process in (this, *this.children(recursive=True)):
+        try:
+            total += process.memory_full_info().pss
+        except psutil.Error:
+            continue
+    return total
+
+
+@contextmanager
+def watched_memory() -> Iterator[Memory]:
+    memory = Memory(before=memory_in_use())
+    thread = threading.Thread(target=memory.watch, daemon=True)
+    thread.start()
+    yield memory
+    memory._done.set()
+    thread.join()
+
+
+def timed(runner: Runner, affinity: Affinity, positives: Positives) -> tuple[Cost, Measures]:
+    """The cost of all query tokens, and what was measured."""
+    with measured() as cost:
+        tokens = np.arange(positives.vocab_size)
+        measures = measure_heads(affinity, positives, tokens, None, Judging(controls=False), runner)
+    return cost[0], measures
+
+
+def sklearn_on_same_scores(
+    affinity: Affinity, positives: Positives, measures: Measures, n_tokens: int
+) -> tuple[float, float]:
+    """scikit-learn's seconds per query token and head, and the largest difference from our AUROC."""
+    tokens = np.flatnonzero((positives.sizes > 0) & (positives.sizes < positives.vocab_size))
+    tokens = random.choice(tokens, n_tokens, replace=False)
+    scores = np.empty((rows_of_block(positives.vocab_size), columns_of(positives.vocab_size)), np.float32)
+    seconds, difference = 0.0, 0.0
+    for token in tokens:
+        with one_thread():
+            score_rows(affinity.query[0, token : token + 1], padded_keys(affinity.key[0]), scores)
+        keys, weights = positives.of(token)
+        right, weight = np.zeros(positives.vocab_size), np.ones(positives.vocab_size)
+        right[keys], weight[keys] = 1, weights
+        started = time.perf_counter()
+        expected = roc_auc_score(right, scores[0, : positives.vocab_size], sample_weight=weight)
+        seconds += time.perf_counter() - started
+        difference = max(difference, abs(expected - measures.heads[0, token, AUROC]))
+    return seconds / n_tokens, difference
+
+
+def smaller(affinity: Affinity, positives: Positives) -> tuple[Affinity, Positives]:
+    """Half the vocabulary: the first tokens, with the pairs among them."""
+    half = positives.vocab_size // 2
+    suffix = np.repeat(np.arange(positives.vocab_size), positives.sizes)
+    kept = positives.where((suffix < half) & (positives.keys < half))
+    return (
+        Affinity(np.ascontiguousarray(affinity.query[:, :half]), np.ascontiguousarray(affinity.key[:, :half])),
+        Positives(kept.indptr[: half + 1], kept.keys, kept.weights),
+    )
+
+
+def run(options: argparse.Namespace) -> dict[str, float]:
+    affinity = random_affinity(options.heads, options.vocabulary, options.d_head)
+    positives = zipf_like_positives(options.vocabulary, options.bigrams)
+    square = product_cost()
+    with open_engine("local", options.workers) as engine, watched_memory() as memory:
+        runner = Runner(engine)
+        measure_heads(affinity.of_heads([0]), positives, np.arange(512), runner=runner)  # starts and compiles
+        cost, measures = timed(runner, affinity, positives)
+        fewer_heads, _ = timed(runner, affinity.of_heads(list(range(options.heads // 2))), positives)
+        fewer_tokens, _ = timed(runner, *smaller(affinity, positives))
+    again = product_cost()
+    times_square = options.heads * options.vocabulary**2 * options.d_head / PRODUCT_SIZE**3
+    product = Cost(
+        times_square * min(square.elapsed, again.elapsed), times_square * min(square.processor, again.processor)
+    )
+    sklearn_seconds, difference = sklearn_on_same_scores(affinity, positives, measures, options.sklearn_tokens)
+    each = cost.elapsed / (options.heads * options.vocabulary)
+    return {
+        "seconds": cost.elapsed,
+        "product_seconds": product.elapsed,
+        "times_the_product": (cost / product)[0],
+        "times_the_product_in_processor_time": (cost / product)[1],
+        "cores_busy": cost.processor / cost.elapsed,
+        "times_faster_than_sklearn": sklearn_seconds / each,
+        "largest_difference_from_sklearn": difference,
+        "peak_gigabytes": memory.peak / 1e9,
+        "of_that_before_gigabytes": memory.before / 1e9,
+        "twice_the_heads_processor_time": (cost / fewer_heads)[1],
+        "twice_the_vocabulary_processor_time": (cost / fewer_tokens)[1],
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vocabulary", type=int, default=50_257)
+    parser.add_argument("--heads", type=int, default=12)
+    parser.add_argument("--d-head", type=int, default=64)
+    parser.add_argument("--bigrams", type=int, default=20_000_000)
+    parser.add_argument("--workers", type=int, default=None)
+    parser.add_argument("--sklearn-tokens", type=int, default=200)
+    print(json.dumps({name: round(value, 10) for name, value in run(parser.parse_args()).items()}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
