@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, TypedDict
 
 import typer
 
+from detoklens import demo
 from detoklens.cli.options import whole_numbers
 from detoklens.errors import CountsError, DetokLensError, RangeError
 
@@ -46,7 +47,9 @@ def open_layer(model: str, revision: str | None) -> Layer:
 
 
 def open_counts(folder: Path | None, layer: Layer) -> Counts | None:
-    """The counts in a folder, refused where they were made with another tokenizer."""
+    """The counts in a folder, refused where they were made with another tokenizer; the demo model brings its own."""
+    if folder is None and demo.is_demo(layer.name):
+        folder = demo.COUNTS
     if folder is None:
         return None
     from detoklens.corpus.counts import Counts

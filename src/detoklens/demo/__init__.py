@@ -23,6 +23,11 @@ def snapshots() -> dict[str, Path]:
     return {f"{NAME}@{folder.name}": folder for folder in folders}
 
 
+def is_demo(model: str) -> bool:
+    """Whether this names the packaged model or one of its snapshots, which share its tokenizer and counts."""
+    return model == NAME or model.startswith(f"{NAME}@")
+
+
 def folder_of(model: str) -> Path | None:
     """The folder of `demo` or of one of its snapshots; None for any other name."""
     return CHECKPOINT if model == NAME else snapshots().get(model)

@@ -15,7 +15,7 @@ from detoklens.figures.wording import head_name
 
 MEASURES = (
     Measure("auroc", "AUROC\n(bigrams)", 0.5),
-    Measure("word_median_share", "rank share\nin words", 0.5),
+    Measure("word_share", "rank share\nin words", 0.5),
     Measure("self_match", "self-match\n(z of Tᵉᵉ)", 0.0),
     Measure("frequency_spearman", "ρ of Tᵉ with\nfrequency", 0.0),
     Measure("symmetric_share", "symmetric\nshare"),

@@ -1,8 +1,8 @@
 """From a report's content to one HTML file that asks nothing of anybody.
 
-Jinja escapes every text; data for the script goes through JSON with `<`, `>` and `&` as escapes, so that no token can end the
-element it stands in. The content security policy allows this one script and this one style sheet, by their hashes, pictures
-inside the file, and nothing else: no request can leave the page.
+Jinja escapes every text; data for the script goes through JSON with `<`, `>` and `&` as escapes, so that no token can
+end the element it stands in. The content security policy allows this one script and this one style sheet, by their
+hashes, pictures inside the file, and nothing else: no request can leave the page.
 """
 
 from __future__ import annotations

@@ -1,0 +1,55 @@
+"""A live list of a report's steps with their times on stderr; plain lines where stderr is no terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from detoklens.analyses.watching import Watcher
+    from detoklens.report.computing import Listener, Progress
+
+
+@contextlib.contextmanager
+def step_list() -> Iterator[Listener]:
+    """Who to tell about steps."""
+    from detoklens.report.computing import Listener
+
+    if not sys.stderr.isatty():
+        yield Listener(end=lambda progress: _write_line(_outcome(progress)))
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as Bar
+
+    console = Console(stderr=True)
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Bar(*columns, console=console, transient=True) as bar:
+
+        def begin(title: str) -> Watcher:
+            for task in bar.task_ids:
+                bar.remove_task(task)
+            line = bar.add_task(title, total=None)
+            return lambda done, total: bar.update(line, completed=done, total=total)
+
+        def end(progress: Progress) -> None:
+            for task in bar.task_ids:
+                bar.remove_task(task)
+            console.print(_outcome(progress), markup=False, highlight=False)
+
+        yield Listener(begin, end)
+
+
+def _outcome(progress: Progress) -> str:
+    if progress.missing:
+        return f"   –   {progress.title}: left out, needs {' and '.join(progress.missing)}"
+    if progress.kept:
+        return f"  kept  {progress.title}"
+    return f"{progress.seconds:5.1f} s {progress.title}"
+
+
+def _write_line(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()

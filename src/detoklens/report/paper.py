@@ -1,0 +1,86 @@
+"""For GPT-2 small: each number of the paper beside ours, with the difference, and whether it depends on the corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import polars as pl
+
+from detoklens.report.content import Cell, Grid, Section
+
+Tables = Mapping[str, pl.DataFrame]
+Row = tuple[str, float | None, float | None, str]
+
+QUESTION = "Are the paper's numbers found again?"
+CORPUS = "yes: the paper counted OpenWebText"
+WEIGHTS = "no: weights alone"
+SAMPLE = "no, but the paper's sample of tokens is not known"
+MATCHING_HEAD, GLUING_HEAD = 1, 7  # the heads that the paper speaks of
+
+
+def against_the_paper(tables: Tables) -> Section | None:
+    """The section that sets the paper's numbers beside ours; None where the model is not the paper's."""
+    if "paper_ranks" not in tables:
+        return None
+    ranks = tables["paper_ranks"]
+    same = int((ranks["difference"] == 0).sum())
+    numbers = list(_numbers(tables))
+    return Section(
+        QUESTION,
+        f"{same} of the {len(ranks)} ranks in the paper's Table 1 are the same here; "
+        f"{len(numbers)} numbers of its text are set beside ours.",
+        grids=[_number_grid(numbers), _rank_grid(ranks)],
+    )
+
+
+def _numbers(tables: Tables) -> Iterator[Row]:
+    yield from _heatmap_ranges(tables)
+    if "auroc_by_head" in tables:
+        best = tables["auroc_by_head"].sort("seen", descending=True)["head"][0]
+        yield ("head with the largest mean AUROC", GLUING_HEAD, best, CORPUS)
+    by_head = tables["frequency_by_head"]
+    for head, paper in ((GLUING_HEAD, -0.68), (MATCHING_HEAD, -0.31)):
+        ours = by_head.filter(head=head)["spearman"][0]
+        yield (f"Spearman of Tᵉ with token frequency, L0H{head}", paper, ours, CORPUS)
+    variance = tables["embedding_variance"].row(0, named=True)
+    yield ("Spearman of Var(e) with token frequency", -0.63, variance["spearman"], CORPUS)
+    yield ("variance of the token embeddings' norms", 0.19, variance["norm_variance"], WEIGHTS)
+    yield ("the same after division by the standard deviation", 0.0, variance["divided_norm_variance"], WEIGHTS)
+    yield ("mean Var(e) over mean |Cov(e, p)|", 46, variance["variance_to_covariance"], WEIGHTS)
+
+
+def _heatmap_ranges(tables: Tables) -> Iterator[Row]:
+    summary = tables["heatmap_by_head"].filter(layer_norm=True)
+    for head, (low, high) in ((MATCHING_HEAD, (-47, 127)), (GLUING_HEAD, (-35, 31))):
+        row = summary.filter(head=head).row(0, named=True)
+        yield (f"smallest Tᵉᵉ of drawn tokens, L0H{head}", low, row["minimum"], SAMPLE)
+        yield (f"largest Tᵉᵉ of drawn tokens, L0H{head}", high, row["maximum"], SAMPLE)
+
+
+def _number_grid(numbers: list[Row]) -> Grid:
+    columns = [
+        ("number", "what is compared"),
+        ("paper", "as the paper prints it"),
+        ("here", "computed here"),
+        ("difference", "here less paper"),
+        ("depends on the corpus", "whether other text would give another number"),
+    ]
+    rows: list[tuple[Cell, ...]] = [
+        (name, paper, ours, None if ours is None or paper is None else ours - paper, depends)
+        for name, paper, ours, depends in numbers
+    ]
+    return Grid("Numbers of the paper's text", columns, rows)
+
+
+def _rank_grid(ranks: pl.DataFrame) -> Grid:
+    names = {
+        "head": "head",
+        "query_token": "query token",
+        "key_token": "key token",
+        "joined": "joined",
+        "paper_rank": "paper",
+        "rank": "here",
+        "difference": "difference",
+    }
+    columns = [(title, title) for title in names.values()]
+    return Grid("The paper's Table 1, rank by rank", columns, ranks.select(list(names)).rows())
