@@ -45,12 +45,12 @@ def lexicon(
     heads = list(range(layer.n_heads)) if heads is None else list(heads)
     layer.check_heads(heads)
     affinity = layer.token_affinity(scale, centred).of_heads(heads)
-    best = _search(affinity, top, identical, runner)
+    best = largest_pairs(affinity, top, identical, runner)
     found = pl.concat([_ranked(head, pairs) for head, pairs in zip(heads, best, strict=True)])
     return _described(layer, found, is_word, counts)
 
 
-def _search(affinity: Affinity, top: int, identical: bool, runner: Runner) -> list[Arrays]:
+def largest_pairs(affinity: Affinity, top: int, identical: bool = True, runner: Runner = ALONE) -> list[Arrays]:
     """The best pairs of every head, block by block; each block starts from the floor that earlier ones have reached."""
     best = [TopPairs(top) for _ in range(affinity.n_heads)]
     blocks = -(-affinity.vocab_size // BLOCK_QUERIES)

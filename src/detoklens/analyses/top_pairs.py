@@ -1,7 +1,7 @@
 """Which pairs of a head have the largest T^ee over all queries and keys? One tile of scores in memory, never V × V.
 
 1. Queries come in blocks, each a task that needs nothing but its own rows and the head's keys.
-2. A block's product is made of tiles of 128 × 4096 that stay in cache (2 MB).
+2. A block's product is made of tiles of 512 × 1024 that stay in cache (2 MB).
 3. Of a tile only the rows whose maximum reaches the floor are looked at, the floor being the smallest score that can
    still matter: that of the worst pair kept so far. Of V² pairs about K ln(V²/K) are ever touched one by one.
 
@@ -18,8 +18,8 @@ from jaxtyping import Float, Int
 
 from detoklens.analyses.block_runs import Arrays, one_thread
 
-TILE_QUERIES, TILE_KEYS = 128, 4096
-BLOCK_QUERIES = 64 * TILE_QUERIES
+TILE_QUERIES, TILE_KEYS = 512, 1024
+BLOCK_QUERIES = 16 * TILE_QUERIES
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def search_block(block: PairBlock) -> Arrays:
 def _reaching(scores: Float[np.ndarray, "query key"], floor: float, first_query: int, first_key: int) -> Arrays:
     """The pairs of a tile whose score reaches the floor."""
     rows = np.flatnonzero(scores.max(axis=1) >= floor)
-    within, keys = np.nonzero(scores[rows] >= floor)
+    within, keys = np.divmod(np.flatnonzero(scores[rows] >= floor), scores.shape[1])
     queries = rows[within]
     return {"score": scores[queries, keys], "query": queries + first_query, "key": keys + first_key}
 
