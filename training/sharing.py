@@ -33,7 +33,8 @@ class Team:
 
     def _meet(self) -> None:
         if self.rank == 0:
-            os.environ[MEETING_POINT] = os.path.join(tempfile.mkdtemp(prefix="recipe-"), "meeting")
+            self.folder = tempfile.TemporaryDirectory(prefix="recipe-")
+            os.environ[MEETING_POINT] = os.path.join(self.folder.name, "meeting")
             self.others = [self._start(rank) for rank in range(1, self.size)]
         meeting = "file://" + os.environ[MEETING_POINT]
         distributed.init_process_group("gloo", init_method=meeting, rank=self.rank, world_size=self.size)
@@ -67,3 +68,5 @@ class Team:
             distributed.destroy_process_group()
         for other in self.others:
             other.wait()
+        if self.others:
+            self.folder.cleanup()

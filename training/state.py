@@ -17,24 +17,22 @@ from torch.optim import Optimizer
 from failure import RecipeError
 from model import GPT2
 from settings import Settings, refuse_other
+from writing import whole_file
 
 FIRST_LAYER = ("wte.", "wpe.", "h.0.ln_1.", "h.0.attn.")
-
-
 Progress = dict[str, float]  # step and seconds
 
 
 def save_state(path: Path, settings: Settings, model: GPT2, optimizer: Optimizer, run: Progress) -> None:
     """Write the state, whole or not at all."""
-    temporary = path.with_name(path.name + ".part")
     state = {
         "settings": json.dumps(asdict(settings)),
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
         "run": run,
     }
-    torch.save(state, temporary)
-    temporary.replace(path)
+    with whole_file(path) as part:
+        torch.save(state, part)
 
 
 def read_state(path: Path) -> tuple[Settings, dict[str, Any]]:
@@ -56,8 +54,6 @@ def load_state(path: Path, settings: Settings, model: GPT2, optimizer: Optimizer
 
 def save_snapshot(folder: Path, model: GPT2, tokens: int) -> None:
     """Keep the first attention layer as it is after so many tokens, in full precision."""
-    folder.mkdir(exist_ok=True)
     tensors = {name: value for name, value in model.state_dict().items() if name.startswith(FIRST_LAYER)}
-    temporary = folder / f"{tokens}.part"
-    save_file(tensors, temporary)
-    temporary.replace(folder / f"{tokens}.safetensors")
+    with whole_file(folder / f"{tokens}.safetensors") as part:
+        save_file(tensors, part)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import zstandard
 
 from failure import RecipeError, run_as_command
+from writing import whole_file
 
 HELD_OUT_PER_THOUSAND = 10
 SUFFIXES = (".jsonl.zst", ".jsonl", ".txt")
@@ -65,13 +66,11 @@ def training_documents(folder: Path, sources: Sequence[str] = ()) -> Iterator[Do
 def write_documents(path: Path, chosen: Iterable[Document]) -> int:
     """How many documents were written to one `.jsonl.zst` file? Whole or not at all."""
     count = 0
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".part")
-    with temporary.open("wb") as raw, zstandard.ZstdCompressor(COMPRESSION).stream_writer(raw) as packed:
+    compressor = zstandard.ZstdCompressor(COMPRESSION)
+    with whole_file(path) as part, part.open("wb") as raw, compressor.stream_writer(raw) as packed:
         for document in chosen:
             packed.write(json.dumps(document._asdict(), ensure_ascii=False).encode() + b"\n")
             count += 1
-    temporary.replace(path)
     return count
 
 

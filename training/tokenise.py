@@ -8,6 +8,7 @@ needs OUT/tokenizer.json and writes OUT/train.bin, OUT/heldout.bin (uint16) and 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import itertools
 import json
@@ -20,6 +21,7 @@ from tokenizers import Tokenizer
 from failure import RecipeError, run_as_command
 from text import Document, add_sources_option, documents
 from tokenizer import END_OF_TEXT
+from writing import whole_file
 
 BATCH = 512  # documents, some 4 MB of text
 STREAMS = ("train", "heldout")
@@ -28,15 +30,14 @@ STREAMS = ("train", "heldout")
 def write_streams(chosen: Iterator[Document], tokenizer: Tokenizer, out: Path) -> dict[str, int]:
     """How many documents and tokens has each stream? Writes OUT/train.bin and OUT/heldout.bin."""
     sizes = {f"{stream}_{unit}": 0 for stream in STREAMS for unit in ("documents", "tokens")}
-    parts = {stream: out / f"{stream}.bin.part" for stream in STREAMS}
-    with parts["train"].open("wb") as train, parts["heldout"].open("wb") as heldout:
+    with contextlib.ExitStack() as opened:
+        parts = {stream: opened.enter_context(whole_file(out / f"{stream}.bin")) for stream in STREAMS}
+        files = {stream: opened.enter_context(part.open("wb")) for stream, part in parts.items()}
         for document, ids in _tokenised(chosen, tokenizer):
-            ids.tofile(heldout if document.held_out else train)
             stream = "heldout" if document.held_out else "train"
+            ids.tofile(files[stream])
             sizes[f"{stream}_documents"] += 1
             sizes[f"{stream}_tokens"] += len(ids)
-    for stream, part in parts.items():
-        part.replace(out / f"{stream}.bin")
     return sizes
 
 
@@ -61,7 +62,8 @@ def main() -> None:
     sizes = write_streams(documents(options.text, options.sources), tokenizer, options.out)
     digest = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()
     summary = json.dumps({"vocabulary": tokenizer.get_vocab_size(), "tokenizer": digest, **sizes}, indent=1)
-    (options.out / "stream.json").write_text(summary + "\n", encoding="utf-8")
+    with whole_file(options.out / "stream.json") as part:
+        part.write_text(summary + "\n", encoding="utf-8")
     print(summary)
 
 

@@ -13,6 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, 
 
 from failure import RecipeError, run_as_command
 from text import add_sources_option, training_documents
+from writing import whole_file
 
 END_OF_TEXT = "<|endoftext|>"
 SMALLEST = len(pre_tokenizers.ByteLevel.alphabet()) + 2  # the bytes, the end of text and one merge
@@ -42,10 +43,8 @@ def learn(texts: Iterable[str], vocabulary: int) -> Tokenizer:
 
 def save(tokenizer: Tokenizer, path: Path) -> None:
     """Write the tokenizer's file, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".part")
-    tokenizer.save(str(temporary), pretty=False)
-    temporary.replace(path)
+    with whole_file(path) as part:
+        tokenizer.save(str(part), pretty=False)
 
 
 def main() -> None:

@@ -13,6 +13,7 @@ from export import write_checkpoint
 from failure import RecipeError
 from model import Shape
 from sample import finished, sample_documents, sample_ids
+from tests.training.conftest import Script
 from tests.training.test_model import lively
 
 
@@ -20,11 +21,6 @@ from tests.training.test_model import lively
 def checkpoint(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sampled") / "checkpoint"
     model = lively(Shape(300, 8, 12, 3, 2), 4)
-    tokenizer = Tokenizer.from_file(str(data / "tokenizer.json"))
-    plain = torch.tensor([tokenizer.id_to_token(n).isascii() for n in range(300)])
-    with torch.no_grad():  # the first feature says "ASCII", so that what is written is mostly valid UTF-8
-        model.ln_f.weight[0], model.ln_f.bias[0] = 0.0, 20.0
-        model.wte.weight[:, 0] = torch.where(plain, 0.0, -1.0)
     write_checkpoint(folder, model.state_dict(), model.shape, data / "tokenizer.json", 0)
     return folder
 
@@ -51,7 +47,17 @@ def test_documents_fill_a_context_and_depend_on_the_seed_alone(checkpoint: Path)
     assert [document.id for document in first] == [f"sampled/{n:04d}" for n in range(6)]
     tokenizer = Tokenizer.from_file(str(checkpoint / "tokenizer.json"))
     assert all(len(tokenizer.encode(document.text).ids) >= 8 for document in first)
-    assert all("�" not in document.text for document in first)
+
+
+def test_a_model_that_ends_at_once_is_refused_and_leaves_no_file(data: Path, tmp_path: Path, script: Script) -> None:
+    model = lively(Shape(300, 8, 12, 3, 1), 4)
+    with torch.no_grad():
+        model.wte.weight[0] = 50 * model.ln_f.bias.sign()
+    write_checkpoint(tmp_path / "checkpoint", model.state_dict(), model.shape, data / "tokenizer.json", 0)
+    ended = script("sample", tmp_path / "checkpoint", tmp_path / "out.jsonl.zst")
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
+    assert "none of 8 tokens; train it longer" in ended.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
 
 
 def test_a_document_stops_before_its_end() -> None:

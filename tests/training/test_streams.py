@@ -95,6 +95,14 @@ def test_a_text_too_small_for_the_context_is_one_clear_line(data: Path, tmp_path
     assert not (tmp_path / "run").exists()
 
 
+def test_a_text_of_which_nothing_is_held_out_is_refused(tmp_path: Path) -> None:
+    np.zeros(10_000, np.uint16).tofile(tmp_path / "train.bin")
+    (tmp_path / "heldout.bin").touch()
+    (tmp_path / "stream.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(RecipeError, match="10000 tokens and 0 held out, at least 800 and 9 are needed"):
+        open_streams(tmp_path, 8)
+
+
 def test_an_impossible_vocabulary_is_refused(text_folder: Path, tmp_path: Path, script: Script) -> None:
     ended = script("tokenizer", text_folder, tmp_path / "tokenizer.json", "--vocabulary", 100)
     assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
