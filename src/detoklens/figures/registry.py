@@ -102,7 +102,8 @@ _FIGURES = (
         ("heatmap",),
         "Tᵉᵉ of tokens drawn at random",
         "Scores of every pair of the drawn tokens, with and without LayerNorm's division. Each panel is coloured "
-        "from its own smallest to its own largest score, given above it; no LN: without the division. A diagonal: the token looks for itself.",
+        "from its own smallest to its own largest score, given above it; no LN: without the division. A diagonal: "
+        "the token looks for itself.",
         optional=("heatmap_tokens",),
         per_head=True,
     ),

@@ -51,8 +51,8 @@ def terms_in_order(terms: pl.Series) -> list[str]:
 
 def token_label(text: str | None, longest: int = LONGEST_TOKEN, space: str = "␣") -> str:
     """A token for eyes: nothing invisible, nothing that the font lacks, not too long."""
-    if text is None:
-        return "–"
+    if not text:
+        return "–" if text is None else '""'
     pieces = [space if character == " " else _visible(character) for character in text[: longest + 1]]
     ends = list(accumulate(map(len, pieces)))
     if not ends or ends[-1] <= longest:
