@@ -24,8 +24,8 @@ import psutil
 from sklearn.metrics import roc_auc_score
 
 from detoklens.analyses.auroc import Judging, Measures, Positives, measure_heads
-from detoklens.analyses.auroc.blocks import columns_of, padded_keys, rows_of_block, score_rows
-from detoklens.analyses.block_runs import Runner, one_thread
+from detoklens.analyses.auroc.blocks import scores_of
+from detoklens.analyses.block_runs import Runner
 from detoklens.engines import open_engine
 from detoklens.kernels.ranking import AUROC
 from detoklens.scores.affinity import Affinity
@@ -144,16 +144,15 @@ def sklearn_on_same_scores(
     """scikit-learn's seconds per query token and head, and the largest difference from our AUROC."""
     tokens = np.flatnonzero((positives.sizes > 0) & (positives.sizes < positives.vocab_size))
     tokens = random.choice(tokens, n_tokens, replace=False)
-    scores = np.empty((rows_of_block(positives.vocab_size), columns_of(positives.vocab_size)), np.float32)
+    first_head = affinity.of_heads([0])
     seconds, difference = 0.0, 0.0
     for token in tokens:
-        with one_thread():
-            score_rows(affinity.query[0, token : token + 1], padded_keys(affinity.key[0]), scores)
+        scores = scores_of(first_head, token)[0]
         keys, weights = positives.of(token)
         right, weight = np.zeros(positives.vocab_size), np.ones(positives.vocab_size)
         right[keys], weight[keys] = 1, weights
         started = time.perf_counter()
-        expected = roc_auc_score(right, scores[0, : positives.vocab_size], sample_weight=weight)
+        expected = roc_auc_score(right, scores, sample_weight=weight)
         seconds += time.perf_counter() - started
         difference = max(difference, abs(expected - measures.heads[0, token, AUROC]))
     return seconds / n_tokens, difference

@@ -3,13 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from detoklens.cli import asking, options, text_input
 from detoklens.cli.answering import provenance_of, show_answer, write_answer
-from detoklens.cli.auroc_asking import Asked, Kind, Negatives, Truth, Weight, named_tokens, query_tokens
+from detoklens.cli.auroc_asking import Asked, named_tokens, query_tokens
+from detoklens.cli.auroc_options import (
+    Bootstrap,
+    Controls,
+    FirstKeys,
+    Kind,
+    Negative,
+    Negatives,
+    Pieces,
+    PmiAbove,
+    Positive,
+    Roc,
+    Seed,
+    Share,
+    Tokens,
+    Truth,
+    TruthOption,
+    Weight,
+    Weights,
+    Words,
+)
 from detoklens.cli.output import emit, say
 from detoklens.errors import TokenError
 
@@ -17,6 +35,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from detoklens.analyses.auroc import Measures, Positives
+    from detoklens.analyses.block_runs import Runner
     from detoklens.corpus.counts import Counts
     from detoklens.scores.layer import Layer
     from detoklens.tables.schema import Schema
@@ -25,64 +44,26 @@ if TYPE_CHECKING:
 def auroc(
     model: options.Model,
     counts: options.CountsFolder = None,
-    tokens: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--tokens",
-            metavar="TOKEN",
-            help='Only these query tokens: text with its space (" Korea"), ids (262 or 0-99), or @FILE with one a '
-            "line; may be repeated.",
-            show_default=False,
-        ),
-    ] = None,
-    pieces: Annotated[
-        bool, typer.Option("--pieces", help="Only query tokens that go on with a word: a letter first, no space.")
-    ] = False,
+    tokens: Tokens = None,
+    pieces: Pieces = False,
     heads: options.Heads = None,
-    truth: Annotated[
-        Truth,
-        typer.Option("--truth", help="Right pairs: of the corpus, of the tokenizer's merges, of a word list's pieces."),
-    ] = Truth.counts,
-    words: Annotated[
-        Path | None,
-        typer.Option("--words", metavar="FILE", help="One word a line. Default: the list that comes along."),
-    ] = None,
-    positives: Annotated[
-        Kind, typer.Option("--positives", help="Of the corpus: every pair it holds, or those above a PMI.")
-    ] = Kind.seen,
-    pmi_above: Annotated[float, typer.Option("--pmi-above", help="With --positives pmi: the PMI in bits.")] = 0.0,
-    weights: Annotated[
-        Weight, typer.Option("--weights", help="A positive weighs as much as its count, or as much as any other.")
-    ] = Weight.counted,
-    negatives: Annotated[
-        Negatives, typer.Option("--negatives", help="Compare with all other keys, or only with equally frequent ones.")
-    ] = Negatives.all,
-    k: Annotated[int, typer.Option("--k", min=1, help="Precision among the first K keys.")] = 10,
-    controls: Annotated[
-        bool, typer.Option("--controls/--no-controls", help="Two nulls and the frequency baseline beside each head.")
-    ] = True,
-    roc: Annotated[
-        str | None,
-        typer.Option("--roc", metavar="TOKEN", help="Instead: the points of one token's curve.", show_default=False),
-    ] = None,
+    truth: TruthOption = Truth.counts,
+    words: Words = None,
+    positives: Positive = Kind.seen,
+    pmi_above: PmiAbove = 0.0,
+    weights: Weights = Weight.counted,
+    negatives: Negative = Negatives.all,
+    k: FirstKeys = 10,
+    controls: Controls = True,
+    roc: Roc = None,
     centred: options.Centred = False,
     scale: asking.Scale = "mean",
-    bootstrap: Annotated[
-        int, typer.Option("--bootstrap", min=0, help="Resamples of the query tokens for the intervals; 0 for none.")
-    ] = 1000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the nulls and the resamples.")] = 0,
+    bootstrap: Bootstrap = 1000,
+    seed: Seed = 0,
     workers: text_input.Workers = None,
     engine: text_input.EngineName = "local",
     ray_address: text_input.RayAddress = None,
-    share: Annotated[
-        Path | None,
-        typer.Option(
-            "--share",
-            metavar="DIR",
-            help="For what workers share: on a cluster, a folder that all machines see. Default: temporary.",
-            show_default=False,
-        ),
-    ] = None,
+    share: Share = None,
     output_format: options.FormatOption = options.Format.table,
     out: options.Out = None,
     revision: options.Revision = None,
@@ -99,25 +80,40 @@ def auroc(
     corpus = asking.open_counts(counts, layer)
     ranking = asking.chosen_ranking(layer, heads, scale, centred)
     right = Asked(truth, positives, pmi_above, weights, words)
+    right.check(corpus, negatives)
     pairs = right.positives(layer, corpus)
     if roc is not None:
         _show_curve(layer, corpus, ranking, right, pairs, roc, output_format, out)
         return
-    asked = {"negatives": negatives.value, "k": k, "controls": controls, "bootstrap": bootstrap, "seed": seed}
     queries = query_tokens(layer, tokens or [], pieces)
-    question = {**right.options(), **asked, **ranking, "tokens": queries if tokens or pieces else "all"}
+    judged = {"negatives": negatives.value, "k": k, "controls": controls, "bootstrap": bootstrap, "seed": seed}
+    question = {**right.options(), **judged, **ranking, "tokens": queries if tokens else "all", "pieces": pieces}
     provenance = provenance_of("auroc", layer, question, corpus)
     with text_input.opened_runner("ranking keys", engine, workers, ray_address, out, provenance) as runner:
-        from detoklens.analyses.auroc import Judging, measure_heads
-
-        judging = Judging(k, negatives is Negatives.matched, controls, seed)
-        affinity = layer.token_affinity(ranking["scale"], centred).of_heads(ranking["heads"])
-        token_counts = None if corpus is None else corpus.tokens
-        measured = measure_heads(affinity, pairs, queries, token_counts, judging, runner, share)
-    tables = _tables(layer, measured, ranking["heads"], pairs, asked)
+        measured = _measured(layer, corpus, ranking, pairs, queries, judged, runner, share)
+    tables = _tables(layer, measured, ranking["heads"], pairs, judged)
     write_answer(layer, tables, provenance, out)
     runner.finish()
     _show_heads(layer, {schema.name: frame for schema, frame in tables}, output_format)
+
+
+def _measured(
+    layer: Layer,
+    corpus: Counts | None,
+    ranking: asking.Ranking,
+    pairs: Positives,
+    queries: list[int],
+    judged: dict[str, Any],
+    runner: Runner,
+    share: Path | None,
+) -> Measures:
+    from detoklens.analyses.auroc import Judging, measure_heads
+
+    matched = judged["negatives"] == Negatives.matched
+    judging = Judging(judged["k"], matched, judged["controls"], judged["seed"])
+    affinity = layer.token_affinity(ranking["scale"], ranking["centred"]).of_heads(ranking["heads"])
+    token_counts = None if corpus is None else corpus.tokens
+    return measure_heads(affinity, pairs, queries, token_counts, judging, runner, share)
 
 
 def _tables(

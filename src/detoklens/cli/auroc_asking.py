@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detoklens.cli import asking
+from detoklens.cli.auroc_options import Kind, Negatives, Truth, Weight
 from detoklens.cli.options import whole_numbers
 from detoklens.errors import CountsError, DetokLensError, TokenError
 
@@ -15,35 +16,6 @@ if TYPE_CHECKING:
     from detoklens.analyses.auroc import Positives
     from detoklens.corpus.counts import Counts
     from detoklens.scores.layer import Layer
-
-
-class Truth(StrEnum):
-    """Where the positives come from."""
-
-    counts = "counts"
-    merges = "merges"
-    words = "words"
-
-
-class Kind(StrEnum):
-    """Which pairs of the corpus are positives."""
-
-    seen = "count"
-    pmi = "pmi"
-
-
-class Weight(StrEnum):
-    """How much a positive weighs."""
-
-    counted = "count"
-    one = "one"
-
-
-class Negatives(StrEnum):
-    """Which keys a positive is compared with."""
-
-    all = "all"
-    matched = "matched"
 
 
 @dataclass(frozen=True)
@@ -58,7 +30,6 @@ class Asked:
 
     def positives(self, layer: Layer, counts: Counts | None) -> Positives:
         """The pairs themselves, or an error that says what is missing."""
-        self._check(counts)
         pairs = self._pairs(layer, counts)
         return pairs.equally_weighted() if self.weight is Weight.one else pairs
 
@@ -74,12 +45,15 @@ class Asked:
             return auroc.more_than_chance(counts.bigrams, self.pmi_above)
         return auroc.seen_pairs(counts.bigrams)
 
-    def _check(self, counts: Counts | None) -> None:
+    def check(self, counts: Counts | None, negatives: Negatives) -> None:
+        """Refuse what can't be asked together, before anything is computed."""
         if self.truth is Truth.counts and counts is None:
             raise CountsError(
                 "no counts were given; add --counts COUNTS (made by `detoklens count`), or judge without a corpus by "
                 "--truth merges or --truth words"
             )
+        if negatives is Negatives.matched and counts is None:
+            raise CountsError("--negatives matched needs to know how frequent tokens are; add --counts COUNTS")
         if self.words is not None and self.truth is not Truth.words:
             raise DetokLensError(f"--words {self.words} has no part in --truth {self.truth}; add --truth words")
         if self.kind is Kind.pmi and self.truth is not Truth.counts:
@@ -96,7 +70,7 @@ class Asked:
         """What of it decides the numbers."""
         named: dict[str, Any] = {"truth": self.truth.value, "weights": self.weight.value}
         if self.truth is Truth.words:
-            named["words"] = self.listed_words()
+            named["words"] = sha256("\n".join(self.listed_words()).encode()).hexdigest()
         if self.truth is Truth.counts:
             named["positives"] = self.kind.value
         if self.kind is Kind.pmi:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float, Float32, Int64
 
 from detoklens.analyses.auroc.positives import Positives
 from detoklens.analyses.block_runs import Arrays, one_thread
 from detoklens.kernels.ranking import MEASURES, measure_rows
+from detoklens.scores.affinity import Affinity
 
 TILE_KEYS = 4096
 LANES = 64
@@ -30,8 +31,8 @@ BLOCK_BYTES = 1 << 25
 class Scorer:
     """Anything that scores keys for queries as a product of thin factors: a head, or a baseline of one column."""
 
-    query: Float32[np.ndarray, "query d_head"]
-    key: Float32[np.ndarray, "token d_head"]
+    query: Float[np.ndarray, "query d_head"]
+    key: Float[np.ndarray, "token d_head"]
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ def share(
         np.save(folder / f"key-{number}.npy", padded_keys(scorer.key[order]))
 
 
-def padded_keys(key: Float32[np.ndarray, "token d_head"]) -> Float32[np.ndarray, "d_head column"]:
+def padded_keys(key: Float[np.ndarray, "token d_head"]) -> Float32[np.ndarray, "d_head column"]:
     """Keys as columns, with zero columns up to whole tiles."""
     padded = np.zeros((key.shape[1], columns_of(len(key))), np.float32)
     padded[:, : len(key)] = key.T
@@ -101,7 +102,7 @@ def padded_keys(key: Float32[np.ndarray, "token d_head"]) -> Float32[np.ndarray,
 
 
 def score_rows(
-    query: Float32[np.ndarray, "query d_head"],
+    query: Float[np.ndarray, "query d_head"],
     key: Float32[np.ndarray, "d_head column"],
     scores: Float32[np.ndarray, "row column"],
 ) -> None:
@@ -112,6 +113,17 @@ def score_rows(
     for first in range(0, key.shape[1], width):
         tile = slice(first, first + width)
         np.matmul(padded, key[:, tile], out=scores[:, tile])
+
+
+def scores_of(affinity: Affinity, token: int) -> Float32[np.ndarray, "head key"]:
+    """T^ee of one query token in every head, to the bit what blocks compute."""
+    scores = np.empty((rows_of_block(affinity.vocab_size), columns_of(affinity.vocab_size)), np.float32)
+    found = np.empty((affinity.n_heads, affinity.vocab_size), np.float32)
+    with one_thread():
+        for head, (query, key) in enumerate(zip(affinity.query, affinity.key, strict=True)):
+            score_rows(query[token : token + 1], padded_keys(key), scores)
+            found[head] = scores[0, : affinity.vocab_size]
+    return found
 
 
 def judge_block(block: Block) -> Arrays:

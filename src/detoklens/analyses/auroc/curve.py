@@ -8,9 +8,8 @@ import numpy as np
 import polars as pl
 from jaxtyping import Bool, Float, Int64
 
-from detoklens.analyses.auroc.blocks import columns_of, padded_keys, rows_of_block, score_rows
+from detoklens.analyses.auroc.blocks import scores_of
 from detoklens.analyses.auroc.positives import Positives
-from detoklens.analyses.block_runs import one_thread
 from detoklens.errors import TokenError
 from detoklens.scores.affinity import Affinity
 from detoklens.tables.auroc import ROC_POINTS
@@ -30,22 +29,11 @@ def roc_points(
         )
     weight = np.zeros(positives.vocab_size, np.int64)
     weight[keys] = weights
-    curves = [_curve(scores, weight) for scores in _scores_of(affinity, token)]
+    curves = [_curve(scores, weight) for scores in scores_of(affinity, token)]
     columns = {name: np.concatenate([curve[name] for curve in curves]) for name in curves[0]}
     sizes = [len(curve["threshold"]) for curve in curves]
     named = {"head": np.repeat(np.asarray(heads), sizes), "token_id": np.full(sum(sizes), token)}
     return ROC_POINTS.frame({**named, "token": pl.Series([text] * sum(sizes), dtype=pl.String), **columns})
-
-
-def _scores_of(affinity: Affinity, token: int) -> list[Float[np.ndarray, "token"]]:
-    """T^ee of one query token in every head, to the bit what the AUROC is computed from."""
-    scores = np.empty((rows_of_block(affinity.vocab_size), columns_of(affinity.vocab_size)), np.float32)
-    rows = []
-    with one_thread():
-        for query, key in zip(affinity.query, affinity.key, strict=True):
-            score_rows(query[token : token + 1].astype(np.float32), padded_keys(key.astype(np.float32)), scores)
-            rows.append(scores[0, : affinity.vocab_size].copy())
-    return rows
 
 
 def _curve(scores: Float[np.ndarray, "token"], weight: Int64[np.ndarray, "token"]) -> Points:
