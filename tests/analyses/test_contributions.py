@@ -12,6 +12,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import detoklens
 from detoklens.analyses.contributions import PAPER, PUBLISHED, Formula, contributions, contributions_by_head
 from detoklens.errors import CorpusError, RangeError
 from tests.analyses.plain_contributions import TERMS, plain_contributions
@@ -156,6 +157,21 @@ def test_the_summary_ranks_a_heads_terms():
         term = rows["term"][0]
         own = table.filter((pl.col("head") == head) & (pl.col("term") == term))
         assert rows["kl"][0] == pytest.approx(own["kl"].mean())
+
+
+def test_real_heads_are_carried_by_what_they_are_known_for(whisper_folder, tiny_text):
+    """whisper-tiny.en on the first three windows of tiny.txt: L0H1 looks for the same token, L0H2 for the one before."""
+    single, double = (detoklens.load(whisper_folder, dtype) for dtype in ("float32", "float64"))
+    ids = single.vocabulary.encode(tiny_text.read_text(encoding="utf-8")[:20_000])
+    length = single.n_positions
+    documents = [ids[begin : begin + length] for begin in range(0, 3 * length, length)]
+    table = contributions(single, documents)
+    exact = contributions(double, documents)
+    np.testing.assert_allclose(table["kl"], exact["kl"], atol=1e-5)
+    first = contributions_by_head(exact).filter(pl.col("rank") == 1)
+    assert dict(first.select("head", "term").rows()) == {0: "pp", 1: "ee", 2: "pp", 3: "pp", 4: "e", 5: "pp"}
+    assert first["share"][1] > 0.9
+    assert first["share"][2] > 0.9
 
 
 def test_documents_that_are_too_short_are_refused_only_when_none_is_left():
