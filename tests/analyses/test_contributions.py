@@ -160,7 +160,7 @@ def test_the_summary_ranks_a_heads_terms():
 
 
 def test_real_heads_are_carried_by_what_they_are_known_for(whisper_folder, tiny_text):
-    """whisper-tiny.en on the first three windows of tiny.txt: L0H1 looks for the same token, L0H2 for the one before."""
+    """whisper-tiny.en, three windows of tiny.txt: L0H1 looks for its own token again, L0H2 at the place before."""
     single, double = (detoklens.load(whisper_folder, dtype) for dtype in ("float32", "float64"))
     ids = single.vocabulary.encode(tiny_text.read_text(encoding="utf-8")[:20_000])
     length = single.n_positions
