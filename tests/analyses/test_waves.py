@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from detoklens.analyses import waves
 from detoklens.analyses.waves import FEWEST_KEYS, Wave, is_sinusoidal, leading_waves
 
 
@@ -48,6 +49,13 @@ def test_missing_keys_do_not_disturb() -> None:
     found = waves_of(np.sin(2 * np.pi * places / 23.7), places)
     assert found[0].period == pytest.approx(23.7, rel=1e-4)
     assert found[0].share == pytest.approx(1, abs=1e-6)
+
+
+def test_blocks_of_frequencies_change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    curves = np.random.default_rng(0).normal(size=(3, 70)).cumsum(axis=1)
+    whole = leading_waves(curves, np.arange(70))
+    monkeypatch.setattr(waves, "BLOCK_BYTES", 5 * 2 * 8 * 70)
+    assert leading_waves(curves, np.arange(70)) == whole
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(FEWEST_KEYS, 200))

@@ -26,6 +26,7 @@ SINUSOIDAL_SHARE = 0.5
 # With fewer keys one wave of free frequency takes half of a random curve too often: 48 keys, once in 100,000.
 FEWEST_KEYS = 48
 PERIODS_IN_VIEW = 1.5  # a bend can pass for one period of a wave, not for one and a half
+BLOCK_BYTES = 8 << 20
 ROUNDING = 1e-12  # below this share of a curve's size, what is left of it is rounding
 
 
@@ -50,8 +51,16 @@ def leading_waves(
     if not len(grid):
         return [[] for _ in curves]
     basis = _Basis(places)
-    table = basis.waves(grid)
-    return [_waves_of(curve, basis, grid, table, count) for curve in curves]
+    left, found = basis.without_line(curves), [list[Wave]() for _ in curves]
+    powers, rounding = np.square(left).sum(axis=1), ROUNDING * np.abs(curves).max(axis=1)
+    for _ in range(count):
+        best = _best_of_grid(left, basis, grid)
+        for head in np.flatnonzero(np.abs(left).max(axis=1) > rounding):
+            frequency = _refined(left[head], basis, grid, int(best[head]))
+            wave = basis.fitted(frequency, left[head])
+            left[head] -= wave
+            found[head].append(Wave(frequency, basis.amplitude(frequency, wave), float(wave @ wave / powers[head])))
+    return found
 
 
 def is_sinusoidal(waves: list[Wave], n_keys: int) -> bool | None:
@@ -90,6 +99,11 @@ class _Basis:
         sine /= np.linalg.norm(sine, axis=1, keepdims=True)
         return np.stack([cosine, sine], axis=1)
 
+    def fitted(self, frequency: float, curve: Float[np.ndarray, "key"]) -> Float[np.ndarray, "key"]:
+        """The wave of this frequency that takes most off the squares of a curve."""
+        pair = self.waves(np.array([frequency]))[0]
+        return (pair @ curve) @ pair
+
     def amplitude(self, frequency: float, wave: Float[np.ndarray, "key"]) -> float:
         """The c and d of a fitted wave, as the length of (c, d)."""
         angles = 2 * np.pi * frequency * self.places
@@ -98,43 +112,23 @@ class _Basis:
         return float(np.hypot(cosine, sine))
 
 
-def _waves_of(
-    curve: Float[np.ndarray, "key"],
-    basis: _Basis,
-    grid: Float[np.ndarray, "frequency"],
-    table: Float[np.ndarray, "frequency both key"],
-    count: int,
-) -> list[Wave]:
-    left = basis.without_line(curve)
-    power = float(left @ left)
-    waves: list[Wave] = []
-    while len(waves) < count and np.abs(left).max() > ROUNDING * np.abs(curve).max():
-        wave, left = _strongest(left, basis, grid, table, power)
-        waves.append(wave)
-    return waves
-
-
-def _strongest(
-    left: Float[np.ndarray, "key"],
-    basis: _Basis,
-    grid: Float[np.ndarray, "frequency"],
-    table: Float[np.ndarray, "frequency both key"],
-    power: float,
-) -> tuple[Wave, Float[np.ndarray, "key"]]:
-    """The wave that takes most off the squares, and what it leaves."""
-    powers = np.square(table @ left).sum(axis=1)
-    frequency = _refined(left, basis, grid, int(powers.argmax()))
-    pair = basis.waves(np.array([frequency]))[0]
-    wave = (pair @ left) @ pair
-    share = float(wave @ wave) / power
-    return Wave(frequency, basis.amplitude(frequency, wave), share), left - wave
+def _best_of_grid(
+    left: Float[np.ndarray, "head key"], basis: _Basis, grid: Float[np.ndarray, "frequency"]
+) -> Int[np.ndarray, "head"]:
+    """For each curve, the place in the grid of the frequency that takes most off its squares; block by block."""
+    step = max(1, BLOCK_BYTES // (2 * 8 * left.shape[1]))
+    blocks = [
+        np.square(basis.waves(grid[begin : begin + step]) @ left.T).sum(axis=1) for begin in range(0, len(grid), step)
+    ]
+    return np.concatenate(blocks).argmax(axis=0)
 
 
 def _refined(left: Float[np.ndarray, "key"], basis: _Basis, grid: Float[np.ndarray, "frequency"], best: int) -> float:
     """The frequency of most power between the best of the grid and its neighbours."""
 
     def lost(frequency: float) -> float:
-        return -float(np.square(basis.waves(np.array([frequency]))[0] @ left).sum())
+        wave = basis.fitted(frequency, left)
+        return -float(wave @ wave)
 
     bounds = (grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)])
     found = minimize_scalar(lost, bounds=bounds, method="bounded", options={"xatol": grid[0] * 1e-6})
