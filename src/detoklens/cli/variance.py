@@ -71,8 +71,8 @@ def variance(
 def _show(found: Variance, name: str) -> None:
     table = options.Format.table
     emit(_exceptional(found.position_variance), table, f"{name}: which positions stand out?")
-    short = {"first_without_norm": "first, no LN", "next_without_norm": "next, no LN"}
-    switch = found.switch.drop("jump_without_norm", "by_score").rename(short)
+    switch = found.switch.drop("next_without_norm", "jump_without_norm", "by_score")
+    switch = switch.rename({"first_without_norm": "first, no LN"})
     emit(switch, table, f"{name}: how much of position 0's jump in T^p is LayerNorm's?")
     emit(found.undertrained, table, f"{name}: does the last query position depart in T^pp without LayerNorm?")
 
