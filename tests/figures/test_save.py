@@ -1,0 +1,70 @@
+"""Figures as files: three formats, the same bytes for the same figure, whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+from PIL import Image
+
+from detoklens.figures import FIGURES
+from detoklens.figures.save import save
+from tests.figures.synthetic import tables
+
+
+@pytest.fixture(scope="module")
+def figure() -> Figure:
+    return FIGURES["auroc"].draw(tables(3), width="column")
+
+
+def test_three_formats_under_the_figures_name(figure: Figure, tmp_path: Path) -> None:
+    paths = save(figure, tmp_path / "new" / "folder", "auroc", title="AUROC by head")
+    assert [path.name for path in paths] == ["auroc.svg", "auroc.pdf", "auroc.png"]
+    assert sorted(path.name for path in (tmp_path / "new" / "folder").iterdir()) == [
+        "auroc.pdf",
+        "auroc.png",
+        "auroc.svg",
+    ]
+    assert [path.read_bytes()[:5] for path in paths] == [b"<?xml", b"%PDF-", b"\x89PNG\r"]
+
+
+def test_only_the_asked_formats(figure: Figure, tmp_path: Path) -> None:
+    assert [path.suffix for path in save(figure, tmp_path, "auroc", formats=["png"])] == [".png"]
+
+
+def test_text_is_text_in_vector_files(figure: Figure, tmp_path: Path) -> None:
+    svg, pdf, _ = save(figure, tmp_path, "auroc")
+    assert ">L0H2</text>" in svg.read_text(encoding="utf-8")
+    content = pdf.read_bytes()
+    assert b"/CIDFontType2" in content or b"/TrueType" in content
+    assert b"/Type3" not in content
+
+
+def test_the_same_figure_gives_the_same_bytes(figure: Figure, tmp_path: Path) -> None:
+    first = [path.read_bytes() for path in save(figure, tmp_path / "first", "auroc")]
+    again = FIGURES["auroc"].draw(tables(3), width="column")
+    assert [path.read_bytes() for path in save(again, tmp_path / "second", "auroc")] == first
+
+
+def test_a_picture_has_the_figures_size(figure: Figure, tmp_path: Path) -> None:
+    (path,) = save(figure, tmp_path, "auroc", formats=["png"])
+    wide, tall = figure.get_size_inches()
+    with Image.open(path) as picture:
+        assert picture.size == (int(wide * 200), int(tall * 200))
+        assert picture.getpixel((0, picture.height - 1))[:3] == (255, 255, 255)
+
+
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(
+    figure: Figure, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "auroc.png").write_text("old")
+
+    def fails(self: Path, target: Path) -> Path:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(Path, "replace", fails)
+    with pytest.raises(OSError, match="disk full"):
+        save(figure, tmp_path, "auroc", formats=["png"])
+    assert [path.name for path in tmp_path.iterdir()] == ["auroc.png"]
+    assert (tmp_path / "auroc.png").read_text() == "old"
