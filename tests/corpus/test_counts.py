@@ -152,6 +152,31 @@ def test_damaged_counts_are_refused(folder: Path, tmp_path: Path) -> None:
         Counts.open(garbled)
 
 
+def rehashed(folder: Path, name: str) -> None:
+    """The manifest as a forger would leave it."""
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"][name]["size"] = (folder / name).stat().st_size
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+
+def test_ids_outside_the_vocabulary_are_refused(folder: Path, tmp_path: Path) -> None:
+    for column in ("suffix", "prefix"):
+        forged = copied(folder, tmp_path / column)
+        table = pq.read_table(forged / "bigrams.parquet")
+        ids = table[column].to_numpy().copy()
+        ids[-1] = 300
+        table = table.set_column(table.schema.names.index(column), column, [ids])
+        pq.write_table(table, forged / "bigrams.parquet")
+        rehashed(forged, "bigrams.parquet")
+        with pytest.raises(CountsError, match="bigrams of token 300, but ids go from 0 to 299"):
+            _ = Counts.open(forged).bigrams
+    few = copied(folder, tmp_path / "few")
+    pq.write_table(pq.read_table(few / "tokens.parquet").slice(0, 5), few / "tokens.parquet")
+    rehashed(few, "tokens.parquet")
+    with pytest.raises(CountsError, match="5 rows, not one for each token"):
+        Counts.open(few)
+
+
 MANIFESTS = {
     "can't be read as JSON": "{",
     "not a manifest of counts": "[]",

@@ -3,9 +3,12 @@
 import errno
 import json
 import multiprocessing
+import os
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from detoklens.corpus import count, shards, tasks
@@ -168,6 +171,25 @@ def test_an_input_without_text_is_refused(content: str, run: Run, tmp_path: Path
     with pytest.raises(CorpusError, match="holds no text"):
         run(path)
     assert not (tmp_path / "counts").exists()
+
+
+def test_an_input_that_goes_away_on_the_way_is_named(run: Run, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    perform = count.perform
+    monkeypatch.setattr(count, "perform", lambda task: (perform(task), source.unlink(missing_ok=True))[0])
+    with pytest.raises(CorpusError, match=r"texts\.jsonl: can't be read any more"):
+        run()
+
+
+def test_file_names_need_not_be_text(run: Run, small_vocabulary: Vocabulary, tmp_path: Path) -> None:
+    path = Path(os.fsdecode(bytes(tmp_path) + b"/caf\xe9.txt"))
+    path.write_text("the sand")
+    lines = write_jsonl(Path(f"{path}.jsonl"), ["the sand"])
+    table = Path(f"{path}.parquet")
+    with table.open("wb") as file:
+        pq.write_table(pa.table({"text": ["the sand"]}), file)
+    out = f"{path.name}.counts"
+    assert run(path, lines, table, out=out).tokens.sum() == 3 * len(small_vocabulary.encode("the sand"))
+    assert run(path, lines, table, out=out).manifest["inputs"][0]["path"] == str(path)
 
 
 def test_a_folder_with_something_else_is_left_alone(run: Run, tmp_path: Path) -> None:

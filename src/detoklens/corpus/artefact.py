@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,8 @@ def write_bigrams(path: Path, blocks: Iterator[Run], vocabulary_size: int) -> tu
     rows = total = 0
     with (
         written_whole(path) as temporary,
-        pq.ParquetWriter(temporary, BIGRAM_SCHEMA, column_encoding=BIGRAM_ENCODING, **COMPRESSION) as writer,
+        pa.OSFile(os.fsencode(temporary), "wb") as file,
+        pq.ParquetWriter(file, BIGRAM_SCHEMA, column_encoding=BIGRAM_ENCODING, **COMPRESSION) as writer,
     ):
         for run in _row_groups(blocks):
             writer.write_table(_bigram_table(run, vocabulary_size), row_group_size=ROW_GROUP)
@@ -73,5 +75,5 @@ def write_tokens(path: Path, counts: Int64[np.ndarray, "token"], texts: list[str
     """Write every token's count, with its text, so that counts can be read without the tokenizer."""
     columns = [np.arange(len(counts), dtype=np.uint32), counts, pa.array(texts, pa.string())]
     delta = {"token": "DELTA_BINARY_PACKED", "count": "DELTA_BINARY_PACKED"}
-    with written_whole(path) as temporary:
-        pq.write_table(pa.table(columns, schema=TOKEN_SCHEMA), temporary, column_encoding=delta, **COMPRESSION)
+    with written_whole(path) as temporary, pa.OSFile(os.fsencode(temporary), "wb") as file:
+        pq.write_table(pa.table(columns, schema=TOKEN_SCHEMA), file, column_encoding=delta, **COMPRESSION)

@@ -11,9 +11,18 @@ from detoklens.corpus.artefact import write_bigrams, write_tokens
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.encoding import choose_library
 from detoklens.corpus.inputs import find_inputs
-from detoklens.corpus.manifest import JsonObject, file_hash, json_text, make_plan, with_library
+from detoklens.corpus.manifest import (
+    BIGRAMS,
+    MANIFEST,
+    TOKENS,
+    JsonObject,
+    file_hash,
+    json_text,
+    make_plan,
+    with_library,
+)
 from detoklens.corpus.memory import default_memory, share_of
-from detoklens.corpus.output import BIGRAMS, MANIFEST, TOKENS, OutputFolder, open_output, write_text
+from detoklens.corpus.output import OutputFolder, open_output, write_text
 from detoklens.corpus.parts import Part, merged_blocks, sum_of_tallies, sum_of_tokens
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.sample import sample_texts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,8 +16,7 @@ import pyarrow.parquet as pq
 from jaxtyping import Int64, UInt32
 
 from detoklens.corpus.csr import Bigrams, Predecessors
-from detoklens.corpus.manifest import JsonObject, read_json
-from detoklens.corpus.output import BIGRAMS, MANIFEST, TOKENS, WORK
+from detoklens.corpus.manifest import BIGRAMS, MANIFEST, TOKENS, WORK, JsonObject, read_json
 from detoklens.errors import CountsError, TokenError
 
 
@@ -44,6 +44,10 @@ class Counts:
         manifest = read_json(folder / MANIFEST)
         _check_files(folder, manifest)
         table = _open(folder / TOKENS).read()
+        if len(table) != manifest["tokenizer"]["vocabulary_size"]:
+            raise CountsError(
+                f"{folder / TOKENS}: {len(table)} rows, not one for each token; delete it and count again"
+            )
         counts = cls(_column(table, "count"), table["text"].to_pylist(), manifest, folder)
         if vocabulary_fingerprint is not None:
             counts.check(vocabulary_fingerprint)
@@ -109,7 +113,9 @@ class Counts:
         suffixes = (_column(file.read_row_group(group, columns=["suffix"]), "suffix") for group in groups)
         starts = _row_starts(suffixes, self.vocabulary_size)
         table = file.read(columns=["prefix", "count"])
-        return Bigrams(starts, _column(table, "prefix"), _column(table, "count"))
+        prefixes = _column(table, "prefix")
+        _check_ids(prefixes, self.vocabulary_size)
+        return Bigrams(starts, prefixes, _column(table, "count"))
 
     def predecessors(self, token: int) -> Predecessors:
         """The tokens before `token`, by id, with counts; reads only its rows where bigrams are not loaded yet."""
@@ -189,7 +195,7 @@ def _check_files(folder: Path, manifest: JsonObject) -> None:
 
 def _open(path: Path) -> Any:
     try:
-        return pq.ParquetFile(path, memory_map=True)
+        return pq.ParquetFile(pa.memory_map(os.fsencode(path)))
     except (pa.ArrowException, OSError) as error:
         raise CountsError(
             f"{path}: damaged ({str(error).splitlines()[0]}); delete its folder and count again"
@@ -205,9 +211,15 @@ def _may_hold(file: Any, group: int, token: int) -> bool:
     return bool(statistics is None or statistics.min <= token <= statistics.max)
 
 
+def _check_ids(ids: np.ndarray, vocabulary_size: int) -> None:
+    if len(ids) and int(ids.max()) >= vocabulary_size:
+        raise CountsError(f"bigrams of token {ids.max()}, but ids go from 0 to {vocabulary_size - 1}; count again")
+
+
 def _row_starts(suffixes: Iterable[np.ndarray], vocabulary_size: int) -> Int64[np.ndarray, "token_and_end"]:
     """indptr: row t begins after the pairs of all smaller suffixes."""
     lengths = np.zeros(vocabulary_size, np.int64)
     for portion in suffixes:
+        _check_ids(portion, vocabulary_size)
         lengths += np.bincount(portion, minlength=vocabulary_size)
     return np.concatenate([[0], np.cumsum(lengths)])

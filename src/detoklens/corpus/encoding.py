@@ -7,6 +7,7 @@ same ids as `tokenizers` on a sample of the very input; `tokenizers` is the trut
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Sequence
 from functools import lru_cache
 from importlib.metadata import version
@@ -68,6 +69,7 @@ def _without_special_tokens(tokenizer_json: str) -> str:
 @lru_cache(maxsize=2)
 def open_encoder(library: str, tokenizer_path: Path, parse_special_tokens: bool) -> Encoder:
     """The encoder of a worker process; loaded once, as it takes as long as some 20 MB of text."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a worker is one core
     encoder = GigatokenEncoder if library == GIGATOKEN else TokenizersEncoder
     return encoder(tokenizer_path.read_text(encoding="utf-8"), parse_special_tokens)
 

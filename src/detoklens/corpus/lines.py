@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from typing import Any
 
 from detoklens.errors import CorpusError
 
@@ -18,16 +20,25 @@ def read_chunks(path: str, compression: str | None, start: int = 0) -> Iterator[
     """The uncompressed bytes from `start` on, in chunks."""
     import pyarrow as pa
 
-    with pa.OSFile(path) as file:
+    with _open(path) as file:
         file.seek(start)
         stream = pa.CompressedInputStream(file, compression) if compression else file
         while chunk := _read(stream, compression):
             yield chunk
 
 
-def _read(stream: object, compression: str | None) -> bytes:
+def _open(path: str) -> Any:
+    import pyarrow as pa
+
     try:
-        chunk: bytes = stream.read(CHUNK)  # type: ignore[attr-defined]
+        return pa.OSFile(os.fsencode(path))
+    except OSError as error:
+        raise CorpusError(f"{path}: can't be read any more ({error}); has it been moved?") from error
+
+
+def _read(stream: Any, compression: str | None) -> bytes:
+    try:
+        chunk: bytes = stream.read(CHUNK)
     except OSError as error:
         if compression is None:
             raise

@@ -22,6 +22,8 @@ from detoklens.errors import CountsError
 from detoklens.tokens import Vocabulary
 
 FORMAT, FORMAT_VERSION = "detoklens counts", 1
+BIGRAMS, TOKENS, MANIFEST = "bigrams.parquet", "tokens.parquet", "manifest.json"
+WORK = ".counting"
 
 JsonObject = dict[str, Any]
 
@@ -105,7 +107,7 @@ def read_json(path: Path) -> JsonObject:
 
 
 def json_text(content: JsonObject) -> str:
-    return json.dumps(content, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(content, indent=2) + "\n"
 
 
 def file_hash(path: Path) -> JsonObject:

@@ -14,11 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from detoklens.corpus.files import TEMPORARY, written_whole
-from detoklens.corpus.manifest import JsonObject, differences, json_text, read_json
+from detoklens.corpus.manifest import MANIFEST, WORK, JsonObject, differences, json_text, read_json
 from detoklens.errors import OutputError
-
-BIGRAMS, TOKENS, MANIFEST = "bigrams.parquet", "tokens.parquet", "manifest.json"
-WORK = ".counting"
 
 
 class OutputFolder:

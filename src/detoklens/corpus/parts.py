@@ -7,6 +7,7 @@ is mapped into memory, never read whole.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ class Part:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: Any = pa.ipc.open_file(pa.memory_map(str(path)))
+        self._file: Any = pa.ipc.open_file(pa.memory_map(os.fsencode(path)))
         header = self._file.schema.metadata
         self.tally = Tally(**json.loads(header[b"tally"]))
         self.tokens: Int64[np.ndarray, "token"] = np.frombuffer(header[b"tokens"], "<i8")
@@ -47,7 +48,7 @@ def write_part(
     schema = pa.schema([("key", pa.from_numpy_dtype(keys)), ("count", pa.int64())], metadata=header)
     with (
         written_whole(path) as temporary,
-        pa.OSFile(str(temporary), "wb") as file,
+        pa.OSFile(os.fsencode(temporary), "wb") as file,
         pa.ipc.new_file(file, schema) as writer,
     ):
         for run in runs:

@@ -9,21 +9,14 @@ from detoklens.corpus.pieces import read_texts
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.shards import Shard
 
-SHARDS, DOCUMENTS, LONGEST = 16, 16, 16 << 10
-"""At most 16 documents from each of 16 shards, and 16 kB of each: 4 MB at the very most, tokenized in seconds."""
-
-ENOUGH = 1 << 20
+SHARDS, DOCUMENTS, LONGEST = 32, 128, 4 << 10
+"""128 documents, spread over at most 32 shards, and 4 kB of each: compared in less than a second."""
 
 
 def sample_texts(shards: Sequence[Shard], reading: ReadingOptions, longest: int) -> list[bytes]:
     """Texts to compare tokenizing libraries on; the same ones for the same input."""
-    step = max(1, len(shards) // SHARDS)
-    texts: list[bytes] = []
-    for shard in shards[::step]:
-        texts.extend(islice(_texts(shard, reading, longest), DOCUMENTS))
-        if sum(map(len, texts)) > ENOUGH:
-            break
-    return texts
+    chosen = shards[:: max(1, -(-len(shards) // SHARDS))]
+    return [text for shard in chosen for text in islice(_texts(shard, reading, longest), -(-DOCUMENTS // len(chosen)))]
 
 
 def _texts(shard: Shard, reading: ReadingOptions, longest: int) -> Iterator[bytes]:
