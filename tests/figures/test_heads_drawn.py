@@ -91,7 +91,7 @@ def test_shares_of_the_terms_fill_the_bar_in_a_fixed_order() -> None:
     (axes,) = figure.axes
     bars = np.array([[bar.get_width() for bar in container] for container in axes.containers])
     for place, term in enumerate(["ee", "pp", "e", "p", "ep", "pe"]):
-        assert bars[place].tolist() == DRAWN["contributions_by_head"].filter(term=term)["share"].to_list()
+        np.testing.assert_allclose(bars[place], DRAWN["contributions_by_head"].filter(term=term)["share"])
     np.testing.assert_allclose(bars.sum(axis=0), 1)
     assert len({container[0].get_hatch() for container in axes.containers}) == len(TERMS)
 
