@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypedDict
 
@@ -44,6 +47,18 @@ def open_layer(model: str, revision: str | None) -> Layer:
     from detoklens.loading import load
 
     return load(model, revision=revision)
+
+
+@contextmanager
+def working(title: str) -> Iterator[None]:
+    """A line on stderr while something without steps is computed; nothing where stderr is no terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status(title):
+        yield
 
 
 def open_counts(folder: Path | None, layer: Layer) -> Counts | None:

@@ -10,6 +10,7 @@ import typer
 from detoklens.cli import asking, options
 from detoklens.cli.answering import provenance_of, show_answer, write_answer
 from detoklens.cli.output import say
+from detoklens.demo import NAME as DEMO
 
 
 class Rows(StrEnum):
@@ -29,7 +30,7 @@ class UnseenTokens(StrEnum):
 
 
 def frequency(
-    model: options.Model,
+    model: options.Model = DEMO,
     counts: options.CountsFolder = None,
     by: Annotated[
         Rows, typer.Option("--by", help="Print T^e by head, the embeddings of the whole model, or its tokens.")
@@ -62,13 +63,14 @@ def frequency(
     chosen, sigma = asking.chosen_heads(heads, layer), asking.chosen_scale(scale, layer)
     if corpus is None:
         say("without --counts nothing can be correlated: those columns are empty")
-    by_head = analysis.frequency_by_head(layer, corpus, heads=chosen, scale=sigma, unseen=unseen.value)
-    tables = {
-        Rows.head: (FREQUENCY_BY_HEAD, by_head),
-        Rows.model: (EMBEDDING_VARIANCE, analysis.embedding_variance(layer, corpus, unseen=unseen.value)),
-        Rows.token: (FREQUENCY_BY_TOKEN, analysis.frequency_by_token(layer, corpus)),
-    }
-    asserted = analysis.self_assertion_by_token(layer, corpus, heads=chosen, scale=sigma)
+    with asking.working("correlating"):
+        by_head = analysis.frequency_by_head(layer, corpus, heads=chosen, scale=sigma, unseen=unseen.value)
+        tables = {
+            Rows.head: (FREQUENCY_BY_HEAD, by_head),
+            Rows.model: (EMBEDDING_VARIANCE, analysis.embedding_variance(layer, corpus, unseen=unseen.value)),
+            Rows.token: (FREQUENCY_BY_TOKEN, analysis.frequency_by_token(layer, corpus)),
+        }
+        asserted = analysis.self_assertion_by_token(layer, corpus, heads=chosen, scale=sigma)
     asked = {"heads": chosen, "scale": sigma, "unseen": unseen.value}
     provenance = provenance_of("frequency", layer, asked, corpus)
     write_answer(layer, [*tables.values(), (SELF_ASSERTION, asserted)], provenance, out)

@@ -8,13 +8,14 @@ import typer
 
 from detoklens.cli import asking, options
 from detoklens.cli.answering import provenance_of, show_answer, write_answer
+from detoklens.demo import NAME as DEMO
 
 if TYPE_CHECKING:
     from detoklens.scores.layer import Layer
 
 
 def partners(
-    model: options.Model,
+    model: options.Model = DEMO,
     token: Annotated[
         list[str] | None,
         typer.Argument(metavar="[TOKEN]...", help='Query tokens as text, spaces included: " Korea".'),
@@ -44,7 +45,8 @@ def partners(
     corpus = asking.open_counts(counts, layer)
     queries = _query_ids(layer, token or [], token_id or [])
     ranking = asking.chosen_ranking(layer, heads, scale, centred)
-    frame = find_partners(layer, queries, top=top, **ranking, counts=corpus)
+    with asking.working("ranking keys"):
+        frame = find_partners(layer, queries, top=top, **ranking, counts=corpus)
     schema = PARTNERS if corpus else PARTNERS.without("count")
     asked = {"token_ids": queries, "top": top, **ranking}
     write_answer(layer, [(schema, frame)], provenance_of("partners", layer, asked, corpus), out)
