@@ -29,6 +29,7 @@ from detoklens.cli.auroc_options import (
     Words,
 )
 from detoklens.cli.output import emit, say
+from detoklens.demo import NAME as DEMO
 from detoklens.errors import TokenError
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 
 def auroc(
-    model: options.Model,
+    model: options.Model = DEMO,
     counts: options.CountsFolder = None,
     tokens: Tokens = None,
     pieces: Pieces = False,

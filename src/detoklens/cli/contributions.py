@@ -10,6 +10,7 @@ import typer
 from detoklens.cli import asking, options, text_input
 from detoklens.cli.answering import provenance_of, show_answer, write_answer
 from detoklens.cli.options import whole_numbers
+from detoklens.demo import NAME as DEMO
 
 if TYPE_CHECKING:
     from detoklens.analyses.contributions import Formula
@@ -52,8 +53,8 @@ class Reduction(StrEnum):
 
 
 def contributions(
-    model: options.Model,
-    text: text_input.Texts,
+    model: options.Model = DEMO,
+    text: text_input.Texts = None,
     query_positions: text_input.QueryPositions = None,
     heads: options.Heads = None,
     formula: Annotated[
@@ -105,7 +106,7 @@ def contributions(
 
     layer = asking.open_layer(model, revision)
     chosen, positions = asking.chosen_heads(heads, layer), _positions(query_positions, layer, length)
-    asked = text_input.Asked(text, documents, seed, length, prepend_bos, text_field, document_per_line, skip_bad)
+    asked = text_input.Asked(text or [], documents, seed, length, prepend_bos, text_field, document_per_line, skip_bad)
     texts = text_input.read_sample(layer, asked)
     text_input.say_too_short(texts, positions or [])
     exact = _formula(formula, direction, scaling, reduction)

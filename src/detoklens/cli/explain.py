@@ -11,6 +11,7 @@ import typer
 from detoklens.cli import answering, asking, options
 from detoklens.cli.link_summary import print_links
 from detoklens.cli.output import emit, say
+from detoklens.demo import NAME as DEMO
 
 if TYPE_CHECKING:
     from detoklens.scores.layer import Layer
@@ -24,7 +25,7 @@ class ExplainTable(StrEnum):
 
 
 def explain(
-    model: options.Model,
+    model: options.Model = DEMO,
     text: Annotated[
         str | None, typer.Argument(metavar="TEXT", help="The text, in quotes; - reads it from standard input.")
     ] = None,

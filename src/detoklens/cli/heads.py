@@ -8,10 +8,11 @@ import typer
 
 from detoklens.cli import asking, options, text_input
 from detoklens.cli.answering import provenance_of, show_answer, write_answer
+from detoklens.demo import NAME as DEMO
 
 
 def heads(
-    model: options.Model,
+    model: options.Model = DEMO,
     counts: options.CountsFolder = None,
     sort: Annotated[str, typer.Option("--sort", metavar="COLUMN", help="The largest of this column first.")] = "head",
     ascending: Annotated[bool, typer.Option("--ascending", help="The smallest first.")] = False,

@@ -9,10 +9,11 @@ import typer
 from detoklens.cli import asking, options
 from detoklens.cli.answering import provenance_of, show_answer, write_answer
 from detoklens.cli.watching import shown_steps
+from detoklens.demo import NAME as DEMO
 
 
 def heatmap(
-    model: options.Model,
+    model: options.Model = DEMO,
     tokens: Annotated[int, typer.Option("--tokens", min=2, help="How many tokens are drawn.")] = 100,
     seed: Annotated[int, typer.Option("--seed", min=0, help="Another seed draws other tokens.")] = 0,
     heads: options.Heads = None,

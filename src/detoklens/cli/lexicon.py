@@ -11,6 +11,7 @@ import typer
 from detoklens.cli import asking, options, text_input
 from detoklens.cli.answering import provenance_of, show_answer, write_answer
 from detoklens.cli.output import say
+from detoklens.demo import NAME as DEMO
 
 if TYPE_CHECKING:
     import polars as pl
@@ -28,7 +29,7 @@ class Rows(StrEnum):
 
 
 def lexicon(
-    model: options.Model,
+    model: options.Model = DEMO,
     top: Annotated[int, typer.Option("--top", min=1, help="How many pairs per head.")] = 10_000,
     no_self: Annotated[bool, typer.Option("--no-self", help="Leave out pairs of a token with itself.")] = False,
     words: Annotated[

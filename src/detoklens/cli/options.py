@@ -20,7 +20,10 @@ class Format(StrEnum):
 
 Model = Annotated[
     str,
-    typer.Argument(metavar="MODEL", help="A local folder in Hugging Face layout, or a hub id such as gpt2."),
+    typer.Argument(
+        metavar="MODEL",
+        help="A folder in Hugging Face layout, a hub id such as gpt2, or demo, which comes along.",
+    ),
 ]
 Heads = Annotated[
     str | None,

@@ -11,6 +11,7 @@ from detoklens.cli import answering, asking, options, position_asking
 from detoklens.cli.output import emit, say, shown
 from detoklens.cli.sparkline import sparkline
 from detoklens.cli.watching import shown_steps
+from detoklens.demo import NAME as DEMO
 
 if TYPE_CHECKING:
     import polars as pl
@@ -19,7 +20,7 @@ PIPE_WIDTH, OTHER_COLUMNS = 100, 65  # characters
 
 
 def positions(
-    model: options.Model,
+    model: options.Model = DEMO,
     query_positions: position_asking.QueryPositions = None,
     average: position_asking.Average = position_asking.AverageName.ratio_of_mean,
     weights: position_asking.Weights = position_asking.WeightsName.even,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from detoklens import demo
 from detoklens.cli.output import say
 from detoklens.errors import CorpusError, RangeError, TokenError
 
@@ -26,11 +27,13 @@ BEGINNINGS = ("<|endoftext|>", "<s>", "<bos>", "[CLS]")
 SEEN_OFTEN = 1000  # documents between two updates of the line that says how many were read
 
 Texts = Annotated[
-    list[str],
+    list[str] | None,
     typer.Option(
         "--text",
         metavar="INPUT",
-        help="Files, folders, globs or a hub dataset, as `detoklens count` reads them; may be repeated.",
+        help="Files, folders, globs or a hub dataset, as `detoklens count` reads them; may be repeated. "
+        "The demo model brings documents of its own.",
+        show_default=False,
     ),
 ]
 Documents = Annotated[
@@ -100,11 +103,19 @@ def read_sample(layer: Layer, asked: Asked) -> list[np.ndarray]:
 
     tally = Tally()
     reading = ReadingOptions(asked.text_field, asked.document_per_line, asked.skip_bad)
-    documents = read_documents(asked.inputs, reading, tally=tally)
+    documents = read_documents(asked.inputs or _own_documents(layer), reading, tally=tally)
     encode = _encoder(layer, _length(layer, asked.length), asked.prepend_bos)
     sample = sample_by_hash(_counted(document.text for document in documents), asked.documents, encode, asked.seed)
     _describe(sample, tally.skipped_records)
     return sample.documents
+
+
+def _own_documents(layer: Layer) -> list[str]:
+    """The documents that come with the demo model; other models have none."""
+    if not demo.is_demo(layer.name):
+        raise CorpusError("no text to look at: name files, folders, globs or a hub dataset by --text")
+    say("the documents that come with the demo model are sampled from it, not written by people; --text gives others")
+    return [str(demo.DOCUMENTS)]
 
 
 def _length(layer: Layer, length: int | None) -> int:

@@ -10,6 +10,7 @@ import typer
 from detoklens.cli import answering, asking, options, position_asking
 from detoklens.cli.output import emit
 from detoklens.cli.watching import shown_steps
+from detoklens.demo import NAME as DEMO
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,7 +30,7 @@ class VarianceTable(StrEnum):
 
 
 def variance(
-    model: options.Model,
+    model: options.Model = DEMO,
     average: position_asking.Average = position_asking.AverageName.ratio_of_mean,
     weights: position_asking.Weights = position_asking.WeightsName.even,
     counts: options.CountsFolder = None,

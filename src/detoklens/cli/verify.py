@@ -8,10 +8,11 @@ import typer
 
 from detoklens.cli import options
 from detoklens.cli.output import emit, say
+from detoklens.demo import NAME as DEMO
 
 
 def verify(
-    model: options.Model,
+    model: options.Model = DEMO,
     text: Annotated[
         str | None,
         typer.Option("--text", help="The text to run through both. Default: a built-in one.", show_default=False),

@@ -12,6 +12,7 @@ from detoklens.cli import asking, options
 from detoklens.cli.answering import provenance_of, show_answer, write_answer
 from detoklens.cli.output import say
 from detoklens.cli.watching import shown_steps
+from detoklens.demo import NAME as DEMO
 from detoklens.errors import DetokLensError
 
 if TYPE_CHECKING:
@@ -31,7 +32,7 @@ class Rows(StrEnum):
 
 
 def words(
-    model: options.Model,
+    model: options.Model = DEMO,
     word_list: Annotated[
         Path | None,
         typer.Argument(metavar="[WORDS.txt]", help="Words or names, one a line. Default: the list that comes along."),
