@@ -1,0 +1,191 @@
+"""`detoklens auroc` as a user meets it."""
+
+from __future__ import annotations
+
+import json
+from unittest.mock import patch
+
+import numpy as np
+import polars as pl
+import pytest
+
+from detoklens.analyses import block_runs
+from detoklens.tables.files import read_provenance
+from tests.command_line import call, refuse, run
+from tests.layers import random_first_layer, write_gpt2, write_tokenizer
+
+VOCAB_SIZE = 700
+
+
+def invented_words(seed: int) -> str:
+    """Some thousand words of a few syllables, so that some hundred tokens follow many others."""
+    random = np.random.default_rng(seed)
+    syllables = np.array([consonant + vowel for consonant in "bcdfghklmnprstvwz" for vowel in "aeiou"])
+    lengths = random.integers(1, 5, 3000)
+    words = ["".join(random.choice(syllables, length)) for length in lengths]
+    return " ".join(words) + " the lower tower and the flower" * 20
+
+
+TEXT = invented_words(1)
+TABLES = ("auroc_by_token", "auroc_by_head", "auroc_controls", "precision_by_head", "precision_by_token")
+
+
+def write_model(folder, text: str = TEXT):
+    write_gpt2(folder, random_first_layer(n_heads=3, vocab_size=VOCAB_SIZE, dtype="float32", seed=1))
+    return write_tokenizer(folder, [text], VOCAB_SIZE)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory):
+    return write_model(tmp_path_factory.mktemp("model"))
+
+
+def count(model, folder, text: str = TEXT):
+    (folder / "text.txt").write_text(text, encoding="utf-8")
+    run("count", folder / "text.txt", "--tokenizer", model, "--out", folder / "counts", "--workers", "1")
+    return folder / "counts"
+
+
+@pytest.fixture(scope="module")
+def counts(model, tmp_path_factory):
+    return count(model, tmp_path_factory.mktemp("counts"))
+
+
+def auroc(model, counts, *more):
+    return run("auroc", model, "--counts", counts, "--workers", "1", "--bootstrap", "50", "--format", "json", *more)
+
+
+def test_heads_are_printed_with_their_controls_and_tables_written(model, counts, tmp_path):
+    result = auroc(model, counts, "--out", tmp_path)
+    printed = json.loads(result.stdout)
+    assert [row["head"] for row in printed] == [0, 1, 2]
+    for row in printed:
+        assert row["seen_low"] <= row["seen"] <= row["seen_high"]
+        assert all(0 <= row[name] <= 1 for name in ("shuffled_queries", "permuted_keys", "frequency", "weighted"))
+    assert "stands highest above its nulls" in result.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.parquet" for name in TABLES)
+    by_token = pl.read_parquet(tmp_path / "auroc_by_token.parquet")
+    assert by_token.columns == ["head", "token_id", "token", "auroc", "positives", "bigrams"]
+    assert len(by_token) == 3 * by_token["token_id"].n_unique()
+    seen = by_token.group_by("head", maintain_order=True).agg(pl.col("auroc").mean())["auroc"].to_list()
+    assert [row["seen"] for row in printed] == pytest.approx(seen)
+
+
+def test_provenance_names_model_counts_and_options(model, counts, tmp_path):
+    auroc(model, counts, "--out", tmp_path, "--pieces", "--seed", "3", "--negatives", "matched")
+    for name in TABLES:
+        provenance = json.loads(read_provenance(tmp_path / f"{name}.parquet"))
+        assert provenance["command"] == "auroc"
+        assert len(provenance["model_fingerprint"]) == len(provenance["counts_fingerprint"]) == 64
+        assert provenance["options"]["seed"] == 3
+        assert provenance["options"]["negatives"] == "matched"
+        assert provenance["options"]["pieces"] is True
+
+
+def test_tokens_may_be_texts_ids_or_a_file(model, counts, tmp_path):
+    (tmp_path / "tokens.txt").write_text("t\n40-41\n", encoding="utf-8")
+    auroc(model, counts, "--tokens", " the", "--tokens", f"@{tmp_path / 'tokens.txt'}", "--out", tmp_path / "out")
+    table = pl.read_parquet(tmp_path / "out" / "auroc_by_token.parquet").filter(head=0)
+    assert {40, 41} < set(table["token_id"])
+    assert {" the", "t"} < set(table["token"])
+    assert len(table) == 4
+
+
+def test_pieces_go_on_with_a_word(model, counts, tmp_path):
+    auroc(model, counts, "--pieces", "--no-controls", "--out", tmp_path)
+    texts = pl.read_parquet(tmp_path / "auroc_by_token.parquet")["token"].unique().to_list()
+    assert "ower" in texts
+    assert all(text[0].isalpha() for text in texts)
+    controls = pl.read_parquet(tmp_path / "auroc_controls.parquet")
+    assert controls["shuffled_queries"].null_count() == 3
+
+
+def test_a_head_can_be_judged_without_a_corpus(model, tmp_path):
+    (tmp_path / "words.txt").write_text("glower\nqglower\n# a note\n", encoding="utf-8")
+    plain = ("--workers", "1", "--format", "json", "--bootstrap", "0", "--heads", "2")
+    merges = json.loads(run("auroc", model, "--truth", "merges", *plain).stdout)
+    words = json.loads(run("auroc", model, "--truth", "words", "--words", tmp_path / "words.txt", *plain).stdout)
+    for [row] in (merges, words):
+        assert row["head"] == 2
+        assert row["seen"] is not None
+        assert row["frequency"] is row["permuted_keys"] is row["seen_low"] is None
+
+
+def test_options_change_the_answer(model, counts):
+    plain = auroc(model, counts).stdout
+    options = (["--centred"], ["--scale", "bare"], ["--scale", "3"], ["--weights", "one"], ["--k", "3"])
+    pairs = (["--negatives", "matched"], ["--positives", "pmi", "--pmi-above", "6"])
+    answers = {auroc(model, counts, *option).stdout for option in (*options, *pairs)}
+    assert len(answers | {plain}) == 8
+
+
+def test_the_curve_of_one_token(model, counts, tmp_path):
+    points = json.loads(auroc(model, counts, "--roc", " the", "--out", tmp_path).stdout)
+    first, last = points[0], [point for point in points if point["head"] == 0][-1]
+    assert (first["false_positive_rate"], first["true_positive_rate"], first["threshold"]) == (0, 0, None)
+    assert (last["false_positive_rate"], last["true_positive_rate"]) == (1, 1)
+    assert [path.name for path in tmp_path.iterdir()] == ["roc_points.parquet"]
+
+
+def test_workers_change_no_byte_of_a_table(model, counts, tmp_path):
+    for workers in (1, 2):
+        run(
+            "auroc",
+            model,
+            "--counts",
+            counts,
+            "--workers",
+            workers,
+            "--bootstrap",
+            20,
+            "--out",
+            tmp_path / str(workers),
+        )
+    for name in TABLES:
+        first, second = ((tmp_path / workers / f"{name}.parquet").read_bytes() for workers in "12")
+        assert first == second, name
+
+
+def test_ctrl_c_leaves_no_table_and_the_same_command_goes_on(model, counts, tmp_path):
+    saved = []
+    keep = block_runs.Parts.save
+
+    def keep_one(parts, number, arrays):
+        if saved:
+            raise KeyboardInterrupt
+        saved.append(number)
+        keep(parts, number, arrays)
+
+    asked = ("auroc", model, "--counts", counts, "--workers", "1", "--bootstrap", "20", "--format", "csv", "--out")
+    with patch.object(block_runs.Parts, "save", keep_one):
+        assert call(*asked, tmp_path / "out").exit_code != 0
+    assert [path for path in (tmp_path / "out").iterdir() if not path.name.endswith(".parts")] == []
+    assert run(*asked, tmp_path / "out").stdout == run(*asked, tmp_path / "whole").stdout
+    names = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert names == sorted(path.name for path in (tmp_path / "whole").iterdir())
+
+
+def test_what_can_not_be_asked_is_one_line(model, counts, tmp_path):
+    plain = ("auroc", model, "--out", tmp_path / "out")
+    asked = (*plain, "--counts", counts)
+    assert "add --counts COUNTS" in refuse(*plain)
+    assert "no such folder" in refuse(*plain, "--counts", tmp_path / "nowhere")
+    assert "heads go from 0 to 2" in refuse(*asked, "--heads", "3")
+    assert "token ids go from 0 to 699" in refuse(*asked, "--tokens", "700")
+    assert "is 3 tokens" in refuse(*asked, "--tokens", "qqq")
+    assert "names 2 tokens" in refuse(*asked, "--roc", "4,5")
+    assert "so no curve" in refuse(*asked, "--roc", "0")
+    assert "add --truth words" in refuse(*asked, "--words", "words.txt")
+    assert "needs --truth counts" in refuse(*plain, "--truth", "merges", "--positives", "pmi")
+    assert "needs to know how frequent" in refuse(*plain, "--truth", "merges", "--negatives", "matched")
+    (tmp_path / "words.txt").write_text("the\n", encoding="utf-8")
+    assert "is split" in refuse(*plain, "--truth", "words", "--words", tmp_path / "words.txt")
+    assert "drop --pieces" in refuse(*asked, "--tokens", " the", "--pieces")
+    assert not (tmp_path / "out").exists()
+
+
+def test_counts_of_another_tokenizer_are_refused(model, tmp_path):
+    (tmp_path / "other").mkdir()
+    other = write_model(tmp_path / "other", invented_words(2))
+    foreign = count(other, tmp_path)
+    assert "made with another tokenizer" in refuse("auroc", model, "--counts", foreign)
