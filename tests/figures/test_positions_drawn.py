@@ -108,7 +108,9 @@ def test_attention_is_shown_at_the_middle_query_unless_asked() -> None:
 
 
 def test_contributions_are_one_line_a_term_on_a_logarithmic_axis() -> None:
-    rows = DRAWN["contributions"].with_columns(kl=pl.when(pl.col("query_position") > 0).then(pl.col("kl")).otherwise(0))
+    rows = DRAWN["contributions"].with_columns(
+        kl=pl.when(pl.col("query_position") > 0).then(pl.col("kl")).otherwise(1e-17)
+    )
     figure = FIGURES["contributions"].draw({"contributions": rows})
     for head, axes in enumerate(figure.axes):
         assert axes.get_yscale() == "log"

@@ -14,6 +14,8 @@ from detoklens.figures.panels import head_panels
 from detoklens.figures.position_curves import chosen_heads
 from detoklens.figures.wording import QUERY_POSITION, term_name, terms_in_order
 
+ROUNDING = 1e-12  # nats; less is none
+
 
 @theme.figure_function
 def contributions(
@@ -37,6 +39,6 @@ def contributions(
 def _draw_head(axes: Axes, rows: pl.DataFrame, terms: Sequence[str]) -> None:
     for place, term in enumerate(terms):
         curve = rows.filter(term=term)
-        positive = pl.when(curve["kl"] > 0).then(curve["kl"])  # query 0 has one key: nothing can change
+        positive = pl.when(curve["kl"] > ROUNDING).then(curve["kl"])  # query 0 has one key: nothing can change
         line(axes, curve["query_position"], curve.select(kl=positive)["kl"], theme.style_of(place), linewidth=0.9)
     logarithmic_y(axes, rows["kl"])

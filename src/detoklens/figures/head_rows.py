@@ -18,7 +18,7 @@ from detoklens.figures.wording import head_name, text_inches
 
 ROW, LOWEST_ROW = 0.145, 0.108  # inches between two heads, and between two of many
 MANY_ROWS = 3.5  # inches that rows of many heads take together
-NARROWEST = 0.7  # inches of a panel
+NARROWEST = 0.6  # inches of a panel
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def head_rows(
         left=max((text_inches(name, theme.SMALL_SIZE) for name in shown), default=0.0) + 2 * EDGE,
         top=legend_height(legend, total) + lines * LABEL * 0.8 + 0.05,
         bottom=LABEL,
-        beside=2 * EDGE,
+        beside=3.5 * EDGE,
         above=lines * LABEL * 0.8 + 0.05 + LABEL,
     )
     most = max(1, int((total - room.left - room.right + room.beside) / (NARROWEST + room.beside)))

@@ -17,6 +17,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from detoklens.figures import theme
 from detoklens.figures.wording import short_number
 
+MANY_POINTS = 10_000  # from here on smaller and fainter
+
 
 def numbers(values: pl.Series) -> Num[np.ndarray, " row"]:
     """A column as floats, undefined as NaN."""
@@ -43,15 +45,16 @@ def cloud(axes: Axes, x: pl.Series, y: pl.Series, style: theme.Style) -> None:
     kept = pl.DataFrame({"x": x, "y": y}).drop_nulls()
     if kept.is_empty():
         return
+    size, opacity = (2.4, 0.5) if kept.height < MANY_POINTS else (1.6, 0.35)
     axes.plot(
         numbers(kept["x"]),
         numbers(kept["y"]),
         color=style.colour,
         linestyle="",
         marker=".",
-        markersize=1.6,
+        markersize=size,
         markeredgewidth=0,
-        alpha=0.35,
+        alpha=opacity,
         rasterized=True,
     )
 

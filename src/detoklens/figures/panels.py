@@ -189,7 +189,8 @@ def short_ticks(axes: Axes) -> None:
     """As many ticks as the panel has room for, each written in few characters."""
     wide, tall = axes.bbox.width / axes.figure.dpi, axes.bbox.height / axes.figure.dpi
     across, up = min(8, max(2, int(wide / 0.36))), min(5, max(2, int(tall / 0.25)))
-    axes.xaxis.set_major_locator(MaxNLocator(across, steps=[1, 2, 5, 10]))
+    steps = [1, 2, 5, 10] if across > 2 else [1, 2, 3, 4, 5, 6, 8, 10]  # a narrow panel needs two ticks, not four
+    axes.xaxis.set_major_locator(MaxNLocator(across, steps=steps))
     axes.yaxis.set_major_locator(MaxNLocator(up, steps=[1, 2, 5, 10]))
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_formatter(FuncFormatter(short_number))

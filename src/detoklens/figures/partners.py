@@ -15,7 +15,7 @@ from detoklens.figures.wording import head_name, token_label
 LINE = 0.125  # inches
 NARROWEST = 0.92  # inches for a token's name
 MOST_LETTERS = 15
-MOST_BLOCKS = 36  # of a head and a query token, where the tokens are not given
+MOST_BLOCKS = 24  # of a head and a query token, where the tokens are not given
 
 
 @theme.figure_function
@@ -34,16 +34,18 @@ def partners(
     asked = list(tokens) if tokens is not None else named["query_token_id"].head(few).to_list()
     blocks = [(token, head) for token in asked for head in shown]
     rows = partners.filter(pl.col("rank") <= top).sort("rank")
-    figure, places = _blank_blocks(len(blocks), top, theme.inches(width))
+    figure, places = _blank_blocks(len(blocks), len(shown), top, theme.inches(width))
     for (token, head), (left, upper) in zip(blocks, places, strict=True):
         keys = rows.filter(query_token_id=token, head=head)["key_token"]
         _write_block(figure, left, upper, f"{token_label(labels.get(token))}  {head_name(head)}", keys)
     return figure
 
 
-def _blank_blocks(blocks: int, lines: int, total: float) -> tuple[Figure, list[tuple[float, float]]]:
+def _blank_blocks(blocks: int, heads: int, lines: int, total: float) -> tuple[Figure, list[tuple[float, float]]]:
     """An empty figure, and where each block's left upper corner is, in inches from the left and from the top."""
     columns = max(1, min(blocks, int(total / NARROWEST)))
+    if columns > heads > 0:
+        columns -= columns % heads  # a token's heads stand in one line
     rows = -(-blocks // columns)
     tall = LABEL + lines * LINE + LABEL / 2
     figure = Figure(figsize=(total, max(1, rows) * tall))

@@ -7,7 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from detoklens.figures import theme
-from detoklens.figures.marks import line, line_entry, numbers, point_entry
+from detoklens.figures.marks import line, numbers, point_entry
 from detoklens.figures.panels import titled_panels
 
 USUAL, OUTLIER = theme.SERIES[0], theme.SERIES[1]
@@ -24,7 +24,7 @@ def position_variance(position_variance: pl.DataFrame, *, width: theme.Width = "
         width,
         x_label="position",
         y_label="variance of the embedding",
-        legend=[line_entry("position embedding", USUAL), point_entry("outlier", OUTLIER)],
+        legend=[point_entry("outlier", OUTLIER)] if rows["outlier"].any() else [],
         share_x=False,
     )
     for axes, part in zip(panels, parts.values(), strict=True):

@@ -1,7 +1,8 @@
 """What do labels say? Words with the paper's symbol, heads as L0H7, and token text that can't do harm.
 
 Tokens come from strangers: control and invisible characters, combining marks and characters that the font lacks are
-shown as escapes, a space as ␣, and a long token is cut. Dollar signs are harmless since mathtext is off (theme.py).
+shown as escapes, a space as ␣, and a long token is cut. A backslash stays as it is: vocabularies write bytes as \\xNN.
+Dollar signs are harmless since mathtext is off (theme.py).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ TERMS = {
 }
 
 LONGEST_TOKEN = 16
-_NAMED_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r", "\\": "\\\\"}
+_NAMED_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _UNSEEN = ("C", "M", "Z")  # categories: control, format, unassigned; combining marks; separators
 
 
