@@ -8,11 +8,11 @@ import pytest
 from tokenizers import Tokenizer, models, pre_tokenizers
 
 from detoklens.corpus import encoding, shards
+from detoklens.corpus.comparison_sample import sample_texts
 from detoklens.corpus.count import CountingOptions, Progress, count_corpus
 from detoklens.corpus.encoding import Encoded, GigatokenEncoder, TokenizersEncoder, choose_library
 from detoklens.corpus.inputs import find_inputs
 from detoklens.corpus.records import ReadingOptions
-from detoklens.corpus.sample import sample_texts
 from detoklens.engines import open_engine
 from detoklens.tokens import Vocabulary
 from tests.corpus.plain_counting import write_jsonl

@@ -130,12 +130,21 @@ def test_another_order_of_inputs_is_another_input(run: Run, source: Path) -> Non
         run(other, source)
 
 
-def test_other_versions_do_not_continue_a_run(interrupted: Path, run: Run) -> None:
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"gigatoken": "0.1"}, r"version gigatoken was 0\.1, now"),
+        ({"tokenized_with": "tokenizers"}, "tokenized with tokenizers before, gigatoken now"),
+    ],
+)
+def test_other_versions_do_not_continue_a_run(
+    change: dict[str, object], message: str, interrupted: Path, run: Run
+) -> None:
     path = interrupted / ".counting" / "plan.json"
     plan = json.loads(path.read_text())
-    plan["versions"]["gigatoken"] = "0.1"
-    path.write_text(json.dumps(plan))
-    with pytest.raises(OutputError, match=r"version gigatoken was 0\.1, now"):
+    plan["versions"] |= {name: value for name, value in change.items() if name in plan["versions"]}
+    path.write_text(json.dumps(plan | {name: value for name, value in change.items() if name in plan}))
+    with pytest.raises(OutputError, match=message):
         run()
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from detoklens.corpus.artefact import write_bigrams, write_tokens
+from detoklens.corpus.comparison_sample import sample_texts
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.encoding import choose_library
 from detoklens.corpus.inputs import find_inputs
@@ -25,7 +26,6 @@ from detoklens.corpus.memory import default_memory, share_of
 from detoklens.corpus.output import OutputFolder, open_output, write_text
 from detoklens.corpus.parts import Part, merged_blocks, sum_of_tallies, sum_of_tokens
 from detoklens.corpus.records import ReadingOptions, Tally
-from detoklens.corpus.sample import sample_texts
 from detoklens.corpus.shards import Shard, cut_into_shards
 from detoklens.corpus.tasks import CountTask, Done, MergeTask, longest_document, perform
 from detoklens.corpus.tree import MergeTree, Node
@@ -78,7 +78,7 @@ def count_corpus(
     options = options or CountingOptions()
     files = find_inputs(inputs)
     plan = make_plan(files, vocabulary, options.reading, options.limit_documents, options.parse_special_tokens)
-    with open_output(Path(out)) as output:
+    with open_output(Path(out).absolute()) as output:
         output.check_plan(plan)
         if not output.is_complete:
             shards = cut_into_shards(files, options.reading, options.limit_documents)

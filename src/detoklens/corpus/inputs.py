@@ -118,4 +118,4 @@ def _describe(name: str, path: str) -> InputFile:
             last = hashlib.sha256(file.read(BLOCK)).hexdigest()
     except OSError as error:
         raise CorpusError(f"{name}: can't be read ({error.strerror}); check the file and its permissions") from error
-    return InputFile(name, path, size, first, last)
+    return InputFile(name, os.path.abspath(path), size, first, last)

@@ -63,6 +63,8 @@ def with_library(plan: JsonObject, choice: Choice) -> JsonObject:
 def differences(old: JsonObject, new: JsonObject, compare_versions: bool) -> list[str]:
     """What a new plan asks for otherwise than an old one, in words; empty where the old one can be continued."""
     found = _input_differences(old["inputs"], new["inputs"])
+    if compare_versions and "tokenized_with" in new and new["tokenized_with"] != old["tokenized_with"]:
+        found.append(f"tokenized with {old['tokenized_with']} before, {new['tokenized_with']} now")
     for section in ("tokenizer", "options") + (("versions",) if compare_versions else ()):
         for name, value in new[section].items():
             before = old[section].get(name)
