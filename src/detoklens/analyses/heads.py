@@ -32,14 +32,19 @@ def head_cards(
     scale: TokenScale = "mean",
     centred: bool = False,
     runner: Runner | None = None,
+    controls: pl.DataFrame | None = None,
+    words: pl.DataFrame | None = None,
 ) -> pl.DataFrame:
-    """One row a head: AUROC and T^e against frequency where there are counts, words where there is a tokenizer."""
+    """One row a head: AUROC and T^e against frequency where there are counts, words where there is a tokenizer.
+
+    `controls` and `words` are the tables auroc_controls and words_by_head where they were computed before.
+    """
     heads = list(range(layer.n_heads)) if heads is None else list(heads)
     layer.check_heads(heads)
     affinity = layer.token_affinity(scale, centred).of_heads(heads)
     parts = [
-        _auroc(affinity, heads, counts, runner),
-        _words(layer, heads, scale, centred),
+        _auroc(affinity, heads, counts, runner) if controls is None else _auroc_columns(controls),
+        _words(layer, heads, scale, centred) if words is None else _word_columns(words),
         _positions(layer),
         _frequency(layer, heads, counts, scale),
         _forms(layer, heads),
@@ -62,8 +67,12 @@ def _auroc(affinity: Affinity, heads: Sequence[int], counts: Counts | None, runn
         return _unknown(heads, "auroc", "auroc_null", "above_null")
     queries = range(affinity.vocab_size)
     measured = measure_heads(affinity, seen_pairs(counts.bigrams), queries, counts.tokens, Judging(), runner)
+    return _auroc_columns(controls_by_head(measured, heads))
+
+
+def _auroc_columns(controls: pl.DataFrame) -> pl.DataFrame:
     null = (pl.col("auroc") - pl.col("above_null")).alias("auroc_null")
-    return controls_by_head(measured, heads).select("head", "auroc", null, "above_null")
+    return controls.select("head", "auroc", null, "above_null")
 
 
 def _words(layer: Layer, heads: Sequence[int], scale: TokenScale, centred: bool) -> pl.DataFrame:
@@ -74,6 +83,10 @@ def _words(layer: Layer, heads: Sequence[int], scale: TokenScale, centred: bool)
         _, by_head = word_ranks(layer, split, heads=heads, scale=scale, centred=centred)
     except TokenError:  # this tokenizer splits none of the words
         return _unknown(heads, "word_share", "word_null")
+    return _word_columns(by_head)
+
+
+def _word_columns(by_head: pl.DataFrame) -> pl.DataFrame:
     return by_head.select("head", word_share="median_share", word_null="null_median_share")
 
 

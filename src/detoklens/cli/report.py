@@ -40,12 +40,12 @@ def report(
     """
     from detoklens.cli.step_list import step_list
     from detoklens.engines import open_engine
-    from detoklens.report.making import claim, make_report
+    from detoklens.report.making import make_report, refuse_foreign
 
-    claim(out)
+    refuse_foreign(out)
     asked = text_input.Asked(text or [], documents, seed, None, prepend_bos, text_field, document_per_line, skip_bad)
-    subject = report_input.subject_of(model, revision, counts, corpus, asked, heads, out, seed, workers)
     width = report_input.chosen_width(figure_width)
+    subject = report_input.subject_of(model, revision, counts, corpus, asked, heads, out, seed, workers)
     with open_engine(engine, workers, ray_address) as running, step_list() as listener:
         page = make_report(subject, out, width, running, listener)
     say(f"open {page} in a browser")

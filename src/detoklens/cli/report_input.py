@@ -56,6 +56,7 @@ def subject_of(
     workers: int | None = None,
 ) -> Subject:
     """Gather all of it; the demo model brings its own counts and documents where no others are given."""
+    from detoklens.report.making import KIND, claim
     from detoklens.report.subject import Subject
 
     if counts_folder is not None and corpus:
@@ -65,18 +66,17 @@ def subject_of(
     if chosen is not None:
         layer.check_heads(chosen)
     if corpus:
+        claim(out, KIND)
         counts_folder = _count(corpus, layer, out / "counts", texts, workers)
     counts = asking.open_counts(counts_folder, layer)
-    own_text = not texts.inputs and model == demo.NAME
-    if own_text:
-        texts.inputs.append(str(demo.DOCUMENTS))
+    own_text = not texts.inputs and demo.is_demo(layer.name)
     return Subject(
         layer=layer,
         counts=counts,
-        documents=text_input.read_sample(layer, texts) if texts.inputs else [],
+        documents=text_input.read_sample(layer, texts) if texts.inputs or own_text else [],
         model_words=[model, *(["--revision", revision] if revision else [])],
         counts_words=["--counts", str(counts_folder)] if counts_folder else [],
-        text_words=[] if own_text else _text_words(texts),
+        text_words=_text_words(texts),
         text_note=DEMO_TEXT if own_text else "",
         heads=chosen,
         seed=seed,
@@ -84,19 +84,20 @@ def subject_of(
 
 
 def chosen_width(text: str) -> str | float:
-    """`column`, `page`, or a number of inches."""
-    if text in ("column", "page"):
-        return text
-    try:
-        return float(text)
-    except ValueError:
-        raise DetokLensError(f"--figure-width {text!r} is not known; accepted are column, page, or inches") from None
+    """`column`, `page`, or a number of inches; refused before any work is done."""
+    from detoklens.figures.theme import WIDTHS, inches
+
+    inches(text)
+    return text if text in WIDTHS else float(text)
 
 
 def _text_words(texts: text_input.Asked) -> list[str]:
-    words = [word for given in texts.inputs for word in ("--text", given)]
+    words = [word for given in texts.inputs or [] for word in ("--text", given)]
     words += ["--documents", str(texts.documents)]
-    return [*words, *(["--prepend-bos"] if texts.prepend_bos else [])]
+    words += ["--prepend-bos"] if texts.prepend_bos else []
+    words += ["--text-field", texts.text_field] if texts.text_field != "text" else []
+    words += ["--document-per-line"] if texts.document_per_line else []
+    return [*words, *(["--skip-bad"] if texts.skip_bad else [])]
 
 
 def _count(corpus: list[str], layer: Layer, folder: Path, texts: text_input.Asked, workers: int | None) -> Path:

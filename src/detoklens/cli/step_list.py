@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from detoklens.analyses.watching import Watcher
     from detoklens.report.computing import Listener, Progress
 
+NEEDS = {
+    "counts": "--counts or --corpus",
+    "text": "--text",
+    "vocabulary": "a tokenizer",
+    "gpt2": "GPT-2 small",
+}
+
 
 @contextlib.contextmanager
 def step_list() -> Iterator[Listener]:
@@ -44,7 +51,7 @@ def step_list() -> Iterator[Listener]:
 
 def _outcome(progress: Progress) -> str:
     if progress.missing:
-        return f"   –   {progress.title}: left out, needs {' and '.join(progress.missing)}"
+        return f"   –    {progress.title}: left out, needs {' and '.join(NEEDS[need] for need in progress.missing)}"
     if progress.kept:
         return f"  kept  {progress.title}"
     return f"{progress.seconds:5.1f} s {progress.title}"

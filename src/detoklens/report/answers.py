@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import polars as pl
 
 from detoklens.figures.registry import GLUE, ODD, PARTNERS, POSITION, TERMS, TEXT
+from detoklens.report.choosing import gluing_head
 from detoklens.report.wording import head_name, listed, percent, token_shown
 
 Tables = Mapping[str, pl.DataFrame]
 
+CLEARLY = 0.02  # above the nulls is more than they move by chance
 NEAR = 0.5  # of the attention on the last five tokens makes a head a near one
 NO_COUNTS = (
     "No corpus counts were given, so this is judged by a word list alone (--counts or --corpus adds the corpus)."
@@ -33,27 +36,56 @@ def answer(question: str, tables: Tables) -> str:
 def which_heads_glue(tables: Tables) -> str:
     if "auroc_controls" not in tables:
         return _glue_by_words(tables)
-    judged = tables["auroc_controls"].drop_nulls(["auroc", "above_null"])
-    if judged.is_empty():
+    head = gluing_head(tables)
+    over_all = _judgement("auroc_controls", "auroc_by_head", head, tables)
+    over_pieces = _judgement("auroc_pieces_controls", "auroc_pieces_by_head", head, tables)
+    deciding = over_pieces or over_all
+    if head is None or deciding is None:
         return "No query token of the corpus has both positives and negatives, so no head can be judged."
-    best = judged.sort("above_null", descending=True).row(0, named=True)
-    interval = tables["auroc_by_head"].filter(head=best["head"]).row(0, named=True)
-    null, name = best["auroc"] - best["above_null"], head_name(best["head"])
-    ends = "" if interval["seen_low"] is None else f" [{interval['seen_low']:.3f}, {interval['seen_high']:.3f}]"
-    verdict = (
-        f"{name} stands highest above its nulls"
-        if best["above_null"] > 0.02
-        else f"No head stands clearly above its nulls; the nearest is {name}"
-    )
-    return (
-        f"{verdict}: its mean AUROC against corpus bigrams is {best['auroc']:.3f}{ends}, "
-        f"its null {null:.3f}, and ranking keys by frequency alone gives {best['frequency']:.3f}."
-    )
+    name = head_name(head)
+    clear = f"{name} stands highest above its nulls"
+    verdict = clear if deciding.above > CLEARLY else f"No head stands clearly above its nulls; the nearest is {name}"
+    said = f"over all query tokens {over_all}" if over_all else ""
+    if over_pieces is None:
+        return f"{verdict}: {said}."
+    return f"{verdict}: asked from pieces that go on with a word, {over_pieces}" + (f"; {said}." if said else ".")
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a head's AUROC is among one kind of query tokens."""
+
+    row: Mapping[str, float | None]
+    low: float | None
+    high: float | None
+
+    @property
+    def above(self) -> float:
+        return self.row["above_null"] or 0.0
+
+    def __str__(self) -> str:
+        auroc = self.row["auroc"] or 0.0
+        interval = "" if self.low is None or self.high is None else f" [{self.low:.3f}, {self.high:.3f}]"
+        frequency = self.row["frequency"]
+        alone = "" if frequency is None else f" (frequency alone {frequency:.3f})"
+        return (
+            f"its mean AUROC against corpus bigrams is {auroc:.3f}{interval}, its null {auroc - self.above:.3f}{alone}"
+        )
+
+
+def _judgement(controls: str, by_head: str, head: int | None, tables: Tables) -> Judgement | None:
+    if head is None or controls not in tables:
+        return None
+    judged = tables[controls].filter(head=head).drop_nulls(["auroc", "above_null"])
+    ends = tables[by_head].filter(head=head)
+    if judged.is_empty():
+        return None
+    return Judgement(judged.row(0, named=True), ends["seen_low"][0], ends["seen_high"][0])
 
 
 def _glue_by_words(tables: Tables) -> str:
-    if "words_by_head" not in tables:
-        return "There is neither a tokenizer nor a corpus to judge by: only the weights' own numbers are shown."
+    if "words_by_head" not in tables or tables["words_by_head"].is_empty():
+        return "There are neither words nor a corpus to judge by: only the weights' own numbers are shown."
     best = tables["words_by_head"].sort("median_share").row(0, named=True)
     return (
         f"{head_name(best['head'])} finds a word's piece before best: median rank in the top "
@@ -64,18 +96,16 @@ def _glue_by_words(tables: Tables) -> str:
 def with_what(tables: Tables) -> str:
     if "lexicon_by_head" not in tables:
         return "Without a tokenizer the partners are known by their ids only."
-    summary = tables["lexicon_by_head"]
-    measure = "seen_share" if summary["seen_share"].is_not_null().any() else "word_share"
-    if summary[measure].is_null().all():
-        return f"The strongest pairs of each head are listed below; {NO_COUNTS[0].lower()}{NO_COUNTS[1:]}"
-    best = summary.drop_nulls(measure).sort(measure, descending=True).row(0, named=True)
-    pairs = tables["lexicon"].filter(head=best["head"]).head(4)["joined"].to_list()
+    head = gluing_head(tables)
+    rows = tables["lexicon_by_head"].filter(head=0 if head is None else head)
+    best = rows.row(0, named=True)
+    pairs = tables["lexicon"].filter(head=best["head"]).sort("rank").head(4)["joined"].to_list()
     shares = {"seen_share": "occur in the corpus", "word_share": "join to a word"}
     said = [f"{percent(best[name])} {words}" for name, words in shares.items() if best[name] is not None]
-    return (
-        f"Of the {best['pairs']:,} strongest pairs of {head_name(best['head'])}, {listed(said)}; "
-        f"the first are {listed([f'“{token_shown(pair)}”' for pair in pairs])}."
-    )
+    known = f", {listed(said)}" if said else ""
+    shown = listed([f"“{token_shown(pair)}”" for pair in pairs if pair is not None])
+    of = f"Of the {best['pairs']:,} strongest pairs of {head_name(best['head'])}{known}"
+    return f"{of}; the first are {shown}." if said else f"{of} the first are {shown}."
 
 
 def how_position_pulls(tables: Tables) -> str:
@@ -100,7 +130,8 @@ def what_text_says(tables: Tables) -> str:
     worst = agreement.sort("total_variation", descending=True).row(0, named=True)
     documents = int(tables["attention_agreement"]["documents"].max() or 0)  # type: ignore[arg-type]
     return (
-        f"On {documents:,} documents attention is nearest to what position alone predicts in {head_name(best['head'])} "
+        f"On {documents:,} document{'' if documents == 1 else 's'} attention is nearest to what position alone "
+        f"predicts in {head_name(best['head'])} "
         f"(total variation {best['total_variation']:.2f}; 0 is equal, 1 disjoint) and farthest in "
         f"{head_name(worst['head'])} ({worst['total_variation']:.2f})."
     )
@@ -124,10 +155,12 @@ def what_is_odd(tables: Tables) -> str:
     first = variance.row(0, named=True)
     ratio = "" if not median else f"; position 0's variance is {first['variance'] / median:.1f} times the median"
     if outliers.is_empty():
-        return f"No position embedding stands out by its variance{ratio}."
+        return f"No position embedding departs from its neighbours by its variance{ratio}."
     places = [str(place) for place in outliers["position"].head(6)]
-    more = "" if len(outliers) <= 6 else f" and {len(outliers) - 6} more"
-    return f"{len(outliers)} position embeddings stand out by their variance (positions {listed(places)}{more}){ratio}."
+    others = [f"{len(outliers) - 6} more"] if len(outliers) > 6 else []
+    number = "One position embedding departs" if len(outliers) == 1 else f"{len(outliers)} position embeddings depart"
+    which = f"position{'' if len(outliers) == 1 else 's'} {listed([*places, *others])}"
+    return f"{number} from {'its' if len(outliers) == 1 else 'their'} neighbours by variance ({which}){ratio}."
 
 
 def _raised(term: str) -> str:

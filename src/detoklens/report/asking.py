@@ -25,7 +25,12 @@ from detoklens.analyses.variance import variance
 from detoklens.analyses.word_check import known_to_wordfreq
 from detoklens.analyses.word_list import shipped_words, split_words
 from detoklens.analyses.words import word_ranks
+from detoklens.errors import TokenError
+from detoklens.report.choosing import example_tokens
 from detoklens.report.subject import Subject
+from detoklens.tables import auroc as columns
+from detoklens.tables.schema import Schema
+from detoklens.tables.words import WORD_RANKS, WORDS_BY_HEAD
 
 Tables = Mapping[str, pl.DataFrame]
 
@@ -36,10 +41,7 @@ CURVES = 2
 EXAMPLES = 8
 SHOWN_PARTNERS = 8
 LEXICON_PAIRS = 1000
-PLACES = 64  # query positions of the contributions' curves, evenly spread
-SHORTEST_EXAMPLE = 3
-
-PAPER_TOKENS = ("iens", " Jackson", "yo", " Korea", " Obama", " Einstein", " chloride", " century")
+PLACES = 32  # query positions of the contributions' curves, evenly spread
 
 
 @dataclass(frozen=True)
@@ -49,24 +51,6 @@ class Asked:
     subject: Subject
     tables: Tables
     runner: Runner
-
-
-def example_tokens(subject: Subject, number: int) -> list[int]:
-    """Query tokens to show: the paper's where the vocabulary has them, else the most frequent pieces of words."""
-    vocabulary = subject.layer.vocabulary
-    spelled = (vocabulary.tokenizer.token_to_id(text.replace(" ", "Ġ")) for text in PAPER_TOKENS)
-    known = [token for token in spelled if token is not None and token < subject.layer.vocab_size]
-    if len(known) == len(PAPER_TOKENS):
-        return known[:number]
-    inside = [
-        token
-        for token in ranking.word_internal(vocabulary)
-        if token < subject.layer.vocab_size and len(vocabulary.text(token)) >= SHORTEST_EXAMPLE
-    ]
-    if subject.counts is not None:
-        seen = subject.counts.tokens
-        inside.sort(key=lambda token: (-int(seen[token]), token))
-    return inside[:number]
 
 
 def is_gpt2_small(subject: Subject) -> bool:
@@ -79,13 +63,26 @@ def is_gpt2_small(subject: Subject) -> bool:
 
 
 def ask_auroc(asked: Asked) -> Sequence[pl.DataFrame]:
-    assert asked.subject.counts is not None
-    heads = list(range(asked.subject.layer.n_heads))
-    pairs = ranking.seen_pairs(asked.subject.counts.bigrams)
-    queries = list(range(asked.subject.layer.vocab_size))
+    return _judged(asked, list(range(asked.subject.layer.vocab_size)))
+
+
+def ask_auroc_of_pieces(asked: Asked) -> Sequence[pl.DataFrame]:
+    """The same for query tokens that go on with a word: what detokenization is about."""
+    size = asked.subject.layer.vocab_size
+    pieces = [token for token in ranking.word_internal(asked.subject.layer.vocabulary) if token < size]
+    if not pieces:
+        return [empty(columns.AUROC_BY_HEAD), empty(columns.AUROC_CONTROLS)]
+    _, by_head, controls, _ = _judged(asked, pieces)
+    return [by_head, controls]
+
+
+def _judged(asked: Asked, queries: list[int]) -> Sequence[pl.DataFrame]:
+    counts = asked.subject.counts
+    assert counts is not None
+    heads, pairs = list(range(asked.subject.layer.n_heads)), ranking.seen_pairs(counts.bigrams)
     judging = ranking.Judging(FIRST_KEYS, False, True, asked.subject.seed)
     affinity = asked.subject.layer.token_affinity()
-    measured = ranking.measure_heads(affinity, pairs, queries, asked.subject.counts.tokens, judging, asked.runner, None)
+    measured = ranking.measure_heads(affinity, pairs, queries, counts.tokens, judging, asked.runner, None)
     texts = token_texts(asked.subject.layer, measured.query_tokens)
     return [
         ranking.auroc_by_token(measured, heads, pairs, texts),
@@ -95,9 +92,17 @@ def ask_auroc(asked: Asked) -> Sequence[pl.DataFrame]:
     ]
 
 
+def empty(schema: Schema) -> pl.DataFrame:
+    """A table without rows: the question has no answer here."""
+    return pl.DataFrame(schema={column.name: column.dtype for column in schema.columns})
+
+
 def ask_words(asked: Asked) -> Sequence[pl.DataFrame]:
     split = split_words(asked.subject.layer.vocabulary, shipped_words())
-    return word_ranks(asked.subject.layer, split, watch=asked.runner.watch)
+    try:
+        return word_ranks(asked.subject.layer, split, watch=asked.runner.watch)
+    except TokenError:  # this tokenizer splits none of the words
+        return [empty(WORD_RANKS), empty(WORDS_BY_HEAD)]
 
 
 def ask_heatmap(asked: Asked) -> Sequence[pl.DataFrame]:
@@ -112,10 +117,17 @@ def ask_roc(asked: Asked) -> Sequence[pl.DataFrame]:
     heads, affinity = list(range(asked.subject.layer.n_heads)), asked.subject.layer.token_affinity()
     curves = [
         ranking.roc_points(affinity, heads, pairs, token, asked.subject.layer.token(token))
-        for token in example_tokens(asked.subject, EXAMPLES)
-        if 0 < len(pairs.of(token)[0]) < asked.subject.layer.vocab_size
+        for token in curve_tokens(asked.subject)
     ]
-    return [pl.concat(curves[:CURVES])]
+    return [pl.concat(curves) if curves else empty(columns.ROC_POINTS)]
+
+
+def curve_tokens(subject: Subject) -> list[int]:
+    """Example tokens whose curve is defined: the corpus has some of its pairs, but not all."""
+    assert subject.counts is not None
+    sizes = ranking.seen_pairs(subject.counts.bigrams).sizes
+    defined = (token for token in example_tokens(subject, EXAMPLES) if 0 < sizes[token] < subject.layer.vocab_size)
+    return list(defined)[:CURVES]
 
 
 def ask_partners(asked: Asked) -> Sequence[pl.DataFrame]:
@@ -165,12 +177,15 @@ def ask_attention(asked: Asked) -> Sequence[pl.DataFrame]:
 
 
 def ask_contributions(asked: Asked) -> Sequence[pl.DataFrame]:
-    longest = max(len(ids) for ids in asked.subject.documents)
-    places = np.unique(np.linspace(0, longest - 1, PLACES).round().astype(int))
-    table = contributions(
-        asked.subject.layer, asked.subject.documents, [int(place) for place in places], runner=asked.runner
-    )
+    places = places_looked_from(asked.subject)
+    table = contributions(asked.subject.layer, asked.subject.documents, places, runner=asked.runner)
     return [table, contributions_by_head(table)]
+
+
+def places_looked_from(subject: Subject) -> list[int]:
+    """Query positions spread evenly over the longest document."""
+    longest = max(len(ids) for ids in subject.documents)
+    return [int(place) for place in np.unique(np.linspace(0, longest - 1, PLACES).round())]
 
 
 def ask_paper(asked: Asked) -> Sequence[pl.DataFrame]:
@@ -178,4 +193,13 @@ def ask_paper(asked: Asked) -> Sequence[pl.DataFrame]:
 
 
 def ask_heads(asked: Asked) -> Sequence[pl.DataFrame]:
-    return [head_cards(asked.subject.layer, asked.subject.counts, runner=asked.runner)]
+    known = asked.tables
+    return [
+        head_cards(
+            asked.subject.layer,
+            asked.subject.counts,
+            runner=asked.runner,
+            controls=known.get("auroc_controls"),
+            words=known.get("words_by_head"),
+        )
+    ]

@@ -8,12 +8,11 @@ from pathlib import Path
 import polars as pl
 
 from detoklens.figures.registry import GLUE, PARTNERS, QUESTIONS
-from detoklens.report.answers import answer, which_heads_glue
+from detoklens.report.answers import answer
 from detoklens.report.computing import Progress
-from detoklens.report.content import Content, Download, Grid, Picture, Section
+from detoklens.report.content import Content, Download, Grid, PartnerIndex, Picture, Section
 from detoklens.report.methods import computed
 from detoklens.report.paper import against_the_paper
-from detoklens.report.partner_index import partner_index
 from detoklens.report.steps import STEPS
 from detoklens.report.subject import Subject
 from detoklens.report.wording import head_name, token_shown
@@ -24,6 +23,10 @@ Tables = Mapping[str, pl.DataFrame]
 
 LARGEST_CSV = 600_000  # characters of a table that lives in the page itself
 LEXICON_ROWS = 12
+SUMMARY = (
+    "What does this layer attend to, and why? Read off its weights alone: attention scores are exactly the sum of six "
+    "terms of tokens and positions. Tᵉᵉ, token with token, is the one that can put words together again."
+)
 
 SCHEMAS: dict[str, Schema] = {schema.name: schema for step in STEPS for schema in step.schemas}
 
@@ -31,34 +34,23 @@ SCHEMAS: dict[str, Schema] = {schema.name: schema for step in STEPS for schema i
 def assemble(
     subject: Subject,
     tables: Tables,
-    pictures: Mapping[str, Sequence[Picture]],
+    pictures: Sequence[Picture],
     passed: Sequence[Progress],
     folder: Path,
+    partners: PartnerIndex | None,
 ) -> Content:
-    """The whole content of a report; `pictures` are sorted by their question."""
-    sections = [_section(question, subject, tables, pictures.get(question, ())) for question in QUESTIONS]
+    """The whole content of a report."""
+    sections = [_section(question, subject, tables, pictures) for question in QUESTIONS]
     paper = against_the_paper(tables)
     return Content(
         title=f"The first attention layer of {subject.layer.name}",
-        summary=which_heads_glue(tables),
+        summary=SUMMARY,
         facts=_facts(subject),
         sections=[*sections, *([paper] if paper else [])],
-        downloads=[_download(name, frame, folder) for name, frame in tables.items()],
-        partners=partner_index(subject),
+        downloads=[download(SCHEMAS[name], frame, folder) for name, frame in tables.items()],
+        partners=partners,
         notes=_notes(subject, passed),
     )
-
-
-def chosen_heads(subject: Subject, tables: Tables) -> list[int]:
-    """The heads to draw large: those asked for, else the best by the head cards and the most self-matching."""
-    if subject.heads is not None:
-        return list(subject.heads)
-    cards = tables["heads"]
-    best = cards.sort("above_null", descending=True, nulls_last=True)
-    if best["above_null"][0] is None:
-        best = cards.sort("word_share", nulls_last=True)
-    matching = cards.sort("self_match", descending=True, nulls_last=True)
-    return list(dict.fromkeys([best["head"][0], *matching["head"]]))[:2]
 
 
 def _section(question: str, subject: Subject, tables: Tables, pictures: Sequence[Picture]) -> Section:
@@ -66,7 +58,7 @@ def _section(question: str, subject: Subject, tables: Tables, pictures: Sequence
     return Section(
         question,
         answer(question, tables),
-        pictures,
+        [picture for picture in pictures if picture.question == question],
         grids,
         computed(question, subject),
         has_search=question == PARTNERS,
@@ -74,8 +66,9 @@ def _section(question: str, subject: Subject, tables: Tables, pictures: Sequence
 
 
 def _head_grid(tables: Tables) -> Grid:
-    columns = [(column.name, column.meaning) for column in HEADS.columns]
-    rows = [(head_name(head), *rest) for head, *rest in tables["heads"].select(name for name, _ in columns).rows()]
+    names = [column.name for column in HEADS.columns]
+    rows = [(head_name(head), *rest) for head, *rest in tables["heads"].select(names).rows()]
+    columns = [(column.name.replace("_", " "), column.meaning) for column in HEADS.columns]
     return Grid("Head cards; press a heading to sort by it", columns, rows, sortable=True)
 
 
@@ -123,7 +116,8 @@ def _notes(subject: Subject, passed: Sequence[Progress]) -> list[str]:
     return notes
 
 
-def _download(name: str, frame: pl.DataFrame, folder: Path) -> Download:
-    path = folder / f"{name}.csv"
+def download(schema: Schema, frame: pl.DataFrame, folder: Path) -> Download:
+    """A table to take away: inside the page where it is small."""
+    path = folder / f"{schema.name}.csv"
     text = path.read_text(encoding="utf-8") if path.stat().st_size <= LARGEST_CSV else None
-    return Download(name, SCHEMAS[name].question, len(frame), f"tables/{name}.csv", text)
+    return Download(schema.name, schema.question, len(frame), f"tables/{schema.name}.csv", text)

@@ -20,6 +20,7 @@ from detoklens.engines import Engine
 from detoklens.report.asking import Asked
 from detoklens.report.steps import STEPS, Step
 from detoklens.report.subject import Subject
+from detoklens.report.writing import write_whole
 from detoklens.tables.files import read_provenance, write_tables
 from detoklens.tables.parts import Parts
 from detoklens.tables.provenance import Provenance
@@ -46,13 +47,17 @@ class Listener:
 
 
 def compute(
-    subject: Subject, folder: Path, engine: Engine | None = None, listener: Listener | None = None
+    subject: Subject,
+    folder: Path,
+    engine: Engine | None = None,
+    listener: Listener | None = None,
+    steps: Sequence[Step] = STEPS,
 ) -> tuple[dict[str, pl.DataFrame], list[Progress]]:
     """All tables that the subject allows, in FOLDER as parquet and CSV, and how each step went."""
     listener = listener or Listener()
     tables: dict[str, pl.DataFrame] = {}
     passed = []
-    for step in STEPS:
+    for step in steps:
         missing = step.missing(subject)
         if missing:
             progress = Progress(step.name, step.title, missing=tuple(missing))
@@ -89,7 +94,7 @@ def _do(
     runner = Runner(engine, Parts.of_question(folder, provenance), listener.begin(step.title))
     answer = step.ask(Asked(subject, tables, runner))
     made = [(_fitting(schema, frame), frame) for schema, frame in zip(step.schemas, answer, strict=True)]
-    _write(folder, made, provenance)
+    write_made(folder, made, provenance)
     runner.finish()
     tables |= {schema.name: frame for schema, frame in made}
     return Progress(step.name, step.title, time.perf_counter() - started)
@@ -97,18 +102,17 @@ def _do(
 
 def _kept(schemas: Sequence[Schema], folder: Path, provenance: Provenance) -> dict[str, pl.DataFrame] | None:
     paths = {schema.name: folder / f"{schema.name}.parquet" for schema in schemas}
-    if any(not path.is_file() or read_provenance(path) != provenance.to_json() for path in paths.values()):
+    wanted = provenance.to_json()
+    if any(read_provenance(path) != wanted or not path.with_suffix(".csv").is_file() for path in paths.values()):
         return None
     return {name: pl.read_parquet(path) for name, path in paths.items()}
 
 
-def _write(folder: Path, made: Sequence[tuple[Schema, pl.DataFrame]], provenance: Provenance) -> None:
+def write_made(folder: Path, made: Sequence[tuple[Schema, pl.DataFrame]], provenance: Provenance) -> None:
     """CSV first: a table counts as finished by its parquet file."""
     folder.mkdir(parents=True, exist_ok=True)
     for schema, frame in made:
-        partial = folder / f".{schema.name}.csv.partial"
-        frame.write_csv(partial)
-        partial.replace(folder / f"{schema.name}.csv")
+        write_whole(folder / f"{schema.name}.csv", frame.write_csv().encode())
     write_tables(folder, made, provenance)
 
 

@@ -16,6 +16,7 @@ class Picture:
     title: str
     caption: str
     svg: str
+    question: str = ""
     folded: bool = False
     """Whether the page shows it only when asked: the all-heads version of a figure, for example."""
 
@@ -36,6 +37,11 @@ class Grid:
     columns: Sequence[tuple[str, str]]
     rows: Sequence[Sequence[Cell]]
     sortable: bool = False
+
+    def is_numeric(self, column: int) -> bool:
+        """Whether a column holds numbers, to be written to the right."""
+        cells = [row[column] for row in self.rows if row[column] is not None]
+        return bool(cells) and all(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in cells)
 
 
 @dataclass(frozen=True)

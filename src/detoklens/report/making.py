@@ -2,26 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import platform
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
 import polars as pl
 
+from detoklens.analyses.watching import Watcher
 from detoklens.engines import Engine
 from detoklens.errors import OutputError
-from detoklens.report.assembling import SCHEMAS, assemble, chosen_heads
+from detoklens.report.assembling import SCHEMAS, assemble
+from detoklens.report.choosing import chosen_heads
 from detoklens.report.computing import Listener, Progress, compute
-from detoklens.report.content import Content, Picture
 from detoklens.report.drawing import Sketchbook, drawings
 from detoklens.report.page import render_page
+from detoklens.report.partner_index import partner_index
 from detoklens.report.subject import Subject
+from detoklens.report.writing import write_whole
+from detoklens.tables.schema import Schema
 from detoklens.version import __version__
 
+KIND = "report"
 PAGE, PROVENANCE = "report.html", "provenance.json"
 RECORDED = ("numpy", "scipy", "numba", "polars", "pyarrow", "matplotlib", "tokenizers", "gigatoken")
 
@@ -35,65 +41,84 @@ def make_report(
 ) -> Path:
     """Write FOLDER/report.html with its tables/, figures/ and provenance.json; what is there already is kept."""
     listener = listener or Listener()
-    claim(folder)
+    claim(folder, KIND)
     tables, passed = compute(subject, folder / "tables", engine, listener)
-    pictures, drawn = _draw(subject, tables, folder / "figures", width, listener)
-    started = time.perf_counter()
-    watch = listener.begin("Write the page")
-    if watch is not None:
-        watch(0, 1)
-    content = assemble(subject, tables, pictures, passed, folder / "tables")
-    write_page(folder, content)
-    write_whole(folder / "tables" / "README.md", column_guide(tables))
-    written = Progress("page", "Write the page", time.perf_counter() - started)
-    listener.end(written)
-    write_whole(folder / PROVENANCE, provenance([subject], [*passed, drawn, written]))
+    planned = drawings(tables, chosen_heads(subject.heads, tables), subject.layer.n_heads)
+    with timed("figures", "Draw the figures", listener, passed) as watch:
+        pictures = Sketchbook(folder / "figures", width).pictures(planned, tables, engine, watch)
+    with timed("partners_index", "Find the partners of every token", listener, passed):
+        partners = partner_index(subject, engine)
+    with timed("page", "Write the page", listener, passed):
+        content = assemble(subject, tables, pictures, passed, folder / "tables", partners)
+        guide = column_guide([(SCHEMAS[name], frame) for name, frame in tables.items()])
+        write_whole(folder / "tables" / "README.md", guide.encode())
+        write_whole(folder / PAGE, render_page(content).encode())
+    write_whole(folder / PROVENANCE, provenance(KIND, [subject], passed).encode())
     return folder / PAGE
 
 
-def claim(folder: Path) -> None:
-    """Make the folder ours; one that holds something else is refused."""
-    if folder.is_dir() and any(folder.iterdir()) and not (folder / PROVENANCE).is_file():
-        raise OutputError(f"{folder} holds something else and is not overwritten; name a new or empty folder by --out")
+@contextlib.contextmanager
+def timed(step: str, title: str, listener: Listener, passed: list[Progress]) -> Iterator[Watcher | None]:
+    """Tell the listener of a step that is no analysis, and note its time."""
+    started = time.perf_counter()
+    yield listener.begin(title)
+    passed.append(Progress(step, title, time.perf_counter() - started))
+    listener.end(passed[-1])
+
+
+def refuse_foreign(folder: Path, kind: str = KIND) -> None:
+    """An error where the folder holds anything but a report (or comparison) of ours; nothing is written."""
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder} is a file; name a folder by --out")
+    if not folder.is_dir() or not any(folder.iterdir()):
+        return
+    found = _kind_of(folder)
+    if found is None:
+        raise OutputError(f"{folder} holds something else and is not overwritten; name a new or empty folder by --out")
+    if found != kind:
+        raise OutputError(f"{folder} holds a {found} and is not overwritten by a {kind}; name another folder by --out")
+
+
+def claim(folder: Path, kind: str) -> None:
+    """Make the folder ours; one that holds something else is refused."""
+    refuse_foreign(folder, kind)
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / PROVENANCE).is_file():
-        write_whole(folder / PROVENANCE, json.dumps({"detoklens": __version__, "finished": False}) + "\n")
+        begun = json.dumps({"detoklens": __version__, "kind": kind, "finished": False})
+        write_whole(folder / PROVENANCE, f"{begun}\n".encode())
 
 
-def write_page(folder: Path, content: Content) -> None:
-    write_whole(folder / PAGE, render_page(content))
+def _kind_of(folder: Path) -> str | None:
+    """What kind of ours the folder is; None where it is not."""
+    try:
+        record = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    ours = isinstance(record, dict) and "detoklens" in record and "kind" in record
+    return str(record["kind"]) if ours else None
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file under a temporary name and rename it."""
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
-
-
-def column_guide(tables: dict[str, pl.DataFrame]) -> str:
+def column_guide(tables: Sequence[tuple[Schema, pl.DataFrame]]) -> str:
     """The README of the tables: each table's question, and each column's meaning."""
     parts = ["# Tables\n\nEach table is there as parquet (its metadata says where it comes from) and as CSV.\n"]
-    for name, frame in tables.items():
-        schema = SCHEMAS[name]
+    for schema, frame in tables:
         rows = [
             f"| `{column.name}` | {column.dtype} | {column.meaning.replace('|', chr(92) + '|')} |"
             for column in schema.columns
             if column.name in frame.columns
         ]
-        heading = f"## {name}\n\n{schema.question} {len(frame):,} rows.\n\n| column | type | meaning |\n|---|---|---|\n"
-        parts.append(heading + "\n".join(rows) + "\n")
+        heading = f"## {schema.name}\n\n{schema.question} {len(frame):,} rows.\n\n"
+        parts.append(heading + "| column | type | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
 
 
-def provenance(subjects: Sequence[Subject], passed: Sequence[Progress]) -> str:
+def provenance(kind: str, subjects: Sequence[Subject], passed: Sequence[Progress]) -> str:
     """What the report was made of: models, counts, text, versions, the command, and the time of each step."""
     record = {
         "detoklens": __version__,
+        "kind": kind,
         "finished": True,
-        "command": sys.argv,
+        "command": ["detoklens", *sys.argv[1:]],
         "models": [
             {
                 "model": subject.layer.name,
@@ -112,25 +137,3 @@ def provenance(subjects: Sequence[Subject], passed: Sequence[Progress]) -> str:
         ],
     }
     return json.dumps(record, indent=1) + "\n"
-
-
-def _draw(
-    subject: Subject,
-    tables: dict[str, pl.DataFrame],
-    folder: Path,
-    width: str | float,
-    listener: Listener,
-) -> tuple[dict[str, list[Picture]], Progress]:
-    started = time.perf_counter()
-    watch = listener.begin("Draw the figures")
-    folder.mkdir(parents=True, exist_ok=True)
-    book = Sketchbook(folder, width)
-    pictures: dict[str, list[Picture]] = {}
-    planned = drawings(tables, chosen_heads(subject, tables), subject.layer.n_heads)
-    for done, drawing in enumerate(planned):
-        if watch is not None:
-            watch(done, len(planned))
-        pictures.setdefault(drawing.spec.question, []).append(book.picture(drawing, tables))
-    progress = Progress("figures", "Draw the figures", time.perf_counter() - started)
-    listener.end(progress)
-    return pictures, progress

@@ -3,6 +3,15 @@
 from __future__ import annotations
 
 from detoklens.figures.registry import GLUE, ODD, PARTNERS, POSITION, TERMS, TEXT
+from detoklens.report.asking import (
+    DRAWN_TOKENS,
+    EXAMPLES,
+    LEXICON_PAIRS,
+    SHOWN_PARTNERS,
+    curve_tokens,
+    places_looked_from,
+)
+from detoklens.report.choosing import example_tokens
 from detoklens.report.content import Computed
 from detoklens.report.subject import Subject
 
@@ -15,32 +24,75 @@ POSITIONS = "Tᵖ[h, j] = b̃_Q·(pⱼ W̃_K) / σⱼ,  Tᵖᵖ[h, i, j] = (pᵢ
 ATTENTION = "α[h, i, :] = softmax over j ≤ i of s[h, i, j] / √d′,  s = Tᵉᵉ + Tᵖᵖ + Tᵖᵉ + Tᵉᵖ + Tᵉ + Tᵖ"
 DIVERGENCE = "c = D_KL(P ‖ Q),  P = softmax((s − T) / √d′),  Q = softmax(s / √d′), averaged over documents"
 ASSERTION = "Tᵉ[h, j] = b̃_Q·(eⱼ W̃_K) / σⱼ;  Spearman's ρ with the token's count"
+PIECES = "the same over the query tokens that begin with a letter and without a space: they go on with a word"
+CURVE = "(share of negatives, share of the positives' weight) with Tᵉᵉ at least t, for every threshold t"
+WORDS = "rank of the piece before among all keys by Tᵉᵉ, asked from the piece after"
+SHAPE = "best line through Tᵖ; periodogram of Tᵖᵖ around its best line; softmax mass"
 VARIANCES = "Var(pⱼ) over the features;  σ(x) = √(Var(x) + ε)"
 
 
 def computed(question: str, subject: Subject) -> list[Computed]:
     """Commands and equations behind a question."""
-    corpus, text = subject.counts is not None, bool(subject.documents)
-    command = subject.command
     return {
-        GLUE: [
-            *([Computed(command("auroc", counts=True), RANKING)] if corpus else []),
-            Computed(command("words"), "rank of the piece before among all keys by Tᵉᵉ, asked from the piece after"),
-            Computed(command("heatmap"), AFFINITY),
-            Computed(command("heads", counts=corpus), "one row a head from the analyses above"),
-        ],
-        PARTNERS: [
-            Computed(command("lexicon", "--top", 1000, "--no-self", counts=corpus), AFFINITY),
-            Computed(command("partners", "TOKEN", counts=corpus), AFFINITY),
-        ],
-        POSITION: [
-            Computed(command("positions"), POSITIONS),
-            Computed(command("shape"), "best line through Tᵖ; periodogram of Tᵖᵖ around its best line; softmax mass"),
-        ],
-        TEXT: [Computed(command("attention", text=True), ATTENTION)] if text else [],
-        TERMS: [
-            *([Computed(command("contributions", text=True), DIVERGENCE)] if text else []),
-            *([Computed(command("frequency", counts=True), ASSERTION)] if corpus else []),
-        ],
-        ODD: [Computed(command("variance"), VARIANCES)],
-    }[question]
+        GLUE: _glue,
+        PARTNERS: _partners,
+        POSITION: _position,
+        TEXT: _text,
+        TERMS: _terms,
+        ODD: _odd,
+    }[question](subject)
+
+
+def _glue(subject: Subject) -> list[Computed]:
+    command, corpus, spells = subject.command, subject.counts is not None, subject.layer.has_vocabulary
+    size = min(DRAWN_TOKENS, subject.layer.vocab_size)
+    ranked = [
+        Computed(command("auroc", counts=True, seed=True), RANKING),
+        *([Computed(command("auroc", "--pieces", counts=True, seed=True), PIECES)] if spells else []),
+    ]
+    curves = [
+        Computed(command("auroc", "--roc", token, counts=True), CURVE)
+        for token in (curve_tokens(subject) if corpus and spells else [])
+    ]
+    return [
+        *(ranked if corpus else []),
+        *curves,
+        *([Computed(command("words"), WORDS)] if spells else []),
+        Computed(command("heatmap", "--tokens", size, seed=True), AFFINITY),
+        Computed(command("heads", counts=corpus), "one row a head from the analyses above"),
+    ]
+
+
+def _partners(subject: Subject) -> list[Computed]:
+    if not subject.layer.has_vocabulary:
+        return []
+    corpus, top = subject.counts is not None, min(SHOWN_PARTNERS, subject.layer.vocab_size)
+    examples = [word for token in example_tokens(subject, EXAMPLES) for word in ("--token-id", token)]
+    return [
+        Computed(subject.command("lexicon", "--top", LEXICON_PAIRS, "--no-self", counts=corpus), AFFINITY),
+        Computed(subject.command("partners", *examples, "--top", top, counts=corpus), AFFINITY),
+    ]
+
+
+def _position(subject: Subject) -> list[Computed]:
+    return [Computed(subject.command("positions"), POSITIONS), Computed(subject.command("shape"), SHAPE)]
+
+
+def _text(subject: Subject) -> list[Computed]:
+    return [Computed(subject.command("attention", text=True), ATTENTION)] if subject.documents else []
+
+
+def _terms(subject: Subject) -> list[Computed]:
+    made = []
+    if subject.documents:
+        places = ",".join(map(str, places_looked_from(subject)))
+        made.append(Computed(subject.command("contributions", "--query-positions", places, text=True), DIVERGENCE))
+    return [*made, Computed(subject.command("frequency", counts=subject.counts is not None), ASSERTION)]
+
+
+def _odd(subject: Subject) -> list[Computed]:
+    corpus = subject.counts is not None
+    return [
+        Computed(subject.command("variance"), VARIANCES),
+        Computed(subject.command("frequency", "--by", "model", counts=corpus), "Var(e) of every token"),
+    ]

@@ -9,9 +9,12 @@ from __future__ import annotations
 import base64
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
-from detoklens.analyses.ranking import top_keys
+from detoklens.analyses.block_runs import one_thread
+from detoklens.analyses.pair_counts import pair_counts
+from detoklens.analyses.token_text import token_texts
+from detoklens.engines import Engine
 from detoklens.report.content import PartnerIndex
 from detoklens.report.subject import Subject
 from detoklens.report.wording import token_shown
@@ -19,22 +22,21 @@ from detoklens.scores.affinity import Affinity
 
 TOP = 20
 LARGEST = 15_000_000  # bytes of the packed index
-BLOCK = 256  # query tokens scored together
+ROWS = 128  # query tokens scored together
+TASK_QUERIES = 4096  # query tokens of one task of a worker
+GROUP = 64  # keys of which only the largest score is looked at first
 
 
-def partner_index(subject: Subject) -> PartnerIndex | None:
+def partner_index(subject: Subject, engine: Engine | None = None) -> PartnerIndex | None:
     """Partners by T^ee of every token, or of as many frequent ones as fit; None without a tokenizer."""
     layer = subject.layer
     if not layer.has_vocabulary:
         return None
     top = min(TOP, layer.vocab_size)
     searched = _searched(subject, top)
-    affinity = layer.token_affinity()
-    partners = np.concatenate(
-        [_partners(affinity, searched[begin : begin + BLOCK], top) for begin in range(0, len(searched), BLOCK)]
-    )
+    partners = find_partners(layer.token_affinity(), searched, top, engine)
     return PartnerIndex(
-        tokens=[token_shown(layer.token(token)) for token in range(layer.vocab_size)],
+        tokens=["" if text is None else token_shown(text) for text in token_texts(layer, range(layer.vocab_size))],
         searched=[int(token) for token in searched],
         n_heads=layer.n_heads,
         top=top,
@@ -55,9 +57,45 @@ def _searched(subject: Subject, top: int) -> Int[np.ndarray, "query"]:
     return np.sort(np.argsort(-subject.counts.tokens, kind="stable")[:room])
 
 
-def _partners(affinity: Affinity, tokens: Int[np.ndarray, "query"], top: int) -> Int[np.ndarray, "query head rank"]:
-    scores = affinity.scores(tokens)
-    return np.array([[top_keys(row, top) for row in head] for head in scores]).transpose(1, 0, 2)
+def find_partners(
+    affinity: Affinity, tokens: Int[np.ndarray, "query"], top: int, engine: Engine | None = None
+) -> Int[np.ndarray, "query head rank"]:
+    """The `top` keys of each query in each head, computed by the engine's workers where there is one."""
+    blocks = [
+        (head, slice(begin, begin + TASK_QUERIES))
+        for head in range(affinity.n_heads)
+        for begin in range(0, len(tokens), TASK_QUERIES)
+    ]
+    tasks = ((affinity.query[head, tokens[block]], affinity.key[head], top) for head, block in blocks)
+    found = map(best_keys, tasks) if engine is None else engine.run(best_keys, tasks, ordered=True)
+    partners = np.empty((len(tokens), affinity.n_heads, top), np.uint32)
+    for (head, block), keys in zip(blocks, found, strict=True):
+        partners[block, head] = keys
+    return partners
+
+
+def best_keys(task: tuple[np.ndarray, np.ndarray, int]) -> Int[np.ndarray, "query rank"]:
+    """The best keys of some queries, a few rows of scores in memory at a time."""
+    queries, keys, top = task
+    with one_thread():
+        rows = [top_of_rows(queries[place : place + ROWS] @ keys.T, top) for place in range(0, len(queries), ROWS)]
+    return np.concatenate(rows)
+
+
+def top_of_rows(scores: Float[np.ndarray, "query key"], top: int) -> Int[np.ndarray, "query rank"]:
+    """The ids of each row's largest scores, best first, ties by id.
+
+    The `top`-th largest of the maxima of groups of keys is a floor that at least `top` scores of the row reach, and few
+    more; only those are sorted. That takes two passes over the scores, where a partition takes many.
+    """
+    size = max(1, min(GROUP, scores.shape[1] // top))
+    groups = scores.shape[1] // size
+    largest = scores[:, : groups * size].reshape(len(scores), groups, size).max(axis=2)
+    floor = np.partition(largest, groups - top, axis=1)[:, groups - top, None]
+    rows, keys = np.nonzero(scores >= floor)
+    order = np.lexsort((keys, -scores[rows, keys], rows))
+    first = np.searchsorted(rows, np.arange(len(scores)))
+    return keys[order][first[:, None] + np.arange(top)]
 
 
 def _seen(
@@ -65,11 +103,9 @@ def _seen(
 ) -> str | None:
     if subject.counts is None:
         return None
-    bits = np.zeros(partners.shape, bool)
-    for row, token in enumerate(searched):
-        prefixes, _ = subject.counts.bigrams.predecessors(int(token))
-        bits[row] = np.isin(partners[row], prefixes)
-    return base64.b64encode(np.packbits(bits.ravel()).tobytes()).decode("ascii")
+    queries = np.repeat(searched, partners[0].size)
+    counted = pair_counts(subject.counts, partners.ravel().astype(np.int64), queries)
+    return base64.b64encode(np.packbits(counted > 0).tobytes()).decode("ascii")
 
 
 def _note(searched: int, vocab_size: int, has_counts: bool, top: int) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from typing import Any
 
 import polars as pl
@@ -29,6 +30,17 @@ from detoklens.tables import (
 from detoklens.tables import shape as shapes
 from detoklens.tables import variance as variances
 from detoklens.tables.schema import Schema
+
+AUROC_PIECES_BY_HEAD = Schema(
+    "auroc_pieces_by_head",
+    "Which heads detokenize, asked from tokens that go on with a word only?",
+    auroc.AUROC_BY_HEAD.columns,
+)
+AUROC_PIECES_CONTROLS = Schema(
+    "auroc_pieces_controls",
+    "How much of that AUROC remains when the query, or the key, is exchanged, or frequency alone ranks the keys?",
+    auroc.AUROC_CONTROLS.columns,
+)
 
 
 @dataclass(frozen=True)
@@ -67,6 +79,8 @@ STEPS: tuple[Step, ...] = (
         {"k": asking.FIRST_KEYS, "bootstrap": asking.RESAMPLES},
         frozenset({"counts"}),
     ),
+    Step("auroc_pieces", "Rank bigrams that end in a piece of a word", (AUROC_PIECES_BY_HEAD, AUROC_PIECES_CONTROLS),
+         asking.ask_auroc_of_pieces, {"bootstrap": asking.RESAMPLES}, frozenset({"counts", "vocabulary"})),
     Step("words", "Put a word list together", (words.WORD_RANKS, words.WORDS_BY_HEAD), asking.ask_words, {},
          frozenset({"vocabulary"})),
     Step("heatmap", "Compare drawn tokens", (heatmap.HEATMAP_TOKENS, heatmap.HEATMAP, heatmap.HEATMAP_BY_HEAD),
@@ -76,7 +90,7 @@ STEPS: tuple[Step, ...] = (
     Step("partners", "List the partners of some tokens", (partners.PARTNERS,), asking.ask_partners,
          {"tokens": asking.EXAMPLES, "top": asking.SHOWN_PARTNERS}, frozenset({"vocabulary"})),
     Step("lexicon", "Mine the lexicon in the weights", (lexicon.LEXICON, lexicon.LEXICON_BY_HEAD), asking.ask_lexicon,
-         {"top": asking.LEXICON_PAIRS}, frozenset({"vocabulary"})),
+         {"top": asking.LEXICON_PAIRS, "words": find_spec("wordfreq") is not None}, frozenset({"vocabulary"})),
     Step("frequency", "Set terms against frequency",
          (frequency.FREQUENCY_BY_HEAD, frequency.EMBEDDING_VARIANCE, frequency.FREQUENCY_BY_TOKEN,
           frequency.SELF_ASSERTION), asking.ask_frequency, {}),

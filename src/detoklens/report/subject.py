@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,11 +25,11 @@ class Subject:
     text_note: str = ""
     heads: Sequence[int] | None = None
     seed: int = 0
-    known: dict[str, object] = field(default_factory=dict)
 
-    def command(self, name: str, *more: object, counts: bool = False, text: bool = False) -> str:
+    def command(self, name: str, *more: object, counts: bool = False, text: bool = False, seed: bool = False) -> str:
         """The command that gives the same numbers as one of the report's steps."""
         words = ["detoklens", name, *self.model_words, *map(str, more)]
         words += self.counts_words if counts else []
         words += self.text_words if text else []
+        words += ["--seed", str(self.seed)] if (seed or text) and self.seed else []
         return shlex.join(words)
