@@ -68,6 +68,19 @@ def test_one_query_is_shown_with_the_largest_and_smallest_scale() -> None:
     assert legend == ["query 32, mean σ", "largest σ", "smallest σ", "most pairs of tokens"]
 
 
+def test_extreme_scales_are_shown_at_the_middle_query_unless_asked() -> None:
+    spec = FIGURES["position_scales"]
+    for figure, query in ((spec.draw(DRAWN, heads=[1]), 32), (spec.draw(DRAWN, heads=[1], query=3), 3)):
+        rows = POSITIONS.filter(quantity="pp", head=1, query_position=query)
+        assert [len(line.get_xdata()) for line in figure.axes[0].lines] == [query + 1] * 3
+        np.testing.assert_array_equal(curve(figure.axes[0], 1), expected(rows, "key_position", "at_smallest_scale"))
+
+
+def test_near_attention_shows_the_last_30_keys() -> None:
+    figure = FIGURES["attention_near"].draw(DRAWN, heads=[0], query=63)
+    assert curve(figure.axes[0], 0)[:, 0].tolist() == list(range(34, 64))
+
+
 def test_an_undefined_number_is_a_gap() -> None:
     holed = POSITIONS.with_columns(mean=pl.when(pl.col("key_position") != 5).then(pl.col("mean")))
     figure = FIGURES["position_sum"].draw({"positions": holed}, queries=[32])
@@ -82,6 +95,8 @@ def test_an_undefined_number_is_a_gap() -> None:
         ("position_sum", KEY),
         ("position_attention", KEY),
         ("attention", KEY),
+        ("attention_near", KEY),
+        ("position_scales", KEY),
         ("last_positions", KEY),
         ("contributions", QUERY),
     ],

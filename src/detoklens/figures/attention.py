@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from detoklens.figures import theme
 from detoklens.figures.marks import band, band_entry, line, line_entry
 from detoklens.figures.panels import head_panels
-from detoklens.figures.position_curves import chosen_heads
+from detoklens.figures.position_curves import chosen_heads, chosen_queries, middle
 from detoklens.figures.wording import KEY_POSITION
 
 MEASURED, PREDICTED = theme.SERIES[0], theme.SERIES[1]
@@ -26,8 +26,7 @@ def attention(
     width: theme.Width = "page",
 ) -> Figure:
     """How much does real text attend to each position? At one query (default: the middle one), all or `last` keys."""
-    positions = sorted(attention["query_position"].unique().to_list())
-    asked = query if query is not None else positions[len(positions) // 2] if positions else 0
+    asked = query if query is not None else middle(chosen_queries(attention, None))
     rows = attention.filter(query_position=asked).sort("head", "key_position")
     if last is not None:
         rows = rows.filter(pl.col("key_position") > asked - last)

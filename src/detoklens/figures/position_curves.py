@@ -26,6 +26,11 @@ def chosen_queries(table: pl.DataFrame, queries: Sequence[int] | None) -> list[i
     return list(queries) if queries is not None else sorted(table["query_position"].drop_nulls().unique().to_list())
 
 
+def middle(queries: Sequence[int]) -> int:
+    """The middle one of some query positions; 0 where there is none."""
+    return queries[len(queries) // 2] if queries else 0
+
+
 def rows_of(positions: pl.DataFrame, quantity: str, layer_norm: bool = True) -> pl.DataFrame:
     """One quantity's rows in the order of keys."""
     kept = (pl.col("quantity") == quantity) & (pl.col("layer_norm") == layer_norm)

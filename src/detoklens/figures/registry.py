@@ -145,8 +145,16 @@ _FIGURES = (
         POSITION,
         ("positions",),
         "Position and position (Tᵖᵖ)",
-        "What a query position looks for among key positions. One query position: with the vocabulary's mean, "
-        "largest and smallest σ. Several: one line each, with the band that holds most pairs of tokens.",
+        "What each query position looks for among key positions, with the band that holds most pairs of tokens.",
+        per_head=True,
+    ),
+    FigureSpec(
+        "position_scales",
+        POSITION,
+        ("positions",),
+        "Position and position (Tᵖᵖ) with extreme σ",
+        "What one query position looks for: with the vocabulary's mean, largest and smallest σ at the query and at "
+        "the keys, and the band that holds most pairs of tokens.",
         per_head=True,
     ),
     FigureSpec(
@@ -180,6 +188,15 @@ _FIGURES = (
         "Attention on real text and by position alone",
         "Mean attention over documents with the band that holds most of them, against the softmax of Tᵖ + Tᵖᵖ "
         "that the weights alone predict, for one query position.",
+        per_head=True,
+    ),
+    FigureSpec(
+        "attention_near",
+        TEXT,
+        ("attention",),
+        "Attention on the nearest keys",
+        "Mean attention on the last 30 keys up to the query, with the band that holds most documents, against what "
+        "the weights alone predict.",
         per_head=True,
     ),
     FigureSpec(
