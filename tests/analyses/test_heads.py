@@ -91,6 +91,17 @@ def test_some_heads_have_the_rows_that_they_have_among_all(spelled):
         assert some[column].to_list() == pytest.approx([every[column][2], every[column][0]])
 
 
+def test_tables_computed_before_are_taken_as_they_are(spelled):
+    from detoklens.analyses.auroc import controls_by_head, measure_heads, seen_pairs
+
+    counts = counts_of(spelled)
+    affinity = spelled.token_affinity()
+    measured = measure_heads(affinity, seen_pairs(counts.bigrams), range(spelled.vocab_size), counts.tokens)
+    _, words = word_ranks(spelled, split_words(spelled.vocabulary, shipped_words()))
+    given = head_cards(spelled, counts, controls=controls_by_head(measured, [0, 1, 2]), words=words)
+    assert given.equals(head_cards(spelled, counts))
+
+
 def test_what_is_not_known_is_null():
     cards = head_cards(random_layer())
     for column in ("auroc", "auroc_null", "above_null", "word_share", "word_null", "frequency_spearman"):
