@@ -43,7 +43,9 @@ def tables(n_heads: int = 3, positions: int = 64, vocabulary: int = 200, seed: i
         *_frequency_tables(rng, heads, vocabulary),
         *_variance_tables(rng, heads, positions),
     ]
-    return {schema.name: frame for schema, frame in made}
+    named = {schema.name: frame for schema, frame in made}
+    pieces = {name.replace("auroc", "auroc_pieces"): named[name] for name in ("auroc_by_head", "auroc_controls")}
+    return named | pieces
 
 
 Named = tuple[Schema, pl.DataFrame]

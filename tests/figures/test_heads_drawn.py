@@ -43,6 +43,13 @@ def test_auroc_has_its_interval_nulls_and_baseline(measure: str) -> None:
     assert [line.get_xdata()[0] for line in axes.lines if line.get_label() == REFERENCE] == [0.5]
 
 
+def test_auroc_over_pieces_is_drawn_alike_under_its_own_title() -> None:
+    (axes,) = FIGURES["auroc_pieces"].draw(DRAWN).axes
+    assert points(axes)[-1] == values("auroc_pieces_by_head", "seen")
+    assert len(points(axes)) == 4
+    assert axes.get_title(loc="left") == "mean AUROC over query tokens that continue a word"
+
+
 def test_rows_follow_the_asked_heads_and_a_missing_head_has_no_point() -> None:
     (axes,) = FIGURES["auroc"].draw({"auroc_by_head": DRAWN["auroc_by_head"]}, heads=[2, 7, 0]).axes
     assert [label.get_text() for label in axes.get_yticklabels()] == ["L0H2", "L0H7", "L0H0"]

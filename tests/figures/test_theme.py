@@ -17,6 +17,8 @@ from detoklens.figures.svg import svg_text
 from detoklens.figures.theme import INK, SERIES, inches, themed
 from tests.figures.synthetic import tables
 
+BEFORE = dict(matplotlib.rcParams)  # taken while tests are collected, before any figure is drawn
+
 
 @pytest.mark.parametrize(("width", "expected"), [("column", 3.3), ("page", 7.0), (4.5, 4.5), ("4.5", 4.5)])
 def test_widths_have_names_or_inches(width: str | float, expected: float) -> None:
@@ -36,11 +38,10 @@ def test_a_figure_is_as_wide_as_asked() -> None:
 
 
 def test_drawing_and_saving_leave_all_settings_as_they_were(tmp_path: Path) -> None:
-    before = dict(matplotlib.rcParams)
     figure = FIGURES["heatmap"].draw(tables(2))
     save(figure, tmp_path, "heatmap")
     svg_text(figure, "heatmap")
-    assert dict(matplotlib.rcParams) == before
+    assert dict(matplotlib.rcParams) == BEFORE
 
 
 def test_the_users_settings_do_not_reach_a_figure() -> None:
@@ -76,7 +77,6 @@ def test_series_are_none_of_them_the_ink() -> None:
 
 
 def test_themes_end_with_their_block() -> None:
-    size = matplotlib.rcParams["font.size"]
     with themed():
         assert matplotlib.rcParams["font.size"] == 7
-    assert matplotlib.rcParams["font.size"] == size
+    assert matplotlib.rcParams["font.size"] == BEFORE["font.size"] != 7

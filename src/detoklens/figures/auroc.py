@@ -33,6 +33,7 @@ def auroc(
     *,
     heads: Sequence[int] | None = None,
     measure: str = "seen",
+    title: str | None = None,
     width: theme.Width = "page",
 ) -> Figure:
     """How high is each head's AUROC (`seen`, `all` or `weighted`), and how much would remain without the query?"""
@@ -40,7 +41,7 @@ def auroc(
     legend: list[Artist] = [point_entry("AUROC and its interval", AUROC)]
     if auroc_controls is not None:
         legend += [point_entry(label, style, filled=False) for label, style in CONTROLS.values()]
-    figure, (axes,) = head_rows(asked, width, [MEASURES[measure]], legend=legend)
+    figure, (axes,) = head_rows(asked, width, [title or MEASURES[measure]], legend=legend)
     if auroc_controls is not None:
         for column, (_, style) in CONTROLS.items():
             points(axes, in_order(auroc_controls, asked)[column], style, filled=False)

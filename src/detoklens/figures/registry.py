@@ -63,6 +63,15 @@ _FIGURES = (
         optional=("auroc_controls",),
     ),
     FigureSpec(
+        "auroc_pieces",
+        GLUE,
+        ("auroc_pieces_by_head",),
+        "AUROC by head over pieces of words",
+        "The mean AUROC of Tᵉᵉ over query tokens that continue a word, with its bootstrap interval, beside the same "
+        "two nulls and the keys' corpus frequency alone. 0.5 is chance.",
+        optional=("auroc_pieces_controls",),
+    ),
+    FigureSpec(
         "roc",
         GLUE,
         ("roc_points",),

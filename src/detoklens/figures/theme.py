@@ -16,7 +16,6 @@ from typing import Any, ParamSpec
 import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
 from detoklens.errors import RangeError
 
@@ -144,9 +143,6 @@ def _finish(figure: Figure) -> None:
         for axis in (axes.xaxis, axes.yaxis):
             axis.get_majorticklabels()  # ticks are made now, in this theme, not when somebody saves
             axis.set_label_coords(0.5, 0.5)  # panels have no labels of their own: no place is looked for
-    for text in figure.findobj(Text):
-        assert isinstance(text, Text)
-        text.set_parse_math(False)
 
 
 def _has_data(axes: Axes) -> bool:
