@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.layers import random_layer, sizes
-from tests.spelled import counts_of, spelled_layer
 
 from detoklens.analyses.pair_counts import pair_counts
 from detoklens.analyses.partners import partners
 from detoklens.corpus.counts import Counts
 from detoklens.errors import RangeError
 from detoklens.tables.partners import PARTNERS
+from tests.layers import random_layer, sizes
+from tests.spelled import counts_of, spelled_layer
 
 
 @pytest.fixture(scope="module")
