@@ -63,6 +63,7 @@ def collisions(figure: Figure) -> list[tuple[str, str]]:
         figure.draw_without_rendering()
     wide, tall = canvas.get_width_height()
     boxes = [(text.get_text(), text.get_window_extent(canvas.get_renderer())) for text in texts(figure)]
+    boxes += [("the legend", legend.get_window_extent(canvas.get_renderer())) for legend in figure.legends]
     outside = [
         (name, "outside")
         for name, box in boxes
@@ -78,11 +79,10 @@ def covers(one: Bbox, other: Bbox) -> bool:
 
 
 def texts(figure: Figure) -> list[Text]:
-    """Every text that is seen, once."""
+    """Every text that is seen, once; a legend counts as a whole."""
     found = [text for text in figure.texts if text.get_text().strip()]
     for axes in figure.axes:
         found += [*axes.texts, axes._left_title, *(tick_labels(axes) if axes.axison else ())]
-    found += [text for legend in figure.legends for text in legend.get_texts()]
     return [text for text in {id(text): text for text in found}.values() if text.get_text().strip()]
 
 

@@ -42,7 +42,7 @@ def heatmap(
         _draw_panel(axes, heatmap.filter(head=head, layer_norm=variant), head, variant)
         if room is NAMED:
             _name_tokens(axes, names, index % grid.columns == 0, grid.is_lowest(index, len(panels)))
-    add_labels(figure, KEY, QUERY)
+    add_labels(figure, KEY, QUERY, room, legend=LABEL)
     _add_colour_key(figure)
     return figure
 

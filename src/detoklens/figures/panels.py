@@ -114,9 +114,10 @@ def titled_panels(
     """Panels with the same horizontal axis under one legend; a row holds a multiple of `columns` panels."""
     total = theme.inches(width)
     above = Room.above if share_x else Room.above + LABEL
-    room = Room(top=LABEL + legend_height(legend, total), bottom=2 * LABEL + _name_height(tick_names), above=above)
+    above_panels = legend_height(legend, total)
+    room = Room(top=LABEL + above_panels, bottom=2 * LABEL + _name_height(tick_names), above=above)
     grid = Grid.fit(max(1, len(titles)), total, room, narrowest=1.1, proportion=proportion, multiple=columns)
-    grid = grid.at_least(text_inches(y_label, theme.TEXT_SIZE) + 2 * EDGE, room)
+    grid = grid.at_least(above_panels + text_inches(y_label, theme.TEXT_SIZE) + 2 * EDGE, room)
     figure = Figure(figsize=(total, grid.height(room)))
     panels: list[Axes] = []
     for index, title in enumerate(titles):
@@ -125,7 +126,7 @@ def titled_panels(
         axes = figure.add_axes(grid.place(index, total, room), **shared)
         _dress(axes, title, ticks_below=not share_x or grid.is_lowest(index, len(titles)))
         panels.append(axes)
-    add_labels(figure, x_label, y_label)
+    add_labels(figure, x_label, y_label, room, above_panels)
     add_legend(figure, legend)
     return figure, panels
 
@@ -143,11 +144,14 @@ def _name_height(names: Sequence[str]) -> float:
     return max((text_inches(name, theme.SMALL_SIZE) for name in shown), default=0.0)
 
 
-def add_labels(figure: Figure, x_label: str, y_label: str) -> None:
-    """One label for all horizontal and one for all vertical axes, at the figure's edge."""
+def add_labels(figure: Figure, x_label: str, y_label: str, room: Room, legend: float = 0.0) -> None:
+    """One label for all horizontal and one for all vertical axes, in the middle of the panels but below the legend."""
     wide, tall = figure.get_size_inches()
-    figure.supxlabel(x_label, x=0.5, y=0.02 / tall, va="bottom", fontsize=theme.TEXT_SIZE)
-    figure.supylabel(y_label, x=0.02 / wide, y=0.5, ha="left", fontsize=theme.TEXT_SIZE)
+    across = (room.left + wide - room.right) / 2
+    highest = tall - legend - EDGE - text_inches(y_label, theme.TEXT_SIZE) / 2
+    up = min((room.bottom + tall - room.top) / 2, highest)
+    figure.supxlabel(x_label, x=across / wide, y=0.02 / tall, va="bottom", fontsize=theme.TEXT_SIZE)
+    figure.supylabel(y_label, x=0.02 / wide, y=up / tall, ha="left", fontsize=theme.TEXT_SIZE)
 
 
 def add_legend(figure: Figure, entries: Sequence[Artist]) -> None:
