@@ -45,7 +45,7 @@ def report(
     refuse_foreign(out)
     asked = text_input.Asked(text or [], documents, seed, None, prepend_bos, text_field, document_per_line, skip_bad)
     width = report_input.chosen_width(figure_width)
-    subject = report_input.subject_of(model, revision, counts, corpus, asked, heads, out, seed, workers)
+    subject = report_input.subject_of(model, revision, counts, corpus, asked, heads, out, workers)
     with open_engine(engine, workers, ray_address) as running, step_list() as listener:
         page = make_report(subject, out, width, running, listener)
     say(f"open {page} in a browser")

@@ -13,6 +13,7 @@ from detoklens.cli.options import whole_numbers
 from detoklens.errors import DetokLensError
 
 if TYPE_CHECKING:
+    from detoklens.corpus.counts import Counts
     from detoklens.report.subject import Subject
     from detoklens.scores.layer import Layer
 
@@ -52,12 +53,10 @@ def subject_of(
     texts: text_input.Asked,
     heads: str | None,
     out: Path,
-    seed: int,
     workers: int | None = None,
 ) -> Subject:
     """Gather all of it; the demo model brings its own counts and documents where no others are given."""
     from detoklens.report.making import KIND, claim
-    from detoklens.report.subject import Subject
 
     if counts_folder is not None and corpus:
         raise DetokLensError("give either --counts or --corpus, not both")
@@ -69,6 +68,21 @@ def subject_of(
         claim(out, KIND)
         counts_folder = _count(corpus, layer, out / "counts", texts, workers)
     counts = asking.open_counts(counts_folder, layer)
+    return subject_from(layer, model, revision, counts, counts_folder, texts, chosen)
+
+
+def subject_from(
+    layer: Layer,
+    model: str,
+    revision: str | None,
+    counts: Counts | None,
+    counts_folder: Path | None,
+    texts: text_input.Asked,
+    heads: list[int] | None,
+) -> Subject:
+    """A model with its counts and its sampled documents, and the words that name them on the command line."""
+    from detoklens.report.subject import Subject
+
     own_text = not texts.inputs and demo.is_demo(layer.name)
     return Subject(
         layer=layer,
@@ -78,8 +92,8 @@ def subject_of(
         counts_words=["--counts", str(counts_folder)] if counts_folder else [],
         text_words=_text_words(texts),
         text_note=DEMO_TEXT if own_text else "",
-        heads=chosen,
-        seed=seed,
+        heads=heads,
+        seed=texts.seed,
     )
 
 

@@ -26,7 +26,7 @@ from detoklens.version import __version__
 Tables = Mapping[str, Any]
 """Tables by name; for a comparison, by name and then by the model's label."""
 
-ENDINGS = (".svg", ".pdf", ".png")
+FORMATS = ("svg", "pdf", "png")
 XML_DECLARATION_END = "?>\n"
 
 
@@ -68,6 +68,7 @@ class DrawingTask:
     drawing: Drawing
     tables: Tables
     width: str | float
+    formats: tuple[str, ...]
 
 
 def draw_files(task: DrawingTask) -> dict[str, bytes]:
@@ -77,8 +78,9 @@ def draw_files(task: DrawingTask) -> dict[str, bytes]:
     drawing = task.drawing
     figure = drawing.spec.draw(task.tables, width=task.width, **dict(drawing.options))
     with tempfile.TemporaryDirectory() as folder:
-        paths = save(figure, Path(folder), drawing.name, title=drawing.title, description=drawing.spec.caption)
-        return {path.suffix: path.read_bytes() for path in paths}
+        described = {"title": drawing.title, "description": drawing.spec.caption}
+        paths = save(figure, Path(folder), drawing.name, **described, formats=task.formats)
+        return {path.suffix[1:]: path.read_bytes() for path in paths}
 
 
 class Sketchbook:
@@ -100,7 +102,7 @@ class Sketchbook:
         """The figures for the page in the order of the plan; those that are not there yet are drawn, by the engine."""
         wanted = {drawing.name: self._fingerprint(drawing, tables) for drawing in planned}
         missing = [drawing for drawing in planned if not self._has(drawing, wanted[drawing.name])]
-        tasks = (DrawingTask(drawing, _used(drawing.spec, tables), self._width) for drawing in missing)
+        tasks = (DrawingTask(drawing, _used(drawing.spec, tables), self._width, FORMATS) for drawing in missing)
         drawn = map(draw_files, tasks) if engine is None else engine.run(draw_files, tasks, ordered=True)
         for done, drawing in enumerate(missing):
             if watch is not None:
@@ -109,12 +111,12 @@ class Sketchbook:
         return [self._picture(drawing) for drawing in planned]
 
     def _has(self, drawing: Drawing, fingerprint: str) -> bool:
-        there = all((self._folder / f"{drawing.name}{ending}").is_file() for ending in ENDINGS)
+        there = all((self._folder / f"{drawing.name}.{ending}").is_file() for ending in FORMATS)
         return there and self._drawn.get(drawing.name) == fingerprint
 
     def _keep(self, drawing: Drawing, files: Mapping[str, bytes], fingerprint: str) -> None:
         for ending, content in files.items():
-            write_whole(self._folder / f"{drawing.name}{ending}", content)
+            write_whole(self._folder / f"{drawing.name}.{ending}", content)
         self._drawn[drawing.name] = fingerprint
         write_whole(self._memory, json.dumps(self._drawn, indent=1, sort_keys=True).encode())
 

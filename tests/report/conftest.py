@@ -1,0 +1,69 @@
+"""One finished report of a model that spells, and one of a hostile vocabulary, shared by the tests that only look."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from detoklens.report import drawing
+from tests.command_line import run
+from tests.report import made
+from tests.spelled import LINES, write_spelled
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+@pytest.fixture(scope="session")
+def spelling(tmp_path_factory) -> Path:
+    return write_spelled(tmp_path_factory.mktemp("models") / "spelling")
+
+
+@pytest.fixture(scope="session")
+def counted(spelling, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("counted")
+    (folder / "lines.txt").write_text("\n".join(LINES), encoding="utf-8")
+    run("count", folder / "lines.txt", "--tokenizer", spelling, "--out", folder / "counts", "--workers", "1")
+    return folder / "counts"
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory) -> Path:
+    return made.documents(tmp_path_factory.mktemp("texts"))
+
+
+@pytest.fixture(scope="session")
+def whole(spelling, counted, texts, tmp_path_factory) -> Path:
+    """A report with counts and text, in all formats."""
+    return made.report(spelling, tmp_path_factory.mktemp("report") / "out", "--counts", counted, "--text", texts)
+
+
+@pytest.fixture(scope="session")
+def hostile(tmp_path_factory) -> Path:
+    """A report of a model whose vocabulary is made of HTML and script."""
+    folder = tmp_path_factory.mktemp("hostile")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(drawing, "FORMATS", ("svg",))
+        return made.report(
+            made.write_hostile(folder / "</script><script>window.injected=9<script>"[2:9]), folder / "out"
+        )
+
+
+@pytest.fixture
+def only_svg(monkeypatch) -> None:
+    """Two of the three formats left out: quicker."""
+    monkeypatch.setattr(drawing, "FORMATS", ("svg",))
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real browser without a network; loudly missed where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="NOT TESTED IN A BROWSER: playwright is missing")
+    path = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip("NOT TESTED IN A BROWSER: no Chromium was found; install Debian's package chromium")
+    with playwright.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield running
+        running.close()

@@ -1,0 +1,136 @@
+"""The page in a real browser, from disk, with the network off."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.report.made import HOSTILE
+
+WAIT = 60_000  # milliseconds; a machine may be busy
+
+
+@contextlib.contextmanager
+def opened(browser, folder, **context):
+    """The page, with everything that went wrong or tried to leave; nothing of either is allowed."""
+    with contextlib.closing(browser.new_context(offline=True, accept_downloads=True, **context)) as tab:
+        page = tab.new_page()
+        page.set_default_timeout(WAIT)
+        wrong: list[str] = []
+        address = (folder / "report.html").as_uri()
+        page.on("console", lambda message: wrong.append(message.text) if message.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("dialog", lambda dialog: wrong.append(dialog.message))
+        page.on("request", lambda asked: wrong.append(asked.url) if _leaves(asked.url, address) else None)
+        page.goto(address)
+        yield page
+        assert wrong == []
+
+
+def _leaves(url: str, address: str) -> bool:
+    return url.partition("#")[0] != address and not url.startswith(("data:", "blob:"))
+
+
+def test_opens_with_the_network_off_and_is_organised_by_questions(browser, whole):
+    with opened(browser, whole) as page:
+        headings = page.locator("main h2").all_inner_texts()
+        assert headings[0] == "Which heads glue tokens together?"
+        assert headings[-1] == "Tables"
+        assert page.locator("main section .answer").count() == len(headings)
+        assert page.locator("main figure svg[role=img]").count() >= 20
+        assert page.locator("h1").count() == page.locator("main").count() == page.locator("nav").count() == 1
+
+
+def test_searching_a_token_shows_its_partners_in_every_head(browser, whole):
+    with opened(browser, whole) as page:
+        page.get_by_label("Partners of a token").fill("ien")
+        assert page.locator("#search-count").inner_text().endswith(("match", "matches"))
+        table = page.locator("#found table")
+        assert table.locator("thead th").all_inner_texts() == ["rank", "L0H0", "L0H1", "L0H2"]
+        assert table.locator("tbody tr").count() == 20
+        shown = table.locator("tbody tr").first.locator("td").all_inner_texts()
+        listed = page.evaluate(
+            """() => { const d = JSON.parse(document.getElementById('partner-data').content.textContent);
+            const ids = new Uint32Array(Uint8Array.from(atob(d.partners), c => c.charCodeAt(0)).buffer);
+            const chosen = document.querySelector('#matches [aria-pressed=true]').dataset.row;
+            return [0, 1, 2].map(h => d.tokens[ids[(Number(chosen) * 3 + h) * d.top]]); }"""
+        )
+        assert shown[1:] == listed
+        page.get_by_label("Partners of a token").fill("no such token")
+        assert page.locator("#found table").count() == 0
+
+
+def test_the_heads_can_be_sorted_with_the_keyboard(browser, whole):
+    with opened(browser, whole) as page:
+        table = page.locator("table.sortable")
+        names = table.locator("thead th").all_inner_texts()
+        column = names.index("effective rank")
+        heading = table.locator("thead th").nth(column)
+        heading.locator("button").focus()
+        for direction in ("descending", "ascending"):
+            page.keyboard.press("Enter")
+            assert heading.get_attribute("aria-sort") == direction
+            cells = table.locator(f"tbody tr td:nth-child({column + 1})")
+            values = [float(cell.get_attribute("data-value")) for cell in cells.all()]
+            assert values == sorted(values, reverse=direction == "descending")
+        assert table.locator("th[aria-sort]").count() == 1
+
+
+def test_downloads_come_out_of_the_page_itself(browser, whole, tmp_path):
+    alone = tmp_path / "report.html"
+    alone.write_bytes((whole / "report.html").read_bytes())
+    with opened(browser, tmp_path) as page:
+        with page.expect_download(timeout=WAIT) as caught:
+            page.locator("a[data-csv=csv-heads]").click()
+        text = caught.value.path().read_text(encoding="utf-8")
+        assert text == (whole / "tables" / "heads.csv").read_text(encoding="utf-8")
+        assert len(list(csv.DictReader(io.StringIO(text)))) == 3
+        with page.expect_download(timeout=WAIT) as caught:
+            page.locator("#figure-auroc a[data-figure]").click()
+        assert caught.value.suggested_filename == "auroc.svg"
+        assert ElementTree.parse(caught.value.path()).getroot().tag.endswith("svg")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark_follow_the_system_until_the_button_says_otherwise(browser, whole, scheme):
+    with opened(browser, whole, color_scheme=scheme) as page:
+        brightness = (
+            "() => getComputedStyle(document.body).backgroundColor.match(/\\d+/g).slice(0, 3)"
+            ".reduce((sum, each) => sum + Number(each), 0)"
+        )
+        before = page.evaluate(brightness)
+        assert (before < 200) == (scheme == "dark")
+        page.locator("#scheme").click()
+        assert (page.evaluate(brightness) < 200) == (scheme == "light")
+        ink = page.locator("#figure-auroc svg text").first.evaluate("node => getComputedStyle(node).fill")
+        assert (sum(map(int, ink.strip("rgb()").split(","))) > 500) == (scheme == "light")
+
+
+def test_a_narrow_page_does_not_scroll_sideways(browser, whole):
+    with opened(browser, whole, viewport={"width": 360, "height": 700}) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_a_hostile_vocabulary_injects_nothing(browser, hostile):
+    with opened(browser, hostile) as page:
+        for text in ("script", "<img", "{{", "]]>", "-->", "onmouse"):
+            page.get_by_label("Partners of a token").fill(text)
+            assert page.locator("#matches button").count() >= 1
+        assert page.evaluate("window.injected") is None
+        assert page.locator("script").count() == 1
+        assert page.locator("main img, main iframe, main b, [onerror], [onload], [onmouseover]").count() == 0
+        assert "49" not in page.locator("#matches").inner_text()
+        page.get_by_label("Partners of a token").fill("right")
+        assert page.locator("#matches button").first.inner_text() == "\\u202eright␣to␣left\\u2066"
+
+
+def test_every_hostile_token_is_in_the_data_as_text(browser, hostile):
+    with opened(browser, hostile) as page:
+        tokens = page.evaluate("JSON.parse(document.getElementById('partner-data').content.textContent).tokens")
+    assert "</script><script>window.injected␣=␣1</sc…" in tokens
+    assert "]]>" in tokens
+    assert len([token for token in tokens if token in HOSTILE]) >= 6
