@@ -16,15 +16,15 @@ from detoklens.errors import CheckpointError, MissingExtraError
 from detoklens.scores.layer import Layer
 from detoklens.verification import oracle
 from detoklens.verification.verify import default_token_ids, verify
-from tests.cli.run import refused, run
+from tests.command_line import call, refuse
 from tests.layers import random_first_layer, write_gpt2
 
 TINY = Path(__file__).parent.parent / "data" / "tiny-gpt2"
 
 
 def test_the_tiny_checkpoint_passes():
-    done = run("verify", TINY, "--format", "csv")
-    assert done.code == 0, done
+    done = call("verify", TINY, "--format", "csv")
+    assert done.exit_code == 0, done
     frame = pl.read_csv(done.stdout.encode())
     assert len(frame) == 2 * 3
     assert frame["passed"].all()
@@ -43,8 +43,8 @@ def test_a_wrong_decomposition_does_not_pass(monkeypatch):
         return Layer(replace(layer.checkpoint, first_layer=mutated))
 
     monkeypatch.setattr(module, "load", wrong)
-    done = run("verify", TINY)
-    assert done.code == 1
+    done = call("verify", TINY)
+    assert done.exit_code == 1
     assert "6 of 6 comparisons are above tolerance" in done.stderr
 
 
@@ -70,20 +70,20 @@ def test_half_precision_and_padding_rows_pass(tmp_path):
     tensors = {name: values.astype(np.float16) for name, values in load_file(tmp_path / "model.safetensors").items()}
     save_file(tensors, tmp_path / "model.safetensors")
     (tmp_path / "tokenizer.json").write_text((TINY / "tokenizer.json").read_text())
-    done = run("verify", tmp_path, "--text", "connection", "--format", "json")
-    assert done.code == 0, done
+    done = call("verify", tmp_path, "--text", "connection", "--format", "json")
+    assert done.exit_code == 0, done
     assert all(row["passed"] for row in json.loads(done.stdout))
     assert "10 embedding rows beyond" in done.stderr
 
 
 def test_real_weights_pass(whisper_folder):
-    done = run("verify", whisper_folder, "--text", "Homo sapiens and Tokyo", "--format", "csv")
-    assert done.code == 0, done
+    done = call("verify", whisper_folder, "--text", "Homo sapiens and Tokyo", "--format", "csv")
+    assert done.exit_code == 0, done
     assert pl.read_csv(done.stdout.encode())["passed"].all()
 
 
 def test_a_text_that_does_not_fit_is_refused():
-    assert "longer than the 64 positions" in refused("verify", TINY, "--text", "x" * 200)
+    assert "longer than the 64 positions" in refuse("verify", TINY, "--text", "x" * 200)
 
 
 def test_a_model_in_memory_has_to_be_saved_first():
