@@ -129,9 +129,7 @@ def _lines(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) ->
                 bad_record(f"{where(piece, number, options)}: {text}", options, tally)
             yield number, text if isinstance(text, bytes) else None
     except TruncatedInput as error:
-        bad_record(
-            f"{where(piece, number, options)}: the compressed data breaks off after it ({error})", options, tally
-        )
+        bad_record(f"{piece.name}: its compressed data breaks off after line {number} ({error})", options, tally)
 
 
 def _of_line(line: bytes, tally: Tally) -> bytes:
