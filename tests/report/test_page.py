@@ -1,0 +1,104 @@
+"""The page as text: whatever a text holds, it stays text."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from detoklens.report.content import Computed, Content, Download, Grid, Picture, Section
+from detoklens.report.page import render_page, script_json, shown
+from detoklens.report.wording import listed, token_shown
+from tests.report.made import HOSTILE
+
+
+def content(text: str = "plain") -> Content:
+    return Content(
+        title=text,
+        summary=text,
+        facts=[(text, text)],
+        sections=[
+            Section(
+                "Which?",
+                text,
+                [Picture("name", text, text, "<svg></svg>", "Which?")],
+                [Grid(text, [(text, text), ("n", "")], [(text, 1.5), (None, None)], sortable=True)],
+                [Computed(text, text)],
+            )
+        ],
+        downloads=[Download("table", text, 2, "tables/table.csv", text)],
+        notes=[text],
+    )
+
+
+class Elements(HTMLParser):
+    """All elements and attributes of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[str, dict[str, str | None]]] = []
+
+    def handle_starttag(self, tag, attrs):
+        self.found.append((tag, dict(attrs)))
+
+
+def elements(html: str) -> list[tuple[str, dict[str, str | None]]]:
+    parser = Elements()
+    parser.feed(html)
+    return parser.found
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_a_hostile_text_adds_no_element_and_no_attribute(text):
+    plain, hostile = elements(render_page(content())), elements(render_page(content(text)))
+    assert [(tag, sorted(found)) for tag, found in hostile] == [(tag, sorted(found)) for tag, found in plain]
+
+
+def test_the_policy_names_the_very_style_and_script_of_the_page():
+    html = render_page(content())
+    policy = next(found["content"] for tag, found in elements(html) if found.get("http-equiv"))
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    for tag in ("style", "script"):
+        text = re.search(rf"<{tag}>(.*?)</{tag}>", html, re.DOTALL).group(1)
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+
+
+def test_nothing_in_the_page_names_another_place():
+    html = render_page(content())
+    for _, found in elements(html):
+        for name in ("src", "href"):
+            assert not (found.get(name) or "").startswith(("http", "//"))
+
+
+@given(st.recursive(st.text() | st.integers() | st.none(), lambda inner: st.lists(inner)))
+def test_data_for_the_script_survives_and_can_not_end_its_element(value):
+    text = script_json(value)
+    assert json.loads(text) == value
+    assert not set("<>&") & set(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [(None, "–"), (True, "yes"), (False, "no"), (-0.123456, "−0.1235"), (7, "7"), ("a", "a"), (1e-9, "1e−09")],
+)
+def test_cells_are_for_eyes(value, expected):
+    assert shown(value) == expected
+
+
+def test_tokens_are_visible_and_cut():
+    assert token_shown(" a\n\u202e\x00") == "␣a\\n\\u202e\\x00"
+    assert token_shown("x" * 41) == "x" * 40 + "…"
+    assert [listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
+
+
+def test_numbers_stand_to_the_right_and_texts_to_the_left():
+    grid = Grid("", [("a", ""), ("b", ""), ("c", "")], [(1, "x", True), (None, "y", False)])
+    assert [grid.is_numeric(column) for column in range(3)] == [True, False, False]
