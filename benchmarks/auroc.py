@@ -44,19 +44,26 @@ def random_affinity(n_heads: int, vocab_size: int, d_head: int) -> Affinity:
 
 
 def zipf_like_positives(vocab_size: int, n_pairs: int) -> Positives:
-    """Distinct pairs of Zipf-like tokens with Zipf-like counts."""
-    codes = np.empty(0, np.int64)
-    while len(codes) < n_pairs:
-        queries, keys = (_drawn_tokens(vocab_size, n_pairs) for _ in range(2))
-        codes = np.union1d(codes, queries * vocab_size + keys)
-    codes = np.sort(random.choice(codes, n_pairs, replace=False))
-    sizes = np.bincount(codes // vocab_size, minlength=vocab_size)
-    weights = random.zipf(2.0, n_pairs).clip(max=10**7)
-    return Positives(np.concatenate([[0], np.cumsum(sizes)]), (codes % vocab_size).astype(np.uint32), weights)
+    """About so many distinct pairs of Zipf-like tokens with Zipf-like counts."""
+    sizes = _zipf_like_sizes(vocab_size, n_pairs)
+    keys = np.concatenate([_zipf_like_keys(vocab_size, size) for size in sizes])
+    weights = random.zipf(2.0, len(keys)).clip(max=10**7)
+    return Positives(np.concatenate([[0], np.cumsum(sizes)]), keys.astype(np.uint32), weights)
 
 
-def _drawn_tokens(vocab_size: int, n: int) -> np.ndarray:
-    return (vocab_size * random.random(n) ** (1 / (1 - SKEW))).astype(np.int64)
+def _zipf_like_sizes(vocab_size: int, n_pairs: int) -> np.ndarray:
+    """How many tokens precede each token: at most half of them."""
+    sizes = (1.0 + np.arange(vocab_size)) ** -SKEW
+    for _ in range(50):
+        sizes = np.minimum(sizes * n_pairs / sizes.sum(), vocab_size / 2)
+    return sizes.round().astype(np.int64)
+
+
+def _zipf_like_keys(vocab_size: int, size: int) -> np.ndarray:
+    """Distinct tokens in order, frequent ones more likely: one from each of `size` equal shares of probability."""
+    shares = (np.arange(size) + random.random(size)) / max(size, 1)
+    drawn = (vocab_size * shares ** (1 / (1 - SKEW))).astype(np.int64) - np.arange(size)
+    return np.maximum.accumulate(drawn) + np.arange(size)
 
 
 @dataclass(frozen=True)

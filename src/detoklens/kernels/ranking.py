@@ -11,7 +11,9 @@ import numpy as np
 COMPARED_ONE_BY_ONE = 24
 """Up to so many positives, comparing every score with each of them (vectorised) is faster than binning."""
 
-BINS_PER_POSITIVE = 32
+BINS_TO_SORT, BINS_TO_COUNT = 2, 32
+"""Bins per positive: few to sort the positives themselves, many so that few scores share a bin with a positive."""
+
 MOST_BINS = 1 << 16
 CROWDED = 64
 """Bins with many more positives than this (a few far scores stretch the range) are first sorted at wider gaps."""
@@ -52,13 +54,13 @@ def fill_starts(
 
 
 @numba.njit(nogil=True, cache=True)
-def bins_over(positives: np.ndarray, n: int | np.int64) -> tuple[np.float32, np.float32, int]:
+def bins_over(positives: np.ndarray, n: int | np.int64, per_positive: int) -> tuple[np.float32, np.float32, int]:
     """Bins over the range of the first n positives: the lowest score, bins per unit of score, how many bins."""
     lowest, highest = positives[0], positives[0]
     for place in range(n):
         lowest, highest = min(lowest, positives[place]), max(highest, positives[place])
-    bins = 2 * BINS_PER_POSITIVE
-    while bins < BINS_PER_POSITIVE * n and bins < MOST_BINS:
+    bins = 64
+    while bins < per_positive * n and bins < MOST_BINS:
         bins *= 2
     per_unit = np.float32(0)
     if highest > lowest:
@@ -76,7 +78,7 @@ def sort_with_weights(
     sorted_weights: np.ndarray,
 ) -> None:
     """Sort n scores with their weights into the given arrays: by bins, then by insertion."""
-    lowest, per_unit, bins = bins_over(scores, n)
+    lowest, per_unit, bins = bins_over(scores, n, BINS_TO_SORT)
     fullest = fill_starts(scores, n, lowest, per_unit, bins, starts)
     last = np.float32(bins - 1)
     for place in range(n):
@@ -156,7 +158,7 @@ def count_by_bins(
     `between[2 p]` counts the scores just below positive p, `between[2 p + 1]` those equal to it. The positive that
     stands first in a score's bin, or in a later one, is the only one to compare with, but for the few scores above it.
     """
-    lowest, per_unit, bins = bins_over(positives, n)
+    lowest, per_unit, bins = bins_over(positives, n, BINS_TO_COUNT)
     fill_starts(positives, n, lowest, per_unit, bins, starts)
     last = np.float32(bins - 1)
     positives[n] = np.inf
