@@ -1,0 +1,74 @@
+"""The section that sets the paper's numbers beside ours, on made-up tables: the real model is too large for tests."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from detoklens.report.paper import against_the_paper
+from detoklens.tables import auroc, frequency, heatmap, words
+from tests.figures.synthetic import _by_head, _filled, np
+
+
+@pytest.fixture
+def tables():
+    random = np.random.default_rng(0)
+    keys = pl.DataFrame({"head": range(12)}).join(pl.DataFrame({"layer_norm": [True, False]}), how="cross")
+    made = [
+        _by_head(auroc.AUROC_BY_HEAD, random, range(12), seen=[0.9 if head == 7 else 0.6 for head in range(12)]),
+        _by_head(frequency.FREQUENCY_BY_HEAD, random, range(12), spearman=lambda head: -0.7 if head == 7 else -0.3),
+        _filled(
+            frequency.EMBEDDING_VARIANCE,
+            pl.DataFrame({"tokens": [50257]}),
+            random,
+            spearman=[None],
+            norm_variance=0.2,
+            divided_norm_variance=0.0,
+            variance_to_covariance=45.5,
+        ),
+        _filled(heatmap.HEATMAP_BY_HEAD, keys, random, minimum=-40.0, maximum=100.0),
+        (
+            words.PAPER_RANKS,
+            pl.DataFrame(
+                {
+                    "head": [7, 1],
+                    "query_token": ["iens", "<b>"],
+                    "key_token": [" sap", "a"],
+                    "joined": [" sapiens", "a<b>"],
+                    "paper_rank": [1, 2],
+                    "rank": [1, 5],
+                    "difference": [0, 3],
+                    "score": [9.0, 1.0],
+                }
+            ),
+        ),
+    ]
+    return {schema.name: frame for schema, frame in made}
+
+
+def rows(section):
+    return {row[0]: row[1:] for row in section.grids[0].rows}
+
+
+def test_each_number_stands_beside_the_papers_with_the_difference(tables):
+    section = against_the_paper(tables)
+    found = rows(section)
+    assert section.answer.startswith("1 of the 2 ranks in the paper's Table 1 are the same here; 11 numbers")
+    assert found["head with the largest mean AUROC"][:3] == (7, 7, 0)
+    paper, here, difference, depends = found["Spearman of Tᵉ with token frequency, L0H7"]
+    assert (paper, here) == (-0.68, -0.7)
+    assert difference == pytest.approx(-0.02)
+    assert "OpenWebText" in depends
+    assert found["largest Tᵉᵉ of drawn tokens, L0H1"][:3] == (127, 100.0, -27.0)
+    assert found["mean Var(e) over mean |Cov(e, p)|"][2] == pytest.approx(-0.5)
+    assert found["Spearman of Var(e) with token frequency"][1:3] == (None, None)
+    assert section.grids[1].rows[1][4:] == (2, 5, 3)
+
+
+def test_without_counts_the_numbers_of_the_corpus_are_left_open(tables):
+    found = rows(against_the_paper({name: frame for name, frame in tables.items() if name != "auroc_by_head"}))
+    assert "head with the largest mean AUROC" not in found
+
+
+def test_other_models_have_no_such_section(tables):
+    assert against_the_paper({name: frame for name, frame in tables.items() if name != "paper_ranks"}) is None
