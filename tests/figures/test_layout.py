@@ -36,6 +36,11 @@ def test_labels_of_32_heads_stand_apart_in_a_column(name: str) -> None:
     assert collisions(FIGURES[name].draw(MANY, width="column")) == []
 
 
+@pytest.mark.parametrize("name", ["position_sum", "contributions", "roc"])
+def test_a_low_figure_still_holds_its_axis_label(name: str) -> None:
+    assert collisions(FIGURES[name].draw(tables(2), width="column")) == []
+
+
 @pytest.mark.parametrize("name", COMPARISONS)
 @pytest.mark.parametrize("width", ["column", "page"])
 def test_labels_of_several_checkpoints_stand_apart(name: str, width: str) -> None:

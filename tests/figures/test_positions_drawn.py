@@ -123,17 +123,17 @@ def test_attention_is_shown_at_the_middle_query_unless_asked() -> None:
 
 
 def test_contributions_are_one_line_a_term_on_a_logarithmic_axis() -> None:
-    rows = DRAWN["contributions"].with_columns(
-        kl=pl.when(pl.col("query_position") > 0).then(pl.col("kl")).otherwise(1e-17)
-    )
+    noise = pl.when(pl.col("query_position") > 0).then(pl.col("kl")).otherwise(1e-17)
+    rows = DRAWN["contributions"].with_columns(kl=pl.when(pl.col("query_position") == 9).then(0.0).otherwise(noise))
     figure = FIGURES["contributions"].draw({"contributions": rows})
     for head, axes in enumerate(figure.axes):
         assert axes.get_yscale() == "log"
         assert len(axes.lines) == 6
-        first = curve(axes, 0)
+        drawn = curve(axes, 0)
         kl = rows.filter(head=head, term="ee").sort("query_position")["kl"].to_numpy()
-        assert np.isnan(first[0, 1])
-        np.testing.assert_array_equal(first[1:, 1], kl[1:])
+        assert drawn[0, 0] == 3, "query 0 is left out"
+        assert np.isnan(drawn[2, 1]), "zero has no place on the axis"
+        np.testing.assert_array_equal(drawn[3:, 1], kl[4:])
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
     assert legend[0] == "token and token (Tᵉᵉ)"
     assert len(legend) == 6

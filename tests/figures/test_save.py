@@ -52,7 +52,7 @@ def test_a_picture_has_the_figures_size(figure: Figure, tmp_path: Path) -> None:
     wide, tall = figure.get_size_inches()
     with Image.open(path) as picture:
         assert picture.size == (int(wide * 200), int(tall * 200))
-        assert picture.getpixel((0, picture.height - 1))[:3] == (255, 255, 255)
+        assert picture.convert("RGBA").getpixel((0, 0)) == (255, 255, 255, 255), "pictures are opaque"
 
 
 def test_a_failed_write_leaves_the_old_file_and_nothing_else(

@@ -14,8 +14,6 @@ from detoklens.figures.panels import head_panels
 from detoklens.figures.position_curves import chosen_heads
 from detoklens.figures.wording import QUERY_POSITION, term_name, terms_in_order
 
-ROUNDING = 1e-12  # nats; less is none
-
 
 @theme.figure_function
 def contributions(
@@ -31,14 +29,16 @@ def contributions(
         y_label="KL without the term (nats)",
         legend=legend,
     )
+    # query 0 has one key: nothing can change there, and rounding would be all that a logarithmic axis shows
+    changeable = contributions.filter(pl.col("query_position") > 0).sort("query_position")
     for head, axes in panels.items():
-        _draw_head(axes, contributions.filter(head=head).sort("query_position"), terms)
+        _draw_head(axes, changeable.filter(head=head), terms)
     return figure
 
 
 def _draw_head(axes: Axes, rows: pl.DataFrame, terms: Sequence[str]) -> None:
     for place, term in enumerate(terms):
         curve = rows.filter(term=term)
-        positive = pl.when(curve["kl"] > ROUNDING).then(curve["kl"])  # query 0 has one key: nothing can change
-        line(axes, curve["query_position"], curve.select(kl=positive)["kl"], theme.style_of(place), linewidth=0.9)
+        positive = curve.select(pl.when(pl.col("kl") > 0).then(pl.col("kl")))["kl"]
+        line(axes, curve["query_position"], positive, theme.style_of(place), linewidth=0.9)
     logarithmic_y(axes, rows["kl"])
