@@ -101,4 +101,4 @@ def test_tokens_are_visible_and_cut():
 
 def test_numbers_stand_to_the_right_and_texts_to_the_left():
     grid = Grid("", [("a", ""), ("b", ""), ("c", "")], [(1, "x", True), (None, "y", False)])
-    assert [grid.is_numeric(column) for column in range(3)] == [True, False, False]
+    assert grid.numeric == [True, False, False]

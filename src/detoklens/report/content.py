@@ -38,10 +38,11 @@ class Grid:
     rows: Sequence[Sequence[Cell]]
     sortable: bool = False
 
-    def is_numeric(self, column: int) -> bool:
-        """Whether a column holds numbers, to be written to the right."""
-        cells = [row[column] for row in self.rows if row[column] is not None]
-        return bool(cells) and all(isinstance(cell, int | float) and not isinstance(cell, bool) for cell in cells)
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns hold numbers, to be written to the right."""
+        columns = [[row[place] for row in self.rows if row[place] is not None] for place in range(len(self.columns))]
+        return [bool(cells) and all(type(cell) in (int, float) for cell in cells) for cells in columns]
 
 
 @dataclass(frozen=True)
