@@ -99,6 +99,8 @@ def test_shares_of_the_terms_fill_the_bar_in_a_fixed_order() -> None:
     bars = np.array([[bar.get_width() for bar in container] for container in axes.containers])
     for place, term in enumerate(["ee", "pp", "e", "p", "ep", "pe"]):
         np.testing.assert_allclose(bars[place], DRAWN["contributions_by_head"].filter(term=term)["share"])
+    starts = [[bar.get_x() for bar in container] for container in axes.containers]
+    np.testing.assert_allclose(starts[1:], bars.cumsum(axis=0)[:-1])
     np.testing.assert_allclose(bars.sum(axis=0), 1)
     assert len({container[0].get_hatch() for container in axes.containers}) == len(TERMS)
 
