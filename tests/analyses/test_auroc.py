@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detoklens.analyses.auroc import Judging, Positives, from_pairs, measure_heads, seen_pairs
+from detoklens import demo
+from detoklens.analyses.auroc import (
+    Judging,
+    Positives,
+    controls_by_head,
+    from_pairs,
+    measure_heads,
+    seen_pairs,
+    word_internal,
+)
 from detoklens.analyses.auroc.blocks import rows_of_block, scores_of
 from detoklens.analyses.block_runs import Runner
 from detoklens.corpus.counts import Counts
@@ -146,3 +155,13 @@ def test_a_speech_decoder_has_no_head_that_detokenizes(whisper) -> None:
     measures = measure_heads(layer.token_affinity(), seen_pairs(counts.bigrams), tokens, counts.tokens)
     above = measures.heads[..., AUROC] - measures.shuffled_queries[..., AUROC]
     assert np.nanmean(above, axis=1).max() < 0.08
+
+
+def test_the_packaged_model_has_a_head_that_detokenizes() -> None:
+    """Over all 1,321 word-internal pieces: 0.90 against nulls of 0.70 and 0.55, the other heads at most 0.04 above."""
+    layer, counts = load(demo.NAME), Counts.open(demo.COUNTS)
+    pieces = np.random.default_rng(0).choice(word_internal(layer.vocabulary), 400, replace=False)
+    measures = measure_heads(layer.token_affinity(), seen_pairs(counts.bigrams), pieces, counts.tokens)
+    above = np.sort(controls_by_head(measures, range(layer.n_heads))["above_null"].to_numpy())
+    assert above[-1] > 0.15
+    assert above[-2] < 0.08
