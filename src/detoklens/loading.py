@@ -7,9 +7,12 @@ from typing import Any, Literal
 
 import numpy as np
 
+from detoklens.errors import RangeError
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
-from detoklens.weights.checkpoint import find_folder, read_checkpoint
+from detoklens.weights.checkpoint import find_folder, plain_file_errors, read_checkpoint
+
+DTYPES = ("float32", "float64")
 
 
 def load(model: Any, dtype: Literal["float32", "float64"] = "float32", revision: str | None = None) -> Layer:
@@ -17,12 +20,15 @@ def load(model: Any, dtype: Literal["float32", "float64"] = "float32", revision:
 
     Only the embeddings and layer 0's norm and attention are read, and neither torch nor transformers is imported.
     """
+    if dtype not in DTYPES:
+        raise RangeError(f"dtype {dtype!r} is not computed in; accepted are {' and '.join(DTYPES)}")
     return Layer(read_checkpoint(model, np.dtype(dtype), revision))
 
 
 def load_vocabulary(model: str | Path, revision: str | None = None) -> Vocabulary:
     """Read a model's tokenizer alone: from its folder, its tokenizer.json, or the hub."""
     path = Path(model)
-    if path.is_file() and path.suffix == ".json":
-        return Vocabulary.from_json(path.read_text(encoding="utf-8"))
-    return Vocabulary.from_folder(find_folder(model, revision))
+    with plain_file_errors():
+        if path.suffix == ".json" and path.is_file():
+            return Vocabulary.from_file(path)
+        return Vocabulary.from_folder(find_folder(model, revision))

@@ -11,7 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import detoklens
-from detoklens.errors import RangeError
+from detoklens.errors import RangeError, TokenError
+from detoklens.scores.layer import whole_numbers
 from detoklens.scores.terms import Term, Terms
 from tests.layers import as_layer, random_first_layer, random_layer, sizes
 from tests.real_gpt2 import real_attention_and_output, real_gpt2, real_logits
@@ -191,6 +192,12 @@ def test_a_huge_epsilon_switches_layer_norm_off():
 def test_bad_texts_are_refused(ids, message):
     with pytest.raises(RangeError, match=message):
         random_layer().terms(ids)
+
+
+@pytest.mark.parametrize("ids", [[1.5, 2.0], "ab", ["a"], [True]])
+def test_only_whole_numbers_are_token_ids(ids):
+    with pytest.raises(TokenError, match="token ids are whole numbers, not "):
+        whole_numbers(ids)
 
 
 def test_the_real_whisper_decoder_agrees(whisper_folder):

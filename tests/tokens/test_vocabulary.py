@@ -100,6 +100,32 @@ def test_a_broken_tokenizer_is_one_line(tmp_path, content):
     with pytest.raises(CheckpointError) as caught:
         Vocabulary.from_folder(tmp_path)
     assert "\n" not in str(caught.value)
+    with pytest.raises(CheckpointError):
+        detoklens.load_vocabulary(tmp_path / "tokenizer.json")
+
+
+@pytest.mark.parametrize("vocab", ["[]", '{"a": "x"}', "{", '{"a": 4000000000}'])
+def test_broken_older_files_are_one_line(tmp_path, vocab):
+    (tmp_path / "vocab.json").write_text(vocab)
+    (tmp_path / "merges.txt").write_text("#version: 0.2\n")
+    with pytest.raises(CheckpointError) as caught:
+        Vocabulary.from_folder(tmp_path)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_id_beyond_any_vocabulary_is_refused(tmp_path):
+    """Such an id would make the tokenizing library ask for 17 GB when it writes the vocabulary out."""
+    model = {"type": "BPE", "vocab": {"a": 4_000_000_000}, "merges": []}
+    (tmp_path / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": model}))
+    with pytest.raises(CheckpointError, match="token id 4000000000 is beyond any vocabulary in use"):
+        Vocabulary.from_folder(tmp_path)
+
+
+def test_text_that_is_no_unicode_is_refused(vocabulary):
+    """What a command line makes of the byte 0xff."""
+    for ask in (vocabulary.id, vocabulary.encode):
+        with pytest.raises(TokenError, match="is no valid text at character 1; give it as UTF-8"):
+            ask("a\udcff")
 
 
 def test_no_tokenizer_is_said(tmp_path):

@@ -15,7 +15,7 @@ from safetensors.torch import save_file as save_torch_file
 from transformers import GPT2Config, GPT2LMHeadModel
 
 import detoklens
-from detoklens.errors import CheckpointError, DetokLensError, MissingExtraError, UnsupportedModelError
+from detoklens.errors import CheckpointError, DetokLensError, MissingExtraError, RangeError, UnsupportedModelError
 from detoklens.weights import safetensors_files, torch_pickle
 from detoklens.weights.safetensors_files import SafetensorsFolder
 from tests.layers import gpt2_config, gpt2_tensors, random_first_layer, write_gpt2, write_tokenizer
@@ -144,6 +144,59 @@ def test_the_sizes_of_the_config_must_fit_the_weights(tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("name", "value"), [("n_positions", 10), ("vocab_size", 24), ("n_positions", "11"), ("vocab_size", True)]
+)
+def test_the_rows_of_the_embeddings_must_be_those_of_the_config(tmp_path, name, value):
+    with pytest.raises(CheckpointError, match=r"the config asks for|must be a whole number above 0"):
+        detoklens.load(write_gpt2(tmp_path, random_first_layer(), **{name: value}))
+
+
+@pytest.mark.parametrize("name", ["transformer.wte.weight", "transformer.wpe.weight"])
+def test_embeddings_without_rows_are_refused(tmp_path, name):
+    write_gpt2(tmp_path, random_first_layer(), n_positions=None, vocab_size=None)
+    tensors = load_file(tmp_path / "model.safetensors") | {name: np.zeros((0, 12), np.float32)}
+    save_file(tensors, tmp_path / "model.safetensors")
+    with pytest.raises(CheckpointError, match=r"has shape \(0, 12\), but the config asks for \('any', 12\)"):
+        detoklens.load(tmp_path)
+
+
+def test_a_wrong_shape_is_refused_before_its_bytes_are_read(tmp_path):
+    """An empty tensor may claim sizes that no array has."""
+    write_gpt2(tmp_path, random_first_layer())
+    entry = {"dtype": "F32", "shape": [0, 10**30], "data_offsets": [0, 0]}
+    header = json.dumps({"transformer.wte.weight": entry, "transformer.h.0.attn.c_attn.weight": entry}).encode()
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(header)) + header)
+    with pytest.raises(CheckpointError, match="but the config asks for"):
+        detoklens.load(tmp_path)
+
+
+def test_numbers_too_large_for_the_type_are_one_line(tmp_path):
+    """No warning of numpy's beside it: warnings are errors here."""
+    first_layer = random_first_layer()
+    write_gpt2(tmp_path, replace(first_layer, token_embeddings=first_layer.token_embeddings * 1e300))
+    with pytest.raises(CheckpointError, match="holds NaN or Inf"):
+        detoklens.load(tmp_path)
+
+
+def test_files_that_can_not_be_opened_are_one_line(tmp_path):
+    with pytest.raises(CheckpointError, match="File name too long; check the name of the model"):
+        detoklens.load("a" * 5000)
+    with pytest.raises(CheckpointError, match="File name too long"):
+        detoklens.load_vocabulary("a" * 5000)
+    write_gpt2(tmp_path, random_first_layer())
+    (tmp_path / "model.safetensors").unlink()
+    (tmp_path / "model.safetensors.index.json").write_text("[" * 200_000)
+    with pytest.raises(CheckpointError, match="not valid JSON"):
+        detoklens.load(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int32", "banana"])
+def test_other_number_types_are_refused(tmp_path, dtype):
+    with pytest.raises(RangeError, match=f"dtype '{dtype}' is not computed in; accepted are float32 and float64"):
+        detoklens.load(write_gpt2(tmp_path, random_first_layer()), dtype=dtype)
+
+
+@pytest.mark.parametrize(
     "harmless",
     [
         {"scale_attn_by_inverse_layer_idx": True},
@@ -173,6 +226,8 @@ def test_accepted_attributes_really_leave_the_real_model_as_it_is(attribute):
 
 def test_unscaled_attention_is_handled(tmp_path):
     assert detoklens.load(write_gpt2(tmp_path, random_first_layer(), scale_attn_weights=False)).attention_scale == 1.0
+    with pytest.raises(CheckpointError, match="scale_attn_weights must be true or false, not 'false'"):
+        detoklens.load(write_gpt2(tmp_path, random_first_layer(), scale_attn_weights="false"))
     assert detoklens.load(write_gpt2(tmp_path, random_first_layer())).attention_scale == 0.5
 
 
@@ -193,9 +248,10 @@ def test_attributes_that_may_change_the_layer_are_refused_by_name_and_value(tmp_
 
 def test_epsilon_comes_from_the_config(tmp_path):
     assert detoklens.load(write_gpt2(tmp_path, random_first_layer(epsilon=1e12))).weights.norm_epsilon == 1e12
-    write_gpt2(tmp_path, random_first_layer(), layer_norm_epsilon="small")
-    with pytest.raises(CheckpointError, match="layer_norm_epsilon must be a number from 0 up, not 'small'"):
-        detoklens.load(tmp_path)
+    for bad in ("small", True, None, -1, float("nan"), float("inf"), 1e300, 10**400):
+        write_gpt2(tmp_path, random_first_layer(), layer_norm_epsilon=bad)
+        with pytest.raises(CheckpointError, match="layer_norm_epsilon must be a number from 0 up, not "):
+            detoklens.load(tmp_path)
 
 
 def test_an_unsupported_type_is_named_with_the_supported_ones(tmp_path):

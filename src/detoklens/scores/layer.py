@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -160,7 +160,7 @@ class Layer:
 
     def affinity(self, token_ids: TokenIds, scale: TokenScale | None = "mean") -> Float[np.ndarray, "head query key"]:
         """T^ee of these query tokens against the whole vocabulary."""
-        ids = np.asarray(token_ids, np.int64)
+        ids = whole_numbers(token_ids)
         self.check_tokens(ids)
         return self.token_affinity(scale).scores(ids)
 
@@ -175,7 +175,7 @@ class Layer:
 
     def check_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
         """The ids as an array, if they are a text that the model can read."""
-        ids = np.asarray(token_ids, np.int64)
+        ids = whole_numbers(token_ids)
         if ids.ndim != 1 or not ids.size:
             raise RangeError("a text needs at least one token; give a list of token ids")
         if len(ids) > self.n_positions:
@@ -185,6 +185,14 @@ class Layer:
 
     def _text_scales(self, ids: Int[np.ndarray, "query"]) -> Float[np.ndarray, "query"]:
         return self.scales.at(np.arange(len(ids)), ids)
+
+
+def whole_numbers(token_ids: Any) -> Int[np.ndarray, "..."]:
+    """Token ids as an array; text and fractions are refused rather than rounded."""
+    ids = np.asarray(token_ids)
+    if ids.size and ids.dtype.kind not in "iu":
+        raise TokenError(f"token ids are whole numbers, not {ids.dtype}; `layer.vocabulary.encode(text)` gives them")
+    return ids.astype(np.int64)
 
 
 def _check_range(what: str, values: Numbers, size: int) -> None:

@@ -15,19 +15,16 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 END_OF_TEXT = "<|endoftext|>"
+LARGEST_ID = 10_000_000  # the largest vocabularies in use have some 260,000 tokens
 
 
 def read_tokenizer(folder: Path) -> Tokenizer | None:
     """The folder's tokenizer without padding or truncation, or None where it has none."""
     if (folder / "tokenizer.json").is_file():
-        tokenizer = _read(folder / "tokenizer.json")
-    elif (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-        tokenizer = _from_vocab_and_merges(folder)
-    else:
-        return None
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    return tokenizer
+        return read_tokenizer_file(folder / "tokenizer.json")
+    if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+        return _checked(_from_vocab_and_merges(folder), folder)
+    return None
 
 
 def tokenizer_from_json(text: str) -> Tokenizer:
@@ -37,13 +34,31 @@ def tokenizer_from_json(text: str) -> Tokenizer:
     return Tokenizer.from_str(text)
 
 
-def _read(path: Path) -> Tokenizer:
+def read_tokenizer_file(path: Path) -> Tokenizer:
+    """The tokenizer of a tokenizer.json, without padding or truncation."""
     try:
-        return tokenizer_from_json(path.read_text(encoding="utf-8"))
+        tokenizer = tokenizer_from_json(path.read_text(encoding="utf-8"))
     except OSError:
         raise
     except Exception as error:  # the library raises bare Exception for whatever it can't parse
-        raise CheckpointError(f"{path}: not a tokenizer that can be read ({error}); download it again") from error
+        raise CheckpointError(
+            f"{path}: not a tokenizer that can be read ({_first_line(error)}); download it again"
+        ) from error
+    return _checked(tokenizer, path)
+
+
+def _checked(tokenizer: Tokenizer, where: Path) -> Tokenizer:
+    """A stranger's tokenizer made ready: with ids that lists can be as long as, and every token of a text counted."""
+    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
+    if largest > LARGEST_ID:
+        raise CheckpointError(f"{where}: token id {largest} is beyond any vocabulary in use; download it again")
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return tokenizer
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]
 
 
 def _from_vocab_and_merges(folder: Path) -> Tokenizer:
@@ -56,7 +71,7 @@ def _from_vocab_and_merges(folder: Path) -> Tokenizer:
         raise
     except Exception as error:
         raise CheckpointError(
-            f"{folder}: vocab.json and merges.txt can't be read ({error}); download them again"
+            f"{folder}: vocab.json and merges.txt can't be read ({_first_line(error)}); download them again"
         ) from error
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

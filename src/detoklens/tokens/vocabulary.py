@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from detoklens.errors import CheckpointError, TokenError
 from detoklens.tokens.byte_text import readable, token_bytes
-from detoklens.tokens.tokenizer_files import read_tokenizer, tokenizer_from_json
+from detoklens.tokens.tokenizer_files import read_tokenizer, read_tokenizer_file, tokenizer_from_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -38,6 +38,11 @@ class Vocabulary:
         """Like from_folder, but None where the folder has no tokenizer."""
         tokenizer = read_tokenizer(folder)
         return None if tokenizer is None else cls(tokenizer)
+
+    @classmethod
+    def from_file(cls, path: Path) -> Vocabulary:
+        """Read one tokenizer.json, whatever it is called."""
+        return cls(read_tokenizer_file(path))
 
     @classmethod
     def from_json(cls, text: str) -> Vocabulary:
@@ -71,12 +76,14 @@ class Vocabulary:
 
     def encode(self, text: str) -> list[int]:
         """The ids of a text; no special token is added."""
+        _refuse_lone_surrogates(text)
         return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
     def id(self, text: str) -> int:
         """The id of the token that is exactly this text (or, failing that, is written so in the tokenizer's file)."""
         if text in self._id_of_text:
             return self._id_of_text[text]
+        _refuse_lone_surrogates(text)
         raw_id = self.tokenizer.token_to_id(text)
         if raw_id is not None:
             return int(raw_id)
@@ -132,6 +139,14 @@ class Vocabulary:
         if len(pieces) < 2:
             return f"{text!r} is not a token of this vocabulary; its nearest reading is {shown or 'nothing'}"
         return f"{text!r} is {len(pieces)} tokens: {shown}; name one of them, or give --token-id"
+
+
+def _refuse_lone_surrogates(text: str) -> None:
+    """Bytes of a command line that are no UTF-8 arrive as lone surrogates, which no tokenizer takes."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise TokenError(f"{text!r} is no valid text at character {error.start}; give it as UTF-8") from error
 
 
 def _what_decides_ids(description: dict[str, Any]) -> dict[str, Any]:

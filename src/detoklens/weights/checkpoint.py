@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -38,10 +40,22 @@ def read_checkpoint(model: Any, dtype: np.dtype[Any], revision: str | None = Non
     """Read the first layer of a folder, of a hub id, or of an object with `.config` and `.state_dict()`."""
     if hasattr(model, "config") and hasattr(model, "state_dict"):
         return _read_from_memory(model, dtype)
-    folder = find_folder(model, revision)
-    config = read_config(folder)
-    family_of(config)  # an unsupported type is said before the weights are looked for
-    return _assemble(str(model), config, _open_weights(folder), Vocabulary.find(folder), folder, dtype)
+    with plain_file_errors():
+        folder = find_folder(model, revision)
+        config = read_config(folder)
+        family_of(config)  # an unsupported type is said before the weights are looked for
+        return _assemble(str(model), config, _open_weights(folder), Vocabulary.find(folder), folder, dtype)
+
+
+@contextmanager
+def plain_file_errors() -> Iterator[None]:
+    """Turn a file that can't be opened (no permission, an impossible name) into one CheckpointError."""
+    try:
+        yield
+    except OSError as error:
+        raise CheckpointError(
+            f"{error.filename}: {error.strerror or error}; check the name of the model and who may read its files"
+        ) from error
 
 
 def find_folder(model: str | Path, revision: str | None = None) -> Path:

@@ -31,6 +31,9 @@ class SafetensorsFolder:
     def names(self) -> Collection[str]:
         return self._places.keys()
 
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._places[name][1].shape
+
     def read(self, name: str, dtype: np.dtype[Any]) -> np.ndarray:
         path, entry = self._places[name]
         return _read_tensor(path, entry, dtype)
@@ -68,7 +71,7 @@ def _files(folder: Path) -> list[Path]:
     index_path = folder / INDEX_FILE
     try:
         index = json.loads(index_path.read_text(encoding="utf-8"))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CheckpointError(f"{index_path}: not valid JSON; download it again") from error
     paths = [folder / name for name in shard_names(index, str(index_path))]
     missing = [path.name for path in paths if not path.is_file()]
@@ -93,7 +96,8 @@ def _read_tensor(path: Path, entry: TensorEntry, dtype: np.dtype[Any]) -> np.nda
         for begin in range(0, flat.size, step):
             count = min(step, flat.size - begin)
             stored = np.frombuffer(mapped, stored_type, count, entry.start + begin * stored_type.itemsize)
-            flat[begin : begin + count] = _widen(stored, entry.dtype)
+            with np.errstate(over="ignore"):  # what does not fit the type is Inf, and refused as such below
+                flat[begin : begin + count] = _widen(stored, entry.dtype)
             del stored
             _release_pages(mapped)
     check_finite(values, entry.name, str(path))

@@ -12,7 +12,6 @@ import numpy as np
 
 from detoklens.errors import CheckpointError
 
-
 BLOCK = 1 << 22  # numbers looked at together
 
 
@@ -26,6 +25,8 @@ class TensorSource(Protocol):
 
     def names(self) -> Collection[str]: ...
 
+    def shape(self, name: str) -> tuple[int, ...]: ...
+
     def read(self, name: str, dtype: np.dtype[Any]) -> np.ndarray: ...
 
 
@@ -38,6 +39,9 @@ class StateDict:
 
     def names(self) -> Collection[str]:
         return self._tensors.keys()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return tuple(self._tensors[name].shape)
 
     def read(self, name: str, dtype: np.dtype[Any]) -> np.ndarray:
         tensor = self._tensors[name]

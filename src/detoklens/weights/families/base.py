@@ -39,21 +39,21 @@ class LayerReader:
         self._source, self._prefix, self._dtype = source, prefix, dtype
 
     def read(self, name: str, shape: tuple[int | None, ...]) -> np.ndarray:
-        """One tensor; None in `shape` takes any size."""
+        """One tensor, whose shape is looked at before its bytes; None in `shape` takes any size above 0."""
         full_name = self._prefix + name
         if full_name not in self._source.names():
             raise CheckpointError(f"{self._source.where}: tensor {full_name!r} is missing; is the checkpoint whole?")
-        values = self._source.read(full_name, self._dtype)
-        fits = len(values.shape) == len(shape) and all(
-            want in (None, have) for want, have in zip(shape, values.shape, strict=True)
+        found = self._source.shape(full_name)
+        fits = len(found) == len(shape) and all(
+            have > 0 if want is None else have == want for want, have in zip(shape, found, strict=True)
         )
         if not fits:
             wanted = tuple("any" if size is None else size for size in shape)
             raise CheckpointError(
-                f"{self._source.where}: tensor {full_name!r} has shape {values.shape}, "
+                f"{self._source.where}: tensor {full_name!r} has shape {found}, "
                 f"but the config asks for {wanted}; config.json and weights don't belong together"
             )
-        return values
+        return self._source.read(full_name, self._dtype)
 
 
 def find_prefix(available: Collection[str], name: str, prefixes: tuple[str, ...]) -> str:
@@ -66,6 +66,19 @@ def whole_number(config: Config, *names: str) -> int:
     value = next((config[name] for name in names if config.get(name) is not None), None)
     if type(value) is not int or value < 1:
         raise CheckpointError(f"config.json: {' or '.join(names)} must be a whole number above 0, not {value!r}")
+    return value
+
+
+def stated_size(config: Config, *names: str) -> int | None:
+    """A size that a config need not repeat: None where it does not."""
+    return whole_number(config, *names) if any(config.get(name) is not None for name in names) else None
+
+
+def yes_or_no(config: Config, name: str, default: bool) -> bool:
+    """A switch of the config; anything but true and false is refused, since it would be taken for true."""
+    value = config.get(name, default)
+    if not isinstance(value, bool):
+        raise CheckpointError(f"config.json: {name} must be true or false, not {value!r}")
     return value
 
 

@@ -22,7 +22,9 @@ from detoklens.weights.families.base import (
     find_prefix,
     head_size,
     refuse_unhandled,
+    stated_size,
     whole_number,
+    yes_or_no,
 )
 from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.sources import TensorSource
@@ -72,8 +74,10 @@ class GPT2:
         joint_weight = reader.read("h.0.attn.c_attn.weight", (d, 3 * d)).reshape(d, 3, *per_head)
         joint_bias = reader.read("h.0.attn.c_attn.bias", (3 * d,)).reshape(3, *per_head)
         return FirstLayer(
-            token_embeddings=reader.read("wte.weight", (None, d)),
-            position_embeddings=reader.read("wpe.weight", (None, d)),
+            token_embeddings=reader.read("wte.weight", (stated_size(config, "vocab_size"), d)),
+            position_embeddings=reader.read(
+                "wpe.weight", (stated_size(config, "n_positions", "max_position_embeddings"), d)
+            ),
             norm_gain=reader.read("h.0.ln_1.weight", (d,)),
             norm_bias=reader.read("h.0.ln_1.bias", (d,)),
             norm_epsilon=_epsilon(config),
@@ -85,13 +89,14 @@ class GPT2:
             value_bias=joint_bias[2],
             output_weight=reader.read("h.0.attn.c_proj.weight", (d, d)).reshape(*per_head, d),
             output_bias=reader.read("h.0.attn.c_proj.bias", (d,)),
-            attention_scale=per_head[1] ** -0.5 if config.get("scale_attn_weights", True) else 1.0,
+            attention_scale=per_head[1] ** -0.5 if yes_or_no(config, "scale_attn_weights", True) else 1.0,
         )
 
 
 def _epsilon(config: Config) -> float:
     """LayerNorm's ε; GPT-2s trained to do without LayerNorm set it to 1e12."""
     epsilon = config.get("layer_norm_epsilon")
-    if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not 0 <= epsilon < float("inf"):
+    largest = float(np.finfo(np.float32).max)
+    if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not 0 <= epsilon <= largest:
         raise CheckpointError(f"config.json: layer_norm_epsilon must be a number from 0 up, not {epsilon!r}")
     return float(epsilon)

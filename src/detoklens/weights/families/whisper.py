@@ -18,6 +18,7 @@ from detoklens.weights.families.base import (
     find_prefix,
     head_size,
     refuse_unhandled,
+    stated_size,
     whole_number,
 )
 from detoklens.weights.first_layer import FirstLayer
@@ -74,8 +75,8 @@ class Whisper:
             return reader.read(f"{ATTENTION}{name}.bias", (d,)).reshape(per_head)
 
         return FirstLayer(
-            token_embeddings=reader.read("embed_tokens.weight", (None, d)),
-            position_embeddings=reader.read("embed_positions.weight", (None, d)),
+            token_embeddings=reader.read("embed_tokens.weight", (stated_size(config, "vocab_size"), d)),
+            position_embeddings=reader.read("embed_positions.weight", (stated_size(config, "max_target_positions"), d)),
             norm_gain=reader.read("layers.0.self_attn_layer_norm.weight", (d,)),
             norm_bias=reader.read("layers.0.self_attn_layer_norm.bias", (d,)),
             norm_epsilon=TORCH_DEFAULT_EPSILON,
