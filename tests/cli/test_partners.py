@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from detoklens.tables.files import read_provenance
-from tests.command_line import refuse, run
+from tests.command_line import call, refuse, run
 from tests.layers import random_first_layer, write_gpt2
 from tests.spelled import write_spelled
 
@@ -63,3 +63,31 @@ def test_bad_input_is_one_line_and_writes_nothing(model, tmp_path):
     assert "no query token was given" in refuse("partners", model, *out)
     assert "no such folder" in refuse("partners", model, "a", "--counts", tmp_path / "none", *out)
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("place", ["a file", "a file/below"])
+def test_an_out_that_is_no_folder_is_one_line(model, tmp_path, place):
+    (tmp_path / "a file").write_text("kept")
+    assert "name a folder for --out" in refuse("partners", model, "a", "--out", tmp_path / place)
+    assert (tmp_path / "a file").read_text() == "kept"
+
+
+def test_a_table_of_someone_else_is_not_overwritten(model, tmp_path):
+    (tmp_path / "partners.parquet").write_text("theirs")
+    assert "was not written by detoklens" in refuse("partners", model, "a", "--out", tmp_path)
+    assert (tmp_path / "partners.parquet").read_text() == "theirs"
+
+
+@pytest.mark.parametrize("heads", ["2-0", "0-99999999999", "", "-1", "a", "0,", "9" * 5000])
+def test_lists_of_heads_that_make_no_sense_are_a_usage_error(model, heads):
+    result = call("partners", model, "a", "--heads", heads)
+    assert result.exit_code == 2
+    assert "write for example" in result.stderr
+
+
+def test_a_position_of_thousands_of_digits_is_one_line(model):
+    assert "is not known; accepted are mean, bare" in refuse("partners", model, "a", "--scale", "9" * 5000)
+
+
+def test_bytes_that_are_no_text_are_one_line(model):
+    assert "is no valid text at character 0" in refuse("partners", model, "\udcff")

@@ -29,6 +29,9 @@ Scale = Annotated[
 ]
 
 
+LONGEST_NUMBER = 18  # digits
+
+
 class Ranking(TypedDict):
     """How keys are ranked by T^ee: in which heads, with which σ, centred or not."""
 
@@ -93,7 +96,7 @@ def chosen_scale(text: str, layer: Layer) -> TokenScale:
         return "mean"
     if text == "bare":
         return "bare"
-    if not text.isdecimal():
+    if not (text.isdecimal() and len(text) <= LONGEST_NUMBER):
         raise RangeError(f"--scale {text!r} is not known; accepted are mean, bare, or a position from 0")
     layer.check_positions([int(text)])
     return int(text)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+LONGEST_RANGE = 1_000_000  # numbers in one `first-last`: more than any model has of anything
 
 
 class Format(StrEnum):
@@ -61,8 +64,11 @@ def whole_numbers(text: str | None, what: str) -> list[int] | None:
         return None
     numbers: list[int] = []
     for part in text.split(","):
-        first, dash, last = part.strip().partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()):
+        found = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", part.strip())
+        if not found:
             raise typer.BadParameter(f"{text!r} is no list of {what}; write for example 0,7 or 0-3")
-        numbers.extend(range(int(first), int(last or first) + 1))
+        first, last = int(found[1]), int(found[2] or found[1])
+        if not 0 <= last - first < LONGEST_RANGE:
+            raise typer.BadParameter(f"{part.strip()} runs backwards or too far; write for example 0-3")
+        numbers.extend(range(first, last + 1))
     return numbers

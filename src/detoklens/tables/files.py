@@ -17,7 +17,16 @@ MARK = "detoklens"
 
 def write_tables(folder: Path, tables: Sequence[tuple[Schema, pl.DataFrame]], provenance: Provenance) -> list[Path]:
     """Write each table to FOLDER/NAME.parquet; first all under temporary names, then all renamed."""
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return _write_all(folder, tables, provenance)
+    except OSError as error:
+        raise OutputError(
+            f"{error.filename or folder}: {error.strerror or error}; name a folder for --out that can be written to"
+        ) from error
+
+
+def _write_all(folder: Path, tables: Sequence[tuple[Schema, pl.DataFrame]], provenance: Provenance) -> list[Path]:
     paths = [folder / f"{schema.name}.parquet" for schema, _ in tables]
     for path in paths:
         _refuse_foreign(path)
