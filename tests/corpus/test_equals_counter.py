@@ -128,7 +128,7 @@ def test_memory_too_small_for_all_pairs_changes_nothing(
 ) -> None:
     """Runs are put away to files and merged at the end."""
     generator = np.random.default_rng(5)
-    texts = ["".join(map(chr, generator.integers(32, 127, 300))) for _ in range(60)]
+    texts = ["".join(map(chr, generator.integers(32, 127, 2000))) for _ in range(10)]
     source = write_jsonl(tmp_path / "texts.jsonl", texts)
     path = tmp_path / "tokenizer.json"
     path.write_text(small_vocabulary.to_json(), encoding="utf-8")

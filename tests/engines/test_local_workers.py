@@ -21,7 +21,10 @@ def test_a_killed_parent_leaves_no_worker(tmp_path: Path) -> None:
     script = tmp_path / "parent.py"
     script.write_text(SCRIPT)
     root = Path(__file__).resolve().parents[2]
-    parent = subprocess.Popen([sys.executable, script, tmp_path], env=os.environ | {"PYTHONPATH": str(root)})
+    paths = (root, root / "src")
+    parent = subprocess.Popen(
+        [sys.executable, script, tmp_path], env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
+    )
     mark = tmp_path / "worker.pid"
     _wait_until(lambda: mark.exists() and mark.read_text() != "")
     worker = int(mark.read_text())
