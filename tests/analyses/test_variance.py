@@ -123,6 +123,13 @@ def test_in_a_random_layer_no_position_is_special(seed: int) -> None:
     assert found["undertrained"].to_list() == [False] * 3
 
 
+def test_a_last_position_is_not_told_where_the_others_disagree() -> None:
+    """In this random layer the last row departs three times as far as any other, and every other is far off too."""
+    found = undertrained(random_layer(n_positions=60, seed=200)).row(2, named=True)
+    assert found["departure"] > 3 * found["usual_departure"] > 1.5
+    assert found["undertrained"] is False
+
+
 @given(sizes.filter(lambda size: size["n_positions"] > 3))
 def test_departures_are_the_plain_formula(size: dict) -> None:
     layer = random_layer(**size)
