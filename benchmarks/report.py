@@ -29,7 +29,7 @@ from detoklens.report.steps import STEPS
 from detoklens.report.subject import Subject
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from tests.layers import random_layer  # noqa: E402
+from tests.layers import random_layer
 
 SHOWING = ("figures", "partners_index", "page")
 
