@@ -1,17 +1,25 @@
 # Two commands do all the set-up on a machine with Python 3.11 or newer, make and the package registries:
-#   make demo   installs into .venv and runs the main job on what comes with the package
+#   make demo   installs into .venv and makes the full report of the model that comes with the package
 #   make test   installs the test dependencies and passes the checks and the tests
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint format types imports check clean docs benchmarks wheel
+# What the demo checkpoint is trained on, and where a new one goes: make train-demo TEXT=texts OUT=build/demo
+TEXT ?= ../shared/corpus
+OUT ?= build/demo
+SOURCES ?= gutenberg novels100 state_union inaugural
+MINUTES ?= 96
+VOCABULARY ?= 4096
+SEED ?= 0
 
-demo: .venv/installed-for-tests
-	$(BIN)/detoklens verify tests/data/tiny-gpt2
-	$(BIN)/detoklens partners tests/data/tiny-gpt2 "ion" --top 5
+.PHONY: demo test check lint format types imports docs benchmarks train-demo browser clean
 
-test: .venv/installed-for-tests check
-	$(BIN)/python -m pytest -n 2
+demo: .venv/installed
+	$(BIN)/detoklens report --out report
+	@echo "Open report/report.html in a browser."
+
+test: .venv/installed-for-tests browser check
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: lint types imports
 
@@ -28,6 +36,38 @@ types: .venv/installed-for-tests
 
 imports: .venv/installed-for-tests
 	$(BIN)/lint-imports
+
+# docs/cli.md is made of the commands' own help.
+docs: .venv/installed-for-tests
+	$(BIN)/python docs/make_cli_reference.py
+
+# The report is looked at in a real browser. Where Debian's packages can't be installed those tests say so and are skipped.
+browser:
+	@command -v chromium chromium-browser google-chrome >/dev/null 2>&1 \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium; } \
+	  || echo "No Chromium here: the tests in a real browser will be skipped."
+
+# Speed claims, each a ratio against a named baseline in the same run; they need the shared texts and some minutes.
+benchmarks: .venv/installed-for-tests
+	$(BIN)/python benchmarks/counting.py $(TEXT) --tokenizer demo
+	for name in auroc lexicon contributions report; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+
+# The recipe of training/README.md, step by step; a step whose file is there is not done again, training continues.
+FROM_TEXT = $(TEXT) $(1) $(if $(strip $(SOURCES)),--sources $(SOURCES))
+
+train-demo: $(OUT)/train.bin
+	$(BIN)/python training/train.py $(OUT) --out $(OUT)/run --minutes $(MINUTES) --seed $(SEED)
+	$(BIN)/python training/export.py $(OUT)/run $(OUT)/tokenizer.json $(OUT)/demo --snapshots 0
+	$(BIN)/python training/text.py $(call FROM_TEXT,$(OUT)/text/training.jsonl.zst)
+	$(BIN)/detoklens count $(OUT)/text --tokenizer $(OUT)/demo/checkpoint --out $(OUT)/demo/counts
+	$(BIN)/python training/sample.py $(OUT)/demo/checkpoint $(OUT)/demo/documents.jsonl.zst
+
+$(OUT)/tokenizer.json: | .venv/installed-for-tests
+	mkdir -p $(OUT)/text
+	$(BIN)/python training/tokenizer.py $(call FROM_TEXT,$@) --vocabulary $(VOCABULARY)
+
+$(OUT)/train.bin: $(OUT)/tokenizer.json
+	$(BIN)/python training/tokenise.py $(call FROM_TEXT,$(OUT))
 
 clean:
 	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

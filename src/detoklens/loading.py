@@ -10,7 +10,7 @@ import numpy as np
 from detoklens.errors import RangeError
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
-from detoklens.weights.checkpoint import find_folder, plain_file_errors, read_checkpoint
+from detoklens.weights.checkpoint import find_tokenizer_folder, plain_file_errors, read_checkpoint
 
 DTYPES = ("float32", "float64")
 
@@ -31,4 +31,4 @@ def load_vocabulary(model: str | Path, revision: str | None = None) -> Vocabular
     with plain_file_errors():
         if path.suffix == ".json" and path.is_file():
             return Vocabulary.from_file(path)
-        return Vocabulary.from_folder(find_folder(model, revision))
+        return Vocabulary.from_folder(find_tokenizer_folder(model, revision))

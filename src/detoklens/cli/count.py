@@ -9,6 +9,7 @@ import typer
 
 from detoklens.cli import options
 from detoklens.cli.output import emit, say
+from detoklens.demo import NAME as DEMO
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
@@ -23,7 +24,7 @@ Inputs = Annotated[
 ]
 TokenizerOption = Annotated[
     str,
-    typer.Option("--tokenizer", metavar="MODEL", help="The model whose tokenizer is used: a folder or a hub id."),
+    typer.Option("--tokenizer", metavar="MODEL", help="Whose tokenizer: a folder, a tokenizer.json, a hub id, or demo."),
 ]
 CountsOut = Annotated[Path, typer.Option("--out", metavar="COUNTS", help="The folder for the counts.")]
 Workers = Annotated[
@@ -65,8 +66,8 @@ Batch = Annotated[str, typer.Option("--batch", metavar="SIZE", help="Text tokeni
 
 def count(
     inputs: Inputs,
-    tokenizer: TokenizerOption,
     out: CountsOut,
+    tokenizer: TokenizerOption = DEMO,
     workers: Workers = None,
     engine: EngineOption = "local",
     ray_address: RayAddress = None,

@@ -12,7 +12,9 @@ VERIFICATION = Schema(
         HEAD,
         Column("attention_difference", pl.Float64, "largest |difference| of an attention weight"),
         Column(
-            "output_difference", pl.Float64, "largest |difference| of what the head writes, over the largest |value|"
+            "output_difference",
+            pl.Float64,
+            "largest |difference| of what the head, or the whole layer, writes, over max(1, largest |value|)",
         ),
         Column("tolerance", pl.Float64, "what is still called equal"),
         Column("passed", pl.Boolean, "both differences are within the tolerance"),

@@ -60,6 +60,28 @@ def plain_file_errors() -> Iterator[None]:
 
 def find_folder(model: str | Path, revision: str | None = None) -> Path:
     """The local folder of a model: `demo`, a folder, or a hub id, whose first layer is fetched into the cache."""
+
+    def fetch(hub_id: str) -> Path:
+        from detoklens.weights.hub import fetch_checkpoint
+
+        return fetch_checkpoint(hub_id, lambda config, names: family_of(config).tensor_names(names), revision)
+
+    return _local_folder(model) or fetch(str(model))
+
+
+def find_tokenizer_folder(model: str | Path, revision: str | None = None) -> Path:
+    """The same for a model's tokenizer alone: no weights are fetched, and a model of any type will do."""
+
+    def fetch(hub_id: str) -> Path:
+        from detoklens.weights.hub import fetch_tokenizer
+
+        return fetch_tokenizer(hub_id, revision)
+
+    return _local_folder(model) or fetch(str(model))
+
+
+def _local_folder(model: str | Path) -> Path | None:
+    """The folder of `demo` or of a local model; None for what can only be a hub id."""
     packaged = demo.folder_of(str(model))
     if packaged is not None:
         return packaged
@@ -70,9 +92,7 @@ def find_folder(model: str | Path, revision: str | None = None) -> Path:
         raise CheckpointError(f"{folder} is a file; name the folder that holds config.json and model.safetensors")
     if not HUB_ID.fullmatch(str(model)):
         raise CheckpointError(f"{model}: no such folder; name a folder with config.json, or a hub id such as gpt2")
-    from detoklens.weights.hub import fetch_checkpoint
-
-    return fetch_checkpoint(str(model), lambda config, names: family_of(config).tensor_names(names), revision)
+    return None
 
 
 def read_config(folder: Path) -> dict[str, Any]:

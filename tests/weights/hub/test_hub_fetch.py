@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save
 
-from detoklens.weights.hub import fetch_checkpoint
+from detoklens.weights.hub import fetch_checkpoint, fetch_tokenizer
 from tests.weights.hub.server import COMMIT, HubServer
 from tests.weights.hub.tiny_model import NEEDED, NEEDED_BYTES, REPO, TENSORS, assert_holds_needed, needed, sharded_model
 
@@ -82,6 +82,13 @@ def test_older_tokenizer_files_come_along(hub: HubServer) -> None:
     folder = fetch_checkpoint(REPO, needed)
     assert (folder / "vocab.json").read_bytes() == b"{}"
     assert (folder / "merges.txt").read_bytes() == b"#version"
+
+
+def test_a_tokenizer_is_fetched_without_its_weights(hub: HubServer) -> None:
+    folder = fetch_tokenizer(REPO)
+    assert (folder / "tokenizer.json").read_bytes() == b'{"version": "1.0"}'
+    assert not hub.asked_for("model.safetensors")
+    assert not hub.asked_for("model.safetensors", method="HEAD")
 
 
 def test_what_is_needed_later_joins_what_is_there(hub: HubServer) -> None:

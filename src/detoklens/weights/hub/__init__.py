@@ -7,11 +7,11 @@
     selection       which bytes are needed, and the small safetensors file that they make up
     assembly        that small file on disk: begun, continued after an interruption, finished by a rename
     plain_errors    one line for each way in which this can fail
-    checkpoint      the whole way: `fetch_checkpoint`
+    checkpoint      the whole way: `fetch_checkpoint`, `fetch_tokenizer`
 
 Nothing here imports huggingface_hub, or any network code, before it is called.
 """
 
-from detoklens.weights.hub.checkpoint import fetch_checkpoint
+from detoklens.weights.hub.checkpoint import fetch_checkpoint, fetch_tokenizer
 
-__all__ = ["fetch_checkpoint"]
+__all__ = ["fetch_checkpoint", "fetch_tokenizer"]

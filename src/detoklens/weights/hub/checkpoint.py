@@ -55,6 +55,16 @@ def fetch_checkpoint(repo_id: str, needed: Needed, revision: str | None = None, 
             return folder if has_needed(folder, needed) else _fetch(model, folder, needed, show_progress)
 
 
+def fetch_tokenizer(repo_id: str, revision: str | None = None) -> Path:
+    """Which local folder holds this model's tokenizer? Its weights are not asked for, whatever their type."""
+    with plain_disk_errors():
+        model = resolve(repo_id, revision)
+        if has_tokenizer(_folder(model)):
+            return _folder(model)
+        with plain_errors(repo_id, revision):
+            return _with_tokenizer(model)
+
+
 def _fetch(model: HubModel, folder: Path, needed: Needed, show_progress: bool) -> Path:
     files = list_files(model)
     if SINGLE_FILE not in files and INDEX_FILE not in files:

@@ -1,0 +1,104 @@
+"""Every command in the README and the docs runs, on the demo checkpoint and a small text.
+
+Names that stand for somebody's own files and models are replaced by what is at hand here; what is left is run as typed.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shlex
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from detoklens import demo
+from tests.command_line import call
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+GENERATED = "cli.md"
+
+CODE = re.compile(r"```.*?```|`[^`\n]+`|^(?: {4}.*\n)+", re.DOTALL | re.MULTILINE)
+COMMAND = re.compile(r"detoklens [a-z]+(?: [^`\n#|]+)?")
+ELSEWHERE = re.compile(r"Skylion007|/shared/|ray|COUNTS|INPUT|DIR\b|…|\[|NAME|\.\.\.|--engine|--paper|\\$|FILE|SIZE")
+
+AT_HAND = {
+    "gpt2": "demo",
+    "MODEL": "demo",
+    "TOKEN": "ion",
+    "iens": "ion",
+    " Korea": " the",
+    " Jackson": " of",
+    " chloride": " to",
+    " sapiens": " the",
+    "1,7": "0,1",
+    "7": "1",
+    "50,500,1000": "10,100,200",
+    "500": "100",
+    "5000": "5",
+    "10000": "100",
+    "/usr/share/dict/words": "drugs.txt",
+    "drugs.txt": "drugs.txt",
+}
+
+
+def documented() -> list[str]:
+    """The commands of all pages, each once, left out those about clusters, hub datasets, GPT-2 itself, placeholders."""
+    found = set()
+    for page in PAGES:
+        if page.name == GENERATED:
+            continue
+        for code in CODE.findall(page.read_text(encoding="utf-8")):
+            found |= {match.strip() for match in COMMAND.findall(code)}
+    return sorted(command for command in found if not ELSEWHERE.search(command))
+
+
+def as_typed_here(command: str) -> list[str]:
+    """The words of a command with names replaced by what is at hand, without redirections."""
+    words = shlex.split(re.split(r" [<>]", command)[0])[1:]
+    return [AT_HAND.get(word, word) for word in words]
+
+
+def to_run() -> list[list[str]]:
+    """What is left to run, each once; a command that a sentence names without its arguments is none."""
+    unfinished = (["count"], ["explain", "demo"], ["partners", "demo"])
+    typed = {tuple(as_typed_here(command)) for command in documented()}
+    return [list(words) for words in sorted(typed) if list(words) not in unfinished]
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    """A folder with what the pages take for granted: counts, texts, a word list."""
+    if not demo.CHECKPOINT.is_dir():
+        pytest.skip("NOT TESTED: the demo checkpoint is missing from the package")
+    text = "The connection between the nation and its tradition was a question of attention. " * 40
+    for name in ("openwebtext", "texts"):
+        (tmp_path / name).mkdir()
+        pl.DataFrame({"text": [f"{number}. {text}" for number in range(6)]}).write_parquet(
+            tmp_path / name / "a.parquet"
+        )
+    (tmp_path / "counts").symlink_to(demo.COUNTS)
+    (tmp_path / "text.txt").write_text(text[:400])
+    (tmp_path / "drugs.txt").write_text("acetaminophen\nibuprofen\npenicillin\nconnections\n")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_commands_are_found():
+    assert len(documented()) > 20
+    assert "detoklens verify demo" in documented()
+
+
+@pytest.mark.parametrize("words", to_run(), ids=" ".join)
+def test_documented_commands_run(words, workplace, monkeypatch):
+    if words[0] == "count":
+        words[words.index("--out") + 1] = "new-counts"
+    if "-" in words:
+        monkeypatch.setattr("sys.stdin", io.StringIO((workplace / "text.txt").read_text()))
+    if "parquet" in words:
+        words[words.index("parquet")] = "csv"  # binary output needs a real stdout
+    done = call(*words)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout
