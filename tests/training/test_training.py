@@ -62,6 +62,7 @@ def test_a_continued_run_ends_with_the_same_weights(data: Path, tmp_path: Path) 
     broken = start(data, tmp_path / "broken", small(data))
     advance(broken, 25)
     broken.save()
+    assert not broken.unsaved
     advance(broken, 3)  # lost when the process dies
     continued = start(data, tmp_path / "broken", small(data))
     assert continued.step == 25
@@ -122,6 +123,8 @@ def test_two_processes_share_one_model(data: Path, tmp_path: Path) -> None:
         alone.train.random_windows = lambda *_, both=(ids, targets): both  # type: ignore[method-assign]
         advance(alone, 1)
         del alone.train.random_windows
+    log = (tmp_path / "log.jsonl").read_text(encoding="utf-8").splitlines()
+    assert json.loads(log[-1])["train_loss"] == pytest.approx(sum(alone.losses) / 4, abs=1e-4)
     shared = torch.load(tmp_path / "state.pt", weights_only=True)["model"]
     for name, value in alone.model.state_dict().items():
         torch.testing.assert_close(shared[name], value, rtol=1e-4, atol=1e-6)
