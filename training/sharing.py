@@ -17,6 +17,11 @@ from torch import Tensor, distributed
 RANK, MEETING_POINT = "RECIPE_RANK", "RECIPE_MEETING_POINT"
 
 
+def is_follower() -> bool:
+    """Was this process started by the first one of a team?"""
+    return RANK in os.environ
+
+
 class Team:
     """The processes that share a model; a team of one shares with nobody."""
 

@@ -8,6 +8,7 @@ DATA is what tokenise.py wrote. RUN gets state.pt (the last state), log.jsonl an
 from __future__ import annotations
 
 import argparse
+import contextlib
 import math
 import signal
 from pathlib import Path
@@ -17,8 +18,9 @@ import torch
 from failure import run_as_command
 from run import Run
 from settings import Budget, Settings
-from sharing import Team
+from sharing import Team, is_follower
 from streams import open_streams
+from writing import only_writer
 
 
 def parse() -> argparse.Namespace:
@@ -74,11 +76,12 @@ def main() -> None:
     torch.set_flush_denormal(True)
     train_stream, heldout_stream, summary = open_streams(options.data, options.context)
     settings = settings_of(options, summary)
-    options.out.mkdir(parents=True, exist_ok=True)
-    run = Run(settings, Budget(options.tokens, options.minutes), train_stream, heldout_stream, options.out)
-    team = Team(options.processes)
-    train(run, team, options.save_seconds)
-    team.part()
+    budget = Budget(options.tokens, options.minutes)
+    with contextlib.nullcontext() if is_follower() else only_writer(options.out):
+        run = Run(settings, budget, train_stream, heldout_stream, options.out)
+        team = Team(options.processes)
+        train(run, team, options.save_seconds)
+        team.part()
 
 
 if __name__ == "__main__":

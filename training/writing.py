@@ -1,10 +1,13 @@
-"""How does a file appear whole or not at all?"""
+"""How does a file appear whole or not at all, and how does a folder have one writer at a time?"""
 
 from __future__ import annotations
 
+import fcntl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+from failure import RecipeError
 
 
 @contextmanager
@@ -17,3 +20,15 @@ def whole_file(path: Path) -> Iterator[Path]:
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def only_writer(folder: Path) -> Iterator[None]:
+    """Keep a second process from training the same run; the lock ends with the process, however it ends."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w", encoding="utf-8") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise RecipeError(f"{folder} is being trained by another process; wait for it or stop it") from None
+        yield

@@ -24,6 +24,7 @@ from settings import Budget, Settings, learning_rate
 from sharing import Team
 from streams import open_streams
 from tests.training.conftest import TRAINING, Script
+from writing import only_writer
 
 SMALL = ("--layers", 1, "--width", 12, "--heads", 3, "--context", 16, "--windows", 4, "--warmup-steps", 5)
 
@@ -111,6 +112,15 @@ def test_a_run_asked_to_stop_saves_and_can_go_on(data: Path, tmp_path: Path, scr
     assert last["tokens"] > 0
     more = last["tokens"] + 128
     assert script("train", data, "--out", tmp_path, *SMALL, "--tokens", more).returncode == 0
+
+
+def test_a_run_has_one_trainer_at_a_time(data: Path, tmp_path: Path, script: Script) -> None:
+    with only_writer(tmp_path):
+        ended = script("train", data, "--out", tmp_path, *SMALL, "--tokens", 64)
+    assert (ended.returncode, ended.stderr.count("\n")) == (1, 1)
+    assert "is being trained by another process" in ended.stderr
+    assert not (tmp_path / "state.pt").exists()
+    assert script("train", data, "--out", tmp_path, *SMALL, "--tokens", 64).returncode == 0
 
 
 def test_two_processes_share_one_model(data: Path, tmp_path: Path) -> None:
