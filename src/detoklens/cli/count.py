@@ -24,7 +24,7 @@ Inputs = Annotated[
 ]
 TokenizerOption = Annotated[
     str,
-    typer.Option("--tokenizer", metavar="MODEL", help="Whose tokenizer: a folder, a tokenizer.json, a hub id, or demo."),
+    typer.Option("--tokenizer", metavar="MODEL", help="Whose tokenizer: a folder, a hub id, or demo."),
 ]
 CountsOut = Annotated[Path, typer.Option("--out", metavar="COUNTS", help="The folder for the counts.")]
 Workers = Annotated[
