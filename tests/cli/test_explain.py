@@ -76,6 +76,15 @@ def test_hostile_tokens_are_spelled_out(model: Path) -> None:
     assert "'['" in shown
 
 
+def test_markup_in_a_token_is_text(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layer = load(model)
+    links = explain(layer, layer.vocabulary.encode(TEXT)).links(1).with_columns(key_text=pl.lit("[red]x[/red]"))
+    print_links(links, list(layer.terms([0]).parts), "[bold]title[/bold]")
+    shown = capsys.readouterr().out
+    assert shown.count("'[red]x[/red]'") == 3
+    assert "[bold]title[/bold]" in shown
+
+
 @pytest.mark.parametrize("width", [60, 80, 200])
 def test_no_line_is_wider_than_the_terminal(model: Path, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
     layer = load(model)
