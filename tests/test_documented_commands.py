@@ -22,7 +22,10 @@ GENERATED = "cli.md"
 
 CODE = re.compile(r"```.*?```|`[^`\n]+`|^(?: {4}.*\n)+", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"detoklens [a-z]+(?: [^`\n#|]+)?")
-ELSEWHERE = re.compile(r"Skylion007|whisper|count texts|/shared/|ray|COUNTS|INPUT|DIR\b|…|\[|NAME|\.\.\.|--engine|--paper|\\$|FILE|SIZE")
+ELSEWHERE = re.compile(
+    r"Skylion007|whisper|count texts|/shared/|ray|COUNTS|INPUT|DIR\b|"
+    r"…|\[|NAME|\.\.\.|--engine|--paper|\\$|FILE|SIZE"
+)
 
 AT_HAND = {
     "gpt2": "demo",
