@@ -14,6 +14,7 @@ from detoklens.analyses.shape import shape
 from detoklens.analyses.variance import variance
 from detoklens.cli.sparkline import sparkline
 from detoklens.corpus.counts import Counts
+from detoklens.demo import COUNTS
 from detoklens.loading import load
 from detoklens.tables.files import read_provenance
 from tests.command_line import call, refuse, run
@@ -87,6 +88,14 @@ def test_frequency_weights_come_from_the_counts(model: Path, tmp_path: Path) -> 
     assert weighted.stdout != run("positions", model, *options).stdout
     provenance = json.loads(read_provenance(tmp_path / "made" / "positions.parquet") or "")
     assert provenance["counts_fingerprint"] == Counts.open(counts).fingerprint
+
+
+def test_the_demos_own_counts_weight_it_only_where_asked() -> None:
+    layer, counts = load("demo"), Counts.open(COUNTS)
+    options = ("--query-positions", "9", "--format", "csv")
+    assert run("shape", "demo", *options).stdout == shape(layer, [9])[0].write_csv()
+    weighted = shape(layer, [9], token_weights=counts.tokens.astype(float))[0]
+    assert run("shape", "demo", *options, "--weights", "frequency").stdout == weighted.write_csv()
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -62,12 +62,14 @@ class Vocabulary:
 
 def weighted_vocabulary(layer: Layer, weights: WeightsName, folder: Path | None) -> Vocabulary:
     """What `--weights` and `--counts` ask for; an error where one needs the other."""
-    if weights is WeightsName.frequency and folder is None:
-        raise CountsError("--weights frequency needs --counts COUNTS; make them with `detoklens count`")
-    if weights is WeightsName.even and folder is not None:
-        raise CountsError("--counts has no part in even weights; add --weights frequency, or leave --counts away")
+    if weights is WeightsName.even:
+        if folder is not None:
+            raise CountsError("--counts has no part in even weights; add --weights frequency, or leave --counts away")
+        return Vocabulary(None, None)
     counts = asking.open_counts(folder, layer)
-    return Vocabulary(counts, None if counts is None else counts.tokens.astype("float64"))
+    if counts is None:
+        raise CountsError("--weights frequency needs --counts COUNTS; make them with `detoklens count`")
+    return Vocabulary(counts, counts.tokens.astype("float64"))
 
 
 def asked(query_positions: list[int] | None, average: AverageName, weights: WeightsName, **more: Any) -> dict[str, Any]:
