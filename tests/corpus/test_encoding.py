@@ -1,5 +1,6 @@
 """Which library tokenizes: the fast one where its ids are right, the true one where they are not."""
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from detoklens.corpus.inputs import find_inputs
 from detoklens.corpus.records import ReadingOptions
 from detoklens.engines import open_engine
 from detoklens.tokens import Vocabulary
+from tests.corpus.conftest import byte_level_vocabulary
 from tests.corpus.plain_counting import write_jsonl
 
 
@@ -53,6 +55,16 @@ def test_the_option_reaches_the_counts(gpt2_vocabulary: Vocabulary, tmp_path: Pa
             options = CountingOptions(parse_special_tokens=parse)
             counts = count_corpus([source], gpt2_vocabulary, tmp_path / str(parse), options, engine)
         assert counts.tokens[end] == parse
+
+
+def test_another_tokenizer_at_the_same_place_is_read_anew(small_vocabulary: Vocabulary, tmp_path: Path) -> None:
+    """A folder that was counted into, deleted, and counted into again by the same process."""
+    source, out = write_jsonl(tmp_path / "t.jsonl", ["abab a"]), tmp_path / "counts"
+    for vocabulary in (byte_level_vocabulary(290), small_vocabulary):
+        with open_engine("local", 1) as engine:
+            counts = count_corpus([source], vocabulary, out, engine=engine)
+        assert sorted(vocabulary.encode("abab a")) == np.repeat(range(vocabulary.size), counts.tokens).tolist()
+        shutil.rmtree(out)
 
 
 def test_the_fast_library_is_chosen_for_gpt2(gpt2_vocabulary: Vocabulary) -> None:

@@ -217,6 +217,20 @@ def test_a_foreign_manifest_is_left_alone(run: Run, tmp_path: Path) -> None:
     assert folder_bytes(tmp_path / "counts") == {"manifest.json": b'{"name": "an app"}'}
 
 
+def test_only_leftovers_of_this_program_are_removed(run: Run, tmp_path: Path) -> None:
+    run()
+    (tmp_path / "counts" / "archive.part-1.rar").write_bytes(b"important")
+    run()
+    assert (tmp_path / "counts" / "archive.part-1.rar").read_bytes() == b"important"
+
+
+def test_counts_below_the_input_folder_are_no_input(run: Run, source: Path, tmp_path: Path) -> None:
+    first = run(tmp_path)
+    assert [pin["path"] for pin in first.manifest["inputs"]] == [str(source)]
+    assert run(tmp_path).fingerprint == first.fingerprint
+    assert run(tmp_path / "**").fingerprint == first.fingerprint
+
+
 def test_a_file_in_place_of_the_folder_is_refused(run: Run, tmp_path: Path) -> None:
     (tmp_path / "counts").write_text("x")
     with pytest.raises(OutputError, match="is a file"):

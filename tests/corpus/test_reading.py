@@ -172,6 +172,27 @@ def test_a_truncated_file_is_named_and_its_whole_lines_can_be_kept(
     assert tally.skipped_records == 1
 
 
+@pytest.mark.parametrize("chunk", [1000, 1 << 20])
+@pytest.mark.parametrize(("name", "compress"), [("t.jsonl.gz", gzip.compress), ("t.jsonl.zst", zstandard.compress)])
+def test_nothing_that_stands_before_a_break_is_lost(
+    name: str, compress: object, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last bytes of both formats are checksums or the end mark: all the text stands before them."""
+    monkeypatch.setattr(lines, "CHUNK", chunk)
+    many = [f"document {number} {number**9}" for number in range(200)]
+    path = write(tmp_path / name, compress(json_lines(many))[:-2])  # type: ignore[operator]
+    whole = write(tmp_path / "u.jsonl", json_lines(["after it"]))
+    tally = Tally()
+    kept = texts_of(path, reading=SKIPPING, tally=tally)
+    assert kept == many[: len(kept)]
+    assert tally.skipped_records == 1
+    if name.endswith(".gz"):
+        assert kept == many
+    cut = shards.cut_into_shards(find_inputs([path, whole]), SKIPPING, limit_documents=len(kept) + 1)
+    pieces = [piece for shard in cut for piece in shard.pieces]
+    assert [piece.name for piece in pieces] == [str(path), str(whole)], "a broken file must not use up the limit"
+
+
 @pytest.mark.parametrize("name", ["t.jsonl.gz", "t.jsonl.zst", "t.txt.gz"])
 def test_a_file_that_is_not_compressed_at_all_is_named(name: str, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="breaks off"):

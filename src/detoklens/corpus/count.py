@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -76,9 +77,10 @@ def count_corpus(
     `parse_special_tokens`. The files are the same byte for byte for any engine, number of workers, memory and batch.
     """
     options = options or CountingOptions()
-    files = find_inputs(inputs)
+    out = Path(os.path.abspath(out))
+    files = find_inputs(inputs, apart_from=out)
     plan = make_plan(files, vocabulary, options.reading, options.limit_documents, options.parse_special_tokens)
-    with open_output(Path(out).absolute()) as output:
+    with open_output(out) as output:
         output.check_plan(plan)
         if not output.is_complete:
             shards = cut_into_shards(files, options.reading, options.limit_documents)

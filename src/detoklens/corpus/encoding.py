@@ -66,12 +66,17 @@ def _without_special_tokens(tokenizer_json: str) -> str:
     return json.dumps(description)
 
 
-@lru_cache(maxsize=2)
 def open_encoder(library: str, tokenizer_path: Path, parse_special_tokens: bool) -> Encoder:
-    """The encoder of a worker process; loaded once, as it takes as long as some 20 MB of text."""
+    """The encoder of a worker process, by what the file holds now: another run may have had another one there."""
+    return _load_encoder(library, tokenizer_path.read_text(encoding="utf-8"), parse_special_tokens)
+
+
+@lru_cache(maxsize=2)
+def _load_encoder(library: str, tokenizer_json: str, parse_special_tokens: bool) -> Encoder:
+    """Loaded once, as it takes as long as some 20 MB of text."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a worker is one core
     encoder = GigatokenEncoder if library == GIGATOKEN else TokenizersEncoder
-    return encoder(tokenizer_path.read_text(encoding="utf-8"), parse_special_tokens)
+    return encoder(tokenizer_json, parse_special_tokens)
 
 
 class Choice(NamedTuple):

@@ -60,28 +60,28 @@ def kind_of(path: str) -> tuple[str, str | None]:
     return kind, compression
 
 
-def find_inputs(arguments: Sequence[str | Path]) -> list[InputFile]:
-    """All files that the arguments name, in their order, each once."""
+def find_inputs(arguments: Sequence[str | Path], apart_from: Path | None = None) -> list[InputFile]:
+    """All files that the arguments name, in their order, each once; none of the folder `apart_from`."""
     if not arguments:
         raise CorpusError("no input was named; give files, folders, globs or a hub dataset")
     named: dict[str, tuple[str, str]] = {}
     for argument in arguments:
-        for name, path in _files_of(str(argument)):
+        for name, path in _files_of(str(argument), apart_from):
             named.setdefault(os.path.abspath(path), (name, path))
     return [_describe(name, path) for name, path in named.values()]
 
 
-def _files_of(argument: str) -> Iterable[tuple[str, str]]:
+def _files_of(argument: str, apart_from: Path | None) -> Iterable[tuple[str, str]]:
     """(name, path) of each file that one argument names."""
     if os.path.isdir(argument):
-        return _named(argument, _below(argument))
+        return _named(argument, _below(argument), apart_from)
     if os.path.exists(argument):
         if not kind_of(argument)[0]:
             raise CorpusError(f"{argument}: not a kind of file that can be counted; accepted are {ACCEPTED}")
         return [(argument, argument)]
     if glob.has_magic(argument) and not _is_hub_dataset(argument):
         found = (path for path in glob.iglob(argument, recursive=True) if os.path.isfile(path))
-        return _named(argument, found)
+        return _named(argument, found, apart_from)
     if _is_hub_dataset(argument):
         from detoklens.corpus.hub import download_dataset
 
@@ -89,8 +89,9 @@ def _files_of(argument: str) -> Iterable[tuple[str, str]]:
     raise CorpusError(f"{argument}: no such file or folder; give files, folders, globs or a hub dataset (owner/name)")
 
 
-def _named(argument: str, paths: Iterable[str]) -> list[tuple[str, str]]:
-    accepted = sorted(path for path in paths if kind_of(path)[0])
+def _named(argument: str, paths: Iterable[str], apart_from: Path | None) -> list[tuple[str, str]]:
+    inputs = (path for path in paths if apart_from is None or apart_from not in Path(os.path.abspath(path)).parents)
+    accepted = sorted(path for path in inputs if kind_of(path)[0])
     if not accepted:
         raise CorpusError(f"{argument}: no file there that can be counted; accepted are {ACCEPTED}")
     return [(path, path) for path in accepted]

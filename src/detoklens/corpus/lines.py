@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -17,14 +18,34 @@ class TruncatedInput(Exception):
 
 
 def read_chunks(path: str, compression: str | None, start: int = 0) -> Iterator[bytes]:
-    """The uncompressed bytes from `start` on, in chunks."""
+    """The uncompressed bytes from `start` on, in chunks; all that can be had of a compressed file that breaks off."""
     import pyarrow as pa
 
+    length = 0
     with _open(path) as file:
         file.seek(start)
         stream = pa.CompressedInputStream(file, compression) if compression else file
-        while chunk := _read(stream, compression):
-            yield chunk
+        try:
+            while chunk := _read(stream, compression, CHUNK):
+                length += len(chunk)
+                yield chunk
+        except TruncatedInput:
+            yield _lost_chunk(path, compression, length)
+            raise
+
+
+def _lost_chunk(path: str, compression: str | None, place: int) -> bytes:
+    """What a read that failed at `place` had uncompressed until then: byte by byte, nothing of it is lost."""
+    import pyarrow as pa
+
+    found = bytearray()
+    with _open(path) as file, contextlib.suppress(TruncatedInput):
+        stream = pa.CompressedInputStream(file, compression)
+        while place > 0:
+            place -= len(_read(stream, compression, min(CHUNK, place)))
+        while byte := _read(stream, compression, 1):
+            found += byte
+    return bytes(found)
 
 
 def _open(path: str) -> Any:
@@ -36,9 +57,9 @@ def _open(path: str) -> Any:
         raise CorpusError(f"{path}: can't be read any more ({error}); has it been moved?") from error
 
 
-def _read(stream: Any, compression: str | None) -> bytes:
+def _read(stream: Any, compression: str | None, size: int) -> bytes:
     try:
-        chunk: bytes = stream.read(CHUNK)
+        chunk: bytes = stream.read(size)
     except OSError as error:
         if compression is None:
             raise

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from detoklens.corpus.files import TEMPORARY, written_whole
-from detoklens.corpus.manifest import MANIFEST, WORK, JsonObject, differences, json_text, read_json
+from detoklens.corpus.manifest import BIGRAMS, MANIFEST, TOKENS, WORK, JsonObject, differences, json_text, read_json
 from detoklens.errors import OutputError
 
 
@@ -62,9 +62,10 @@ class OutputFolder:
         shutil.rmtree(self.parts, ignore_errors=True)
 
     def remove_leftovers(self) -> None:
-        """Half-written files of a run that was killed."""
-        for folder in (self.folder, self.parts, self.work):
-            for path in folder.glob(f"*{TEMPORARY}*"):
+        """Half-written files of a run that was killed, and no file of anybody else."""
+        ours = [(self.folder, name) for name in (BIGRAMS, TOKENS, MANIFEST)] + [(self.parts, "*"), (self.work, "*")]
+        for folder, name in ours:
+            for path in folder.glob(f"{name}{TEMPORARY}*"):
                 path.unlink(missing_ok=True)
 
     def remove_work(self) -> None:

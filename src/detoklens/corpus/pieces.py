@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 from collections.abc import Iterator
@@ -73,10 +74,11 @@ def count_records(piece: Piece, options: ReadingOptions, at_most: int) -> int:
     if piece.is_one_document(options):
         return min(at_most, 1)
     lines = read_lines(piece.name, piece.path, piece.compression, piece.start, piece.stop, sys.maxsize)
-    try:
-        return sum(1 for _ in islice((line for line in lines if line and not line.isspace()), at_most))
-    except TruncatedInput:
-        return at_most  # the reading itself will say so
+    records = 0
+    with contextlib.suppress(TruncatedInput):  # the reading itself will say so
+        for _ in islice((line for line in lines if line and not line.isspace()), at_most):
+            records += 1
+    return records
 
 
 def _records(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes | None]]:
