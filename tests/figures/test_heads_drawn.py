@@ -182,6 +182,12 @@ def test_the_lexicon_shows_running_shares() -> None:
     assert len(without_counts.lines) == 1
 
 
+def test_a_share_that_is_not_known_has_no_entry_in_the_legend() -> None:
+    unknown = DRAWN["lexicon"].with_columns(is_word=pl.lit(None, dtype=pl.Boolean))
+    (legend,) = FIGURES["lexicon"].draw({"lexicon": unknown}).legends
+    assert [text.get_text() for text in legend.get_texts()] == ["pair occurs in the corpus"]
+
+
 def test_the_strongest_heads_of_the_lexicon_are_named() -> None:
     figure = FIGURES["lexicon_scores"].draw(tables(8))
     assert legend(figure) == [f"L0H{head}" for head in (7, 6, 5, 4, 3, 2)]

@@ -111,6 +111,6 @@ def test_chosen_heads_are_those_asked_for_or_the_gluing_and_the_self_matching():
 
 
 def test_a_comparison_says_how_far_the_best_heads_stand_above_their_nulls():
-    said = gluing({"auroc_controls": {"early": controls(-0.02, -0.01), "late": controls(0.2, 0.1)}})
-    assert said.endswith("−0.010 in early (L0H1) and +0.200 in late (L0H0).")
+    said = gluing({"auroc_controls": {"so-early": controls(-0.02, -0.01), "late": controls(0.2, 0.1)}})
+    assert said.endswith("−0.010 in so-early (L0H1) and +0.200 in late (L0H0).")
     assert "--text" in mattering({})

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from detoklens.report.paper import against_the_paper
-from detoklens.tables import auroc, frequency, heatmap, words
+from detoklens.tables import auroc, frequency, heatmap, variance, words
 from tests.figures.synthetic import _by_head, _filled, np
 
 
@@ -26,6 +26,11 @@ def tables():
             divided_norm_variance=0.0,
             variance_to_covariance=45.5,
         ),
+        _filled(variance.POSITION_VARIANCE, pl.DataFrame({"position": range(5)}), random, variance=[8.0, 2, 2, 2, 1]),
+        _filled(
+            auroc.AUROC_BY_TOKEN, pl.DataFrame({"head": [0, 0, 1], "token_id": [0, 1, 0]}), random, positives=[3, 4, 3]
+        ),
+        _filled(frequency.FREQUENCY_BY_TOKEN, pl.DataFrame({"token_id": [0, 1]}), random, count=[5, 6]),
         _filled(heatmap.HEATMAP_BY_HEAD, keys, random, minimum=-40.0, maximum=100.0),
         (
             words.PAPER_RANKS,
@@ -53,7 +58,7 @@ def rows(section):
 def test_each_number_stands_beside_the_papers_with_the_difference(tables):
     section = against_the_paper(tables)
     found = rows(section)
-    assert section.answer.startswith("1 of the 2 ranks in the paper's Table 1 are the same here; 11 numbers")
+    assert section.answer.startswith("1 of the 2 ranks in the paper's Table 1 are the same here; 15 numbers")
     assert found["head with the largest mean AUROC"][:3] == (7, 7, 0)
     paper, here, difference, depends = found["Spearman of Tᵉ with token frequency, L0H7"]
     assert (paper, here) == (-0.68, -0.7)
@@ -62,12 +67,16 @@ def test_each_number_stands_beside_the_papers_with_the_difference(tables):
     assert found["largest Tᵉᵉ of drawn tokens, L0H1"][:3] == (127, 100.0, -27.0)
     assert found["mean Var(e) over mean |Cov(e, p)|"][2] == pytest.approx(-0.5)
     assert found["Spearman of Var(e) with token frequency"][1:3] == (None, None)
+    assert found["Var(p) over its median, first: exceptionally large in the paper"][:3] == (None, 4.0, None)
+    assert found["Var(p) over its median, last: exceptionally small in the paper"][1] == 0.5
+    assert found["tokens counted"][1] == 11
+    assert found["distinct bigrams counted"][1] == 7
     assert section.grids[1].rows[1][4:] == (2, 5, 3)
 
 
 def test_without_counts_the_numbers_of_the_corpus_are_left_open(tables):
-    found = rows(against_the_paper({name: frame for name, frame in tables.items() if name != "auroc_by_head"}))
-    assert "head with the largest mean AUROC" not in found
+    found = rows(against_the_paper({name: frame for name, frame in tables.items() if not name.startswith("auroc")}))
+    assert not {"head with the largest mean AUROC", "tokens counted"} & set(found)
 
 
 def test_other_models_have_no_such_section(tables):

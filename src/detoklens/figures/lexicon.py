@@ -23,17 +23,18 @@ def lexicon(lexicon: pl.DataFrame, *, heads: Sequence[int] | None = None, width:
     """Which share of a head's strongest pairs, up to each rank, joins to a word, and which occurs in the corpus?"""
     seen = pl.col("count") > 0 if "count" in lexicon.columns else pl.lit(None, dtype=pl.Boolean)
     rows = lexicon.with_columns(seen=seen).sort("head", "rank")
+    shares = {column: share for column, share in SHARES.items() if rows[column].is_not_null().any()}
     figure, panels = head_panels(
         chosen_heads(lexicon, heads),
         width,
         x_label="strongest pairs, up to rank",
         y_label="share of pairs",
-        legend=[line_entry(label, style) for label, style in SHARES.values()],
+        legend=[line_entry(label, style) for label, style in shares.values()],
         share_y=True,
     )
     for head, axes in panels.items():
         pairs = rows.filter(head=head)
-        for column, (_, style) in SHARES.items():
+        for column, (_, style) in shares.items():
             line(axes, pairs["rank"], _share_up_to(pairs[column]), style)
         logarithmic_x(axes)
         axes.set_ylim(-0.03, 1.03)

@@ -23,8 +23,8 @@ def gluing(compared: Compared) -> str:
         best = {label: _best_above(frame) for label, frame in compared.get(table, {}).items()}
         known = {label: found for label, found in best.items() if found is not None}
         if known:
-            said = [f"{above:+.3f} in {label} ({head_name(head)})" for label, (head, above) in known.items()]
-            return f"How far the best head's AUROC{whom} stands above its nulls: {listed(said)}.".replace("-", "−")
+            said = [f"{_signed(above)} in {label} ({head_name(head)})" for label, (head, above) in known.items()]
+            return f"How far the best head's AUROC{whom} stands above its nulls: {listed(said)}."
     words = {
         label: frame.sort("median_share", nulls_last=True).row(0, named=True)
         for label, frame in compared.get("words_by_head", {}).items()
@@ -57,6 +57,10 @@ def odd(compared: Compared) -> str:
         outliers = frame.filter(outlier=True).height
         said.append(f"{outliers} of {frame.height} in {label}")
     return f"Position embeddings that depart from their neighbours by variance: {listed(said)}."
+
+
+def _signed(number: float) -> str:
+    return f"{number:+.3f}".replace("-", "−")
 
 
 def _best_above(controls: pl.DataFrame) -> tuple[int, float] | None:

@@ -192,4 +192,5 @@ def _notes(subjects: Mapping[str, Subject]) -> list[str]:
     without = [label for label, subject in subjects.items() if subject.counts is None]
     if without:
         notes.append(f"Without counts, since none were given or another tokenizer made them: {', '.join(without)}.")
-    return notes
+    texts = dict.fromkeys(subject.text_note for subject in subjects.values() if subject.text_note)
+    return [*notes, *texts]

@@ -47,6 +47,25 @@ def _numbers(tables: Tables) -> Iterator[Row]:
     yield ("variance of the token embeddings' norms", 0.19, variance["norm_variance"], WEIGHTS)
     yield ("the same after division by the standard deviation", 0.0, variance["divided_norm_variance"], WEIGHTS)
     yield ("mean Var(e) over mean |Cov(e, p)|", 46, variance["variance_to_covariance"], WEIGHTS)
+    yield from _position_variances(tables)
+    yield from _corpus_sizes(tables)
+
+
+def _position_variances(tables: Tables) -> Iterator[Row]:
+    """The paper says of these in words what they are."""
+    found = tables["position_variance"].sort("position")["variance"]
+    median = float(found.median() or 0.0)  # type: ignore[arg-type]
+    for name, value in (("first: exceptionally large", found[0]), ("last: exceptionally small", found[-1])):
+        yield (f"Var(p) over its median, {name} in the paper", None, value / median if median else None, WEIGHTS)
+
+
+def _corpus_sizes(tables: Tables) -> Iterator[Row]:
+    if "auroc_by_token" not in tables:
+        return
+    tokens = int(tables["frequency_by_token"]["count"].sum())
+    bigrams = int(tables["auroc_by_token"].filter(head=0)["positives"].sum())
+    yield ("tokens counted", 9.03e9, tokens, CORPUS)
+    yield ("distinct bigrams counted", 137e6, bigrams, CORPUS)
 
 
 def _heatmap_ranges(tables: Tables) -> Iterator[Row]:
