@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from detoklens.errors import CheckpointError
 from detoklens.scores.factors import Factors
 
 
@@ -47,6 +48,21 @@ class Affinity:
 
 def token_affinity(factors: Factors, scales: Float[np.ndarray, "token"] | None) -> Affinity:
     """T^ee with one σ per token; without scales, T^ee as if LayerNorm did not divide."""
-    if scales is None:
-        return Affinity(factors.query_token, factors.key_token)
-    return Affinity(factors.query_token / scales[:, None], factors.key_token / scales[:, None])
+    query, key = factors.query_token, factors.key_token
+    if scales is not None:
+        with np.errstate(divide="ignore", invalid="ignore"):
+            query, key = query / scales[:, None], key / scales[:, None]
+    _refuse_undefined(query, key)
+    return Affinity(query, key)
+
+
+def _refuse_undefined(
+    query: Float[np.ndarray, "head token d_head"], key: Float[np.ndarray, "head token d_head"]
+) -> None:
+    """One undefined score leaves the keys of its row, or of every row, without an order."""
+    defined = np.isfinite(query).all(axis=(0, 2)) & np.isfinite(key).all(axis=(0, 2))
+    if not defined.all():
+        raise CheckpointError(
+            f"T^ee of token id {int(np.argmin(defined))} is not finite, so keys have no order: its σ is 0, or the "
+            "weights are damaged; try another --scale"
+        )
