@@ -181,6 +181,11 @@ def test_what_can_not_be_asked_is_one_line(model, counts, tmp_path):
     (tmp_path / "words.txt").write_text("the\n", encoding="utf-8")
     assert "is split" in refuse(*plain, "--truth", "words", "--words", tmp_path / "words.txt")
     assert "drop --pieces" in refuse(*asked, "--tokens", " the", "--pieces")
+    assert "against all other keys" in refuse(*asked, "--roc", " the", "--negatives", "matched")
+    (tmp_path / "tokens.txt").write_text("\n", encoding="utf-8")
+    assert "names no token" in refuse(*asked, "--tokens", f"@{tmp_path / 'tokens.txt'}")
+    (tmp_path / "tokens.txt").write_text(f"@{tmp_path / 'tokens.txt'}\n", encoding="utf-8")
+    assert "tokens:" in refuse(*asked, "--tokens", f"@{tmp_path / 'tokens.txt'}")
     assert not (tmp_path / "out").exists()
 
 

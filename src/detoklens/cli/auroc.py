@@ -30,7 +30,7 @@ from detoklens.cli.auroc_options import (
 )
 from detoklens.cli.output import emit, say
 from detoklens.demo import NAME as DEMO
-from detoklens.errors import TokenError
+from detoklens.errors import DetokLensError, TokenError
 
 if TYPE_CHECKING:
     import polars as pl
@@ -84,6 +84,8 @@ def auroc(
     right.check(corpus, negatives)
     pairs = right.positives(layer, corpus)
     if roc is not None:
+        if negatives is Negatives.matched:
+            raise DetokLensError("--roc draws the curve against all other keys; leave --negatives matched out")
         _show_curve(layer, corpus, ranking, right, pairs, roc, output_format, out)
         return
     queries = query_tokens(layer, tokens or [], pieces)

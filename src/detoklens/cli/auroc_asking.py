@@ -94,7 +94,14 @@ def named_tokens(layer: Layer, text: str) -> list[int]:
     """Ids (`262` or `10-20,262`), the lines of a file (`@tokens.txt`), or a token as text, its space included."""
     if text.startswith("@") and len(text) > 1:
         lines = asking.read_text(Path(text[1:]), "a file with one token a line").split("\n")
-        return [token for line in lines if line for token in named_tokens(layer, line)]
+        found = [token for line in lines if line for token in _ids_or_token(layer, line)]
+        if not found:
+            raise TokenError(f"{text[1:]} names no token; write one a line, as text or by its id")
+        return found
+    return _ids_or_token(layer, text)
+
+
+def _ids_or_token(layer: Layer, text: str) -> list[int]:
     if text and set(text) <= set("0123456789,-") and text[0].isdecimal():
         ids = whole_numbers(text, "token ids") or []
         layer.check_tokens(ids)
