@@ -14,7 +14,7 @@ from detoklens.analyses.lexicon import lexicon, lexicon_by_head
 from detoklens.analyses.top_pairs import PairBlock, TopPairs, search_block
 from detoklens.analyses.word_check import in_list, known_to_wordfreq
 from detoklens.engines import open_engine
-from detoklens.errors import RangeError
+from detoklens.errors import DetokLensError, RangeError
 from detoklens.tables.parts import Parts
 from tests.layers import random_layer, sizes
 from tests.spelled import counts_of, spelled_layer
@@ -149,6 +149,13 @@ def test_wordfreq_knows_words_and_only_words():
     check = known_to_wordfreq()
     assert [text for text in [" sapiens", "Tokyo", " don't"] if not check(text)] == []
     assert [text for text in ["iensiens", ",iens", " North Korea", "1999", " "] if check(text)] == []
+
+
+@pytest.mark.parametrize("language", ["xx", "?"])
+def test_a_language_without_words_is_refused(language):
+    pytest.importorskip("wordfreq", reason="wordfreq is not installed: its word check is NOT TESTED")
+    with pytest.raises(DetokLensError, match="no words of the language"):
+        known_to_wordfreq(language)
 
 
 def test_without_wordfreq_nothing_is_known(monkeypatch):

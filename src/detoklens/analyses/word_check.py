@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 
+from detoklens.errors import DetokLensError
+
 WordCheck = Callable[[str], bool]
 
 ONE_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
@@ -23,6 +25,10 @@ def known_to_wordfreq(language: str = "en") -> WordCheck | None:
     if find_spec("wordfreq") is None:
         return None
     zipf_frequency = importlib.import_module("wordfreq").zipf_frequency
+    try:
+        zipf_frequency("a", language)
+    except (LookupError, ValueError) as error:
+        raise DetokLensError(f"wordfreq has no words of the language {language!r}; name another, such as en") from error
 
     def check(text: str) -> bool:
         word = text.strip()
