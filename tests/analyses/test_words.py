@@ -78,6 +78,12 @@ def joining_layer():
     return layer, [SplitWord(f"w{n}", (int(n), int(n) + 1)) for n in even]
 
 
+def test_one_word_has_no_other_word_to_be_its_null(layer):
+    _, by_head = word_ranks(layer, split_words(layer.vocabulary, ["sapiens"]))
+    assert by_head["null_median_share"].null_count() == len(by_head)
+    assert by_head["median_share"].null_count() == 0
+
+
 def test_pieces_of_words_count_single_tokens(layer):
     pieces = word_pieces(layer, split_words(layer.vocabulary, ["century", "sapiens"]))
     assert pieces["pieces"].to_list()[0] == 1

@@ -47,7 +47,8 @@ def word_ranks(
     affinity = layer.token_affinity(scale, centred).of_heads(heads)
     keys = np.stack([pairs.keys, _keys_of_other_words(pairs)])
     ranks, scores = pair_ranks(affinity, pairs.queries, keys, watch)
-    by_head = _summary(heads, ranks[0], ranks[1], layer.vocab_size)
+    null_ranks = ranks[1] if len(set(pairs.words)) > 1 else np.full(ranks[1].shape, np.nan)
+    by_head = _summary(heads, ranks[0], null_ranks, layer.vocab_size)
     return _pair_by_pair(layer, heads, pairs, ranks[0], scores[0]), by_head
 
 
@@ -87,7 +88,7 @@ def _pair_by_pair(
 def _summary(
     heads: Sequence[int],
     ranks: Int[np.ndarray, "head pair"],
-    null_ranks: Int[np.ndarray, "head pair"],
+    null_ranks: Int[np.ndarray, "head pair"] | Float[np.ndarray, "head pair"],
     vocab_size: int,
 ) -> pl.DataFrame:
     median = np.median(ranks, axis=1)

@@ -43,7 +43,11 @@ WORDS_BY_HEAD = Schema(
         Column("pairs", pl.Int32, "adjacent pairs of pieces that were ranked"),
         Column("median_rank", pl.Float64, "median rank of the piece before"),
         Column("median_share", pl.Float64, "median rank as a share of the vocabulary; chance is 0.5"),
-        Column("null_median_share", pl.Float64, "the same when each key is ranked for another word's query"),
+        Column(
+            "null_median_share",
+            pl.Float64,
+            "the same when each key is ranked for another word's query; null with one word",
+        ),
         Column("first", pl.Float64, "share of pairs at rank 1"),
         Column("top_1_percent", pl.Float64, "share of pairs in the top 1 % of the vocabulary; chance is 0.01"),
         Column("top_10_percent", pl.Float64, "share of pairs in the top 10 % of the vocabulary; chance is 0.1"),
