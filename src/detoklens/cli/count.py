@@ -101,6 +101,8 @@ def count(
         memory=None if memory is None else parse_size(memory, "--memory"),
         batch=parse_size(batch, "--batch"),
     )
+    if tokenizer == DEMO:
+        say("counting with the demo model's tokenizer; --tokenizer names another model's")
     vocabulary = load_vocabulary(tokenizer)
     with open_engine(engine, workers, ray_address) as running, shown_progress() as watch:
         counts = count_corpus(inputs, vocabulary, out, asked, running, watch)
