@@ -30,6 +30,8 @@ ELSEWHERE = re.compile(
 AT_HAND = {
     "gpt2": "demo",
     "MODEL": "demo",
+    "small=gpt2": "small=demo@0",
+    "medium=gpt2-medium": "medium=demo",
     "TOKEN": "ion",
     "iens": "ion",
     " Korea": " the",
@@ -99,7 +101,7 @@ def test_documented_commands_run(words, workplace, monkeypatch):
     if words[0] == "count":
         words[words.index("--out") + 1] = "new-counts"
     if "-" in words:
-        monkeypatch.setattr("sys.stdin", io.StringIO((workplace / "text.txt").read_text()))
+        monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO((workplace / "text.txt").read_bytes())))
     if "parquet" in words:
         words[words.index("parquet")] = "csv"  # binary output needs a real stdout
     done = call(*words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import polars as pl
 import pytest
@@ -174,3 +175,13 @@ def test_documents_that_are_all_too_short_are_one_line(model, tmp_path):
 
 def test_help_has_an_example():
     assert "Example: detoklens contributions gpt2" in run("contributions", "--help").stdout
+
+
+def test_a_refused_question_leaves_nothing_behind(tmp_path):
+    """Documents that are all too short are found while the work is under way; the folder is not touched by then."""
+    (tmp_path / "short.jsonl").write_text('{"text": "too short"}\n')
+    model = Path(__file__).parent.parent / "data" / "tiny-gpt2"
+    text, out = tmp_path / "short.jsonl", tmp_path / "out"
+    result = call("contributions", model, "--text", text, "--query-positions", "40", "--out", out)
+    assert result.exit_code == 1
+    assert not out.exists()

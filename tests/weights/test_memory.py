@@ -26,11 +26,13 @@ FIRST_LAYER = {
 OTHERS = {f"transformer.h.{layer}.mlp.c_fc.weight": (WIDTH, 256 * WIDTH) for layer in range(1, OTHER_LAYERS_GB + 1)}
 
 MEASURE = """
-import resource, sys
+import sys
 import detoklens
 layer = detoklens.load(sys.argv[1])
 assert layer.vocab_size == {vocabulary}
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
+# not ru_maxrss, which a child inherits from the process that started it
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(int(status["VmHWM"].split()[0]) * 1024)
 """
 
 

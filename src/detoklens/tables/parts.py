@@ -24,17 +24,15 @@ Arrays = Mapping[str, np.ndarray]
 class Parts:
     """Numbered sets of arrays in a folder of their own."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir(parents=True, exist_ok=True)
+    def __init__(self, folder: Path, question: str = "") -> None:
+        self.folder, self._question = folder, question
 
     @classmethod
     def of_question(cls, out: Path, provenance: Provenance) -> Parts:
-        """The parts of this very question under `out`; the question is written beside them for people to read."""
+        """The parts of this very question under `out`; nothing is written before the first of them is kept."""
         question = provenance.to_json()
-        parts = cls(out / f".{provenance.command}-{hashlib.sha256(question.encode()).hexdigest()[:16]}.parts")
-        (parts.folder / "question.json").write_text(question, encoding="utf-8")
-        return parts
+        name = f".{provenance.command}-{hashlib.sha256(question.encode()).hexdigest()[:16]}.parts"
+        return cls(out / name, question)
 
     def __contains__(self, number: int) -> bool:
         return self._path(number).is_file()
@@ -47,7 +45,10 @@ class Parts:
         return None
 
     def save(self, number: int, arrays: Arrays) -> None:
-        """Keep one part, whole or not at all."""
+        """Keep one part, whole or not at all; the question lies beside the first one for people to read."""
+        if not self.folder.is_dir():
+            self.folder.mkdir(parents=True, exist_ok=True)
+            (self.folder / "question.json").write_text(self._question, encoding="utf-8")
         partial = self.folder / f"{number}.{os.getpid()}.partial"
         with partial.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
