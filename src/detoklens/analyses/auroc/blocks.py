@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -126,25 +127,43 @@ def scores_of(affinity: Affinity, token: int) -> Float32[np.ndarray, "head key"]
     return found
 
 
+class Shared:
+    """The shared arrays as one worker sees them: each file mapped once, one place for the scores of a block."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Mapped copy-on-write only because compiled loops know one kind of array, the writable."""
+        if name not in self._arrays:
+            self._arrays[name] = np.asarray(np.load(self.folder / f"{name}.npy", mmap_mode="c"))
+        return self._arrays[name]
+
+    @cached_property
+    def scores(self) -> Float32[np.ndarray, "row column"]:
+        vocab_size = len(self["indptr"]) - 1
+        return np.empty((rows_of_block(vocab_size), columns_of(vocab_size)), np.float32)
+
+
+@lru_cache(maxsize=1)
+def shared_in(folder: Path) -> Shared:
+    """What a worker keeps from block to block: mapping everything anew would cost a twentieth of the time."""
+    return Shared(folder)
+
+
 def judge_block(block: Block) -> Arrays:
     """The measures of one block of query tokens: scorer × trial × query × measure."""
-    indptr, keys, weights, bounds = (_opened(block.folder, name) for name in ("indptr", "keys", "weights", "bounds"))
-    n_rows = rows_of_block(len(indptr) - 1)
+    shared = shared_in(block.folder)
+    n_rows = len(shared.scores)
     rows = slice(block.number * n_rows, (block.number + 1) * n_rows)
-    trials = [
-        (_opened(block.folder, f"asked-{number}")[rows], _opened(block.folder, f"columns-{number}"))
-        for number in range(block.n_trials)
-    ]
+    trials = [(shared[f"asked-{number}"][rows], shared[f"columns-{number}"]) for number in range(block.n_trials)]
+    pairs = shared["indptr"], shared["keys"], shared["weights"]
     measures = np.empty((block.n_scorers, block.n_trials, len(trials[0][0]), MEASURES))
-    scores = np.empty((n_rows, columns_of(len(indptr) - 1)), np.float32)
     with one_thread():
         for scorer in range(block.n_scorers):
-            score_rows(_opened(block.folder, f"query-{scorer}")[rows], _opened(block.folder, f"key-{scorer}"), scores)
+            score_rows(shared[f"query-{scorer}"][rows], shared[f"key-{scorer}"], shared.scores)
             for trial, (asked, columns) in enumerate(trials):
-                measure_rows(scores, asked, indptr, keys, weights, columns, bounds, block.k, measures[scorer, trial])
+                found = measures[scorer, trial]
+                measure_rows(shared.scores, asked, *pairs, columns, shared["bounds"], block.k, found)
     return {"measures": measures}
-
-
-def _opened(folder: Path, name: str) -> np.ndarray:
-    """A shared array; copy-on-write only because compiled loops know one kind of array, the writable."""
-    return np.asarray(np.load(folder / f"{name}.npy", mmap_mode="c"))

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Float, Int64
 
-from detoklens.analyses.auroc.blocks import Block, Scorer, Trial, judge_block, rows_of_block, share
+from detoklens.analyses.auroc.blocks import Block, Scorer, Trial, judge_block, rows_of_block, share, shared_in
 from detoklens.analyses.auroc.frequency import (
     columns_by_stratum,
     frequency_ranks,
@@ -20,7 +20,7 @@ from detoklens.analyses.auroc.frequency import (
 )
 from detoklens.analyses.auroc.positives import Positives
 from detoklens.analyses.block_runs import Runner
-from detoklens.errors import CheckpointError, CountsError
+from detoklens.errors import CountsError
 from detoklens.kernels.ranking import MEASURES
 from detoklens.scores.affinity import Affinity
 
@@ -66,7 +66,6 @@ def measure_heads(
     Blocks of query tokens run where the runner says and read shared arrays from files in `folder` (a temporary one
     where None), which all workers must see.
     """
-    _check_finite(affinity)
     judging = judging or Judging()
     queries = np.asarray(query_tokens, np.int64)
     seen = queries[positives.sizes[queries] > 0]
@@ -77,12 +76,8 @@ def measure_heads(
     with tempfile.TemporaryDirectory(prefix="detoklens-", dir=folder) as shared:
         share(Path(shared), scorers, positives, list(trials.values()), order, bounds)
         found = _run(Path(shared), len(seen), positives.vocab_size, len(scorers), len(trials), judging.k, runner)
+        shared_in.cache_clear()  # what this process itself mapped
     return _measures(queries, affinity.n_heads, positives.vocab_size, trials, found)
-
-
-def _check_finite(affinity: Affinity) -> None:
-    if not (np.isfinite(affinity.query).all() and np.isfinite(affinity.key).all()):
-        raise CheckpointError("T^ee has values that are not finite, so keys have no order; the weights are damaged")
 
 
 def _trials(
