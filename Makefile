@@ -11,6 +11,7 @@ SOURCES ?= gutenberg novels100 state_union inaugural
 MINUTES ?= 96
 VOCABULARY ?= 4096
 SEED ?= 0
+SNAPSHOTS ?= 0
 
 .PHONY: demo test check lint format types imports docs benchmarks train-demo browser clean
 
@@ -43,7 +44,7 @@ docs: .venv/installed-for-tests
 
 # The report is looked at in a real browser. Where Debian's packages can't be installed those tests say so and are skipped.
 browser:
-	@command -v chromium chromium-browser google-chrome >/dev/null 2>&1 \
+	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium; } \
 	  || echo "No Chromium here: the tests in a real browser will be skipped."
 
@@ -57,7 +58,7 @@ FROM_TEXT = $(TEXT) $(1) $(if $(strip $(SOURCES)),--sources $(SOURCES))
 
 train-demo: $(OUT)/train.bin
 	$(BIN)/python training/train.py $(OUT) --out $(OUT)/run --minutes $(MINUTES) --seed $(SEED)
-	$(BIN)/python training/export.py $(OUT)/run $(OUT)/tokenizer.json $(OUT)/demo --snapshots 0
+	$(BIN)/python training/export.py $(OUT)/run $(OUT)/tokenizer.json $(OUT)/demo --snapshots $(SNAPSHOTS)
 	$(BIN)/python training/text.py $(call FROM_TEXT,$(OUT)/text/training.jsonl.zst)
 	$(BIN)/detoklens count $(OUT)/text --tokenizer $(OUT)/demo/checkpoint --out $(OUT)/demo/counts
 	$(BIN)/python training/sample.py $(OUT)/demo/checkpoint $(OUT)/demo/documents.jsonl.zst

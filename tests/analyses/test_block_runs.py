@@ -159,6 +159,7 @@ def test_another_question_has_parts_of_its_own(tmp_path):
     first.save(0, {"mean": np.ones(3)})
     assert 0 not in second
     assert 0 in Parts.of_question(tmp_path, questions[0])
+    second.save(0, {"mean": np.ones(3)})
     first.remove()
     assert [path.name for path in tmp_path.iterdir()] == [second.folder.name]
 

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import polars as pl
 
+from detoklens.analyses.text_blocks import digest
 from detoklens.analyses.watching import Watcher
 from detoklens.engines import Engine
 from detoklens.errors import OutputError
@@ -22,6 +23,7 @@ from detoklens.report.computing import Listener, Progress, compute
 from detoklens.report.drawing import Sketchbook, drawings
 from detoklens.report.page import render_page
 from detoklens.report.partner_index import partner_index
+from detoklens.report.steps import STEPS
 from detoklens.report.subject import Subject
 from detoklens.report.writing import write_whole
 from detoklens.tables.schema import Schema
@@ -113,7 +115,7 @@ def column_guide(tables: Sequence[tuple[Schema, pl.DataFrame]]) -> str:
 
 
 def provenance(kind: str, subjects: Sequence[Subject], passed: Sequence[Progress]) -> str:
-    """What the report was made of: models, counts, text, versions, the command, and the time of each step."""
+    """What the report was made of: models, counts, text, settings, versions, the command, and each step's time."""
     record = {
         "detoklens": __version__,
         "kind": kind,
@@ -126,10 +128,13 @@ def provenance(kind: str, subjects: Sequence[Subject], passed: Sequence[Progress
                 "tokenizer_sha256": subject.layer.vocabulary.fingerprint if subject.layer.has_vocabulary else None,
                 "counts_sha256": None if subject.counts is None else subject.counts.fingerprint,
                 "documents": len(subject.documents),
+                "documents_sha256": digest(subject.documents) if subject.documents else None,
+                "heads": "chosen by the head cards" if subject.heads is None else list(subject.heads),
                 "seed": subject.seed,
             }
             for subject in subjects
         ],
+        "settings": {step.name: dict(step.settings) for step in STEPS},
         "versions": {"python": platform.python_version()} | {name: version(name) for name in RECORDED},
         "steps": [
             {"step": step.step, "seconds": round(step.seconds, 3), "kept": step.kept, "missing": list(step.missing)}
