@@ -180,10 +180,11 @@ def run(options: argparse.Namespace) -> dict[str, float]:
     affinity = random_affinity(options.heads, options.vocabulary, options.d_head)
     positives = zipf_like_positives(options.vocabulary, options.bigrams)
     square = product_cost()
-    with open_engine("local", options.workers) as engine, watched_memory() as memory:
+    with open_engine("local", options.workers) as engine:
         runner = Runner(engine)
         measure_heads(affinity.of_heads([0]), positives, np.arange(512), runner=runner)  # starts and compiles
-        cost, measures = timed(runner, affinity, positives)
+        with watched_memory() as memory:
+            cost, measures = timed(runner, affinity, positives)
         fewer_heads, _ = timed(runner, affinity.of_heads(list(range(options.heads // 2))), positives)
         fewer_tokens, _ = timed(runner, *smaller(affinity, positives))
     again = product_cost()

@@ -18,7 +18,7 @@ MOST_BINS = 1 << 16
 CROWDED = 64
 """Bins with many more positives than this (a few far scores stretch the range) are first sorted at wider gaps."""
 
-CHUNK = 2048
+CHUNK = 1024
 """Scores whose bins are computed in one vectorised go; their bins stay in the first-level cache."""
 
 MEASURES = 5

@@ -6,7 +6,7 @@ same tiles, so that a score has the same bits in whichever block, worker or engi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -19,7 +19,7 @@ from detoklens.analyses.block_runs import Arrays, one_thread
 from detoklens.kernels.ranking import MEASURES, measure_rows
 from detoklens.scores.affinity import Affinity
 
-TILE_KEYS = 4096
+TILE_KEYS = 2048
 LANES = 64
 """Rows and columns of a product come in multiples of this, so that no edge of it is computed by another routine."""
 
@@ -61,7 +61,7 @@ def rows_of_block(vocab_size: int) -> int:
 
 
 def tile_width(vocab_size: int) -> int:
-    """The width of the product's tiles: at most 4096 keys, all tiles alike, little of the last one wasted."""
+    """The width of the product's tiles: at most 2048 keys, all tiles alike, little of the last one wasted."""
     tiles = -(-vocab_size // TILE_KEYS)
     return -(-vocab_size // (tiles * LANES)) * LANES
 
@@ -74,13 +74,13 @@ def columns_of(vocab_size: int) -> int:
 
 def share(
     folder: Path,
-    scorers: Sequence[Scorer],
+    scorers: Iterable[Scorer],
     positives: Positives,
     trials: Sequence[Trial],
     order: Int64[np.ndarray, "token"],
     bounds: Int64[np.ndarray, "stratum_and_end"],
 ) -> None:
-    """Write what blocks need into a folder; key order[c] gets column c."""
+    """Write what blocks need into a folder, one scorer after the other; key order[c] gets column c."""
     column_of = np.empty_like(order)
     column_of[order] = np.arange(len(order))
     np.save(folder / "bounds.npy", bounds)

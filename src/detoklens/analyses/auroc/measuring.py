@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -71,11 +71,12 @@ def measure_heads(
     seen = queries[positives.sizes[queries] > 0]
     strata = None if token_counts is None else frequency_strata(token_counts)
     trials = _trials(seen, positives.vocab_size, strata, judging)
-    scorers = _scorers(affinity, seen, token_counts if judging.controls else None)
+    baseline = token_counts if judging.controls else None
+    n_scorers = affinity.n_heads + (baseline is not None)
     order, bounds = _columns(positives.vocab_size, strata, judging.matched)
     with tempfile.TemporaryDirectory(prefix="detoklens-", dir=folder) as shared:
-        share(Path(shared), scorers, positives, list(trials.values()), order, bounds)
-        found = _run(Path(shared), len(seen), positives.vocab_size, len(scorers), len(trials), judging.k, runner)
+        share(Path(shared), _scorers(affinity, seen, baseline), positives, list(trials.values()), order, bounds)
+        found = _run(Path(shared), len(seen), positives.vocab_size, n_scorers, len(trials), judging.k, runner)
         shared_in.cache_clear()  # what this process itself mapped
     return _measures(queries, affinity.n_heads, positives.vocab_size, trials, found)
 
@@ -96,13 +97,12 @@ def _trials(
 
 def _scorers(
     affinity: Affinity, seen: Int64[np.ndarray, "query"], token_counts: Int64[np.ndarray, "token"] | None
-) -> list[Scorer]:
+) -> Iterator[Scorer]:
     """The heads, and after them the frequency baseline: every query prefers frequent keys."""
-    heads = [Scorer(query[seen], key) for query, key in zip(affinity.query, affinity.key, strict=True)]
-    if token_counts is None:
-        return heads
-    ranks = frequency_ranks(token_counts)
-    return [*heads, Scorer(np.ones((len(seen), 1), np.float32), ranks[:, None])]
+    for query, key in zip(affinity.query, affinity.key, strict=True):
+        yield Scorer(query[seen], key)
+    if token_counts is not None:
+        yield Scorer(np.ones((len(seen), 1), np.float32), frequency_ranks(token_counts)[:, None])
 
 
 def _columns(
