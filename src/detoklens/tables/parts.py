@@ -48,7 +48,8 @@ class Parts:
         """Keep one part, whole or not at all; the question lies beside the first one for people to read."""
         if not self.folder.is_dir():
             self.folder.mkdir(parents=True, exist_ok=True)
-            (self.folder / "question.json").write_text(self._question, encoding="utf-8")
+            if self._question:
+                (self.folder / "question.json").write_text(self._question, encoding="utf-8")
         partial = self.folder / f"{number}.{os.getpid()}.partial"
         with partial.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
