@@ -64,8 +64,9 @@ def test_no_positives_or_no_negatives_is_undefined_and_constants_are_half() -> N
     np.testing.assert_array_equal(auroc(flat, positives), [[0.5, np.nan, np.nan, np.nan]])
 
 
-@pytest.mark.parametrize("whole", [False, True])
-def test_permuting_the_vocabulary_changes_nothing(whole: bool) -> None:
+@pytest.mark.parametrize(("whole", "difference"), [(True, 0.0), (False, 1e-6)])
+def test_permuting_the_vocabulary_changes_nothing(whole: bool, difference: float) -> None:
+    """Not one bit where products are exact; else a score may round otherwise at another place of the product."""
     vocab_size = 300
     affinity, positives = random_affinity(3, vocab_size, 7, 2, whole), random_positives(vocab_size, 2)
     new_id = np.random.default_rng(2).permutation(vocab_size)
@@ -78,15 +79,18 @@ def test_permuting_the_vocabulary_changes_nothing(whole: bool) -> None:
         positives.weights[order],
     )
     moved = Affinity(affinity.query[:, old_id], affinity.key[:, old_id])
-    np.testing.assert_array_equal(auroc(moved, permuted)[:, new_id], auroc(affinity, positives))
+    np.testing.assert_allclose(auroc(moved, permuted)[:, new_id], auroc(affinity, positives), rtol=0, atol=difference)
 
 
 def test_which_tokens_are_asked_about_changes_no_bit() -> None:
-    """A score must not depend on the block that its query token happens to be in."""
+    """A score must not depend on the tokens beside it. Keys differ so little that their order is one of last bits."""
+    random = np.random.default_rng(3)
     affinity, positives = random_affinity(2, 1000, 24, 3), random_positives(1000, 3, share=0.05)
+    affinity.key[:] = affinity.key[:, :1] * (1 + 3e-7 * random.standard_normal(affinity.key.shape))
     everything = auroc(affinity, positives)
-    some = np.random.default_rng(3).choice(1000, 333, replace=False)
+    some = random.choice(1000, 333, replace=False)
     np.testing.assert_array_equal(auroc(affinity, positives, some), everything[:, some])
+    np.testing.assert_allclose(everything[:, some], auroc_table(affinity, positives, some), rtol=0, atol=1e-9)
     assert len(some) > 2 * rows_of_block(1000)
 
 

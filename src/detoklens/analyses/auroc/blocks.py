@@ -1,7 +1,8 @@
 """The heavy part: T^ee of a block of query tokens against all keys, tile by tile, and what its ranks say.
 
-Workers share the arrays as memory-mapped files. A block is always padded to the same shape and its product made of the
-same tiles, so that a score has the same bits in whichever block, worker or engine it is computed.
+Workers share the arrays as memory-mapped files. A matrix product rounds a score by its place in the product: in another
+row or column it may differ in the last bit. So a query token always stands in the same row of the same block, padded to
+the same shape, and a score has the same bits whichever tokens are asked about, on whichever worker or engine.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from detoklens.scores.affinity import Affinity
 
 TILE_KEYS = 2048
 LANES = 64
-"""Rows and columns of a product come in multiples of this, so that no edge of it is computed by another routine."""
+"""Rows and columns of a product come in multiples of this: no edges, which are slower."""
 
 MOST_ROWS = 128
 BLOCK_BYTES = 1 << 25
@@ -32,21 +33,21 @@ BLOCK_BYTES = 1 << 25
 class Scorer:
     """Anything that scores keys for queries as a product of thin factors: a head, or a baseline of one column."""
 
-    query: Float[np.ndarray, "query d_head"]
+    query: Float[np.ndarray, "token d_head"]
     key: Float[np.ndarray, "token d_head"]
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One way to judge: whose positives are asked of each query's scores, and which key stands for each key."""
+    """One way to judge: whose positives are asked of each token's scores (−1: nobody's), which key stands for each."""
 
-    asked: Int64[np.ndarray, "query"]
+    asked: Int64[np.ndarray, "token"]
     stand_ins: Int64[np.ndarray, "token"]
 
 
 @dataclass(frozen=True)
 class Block:
-    """A task: which rows of the shared arrays, and how many scorers and trials there are."""
+    """A task: the query tokens from number · rows on, for so many scorers and trials."""
 
     folder: Path
     number: int
@@ -107,7 +108,7 @@ def score_rows(
     key: Float32[np.ndarray, "d_head column"],
     scores: Float32[np.ndarray, "row column"],
 ) -> None:
-    """Fill the first rows of `scores` with query · key, tile by tile; rows past the queries are padding."""
+    """Fill the rows of `scores` with query · key, tile by tile; rows past the queries are padding."""
     padded = np.zeros((len(scores), query.shape[1]), np.float32)
     padded[: len(query)] = query
     width = tile_width(key.shape[1])
@@ -120,10 +121,11 @@ def scores_of(affinity: Affinity, token: int) -> Float32[np.ndarray, "head key"]
     """T^ee of one query token in every head, to the bit what blocks compute."""
     scores = np.empty((rows_of_block(affinity.vocab_size), columns_of(affinity.vocab_size)), np.float32)
     found = np.empty((affinity.n_heads, affinity.vocab_size), np.float32)
+    first, row = token - token % len(scores), token % len(scores)
     with one_thread():
         for head, (query, key) in enumerate(zip(affinity.query, affinity.key, strict=True)):
-            score_rows(query[token : token + 1], padded_keys(key), scores)
-            found[head] = scores[0, : affinity.vocab_size]
+            score_rows(query[first : first + len(scores)], padded_keys(key), scores)
+            found[head] = scores[row, : affinity.vocab_size]
     return found
 
 
@@ -153,7 +155,7 @@ def shared_in(folder: Path) -> Shared:
 
 
 def judge_block(block: Block) -> Arrays:
-    """The measures of one block of query tokens: scorer × trial × query × measure."""
+    """The measures of one block of query tokens: scorer × trial × token × measure, NaN where nothing was asked."""
     shared = shared_in(block.folder)
     n_rows = len(shared.scores)
     rows = slice(block.number * n_rows, (block.number + 1) * n_rows)

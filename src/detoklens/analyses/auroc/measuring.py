@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from detoklens.analyses.auroc.frequency import (
     permuted_within,
 )
 from detoklens.analyses.auroc.positives import Positives
-from detoklens.analyses.block_runs import Runner
+from detoklens.analyses.block_runs import Arrays, Runner
 from detoklens.errors import CountsError
 from detoklens.kernels.ranking import MEASURES
 from detoklens.scores.affinity import Affinity
@@ -75,34 +75,37 @@ def measure_heads(
     n_scorers = affinity.n_heads + (baseline is not None)
     order, bounds = _columns(positives.vocab_size, strata, judging.matched)
     with tempfile.TemporaryDirectory(prefix="detoklens-", dir=folder) as shared:
-        share(Path(shared), _scorers(affinity, seen, baseline), positives, list(trials.values()), order, bounds)
-        found = _run(Path(shared), len(seen), positives.vocab_size, n_scorers, len(trials), judging.k, runner)
+        share(Path(shared), _scorers(affinity, baseline), positives, list(trials.values()), order, bounds)
+        needed = np.unique(seen // rows_of_block(positives.vocab_size))
+        tasks = [Block(Path(shared), int(number), n_scorers, len(trials), judging.k) for number in needed]
+        results = (runner or Runner()).run(judge_block, tasks.__getitem__, len(tasks))
+        found = _by_token(zip(tasks, results, strict=True), positives.vocab_size, n_scorers, len(trials))
         shared_in.cache_clear()  # what this process itself mapped
-    return _measures(queries, affinity.n_heads, positives.vocab_size, trials, found)
+    return _measures(queries, affinity.n_heads, trials, found)
 
 
 def _trials(
     seen: Int64[np.ndarray, "query"], vocab_size: int, strata: Int64[np.ndarray, "token"] | None, judging: Judging
 ) -> dict[int, Trial]:
     """The real judgement and the nulls: scores asked for another query's positives, keys exchanged for others."""
-    themselves = np.arange(vocab_size)
-    trials = {REAL: Trial(seen, themselves)}
+    themselves, asked = np.arange(vocab_size), np.full(vocab_size, -1)
+    asked[seen] = seen
+    trials = {REAL: Trial(asked, themselves)}
     if judging.controls and len(seen) > 1:
-        another = next_in_circle(seen, np.random.default_rng(judging.seed))
+        another = asked.copy()
+        another[seen] = next_in_circle(seen, np.random.default_rng(judging.seed))
         trials[SHUFFLED_QUERIES] = Trial(another, themselves)
     if judging.controls and strata is not None:
-        trials[PERMUTED_KEYS] = Trial(seen, permuted_within(strata, judging.seed))
+        trials[PERMUTED_KEYS] = Trial(asked, permuted_within(strata, judging.seed))
     return trials
 
 
-def _scorers(
-    affinity: Affinity, seen: Int64[np.ndarray, "query"], token_counts: Int64[np.ndarray, "token"] | None
-) -> Iterator[Scorer]:
+def _scorers(affinity: Affinity, token_counts: Int64[np.ndarray, "token"] | None) -> Iterator[Scorer]:
     """The heads, and after them the frequency baseline: every query prefers frequent keys."""
     for query, key in zip(affinity.query, affinity.key, strict=True):
-        yield Scorer(query[seen], key)
+        yield Scorer(query, key)
     if token_counts is not None:
-        yield Scorer(np.ones((len(seen), 1), np.float32), frequency_ranks(token_counts)[:, None])
+        yield Scorer(np.ones((len(token_counts), 1), np.float32), frequency_ranks(token_counts)[:, None])
 
 
 def _columns(
@@ -116,46 +119,41 @@ def _columns(
     return columns_by_stratum(strata)
 
 
-def _run(
-    folder: Path, n_seen: int, vocab_size: int, n_scorers: int, n_trials: int, k: int, runner: Runner | None
-) -> Float[np.ndarray, "scorer trial query measure"]:
-    blocks = -(-n_seen // rows_of_block(vocab_size))
-    results = (runner or Runner()).run(
-        judge_block, lambda number: Block(folder, number, n_scorers, n_trials, k), blocks
-    )
-    parts = [result["measures"] for result in results]
-    return np.concatenate([np.empty((n_scorers, n_trials, 0, MEASURES)), *parts], axis=2)
+def _by_token(
+    results: Iterable[tuple[Block, Arrays]], vocab_size: int, n_scorers: int, n_trials: int
+) -> Float[np.ndarray, "scorer trial token measure"]:
+    """What blocks found, in the order of token ids; NaN between them."""
+    found = np.full((n_scorers, n_trials, vocab_size, MEASURES), np.nan)
+    n_rows = rows_of_block(vocab_size)
+    for block, result in results:
+        found[:, :, block.number * n_rows : (block.number + 1) * n_rows] = result["measures"]
+    return found
 
 
 def _measures(
     queries: Int64[np.ndarray, "query"],
     n_heads: int,
-    vocab_size: int,
     trials: dict[int, Trial],
-    found: Float[np.ndarray, "scorer trial query measure"],
+    found: Float[np.ndarray, "scorer trial token measure"],
 ) -> Measures:
-    """Sort what blocks found by head and trial; query tokens without positives are NaN."""
-    spread = {
-        kind: _spread(found[:, number], trial.asked, queries, vocab_size)
-        for number, (kind, trial) in enumerate(trials.items())
+    """Sort what blocks found by head and trial, each result to the token whose positives it is about."""
+    about = {
+        kind: _about(found[:, number], trial.asked)[:, queries] for number, (kind, trial) in enumerate(trials.items())
     }
-    heads = {kind: values[:n_heads] for kind, values in spread.items()}
+    heads = {kind: values[:n_heads] for kind, values in about.items()}
     return Measures(
         query_tokens=queries,
         heads=heads[REAL],
         shuffled_queries=heads.get(SHUFFLED_QUERIES),
         permuted_keys=heads.get(PERMUTED_KEYS),
-        frequency=spread[REAL][n_heads] if len(found) > n_heads else None,
+        frequency=about[REAL][n_heads] if len(found) > n_heads else None,
     )
 
 
-def _spread(
-    found: Float[np.ndarray, "scorer query measure"],
-    asked: Int64[np.ndarray, "query"],
-    queries: Int64[np.ndarray, "query"],
-    vocab_size: int,
-) -> Float[np.ndarray, "scorer query measure"]:
-    """Put each result to the token whose positives it is about."""
-    by_token = np.full((len(found), vocab_size, MEASURES), np.nan)
-    by_token[:, asked] = found
-    return by_token[:, queries]
+def _about(
+    found: Float[np.ndarray, "scorer token measure"], asked: Int64[np.ndarray, "token"]
+) -> Float[np.ndarray, "scorer token measure"]:
+    """From the token whose scores were judged to the token whose positives were asked."""
+    about = np.full_like(found, np.nan)
+    about[:, asked[asked >= 0]] = found[:, asked >= 0]
+    return about
