@@ -16,7 +16,11 @@ import numpy as np
 from detoklens.kernels.exp2 import exp2
 
 SIMD = {"reassoc", "contract", "nnan", "nsz"}
-"""Sums in the order of the vector lanes, products and sums in one step: the same on every run."""
+"""Sums in the order of the vector lanes, products and sums in one step.
+
+Helpers with this are inlined: a helper compiled once by itself and once more inside its caller may add in two orders,
+and which of the two runs would depend on whether the code was just compiled or comes from numba's cache.
+"""
 TERMS = ("ee", "pp", "pe", "ep", "e", "p")
 """The order of terms in the results of `term_divergences`."""
 
@@ -39,6 +43,10 @@ def term_divergences(
     whole = np.empty(pair_scores.shape[3], pair_scores.dtype)
     for row in range(len(n_keys)):
         keys = n_keys[row]
+        if keys == 1:  # All attention is on the one key, whatever its score; rounding would leave 1e-9.
+            divergence[row, :] = 0.0
+            top_changed[row, :] = False
+            continue
         ee, ep = pair_scores[0, 0, row, :keys], pair_scores[0, 1, row, :keys]
         pe, pp = pair_scores[1, 0, row, :keys], pair_scores[1, 1, row, :keys]
         e, p = key_scores[0, :keys], key_scores[1, :keys]
@@ -51,7 +59,7 @@ def term_divergences(
             top_changed[row, place] = scores[top_key] - term[top_key] < found[1]
 
 
-@numba.njit(cache=True, nogil=True, fastmath=SIMD)
+@numba.njit(cache=True, nogil=True, inline="always", fastmath=SIMD)
 def _add_up(
     ee: np.ndarray,
     pp: np.ndarray,
@@ -70,7 +78,7 @@ def _add_up(
     return top
 
 
-@numba.njit(cache=True, nogil=True, fastmath=SIMD)
+@numba.njit(cache=True, nogil=True, inline="always", fastmath=SIMD)
 def _softmax_weights(scores: np.ndarray, top: float, weights: np.ndarray) -> float:
     """Write the softmax of the scores; the logarithm of its denominator is returned."""
     total = scores[0] - scores[0]
@@ -90,7 +98,7 @@ def _first_equal(scores: np.ndarray, value: float) -> int:
     return 0
 
 
-@numba.njit(cache=True, nogil=True, fastmath=SIMD)
+@numba.njit(cache=True, nogil=True, inline="always", fastmath=SIMD)
 def _divergence(
     scores: np.ndarray, whole: np.ndarray, term: np.ndarray, log_sum: float, removed_first: bool
 ) -> tuple[float, float]:
