@@ -11,12 +11,15 @@ import numpy as np
 COMPARED_ONE_BY_ONE = 24
 """Up to so many positives, comparing every score with each of them (vectorised) is faster than binning."""
 
-BINS_TO_SORT, BINS_TO_COUNT = 2, 32
+BINS_TO_SORT, BINS_TO_COUNT = 2, 64
 """Bins per positive: few to sort the positives themselves, many so that few scores share a bin with a positive."""
 
 MOST_BINS = 1 << 16
 CROWDED = 64
 """Bins with many more positives than this (a few far scores stretch the range) are first sorted at wider gaps."""
+
+MOST_IN_NARROW_SLOTS = (1 << 15) - 1
+"""Up to so many positives a bin's slot fits into 16 bits: the table takes half of the nearest cache."""
 
 CHUNK = 1024
 """Scores whose bins are computed in one vectorised go; their bins stay in the first-level cache."""
@@ -144,22 +147,38 @@ def first_not_below(score: np.float32, positives: np.ndarray, first: np.uint32, 
 
 
 @numba.njit(nogil=True, cache=True)
+def fill_slots(
+    positives: np.ndarray, n: int | np.int64, lowest: np.float32, per_unit: np.float32, bins: int, slots: np.ndarray
+) -> None:
+    """slots[b] = twice the number of the n sorted positives in bins below b, plus 1 where bin b holds one itself."""
+    last = np.float32(bins - 1)
+    empty_from = np.int64(0)
+    for place in range(n):
+        own = np.int64(bin_of(positives[place], lowest, per_unit, last))
+        if own >= empty_from:
+            slots[empty_from:own] = 2 * place
+            slots[own] = 2 * place + 1
+            empty_from = own + 1
+    slots[empty_from : bins + 1] = 2 * n
+
+
+@numba.njit(nogil=True, cache=True)
 def count_by_bins(
     row: np.ndarray,
     positives: np.ndarray,
     n: int | np.int64,
-    starts: np.ndarray,
+    slots: np.ndarray,
     between: np.ndarray,
     below: np.ndarray,
     equal: np.ndarray,
 ) -> None:
     """For each of n distinct sorted positives: how many scores of the row are below, how many equal?
 
-    `between[2 p]` counts the scores just below positive p, `between[2 p + 1]` those equal to it. The positive that
-    stands first in a score's bin, or in a later one, is the only one to compare with, but for the few scores above it.
+    `between[2 p]` counts the scores just below positive p, `between[2 p + 1]` those equal to it. A bin's slot says at
+    once where its scores belong, but for the few that share their bin with a positive.
     """
     lowest, per_unit, bins = bins_over(positives, n, BINS_TO_COUNT)
-    fill_starts(positives, n, lowest, per_unit, bins, starts)
+    fill_slots(positives, n, lowest, per_unit, bins, slots)
     last = np.float32(bins - 1)
     positives[n] = np.inf
     for empty in range(2 * n + 2):
@@ -170,13 +189,11 @@ def count_by_bins(
         for key in range(chunk.size):
             chunk_bins[key] = bin_of(chunk[key], lowest, per_unit, last)
         for key in range(chunk.size):
-            score = chunk[key]
-            place = np.uint32(starts[chunk_bins[key]])
-            slot = np.uint32(2) * place
-            if score >= positives[place]:
-                end = np.uint32(starts[chunk_bins[key] + np.uint32(1)])
-                place = first_not_below(score, positives, place, end)
-                slot = np.uint32(2) * place + np.uint32(score == positives[place])
+            slot = np.uint32(slots[chunk_bins[key]])
+            if slot & np.uint32(1):
+                end = np.uint32(slots[chunk_bins[key] + np.uint32(1)]) // np.uint32(2)
+                place = first_not_below(chunk[key], positives, slot // np.uint32(2), end)
+                slot = np.uint32(2) * place + np.uint32(chunk[key] == positives[place])
             between[slot] += 1
     passed = np.int64(0)
     for positive in range(n):
@@ -215,8 +232,9 @@ def measure(
         twice_won += weights[place] * (2 * negatives_below + equal[place] - sizes[place])
         negatives_found = n_negatives - negatives_below
         average_precision += weights[place] * (weight_found / (weight_found + negatives_found))
-        reached = (k - (n_keys - below[place] - equal[place])) / equal[place]
-        among_first_k += sizes[place] * min(max(reached, 0.0), 1.0)
+        keys_above = n_keys - below[place] - equal[place]
+        if keys_above < k:
+            among_first_k += sizes[place] * min((k - keys_above) / equal[place], 1.0)
     measures[AUROC] = twice_won / (2.0 * weight_total * n_negatives)
     measures[AVERAGE_PRECISION] = average_precision / weight_total
     measures[PRECISION_AT_K] = among_first_k / min(k, n_keys)
@@ -238,15 +256,17 @@ def measure_range(
     """The measures of one row of scores with n positives; their total weight, 0 where nothing can be measured."""
     if n == 0 or n == row.size:
         return np.int64(0)
-    unsorted, scores, weight, sizes, below, equal, between, starts = space
+    unsorted, scores, weight, sizes, below, equal, between, starts, narrow_slots, slots = space
     for place in range(n):
         unsorted[place] = row[columns[place]]
     sort_with_weights(unsorted, weights, n, starts, scores, weight)
     distinct = merge_equal(scores, weight, sizes, n)
     if distinct <= COMPARED_ONE_BY_ONE:
         count_by_comparison(row, scores, distinct, below, equal)
+    elif distinct <= MOST_IN_NARROW_SLOTS:
+        count_by_bins(row, scores, distinct, narrow_slots, between, below, equal)
     else:
-        count_by_bins(row, scores, distinct, starts, between, below, equal)
+        count_by_bins(row, scores, distinct, slots, between, below, equal)
     return measure(weight, sizes, below, equal, distinct, row.size, k, measures)
 
 
@@ -262,6 +282,8 @@ def working_space(n: int | np.int64) -> Space:
         np.empty(n, np.int64),
         np.empty(2 * n + 2, np.int32),
         np.empty(MOST_BINS + 1, np.int32),
+        np.empty(MOST_BINS + 1, np.uint16),
+        np.empty(MOST_BINS + 1, np.uint32),
     )
 
 

@@ -21,10 +21,10 @@ from detoklens.kernels.ranking import MEASURES, measure_rows
 from detoklens.scores.affinity import Affinity
 
 TILE_KEYS = 2048
-LANES = 64
+LANES = 32
 """Rows and columns of a product come in multiples of this: no edges, which are slower."""
 
-MOST_ROWS = 128
+FEWEST_ROWS, MOST_ROWS = 64, 128
 BLOCK_BYTES = 1 << 25
 """The scores of a block: 128 query tokens of GPT-2's vocabulary take 26 MB; of larger vocabularies fewer."""
 
@@ -58,7 +58,7 @@ class Block:
 
 def rows_of_block(vocab_size: int) -> int:
     """How many query tokens are computed together?"""
-    return int(np.clip(BLOCK_BYTES // (4 * vocab_size) // LANES * LANES, LANES, MOST_ROWS))
+    return int(np.clip(BLOCK_BYTES // (4 * vocab_size) // LANES * LANES, FEWEST_ROWS, MOST_ROWS))
 
 
 def tile_width(vocab_size: int) -> int:
