@@ -83,8 +83,9 @@ def count_corpus(
     with open_output(out) as output:
         output.check_plan(plan)
         if not output.is_complete:
-            shards = cut_into_shards(files, options.reading, options.limit_documents)
             with nullcontext(engine) if engine else open_engine() as running:
+                running.prepare(perform)
+                shards = cut_into_shards(files, options.reading, options.limit_documents)
                 _Run(output, vocabulary, options, shards, running, watch or _unwatched).complete(plan)
     return Counts.open(out)
 

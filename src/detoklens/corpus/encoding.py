@@ -73,7 +73,7 @@ def open_encoder(library: str, tokenizer_path: Path, parse_special_tokens: bool)
 
 @lru_cache(maxsize=2)
 def _load_encoder(library: str, tokenizer_json: str, parse_special_tokens: bool) -> Encoder:
-    """Loaded once, as it takes as long as some 20 MB of text."""
+    """Loaded once in a process, to compare and to count: it takes as long as some 20 MB of text."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a worker is one core
     encoder = GigatokenEncoder if library == GIGATOKEN else TokenizersEncoder
     return encoder(tokenizer_json, parse_special_tokens)
@@ -94,12 +94,12 @@ def choose_library(vocabulary: Vocabulary, sample: Sequence[bytes], parse_specia
     """gigatoken where its ids equal those of tokenizers on the sample and on each special token's text."""
     tokenizer_json = vocabulary.to_json()
     try:
-        fast = GigatokenEncoder(tokenizer_json, parse_special_tokens)
+        fast = _load_encoder(GIGATOKEN, tokenizer_json, parse_special_tokens)
     except Exception as error:  # the library raises bare exceptions for whatever it can't read
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         return Choice(TOKENIZERS, f"gigatoken can't read this tokenizer: {reason}")
     texts = [*sample, *_special_texts(tokenizer_json)]
-    expected = TokenizersEncoder(tokenizer_json, parse_special_tokens).encode(texts)
+    expected = _load_encoder(TOKENIZERS, tokenizer_json, parse_special_tokens).encode(texts)
     found = fast.encode(texts)
     if np.array_equal(expected.ids, found.ids) and np.array_equal(expected.offsets, found.offsets):
         return Choice(GIGATOKEN, None)

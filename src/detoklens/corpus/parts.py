@@ -1,7 +1,7 @@
 """Counts of a part of the corpus as one file, and the sum of many such files in bounded memory.
 
 A part is an Arrow file of (key, count) in blocks, sorted by key; the token counts and the tally are in its header. It
-is mapped into memory, never read whole.
+is read a block at a time, never whole, and not mapped: pages of a mapped file would count as this process's memory.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Part:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: Any = pa.ipc.open_file(pa.memory_map(os.fsencode(path)))
+        self._file: Any = pa.ipc.open_file(pa.OSFile(os.fsencode(path)))
         header = self._file.schema.metadata
         self.tally = Tally(**json.loads(header[b"tally"]))
         self.tokens: Int64[np.ndarray, "token"] = np.frombuffer(header[b"tokens"], "<i8")

@@ -23,6 +23,9 @@ class Engine(Protocol):
 
     workers: int
 
+    def prepare(self, function: Callable[[Task], Result]) -> None:
+        """Tasks for this function are about to come: workers may start, and import what it needs, meanwhile."""
+
     def run(
         self, function: Callable[[Task], Result], tasks: Iterable[Task], *, ordered: bool = False
     ) -> Iterator[Result]: ...
@@ -40,7 +43,9 @@ class Engine(Protocol):
 
 
 class Closing:
-    """An engine as a context manager: left, it is closed."""
+    """An engine as a context manager: left, it is closed. It prepares nothing."""
+
+    def prepare(self, function: Callable[[Task], Result]) -> None: ...
 
     def close(self) -> None: ...
 
