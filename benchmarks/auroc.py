@@ -34,7 +34,6 @@ from detoklens.kernels.ranking import AUROC
 from detoklens.scores.affinity import Affinity
 
 PRODUCT_SIZE = 2048
-SECONDS_OF_PRODUCTS = 4.0
 SKEW = 0.7
 """Tokens are drawn with a probability that falls as rank to the power −0.7: Zipf-like, among distinct pairs."""
 
@@ -95,20 +94,25 @@ def processor_time() -> float:
     return sum(spent.user + spent.system for spent in times)
 
 
-def product_costs() -> list[Cost]:
+def product_costs(seconds: float) -> list[Cost]:
     """Square products on all cores, one after the other for some seconds."""
     left, right = (random.standard_normal((PRODUCT_SIZE, PRODUCT_SIZE), dtype=np.float32) for _ in range(2))
     left @ right
     costs: list[Cost] = []
-    while sum(cost.elapsed for cost in costs) < SECONDS_OF_PRODUCTS:
+    while sum(cost.elapsed for cost in costs) < seconds:
         with measured() as cost:
             left @ right
         costs += cost
     return costs
 
 
-def mean_cost(costs: list[Cost]) -> Cost:
-    return Cost(mean(cost.elapsed for cost in costs), mean(cost.processor for cost in costs))
+def squares_in(options: argparse.Namespace) -> float:
+    """How many of the square products have as many operations as all scores of all heads?"""
+    return options.heads * options.vocabulary**2 * options.d_head / PRODUCT_SIZE**3
+
+
+def scaled_mean(costs: list[Cost], times: float) -> Cost:
+    return Cost(times * mean(cost.elapsed for cost in costs), times * mean(cost.processor for cost in costs))
 
 
 @dataclass
@@ -187,18 +191,18 @@ def smaller(affinity: Affinity, positives: Positives) -> tuple[Affinity, Positiv
 def run(options: argparse.Namespace) -> dict[str, float]:
     affinity = random_affinity(options.heads, options.vocabulary, options.d_head)
     positives = zipf_like_positives(options.vocabulary, options.bigrams)
-    squares = product_costs()
+    squares = product_costs(options.seconds_of_products)
     with open_engine("local", options.workers) as engine:
         runner = Runner(engine)
-        measure_heads(affinity.of_heads([0]), positives, np.arange(512), runner=runner)  # starts and compiles
+        measure_heads(
+            affinity.of_heads([0]), positives, np.arange(min(512, options.vocabulary)), runner=runner
+        )  # starts and compiles
         with watched_memory() as memory:
             cost, measures = timed(runner, affinity, positives)
-        squares += product_costs()
+        squares += product_costs(options.seconds_of_products)
         fewer_heads, _ = timed(runner, affinity.of_heads(list(range(options.heads // 2))), positives)
         fewer_tokens, _ = timed(runner, *smaller(affinity, positives))
-    times_square = options.heads * options.vocabulary**2 * options.d_head / PRODUCT_SIZE**3
-    square = mean_cost(squares)
-    product = Cost(times_square * square.elapsed, times_square * square.processor)
+    product = scaled_mean(squares, squares_in(options))
     sklearn_seconds, difference = sklearn_on_same_scores(affinity, positives, measures, options.sklearn_tokens)
     each = cost.elapsed / (options.heads * options.vocabulary)
     return {
@@ -206,7 +210,7 @@ def run(options: argparse.Namespace) -> dict[str, float]:
         "product_seconds": product.elapsed,
         "times_the_product": (cost / product)[0],
         "times_the_product_in_processor_time": (cost / product)[1],
-        "times_the_fastest_product": cost.elapsed / times_square / min(one.elapsed for one in squares),
+        "times_the_fastest_product": cost.elapsed / squares_in(options) / min(one.elapsed for one in squares),
         "cores_busy": cost.processor / cost.elapsed,
         "times_faster_than_sklearn": sklearn_seconds / each,
         "largest_difference_from_sklearn": difference,
@@ -225,6 +229,7 @@ def main() -> None:
     parser.add_argument("--bigrams", type=int, default=20_000_000)
     parser.add_argument("--workers", type=int, default=None)
     parser.add_argument("--sklearn-tokens", type=int, default=200)
+    parser.add_argument("--seconds-of-products", type=float, default=4.0)
     print(json.dumps({name: round(value, 10) for name, value in run(parser.parse_args()).items()}, indent=2))
 
 

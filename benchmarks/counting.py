@@ -26,8 +26,9 @@ from pathlib import Path
 
 import zstandard
 
+from detoklens.loading import load_vocabulary
+
 OPENWEBTEXT_MB = 40_000
-COPIES = 8
 
 PUBLISHED_WAY = """
 import io, json, os, pickle, sys
@@ -107,7 +108,8 @@ def strided_copy(shard: Path, target: Path, stride: int) -> Path:
 
 
 def against_the_published_way(shards: list[Path], megabytes: float, tokenizer: str, folder: Path) -> None:
-    tokenizer_file = Path(tokenizer, "tokenizer.json")
+    tokenizer_file = folder / "tokenizer.json"
+    tokenizer_file.write_text(load_vocabulary(tokenizer).to_json(), encoding="utf-8")
     command = [sys.executable, "-c", PUBLISHED_WAY, str(folder / "published.pickle"), str(tokenizer_file)]
     ours = count(shards, tokenizer, folder, 1, {0})
     theirs = measure([*command, *map(str, shards)], {0})
@@ -132,17 +134,17 @@ def compare(what: str, one: Measured, other: Measured, asked: str) -> None:
     )
 
 
-def growth(shards: list[Path], megabytes: float, tokenizer: str, folder: Path) -> None:
-    """One and two workers on COPIES times the corpus, and one worker on half of that."""
+def growth(shards: list[Path], copies: int, megabytes: float, tokenizer: str, folder: Path) -> None:
+    """One and two workers on so many times the corpus, and one worker on half of that."""
     grown = list(shards)
-    for copy in range(1, COPIES):
+    for copy in range(1, copies):
         grown += [strided_copy(shard, folder / f"{copy}-{shard.name}", copy + 1) for shard in shards]
     half = grown[: len(grown) // 2]
     cores = set(sorted(os.sched_getaffinity(0))[:2])
     smaller = count(half, tokenizer, folder, 1, cores)
     one = count(grown, tokenizer, folder, 1, cores)
     two = count(grown, tokenizer, folder, 2, cores)
-    total = COPIES * megabytes
+    total = copies * megabytes
     report("one worker, half the text", total / 2, smaller)
     report("one worker", total, one)
     report("two workers", total, two)
@@ -158,8 +160,9 @@ def growth(shards: list[Path], megabytes: float, tokenizer: str, folder: Path) -
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path, help="a folder of .jsonl.zst shards")
-    parser.add_argument("--tokenizer", required=True, help="a folder with tokenizer.json")
+    parser.add_argument("--tokenizer", required=True, help="a model, as for detoklens count")
     parser.add_argument("--shards", type=int, default=None, help="only the first so many shards")
+    parser.add_argument("--copies", type=int, default=16, help="how many times the corpus is the grown one")
     arguments = parser.parse_args()
     shards = sorted(arguments.corpus.glob("*.jsonl.zst"))[: arguments.shards]
     megabytes = sum(len(text.encode()) for shard in shards for text in read(shard)) / 1e6
@@ -167,7 +170,7 @@ def main() -> None:
         folder = Path(name)
         count(shards[:1], arguments.tokenizer, folder, 1, {0})  # compiles the loops once, as any first run does
         print(f"{len(shards)} shards, {megabytes:.0f} MB of text, load of the machine {os.getloadavg()[0]:.1f}\n")
-        growth(shards, megabytes, arguments.tokenizer, folder)
+        growth(shards, arguments.copies, megabytes, arguments.tokenizer, folder)
         against_the_published_way(shards, megabytes, arguments.tokenizer, folder)
 
 

@@ -16,7 +16,7 @@ import json
 
 import numpy as np
 
-from auroc import PRODUCT_SIZE, Cost, measured, product_cost, random_affinity, watched_memory
+from auroc import Cost, measured, product_costs, random_affinity, scaled_mean, squares_in, watched_memory
 from detoklens.analyses.block_runs import Runner
 from detoklens.analyses.lexicon import largest_pairs
 from detoklens.engines import open_engine
@@ -47,20 +47,17 @@ def same_scores(affinity: Affinity, top: int, n_queries: int, expected: np.ndarr
 
 def run(options: argparse.Namespace) -> dict[str, float]:
     affinity = random_affinity(options.heads, options.vocabulary, options.d_head)
-    square = product_cost()
+    squares = product_costs(options.seconds_of_products)
     with watched_memory() as memory, open_engine("local", options.workers) as engine:
         largest_pairs(affinity.of_heads([0]), 10, runner=Runner(engine))  # starts the workers
         with measured() as cost:
             largest_pairs(affinity, options.top, runner=Runner(engine))
     with watched_memory() as whole_memory, measured() as rows_cost:
         expected = whole_rows(affinity, options.top, options.baseline_queries)
-    again = product_cost()
+    squares += product_costs(options.seconds_of_products)
     times_rows = options.heads * options.vocabulary / options.baseline_queries
     baseline = Cost(rows_cost[0].elapsed * times_rows, rows_cost[0].processor * times_rows)
-    times_square = options.heads * options.vocabulary**2 * options.d_head / PRODUCT_SIZE**3
-    product = Cost(
-        times_square * min(square.elapsed, again.elapsed), times_square * min(square.processor, again.processor)
-    )
+    product = scaled_mean(squares, squares_in(options))
     return {
         "seconds": cost[0].elapsed,
         "seconds_a_head": cost[0].elapsed / options.heads,
@@ -84,6 +81,7 @@ def main() -> None:
     parser.add_argument("--top", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=None)
     parser.add_argument("--baseline-queries", type=int, default=1_280)
+    parser.add_argument("--seconds-of-products", type=float, default=4.0)
     print(json.dumps({name: round(value, 10) for name, value in run(parser.parse_args()).items()}, indent=2))
 
 

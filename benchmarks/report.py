@@ -15,6 +15,7 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -91,18 +92,35 @@ def main() -> None:
     subject = named_subject(options.model) if options.model else random_subject(options)
     went: list[Progress] = []
     with tempfile.TemporaryDirectory() as folder, open_engine("local", None, None) as engine:
-        make_report(subject, Path(folder) / "report", "page", engine, Listener(end=went.append))
-        for progress in went:
-            if progress.missing:
-                continue
-            line = f"{progress.seconds:8.2f} s  {progress.title}"
-            if options.twice and progress.step not in SHOWING:
-                line += f"  ({progress.seconds / alone(progress.step, subject, engine):.2f} times the analysis alone)"
-            print(line, flush=True)
+        make_report(subject, Path(folder) / "report", "page", engine, Listener(end=told_of(went)))
+        summarise(went)
+        if options.twice:
+            print("\nagainst the same analysis asked alone:", flush=True)
+            for progress in analyses_in(went):
+                ratio = progress.seconds / alone(progress.step, subject, engine)
+                print(f"{ratio:8.2f} times  {progress.title}", flush=True)
+
+
+def told_of(went: list[Progress]) -> Callable[[Progress], None]:
+    """Keep and print each step as it ends."""
+
+    def tell(progress: Progress) -> None:
+        went.append(progress)
+        if not progress.missing:
+            print(f"{progress.seconds:8.2f} s  {progress.title}", flush=True)
+
+    return tell
+
+
+def analyses_in(went: list[Progress]) -> list[Progress]:
+    return [progress for progress in went if progress.step not in SHOWING and not progress.missing]
+
+
+def summarise(went: list[Progress]) -> None:
     showing = sum(progress.seconds for progress in went if progress.step in SHOWING)
-    analyses = sum(progress.seconds for progress in went) - showing
+    analyses = sum(progress.seconds for progress in analyses_in(went))
     print(f"{analyses:8.2f} s  all analyses\n{showing:8.2f} s  figures, search index and page")
-    print(f"page and figures take {showing / analyses:.2f} times what the analyses take")
+    print(f"page and figures take {showing / analyses:.2f} times what the analyses take", flush=True)
 
 
 if __name__ == "__main__":

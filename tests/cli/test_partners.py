@@ -86,7 +86,7 @@ def test_lists_of_heads_that_make_no_sense_are_a_usage_error(model, heads):
 
 
 def test_a_position_of_thousands_of_digits_is_one_line(model):
-    assert "is not known; accepted are mean, bare" in refuse("partners", model, "a", "--scale", "9" * 5000)
+    assert "is not known; accepted are mean, published, bare" in refuse("partners", model, "a", "--scale", "9" * 5000)
 
 
 def test_bytes_that_are_no_text_are_one_line(model):

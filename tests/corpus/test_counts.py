@@ -11,7 +11,7 @@ import pytest
 
 import detoklens
 from detoklens.corpus import artefact
-from detoklens.corpus.artefact import write_bigrams
+from detoklens.corpus.artefact import row_groups, write_bigrams
 from detoklens.corpus.count import count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.pairs import Run
@@ -219,7 +219,7 @@ def test_row_groups_depend_on_the_rows_alone(tmp_path: Path, monkeypatch: pytest
         runs = (
             Run(keys[place : place + size], 1 + np.arange(95)[place : place + size]) for place in range(0, 95, size)
         )
-        assert write_bigrams(tmp_path / "b.parquet", runs, 20) == (95, 95 * 96 // 2)
+        assert write_bigrams(tmp_path / "b.parquet", row_groups(runs), 20) == (95, 95 * 96 // 2)
         assert pq.read_metadata(tmp_path / "b.parquet").num_row_groups == 10
         contents.add((tmp_path / "b.parquet").read_bytes())
     assert len(contents) == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from detoklens.report.content import Computed
 from detoklens.report.paper import against_the_paper
 from detoklens.tables import auroc, frequency, heatmap, variance, words
 from tests.figures.synthetic import _by_head, _filled, np
@@ -56,9 +57,11 @@ def rows(section):
 
 
 def test_each_number_stands_beside_the_papers_with_the_difference(tables):
-    section = against_the_paper(tables)
+    section = against_the_paper(tables, [Computed("detoklens words gpt2 --paper", "rank")], 1000)
     found = rows(section)
-    assert section.answer.startswith("1 of the 2 ranks in the paper's Table 1 are the same here; 15 numbers")
+    assert [each.command for each in section.computed] == ["detoklens words gpt2 --paper"]
+    assert found["documents counted"][:3] == (8_013_769, 1000, 1000 - 8_013_769)
+    assert section.answer.startswith("1 of the 2 ranks in the paper's Table 1 are the same here; 16 numbers")
     assert found["head with the largest mean AUROC"][:3] == (7, 7, 0)
     paper, here, difference, depends = found["Spearman of Tᵉ with token frequency, L0H7"]
     assert (paper, here) == (-0.68, -0.7)

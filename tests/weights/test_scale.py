@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -96,3 +98,15 @@ def test_affinity_is_the_token_term_with_that_scale(size):
     np.testing.assert_allclose(
         layer.token_affinity(centred=True).scores(np.array(ids)), centred[:, ids], atol=tolerance
     )
+
+
+def test_the_published_scale_is_the_mean_of_rounded_ones():
+    first_layer = random_first_layer()
+    layer, expected = as_layer(first_layer), by_definition(first_layer)
+    published = layer.token_scale("published")
+    np.testing.assert_allclose(published, expected.astype(np.float16).astype(np.float64).mean(axis=0), rtol=1e-4)
+    assert np.abs(published - layer.token_scale("mean")).max() > 1e-7
+    huge = replace(first_layer, norm_epsilon=1e12)
+    assert np.isfinite(as_layer(huge).token_scale("mean")).all()
+    with pytest.raises(RangeError, match="too large for float16"):
+        as_layer(huge).token_scale("published")

@@ -23,8 +23,9 @@ Scale = Annotated[
     str,
     typer.Option(
         "--scale",
-        metavar="mean|bare|POSITION",
-        help="σ of a token: its mean over positions, that of the bare embedding, or that at one position.",
+        metavar="mean|published|bare|POSITION",
+        help="σ of a token: its mean over positions (published: each first rounded to float16, as in the paper's "
+        "published code), that of the bare embedding, or that at one position.",
     ),
 ]
 
@@ -91,13 +92,15 @@ def chosen_heads(text: str | None, layer: Layer) -> list[int]:
 
 
 def chosen_scale(text: str, layer: Layer) -> TokenScale:
-    """`mean`, `bare` or a position."""
+    """`mean`, `published`, `bare` or a position."""
     if text == "mean":
         return "mean"
+    if text == "published":
+        return "published"
     if text == "bare":
         return "bare"
     if not (text.isdecimal() and len(text) <= LONGEST_NUMBER):
-        raise RangeError(f"--scale {text!r} is not known; accepted are mean, bare, or a position from 0")
+        raise RangeError(f"--scale {text!r} is not known; accepted are mean, published, bare, or a position from 0")
     layer.check_positions([int(text)])
     return int(text)
 

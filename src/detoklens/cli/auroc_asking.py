@@ -42,7 +42,10 @@ class Asked:
             return auroc.neighbouring_pieces(layer.vocabulary, self.listed_words(), layer.vocab_size)
         assert counts is not None
         if self.kind is Kind.pmi:
-            return auroc.more_than_chance(counts.bigrams, self.pmi_above)
+            likely = auroc.more_than_chance(counts.bigrams, self.pmi_above)
+            if len(likely.keys) == 0:
+                raise CountsError(f"no pair of these counts has a PMI above {self.pmi_above:g} bits; lower --pmi-above")
+            return likely
         return auroc.seen_pairs(counts.bigrams)
 
     def check(self, counts: Counts | None, negatives: Negatives) -> None:

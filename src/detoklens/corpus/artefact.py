@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,26 +28,23 @@ BIGRAM_ENCODING = {
 COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "use_dictionary": False}
 
 
-def write_bigrams(path: Path, blocks: Iterator[Run], vocabulary_size: int) -> tuple[int, int]:
-    """Write the pairs, streamed; how many are different, and how many are there in all?
-
-    Row groups depend on the rows alone, so the bytes do too.
-    """
+def write_bigrams(path: Path, groups: Iterable[Run], vocabulary_size: int) -> tuple[int, int]:
+    """Write the pairs, streamed as `row_groups`; how many are different, and how many are there in all?"""
     rows = total = 0
     with (
         written_whole(path) as temporary,
         pa.OSFile(os.fsencode(temporary), "wb") as file,
         pq.ParquetWriter(file, BIGRAM_SCHEMA, column_encoding=BIGRAM_ENCODING, **COMPRESSION) as writer,
     ):
-        for run in _row_groups(blocks):
+        for run in groups:
             writer.write_table(_bigram_table(run, vocabulary_size), row_group_size=ROW_GROUP)
             rows += len(run.keys)
             total += int(run.counts.sum())
     return rows, total
 
 
-def _row_groups(blocks: Iterator[Run]) -> Iterator[Run]:
-    """The same pairs in runs of ROW_GROUP, the last one shorter."""
+def row_groups(blocks: Iterable[Run]) -> Iterator[Run]:
+    """The same pairs in runs of ROW_GROUP, the last one shorter: they depend on the pairs alone, and so do the bytes."""
     waiting: list[Run] = []
     rows = 0
     for block in blocks:

@@ -8,7 +8,8 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from detoklens.corpus.artefact import write_bigrams, write_tokens
+from detoklens.corpus.ahead import made_ahead
+from detoklens.corpus.artefact import row_groups, write_bigrams, write_tokens
 from detoklens.corpus.comparison_sample import sample_texts
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.encoding import choose_library
@@ -35,6 +36,8 @@ from detoklens.errors import CorpusError
 from detoklens.tokens import Vocabulary
 
 DEFAULT_BATCH = 8 << 20
+GROUPS_AHEAD = 2
+"""Merged row groups that may wait to be written: 12 MB each, or 16."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,6 @@ def count_corpus(
         output.check_plan(plan)
         if not output.is_complete:
             with nullcontext(engine) if engine else open_engine() as running:
-                running.prepare(perform)
                 shards = cut_into_shards(files, options.reading, options.limit_documents)
                 _Run(output, vocabulary, options, shards, running, watch or _unwatched).complete(plan)
     return Counts.open(out)
@@ -186,7 +188,10 @@ class _Run:
         """The manifest comes last: where it is, all is."""
         folder = self.output.folder
         size = self.vocabulary.size
-        distinct, bigrams = write_bigrams(folder / BIGRAMS, merged_blocks(parts), size)
+        groups = row_groups(merged_blocks(parts))
+        if self.engine.workers > 1:
+            groups = made_ahead(groups, GROUPS_AHEAD)
+        distinct, bigrams = write_bigrams(folder / BIGRAMS, groups, size)
         tokens = sum_of_tokens(parts)
         write_tokens(folder / TOKENS, tokens, self.vocabulary.texts())
         totals = tally.as_dict() | {"bigrams": bigrams, "distinct_bigrams": distinct}

@@ -68,7 +68,14 @@ def _without_special_tokens(tokenizer_json: str) -> str:
 
 def open_encoder(library: str, tokenizer_path: Path, parse_special_tokens: bool) -> Encoder:
     """The encoder of a worker process, by what the file holds now: another run may have had another one there."""
-    return _load_encoder(library, tokenizer_path.read_text(encoding="utf-8"), parse_special_tokens)
+    now = tokenizer_path.stat()
+    return _read_encoder(library, tokenizer_path, (now.st_ino, now.st_mtime_ns, now.st_size), parse_special_tokens)
+
+
+@lru_cache(maxsize=2)
+def _read_encoder(library: str, path: Path, _state: tuple[int, ...], parse_special_tokens: bool) -> Encoder:
+    """The file is read once for each state of it: some MB, and a worker asks at every shard."""
+    return _load_encoder(library, path.read_text(encoding="utf-8"), parse_special_tokens)
 
 
 @lru_cache(maxsize=2)

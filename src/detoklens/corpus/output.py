@@ -102,7 +102,10 @@ def _check_content(folder: Path) -> None:
     """Only a folder that is empty, or that counts were begun in, is written to."""
     if folder.exists() and not folder.is_dir():
         raise OutputError(f"{folder}: is a file; name a folder with --out")
-    names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    try:
+        names = {path.name for path in folder.iterdir()} if folder.exists() else set()
+    except OSError as error:
+        raise OutputError(f"{folder}: can't be read ({error.strerror}); choose another --out") from error
     if names and MANIFEST not in names and WORK not in names:
         shown = ", ".join(sorted(names)[:3])
         raise OutputError(f"{folder}: holds something else ({shown}); choose an empty or a new folder with --out")
@@ -112,7 +115,11 @@ def _check_content(folder: Path) -> None:
 def _locked(path: Path, folder: Path) -> Iterator[None]:
     """Hold the lock file; the system lets go of it when this process ends, however it ends."""
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+        except FileNotFoundError:  # a run that just finished took its folder away
+            continue
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -120,11 +127,18 @@ def _locked(path: Path, folder: Path) -> Iterator[None]:
             raise OutputError(
                 f"{folder}: another run is counting into it; wait for it, or choose another --out"
             ) from error
-        if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+        if _is_at(descriptor, path):
             break
         os.close(descriptor)  # the run that held it has finished and removed it: this lock is nobody's
-        path.parent.mkdir(parents=True, exist_ok=True)
     try:
         yield
     finally:
         os.close(descriptor)
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    """Is the open file still the one of this name?"""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -23,9 +23,6 @@ class Engine(Protocol):
 
     workers: int
 
-    def prepare(self, function: Callable[[Task], Result]) -> None:
-        """Tasks for this function are about to come: workers may start, and import what it needs, meanwhile."""
-
     def run(
         self, function: Callable[[Task], Result], tasks: Iterable[Task], *, ordered: bool = False
     ) -> Iterator[Result]: ...
@@ -43,9 +40,7 @@ class Engine(Protocol):
 
 
 class Closing:
-    """An engine as a context manager: left, it is closed. It prepares nothing."""
-
-    def prepare(self, function: Callable[[Task], Result]) -> None: ...
+    """An engine as a context manager: left, it is closed."""
 
     def close(self) -> None: ...
 

@@ -31,11 +31,11 @@ class Assignment:
 class Worker:
     """One process and the pipe to it."""
 
-    def __init__(self, function: Callable[[Any], Any]) -> None:
+    def __init__(self) -> None:
         context = multiprocessing.get_context("spawn")
         self.connection: Connection
         self.connection, far_end = context.Pipe()
-        self.process: SpawnProcess = context.Process(target=work, args=(far_end, function), daemon=True)
+        self.process: SpawnProcess = context.Process(target=work, args=(far_end,), daemon=True)
         self.process.start()
         far_end.close()
         self.assignment: Assignment | None = None
@@ -57,10 +57,6 @@ class LocalEngine(Closing):
     def __init__(self, workers: int = 1) -> None:
         self.workers = workers
         self._pool: list[Worker] = []
-
-    def prepare(self, function: Callable[[Task], Result]) -> None:
-        while 1 < self.workers > len(self._pool):
-            self._pool.append(Worker(function))
 
     def run(
         self, function: Callable[[Task], Result], tasks: Iterable[Task], *, ordered: bool = False
@@ -92,7 +88,7 @@ class LocalEngine(Closing):
 
     def _fill(self, function: Callable[[Any], Any], queue: Iterator[Assignment], again: list[Assignment]) -> bool:
         """Give every free worker a task; is any worker busy?"""
-        while (worker := self._free(function)) is not None:
+        while (worker := self._free()) is not None:
             assignment = again.pop() if again else next(queue, None)
             if assignment is None:
                 break
@@ -111,12 +107,12 @@ class LocalEngine(Closing):
         except ConnectionError:
             again.append(self._replace(worker, assignment))
 
-    def _free(self, function: Callable[[Any], Any]) -> Worker | None:
+    def _free(self) -> Worker | None:
         for worker in self._pool:
             if worker.assignment is None:
                 return worker
         if len(self._pool) < self.workers:
-            self._pool.append(Worker(function))
+            self._pool.append(Worker())
             return self._pool[-1]
         return None
 

@@ -22,11 +22,8 @@ class Failure:
     trace: str
 
 
-def work(connection: Connection, function: Callable[[Any], Any]) -> None:
-    """Answer tasks until the other end of the pipe is closed.
-
-    `function` is what the first task will ask for: to receive it is to import it, while the task is still being made.
-    """
+def work(connection: Connection) -> None:
+    """Answer tasks until the other end of the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:

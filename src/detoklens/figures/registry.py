@@ -194,7 +194,7 @@ _FIGURES = (
         "attention",
         TEXT,
         ("attention",),
-        "Attention on real text and by position alone",
+        "Attention on text and by position alone",
         "Mean attention over documents with the band that holds most of them, against the softmax of Tᵖ + Tᵖᵖ "
         "that the weights alone predict, for one query position.",
         per_head=True,
@@ -221,7 +221,7 @@ _FIGURES = (
         TERMS,
         ("contributions",),
         "What each term contributes",
-        "How much attention on real text changes when one term is left out: KL divergence by query position, mean "
+        "How much attention on text changes when one term is left out: KL divergence by query position, mean "
         "over documents.",
         per_head=True,
     ),

@@ -11,7 +11,7 @@ from detoklens.figures.registry import GLUE, PARTNERS, QUESTIONS
 from detoklens.report.answers import answer
 from detoklens.report.computing import Progress
 from detoklens.report.content import Content, Download, Grid, PartnerIndex, Picture, Section
-from detoklens.report.methods import computed
+from detoklens.report.methods import computed, computed_for_the_paper
 from detoklens.report.paper import against_the_paper
 from detoklens.report.steps import STEPS
 from detoklens.report.subject import Subject
@@ -41,9 +41,9 @@ def assemble(
 ) -> Content:
     """The whole content of a report."""
     sections = [_section(question, subject, tables, pictures) for question in QUESTIONS]
-    paper = against_the_paper(tables)
+    paper = against_the_paper(tables, computed_for_the_paper(subject), _documents_counted(subject))
     return Content(
-        title=f"The first attention layer of {subject.layer.name}",
+        title=f"The first attention layer of {_short_name(subject.layer.name)}",
         summary=SUMMARY,
         facts=_facts(subject),
         sections=[*sections, *([paper] if paper else [])],
@@ -51,6 +51,15 @@ def assemble(
         partners=partners,
         notes=_notes(subject, passed),
     )
+
+
+def _short_name(model: str) -> str:
+    """A folder's own name; the name of a model on the hub, or of one that comes along, as it is."""
+    return Path(model).resolve().name if Path(model).is_dir() else model
+
+
+def _documents_counted(subject: Subject) -> int | None:
+    return None if subject.counts is None else subject.counts.manifest.get("totals", {}).get("documents")
 
 
 def _section(question: str, subject: Subject, tables: Tables, pictures: Sequence[Picture]) -> Section:

@@ -43,6 +43,18 @@ def computed(question: str, subject: Subject) -> list[Computed]:
     }[question](subject)
 
 
+def computed_for_the_paper(subject: Subject) -> list[Computed]:
+    """Commands and equations behind the numbers that are set beside the paper's."""
+    corpus = subject.counts is not None
+    return [
+        Computed(subject.command("words", "--paper"), WORDS),
+        Computed(subject.command("heatmap", "--tokens", DRAWN_TOKENS, seed=True), AFFINITY),
+        *([Computed(subject.command("auroc", counts=True, seed=True), RANKING)] if corpus else []),
+        Computed(subject.command("frequency", counts=corpus), ASSERTION),
+        Computed(subject.command("variance"), VARIANCES),
+    ]
+
+
 def _glue(subject: Subject) -> list[Computed]:
     command, corpus, spells = subject.command, subject.counts is not None, subject.layer.has_vocabulary
     size = min(DRAWN_TOKENS, subject.layer.vocab_size)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
-from detoklens.report.content import Cell, Grid, Section
+from detoklens.report.content import Cell, Computed, Grid, Section
 
 Tables = Mapping[str, pl.DataFrame]
 Row = tuple[str, float | None, float | None, str]
@@ -18,22 +18,28 @@ SAMPLE = "no, but the paper's sample of tokens is not known"
 MATCHING_HEAD, GLUING_HEAD = 1, 7  # the heads that the paper speaks of
 
 
-def against_the_paper(tables: Tables) -> Section | None:
-    """The section that sets the paper's numbers beside ours; None where the model is not the paper's."""
+def against_the_paper(
+    tables: Tables, computed: Sequence[Computed] = (), documents: int | None = None
+) -> Section | None:
+    """The section that sets the paper's numbers beside ours; None where the model is not the paper's.
+
+    `documents` is how many the corpus has, where that is known.
+    """
     if "paper_ranks" not in tables:
         return None
     ranks = tables["paper_ranks"]
     same = int((ranks["difference"] == 0).sum())
-    numbers = list(_numbers(tables))
+    numbers = list(_numbers(tables, documents))
     return Section(
         QUESTION,
         f"{same} of the {len(ranks)} ranks in the paper's Table 1 are the same here; "
         f"{len(numbers)} numbers of its text are set beside ours.",
         grids=[_number_grid(numbers), _rank_grid(ranks)],
+        computed=computed,
     )
 
 
-def _numbers(tables: Tables) -> Iterator[Row]:
+def _numbers(tables: Tables, documents: int | None) -> Iterator[Row]:
     yield from _heatmap_ranges(tables)
     if "auroc_by_head" in tables:
         best = tables["auroc_by_head"].sort("seen", descending=True)["head"][0]
@@ -48,7 +54,7 @@ def _numbers(tables: Tables) -> Iterator[Row]:
     yield ("the same after division by the standard deviation", 0.0, variance["divided_norm_variance"], WEIGHTS)
     yield ("mean Var(e) over mean |Cov(e, p)|", 46, variance["variance_to_covariance"], WEIGHTS)
     yield from _position_variances(tables)
-    yield from _corpus_sizes(tables)
+    yield from _corpus_sizes(tables, documents)
 
 
 def _position_variances(tables: Tables) -> Iterator[Row]:
@@ -59,11 +65,12 @@ def _position_variances(tables: Tables) -> Iterator[Row]:
         yield (f"Var(p) over its median, {name} in the paper", None, value / median if median else None, WEIGHTS)
 
 
-def _corpus_sizes(tables: Tables) -> Iterator[Row]:
+def _corpus_sizes(tables: Tables, documents: int | None) -> Iterator[Row]:
     if "auroc_by_token" not in tables:
         return
     tokens = int(tables["frequency_by_token"]["count"].sum())
     bigrams = int(tables["auroc_by_token"].filter(head=0)["positives"].sum())
+    yield ("documents counted", 8_013_769, documents, CORPUS)
     yield ("tokens counted", 9.03e9, tokens, CORPUS)
     yield ("distinct bigrams counted", 137e6, bigrams, CORPUS)
 

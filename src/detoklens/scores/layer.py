@@ -20,7 +20,7 @@ from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.folding import FoldedLayer, fold
 from detoklens.weights.scale import ScaleTable
 
-TokenScale = int | Literal["mean", "bare"]
+TokenScale = int | Literal["mean", "bare", "published"]
 Numbers = Sequence[int] | Int[np.ndarray, "..."]
 TokenIds = Sequence[int] | Int[np.ndarray, "query"]
 
@@ -128,10 +128,23 @@ class Layer:
     def _mean_token_scale(self) -> Float[np.ndarray, "token"]:
         return self.scales.mean_over_positions()
 
+    @cached_property
+    def _published_token_scale(self) -> Float[np.ndarray, "token"]:
+        with np.errstate(over="ignore"):
+            scales = self.scales.mean_over_positions(np.float16)
+        if not np.isfinite(scales).all():
+            raise RangeError("σ of some tokens is too large for float16, to which `published` rounds; take the mean")
+        return scales
+
     def token_scale(self, over: TokenScale = "mean") -> Float[np.ndarray, "token"]:
-        """One σ per token: its mean over positions, σ of the bare embedding, or σ at one position."""
+        """One σ per token: its mean over positions, σ of the bare embedding, or σ at one position.
+
+        `published` is the mean as the paper's published code has it, of σ rounded to float16.
+        """
         if over == "mean":
             return self._mean_token_scale
+        if over == "published":
+            return self._published_token_scale
         if over == "bare":
             return self.scales.bare_tokens()
         self.check_positions([over])

@@ -11,7 +11,7 @@ DOCUMENTS = Column("documents", pl.Int64, "documents long enough to have this qu
 
 ATTENTION = Schema(
     "attention",
-    "How much does real text attend to each position, and what did the weights alone predict?",
+    "How much does text attend to each position, and what did the weights alone predict?",
     (
         HEAD,
         QUERY_POSITION,
@@ -26,7 +26,7 @@ ATTENTION = Schema(
 
 ATTENTION_AGREEMENT = Schema(
     "attention_agreement",
-    "Does attention on real text agree with what position alone predicts?",
+    "Does attention on text agree with what position alone predicts?",
     (
         HEAD,
         QUERY_POSITION,

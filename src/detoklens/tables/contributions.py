@@ -8,7 +8,7 @@ from detoklens.tables.schema import HEAD, Column, Schema
 
 CONTRIBUTIONS = Schema(
     "contributions",
-    "How much would the attention on real text change if a term were missing?",
+    "How much would the attention on text change if a term were missing?",
     (
         HEAD,
         Column("query_position", pl.Int32, "position of the token that attends, from 0"),

@@ -138,7 +138,7 @@ class Vocabulary:
         shown = ", ".join(f"{self.text(piece)!r} ({piece})" for piece in pieces)
         if len(pieces) < 2:
             return f"{text!r} is not a token of this vocabulary; its nearest reading is {shown or 'nothing'}"
-        return f"{text!r} is {len(pieces)} tokens: {shown}; name one of them, or give --token-id"
+        return f"{text!r} is {len(pieces)} tokens: {shown}; name one of them, as text or by its id"
 
 
 def _refuse_lone_surrogates(text: str) -> None:

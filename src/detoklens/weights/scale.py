@@ -55,11 +55,12 @@ class ScaleTable:
             block = slice(begin, min(begin + rows, len(self._positions)))
             yield block, self._pairs(block, slice(None))
 
-    def mean_over_positions(self) -> Float[np.ndarray, "token"]:
-        """Each token's σ, averaged over all positions."""
+    def mean_over_positions(self, rounded_to: type[np.floating] | None = None) -> Float[np.ndarray, "token"]:
+        """Each token's σ, averaged over all positions; with a type, each σ is first rounded to it."""
         total = np.zeros(len(self._tokens))
         for _, scales in self.position_blocks():
-            total += scales.sum(axis=0, dtype=np.float64)
+            rounded = scales if rounded_to is None else scales.astype(rounded_to)
+            total += rounded.sum(axis=0, dtype=np.float64)
         return (total / len(self._positions)).astype(self._tokens.dtype)
 
     def mean_over_tokens(self, weights: Float[np.ndarray, "token"] | None = None) -> Float[np.ndarray, "position"]:

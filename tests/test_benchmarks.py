@@ -1,0 +1,56 @@
+"""Benchmarks are run by hand, seldom: here at the smallest size, so that none is found broken on that day."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import zstandard
+
+FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
+SMALL = "--vocabulary 300 --heads 2 --d-head 8"
+SMALLEST = {
+    "auroc": f"{SMALL} --bigrams 2000 --workers 1 --sklearn-tokens 2 --seconds-of-products 0.05",
+    "lexicon": f"{SMALL} --top 20 --workers 1 --baseline-queries 128 --seconds-of-products 0.05",
+    "report": f"{SMALL} --bigrams 500 --documents 8 --length 32 --twice",
+}
+
+
+def run(name: str, *options: str) -> str:
+    done = subprocess.run(
+        [sys.executable, FOLDER / f"{name}.py", *options], capture_output=True, text=True, env=os.environ, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("name", ["auroc", "lexicon"])
+def test_ratios_are_printed_and_agree_with_the_baseline(name):
+    found = json.loads(run(name, *SMALLEST[name].split()))
+    assert found["times_the_product"] > 0
+    (difference,) = [value for what, value in found.items() if what.startswith("largest_difference")]
+    assert difference < 1e-5
+
+
+def test_each_step_of_a_report_is_timed():
+    printed = run("report", *SMALLEST["report"].split())
+    assert "Rank corpus bigrams in every head" in printed
+    assert "page and figures take" in printed
+
+
+def test_counting_is_compared_with_the_published_way(tmp_path):
+    lines = b"\n".join(json.dumps({"text": f"word {n} of the text"}).encode() for n in range(50))
+    (tmp_path / "shard.jsonl.zst").write_bytes(zstandard.compress(lines))
+    printed = run("counting", str(tmp_path), "--tokenizer", "demo", "--copies", "2")
+    assert "the published way takes, against ours," in printed
+    assert "two workers" in printed
+
+
+def test_the_one_of_fixed_size_has_all_that_it_imports():
+    others = {path.stem for path in FOLDER.glob("*.py")} - {*SMALLEST, "counting"}
+    assert others == {"contributions"}
+    subprocess.run([sys.executable, "-c", "import contributions"], cwd=FOLDER, check=True)
