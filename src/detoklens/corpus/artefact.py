@@ -44,7 +44,7 @@ def write_bigrams(path: Path, groups: Iterable[Run], vocabulary_size: int) -> tu
 
 
 def row_groups(blocks: Iterable[Run]) -> Iterator[Run]:
-    """The same pairs in runs of ROW_GROUP, the last one shorter: they depend on the pairs alone, and so do the bytes."""
+    """The same pairs in runs of ROW_GROUP, the last one shorter: they depend on the pairs alone, so the bytes do."""
     waiting: list[Run] = []
     rows = 0
     for block in blocks:
