@@ -177,6 +177,7 @@ def test_what_can_not_be_asked_is_one_line(model, counts, tmp_path):
     assert "so no curve" in refuse(*asked, "--roc", "0")
     assert "add --truth words" in refuse(*asked, "--words", "words.txt")
     assert "needs --truth counts" in refuse(*plain, "--truth", "merges", "--positives", "pmi")
+    assert "is no number of bits" in refuse(*asked, "--positives", "pmi", "--pmi-above", "nan")
     assert "lower --pmi-above" in refuse(*asked, "--positives", "pmi", "--pmi-above", "99")
     assert "needs to know how frequent" in refuse(*plain, "--truth", "merges", "--negatives", "matched")
     (tmp_path / "words.txt").write_text("the\n", encoding="utf-8")

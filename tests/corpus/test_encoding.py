@@ -1,5 +1,6 @@
 """Which library tokenizes: the fast one where its ids are right, the true one where they are not."""
 
+import json
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from detoklens.corpus.encoding import Encoded, GigatokenEncoder, TokenizersEncod
 from detoklens.corpus.inputs import find_inputs
 from detoklens.corpus.records import ReadingOptions
 from detoklens.engines import open_engine
+from detoklens.errors import TokenError
 from detoklens.tokens import Vocabulary
 from tests.corpus.conftest import byte_level_vocabulary
 from tests.corpus.plain_counting import write_jsonl
@@ -136,3 +138,23 @@ def test_a_long_document_is_cut_between_characters(tmp_path: Path) -> None:
     (text,) = sample_texts(shards.cut_into_shards(find_inputs([path]), ReadingOptions()), ReadingOptions(), 1 << 20)
     assert len(text) == (4 << 10) - 1
     assert set(text.decode()) == {"x", "é"}
+
+
+def test_a_tokenizer_whose_merges_are_of_no_token_is_one_clear_line() -> None:
+    """Two tokens with one id end so, once the tokenizer was written and is read again by a worker."""
+    described = {
+        "version": "1.0",
+        "added_tokens": [],
+        "model": {"type": "BPE", "vocab": {"a": 0}, "merges": [["a", "b"]]},
+    }
+    with pytest.raises(TokenError, match=r"contradicts itself: .*; download it again"):
+        TokenizersEncoder(json.dumps(described), parse_special_tokens=False)
+
+
+def test_a_tokenizer_that_fails_on_a_text_is_one_clear_line() -> None:
+    model = {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "[UNK]"}
+    described = {"version": "1.0", "added_tokens": [], "model": model}
+    with pytest.raises(TokenError, match="can't read the text"):
+        TokenizersEncoder(json.dumps(described), parse_special_tokens=False).encode([b"b"])
+    with pytest.raises(TokenError, match="can't read 'b'"):
+        Vocabulary.from_json(json.dumps(described)).encode("b")

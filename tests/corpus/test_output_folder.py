@@ -15,6 +15,7 @@ from detoklens.corpus import count, shards, tasks
 from detoklens.corpus.count import CountingOptions, count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.output import open_output
+from detoklens.corpus.parts import Part
 from detoklens.corpus.records import ReadingOptions
 from detoklens.engines import open_engine
 from detoklens.errors import CorpusError, CountsError, OutputError
@@ -323,3 +324,10 @@ def _write_too_much(path: str) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
     run = Run(np.arange(200_000, dtype=np.uint32), np.ones(200_000, np.int64))
     write_part(Path(path), [run], run.keys.dtype, np.zeros(7, np.int64), Tally())
+
+
+def test_a_damaged_part_is_named_and_can_be_counted_again(tmp_path: Path) -> None:
+    part = tmp_path / "0-00000000.arrow"
+    part.write_bytes(b"ARROW1\0\0" + bytes(40))
+    with pytest.raises(CountsError, match=r"0-00000000\.arrow: damaged; delete it"):
+        Part(part)

@@ -114,11 +114,12 @@ def test_both_ways_of_counting_agree() -> None:
     for n in (1, 2, ranking.COMPARED_ONE_BY_ONE, 300):
         positives = np.append(np.unique(random.choice(row, n)), np.float32(0))
         distinct = len(positives) - 1
-        space = ranking.working_space(distinct + 1)
+        *_, between, _, narrow_slots, slots = ranking.working_space(distinct + 1)
         plain, binned = np.empty((2, distinct), np.int64), np.empty((2, distinct), np.int64)
         ranking.count_by_comparison(row, positives, distinct, plain[0], plain[1])
-        ranking.count_by_bins(row, positives, distinct, space[-1], space[-2], binned[0], binned[1])
-        np.testing.assert_array_equal(plain, binned)
+        for table in (narrow_slots, slots):
+            ranking.count_by_bins(row, positives, distinct, table, between, binned[0], binned[1])
+            np.testing.assert_array_equal(plain, binned)
         np.testing.assert_array_equal(plain[0], np.searchsorted(np.sort(row), positives[:-1]))
 
 
@@ -127,11 +128,21 @@ def test_crowded_bins_are_sorted_too() -> None:
     random = np.random.default_rng(5)
     scores = np.append(random.standard_normal(20_000), 1e30).astype(np.float32)
     weights = np.arange(len(scores))
-    space = ranking.working_space(len(scores))
-    ranking.sort_with_weights(scores, weights, len(scores), space[-1], space[1], space[2])
+    _, sorted_scores, sorted_weights, *_, starts, _, _ = ranking.working_space(len(scores))
+    ranking.sort_with_weights(scores, weights, len(scores), starts, sorted_scores, sorted_weights)
     order = np.argsort(scores, kind="stable")
-    np.testing.assert_array_equal(space[1][: len(scores)], scores[order])
-    np.testing.assert_array_equal(scores[space[2]], scores[order])
+    np.testing.assert_array_equal(sorted_scores[: len(scores)], scores[order])
+    np.testing.assert_array_equal(scores[sorted_weights], scores[order])
+
+
+@pytest.mark.parametrize("n", [ranking.MOST_IN_NARROW_SLOTS, ranking.MOST_IN_NARROW_SLOTS + 1, 40_000])
+def test_positives_may_be_more_than_narrow_slots_tell_apart(n: int) -> None:
+    random = np.random.default_rng(n)
+    row = random.permutation(100_000).astype(np.float32)
+    keys = np.sort(random.choice(len(row), n, replace=False)).astype(np.uint32)
+    found = measured(row[None], np.array([0, n]), keys, np.ones(n, np.int64))[0, ranking.AUROC]
+    negatives = np.sort(np.delete(row, keys))
+    assert found == np.searchsorted(negatives, row[keys]).sum() / (n * len(negatives))
 
 
 @settings(max_examples=25)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from importlib.util import find_spec
@@ -12,6 +13,7 @@ import typer
 from detoklens.errors import DetokLensError
 from detoklens.version import __version__
 
+LONGEST_SHOWN = 200  # characters of a path in a message
 COMMANDS = (
     "verify",
     "partners",
@@ -83,3 +85,14 @@ def main() -> None:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        sys.stderr.write(f"detoklens: {_shown(error.filename)}: {error.strerror}; name another file or folder\n")
+        sys.exit(1)
+
+
+def _shown(path: object) -> str:
+    """A path in a message, shortened where it is a screen long."""
+    text = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else str(path)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +60,8 @@ class Asked:
             raise CountsError("--negatives matched needs to know how frequent tokens are; add --counts COUNTS")
         if self.words is not None and self.truth is not Truth.words:
             raise DetokLensError(f"--words {self.words} has no part in --truth {self.truth}; add --truth words")
+        if not isfinite(self.pmi_above):
+            raise DetokLensError(f"--pmi-above {self.pmi_above} is no number of bits; give for example 0")
         if self.kind is Kind.pmi and self.truth is not Truth.counts:
             raise DetokLensError(f"--positives pmi has no part in --truth {self.truth}; it needs --truth counts")
 

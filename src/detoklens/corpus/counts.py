@@ -19,6 +19,8 @@ from detoklens.corpus.csr import Bigrams, Predecessors
 from detoklens.corpus.manifest import BIGRAMS, MANIFEST, TOKENS, WORK, JsonObject, read_json
 from detoklens.errors import CountsError, TokenError
 
+TOTALS = ("documents", "tokens", "bigrams", "distinct_bigrams", "replaced_characters", "skipped_records", "text_bytes")
+
 
 class Counts:
     """Token and bigram counts. Opened from a folder, bigrams are read when first asked for."""
@@ -139,8 +141,7 @@ class Counts:
     def totals(self) -> dict[str, list[Any]]:
         """The columns of a table of one row: how much was counted."""
         totals = self.manifest["totals"]
-        names = ("documents", "tokens", "bigrams", "distinct_bigrams", "replaced_characters", "skipped_records")
-        return {name: [totals[name]] for name in names} | {
+        return {name: [totals[name]] for name in TOTALS if name != "text_bytes"} | {
             "megabytes": [totals["text_bytes"] / 1e6],
             "distinct_tokens": [int(np.count_nonzero(self.tokens))],
         }
@@ -171,6 +172,10 @@ class Counts:
         return _open(self.folder / BIGRAMS)
 
 
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and 0 <= value < 2**63
+
+
 def _why_no_counts(folder: Path) -> str:
     if not folder.exists():
         return "no such folder; make counts with `detoklens count`"
@@ -184,8 +189,11 @@ def _check_files(folder: Path, manifest: JsonObject) -> None:
     try:
         expected = {name: int(manifest["files"][name]["size"]) for name in (BIGRAMS, TOKENS)}
         int(manifest["tokenizer"]["vocabulary_size"]), str(manifest["tokenizer"]["fingerprint"])
-    except (KeyError, TypeError, ValueError) as error:
-        raise CountsError(f"{folder / MANIFEST}: incomplete ({error!r}); count again into another folder") from error
+        damaged = [name for name in TOTALS if not _is_count(manifest["totals"][name])]
+        if damaged:
+            raise ValueError(f"totals: {damaged[0]} is no count")
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CountsError(f"{folder / MANIFEST}: incomplete ({error}); count again into another folder") from error
     for name, size in expected.items():
         found = (folder / name).stat().st_size if (folder / name).is_file() else None
         if found != size:

@@ -44,7 +44,12 @@ class OutputFolder:
         saved = self.saved_plan()
         if saved is None or (not self.is_complete and not self.finished_parts()):
             return
-        found = differences(saved, plan, compare_versions=not self.is_complete)
+        try:
+            found = differences(saved, plan, compare_versions=not self.is_complete)
+        except (KeyError, TypeError, AttributeError) as error:
+            raise OutputError(
+                f"{self.folder}: what it says was counted is damaged ({error}); choose another --out, or delete it"
+            ) from error
         if found:
             raise OutputError(
                 f"{self.folder}: holds counts of something else: {'; '.join(found)}; choose another --out, or delete it"
@@ -100,9 +105,9 @@ def open_output(folder: Path) -> Iterator[OutputFolder]:
 
 def _check_content(folder: Path) -> None:
     """Only a folder that is empty, or that counts were begun in, is written to."""
-    if folder.exists() and not folder.is_dir():
-        raise OutputError(f"{folder}: is a file; name a folder with --out")
     try:
+        if folder.exists() and not folder.is_dir():
+            raise OutputError(f"{folder}: is a file; name a folder with --out")
         names = {path.name for path in folder.iterdir()} if folder.exists() else set()
     except OSError as error:
         raise OutputError(f"{folder}: can't be read ({error.strerror}); choose another --out") from error
@@ -117,9 +122,11 @@ def _locked(path: Path, folder: Path) -> Iterator[None]:
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
         except FileNotFoundError:  # a run that just finished took its folder away
             continue
+        except OSError as error:
+            raise OutputError(f"{path}: can't be opened ({error.strerror}); delete {path.parent}") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

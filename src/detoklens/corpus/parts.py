@@ -19,6 +19,7 @@ from jaxtyping import Int64
 from detoklens.corpus.files import written_whole
 from detoklens.corpus.pairs import Run, add_all
 from detoklens.corpus.records import Tally, sum_of
+from detoklens.errors import CountsError
 
 BLOCK_ROWS = 1 << 16
 """Rows of a block: merging 16 parts holds 16 such blocks, about 20 MB."""
@@ -29,10 +30,13 @@ class Part:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._file: Any = pa.ipc.open_file(pa.OSFile(os.fsencode(path)))
-        header = self._file.schema.metadata
-        self.tally = Tally(**json.loads(header[b"tally"]))
-        self.tokens: Int64[np.ndarray, "token"] = np.frombuffer(header[b"tokens"], "<i8")
+        try:
+            self._file: Any = pa.ipc.open_file(pa.OSFile(os.fsencode(path)))
+            header = self._file.schema.metadata
+            self.tally = Tally(**json.loads(header[b"tally"]))
+            self.tokens: Int64[np.ndarray, "token"] = np.frombuffer(header[b"tokens"], "<i8")
+        except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
+            raise CountsError(f"{path}: damaged; delete it, and the same command counts its text again") from error
 
     def blocks(self) -> Iterator[Run]:
         for number in range(self._file.num_record_batches):

@@ -28,6 +28,7 @@ PIECES = "the same over the query tokens that begin with a letter and without a 
 CURVE = "(share of negatives, share of the positives' weight) with Tᵉᵉ at least t, for every threshold t"
 WORDS = "rank of the piece before among all keys by Tᵉᵉ, asked from the piece after"
 SHAPE = "best line through Tᵖ; periodogram of Tᵖᵖ around its best line; softmax mass"
+TOKEN_VARIANCE = "Var(e) of every token"
 VARIANCES = "Var(pⱼ) over the features;  σ(x) = √(Var(x) + ε)"
 
 
@@ -51,6 +52,7 @@ def computed_for_the_paper(subject: Subject) -> list[Computed]:
         Computed(subject.command("heatmap", "--tokens", DRAWN_TOKENS, seed=True), AFFINITY),
         *([Computed(subject.command("auroc", counts=True, seed=True), RANKING)] if corpus else []),
         Computed(subject.command("frequency", counts=corpus), ASSERTION),
+        Computed(subject.command("frequency", "--by", "model", counts=corpus), TOKEN_VARIANCE),
         Computed(subject.command("variance"), VARIANCES),
     ]
 
@@ -106,5 +108,5 @@ def _odd(subject: Subject) -> list[Computed]:
     corpus = subject.counts is not None
     return [
         Computed(subject.command("variance"), VARIANCES),
-        Computed(subject.command("frequency", "--by", "model", counts=corpus), "Var(e) of every token"),
+        Computed(subject.command("frequency", "--by", "model", counts=corpus), TOKEN_VARIANCE),
     ]

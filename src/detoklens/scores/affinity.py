@@ -66,3 +66,13 @@ def _refuse_undefined(
             f"T^ee of token id {int(np.argmin(defined))} is not finite, so keys have no order: its σ is 0, or the "
             "weights are damaged; try another --scale"
         )
+    largest = float(_largest_norm(query)) * float(_largest_norm(key))
+    if largest > float(np.finfo(query.dtype).max):
+        raise CheckpointError(
+            f"T^ee can be as large as {largest:.0e}, beyond {query.dtype}: the weights are damaged, or of another scale"
+        )
+
+
+def _largest_norm(vectors: Float[np.ndarray, "head token d_head"]) -> float:
+    """The largest length, added up in float64: squares may be too large for the vectors' own type."""
+    return max(float(np.sqrt(np.einsum("td,td->t", head, head, dtype=np.float64).max())) for head in vectors)

@@ -77,7 +77,10 @@ class Vocabulary:
     def encode(self, text: str) -> list[int]:
         """The ids of a text; no special token is added."""
         _refuse_lone_surrogates(text)
-        return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+        try:
+            return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+        except Exception as error:  # the library raises bare exceptions
+            raise TokenError(f"this tokenizer can't read {text[:40]!r} ({error}); download it again") from error
 
     def id(self, text: str) -> int:
         """The id of the token that is exactly this text (or, failing that, is written so in the tokenizer's file)."""
