@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -127,3 +128,9 @@ def write_tokenizer(folder: Path, texts: list[str], vocab_size: int) -> Path:
     tokenizer.train_from_iterator(texts, trainer)
     tokenizer.save(str(folder / "tokenizer.json"))
     return folder
+
+
+def assert_same_layer(ours: FirstLayer, theirs: FirstLayer) -> None:
+    """Every array and number of two first layers is the same."""
+    for field in fields(ours):
+        np.testing.assert_array_equal(getattr(ours, field.name), getattr(theirs, field.name), err_msg=field.name)

@@ -38,3 +38,8 @@ class OutputError(DetokLensError):
 
 class MissingExtraError(DetokLensError):
     """An optional part of the package is needed and not installed."""
+
+
+def first_line(error: Exception) -> str:
+    """What a library says of an error, as far as it fits into one line of ours; its kind where it says nothing."""
+    return (str(error).splitlines() or [type(error).__name__])[0]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score
 
-from detoklens.kernels import ranking
+from detoklens.kernels import below, ranking
 
 KINDS = ("plain", "quantised", "constant", "two values", "one far score", "tiny", "huge", "signed zeros")
 
@@ -111,14 +111,14 @@ def test_both_ways_of_counting_agree() -> None:
     """Few positives are compared one by one, many by bins: the same counts."""
     random = np.random.default_rng(4)
     row = np.round(random.standard_normal(5000), 2).astype(np.float32)
-    for n in (1, 2, ranking.COMPARED_ONE_BY_ONE, 300):
+    for n in (1, 2, below.COMPARED_ONE_BY_ONE, 300):
         positives = np.append(np.unique(random.choice(row, n)), np.float32(0))
         distinct = len(positives) - 1
         *_, between, _, narrow_slots, slots = ranking.working_space(distinct + 1)
         plain, binned = np.empty((2, distinct), np.int64), np.empty((2, distinct), np.int64)
-        ranking.count_by_comparison(row, positives, distinct, plain[0], plain[1])
+        below.count_by_comparison(row, positives, distinct, plain[0], plain[1])
         for table in (narrow_slots, slots):
-            ranking.count_by_bins(row, positives, distinct, table, between, binned[0], binned[1])
+            below.count_by_bins(row, positives, distinct, table, between, binned[0], binned[1])
             np.testing.assert_array_equal(plain, binned)
         np.testing.assert_array_equal(plain[0], np.searchsorted(np.sort(row), positives[:-1]))
 
@@ -129,13 +129,13 @@ def test_crowded_bins_are_sorted_too() -> None:
     scores = np.append(random.standard_normal(20_000), 1e30).astype(np.float32)
     weights = np.arange(len(scores))
     _, sorted_scores, sorted_weights, *_, starts, _, _ = ranking.working_space(len(scores))
-    ranking.sort_with_weights(scores, weights, len(scores), starts, sorted_scores, sorted_weights)
+    below.sort_with_weights(scores, weights, len(scores), starts, sorted_scores, sorted_weights)
     order = np.argsort(scores, kind="stable")
     np.testing.assert_array_equal(sorted_scores[: len(scores)], scores[order])
     np.testing.assert_array_equal(scores[sorted_weights], scores[order])
 
 
-@pytest.mark.parametrize("n", [ranking.MOST_IN_NARROW_SLOTS, ranking.MOST_IN_NARROW_SLOTS + 1, 40_000])
+@pytest.mark.parametrize("n", [below.MOST_IN_NARROW_SLOTS, below.MOST_IN_NARROW_SLOTS + 1, 40_000])
 def test_positives_may_be_more_than_narrow_slots_tell_apart(n: int) -> None:
     random = np.random.default_rng(n)
     row = random.permutation(100_000).astype(np.float32)

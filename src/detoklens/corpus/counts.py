@@ -17,7 +17,7 @@ from jaxtyping import Int64, UInt32
 
 from detoklens.corpus.csr import Bigrams, Predecessors
 from detoklens.corpus.manifest import BIGRAMS, MANIFEST, TOKENS, WORK, JsonObject, read_json
-from detoklens.errors import CountsError, TokenError
+from detoklens.errors import CountsError, TokenError, first_line
 
 TOTALS = ("documents", "tokens", "bigrams", "distinct_bigrams", "replaced_characters", "skipped_records", "text_bytes")
 
@@ -205,9 +205,7 @@ def _open(path: Path) -> Any:
     try:
         return pq.ParquetFile(pa.memory_map(os.fsencode(path)))
     except (pa.ArrowException, OSError) as error:
-        raise CountsError(
-            f"{path}: damaged ({str(error).splitlines()[0]}); delete its folder and count again"
-        ) from error
+        raise CountsError(f"{path}: damaged ({first_line(error)}); delete its folder and count again") from error
 
 
 def _column(table: pa.Table, name: str) -> np.ndarray:

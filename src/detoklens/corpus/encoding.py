@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Int, UInt32
 
-from detoklens.errors import TokenError
+from detoklens.errors import TokenError, first_line
 from detoklens.tokens import Vocabulary
 
 GIGATOKEN, TOKENIZERS = "gigatoken", "tokenizers"
@@ -53,7 +53,7 @@ class TokenizersEncoder:
         try:
             self._tokenizer = Vocabulary.from_json(tokenizer_json).tokenizer
         except Exception as error:
-            raise TokenError(f"this tokenizer contradicts itself: {_first_line(error)}; download it again") from error
+            raise TokenError(f"this tokenizer contradicts itself: {first_line(error)}; download it again") from error
         self._tokenizer.encode_special_tokens = not parse_special_tokens
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
@@ -61,7 +61,7 @@ class TokenizersEncoder:
         try:
             rows = [row.ids for row in self._tokenizer.encode_batch_fast(decoded, add_special_tokens=False)]
         except Exception as error:  # the library raises bare exceptions
-            raise TokenError(f"this tokenizer can't read the text: {_first_line(error)}; download it again") from error
+            raise TokenError(f"this tokenizer can't read the text: {first_line(error)}; download it again") from error
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         return Encoded(np.concatenate([np.asarray(row, np.uint32) for row in rows]), offsets)
 
@@ -110,17 +110,13 @@ def choose_library(vocabulary: Vocabulary, sample: Sequence[bytes], parse_specia
     try:
         fast = _load_encoder(GIGATOKEN, tokenizer_json, parse_special_tokens)
     except Exception as error:  # the library raises bare exceptions for whatever it can't read
-        return Choice(TOKENIZERS, f"gigatoken can't read this tokenizer: {_first_line(error)}")
+        return Choice(TOKENIZERS, f"gigatoken can't read this tokenizer: {first_line(error)}")
     texts = [*sample, *_special_texts(tokenizer_json)]
     expected = _load_encoder(TOKENIZERS, tokenizer_json, parse_special_tokens).encode(texts)
     found = fast.encode(texts)
     if np.array_equal(expected.ids, found.ids) and np.array_equal(expected.offsets, found.offsets):
         return Choice(GIGATOKEN, None)
     return Choice(TOKENIZERS, "gigatoken's ids differ from those of tokenizers on a sample of the input")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _special_texts(tokenizer_json: str) -> list[bytes]:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from detoklens.errors import CorpusError
+from detoklens.errors import CorpusError, first_line
 
 ROWS = 64
 """Rows decoded at once: about 300 kB of web pages, and not too much where a row is a book."""
@@ -37,7 +37,7 @@ def read_column(name: str, path: str, text_field: str, start: int, stop: int) ->
         for batch in file.iter_batches(ROWS, row_groups=range(start, stop), columns=[text_field], use_threads=False):
             yield from batch.column(0).cast(pa.large_binary()).to_pylist()
     except (pa.ArrowException, OSError) as error:
-        raise CorpusError(f"{name}: a damaged parquet file ({_first_line(error)}); download it again") from error
+        raise CorpusError(f"{name}: a damaged parquet file ({first_line(error)}); download it again") from error
 
 
 def _open(name: str, path: str, text_field: str) -> Any:
@@ -47,7 +47,7 @@ def _open(name: str, path: str, text_field: str) -> Any:
     try:
         file = pq.ParquetFile(pa.OSFile(os.fsencode(path)), pre_buffer=False, buffer_size=1 << 20)
     except (pa.ArrowException, OSError) as error:
-        raise CorpusError(f"{name}: not a whole parquet file ({_first_line(error)}); download it again") from error
+        raise CorpusError(f"{name}: not a whole parquet file ({first_line(error)}); download it again") from error
     _check_column(name, file.schema_arrow, text_field)
     return file
 
@@ -66,7 +66,3 @@ def _check_column(name: str, schema: Any, text_field: str) -> None:
     )
     if not is_text:
         raise CorpusError(f"{name}: column {text_field!r} holds {kind}, not text; name the text's with --text-field")
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).splitlines() or [type(error).__name__])[0]

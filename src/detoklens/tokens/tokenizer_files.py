@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from detoklens.errors import CheckpointError
+from detoklens.errors import CheckpointError, first_line
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -42,7 +42,7 @@ def read_tokenizer_file(path: Path) -> Tokenizer:
         raise
     except Exception as error:  # the library raises bare Exception for whatever it can't parse
         raise CheckpointError(
-            f"{path}: not a tokenizer that can be read ({_first_line(error)}); download it again"
+            f"{path}: not a tokenizer that can be read ({first_line(error)}); download it again"
         ) from error
     return _checked(tokenizer, path)
 
@@ -57,10 +57,6 @@ def _checked(tokenizer: Tokenizer, where: Path) -> Tokenizer:
     return tokenizer
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0]
-
-
 def _from_vocab_and_merges(folder: Path) -> Tokenizer:
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
@@ -71,7 +67,7 @@ def _from_vocab_and_merges(folder: Path) -> Tokenizer:
         raise
     except Exception as error:
         raise CheckpointError(
-            f"{folder}: vocab.json and merges.txt can't be read ({_first_line(error)}); download them again"
+            f"{folder}: vocab.json and merges.txt can't be read ({first_line(error)}); download them again"
         ) from error
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
