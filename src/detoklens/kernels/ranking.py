@@ -120,7 +120,7 @@ def measure_rows(
     k: int,
     measures: np.ndarray,
 ) -> None:
-    """The measures of each row of scores against the positives of the query token that is asked of it, if any (−1).
+    """The measures of each row of scores against the positives of the query token that is asked of it.
 
     The positives of token t are keys[indptr[t] : indptr[t + 1]]; the score of key j stands in column columns[j]. The
     columns from bounds[s] to bounds[s + 1] are stratum s: measured within strata, averaged by the positives' weight.
@@ -128,14 +128,11 @@ def measure_rows(
     """
     most = np.int64(0)
     for token in asked:
-        if token >= 0:
-            most = max(most, indptr[token + 1] - indptr[token])
+        most = max(most, indptr[token + 1] - indptr[token])
     space = working_space(most)
     inside, inside_weights, part = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(MEASURES)
     for row in range(len(asked)):
-        first, end = np.int64(0), np.int64(0)
-        if asked[row] >= 0:
-            first, end = indptr[asked[row]], indptr[asked[row] + 1]
+        first, end = indptr[asked[row]], indptr[asked[row] + 1]
         total_weight = np.int64(0)
         for number in range(MEASURES):
             measures[row, number] = 0

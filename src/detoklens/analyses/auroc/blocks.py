@@ -1,8 +1,7 @@
-"""The heavy part: T^ee of a block of query tokens against all keys, tile by tile, and what its ranks say.
+"""The heavy part: T^ee of a block of query tokens against all keys, and what its ranks say.
 
-Workers share the arrays as memory-mapped files. A matrix product rounds a score by its place in the product: in another
-row or column it may differ in the last bit. So a query token always stands in the same row of the same block, padded to
-the same shape, and a score has the same bits whichever tokens are asked about, on whichever worker or engine.
+Workers share the arrays as memory-mapped files, factors in the order in which `kernels.product` reads them. A score has
+the same bits whichever tokens are asked about, in whichever block, on whichever worker or engine.
 """
 
 from __future__ import annotations
@@ -16,17 +15,14 @@ import numpy as np
 from jaxtyping import Float, Float32, Int64
 
 from detoklens.analyses.auroc.positives import Positives
-from detoklens.analyses.block_runs import Arrays, one_thread
+from detoklens.analyses.block_runs import Arrays
+from detoklens.kernels import product
 from detoklens.kernels.ranking import MEASURES, measure_rows
 from detoklens.scores.affinity import Affinity
 
-TILE_KEYS = 2048
-LANES = 32
-"""Rows and columns of a product come in multiples of this: no edges, which are slower."""
-
-FEWEST_ROWS, MOST_ROWS = 64, 128
+FEWEST_PANELS, MOST_PANELS = 8, 20
 BLOCK_BYTES = 1 << 25
-"""The scores of a block: 128 query tokens of GPT-2's vocabulary take 26 MB; of larger vocabularies fewer."""
+"""The scores of a block: 120 query tokens of GPT-2's vocabulary take 24 MB; of larger vocabularies fewer."""
 
 
 @dataclass(frozen=True)
@@ -39,15 +35,15 @@ class Scorer:
 
 @dataclass(frozen=True)
 class Trial:
-    """One way to judge: whose positives are asked of each token's scores (−1: nobody's), which key stands for each."""
+    """One way to judge: whose positives are asked of each query's scores, and which key stands for each key."""
 
-    asked: Int64[np.ndarray, "token"]
+    asked: Int64[np.ndarray, "query"]
     stand_ins: Int64[np.ndarray, "token"]
 
 
 @dataclass(frozen=True)
 class Block:
-    """A task: the query tokens from number · rows on, for so many scorers and trials."""
+    """A task: so many queries from number · rows on, for so many scorers and trials."""
 
     folder: Path
     number: int
@@ -56,32 +52,26 @@ class Block:
     k: int
 
 
+def panels_of_block(vocab_size: int) -> int:
+    """How many panels of query tokens are computed together?"""
+    return int(np.clip(BLOCK_BYTES // (4 * vocab_size * product.QUERIES), FEWEST_PANELS, MOST_PANELS))
+
+
 def rows_of_block(vocab_size: int) -> int:
     """How many query tokens are computed together?"""
-    return int(np.clip(BLOCK_BYTES // (4 * vocab_size) // LANES * LANES, FEWEST_ROWS, MOST_ROWS))
-
-
-def tile_width(vocab_size: int) -> int:
-    """The width of the product's tiles: at most 2048 keys, all tiles alike, little of the last one wasted."""
-    tiles = -(-vocab_size // TILE_KEYS)
-    return -(-vocab_size // (tiles * LANES)) * LANES
-
-
-def columns_of(vocab_size: int) -> int:
-    """How many columns do whole tiles have?"""
-    width = tile_width(vocab_size)
-    return -(-vocab_size // width) * width
+    return panels_of_block(vocab_size) * product.QUERIES
 
 
 def share(
     folder: Path,
+    queries: Int64[np.ndarray, "query"],
     scorers: Iterable[Scorer],
     positives: Positives,
     trials: Sequence[Trial],
     order: Int64[np.ndarray, "token"],
     bounds: Int64[np.ndarray, "stratum_and_end"],
 ) -> None:
-    """Write what blocks need into a folder, one scorer after the other; key order[c] gets column c."""
+    """Write what blocks of these queries need into a folder, one scorer after the other; key order[c] gets column c."""
     column_of = np.empty_like(order)
     column_of[order] = np.arange(len(order))
     np.save(folder / "bounds.npy", bounds)
@@ -92,41 +82,23 @@ def share(
         np.save(folder / f"asked-{number}.npy", trial.asked)
         np.save(folder / f"columns-{number}.npy", column_of[trial.stand_ins])
     for number, scorer in enumerate(scorers):
-        np.save(folder / f"query-{number}.npy", np.ascontiguousarray(scorer.query, np.float32))
-        np.save(folder / f"key-{number}.npy", padded_keys(scorer.key[order]))
-
-
-def padded_keys(key: Float[np.ndarray, "token d_head"]) -> Float32[np.ndarray, "d_head column"]:
-    """Keys as columns, with zero columns up to whole tiles."""
-    padded = np.zeros((key.shape[1], columns_of(len(key))), np.float32)
-    padded[:, : len(key)] = key.T
-    return padded
-
-
-def score_rows(
-    query: Float[np.ndarray, "query d_head"],
-    key: Float32[np.ndarray, "d_head column"],
-    scores: Float32[np.ndarray, "row column"],
-) -> None:
-    """Fill the rows of `scores` with query · key, tile by tile; rows past the queries are padding."""
-    padded = np.zeros((len(scores), query.shape[1]), np.float32)
-    padded[: len(query)] = query
-    width = tile_width(key.shape[1])
-    for first in range(0, key.shape[1], width):
-        tile = slice(first, first + width)
-        np.matmul(padded, key[:, tile], out=scores[:, tile])
+        np.save(folder / f"query-{number}.npy", product.query_panels(_single(scorer.query[queries])))
+        np.save(folder / f"key-{number}.npy", product.key_panels(_single(scorer.key[order])))
 
 
 def scores_of(affinity: Affinity, token: int) -> Float32[np.ndarray, "head key"]:
     """T^ee of one query token in every head, to the bit what blocks compute."""
-    scores = np.empty((rows_of_block(affinity.vocab_size), columns_of(affinity.vocab_size)), np.float32)
     found = np.empty((affinity.n_heads, affinity.vocab_size), np.float32)
-    first, row = token - token % len(scores), token % len(scores)
-    with one_thread():
-        for head, (query, key) in enumerate(zip(affinity.query, affinity.key, strict=True)):
-            score_rows(query[first : first + len(scores)], padded_keys(key), scores)
-            found[head] = scores[row, : affinity.vocab_size]
+    for head, (query, key) in enumerate(zip(affinity.query, affinity.key, strict=True)):
+        queries, keys = product.query_panels(_single(query[[token]])), product.key_panels(_single(key))
+        scores = product.scores_like(queries, keys)
+        product.multiply(queries, keys, scores)
+        found[head] = scores[0, : affinity.vocab_size]
     return found
+
+
+def _single(vectors: Float[np.ndarray, "token d_head"]) -> Float32[np.ndarray, "token d_head"]:
+    return vectors.astype(np.float32, copy=False)
 
 
 class Shared:
@@ -145,7 +117,8 @@ class Shared:
     @cached_property
     def scores(self) -> Float32[np.ndarray, "row column"]:
         vocab_size = len(self["indptr"]) - 1
-        return np.empty((rows_of_block(vocab_size), columns_of(vocab_size)), np.float32)
+        width = product.keys_of_panel(np.dtype(np.float32))
+        return np.empty((rows_of_block(vocab_size), -(-vocab_size // width) * width), np.float32)
 
 
 @lru_cache(maxsize=1)
@@ -155,17 +128,19 @@ def shared_in(folder: Path) -> Shared:
 
 
 def judge_block(block: Block) -> Arrays:
-    """The measures of one block of query tokens: scorer × trial × token × measure, NaN where nothing was asked."""
+    """The measures of one block of query tokens: scorer × trial × query × measure."""
     shared = shared_in(block.folder)
     n_rows = len(shared.scores)
     rows = slice(block.number * n_rows, (block.number + 1) * n_rows)
+    panels = slice(rows.start // product.QUERIES, rows.stop // product.QUERIES)
     trials = [(shared[f"asked-{number}"][rows], shared[f"columns-{number}"]) for number in range(block.n_trials)]
     pairs = shared["indptr"], shared["keys"], shared["weights"]
     measures = np.empty((block.n_scorers, block.n_trials, len(trials[0][0]), MEASURES))
-    with one_thread():
-        for scorer in range(block.n_scorers):
-            score_rows(shared[f"query-{scorer}"][rows], shared[f"key-{scorer}"], shared.scores)
-            for trial, (asked, columns) in enumerate(trials):
-                found = measures[scorer, trial]
-                measure_rows(shared.scores, asked, *pairs, columns, shared["bounds"], block.k, found)
+    for scorer in range(block.n_scorers):
+        queries = shared[f"query-{scorer}"][panels]
+        scores = shared.scores[: len(queries) * product.QUERIES]
+        product.multiply(queries, shared[f"key-{scorer}"], scores)
+        for trial, (asked, columns) in enumerate(trials):
+            found = measures[scorer, trial]
+            measure_rows(scores, asked, *pairs, columns, shared["bounds"], block.k, found)
     return {"measures": measures}

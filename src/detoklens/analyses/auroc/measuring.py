@@ -68,35 +68,33 @@ def measure_heads(
     """
     judging = judging or Judging()
     queries = np.asarray(query_tokens, np.int64)
-    seen = queries[positives.sizes[queries] > 0]
+    seen = np.unique(queries[positives.sizes[queries] > 0])
     strata = None if token_counts is None else frequency_strata(token_counts)
     trials = _trials(seen, positives.vocab_size, strata, judging)
     baseline = token_counts if judging.controls else None
     n_scorers = affinity.n_heads + (baseline is not None)
     order, bounds = _columns(positives.vocab_size, strata, judging.matched)
     with tempfile.TemporaryDirectory(prefix="detoklens-", dir=folder) as shared:
-        share(Path(shared), _scorers(affinity, baseline), positives, list(trials.values()), order, bounds)
-        needed = np.unique(seen // rows_of_block(positives.vocab_size))
-        tasks = [Block(Path(shared), int(number), n_scorers, len(trials), judging.k) for number in needed]
-        results = (runner or Runner()).run(judge_block, tasks.__getitem__, len(tasks))
-        found = _by_token(zip(tasks, results, strict=True), positives.vocab_size, n_scorers, len(trials))
+        share(Path(shared), seen, _scorers(affinity, baseline), positives, list(trials.values()), order, bounds)
+        blocks = -(-len(seen) // rows_of_block(positives.vocab_size))
+        tasks = [Block(Path(shared), number, n_scorers, len(trials), judging.k) for number in range(blocks)]
+        results = (runner or Runner()).run(judge_block, tasks.__getitem__, blocks)
+        found = _joined(results, (n_scorers, len(trials), len(seen), MEASURES))
         shared_in.cache_clear()  # what this process itself mapped
-    return _measures(queries, affinity.n_heads, trials, found)
+    return _measures(queries, positives.vocab_size, affinity.n_heads, trials, found)
 
 
 def _trials(
     seen: Int64[np.ndarray, "query"], vocab_size: int, strata: Int64[np.ndarray, "token"] | None, judging: Judging
 ) -> dict[int, Trial]:
     """The real judgement and the nulls: scores asked for another query's positives, keys exchanged for others."""
-    themselves, asked = np.arange(vocab_size), np.full(vocab_size, -1)
-    asked[seen] = seen
-    trials = {REAL: Trial(asked, themselves)}
+    themselves = np.arange(vocab_size)
+    trials = {REAL: Trial(seen, themselves)}
     if judging.controls and len(seen) > 1:
-        another = asked.copy()
-        another[seen] = next_in_circle(seen, np.random.default_rng(judging.seed))
+        another = next_in_circle(seen, np.random.default_rng(judging.seed))
         trials[SHUFFLED_QUERIES] = Trial(another, themselves)
     if judging.controls and strata is not None:
-        trials[PERMUTED_KEYS] = Trial(asked, permuted_within(strata, judging.seed))
+        trials[PERMUTED_KEYS] = Trial(seen, permuted_within(strata, judging.seed))
     return trials
 
 
@@ -119,26 +117,29 @@ def _columns(
     return columns_by_stratum(strata)
 
 
-def _by_token(
-    results: Iterable[tuple[Block, Arrays]], vocab_size: int, n_scorers: int, n_trials: int
-) -> Float[np.ndarray, "scorer trial token measure"]:
-    """What blocks found, in the order of token ids; NaN between them."""
-    found = np.full((n_scorers, n_trials, vocab_size, MEASURES), np.nan)
-    n_rows = rows_of_block(vocab_size)
-    for block, result in results:
-        found[:, :, block.number * n_rows : (block.number + 1) * n_rows] = result["measures"]
+def _joined(
+    results: Iterable[Arrays], shape: tuple[int, int, int, int]
+) -> Float[np.ndarray, "scorer trial seen measure"]:
+    """What blocks found, one after the other."""
+    found, done = np.empty(shape), 0
+    for result in results:
+        end = done + result["measures"].shape[2]
+        found[:, :, done:end] = result["measures"]
+        done = end
     return found
 
 
 def _measures(
     queries: Int64[np.ndarray, "query"],
+    vocab_size: int,
     n_heads: int,
     trials: dict[int, Trial],
-    found: Float[np.ndarray, "scorer trial token measure"],
+    found: Float[np.ndarray, "scorer trial seen measure"],
 ) -> Measures:
     """Sort what blocks found by head and trial, each result to the token whose positives it is about."""
     about = {
-        kind: _about(found[:, number], trial.asked)[:, queries] for number, (kind, trial) in enumerate(trials.items())
+        kind: _about(queries, found[:, number], trial.asked, vocab_size)
+        for number, (kind, trial) in enumerate(trials.items())
     }
     heads = {kind: values[:n_heads] for kind, values in about.items()}
     return Measures(
@@ -151,9 +152,15 @@ def _measures(
 
 
 def _about(
-    found: Float[np.ndarray, "scorer token measure"], asked: Int64[np.ndarray, "token"]
-) -> Float[np.ndarray, "scorer token measure"]:
-    """From the token whose scores were judged to the token whose positives were asked."""
-    about = np.full_like(found, np.nan)
-    about[:, asked[asked >= 0]] = found[:, asked >= 0]
+    queries: Int64[np.ndarray, "query"],
+    found: Float[np.ndarray, "scorer seen measure"],
+    asked: Int64[np.ndarray, "seen"],
+    vocab_size: int,
+) -> Float[np.ndarray, "scorer query measure"]:
+    """What was found when each query's positives were asked for; NaN where it has none."""
+    row_of = np.full(vocab_size, -1)
+    row_of[asked] = np.arange(len(asked))
+    rows = row_of[queries]
+    about = np.full((len(found), len(queries), MEASURES), np.nan)
+    about[:, rows >= 0] = found[:, rows[rows >= 0]]
     return about

@@ -1,0 +1,142 @@
+"""Scores of many queries against many keys: a matrix product whose scores have the same bits wherever they stand.
+
+A library's product rounds a score by its row and column, as it cuts the matrix to its own liking; and with as few
+dimensions as a head has, it spends a third of its time on putting the keys into an order that it can read quickly. Here
+both sides are put into that order once, as panels. A score is one chain of multiply-adds from the first dimension to the
+last, so neither its place nor its neighbours touch its bits.
+
+A tile of scores, 6 queries × 16 keys (8 in float64), stays in registers while a loop runs over the dimensions. Compilers
+do not find that by themselves, so the tile is written in LLVM's vectors; whatever the processor, LLVM makes its own of it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numba
+import numpy as np
+from jaxtyping import Float
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
+
+QUERIES = 6
+"""Queries of a panel: with two vectors of keys, twelve sums, as many as sixteen registers leave room for."""
+
+VECTOR_BYTES = 32
+VECTORS = 2
+KEYS_IN_CACHE = 1 << 17
+"""Bytes of keys that are multiplied with all queries before the next ones come."""
+
+Panels = Float[np.ndarray, "panel dimension place"]
+
+
+def keys_of_panel(dtype: np.dtype) -> int:
+    """How many keys make a panel?"""
+    return VECTORS * VECTOR_BYTES // dtype.itemsize
+
+
+def query_panels(query: Float[np.ndarray, "query dimension"]) -> Panels:
+    """Queries as panels, with queries of zeros up to a whole one."""
+    return _panels(query, QUERIES)
+
+
+def key_panels(key: Float[np.ndarray, "key dimension"]) -> Panels:
+    """Keys as panels, with keys of zeros up to a whole one."""
+    return _panels(key, keys_of_panel(key.dtype))
+
+
+def _panels(vectors: Float[np.ndarray, "vector dimension"], width: int) -> Panels:
+    """One panel after the other; in a panel one dimension of all its vectors after the other."""
+    padded = np.zeros((-(-len(vectors) // width), width, vectors.shape[1]), vectors.dtype)
+    padded.reshape(-1, vectors.shape[1])[: len(vectors)] = vectors
+    return np.ascontiguousarray(padded.transpose(0, 2, 1))
+
+
+def scores_like(queries: Panels, keys: Panels) -> Float[np.ndarray, "query key"]:
+    """Room for the scores of whole panels."""
+    return np.empty((len(queries) * queries.shape[2], len(keys) * keys.shape[2]), keys.dtype)
+
+
+def multiply(queries: Panels, keys: Panels, scores: Float[np.ndarray, "query key"]) -> None:
+    """Fill `scores` with query · key for all queries and keys of the panels."""
+    for panels, width in ((queries, QUERIES), (keys, keys_of_panel(keys.dtype))):
+        if panels.shape[2] != width or panels.dtype != scores.dtype or not panels.flags.c_contiguous:
+            raise ValueError(f"panels of {panels.dtype}, {panels.shape}, are not as query_panels and key_panels make them")
+    wanted = len(queries) * QUERIES, len(keys) * keys.shape[2]
+    if queries.shape[1] != keys.shape[1] or scores.shape != wanted or not scores.flags.c_contiguous:
+        raise ValueError(f"{queries.shape} and {keys.shape} do not multiply into {scores.shape}")
+    _multiply(queries, keys, scores)
+
+
+@numba.njit(nogil=True, cache=True)
+def _multiply(queries: np.ndarray, keys: np.ndarray, scores: np.ndarray) -> None:
+    dimensions, width, columns = keys.shape[1], keys.shape[2], scores.shape[1]
+    at_once = max(1, KEYS_IN_CACHE // max(1, dimensions * VECTORS * VECTOR_BYTES))
+    flat_queries, flat_keys, flat_scores = queries.reshape(-1), keys.reshape(-1), scores.reshape(-1)
+    for begin in range(0, len(keys), at_once):
+        end = min(begin + at_once, len(keys))
+        for query_panel in range(len(queries)):
+            first_query = query_panel * dimensions * QUERIES
+            first_score = query_panel * QUERIES * columns
+            for key_panel in range(begin, end):
+                fill_tile(
+                    flat_queries,
+                    first_query,
+                    flat_keys,
+                    key_panel * dimensions * width,
+                    dimensions,
+                    flat_scores,
+                    first_score + key_panel * width,
+                    columns,
+                )
+
+
+@intrinsic
+def fill_tile(
+    _: Any, queries: Any, first_query: Any, keys: Any, first_key: Any, dimensions: Any, scores: Any, first: Any, row: Any
+) -> tuple[Any, Any]:
+    """The scores of one panel of queries and one of keys; `row` is how far a query's scores are from the next one's."""
+    signature = types.void(queries, first_query, keys, first_key, dimensions, scores, first, row)
+    return signature, _emit_tile
+
+
+def _emit_tile(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
+    (queries, keys, scores), (first_query, first_key, dimensions, first, row) = (
+        [context.make_array(signature.args[i])(context, builder, arguments[i]).data for i in (0, 2, 5)],
+        [arguments[i] for i in (1, 3, 4, 6, 7)],
+    )
+    bits = signature.args[0].dtype.bitwidth
+    lanes, integer = 8 * VECTOR_BYTES // bits, dimensions.type
+    vector = ir.VectorType(queries.type.pointee, lanes)
+    multiply_add = cgutils.get_or_insert_function(
+        builder.module, ir.FunctionType(vector, [vector] * 3), f"llvm.fmuladd.v{lanes}f{bits}"
+    )
+
+    def place(start: ir.Value, offset: ir.Value) -> ir.Value:
+        return builder.gep(start, [offset])
+
+    def vector_at(start: ir.Value, number: int) -> ir.Value:
+        return builder.bitcast(place(start, integer(number * lanes)), vector.as_pointer())
+
+    def in_every_lane(value: ir.Value) -> ir.Value:
+        anything, lane = ir.Constant(vector, ir.Undefined), ir.IntType(32)
+        one = builder.insert_element(anything, value, lane(0))
+        return builder.shuffle_vector(one, anything, ir.Constant(ir.VectorType(lane, lanes), [0] * lanes))
+
+    zero = ir.Constant(vector, None)
+    sums = [[cgutils.alloca_once_value(builder, zero) for _ in range(VECTORS)] for _ in range(QUERIES)]
+    query, key, tile = place(queries, first_query), place(keys, first_key), place(scores, first)
+    with cgutils.for_range(builder, dimensions) as loop:
+        key_row = place(key, builder.mul(loop.index, integer(VECTORS * lanes)))
+        query_row = place(query, builder.mul(loop.index, integer(QUERIES)))
+        some_keys = [builder.load(vector_at(key_row, number), align=bits // 8) for number in range(VECTORS)]
+        for number, sums_of_query in enumerate(sums):
+            of_query = in_every_lane(builder.load(place(query_row, integer(number))))
+            for some, total in zip(some_keys, sums_of_query, strict=True):
+                builder.store(builder.call(multiply_add, [of_query, some, builder.load(total)]), total)
+    for number, sums_of_query in enumerate(sums):
+        target = place(tile, builder.mul(row, integer(number)))
+        for vector_number, total in enumerate(sums_of_query):
+            builder.store(builder.load(total), vector_at(target, vector_number), align=bits // 8)
+    return context.get_dummy_value()
