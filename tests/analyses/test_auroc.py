@@ -64,9 +64,8 @@ def test_no_positives_or_no_negatives_is_undefined_and_constants_are_half() -> N
     np.testing.assert_array_equal(auroc(flat, positives), [[0.5, np.nan, np.nan, np.nan]])
 
 
-@pytest.mark.parametrize(("whole", "difference"), [(True, 0.0), (False, 1e-6)])
-def test_permuting_the_vocabulary_changes_nothing(whole: bool, difference: float) -> None:
-    """Not one bit where products are exact; else a score may round otherwise at another place of the product."""
+@pytest.mark.parametrize("whole", [True, False])
+def test_permuting_the_vocabulary_changes_no_bit(whole: bool) -> None:
     vocab_size = 300
     affinity, positives = random_affinity(3, vocab_size, 7, 2, whole), random_positives(vocab_size, 2)
     new_id = np.random.default_rng(2).permutation(vocab_size)
@@ -79,7 +78,7 @@ def test_permuting_the_vocabulary_changes_nothing(whole: bool, difference: float
         positives.weights[order],
     )
     moved = Affinity(affinity.query[:, old_id], affinity.key[:, old_id])
-    np.testing.assert_allclose(auroc(moved, permuted)[:, new_id], auroc(affinity, positives), rtol=0, atol=difference)
+    np.testing.assert_array_equal(auroc(moved, permuted)[:, new_id], auroc(affinity, positives))
 
 
 def test_which_tokens_are_asked_about_changes_no_bit() -> None:

@@ -1,12 +1,12 @@
 """Which pairs of a head have the largest T^ee over all queries and keys? One tile of scores in memory, never V × V.
 
 1. Queries come in blocks, each a task that needs nothing but its own rows and the head's keys.
-2. A block's product is made of tiles of 512 × 1024 that stay in cache (2 MB).
+2. A block's product is made of tiles of 504 × 1024 that stay in cache (2 MB).
 3. Of a tile only the rows whose maximum reaches the floor are looked at, the floor being the smallest score that can
    still matter: that of the worst pair kept so far. Of V² pairs about K ln(V²/K) are ever touched one by one.
 
-Larger scores come first, equal ones by query id, then key id. Tiles are always padded to the same shape and computed on
-one thread, so a score has the same bits in whichever block, worker or engine it is computed.
+Larger scores come first, equal ones by query id, then key id. A score has the same bits in whichever tile, block,
+worker or engine it is computed.
 """
 
 from __future__ import annotations
@@ -16,10 +16,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Float, Int
 
-from detoklens.analyses.block_runs import Arrays, one_thread
+from detoklens.analyses.block_runs import Arrays
+from detoklens.kernels import product
 
-TILE_QUERIES, TILE_KEYS = 512, 1024
-BLOCK_QUERIES = 16 * TILE_QUERIES
+QUERY_PANELS, KEY_PANELS = 84, 64
+"""The panels of a tile: 504 × 1024 scores in float32."""
+
+BLOCK_QUERIES = 16 * QUERY_PANELS * product.QUERIES
 
 
 @dataclass(frozen=True)
@@ -67,17 +70,15 @@ class TopPairs:
 def search_block(block: PairBlock) -> Arrays:
     """The best pairs of one block of queries."""
     best = TopPairs(block.top, block.floor)
-    keys = _padded(block.key, TILE_KEYS).T
-    tile = np.empty((TILE_QUERIES, TILE_KEYS), block.key.dtype)
-    with one_thread():
-        for row in range(0, len(block.query), TILE_QUERIES):
-            queries = _padded(block.query[row : row + TILE_QUERIES], TILE_QUERIES)
-            n_queries = min(TILE_QUERIES, len(block.query) - row)
-            for column in range(0, len(block.key), TILE_KEYS):
-                np.matmul(queries, keys[:, column : column + TILE_KEYS], out=tile)
-                real = tile[:n_queries, : len(block.key) - column]
-                found = _reaching(real, best.floor, block.first_query + row, column)
-                best.offer(found if block.identical else _chosen(found, found["query"] != found["key"]))
+    queries, keys = product.query_panels(block.query), product.key_panels(block.key)
+    n_queries, n_keys = product.QUERIES, keys.shape[2]
+    room = np.empty(QUERY_PANELS * n_queries * KEY_PANELS * n_keys, keys.dtype)
+    for row in range(0, len(queries), QUERY_PANELS):
+        for column in range(0, len(keys), KEY_PANELS):
+            tile = product.multiply(queries[row : row + QUERY_PANELS], keys[column : column + KEY_PANELS], room)
+            real = tile[: len(block.query) - row * n_queries, : len(block.key) - column * n_keys]
+            found = _reaching(real, best.floor, block.first_query + row * n_queries, column * n_keys)
+            best.offer(found if block.identical else _chosen(found, found["query"] != found["key"]))
     return best.best()
 
 
@@ -91,10 +92,3 @@ def _reaching(scores: Float[np.ndarray, "query key"], floor: float, first_query:
 
 def _chosen(pairs: Arrays, which: Int[np.ndarray, "some"] | np.ndarray) -> Arrays:
     return {name: column[which] for name, column in pairs.items()}
-
-
-def _padded(rows: Float[np.ndarray, "row d_head"], multiple: int) -> Float[np.ndarray, "padded_row d_head"]:
-    """The same rows with rows of zeros up to a multiple."""
-    padded = np.zeros((-(-len(rows) // multiple) * multiple, rows.shape[1]), rows.dtype)
-    padded[: len(rows)] = rows
-    return padded

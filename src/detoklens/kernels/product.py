@@ -1,12 +1,13 @@
 """Scores of many queries against many keys: a matrix product whose scores have the same bits wherever they stand.
 
 A library's product rounds a score by its row and column, as it cuts the matrix to its own liking; and with as few
-dimensions as a head has, it spends a third of its time on putting the keys into an order that it can read quickly. Here
-both sides are put into that order once, as panels. A score is one chain of multiply-adds from the first dimension to the
-last, so neither its place nor its neighbours touch its bits.
+dimensions as a head has, it spends a third of its time on copying the keys into an order that it can read quickly.
+Here both sides are put into that order once, as panels. A score is one chain of multiply-adds from the first dimension
+to the last, so neither its place nor its neighbours touch its bits.
 
-A tile of scores, 6 queries × 16 keys (8 in float64), stays in registers while a loop runs over the dimensions. Compilers
-do not find that by themselves, so the tile is written in LLVM's vectors; whatever the processor, LLVM makes its own of it.
+A tile of scores, 6 queries × 16 keys (8 in float64), stays in registers while a loop runs over the dimensions.
+Compilers do not find that by themselves, so the tile is written in LLVM's vectors, which LLVM turns into those of
+whatever processor it is.
 """
 
 from __future__ import annotations
@@ -53,20 +54,21 @@ def _panels(vectors: Float[np.ndarray, "vector dimension"], width: int) -> Panel
     return np.ascontiguousarray(padded.transpose(0, 2, 1))
 
 
-def scores_like(queries: Panels, keys: Panels) -> Float[np.ndarray, "query key"]:
-    """Room for the scores of whole panels."""
-    return np.empty((len(queries) * queries.shape[2], len(keys) * keys.shape[2]), keys.dtype)
-
-
-def multiply(queries: Panels, keys: Panels, scores: Float[np.ndarray, "query key"]) -> None:
-    """Fill `scores` with query · key for all queries and keys of the panels."""
-    for panels, width in ((queries, QUERIES), (keys, keys_of_panel(keys.dtype))):
-        if panels.shape[2] != width or panels.dtype != scores.dtype or not panels.flags.c_contiguous:
-            raise ValueError(f"panels of {panels.dtype}, {panels.shape}, are not as query_panels and key_panels make them")
-    wanted = len(queries) * QUERIES, len(keys) * keys.shape[2]
-    if queries.shape[1] != keys.shape[1] or scores.shape != wanted or not scores.flags.c_contiguous:
-        raise ValueError(f"{queries.shape} and {keys.shape} do not multiply into {scores.shape}")
+def multiply(
+    queries: Panels, keys: Panels, room: Float[np.ndarray, "score"] | None = None
+) -> Float[np.ndarray, "query key"]:
+    """query · key for all queries and keys of the panels, written into the first part of `room` where it is given."""
+    shape = len(queries) * QUERIES, len(keys) * keys_of_panel(keys.dtype)
+    if room is None:
+        room = np.empty(shape[0] * shape[1], keys.dtype)
+    wanted = (len(queries), keys.shape[1], QUERIES), (len(keys), keys.shape[1], keys_of_panel(keys.dtype))
+    if (queries.shape, keys.shape) != wanted or not queries.dtype == keys.dtype == room.dtype:
+        raise ValueError(f"{queries.dtype}{queries.shape} and {keys.dtype}{keys.shape} are not panels that multiply")
+    if not all(array.flags.c_contiguous for array in (queries, keys, room)) or room.ndim > 1:
+        raise ValueError("panels, and the room for their scores, must be contiguous")
+    scores = room[: shape[0] * shape[1]].reshape(shape)
     _multiply(queries, keys, scores)
+    return scores
 
 
 @numba.njit(nogil=True, cache=True)
@@ -94,7 +96,15 @@ def _multiply(queries: np.ndarray, keys: np.ndarray, scores: np.ndarray) -> None
 
 @intrinsic
 def fill_tile(
-    _: Any, queries: Any, first_query: Any, keys: Any, first_key: Any, dimensions: Any, scores: Any, first: Any, row: Any
+    _: Any,
+    queries: Any,
+    first_query: Any,
+    keys: Any,
+    first_key: Any,
+    dimensions: Any,
+    scores: Any,
+    first: Any,
+    row: Any,
 ) -> tuple[Any, Any]:
     """The scores of one panel of queries and one of keys; `row` is how far a query's scores are from the next one's."""
     signature = types.void(queries, first_query, keys, first_key, dimensions, scores, first, row)
@@ -102,13 +112,13 @@ def fill_tile(
 
 
 def _emit_tile(context: Any, builder: ir.IRBuilder, signature: Any, arguments: Any) -> ir.Value:
-    (queries, keys, scores), (first_query, first_key, dimensions, first, row) = (
-        [context.make_array(signature.args[i])(context, builder, arguments[i]).data for i in (0, 2, 5)],
-        [arguments[i] for i in (1, 3, 4, 6, 7)],
+    _, first_query, _, first_key, dimensions, _, first_score, row = arguments
+    queries, keys, scores = (
+        context.make_array(signature.args[number])(context, builder, arguments[number]).data for number in (0, 2, 5)
     )
     bits = signature.args[0].dtype.bitwidth
     lanes, integer = 8 * VECTOR_BYTES // bits, dimensions.type
-    vector = ir.VectorType(queries.type.pointee, lanes)
+    vector = ir.VectorType(context.get_data_type(signature.args[0].dtype), lanes)
     multiply_add = cgutils.get_or_insert_function(
         builder.module, ir.FunctionType(vector, [vector] * 3), f"llvm.fmuladd.v{lanes}f{bits}"
     )
@@ -126,7 +136,7 @@ def _emit_tile(context: Any, builder: ir.IRBuilder, signature: Any, arguments: A
 
     zero = ir.Constant(vector, None)
     sums = [[cgutils.alloca_once_value(builder, zero) for _ in range(VECTORS)] for _ in range(QUERIES)]
-    query, key, tile = place(queries, first_query), place(keys, first_key), place(scores, first)
+    query, key, tile = place(queries, first_query), place(keys, first_key), place(scores, first_score)
     with cgutils.for_range(builder, dimensions) as loop:
         key_row = place(key, builder.mul(loop.index, integer(VECTORS * lanes)))
         query_row = place(query, builder.mul(loop.index, integer(QUERIES)))

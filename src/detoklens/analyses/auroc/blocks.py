@@ -91,9 +91,7 @@ def scores_of(affinity: Affinity, token: int) -> Float32[np.ndarray, "head key"]
     found = np.empty((affinity.n_heads, affinity.vocab_size), np.float32)
     for head, (query, key) in enumerate(zip(affinity.query, affinity.key, strict=True)):
         queries, keys = product.query_panels(_single(query[[token]])), product.key_panels(_single(key))
-        scores = product.scores_like(queries, keys)
-        product.multiply(queries, keys, scores)
-        found[head] = scores[0, : affinity.vocab_size]
+        found[head] = product.multiply(queries, keys)[0, : affinity.vocab_size]
     return found
 
 
@@ -115,10 +113,8 @@ class Shared:
         return self._arrays[name]
 
     @cached_property
-    def scores(self) -> Float32[np.ndarray, "row column"]:
-        vocab_size = len(self["indptr"]) - 1
-        width = product.keys_of_panel(np.dtype(np.float32))
-        return np.empty((rows_of_block(vocab_size), -(-vocab_size // width) * width), np.float32)
+    def room(self) -> Float32[np.ndarray, "score"]:
+        return np.empty(rows_of_block(len(self["indptr"]) - 1) * self["key-0"][:, 0].size, np.float32)
 
 
 @lru_cache(maxsize=1)
@@ -130,16 +126,14 @@ def shared_in(folder: Path) -> Shared:
 def judge_block(block: Block) -> Arrays:
     """The measures of one block of query tokens: scorer × trial × query × measure."""
     shared = shared_in(block.folder)
-    n_rows = len(shared.scores)
-    rows = slice(block.number * n_rows, (block.number + 1) * n_rows)
-    panels = slice(rows.start // product.QUERIES, rows.stop // product.QUERIES)
+    n_panels = panels_of_block(len(shared["indptr"]) - 1)
+    panels = slice(block.number * n_panels, (block.number + 1) * n_panels)
+    rows = slice(panels.start * product.QUERIES, panels.stop * product.QUERIES)
     trials = [(shared[f"asked-{number}"][rows], shared[f"columns-{number}"]) for number in range(block.n_trials)]
     pairs = shared["indptr"], shared["keys"], shared["weights"]
     measures = np.empty((block.n_scorers, block.n_trials, len(trials[0][0]), MEASURES))
     for scorer in range(block.n_scorers):
-        queries = shared[f"query-{scorer}"][panels]
-        scores = shared.scores[: len(queries) * product.QUERIES]
-        product.multiply(queries, shared[f"key-{scorer}"], scores)
+        scores = product.multiply(shared[f"query-{scorer}"][panels], shared[f"key-{scorer}"], shared.room)
         for trial, (asked, columns) in enumerate(trials):
             found = measures[scorer, trial]
             measure_rows(scores, asked, *pairs, columns, shared["bounds"], block.k, found)

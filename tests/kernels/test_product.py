@@ -1,0 +1,91 @@
+"""The product by panels: equal to numpy's, each score with the same bits in every place, nothing written outside."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from detoklens.kernels.product import QUERIES, key_panels, keys_of_panel, multiply, query_panels
+
+DTYPES = st.sampled_from([np.float32, np.float64])
+
+
+def factors(n_queries: int, n_keys: int, dimensions: int, dtype: type, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    random = np.random.default_rng(seed)
+    return tuple(random.standard_normal((n, dimensions)).astype(dtype) for n in (n_queries, n_keys))
+
+
+def scores_of(query: np.ndarray, key: np.ndarray) -> np.ndarray:
+    return multiply(query_panels(query), key_panels(key))[: len(query), : len(key)]
+
+
+@settings(max_examples=60)
+@given(st.integers(1, 40), st.integers(1, 90), st.integers(1, 300), DTYPES, st.integers(0, 2**32 - 1))
+def test_equals_the_product_within_rounding(n_queries, n_keys, dimensions, dtype, seed) -> None:
+    query, key = factors(n_queries, n_keys, dimensions, dtype, seed)
+    found = scores_of(query, key)
+    assert found.dtype == dtype
+    exact = query.astype(np.longdouble) @ key.astype(np.longdouble).T
+    bound = dimensions * np.finfo(dtype).eps * (np.abs(query) @ np.abs(key).T)
+    assert (np.abs(found - exact) <= bound).all()
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 40), st.integers(1, 90), st.integers(1, 80), DTYPES, st.integers(0, 2**32 - 1))
+def test_whole_numbers_are_exact(n_queries, n_keys, dimensions, dtype, seed) -> None:
+    query, key = (np.round(3 * side) for side in factors(n_queries, n_keys, dimensions, dtype, seed))
+    np.testing.assert_array_equal(scores_of(query, key), query @ key.T)
+
+
+@settings(max_examples=40)
+@given(st.data(), DTYPES, st.integers(0, 2**32 - 1))
+def test_a_score_has_the_same_bits_in_every_place(data, dtype, seed) -> None:
+    query, key = factors(31, 4000, 70, dtype, seed)
+    whole = scores_of(query, key)
+    rows = data.draw(st.lists(st.integers(0, 30), min_size=1, max_size=20))
+    columns = data.draw(st.lists(st.integers(0, 3999), min_size=1, max_size=40))
+    np.testing.assert_array_equal(scores_of(query[rows], key[columns]), whole[np.ix_(rows, columns)])
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_stays_in_its_row_and_column(value: float) -> None:
+    query, key = factors(9, 40, 5, np.float32, 1)
+    clean = scores_of(query, key)
+    query[7, 2], key[33, 1] = value, value
+    found = scores_of(query, key)
+    touched = np.zeros((9, 40), bool)
+    touched[7], touched[:, 33] = True, True
+    assert not np.isfinite(found[touched]).any()
+    np.testing.assert_array_equal(found[~touched], clean[~touched])
+
+
+def test_only_the_first_part_of_the_room_is_written() -> None:
+    query, key = factors(7, 20, 3, np.float32, 2)
+    room = np.full(1000, 9.5, np.float32)
+    scores = multiply(query_panels(query), key_panels(key), room)
+    assert scores.shape == (2 * QUERIES, 2 * keys_of_panel(key.dtype))
+    assert np.shares_memory(scores, room)
+    np.testing.assert_array_equal(room[scores.size :], 9.5)
+    np.testing.assert_array_equal(scores[7:], 0)
+    np.testing.assert_array_equal(scores[:, 20:], 0)
+
+
+@pytest.mark.parametrize(
+    ("queries", "keys", "room"),
+    [
+        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, 16), "f4"), np.zeros(95, "f4")),
+        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, 16), "f4"), np.zeros(96, "f8")),
+        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, 16), "f4"), np.zeros(200, "f4")[::2]),
+        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, 16), "f4"), np.zeros((96, 1), "f4")),
+        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 4, 16), "f4"), None),
+        (np.zeros((1, 3, 5), "f4"), np.zeros((1, 3, 16), "f4"), None),
+        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, 8), "f4"), None),
+        (np.zeros((1, 3, 6), "f8"), np.zeros((1, 3, 16), "f4"), None),
+        (np.zeros((1, 6, 3), "f4").transpose(0, 2, 1), np.zeros((1, 3, 16), "f4"), None),
+    ],
+)
+def test_what_does_not_fit_is_refused(queries, keys, room) -> None:
+    with pytest.raises(ValueError, match=r"multiply|contiguous|reshape"):
+        multiply(queries, keys, room)
