@@ -17,6 +17,7 @@ from detoklens.analyses.block_runs import Runner
 from detoklens.analyses.contributions import contributions
 from detoklens.analyses.text_blocks import block_size, digest, in_blocks
 from detoklens.engines import Engine, open_engine
+from detoklens.tables import parts
 from detoklens.tables.parts import Parts
 from detoklens.tables.provenance import Provenance
 from tests.layers import random_layer
@@ -162,6 +163,13 @@ def test_another_question_has_parts_of_its_own(tmp_path):
     second.save(0, {"mean": np.ones(3)})
     first.remove()
     assert [path.name for path in tmp_path.iterdir()] == [second.folder.name]
+
+
+def test_parts_of_another_format_are_left_alone(tmp_path, monkeypatch):
+    question = Provenance("contributions", "m", "0")
+    Parts.of_question(tmp_path, question).save(0, {"mean": np.ones(3)})
+    monkeypatch.setattr(parts, "FORMAT", parts.FORMAT + 1)
+    assert 0 not in Parts.of_question(tmp_path, question)
 
 
 def test_the_digest_tells_documents_and_their_borders_apart():

@@ -90,3 +90,11 @@ def test_a_file_that_may_not_be_read_is_named(folder: Path) -> None:
     (folder / "a.txt").chmod(0)
     with pytest.raises(CorpusError, match="Permission denied"):
         names(folder / "a.txt")
+
+
+def test_a_pipe_is_refused_by_name_and_passed_over_in_a_folder(folder: Path) -> None:
+    before = names(folder)
+    os.mkfifo(folder / "pipe.txt")
+    assert names(folder) == before
+    with pytest.raises(CorpusError, match="a pipe or a device can't be read in pieces"):
+        names(folder / "pipe.txt")

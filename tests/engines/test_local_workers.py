@@ -1,4 +1,4 @@
-"""Workers of the local engine end with the process that started them, even where that is killed."""
+"""Workers of the local engine end with the process that started them; what if they can't even begin?"""
 
 import os
 import signal
@@ -17,14 +17,30 @@ if __name__ == "__main__":
 """
 
 
-def test_a_killed_parent_leaves_no_worker(tmp_path: Path) -> None:
-    script = tmp_path / "parent.py"
-    script.write_text(SCRIPT)
+UNGUARDED = """
+from detoklens.engines import open_engine
+from tests.engines import work_to_do
+with open_engine("local", 2) as engine:
+    print(list(engine.run(work_to_do.square, range(4))))
+"""
+
+
+def start(script: Path, text: str, *arguments: Path, **options: object) -> subprocess.Popen[str]:
+    script.write_text(text)
     root = Path(__file__).resolve().parents[2]
-    paths = (root, root / "src")
-    parent = subprocess.Popen(
-        [sys.executable, script, tmp_path], env=os.environ | {"PYTHONPATH": os.pathsep.join(map(str, paths))}
-    )
+    paths = os.pathsep.join(map(str, (root, root / "src")))
+    return subprocess.Popen([sys.executable, script, *arguments], env=os.environ | {"PYTHONPATH": paths}, **options)
+
+
+def test_a_script_without_a_guard_is_told_to_have_one(tmp_path: Path) -> None:
+    script = start(tmp_path / "script.py", UNGUARDED, stderr=subprocess.PIPE, encoding="utf-8")
+    _, errors = script.communicate(timeout=120)
+    assert script.returncode == 1
+    assert "must stand under: if __name__ == '__main__':" in errors.splitlines()[-1]
+
+
+def test_a_killed_parent_leaves_no_worker(tmp_path: Path) -> None:
+    parent = start(tmp_path / "parent.py", SCRIPT, tmp_path)
     mark = tmp_path / "worker.pid"
     _wait_until(lambda: mark.exists() and mark.read_text() != "")
     worker = int(mark.read_text())

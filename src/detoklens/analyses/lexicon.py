@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
 
 ALONE = Runner()
+MOST_PAIRS = 20_000_000
+"""Rows of a lexicon that a laptop's memory holds, texts included."""
 
 
 def lexicon(
@@ -44,6 +46,11 @@ def lexicon(
         raise RangeError(f"the top {top} pairs were asked for; at least 1 is needed")
     heads = list(range(layer.n_heads)) if heads is None else list(heads)
     layer.check_heads(heads)
+    if min(top, layer.vocab_size**2) * len(heads) > MOST_PAIRS:
+        raise RangeError(
+            f"the top {top} pairs of {len(heads)} heads are more than the {MOST_PAIRS:,} that fit into memory; "
+            "lower --top or choose some --heads"
+        )
     affinity = layer.token_affinity(scale, centred).of_heads(heads)
     best = largest_pairs(affinity, top, identical, runner)
     found = pl.concat([_ranked(head, pairs) for head, pairs in zip(heads, best, strict=True)])

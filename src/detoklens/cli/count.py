@@ -45,7 +45,10 @@ DocumentPerLine = Annotated[
     bool, typer.Option("--document-per-line", help="A line of a .txt file is a document; else the whole file is.")
 ]
 LimitDocuments = Annotated[
-    int | None, typer.Option("--limit-documents", min=1, help="Only the first N documents.", show_default=False)
+    int | None,
+    typer.Option(
+        "--limit-documents", min=1, help="Only the first N documents; skipped ones count.", show_default=False
+    ),
 ]
 SkipBad = Annotated[
     bool, typer.Option("--skip-bad", help="Leave out records that are broken or lack the field, and count them.")

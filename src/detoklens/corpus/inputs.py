@@ -78,6 +78,8 @@ def _files_of(argument: str, apart_from: Path | None) -> Iterable[tuple[str, str
     if os.path.exists(argument):
         if not kind_of(argument)[0]:
             raise CorpusError(f"{argument}: not a kind of file that can be counted; accepted are {ACCEPTED}")
+        if not os.path.isfile(argument):
+            raise CorpusError(f"{argument}: a pipe or a device can't be read in pieces; write its text into a file")
         return [(argument, argument)]
     if glob.has_magic(argument) and not _is_hub_dataset(argument):
         found = (path for path in glob.iglob(argument, recursive=True) if os.path.isfile(path))
@@ -100,7 +102,8 @@ def _named(argument: str, paths: Iterable[str], apart_from: Path | None) -> list
 def _below(folder: str) -> Iterator[str]:
     for root, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
-        yield from (os.path.join(root, name) for name in files if not name.startswith("."))
+        paths = (os.path.join(root, name) for name in files if not name.startswith("."))
+        yield from (path for path in paths if not os.path.exists(path) or os.path.isfile(path))
 
 
 def _is_hub_dataset(argument: str) -> bool:

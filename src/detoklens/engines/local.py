@@ -18,6 +18,9 @@ from detoklens.engines.base import ATTEMPTS, Closing, Result, Task, unnumbered
 from detoklens.engines.worker import Failure, work
 from detoklens.errors import DetokLensError
 
+SECONDS_TO_END = 5.0
+"""So long a worker that has closed its pipe may take until it says whether it was killed or failed."""
+
 
 @dataclass
 class Assignment:
@@ -123,7 +126,14 @@ class LocalEngine(Closing):
     def _replace(self, worker: Worker, assignment: Assignment) -> Assignment:
         """Take a dead worker out of the pool; its task is to be given out again."""
         self._pool.remove(worker)
+        worker.process.join(SECONDS_TO_END)
+        could_not_work = (worker.process.exitcode or 0) > 0
         worker.stop()
+        if could_not_work:
+            raise DetokLensError(
+                "a worker process ended with an error of its own; in a script, what uses several workers must stand "
+                "under: if __name__ == '__main__':"
+            )
         if assignment.attempts >= ATTEMPTS:
             raise DetokLensError(
                 f"a worker process died {ATTEMPTS} times on the same task, most likely killed for want of memory; "

@@ -1,7 +1,8 @@
 """Results of finished blocks that outlive an interruption: a rerun of the same question goes on where it stopped.
 
-The folder's name carries a hash of the question (model, options, documents, version), so work on another question is
-neither mixed in nor lost. Each part is written under a temporary name and renamed; finished work is removed.
+The folder's name carries a hash of the question (model, options, documents, version) and of how work is cut and kept,
+so work on another question is neither mixed in nor lost. Each part is written under a temporary name and renamed;
+finished work is removed.
 """
 
 from __future__ import annotations
@@ -20,6 +21,9 @@ from detoklens.tables.provenance import Provenance
 
 Arrays = Mapping[str, np.ndarray]
 
+FORMAT = 2
+"""Goes up whenever blocks are cut otherwise or hold something else: parts of an older detoklens are then left alone."""
+
 
 class Parts:
     """Numbered sets of arrays in a folder of their own."""
@@ -31,7 +35,8 @@ class Parts:
     def of_question(cls, out: Path, provenance: Provenance) -> Parts:
         """The parts of this very question under `out`; nothing is written before the first of them is kept."""
         question = provenance.to_json()
-        name = f".{provenance.command}-{hashlib.sha256(question.encode()).hexdigest()[:16]}.parts"
+        digest = hashlib.sha256(f"{FORMAT} {question}".encode()).hexdigest()
+        name = f".{provenance.command}-{digest[:16]}.parts"
         return cls(out / name, question)
 
     def __contains__(self, number: int) -> bool:
