@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
 
 ALONE = Runner()
-MOST_PAIRS = 20_000_000
-"""Rows of a lexicon that a laptop's memory holds, texts included."""
+MOST_PAIRS = 10_000_000
+"""Rows of a lexicon that a laptop's memory holds: with their texts they take about 250 bytes each."""
 
 
 def lexicon(
