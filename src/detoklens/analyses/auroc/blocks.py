@@ -7,6 +7,7 @@ the same bits whichever tokens are asked about, in whichever block, on whichever
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -71,19 +72,22 @@ def share(
     order: Int64[np.ndarray, "token"],
     bounds: Int64[np.ndarray, "stratum_and_end"],
 ) -> None:
-    """Write what blocks of these queries need into a folder, one scorer after the other; key order[c] gets column c."""
+    """Write what blocks of these queries need into a folder, on two threads; key order[c] gets column c."""
     column_of = np.empty_like(order)
     column_of[order] = np.arange(len(order))
-    np.save(folder / "bounds.npy", bounds)
-    np.save(folder / "indptr.npy", positives.indptr)
-    np.save(folder / "keys.npy", positives.keys)
-    np.save(folder / "weights.npy", positives.weights)
+    arrays = {"bounds": bounds, "indptr": positives.indptr, "keys": positives.keys, "weights": positives.weights}
     for number, trial in enumerate(trials):
-        np.save(folder / f"asked-{number}.npy", trial.asked)
-        np.save(folder / f"columns-{number}.npy", column_of[trial.stand_ins])
-    for number, scorer in enumerate(scorers):
+        arrays |= {f"asked-{number}": trial.asked, f"columns-{number}": column_of[trial.stand_ins]}
+
+    def save_factors(number: int, scorer: Scorer) -> None:
         np.save(folder / f"query-{number}.npy", product.query_panels(_single(scorer.query[queries])))
         np.save(folder / f"key-{number}.npy", product.key_panels(_single(scorer.key[order])))
+
+    with ThreadPoolExecutor(2) as threads:
+        saved = [threads.submit(np.save, folder / f"{name}.npy", array) for name, array in arrays.items()]
+        saved += [threads.submit(save_factors, number, scorer) for number, scorer in enumerate(scorers)]
+    for each in saved:
+        each.result()
 
 
 def scores_of(affinity: Affinity, token: int) -> Float32[np.ndarray, "head key"]:
