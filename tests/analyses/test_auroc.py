@@ -21,10 +21,11 @@ from detoklens.analyses.auroc.blocks import rows_of_block, scores_of
 from detoklens.analyses.block_runs import Runner
 from detoklens.corpus.counts import Counts
 from detoklens.engines import open_engine
-from detoklens.errors import CountsError
-from detoklens.kernels.ranking import AUROC
+from detoklens.errors import CountsError, RangeError
+from detoklens.kernels.ranking import AUROC, MEASURES
 from detoklens.loading import load
 from detoklens.scores.affinity import Affinity
+from detoklens.tables.parts import Parts
 from tests.analyses.auroc_oracle import auroc_table, random_affinity, random_counts, random_positives
 from tests.layers import random_layer, sizes
 
@@ -91,6 +92,44 @@ def test_which_tokens_are_asked_about_changes_no_bit() -> None:
     np.testing.assert_array_equal(auroc(affinity, positives, some), everything[:, some])
     np.testing.assert_allclose(everything[:, some], auroc_table(affinity, positives, some), rtol=0, atol=1e-9)
     assert len(some) > 2 * rows_of_block(1000)
+
+
+def test_tokens_may_be_named_twice_and_in_any_order() -> None:
+    affinity, positives = random_affinity(2, 90, 5, 8), random_positives(90, 8)
+    counts, tokens = random_counts(90, 8), np.arange(20, 70)
+    plain = measure_heads(affinity, positives, tokens, counts)
+    places = np.random.default_rng(8).choice(len(tokens), 120)
+    drawn = measure_heads(affinity, positives, tokens[np.append(places, np.arange(50))], counts)
+    for name in ("heads", "shuffled_queries", "permuted_keys"):
+        np.testing.assert_array_equal(getattr(drawn, name)[:, :120], getattr(plain, name)[:, places], err_msg=name)
+
+
+@pytest.mark.parametrize("token", [-1, 90])
+def test_tokens_that_do_not_exist_are_refused(token: int) -> None:
+    with pytest.raises(RangeError, match=f"token id {token} does not exist; ids are 0 to 89"):
+        auroc(random_affinity(1, 90, 3, 9), random_positives(90, 9), [3, token])
+
+
+def test_scores_and_positives_of_two_vocabularies_are_refused() -> None:
+    with pytest.raises(RangeError, match="scores of 80 tokens can't be judged by positives among 90"):
+        auroc(random_affinity(1, 80, 3, 9), random_positives(90, 9))
+
+
+def test_a_kept_part_of_another_size_is_not_taken(tmp_path) -> None:
+    affinity, positives = random_affinity(1, 400, 3, 9), random_positives(400, 9, share=0.9)
+    parts = Parts(tmp_path)
+    parts.save(1, {"measures": np.zeros((1, 1, 5, MEASURES))})
+    with pytest.raises(ValueError, match="broadcast"):
+        auroc(affinity, positives, runner=Runner(parts=parts))
+
+
+def test_a_full_disk_is_not_overlooked(monkeypatch) -> None:
+    def save(path, array) -> None:
+        raise OSError(28, "No space left on device", str(path))
+
+    monkeypatch.setattr("detoklens.analyses.auroc.blocks.np.save", save)
+    with pytest.raises(OSError, match="No space left"):
+        auroc(random_affinity(1, 30, 3, 9), random_positives(30, 9))
 
 
 @pytest.mark.parametrize(("engine", "workers"), [("local", 2), ("ray", 2)])

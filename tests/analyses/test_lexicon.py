@@ -169,7 +169,7 @@ def test_fewer_pairs_than_asked_for_are_all_given():
 def test_no_pairs_at_all_can_not_be_asked_for():
     with pytest.raises(RangeError, match="the top 0 pairs were asked for"):
         lexicon(random_layer(), top=0)
-    with pytest.raises(RangeError, match=r"the top 30000000 pairs of 1 heads are more than .* lower --top"):
+    with pytest.raises(RangeError, match=r"the top 30,000,000 pairs, heads: 1, are more than .* lower --top"):
         lexicon(random_layer(vocab_size=6000), top=30_000_000, heads=[0])
     with pytest.raises(RangeError, match="head 5 does not exist"):
         lexicon(random_layer(), heads=[5])

@@ -94,7 +94,13 @@ def test_a_file_that_may_not_be_read_is_named(folder: Path) -> None:
 
 def test_a_pipe_is_refused_by_name_and_passed_over_in_a_folder(folder: Path) -> None:
     before = names(folder)
-    os.mkfifo(folder / "pipe.txt")
+    pipes = [folder / name for name in ("pipe.txt", "pipe")]
+    for pipe in pipes:
+        os.mkfifo(pipe)
+    ends = [os.open(pipe, os.O_RDWR | os.O_NONBLOCK) for pipe in pipes]  # else opening one would wait for a writer
     assert names(folder) == before
-    with pytest.raises(CorpusError, match="a pipe or a device can't be read in pieces"):
-        names(folder / "pipe.txt")
+    for pipe in pipes:
+        with pytest.raises(CorpusError, match="a pipe or a device can't be read in pieces"):
+            names(pipe)
+    for end in ends:
+        os.close(end)

@@ -1,6 +1,6 @@
 """Every engine gives the same results, starts a lost worker's task again, and passes errors on."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -48,9 +48,10 @@ def test_a_lost_workers_task_is_started_again(two_workers: Engine, tmp_path: Pat
     assert list(two_workers.run(work_to_do.die_once, marks, ordered=True)) == ["task0", "task1", "task2"]
 
 
-def test_a_task_that_kills_every_worker_ends_the_run_with_one_line(two_workers: Engine) -> None:
+@pytest.mark.parametrize("task", [work_to_do.die_always, work_to_do.end_always])
+def test_a_task_that_kills_every_worker_ends_the_run_with_one_line(task: Callable, two_workers: Engine) -> None:
     with pytest.raises(DetokLensError, match="3 times") as error:
-        list(two_workers.run(work_to_do.die_always, [1]))
+        list(two_workers.run(task, [1]))
     assert "\n" not in str(error.value)
     assert sorted(two_workers.run(work_to_do.square, [1, 2])) == [1, 4]
 

@@ -35,6 +35,11 @@ def die_always(number: int) -> int:
     return number
 
 
+def end_always(number: int) -> int:
+    """End this worker as an error of its own would."""
+    os._exit(1)
+
+
 def refuse(number: int) -> int:
     if number == 3:
         raise CorpusError("task 3 is bad")

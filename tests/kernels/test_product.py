@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -61,6 +66,31 @@ def test_what_is_not_finite_stays_in_its_row_and_column(value: float) -> None:
     np.testing.assert_array_equal(found[~touched], clean[~touched])
 
 
+def test_nothing_times_nothing_is_nothing() -> None:
+    assert scores_of(np.empty((0, 4), np.float32), np.ones((5, 4), np.float32)).shape == (0, 5)
+    assert scores_of(np.ones((5, 4), np.float32), np.empty((0, 4), np.float32)).shape == (5, 0)
+    np.testing.assert_array_equal(
+        scores_of(np.empty((3, 0), np.float32), np.empty((5, 0), np.float32)), np.zeros((3, 5))
+    )
+
+
+OTHER_PROCESSOR = """
+import numpy as np
+from tests.kernels.test_product import factors, scores_of
+query, key = factors(13, 50, 64, np.float32, 3)
+exact = query.astype(float) @ key.astype(float).T
+assert np.abs(scores_of(query, key) - exact).max() < 1e-4
+order = np.random.default_rng(0).permutation(50)
+np.testing.assert_array_equal(scores_of(query, key[order]), scores_of(query, key)[:, order])
+"""
+
+
+def test_a_processor_without_fused_multiply_adds_can_do_it(tmp_path: Path) -> None:
+    root = Path(__file__).resolve().parents[2]
+    generic = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": "", "NUMBA_CACHE_DIR": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", OTHER_PROCESSOR], cwd=root, env=os.environ | generic, check=True)
+
+
 def test_only_the_first_part_of_the_room_is_written() -> None:
     query, key = factors(7, 20, 3, np.float32, 2)
     room = np.full(1000, 9.5, np.float32)
@@ -84,8 +114,12 @@ def test_only_the_first_part_of_the_room_is_written() -> None:
         (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, 8), "f4"), None),
         (np.zeros((1, 3, 6), "f8"), np.zeros((1, 3, 16), "f4"), None),
         (np.zeros((1, 6, 3), "f4").transpose(0, 2, 1), np.zeros((1, 3, 16), "f4"), None),
+        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 16, 3), "f4").transpose(0, 2, 1), None),
+        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, 16), "f4"), np.frombuffer(bytes(4 * 96), "f4")),
+        (np.zeros((1, 3, 6), "i4"), np.zeros((1, 3, 16), "i4"), None),
+        (np.zeros((1, 3, 6), ">f4"), np.zeros((1, 3, 16), ">f4"), None),
     ],
 )
 def test_what_does_not_fit_is_refused(queries, keys, room) -> None:
-    with pytest.raises(ValueError, match=r"multiply|contiguous|reshape"):
+    with pytest.raises(ValueError, match=r"multiply|contiguous|reshape|written"):
         multiply(queries, keys, room)

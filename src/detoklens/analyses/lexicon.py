@@ -48,7 +48,7 @@ def lexicon(
     layer.check_heads(heads)
     if min(top, layer.vocab_size**2) * len(heads) > MOST_PAIRS:
         raise RangeError(
-            f"the top {top} pairs of {len(heads)} heads are more than the {MOST_PAIRS:,} that fit into memory; "
+            f"the top {top:,} pairs, heads: {len(heads)}, are more than the {MOST_PAIRS:,} that fit into memory; "
             "lower --top or choose some --heads"
         )
     affinity = layer.token_affinity(scale, centred).of_heads(heads)

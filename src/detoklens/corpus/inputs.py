@@ -76,10 +76,10 @@ def _files_of(argument: str, apart_from: Path | None) -> Iterable[tuple[str, str
     if os.path.isdir(argument):
         return _named(argument, _below(argument), apart_from)
     if os.path.exists(argument):
-        if not kind_of(argument)[0]:
-            raise CorpusError(f"{argument}: not a kind of file that can be counted; accepted are {ACCEPTED}")
         if not os.path.isfile(argument):
             raise CorpusError(f"{argument}: a pipe or a device can't be read in pieces; write its text into a file")
+        if not kind_of(argument)[0]:
+            raise CorpusError(f"{argument}: not a kind of file that can be counted; accepted are {ACCEPTED}")
         return [(argument, argument)]
     if glob.has_magic(argument) and not _is_hub_dataset(argument):
         found = (path for path in glob.iglob(argument, recursive=True) if os.path.isfile(path))

@@ -15,7 +15,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from detoklens.engines.base import ATTEMPTS, Closing, Result, Task, unnumbered
-from detoklens.engines.worker import Failure, work
+from detoklens.engines.worker import Begun, Failure, work
 from detoklens.errors import DetokLensError
 
 SECONDS_TO_END = 5.0
@@ -42,6 +42,7 @@ class Worker:
         self.process.start()
         far_end.close()
         self.assignment: Assignment | None = None
+        self.has_begun = False
 
     def give(self, function: Callable[[Any], Any], assignment: Assignment) -> None:
         assignment.attempts += 1
@@ -79,13 +80,15 @@ class LocalEngine(Closing):
         try:
             while self._fill(function, queue, again):
                 for worker in self._answering():
-                    assignment = _taken(worker)
                     try:
                         answer = worker.connection.recv()
                     except (EOFError, ConnectionError):
-                        again.append(self._replace(worker, assignment))
+                        again.append(self._replace(worker, _taken(worker)))
                         continue
-                    yield assignment.number, _unwrapped(answer)
+                    if isinstance(answer, Begun):
+                        worker.has_begun = True
+                        continue
+                    yield _taken(worker).number, _unwrapped(answer)
         finally:
             self._stop_busy()
 
@@ -127,12 +130,12 @@ class LocalEngine(Closing):
         """Take a dead worker out of the pool; its task is to be given out again."""
         self._pool.remove(worker)
         worker.process.join(SECONDS_TO_END)
-        could_not_work = (worker.process.exitcode or 0) > 0
+        could_not_begin = not worker.has_begun and (worker.process.exitcode or 0) > 0
         worker.stop()
-        if could_not_work:
+        if could_not_begin:
             raise DetokLensError(
-                "a worker process ended with an error of its own; in a script, what uses several workers must stand "
-                "under: if __name__ == '__main__':"
+                "a worker process could not begin: in a script, which must be a file, what uses several workers must "
+                "stand under: if __name__ == '__main__':"
             )
         if assignment.attempts >= ATTEMPTS:
             raise DetokLensError(

@@ -22,8 +22,14 @@ class Failure:
     trace: str
 
 
+@dataclass(frozen=True)
+class Begun:
+    """A worker's first words: it could be started."""
+
+
 def work(connection: Connection) -> None:
     """Answer tasks until the other end of the pipe is closed."""
+    connection.send(Begun())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:

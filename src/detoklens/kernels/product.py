@@ -29,6 +29,8 @@ VECTORS = 2
 KEYS_IN_CACHE = 1 << 17
 """Bytes of keys that are multiplied with all queries before the next ones come."""
 
+DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
+
 Panels = Float[np.ndarray, "panel dimension place"]
 
 
@@ -49,9 +51,10 @@ def key_panels(key: Float[np.ndarray, "key dimension"]) -> Panels:
 
 def _panels(vectors: Float[np.ndarray, "vector dimension"], width: int) -> Panels:
     """One panel after the other; in a panel one dimension of all its vectors after the other."""
-    padded = np.zeros((-(-len(vectors) // width), width, vectors.shape[1]), vectors.dtype)
-    padded.reshape(-1, vectors.shape[1])[: len(vectors)] = vectors
-    return np.ascontiguousarray(padded.transpose(0, 2, 1))
+    panels, dimensions = -(-len(vectors) // width), vectors.shape[1]
+    padded = np.zeros((panels * width, dimensions), vectors.dtype)
+    padded[: len(vectors)] = vectors
+    return np.ascontiguousarray(padded.reshape(panels, width, dimensions).transpose(0, 2, 1))
 
 
 def multiply(
@@ -62,10 +65,12 @@ def multiply(
     if room is None:
         room = np.empty(shape[0] * shape[1], keys.dtype)
     wanted = (len(queries), keys.shape[1], QUERIES), (len(keys), keys.shape[1], keys_of_panel(keys.dtype))
-    if (queries.shape, keys.shape) != wanted or not queries.dtype == keys.dtype == room.dtype:
+    if (queries.shape, keys.shape) != wanted or not queries.dtype == keys.dtype == room.dtype in DTYPES:
         raise ValueError(f"{queries.dtype}{queries.shape} and {keys.dtype}{keys.shape} are not panels that multiply")
     if not all(array.flags.c_contiguous for array in (queries, keys, room)) or room.ndim > 1:
         raise ValueError("panels, and the room for their scores, must be contiguous")
+    if not room.flags.writeable:
+        raise ValueError("the room for scores may not be written")
     scores = room[: shape[0] * shape[1]].reshape(shape)
     _multiply(queries, keys, scores)
     return scores

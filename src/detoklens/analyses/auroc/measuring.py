@@ -20,7 +20,7 @@ from detoklens.analyses.auroc.frequency import (
 )
 from detoklens.analyses.auroc.positives import Positives
 from detoklens.analyses.block_runs import Arrays, Runner
-from detoklens.errors import CountsError
+from detoklens.errors import CountsError, RangeError
 from detoklens.kernels.ranking import MEASURES
 from detoklens.scores.affinity import Affinity
 
@@ -68,6 +68,7 @@ def measure_heads(
     """
     judging = judging or Judging()
     queries = np.asarray(query_tokens, np.int64)
+    _check_sizes(affinity, positives, queries)
     seen = np.unique(queries[positives.sizes[queries] > 0])
     strata = None if token_counts is None else frequency_strata(token_counts)
     trials = _trials(seen, positives.vocab_size, strata, judging)
@@ -79,9 +80,22 @@ def measure_heads(
         blocks = -(-len(seen) // rows_of_block(positives.vocab_size))
         tasks = [Block(Path(shared), number, n_scorers, len(trials), judging.k) for number in range(blocks)]
         results = (runner or Runner()).run(judge_block, tasks.__getitem__, blocks)
-        found = _joined(results, (n_scorers, len(trials), len(seen), MEASURES))
-        shared_in.cache_clear()  # what this process itself mapped
+        try:
+            found = _joined(results, rows_of_block(positives.vocab_size), (n_scorers, len(trials), len(seen), MEASURES))
+        finally:
+            shared_in.cache_clear()  # what this process itself mapped
     return _measures(queries, positives.vocab_size, affinity.n_heads, trials, found)
+
+
+def _check_sizes(affinity: Affinity, positives: Positives, queries: Int64[np.ndarray, "query"]) -> None:
+    if affinity.vocab_size != positives.vocab_size:
+        raise RangeError(
+            f"scores of {affinity.vocab_size} tokens can't be judged by positives among {positives.vocab_size}; "
+            "take both from the same tokenizer"
+        )
+    outside = queries[(queries < 0) | (queries >= positives.vocab_size)]
+    if len(outside):
+        raise RangeError(f"token id {outside[0]} does not exist; ids are 0 to {positives.vocab_size - 1}")
 
 
 def _trials(
@@ -118,14 +132,12 @@ def _columns(
 
 
 def _joined(
-    results: Iterable[Arrays], shape: tuple[int, int, int, int]
+    results: Iterable[Arrays], rows: int, shape: tuple[int, int, int, int]
 ) -> Float[np.ndarray, "scorer trial seen measure"]:
     """What blocks found, one after the other."""
-    found, done = np.empty(shape), 0
-    for result in results:
-        end = done + result["measures"].shape[2]
-        found[:, :, done:end] = result["measures"]
-        done = end
+    found = np.empty(shape)
+    for number, result in enumerate(results):
+        found[:, :, number * rows : (number + 1) * rows] = result["measures"]
     return found
 
 
