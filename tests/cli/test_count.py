@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from detoklens import demo
 from detoklens.cli.counting_progress import describe
 from detoklens.corpus.count import Progress
 from detoklens.corpus.records import Tally
@@ -86,6 +87,17 @@ def test_the_totals_of_counts_are_shown(counts: Path) -> None:
     assert "distinct_bigrams" in run("counts", "show", counts).stdout
     (totals,) = json.loads(run("counts", "show", counts, "--format", "json").stdout)
     assert totals["documents"] == 3
+
+
+def test_demo_names_the_packaged_counts_unless_a_folder_is_called_so(
+    counts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    packaged, named = (run("counts", "show", name, "--format", "json").stdout for name in (demo.COUNTS, demo.NAME))
+    assert named == packaged
+    assert run("auroc", "demo", "--counts", "demo", "--heads", 0, "--tokens", "ing", "--format", "csv").stdout
+    counts.rename("demo")
+    assert run("counts", "show", "demo", "--format", "json").stdout != packaged
 
 
 @pytest.mark.parametrize("by_id", [True, False])

@@ -23,7 +23,12 @@ def _about() -> None:
 
 @counts.command()
 def show(
-    folder: Annotated[Path, typer.Argument(metavar="COUNTS", help="A folder made by `detoklens count`.")],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="COUNTS", help="A folder made by `detoklens count`, or demo.", callback=options.counts_named
+        ),
+    ],
     token: Annotated[
         str | None,
         typer.Argument(metavar="[TOKEN]", help='A token as text, spaces included: " sapiens".', show_default=False),

@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from detoklens import demo
+
 LONGEST_RANGE = 1_000_000  # numbers in one `first-last`: more than any model has of anything
 
 
@@ -40,12 +42,20 @@ Out = Annotated[
     Path | None,
     typer.Option("--out", metavar="DIR", help="Also write the tables into this folder.", show_default=False),
 ]
+
+
+def counts_named(folder: Path | None) -> Path | None:
+    """`demo` names the counts that come with the package, unless a folder is called so."""
+    return demo.COUNTS if folder == Path(demo.NAME) and not folder.exists() else folder
+
+
 CountsFolder = Annotated[
     Path | None,
     typer.Option(
         "--counts",
         metavar="COUNTS",
-        help="Corpus counts, as `detoklens count` writes them.",
+        help="Corpus counts, as `detoklens count` writes them; those of the demo model are called demo.",
+        callback=counts_named,
         show_default=False,
     ),
 ]
