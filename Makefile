@@ -13,7 +13,7 @@ VOCABULARY ?= 4096
 SEED ?= 0
 SNAPSHOTS ?= 0
 
-.PHONY: demo test check lint format types imports docs benchmarks train-demo browser clean
+.PHONY: demo test check lint format types imports docs benchmarks train-demo browser forget-compiled clean
 
 demo: .venv/installed
 	$(BIN)/detoklens report --out report
@@ -49,7 +49,7 @@ browser:
 	  || echo "No Chromium here: the tests in a real browser will be skipped."
 
 # Speed claims, each a ratio against a named baseline in the same run; they need the shared texts and some minutes.
-benchmarks: .venv/installed-for-tests
+benchmarks: forget-compiled .venv/installed-for-tests
 	$(BIN)/python benchmarks/counting.py $(TEXT) --tokenizer demo
 	for name in auroc lexicon contributions; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 	$(BIN)/python benchmarks/report.py --twice
@@ -71,7 +71,10 @@ $(OUT)/tokenizer.json: | .venv/installed-for-tests
 $(OUT)/train.bin: $(OUT)/tokenizer.json
 	$(BIN)/python training/tokenise.py $(call FROM_TEXT,$(OUT))
 
-clean:
+forget-compiled:
+	find src -name '*.nb[ic]' -delete
+
+clean: forget-compiled
 	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 .venv/bin/python:

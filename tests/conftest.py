@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
+
+ROOT = Path(__file__).resolve().parent.parent
+KERNELS = b"".join(path.read_bytes() for path in sorted((ROOT / "src/detoklens/kernels").glob("*.py")))
+# numba looks for changes in a loop's own file only: loops that call loops of another file would be tested as they were
+os.environ.setdefault(
+    "NUMBA_CACHE_DIR", str(ROOT / ".pytest_cache" / f"numba-{hashlib.sha256(KERNELS).hexdigest()[:12]}")
+)
 
 SHAPE_CHECKED = ("scores", "weights.first_layer", "weights.folding", "weights.scale")
 install_import_hook([f"detoklens.{name}" for name in SHAPE_CHECKED], "beartype.beartype")
@@ -16,7 +25,7 @@ settings.register_profile(
 )
 settings.load_profile("detoklens")
 
-SHARED = Path(__file__).resolve().parent.parent.parent / "shared"
+SHARED = ROOT.parent / "shared"
 
 
 def _shared(*parts: str) -> Path:
