@@ -106,7 +106,7 @@ def test_tokens_may_be_named_twice_and_in_any_order() -> None:
 
 @pytest.mark.parametrize("token", [-1, 90])
 def test_tokens_that_do_not_exist_are_refused(token: int) -> None:
-    with pytest.raises(RangeError, match=f"token id {token} does not exist; ids are 0 to 89"):
+    with pytest.raises(RangeError, match=f"token id {token} does not exist; token ids go from 0 to 89"):
         auroc(random_affinity(1, 90, 3, 9), random_positives(90, 9), [3, token])
 
 

@@ -166,7 +166,7 @@ def test_fewer_pairs_than_asked_for_are_all_given():
     assert len(lexicon(random_layer(n_heads=1, vocab_size=6), top=100, identical=False)) == 30
 
 
-def test_no_pairs_at_all_can_not_be_asked_for():
+def test_no_pairs_too_many_and_heads_that_do_not_exist_are_refused():
     with pytest.raises(RangeError, match="the top 0 pairs were asked for"):
         lexicon(random_layer(), top=0)
     with pytest.raises(RangeError, match=r"the top 30,000,000 pairs, heads: 1, are more than .* lower --top"):

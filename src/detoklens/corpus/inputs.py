@@ -103,6 +103,7 @@ def _below(folder: str) -> Iterator[str]:
     for root, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith(".")]
         paths = (os.path.join(root, name) for name in files if not name.startswith("."))
+        # pipes and devices are passed over; a link to nothing is kept, to be named as what can't be read
         yield from (path for path in paths if not os.path.exists(path) or os.path.isfile(path))
 
 

@@ -178,13 +178,13 @@ class Layer:
         return self.token_affinity(scale).scores(ids)
 
     def check_tokens(self, token_ids: Numbers) -> None:
-        _check_range("token id", token_ids, self.vocab_size)
+        check_range("token id", token_ids, self.vocab_size)
 
     def check_positions(self, positions: Numbers) -> None:
-        _check_range("position", positions, self.n_positions)
+        check_range("position", positions, self.n_positions)
 
     def check_heads(self, heads: Sequence[int]) -> None:
-        _check_range("head", heads, self.n_heads)
+        check_range("head", heads, self.n_heads)
 
     def check_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
         """The ids as an array, if they are a text that the model can read."""
@@ -208,7 +208,8 @@ def whole_numbers(token_ids: Any) -> Int[np.ndarray, "..."]:
     return ids.astype(np.int64)
 
 
-def _check_range(what: str, values: Numbers, size: int) -> None:
+def check_range(what: str, values: Numbers, size: int) -> None:
+    """Refuse numbers that name nothing: below 0, or not below the size."""
     wrong = [int(value) for value in values if not 0 <= value < size]
     if wrong:
         raise RangeError(f"{what} {wrong[0]} does not exist; {what}s go from 0 to {size - 1}")

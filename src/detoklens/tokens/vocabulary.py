@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from detoklens.errors import CheckpointError, TokenError
+from detoklens.errors import CheckpointError, TokenError, first_line
 from detoklens.tokens.byte_text import readable, token_bytes
 from detoklens.tokens.tokenizer_files import read_tokenizer, read_tokenizer_file, tokenizer_from_json
 
@@ -80,7 +80,8 @@ class Vocabulary:
         try:
             return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
         except Exception as error:  # the library raises bare exceptions
-            raise TokenError(f"this tokenizer can't read {text[:40]!r} ({error}); download it again") from error
+            reason = first_line(error)
+            raise TokenError(f"this tokenizer can't read {text[:40]!r} ({reason}); download it again") from error
 
     def id(self, text: str) -> int:
         """The id of the token that is exactly this text (or, failing that, is written so in the tokenizer's file)."""

@@ -23,6 +23,7 @@ from detoklens.analyses.block_runs import Arrays, Runner
 from detoklens.errors import CountsError, RangeError
 from detoklens.kernels.ranking import MEASURES
 from detoklens.scores.affinity import Affinity
+from detoklens.scores.layer import check_range
 
 REAL, SHUFFLED_QUERIES, PERMUTED_KEYS = range(3)
 
@@ -93,9 +94,7 @@ def _check_sizes(affinity: Affinity, positives: Positives, queries: Int64[np.nda
             f"scores of {affinity.vocab_size} tokens can't be judged by positives among {positives.vocab_size}; "
             "take both from the same tokenizer"
         )
-    outside = queries[(queries < 0) | (queries >= positives.vocab_size)]
-    if len(outside):
-        raise RangeError(f"token id {outside[0]} does not exist; ids are 0 to {positives.vocab_size - 1}")
+    check_range("token id", queries, positives.vocab_size)
 
 
 def _trials(
