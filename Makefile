@@ -13,7 +13,11 @@ VOCABULARY ?= 4096
 SEED ?= 0
 SNAPSHOTS ?= 0
 
-.PHONY: demo test check lint format types imports docs benchmarks train-demo browser forget-compiled clean
+# Seconds for each fuzzer of tests/fuzz, and the seed of its first case: make fuzz SECONDS=300 FUZZ_SEED=1000
+SECONDS ?= 120
+FUZZ_SEED ?= 0
+
+.PHONY: demo test quick notebooks test-lowest test-newest dependencies fuzz check lint format types imports docs benchmarks train-demo browser forget-compiled clean
 
 demo: .venv/installed
 	$(BIN)/detoklens report --out report
@@ -21,6 +25,35 @@ demo: .venv/installed
 
 test: .venv/installed-for-tests browser check
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# The tests with the lowest versions of all dependencies that are promised, and with the newest there are.
+# Each has an environment of its own; `make clean` removes them. Warnings are no errors with the lowest: old libraries
+# warn of each other.
+test-lowest: build/lowest/installed
+	build/lowest/bin/python -m pytest -n 2 --dist worksteal -W default
+
+test-newest: build/newest/bin/python
+	build/newest/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable . -r requirements-test.txt
+	build/newest/bin/python -m pytest -n 2 --dist worksteal
+
+# constraints.txt is what is in .venv, to be made anew after its tests have passed; requirements-lowest.txt what
+# pyproject.toml promises.
+dependencies: .venv/installed-for-tests
+	$(BIN)/python -m tests.dependencies tested > constraints.txt
+	$(BIN)/python -m tests.dependencies lowest > requirements-lowest.txt
+
+# The tests that one wants while working, in under two minutes; what runs whole reports, browsers, notebooks, kills,
+# disks and other users is left to `make test`.
+quick: .venv/installed-for-tests
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" -q
+
+# Notebooks are committed with their outputs, which the tests make again.
+notebooks: .venv/installed-for-tests
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python docs/run_notebooks.py
+
+# Damaged and hostile input for minutes: no traceback, no silent difference, bounded memory.
+fuzz: .venv/installed-for-tests
+	DETOKLENS_FUZZ_SECONDS=$(SECONDS) DETOKLENS_FUZZ_SEED=$(FUZZ_SEED) $(BIN)/python -m pytest tests/fuzz -n 2 -rA
 
 check: lint types imports
 
@@ -76,6 +109,14 @@ forget-compiled:
 
 clean: forget-compiled
 	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+
+build/lowest/bin/python build/newest/bin/python:
+	$(PYTHON) -m venv $(@D)/..
+	$@ -m pip install --quiet --upgrade pip
+
+build/lowest/installed: build/lowest/bin/python pyproject.toml requirements-test.txt requirements-lowest.txt
+	build/lowest/bin/python -m pip install --quiet --editable . -r requirements-test.txt -c requirements-lowest.txt
+	touch $@
 
 .venv/bin/python:
 	$(PYTHON) -m venv .venv

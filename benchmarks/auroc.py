@@ -7,6 +7,7 @@ Everything is timed in one run: a 2048³ float32 product on all cores, for some 
 the operations of H · V² · d' multiply-adds (both sides of the ratio are means over what the machine gave in those
 seconds; the ratio to the single fastest product is printed too); scikit-learn's `roc_auc_score` on the very same scores
 of some query tokens.
+The same is timed with frequency-matched negatives beside all of them, and with both nulls and the baseline too.
 Ratios are of elapsed time, which needs a quiet machine, and of processor time, which a busy one disturbs less.
 Memory is the sum over this process and its workers, shared pages counted once, sampled while the AUROC is computed.
 """
@@ -26,11 +27,11 @@ import numpy as np
 import psutil
 from sklearn.metrics import roc_auc_score
 
-from detoklens.analyses.auroc import Judging, Measures, Positives, measure_heads
-from detoklens.analyses.auroc.blocks import scores_of
-from detoklens.analyses.block_runs import Runner
 from detoklens.engines import open_engine
 from detoklens.kernels.ranking import AUROC
+from detoklens.measures.auroc import Judging, Measures, Positives, measure_heads
+from detoklens.measures.block_runs import Runner
+from detoklens.measures.ranking import scores_of
 from detoklens.scores.affinity import Affinity
 
 PRODUCT_SIZE = 2048
@@ -149,11 +150,14 @@ def watched_memory() -> Iterator[Memory]:
     thread.join()
 
 
-def timed(runner: Runner, affinity: Affinity, positives: Positives) -> tuple[Cost, Measures]:
-    """The cost of all query tokens, and what was measured."""
+def timed(
+    runner: Runner, affinity: Affinity, positives: Positives, counted: bool = False, controls: bool = False
+) -> tuple[Cost, Measures]:
+    """The cost of all query tokens, and what was measured; `counted` adds matched negatives, `controls` the nulls."""
+    counts = np.bincount(positives.keys, positives.weights, positives.vocab_size).astype(np.int64) if counted else None
     with measured() as cost:
         tokens = np.arange(positives.vocab_size)
-        measures = measure_heads(affinity, positives, tokens, None, Judging(controls=False), runner)
+        measures = measure_heads(affinity, positives, tokens, counts, Judging(controls=controls), runner)
     return cost[0], measures
 
 
@@ -202,6 +206,8 @@ def run(options: argparse.Namespace) -> dict[str, float]:
         squares += product_costs(options.seconds_of_products)
         fewer_heads, _ = timed(runner, affinity.of_heads(list(range(options.heads // 2))), positives)
         fewer_tokens, _ = timed(runner, *smaller(affinity, positives))
+        matched_too, _ = timed(runner, affinity, positives, counted=True)
+        all_controls, _ = timed(runner, affinity, positives, counted=True, controls=True)
     product = scaled_mean(squares, squares_in(options))
     sklearn_seconds, difference = sklearn_on_same_scores(affinity, positives, measures, options.sklearn_tokens)
     each = cost.elapsed / (options.heads * options.vocabulary)
@@ -216,6 +222,8 @@ def run(options: argparse.Namespace) -> dict[str, float]:
         "largest_difference_from_sklearn": difference,
         "peak_gigabytes": memory.peak / 1e9,
         "of_that_before_gigabytes": memory.before / 1e9,
+        "with_matched_negatives_processor_time": (matched_too / cost)[1],
+        "with_all_controls_processor_time": (all_controls / cost)[1],
         "twice_the_heads_processor_time": (cost / fewer_heads)[1],
         "twice_the_vocabulary_processor_time": (cost / fewer_tokens)[1],
     }

@@ -123,10 +123,10 @@ def seconds_of(action: Callable[[], object]) -> float:
 def measure_ours(folder: Path) -> dict[str, Any]:
     """Seconds for each number of documents, work of the last, peak memory, seconds a document of attention."""
     import detoklens
-    from detoklens.analyses.block_runs import Runner
-    from detoklens.analyses.contributions import contributions
     from detoklens.engines import open_engine
     from detoklens.engines.choose import available_cores
+    from detoklens.measures.block_runs import Runner
+    from detoklens.measures.contributions import contributions
 
     layer, documents = detoklens.load(folder), random_documents(BATCHES[-1])
     with open_engine("local", available_cores()) as engine:
@@ -142,8 +142,8 @@ def measure_ours(folder: Path) -> dict[str, Any]:
 
 def attention_seconds(layer: Any, documents: list[np.ndarray]) -> float:
     """From token ids to layer 0's attention rows, in this one process."""
-    from detoklens.analyses.attention import AttentionTask, attention_of_block
-    from detoklens.analyses.text_blocks import in_blocks, text_block
+    from detoklens.measures.attention import AttentionTask, attention_of_block
+    from detoklens.measures.text_blocks import in_blocks, text_block
 
     def attend(ids: list[np.ndarray]) -> None:
         for block in in_blocks(ids):

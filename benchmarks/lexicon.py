@@ -18,9 +18,9 @@ import json
 import numpy as np
 
 from auroc import Cost, measured, product_costs, random_affinity, scaled_mean, squares_in, watched_memory
-from detoklens.analyses.block_runs import Runner
-from detoklens.analyses.lexicon import largest_pairs
 from detoklens.engines import open_engine
+from detoklens.measures.block_runs import Runner
+from detoklens.measures.top_pairs import largest_pairs
 from detoklens.scores.affinity import Affinity
 
 ROWS = 128

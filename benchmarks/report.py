@@ -1,11 +1,11 @@
-"""How long does each step of a report take, and do page and figures take less time than the analyses?
+"""How long does each step of a report take, and do page and figures take less time than the questions?
 
     python benchmarks/report.py                        GPT-2 small's size, 5 million distinct bigrams, 500 documents
     python benchmarks/report.py --vocabulary 4000 --heads 4 --bigrams 200000 --documents 50 --length 256
     python benchmarks/report.py --model demo           a real model with what it brings along
 
 Weights, counts and documents are random, frequencies like Zipf's; there is no tokenizer, so steps that spell are left
-out unless a real model is named. Each step's time stands beside that of the same analysis asked alone, in the same
+out unless a real model is named. Each step's time stands beside that of the same question asked alone, in the same
 process and run, nothing written or kept (`--twice`): the ratio is what the report adds. Needs a quiet machine.
 """
 
@@ -15,24 +15,19 @@ import argparse
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 
-from detoklens.analyses.block_runs import Runner
 from detoklens.corpus.counts import Counts
-from detoklens.engines import Engine, open_engine
-from detoklens.report.asking import Asked
-from detoklens.report.computing import Listener, Progress
-from detoklens.report.making import make_report
-from detoklens.report.steps import STEPS
-from detoklens.report.subject import Subject
+from detoklens.questions.study import Study, study
+from detoklens.report.report import make_report
+from detoklens.report.steps import Listener, Step
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.layers import random_layer
 
-SHOWING = ("figures", "partners_index", "page")
+SHOWING = ("Draw the figures", "Find the partners of every token", "Write the page")
 
 
 def zipf_tokens(random: np.random.Generator, vocabulary: int, shape: int | tuple[int, int]) -> np.ndarray:
@@ -52,7 +47,8 @@ def random_counts(random: np.random.Generator, vocabulary: int, bigrams: int) ->
     )
 
 
-def random_subject(options: argparse.Namespace) -> Subject:
+def random_study(options: argparse.Namespace) -> Study:
+    """A model of this size with random weights, counts and documents."""
     random = np.random.default_rng(0)
     layer = random_layer(
         n_heads=options.heads,
@@ -61,23 +57,29 @@ def random_subject(options: argparse.Namespace) -> Subject:
         n_positions=options.length,
         dtype="float32",
     )
-    documents = list(zipf_tokens(random, options.vocabulary, (options.documents, options.length)))
-    return Subject(layer, random_counts(random, options.vocabulary, options.bigrams), documents)
+    made = RandomText(layer, random_counts(random, options.vocabulary, options.bigrams))
+    made.documents = list(zipf_tokens(random, options.vocabulary, (options.documents, options.length)))
+    return made
 
 
-def named_subject(model: str) -> Subject:
-    from detoklens.cli import asking, report_input, text_input
+class RandomText(Study):
+    """A study whose documents are given as token ids."""
 
-    layer = asking.open_layer(model, None)
-    texts = text_input.Asked([], 200, 0, None, False, "text", False, False)
-    return report_input.subject_from(layer, model, None, asking.open_counts(None, layer), None, texts, None)
+    def has(self, need: str) -> bool:
+        return need == "text" or super().has(need)  # type: ignore[arg-type]
 
 
-def alone(step_name: str, subject: Subject, engine: Engine) -> float:
-    """Seconds of one analysis asked by itself, on a layer whose factors are known already."""
-    step = next(step for step in STEPS if step.name == step_name)
+def alone(title: str, asked: Study) -> float:
+    """Seconds of one question asked by itself, of a study that remembers no answer but whose factors are known."""
+    from detoklens.report.sections import SECTIONS
+
+    fresh = RandomText(asked.layer, asked.counts, asked.texts, asked.seed, asked.work)
+    if asked.has("text"):
+        fresh.documents = asked.documents
+    entries = [entry for section in SECTIONS for entry in section.entries(fresh)]
+    question = next(entry.question for entry in entries if f"{entry.question.name()}{entry.remark}" == title)
     started = time.perf_counter()
-    step.ask(Asked(subject, {}, Runner(engine)))
+    fresh.ask(question)
     return time.perf_counter() - started
 
 
@@ -87,40 +89,35 @@ def main() -> None:
     for name, default in sizes.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
     parser.add_argument("--model", help="a real model instead, such as demo")
-    parser.add_argument("--twice", action="store_true", help="also time each analysis alone")
+    parser.add_argument("--twice", action="store_true", help="also time each question alone")
     options = parser.parse_args()
-    subject = named_subject(options.model) if options.model else random_subject(options)
-    went: list[Progress] = []
-    with tempfile.TemporaryDirectory() as folder, open_engine("local", None, None) as engine:
-        make_report(subject, Path(folder) / "report", "page", engine, Listener(end=told_of(went)))
-        summarise(went)
+    asked = study(options.model, documents=200) if options.model else random_study(options)
+    listener = Listener(end=tell)
+    with tempfile.TemporaryDirectory() as folder, asked.running():
+        make_report(asked, Path(folder) / "report", listener=listener)
+        summarise(listener.passed)
         if options.twice:
-            print("\nagainst the same analysis asked alone:", flush=True)
-            for progress in analyses_in(went):
-                ratio = progress.seconds / alone(progress.step, subject, engine)
-                print(f"{ratio:8.2f} times  {progress.title}", flush=True)
+            print("\nagainst the same question asked alone:", flush=True)
+            for step in questions_in(listener.passed):
+                ratio = step.seconds / alone(step.title, asked)
+                print(f"{ratio:8.2f} times  {step.title}", flush=True)
 
 
-def told_of(went: list[Progress]) -> Callable[[Progress], None]:
-    """Keep and print each step as it ends."""
-
-    def tell(progress: Progress) -> None:
-        went.append(progress)
-        if not progress.missing:
-            print(f"{progress.seconds:8.2f} s  {progress.title}", flush=True)
-
-    return tell
+def tell(step: Step) -> None:
+    """Print each step as it ends."""
+    if not step.missing:
+        print(f"{step.seconds:8.2f} s  {step.title}", flush=True)
 
 
-def analyses_in(went: list[Progress]) -> list[Progress]:
-    return [progress for progress in went if progress.step not in SHOWING and not progress.missing]
+def questions_in(steps: list[Step]) -> list[Step]:
+    return [step for step in steps if step.title not in SHOWING and not step.missing and not step.kept]
 
 
-def summarise(went: list[Progress]) -> None:
-    showing = sum(progress.seconds for progress in went if progress.step in SHOWING)
-    analyses = sum(progress.seconds for progress in analyses_in(went))
-    print(f"{analyses:8.2f} s  all analyses\n{showing:8.2f} s  figures, search index and page")
-    print(f"page and figures take {showing / analyses:.2f} times what the analyses take", flush=True)
+def summarise(steps: list[Step]) -> None:
+    showing = sum(step.seconds for step in steps if step.title in SHOWING)
+    questions = sum(step.seconds for step in questions_in(steps))
+    print(f"{questions:8.2f} s  all questions\n{showing:8.2f} s  figures, search index and page")
+    print(f"page and figures take {showing / questions:.2f} times what the questions take", flush=True)
 
 
 if __name__ == "__main__":

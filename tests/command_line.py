@@ -6,6 +6,7 @@ import contextlib
 import io
 import sys
 from dataclasses import dataclass
+from typing import TextIO
 from unittest.mock import patch
 
 from detoklens.cli.app import main
@@ -20,12 +21,12 @@ class Result:
     stderr: str
 
 
-def call(*arguments: object) -> Result:
-    """Run `detoklens ARGUMENTS`, whatever comes of it."""
+def call(*arguments: object, answer_to: TextIO | None = None) -> Result:
+    """Run `detoklens ARGUMENTS`, whatever comes of it, its answer read here or written to an open file."""
     stdout, stderr = io.StringIO(), io.StringIO()
     with (
         patch.object(sys, "argv", ["detoklens", *map(str, arguments)]),
-        contextlib.redirect_stdout(stdout),
+        contextlib.redirect_stdout(answer_to or stdout),
         contextlib.redirect_stderr(stderr),
     ):
         try:

@@ -27,6 +27,42 @@ settings.load_profile("detoklens")
 
 SHARED = ROOT.parent / "shared"
 
+# What runs whole reports, browsers, notebooks, trainings, real models, kills, disks or other users: left out of
+# `make quick`, which is for working.
+SLOW = (
+    "tests/cli/test_auroc_killed.py",
+    "tests/cli/test_contributions.py",
+    "tests/cli/test_full_disk.py",
+    "tests/corpus",
+    "tests/engines",
+    "tests/figures",
+    "tests/fuzz",
+    "tests/questions/test_attention.py",
+    "tests/questions/test_auroc",
+    "tests/questions/test_contributions.py",
+    "tests/questions/test_trained_models.py",
+    "tests/measures/test_auroc",
+    "tests/measures/test_block_runs.py",
+    "tests/measures/test_contributions.py",
+    "tests/measures/test_trained_models.py",
+    "tests/report",
+    "tests/test_another_user.py",
+    "tests/test_benchmarks.py",
+    "tests/test_documented_commands.py",
+    "tests/test_notebooks.py",
+    "tests/test_python_page.py",
+    "tests/test_wheel.py",
+    "tests/training",
+    "tests/verification",
+    "tests/weights/hub",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.nodeid.startswith(SLOW):
+            item.add_marker(pytest.mark.slow)
+
 
 def _shared(*parts: str) -> Path:
     path = SHARED.joinpath(*parts)
@@ -39,6 +75,18 @@ def _shared(*parts: str) -> Path:
 def whisper_folder() -> Path:
     """The first layer of whisper-tiny.en's decoder, real trained weights."""
     return _shared("models", "whisper-tiny.en")
+
+
+@pytest.fixture(scope="session")
+def stories_folder() -> Path:
+    """stories15M, a whole small Llama, real trained weights."""
+    return _shared("models", "stories15M")
+
+
+@pytest.fixture(scope="session")
+def minilm_folder() -> Path:
+    """The first attention layer of all-MiniLM-L6-v2, real trained weights of a BERT."""
+    return _shared("models", "all-MiniLM-L6-v2")
 
 
 @pytest.fixture(scope="session")

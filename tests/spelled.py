@@ -7,7 +7,9 @@ from pathlib import Path
 
 import numpy as np
 
+from detoklens.corpus.count import count_corpus
 from detoklens.corpus.counts import Counts
+from detoklens.engines import open_engine
 from detoklens.loading import load
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
@@ -43,3 +45,12 @@ def counts_of(layer: Layer, lines: list[str] = LINES) -> Counts:
             pairs[suffix, prefix] = pairs.get((suffix, prefix), 0) + 1
     suffixes, prefixes = np.array(list(pairs), np.uint32).T
     return Counts.from_arrays(tokens, suffixes, prefixes, np.array(list(pairs.values())), layer.vocabulary.fingerprint)
+
+
+def write_counts(folder: Path, model: Path, lines: list[str] = LINES) -> Path:
+    """Counts of some lines on disk, by the tokenizer of a model."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "lines.txt").write_text("\n".join(lines), encoding="utf-8")
+    with open_engine("local", 1) as engine:
+        count_corpus([folder / "lines.txt"], Vocabulary.from_folder(model), folder / "counts", engine=engine)
+    return folder / "counts"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import re
 import shlex
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
@@ -23,7 +24,7 @@ GENERATED = "cli.md"
 CODE = re.compile(r"```.*?```|`[^`\n]+`|^(?: {4}.*\n)+", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"detoklens [a-z]+(?: [^`\n#|]+)?")
 ELSEWHERE = re.compile(
-    r"Skylion007|whisper|count texts|/shared/|ray|COUNTS|INPUT|DIR\b|"
+    r"detoklens as dl|Skylion007|whisper|count texts|/shared/|ray|COUNTS|INPUT|DIR\b|"
     r"…|\[|NAME|\.\.\.|--engine|--paper|\\$|FILE|SIZE"
 )
 
@@ -49,10 +50,10 @@ AT_HAND = {
 }
 
 
-def documented() -> list[str]:
-    """The commands of all pages, each once, left out those about clusters, hub datasets, GPT-2 itself, placeholders."""
+def documented(pages: Sequence[Path] = PAGES) -> list[str]:
+    """The commands of the pages, each once, left out those about clusters, hub datasets, GPT-2 itself, placeholders."""
     found = set()
-    for page in PAGES:
+    for page in pages:
         if page.name == GENERATED:
             continue
         for code in CODE.findall(page.read_text(encoding="utf-8")):
@@ -66,18 +67,15 @@ def as_typed_here(command: str) -> list[str]:
     return [AT_HAND.get(word, word) for word in words]
 
 
-def to_run() -> list[list[str]]:
+def to_run(pages: Sequence[Path] = PAGES) -> list[list[str]]:
     """What is left to run, each once; a command that a sentence names without its arguments is none."""
     unfinished = (["count"], ["explain", "demo"], ["partners", "demo"])
-    typed = {tuple(as_typed_here(command)) for command in documented()}
+    typed = {tuple(as_typed_here(command)) for command in documented(pages)}
     return [list(words) for words in sorted(typed) if list(words) not in unfinished]
 
 
-@pytest.fixture
-def workplace(tmp_path, monkeypatch):
-    """A folder with what the pages take for granted: counts, texts, a word list."""
-    if not demo.CHECKPOINT.is_dir():
-        pytest.skip("NOT TESTED: the demo checkpoint is missing from the package")
+def furnish(tmp_path: Path) -> None:
+    """Put into a folder what the pages take for granted: counts, texts, a word list."""
     text = "The connection between the nation and its tradition was a question of attention. " * 40
     for name in ("openwebtext", "texts"):
         (tmp_path / name).mkdir()
@@ -87,6 +85,13 @@ def workplace(tmp_path, monkeypatch):
     (tmp_path / "counts").symlink_to(demo.COUNTS)
     (tmp_path / "text.txt").write_text(text[:400])
     (tmp_path / "drugs.txt").write_text("acetaminophen\nibuprofen\npenicillin\nconnections\n")
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    if not demo.CHECKPOINT.is_dir():
+        pytest.skip("NOT TESTED: the demo checkpoint is missing from the package")
+    furnish(tmp_path)
     monkeypatch.chdir(tmp_path)
     return tmp_path
 

@@ -7,7 +7,7 @@ import json
 import polars as pl
 import pytest
 
-from detoklens.tables.attention import ATTENTION, ATTENTION_AGREEMENT
+from detoklens.questions.attention import ATTENTION, ATTENTION_AGREEMENT
 from tests.cli.text_model import write_documents, write_text_model
 from tests.command_line import refuse, run
 
@@ -31,7 +31,12 @@ def test_agreement_is_printed_and_both_tables_are_written(model, texts, tmp_path
     printed = json.loads(result.stdout)
     assert list(printed[0]) == [column.name for column in ATTENTION_AGREEMENT.columns]
     assert [(row["head"], row["query_position"]) for row in printed[:3]] == [(0, 4), (0, 20), (1, 4)]
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["attention.parquet", "attention_agreement.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "attention.csv",
+        "attention.parquet",
+        "attention_agreement.csv",
+        "attention_agreement.parquet",
+    ]
     keys = pl.read_parquet(tmp_path / "attention.parquet")
     assert keys.columns == [column.name for column in ATTENTION.columns]
     sums = keys.group_by("head", "query_position").agg(pl.col("mean", "predicted").sum())
@@ -39,6 +44,7 @@ def test_agreement_is_printed_and_both_tables_are_written(model, texts, tmp_path
     assert sums["predicted"].to_list() == pytest.approx([1] * 6)
     assert (keys["low"] <= keys["high"]).all()
     assert "documents are too short for query position 20" in result.stderr
+    assert "40 documents of 2 to 32 tokens, of 40 read" in result.stderr
 
 
 def test_keys_are_printed_when_asked_for(model, texts):
@@ -71,9 +77,11 @@ def test_bad_questions_are_one_line(model, texts, tmp_path):
         return line
 
     assert "position 32 does not exist" in refusal("--query-positions", "32")
-    assert "--band 1.5 is no share" in refusal("--band", "1.5")
-    assert "query position 9 lies beyond --length 8" in refusal("--length", "8", "--query-positions", "9")
-    assert "--length 33 is more than the 32 positions" in refusal("--length", "33")
+    assert "a band of 1.5 is no share of documents" in refusal("--band", "1.5")
+    assert "a band of nan is no share of documents" in refusal("--band", "nan")
+    assert "query position 9 lies beyond documents cut to 8 tokens" in refusal("--length", "8", "--query-positions", 9)
+    assert "a length of 33 is more than the 32 positions" in refusal("--length", "33")
+    assert "--text" in refuse("attention", model)
 
 
 def test_help_has_an_example():

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+import shlex
 from unittest.mock import patch
 
 import numpy as np
 import polars as pl
 import pytest
 
-from detoklens.analyses import block_runs
-from detoklens.tables.files import read_provenance
+import detoklens
+from detoklens.corpus.count import count_corpus
+from detoklens.engines import open_engine
+from detoklens.measures import block_runs
+from detoklens.questions.auroc import Auroc
+from detoklens.questions.auroc_schemas import GLANCE
+from detoklens.questions.store import read_answer
+from detoklens.questions.study import study
+from detoklens.tables.rendering import text_table
+from detoklens.wording import column_cells
 from tests.command_line import call, refuse, run
 from tests.layers import random_first_layer, write_gpt2, write_tokenizer
 
@@ -27,7 +36,7 @@ def invented_words(seed: int) -> str:
 
 
 TEXT = invented_words(1)
-TABLES = ("auroc_by_token", "auroc_by_head", "auroc_controls", "precision_by_head", "precision_by_token")
+TABLES = ("auroc", "auroc_by_token", "auroc_by_head", "auroc_controls", "precision_by_head", "precision_by_token")
 
 
 def write_model(folder, text: str = TEXT):
@@ -42,7 +51,8 @@ def model(tmp_path_factory):
 
 def count(model, folder, text: str = TEXT):
     (folder / "text.txt").write_text(text, encoding="utf-8")
-    run("count", folder / "text.txt", "--tokenizer", model, "--out", folder / "counts", "--workers", "1")
+    with open_engine("local", 1) as engine:
+        count_corpus([folder / "text.txt"], detoklens.load(model).vocabulary, folder / "counts", engine=engine)
     return folder / "counts"
 
 
@@ -62,8 +72,9 @@ def test_heads_are_printed_with_their_controls_and_tables_written(model, counts,
     for row in printed:
         assert row["seen_low"] <= row["seen"] <= row["seen_high"]
         assert all(0 <= row[name] <= 1 for name in ("shuffled_queries", "permuted_keys", "frequency", "weighted"))
-    assert "stands highest above its nulls" in result.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(f"{name}.parquet" for name in TABLES)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted(
+        f"{name}.{ending}" for name in TABLES for ending in ("csv", "parquet")
+    )
     by_token = pl.read_parquet(tmp_path / "auroc_by_token.parquet")
     assert by_token.columns == ["head", "token_id", "token", "auroc", "positives", "bigrams"]
     assert len(by_token) == 3 * by_token["token_id"].n_unique()
@@ -71,15 +82,74 @@ def test_heads_are_printed_with_their_controls_and_tables_written(model, counts,
     assert [row["seen"] for row in printed] == pytest.approx(seen)
 
 
+def test_the_table_for_eyes_has_the_sentence_beside_it(model, counts):
+    result = run("auroc", model, "--counts", counts, "--workers", "1", "--bootstrap", "50")
+    assert "Which heads rank the right keys first?" in result.stdout
+    assert "stands" in result.stderr
+    assert "above its nulls" in result.stderr
+
+
 def test_provenance_names_model_counts_and_options(model, counts, tmp_path):
     auroc(model, counts, "--out", tmp_path, "--pieces", "--seed", "3", "--negatives", "matched")
+    provenance = read_answer(tmp_path).provenance
+    assert provenance.command == "auroc"
+    assert len(provenance.model_fingerprint) == len(provenance.counts_fingerprint) == 64
+    assert provenance.options["seed"] == 3
+    assert provenance.options["negatives"] == "matched"
+    assert provenance.options["pieces"] is True
+
+
+def test_the_command_line_and_python_give_the_same_answer(model, counts, tmp_path):
+    asked = ("--tokens", "0-99", "--tokens", " the", "--truth", "counts", "--positives", "pmi", "--pmi-above", "1.5")
+    auroc(model, counts, *asked, "--weights", "one", "--heads", "2,0", "--k", "3", "--out", tmp_path)
+    question = Auroc(
+        [*range(100), " the"], positives="pmi", pmi_above=1.5, weights="one", heads=[2, 0], k=3, bootstrap=50
+    )
+    here, there = study(model, counts=counts, workers=1).ask(question), read_answer(tmp_path)
+    assert here.question == there.question
+    assert here.provenance == there.provenance
     for name in TABLES:
-        provenance = json.loads(read_provenance(tmp_path / f"{name}.parquet"))
-        assert provenance["command"] == "auroc"
-        assert len(provenance["model_fingerprint"]) == len(provenance["counts_fingerprint"]) == 64
-        assert provenance["options"]["seed"] == 3
-        assert provenance["options"]["negatives"] == "matched"
-        assert provenance["options"]["pieces"] is True
+        assert here.tables[name].equals(there.tables[name]), name
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        Auroc(["7", "t", 40, 41, 45], controls=False, bootstrap=0, centred=True, scale=3),
+        Auroc(pieces=True, negatives="matched", bootstrap=10),
+        Auroc(roc=[" the", 401, 400], weights="one"),
+    ],
+    ids=["tokens", "pieces", "roc"],
+)
+def test_the_words_of_an_answer_give_its_tables_again(model, counts, question, tmp_path):
+    answer = study(model, counts=counts, seed=4, workers=1).ask(question)
+    program, *words = shlex.split(answer.command)
+    assert program == "detoklens"
+    run(*words, "--workers", "1", "--out", tmp_path)
+    again = read_answer(tmp_path)
+    assert list(again.tables) == list(answer.tables)
+    for name, frame in answer.tables.items():
+        assert frame.equals(again.tables[name]), name
+    assert again.sentence == answer.sentence
+    assert ("--seed" in words) == (question.depends_on("seed"))
+
+
+def test_a_token_of_digits_is_named_by_its_id(model):
+    layer = detoklens.load(model)
+    words = shlex.split(study(layer).command(Auroc(["7", " the"], truth="merges")))
+    assert words[3:] == ["--tokens", str(layer.token_id("7")), "--tokens", " the", "--truth", "merges"]
+
+
+def test_no_table_at_80_columns_breaks_a_number_or_a_token(model, counts):
+    asked = study(model, counts=counts, workers=1)
+    for question, shown in ((Auroc(bootstrap=20), list(GLANCE.names[:7])), (Auroc(roc=[" the"]), ["area", "token"])):
+        [view] = asked.ask(question).views
+        heading, _, *rows = text_table(view.frame, "", 80).splitlines()[: 2 + len(view.frame)]
+        assert set(shown) <= set(heading.split())
+        for name in shown:
+            for line, cell in zip(rows, column_cells(view.frame[name].to_list()), strict=True):
+                assert cell in line
+                assert len(line) <= 80
 
 
 def test_tokens_may_be_texts_ids_or_a_file(model, counts, tmp_path):
@@ -124,7 +194,15 @@ def test_the_curve_of_one_token(model, counts, tmp_path):
     first, last = points[0], [point for point in points if point["head"] == 0][-1]
     assert (first["false_positive_rate"], first["true_positive_rate"], first["threshold"]) == (0, 0, None)
     assert (last["false_positive_rate"], last["true_positive_rate"]) == (1, 1)
-    assert [path.name for path in tmp_path.iterdir()] == ["roc_points.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["roc_points.csv", "roc_points.parquet"]
+
+
+def test_several_curves_are_one_table(model, counts):
+    both = json.loads(auroc(model, counts, "--roc", " the", "--roc", "401,400").stdout)
+    assert list(dict.fromkeys(row["token_id"] for row in both))[1:] == [401, 400]
+    assert both[0]["token"] == " the"
+    alone = json.loads(auroc(model, counts, "--roc", "400").stdout)
+    assert [row for row in both if row["token_id"] == 400] == alone
 
 
 def test_workers_change_no_byte_of_a_table(model, counts, tmp_path):
@@ -171,18 +249,18 @@ def test_what_can_not_be_asked_is_one_line(model, counts, tmp_path):
     assert "add --counts COUNTS" in refuse(*plain)
     assert "no such folder" in refuse(*plain, "--counts", tmp_path / "nowhere")
     assert "heads go from 0 to 2" in refuse(*asked, "--heads", "3")
+    assert "positions go from 0 to 10" in refuse(*asked, "--scale", "11")
     assert "token ids go from 0 to 699" in refuse(*asked, "--tokens", "700")
     assert "is 3 tokens" in refuse(*asked, "--tokens", "qqq")
-    assert "names 2 tokens" in refuse(*asked, "--roc", "4,5")
     assert "so no curve" in refuse(*asked, "--roc", "0")
-    assert "add --truth words" in refuse(*asked, "--words", "words.txt")
-    assert "needs --truth counts" in refuse(*plain, "--truth", "merges", "--positives", "pmi")
+    assert "truth counts; take words" in refuse(*asked, "--words", "words.txt")
+    assert "need that of counts" in refuse(*plain, "--truth", "merges", "--positives", "pmi")
     assert "is no number of bits" in refuse(*asked, "--positives", "pmi", "--pmi-above", "nan")
-    assert "lower --pmi-above" in refuse(*asked, "--positives", "pmi", "--pmi-above", "99")
-    assert "needs to know how frequent" in refuse(*plain, "--truth", "merges", "--negatives", "matched")
+    assert "lower it" in refuse(*asked, "--positives", "pmi", "--pmi-above", "99")
+    assert "need to know how frequent" in refuse(*plain, "--truth", "merges", "--negatives", "matched")
     (tmp_path / "words.txt").write_text("the\n", encoding="utf-8")
     assert "is split" in refuse(*plain, "--truth", "words", "--words", tmp_path / "words.txt")
-    assert "drop --pieces" in refuse(*asked, "--tokens", " the", "--pieces")
+    assert "without restricting to pieces" in refuse(*asked, "--tokens", " the", "--pieces")
     assert "against all other keys" in refuse(*asked, "--roc", " the", "--negatives", "matched")
     (tmp_path / "tokens.txt").write_text("\n", encoding="utf-8")
     assert "names no token" in refuse(*asked, "--tokens", f"@{tmp_path / 'tokens.txt'}")

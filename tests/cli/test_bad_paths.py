@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
+import re
+import subprocess
+import sys
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from tests.command_line import refuse, run
+from tests.corpus.plain_counting import edit_sealed
 from tests.spelled import LINES, write_spelled
 
 
@@ -68,9 +72,7 @@ def test_counting_into_places_that_can_not_be(model, text, tmp_path):
     ],
 )
 def test_an_edited_manifest_is_refused_by_those_who_read_it(section, content, counts):
-    manifest = json.loads((counts / "manifest.json").read_text(encoding="utf-8"))
-    manifest[section] = content
-    (counts / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    edit_sealed(counts / "manifest.json", lambda manifest: manifest.update({section: content}))
     assert "incomplete" in refuse("counts", "show", counts)
 
 
@@ -78,7 +80,44 @@ def test_an_edited_manifest_is_refused_by_those_who_read_it(section, content, co
     ("section", "content"), [("inputs", [{}]), ("inputs", 5), ("options", []), ("tokenizer", None)]
 )
 def test_counting_into_counts_with_an_edited_manifest_is_refused(section, content, model, text, counts):
-    manifest = json.loads((counts / "manifest.json").read_text(encoding="utf-8"))
-    manifest[section] = content
-    (counts / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+    edit_sealed(counts / "manifest.json", lambda manifest: manifest.update({section: content}))
     assert "is damaged" in refuse("count", text, "--tokenizer", model, "--out", counts, "--workers", "1")
+
+
+class TestPathsThatAreNoUtf8:
+    """Linux takes any bytes as a name; Python shows those that are no UTF-8 as lone surrogates."""
+
+    ASKED: ClassVar = {
+        "partners": ("MODEL", "--token-id", "300", "--out", "OUT"),
+        "auroc": ("MODEL", "--counts", "COUNTS", "--workers", "2", "--bootstrap", "0", "--out", "OUT"),
+        "explain": ("MODEL", "--token-ids", "1,2,300", "--out", "OUT"),
+        "count": ("TEXT", "--tokenizer", "MODEL", "--workers", "1", "--out", "OUT"),
+        "report": ("MODEL", "--counts", "COUNTS", "--text", "TEXT", "--workers", "1", "--out", "OUT"),
+        "compare": ("MODEL", "again=MODEL", "--workers", "1", "--out", "OUT"),
+    }
+
+    @pytest.fixture
+    def places(self, model, text, counts, tmp_path) -> dict[str, str]:
+        strange = tmp_path / os.fsdecode(b"strange \xff\xc3")
+        strange.mkdir()
+        for name, path in (("model", model), ("text.txt", text), ("counts", counts)):
+            (strange / name).symlink_to(path)
+        names = {"MODEL": "model", "TEXT": "text.txt", "COUNTS": "counts", "OUT": "out"}
+        return {word: str(strange / name) for word, name in names.items()}
+
+    @pytest.mark.parametrize("command", ASKED)
+    def test_every_command_takes_them(self, command, places):
+        words = [re.sub("MODEL|TEXT|COUNTS|OUT", lambda word: places[word[0]], word) for word in self.ASKED[command]]
+        done = as_program(command, *words)
+        assert done.returncode == 0, done.stderr
+        assert any(Path(places["OUT"]).iterdir())
+        if command in ("report", "compare"):
+            assert done.stdout.rstrip(b"\n") == os.fsencode(f"{places['OUT']}/report.html")
+            assert b"strange \\udcff" in Path(places["OUT"], "report.html").read_bytes()
+
+    def test_what_transformers_can_not_read_is_one_line(self, places):
+        assert "no UTF-8" in refuse("verify", places["MODEL"])
+
+
+def as_program(*words: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-m", "detoklens", *words], capture_output=True, check=False)

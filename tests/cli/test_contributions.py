@@ -8,8 +8,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from detoklens.tables.contributions import CONTRIBUTIONS
-from detoklens.tables.files import read_provenance
+from detoklens.questions.contributions import CONTRIBUTIONS
+from detoklens.tables.files import MARK, read_metadata
 from detoklens.tokens import Vocabulary
 from tests.cli.text_model import LENGTH, write_documents, write_text_model
 from tests.command_line import call, refuse, run
@@ -25,6 +25,18 @@ def texts(tmp_path_factory):
     return write_documents(tmp_path_factory.mktemp("texts") / "texts.jsonl")
 
 
+WRITTEN = [
+    "contributions.csv",
+    "contributions.parquet",
+    "contributions_by_head.csv",
+    "contributions_by_head.parquet",
+]
+
+
+def options_of(folder):
+    return json.loads(read_metadata(folder / "contributions.parquet")[MARK])["options"]
+
+
 def ask(model, texts, *more):
     return run("contributions", model, "--text", texts, "--workers", 1, *more)
 
@@ -37,11 +49,8 @@ def test_a_table_by_head_is_printed_and_both_tables_are_written(model, texts, tm
     written = pl.read_parquet(tmp_path / "contributions.parquet")
     assert written.columns == [column.name for column in CONTRIBUTIONS.columns]
     assert written.height == 3 * LENGTH * 6
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "contributions.parquet",
-        "contributions_by_head.parquet",
-    ]
-    options = json.loads(read_provenance(tmp_path / "contributions.parquet"))["options"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == WRITTEN
+    options = options_of(tmp_path)
     assert options["formula"] == {"direction": "without", "scaling": "scaled", "reduction": "sum"}
     assert len(options["documents_digest"]) == 64
 
@@ -62,7 +71,7 @@ def test_workers_change_no_number(model, texts):
 def test_each_part_of_the_formula_is_an_option(model, texts, tmp_path):
     def formula(*options):
         ask(model, texts, "--query-positions", "5", "--out", tmp_path, *options)
-        return json.loads(read_provenance(tmp_path / "contributions.parquet"))["options"]["formula"]
+        return options_of(tmp_path)["formula"]
 
     assert formula("--formula", "published") == {"direction": "whole", "scaling": "unscaled", "reduction": "mean"}
     assert formula("--direction", "whole") == {"direction": "whole", "scaling": "scaled", "reduction": "sum"}
@@ -95,8 +104,8 @@ def test_a_beginning_token_shifts_every_document_by_one(model, texts, tmp_path):
     ],
 )
 def test_the_beginning_token_is_the_configs_or_the_usual_one(tmp_path, config, expected):
-    from detoklens.cli.text_input import beginning_token
     from detoklens.loading import load
+    from detoklens.questions.texts import beginning_token
 
     write_text_model(tmp_path, **config)
     assert Vocabulary.from_folder(tmp_path).id("<|endoftext|>") == 0
@@ -137,10 +146,7 @@ def test_an_interrupted_run_is_continued_and_leaves_nothing_behind(model, texts,
     [left] = tmp_path.iterdir()
     assert sorted(path.name for path in left.iterdir()) == ["0.npz", "1.npz", "2.npz", "question.json"]
     run(*arguments)
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        "contributions.parquet",
-        "contributions_by_head.parquet",
-    ]
+    assert sorted(path.name for path in tmp_path.iterdir()) == WRITTEN
     run(*arguments[:-1], tmp_path / "anew")
     parts = [tmp_path / "contributions.parquet", tmp_path / "anew" / "contributions.parquet"]
     assert pl.read_parquet(parts[0]).equals(pl.read_parquet(parts[1]))
@@ -154,8 +160,8 @@ def test_bad_questions_are_one_line(model, texts, tmp_path):
 
     assert "position 32 does not exist; positions go from 0 to 31" in refusal("--query-positions", "32")
     assert "head 3 does not exist" in refusal("--heads", "3")
-    assert "--length 33 is more than the 32 positions" in refusal("--length", "33")
-    assert "query position 9 lies beyond --length 8" in refusal("--length", "8", "--query-positions", "9")
+    assert "a length of 33 is more than the 32 positions" in refusal("--length", "33")
+    assert "query position 9 lies beyond documents cut to 8 tokens" in refusal("--length", 8, "--query-positions", 9)
     assert "no such file or folder" in refusal(text=tmp_path / "missing.jsonl")
     empty = tmp_path / "empty.txt"
     empty.write_text("", encoding="utf-8")
@@ -165,12 +171,8 @@ def test_bad_questions_are_one_line(model, texts, tmp_path):
 def test_documents_that_are_all_too_short_are_one_line(model, tmp_path):
     short = tmp_path / "short.txt"
     short.write_text("century", encoding="utf-8")
-    result = call("contributions", model, "--text", short, "--workers", 1, "--query-positions", "30")
-    assert result.exit_code == 1
-    assert result.stdout == ""
-    lines = result.stderr.splitlines()
-    assert lines[-1].startswith("detoklens: no document reaches query position 30: the longest of 1 has")
-    assert lines[-2] == "1 of 1 documents are too short for query position 30"
+    line = refuse("contributions", model, "--text", short, "--workers", 1, "--query-positions", "30")
+    assert line.startswith("detoklens: no document reaches query position 30: the longest of 1 has")
 
 
 def test_help_has_an_example():

@@ -126,7 +126,6 @@ def test_the_predecessors_of_a_token_are_shown(counts: Path, tokenizer: Path, by
 REFUSED = {
     "no such file or folder": ["nowhere.txt"],
     "not a kind of file that can be counted": ["tokenizer.json"],
-    "engine 'spark' is not known": ["texts.jsonl", "--engine", "spark"],
     "--memory 'much' is no size": ["texts.jsonl", "--memory", "much"],
     "needed: raise --memory": ["texts.jsonl", "--memory", "1MB"],
     "--batch '0' is nothing": ["texts.jsonl", "--batch", "0"],
@@ -186,3 +185,9 @@ def test_progress_says_documents_speed_tokens_and_time_left() -> None:
     tally = Tally(documents=1200, text_bytes=50_000_000, tokens=12_000_000)
     progress = Progress(total_size=300, finished_before=100, finished=50, tally=tally)
     assert describe(progress, 10.0) == "counting: 1,200 documents, 50 MB, 5.0 MB/s, 12,000,000 tokens, 0:00:30 left"
+
+
+def test_an_engine_that_is_not_known_is_a_usage_error(source: Path) -> None:
+    result = call("count", source, "--out", source.parent / "counts", "--engine", "spark")
+    assert result.exit_code == 2
+    assert "'spark' is not one of 'local', 'ray'" in result.stderr

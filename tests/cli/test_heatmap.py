@@ -7,7 +7,7 @@ import json
 import polars as pl
 import pytest
 
-from tests.command_line import refuse, run
+from tests.command_line import call, refuse, run
 from tests.layers import random_first_layer, write_gpt2
 
 
@@ -24,7 +24,24 @@ def test_two_rows_a_head_are_printed_and_all_scores_written(model, tmp_path):
     assert len(pl.read_parquet(tmp_path / "heatmap_by_head.parquet")) == 6
 
 
+def test_another_seed_draws_other_tokens(model):
+    asked = ("heatmap", model, "--tokens", "9", "--table", "heatmap_tokens", "--format", "csv")
+    first, again, other = (run(*asked, "--seed", seed).stdout for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_a_figure_is_drawn(model, tmp_path):
+    run("heatmap", model, "--tokens", "9", "--heads", "1", "--figure", tmp_path / "map.png")
+    assert (tmp_path / "map.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_small_vocabulary_is_drawn_whole(model):
+    result = run("heatmap", model, "--tokens", "24", "--table", "heatmap_tokens", "--format", "json")
+    assert len(json.loads(result.stdout)) == 23
+    assert "all 23 tokens of the vocabulary are compared; 24 were asked for" in result.stderr
+
+
 def test_bad_input_is_one_line(model, tmp_path):
-    assert "from this vocabulary 2 to 23 can be drawn" in refuse("heatmap", model, "--tokens", "24", "--out", tmp_path)
+    assert call("heatmap", model, "--tokens", "1").exit_code == 2
     assert "head 3 does not exist" in refuse("heatmap", model, "--heads", "2-3", "--out", tmp_path)
     assert not list(tmp_path.iterdir())

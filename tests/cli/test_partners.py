@@ -7,7 +7,7 @@ import json
 import polars as pl
 import pytest
 
-from detoklens.tables.files import read_provenance
+from detoklens.tables.files import MARK, read_metadata
 from tests.command_line import call, refuse, run
 from tests.layers import random_first_layer, write_gpt2
 from tests.spelled import write_spelled
@@ -34,7 +34,7 @@ def test_partners_prints_the_columns_and_writes_the_same_table(model, tmp_path):
     assert [(row["head"], row["rank"]) for row in printed] == [(0, 1), (0, 2), (0, 3), (2, 1), (2, 2), (2, 3)]
     written = pl.read_parquet(tmp_path / "partners.parquet")
     assert written["key_token_id"].to_list() == [row["key_token_id"] for row in printed]
-    provenance = json.loads(read_provenance(tmp_path / "partners.parquet"))
+    provenance = json.loads(read_metadata(tmp_path / "partners.parquet")[MARK])
     assert provenance["command"] == "partners"
     assert provenance["options"]["heads"] == [0, 2]
     assert len(provenance["model_fingerprint"]) == 64
@@ -59,7 +59,7 @@ def test_bad_input_is_one_line_and_writes_nothing(model, tmp_path):
     assert "token id 9999 does not exist" in refuse("partners", model, "--token-id", "9999", *out)
     assert "head 3 does not exist; heads go from 0 to 2" in refuse("partners", model, "a", "--heads", "3", *out)
     assert "position 11 does not exist" in refuse("partners", model, "a", "--scale", "11", *out)
-    assert "--scale 'median' is not known" in refuse("partners", model, "a", "--scale", "median", *out)
+    assert "σ by 'median' is not known" in refuse("partners", model, "a", "--scale", "median", *out)
     assert "no query token was given" in refuse("partners", model, *out)
     assert "no such folder" in refuse("partners", model, "a", "--counts", tmp_path / "none", *out)
     assert not (tmp_path / "out").exists()
@@ -68,7 +68,7 @@ def test_bad_input_is_one_line_and_writes_nothing(model, tmp_path):
 @pytest.mark.parametrize("place", ["a file", "a file/below"])
 def test_an_out_that_is_no_folder_is_one_line(model, tmp_path, place):
     (tmp_path / "a file").write_text("kept")
-    assert "name a folder for --out" in refuse("partners", model, "a", "--out", tmp_path / place)
+    assert "name a folder" in refuse("partners", model, "a", "--out", tmp_path / place)
     assert (tmp_path / "a file").read_text() == "kept"
 
 
@@ -91,3 +91,10 @@ def test_a_position_of_thousands_of_digits_is_one_line(model):
 
 def test_bytes_that_are_no_text_are_one_line(model):
     assert "is no valid text at character 0" in refuse("partners", model, "\udcff")
+
+
+def test_a_figure_that_can_not_be_drawn_is_refused_before_any_work(model, tmp_path):
+    drawn = ("partners", model, "a", "--out", tmp_path / "out", "--figure")
+    assert "ends in .svg, .pdf, .png" in refuse(*drawn, "x.gif")
+    assert "figure width" in refuse(*drawn, "x.svg", "--width", "99")
+    assert not (tmp_path / "out").exists()

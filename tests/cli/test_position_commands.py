@@ -9,14 +9,18 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from detoklens.analyses.positions import positions
-from detoklens.analyses.shape import shape
-from detoklens.analyses.variance import variance
-from detoklens.cli.sparkline import sparkline
+from detoklens.corpus.count import count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.demo import COUNTS
 from detoklens.loading import load
-from detoklens.tables.files import read_provenance
+from detoklens.questions.catalogue import QUESTIONS
+from detoklens.questions.positions import Positions
+from detoklens.questions.question import Question
+from detoklens.questions.shape import Shape
+from detoklens.questions.study import Study, study
+from detoklens.questions.variance import Variance
+from detoklens.tables.files import MARK, read_metadata
+from detoklens.tokens import Vocabulary
 from tests.command_line import call, refuse, run
 from tests.layers import random_first_layer, write_gpt2
 from tests.spelled import LINES, write_spelled
@@ -25,7 +29,7 @@ COMMANDS = ("positions", "shape", "variance")
 WRITTEN = {
     "positions": {"positions"},
     "shape": {"shape", "waves"},
-    "variance": {"position_variance", "switch", "undertrained", "last_queries"},
+    "variance": {"position_variance", "switch", "undertrained", "trained_range", "last_queries"},
 }
 
 
@@ -37,27 +41,31 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def counted(folder: Path, tokenizer: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "text.txt").write_text("\n".join(LINES), encoding="utf-8")
-    run("count", folder / "text.txt", "--tokenizer", tokenizer, "--out", folder / "counts", "--workers", "1")
+    count_corpus([folder / "text.txt"], Vocabulary.from_folder(tokenizer), folder / "counts")
     return folder / "counts"
 
 
-def test_positions_prints_what_the_function_finds(model: Path) -> None:
+def tables(model: Path, question: Question) -> dict[str, pl.DataFrame]:
+    return dict(Study(load(model)).ask(question).tables)
+
+
+def test_positions_prints_what_python_finds(model: Path) -> None:
     printed = run("positions", model, "--query-positions", "4,10", "--heads", "1", "--band", "0.8", "--format", "csv")
-    expected = positions(load(model), [4, 10], coverage=0.8).filter(pl.col("head") == 1)
+    expected = tables(model, Positions([4, 10], band=0.8, heads=[1]))["positions"]
     assert printed.stdout == expected.write_csv()
 
 
-def test_shape_and_waves_print_what_the_function_finds(model: Path) -> None:
-    shapes, waves = shape(load(model), [4, 10], average="mean-of-ratio")
+def test_shape_and_waves_print_what_python_finds(model: Path) -> None:
+    found = tables(model, Shape([4, 10], average="mean-of-ratio"))
     options = ("--query-positions", "4,10", "--average", "mean-of-ratio", "--format", "csv")
-    assert run("shape", model, *options).stdout == shapes.write_csv()
-    assert run("shape", model, *options, "--table", "waves").stdout == waves.write_csv()
+    assert run("shape", model, *options).stdout == found["shape"].write_csv()
+    assert run("shape", model, *options, "--table", "waves").stdout == found["waves"].write_csv()
 
 
 @pytest.mark.parametrize("table", sorted(WRITTEN["variance"]))
-def test_variance_prints_what_the_function_finds(model: Path, table: str) -> None:
+def test_variance_prints_what_python_finds(model: Path, table: str) -> None:
     printed = run("variance", model, "--table", table, "--format", "csv").stdout
-    assert printed == getattr(variance(load(model)), table).write_csv()
+    assert printed == tables(model, Variance())[table].write_csv()
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -65,7 +73,7 @@ def test_out_writes_every_table_with_its_provenance(model: Path, tmp_path: Path,
     result = run(command, model, "--out", tmp_path / "made", "--format", "json")
     assert json.loads(result.stdout)
     assert {path.stem for path in (tmp_path / "made").iterdir()} == WRITTEN[command]
-    provenance = json.loads(read_provenance(next((tmp_path / "made").iterdir())) or "")
+    provenance = json.loads(read_metadata(next((tmp_path / "made").glob("*.parquet")))[MARK])
     assert provenance["command"] == command
     assert provenance["options"]["average"] == "ratio-of-mean"
 
@@ -83,18 +91,19 @@ def test_frequency_weights_come_from_the_counts(model: Path, tmp_path: Path) -> 
     weighted = run(
         "positions", model, *options, "--weights", "frequency", "--counts", counts, "--out", tmp_path / "made"
     )
-    expected = positions(load(model), [9], token_weights=Counts.open(counts).tokens.astype(float))
+    expected = study(model, counts=counts).ask(Positions([9], weights="frequency")).tables["positions"]
     assert weighted.stdout == expected.write_csv()
     assert weighted.stdout != run("positions", model, *options).stdout
-    provenance = json.loads(read_provenance(tmp_path / "made" / "positions.parquet") or "")
+    provenance = json.loads(read_metadata(tmp_path / "made" / "positions.parquet")[MARK])
     assert provenance["counts_fingerprint"] == Counts.open(counts).fingerprint
 
 
 def test_the_demos_own_counts_weight_it_only_where_asked() -> None:
     layer, counts = load("demo"), Counts.open(COUNTS)
+    even, by_frequency = Shape([9]), Shape([9], weights="frequency")
     options = ("--query-positions", "9", "--format", "csv")
-    assert run("shape", "demo", *options).stdout == shape(layer, [9])[0].write_csv()
-    weighted = shape(layer, [9], token_weights=counts.tokens.astype(float))[0]
+    assert run("shape", "demo", *options).stdout == Study(layer).ask(even).tables["shape"].write_csv()
+    weighted = Study(layer, counts).ask(by_frequency).tables["shape"]
     assert run("shape", "demo", *options, "--weights", "frequency").stdout == weighted.write_csv()
 
 
@@ -104,8 +113,18 @@ def test_counts_that_do_not_fit_are_refused(model: Path, tmp_path: Path, command
     other = write_spelled(tmp_path / "other", vocab_size=300)
     counts = counted(tmp_path, other)
     assert "tokenizer" in refuse(command, model, "--weights", "frequency", "--counts", counts)
-    assert "--weights frequency needs --counts" in refuse(command, model, "--weights", "frequency")
-    assert "add --weights frequency" in refuse(command, model, "--counts", counts)
+    line = refuse(command, model, "--weights", "frequency")
+    assert line.startswith("detoklens: weights by frequency need corpus counts; add --counts COUNTS")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_counts_that_decide_nothing_are_noted_and_change_nothing(model: Path, tmp_path: Path, command: str) -> None:
+    counts = counted(tmp_path, model)
+    vain = run(command, model, "--counts", counts, "--format", "csv")
+    assert vain.stdout == run(command, model, "--format", "csv").stdout
+    assert "--counts has no part in what was asked" in vain.stderr
+    asked = run(command, model, "--counts", counts, "--weights", "frequency", "--format", "csv")
+    assert "has no part" not in asked.stderr
 
 
 @pytest.mark.parametrize("command", ["positions", "shape"])
@@ -133,19 +152,31 @@ def test_a_tiny_model_without_tokenizer_is_answered(tmp_path: Path, command: str
 
 def test_whisper_looks_like_the_paper_says(whisper_folder: Path) -> None:
     """Real trained weights: a previous-token head, lines, a wave of about 221 positions, and a switch at position 0."""
-    shapes, _ = shape(load(whisper_folder), [437])
+    asked = Study(load(whisper_folder))
+    shapes = asked.ask(Shape([437])).tables["shape"]
     assert shapes["linear"].to_list() == [False, True, True, True, True, True]
     assert shapes["sinusoidal"].to_list() == [True, True, False, True, True, True]
     assert shapes["class"][2] == "previous token"
     assert shapes["period"][3] == pytest.approx(221.2, abs=0.5)
-    found = variance(load(whisper_folder))
-    assert found.position_variance.filter("outlier")["position"].to_list() == [0, 224]
-    assert (found.switch["by_scale"] > 0).all()
-    assert not found.undertrained["undertrained"].any()
+    found = asked.ask(Variance()).tables
+    assert found["position_variance"].filter("outlier")["position"].to_list() == [0, 224]
+    assert (found["switch"]["by_scale"] > 0).all()
+    assert not found["undertrained"]["undertrained"].any()
 
 
-def test_a_sparkline_goes_from_lowest_to_highest() -> None:
-    assert sparkline([0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0], 8) == "▁▂▃▄▅▆▇█"
-    assert sparkline([3.0, 3.0], 5) == "▁▁"
-    assert sparkline([1.0, 3.0, 10.0, 10.0], 2) == "▁█"
-    assert len(sparkline(list(map(float, range(1000))), 40)) == 40
+def test_a_named_table_is_shown_alone(model: Path) -> None:
+    shown = run("variance", model, "--table", "undertrained").stdout
+    assert "Does the last query position depart" in shown
+    assert "which positions stand out" not in shown
+    wrong = call("shape", model, "--table", "switch")
+    assert wrong.exit_code == 2
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_sentence_is_on_stderr_and_figures_are_drawn(model: Path, tmp_path: Path, command: str) -> None:
+    shown = run(command, model, "--figure", tmp_path / "first.svg", "--width", "column")
+    assert Study(load(model)).ask(QUESTIONS[command]()).sentence in shown.stderr
+    assert b"<svg" in (tmp_path / "first.svg").read_bytes()
+    for spec in QUESTIONS[command].figures:
+        run(command, model, "--figure", tmp_path / f"{spec.name}.svg", "--figure-name", spec.name)
+        assert spec.title.encode() in (tmp_path / f"{spec.name}.svg").read_bytes()

@@ -16,12 +16,18 @@ def model(tmp_path_factory):
     return write_spelled(tmp_path_factory.mktemp("spelled"))
 
 
+@pytest.fixture(scope="module")
+def papers_model(tmp_path_factory):
+    """Eight heads and some of the paper's tokens."""
+    return write_spelled(tmp_path_factory.mktemp("papers"), vocab_size=400, n_heads=8)
+
+
 def test_the_shipped_list_gives_one_row_a_head_and_three_tables(model, tmp_path):
     result = run("words", model, "--format", "json", "--out", tmp_path)
     rows = json.loads(result.stdout)
     assert [row["head"] for row in rows] == [0, 1, 2]
     assert " are one token and left out" in result.stderr
-    names = sorted(path.name for path in tmp_path.iterdir())
+    names = sorted(path.name for path in tmp_path.glob("*.parquet"))
     assert names == ["word_pieces.parquet", "word_ranks.parquet", "words_by_head.parquet"]
     assert len(pl.read_parquet(tmp_path / "word_ranks.parquet")) == 3 * rows[0]["pairs"]
 
@@ -33,6 +39,22 @@ def test_a_users_list_word_by_word(model, tmp_path):
     assert {(row["word"], row["head"]) for row in rows} == {("sapiens", 1)}
 
 
+BY = ([], ["--by", "head"], ["--by", "word"])
+
+
+def test_the_papers_table_is_printed_whatever_a_row_is(papers_model):
+    printed = [run("words", papers_model, "--paper", "--format", "csv", *by).stdout for by in BY]
+    assert printed[0].startswith("head,query_token,key_token,joined,paper_rank,rank,difference,score\n")
+    assert printed[0] == printed[1] == printed[2]
+
+
+def test_a_figure_is_drawn_of_the_words_and_none_of_the_papers_table(model, papers_model, tmp_path):
+    run("words", model, "--figure", tmp_path / "words.svg", "--width", "column")
+    assert (tmp_path / "words.svg").stat().st_size > 1000
+    refused = refuse("words", papers_model, "--paper", "--figure", tmp_path / "paper.svg")
+    assert refused == "detoklens: words has no figure of these tables"
+
+
 def test_bad_input_is_one_line(model, tmp_path):
     words = tmp_path / "mine.txt"
     assert f"{words}: no such file" in refuse("words", model, words)
@@ -40,6 +62,6 @@ def test_bad_input_is_one_line(model, tmp_path):
     assert f"{words}: not UTF-8 at byte 3" in refuse("words", model, words)
     words.write_text("century\n", encoding="utf-8")
     assert "none of the 1 words is split" in refuse("words", model, words)
-    assert "--paper has its own words" in refuse("words", model, words, "--paper")
+    assert f"the paper's table has its own words; leave it or {words} out" in refuse("words", model, words, "--paper")
     assert "none of the heads and tokens" in refuse("words", model, "--paper")
     assert "head 7 does not exist" in refuse("words", model, "--heads", "7")

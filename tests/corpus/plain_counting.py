@@ -2,13 +2,15 @@
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from tokenizers import Tokenizer
 
 from detoklens.corpus.counts import Counts
+from detoklens.corpus.manifest import json_text
 from detoklens.tokens import Vocabulary
 
 
@@ -41,6 +43,14 @@ def as_counters(counts: Counts) -> tuple[Counter[int], Counter[tuple[int, int]]]
 def write_jsonl(path: Path, texts: Iterable[str]) -> Path:
     path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts), encoding="ascii")
     return path
+
+
+def edit_sealed(path: Path, changes: Callable[[dict[str, Any]], object]) -> None:
+    """Change a manifest or plan as a forger would, or another version of the program: its checksum is right again."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    content.pop("checksum")
+    changes(content)
+    path.write_text(json_text(content), encoding="utf-8")
 
 
 def folder_bytes(folder: Path) -> dict[str, bytes]:

@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -14,11 +15,18 @@ from detoklens.corpus import artefact
 from detoklens.corpus.artefact import row_groups, write_bigrams
 from detoklens.corpus.count import count_corpus
 from detoklens.corpus.counts import Counts
+from detoklens.corpus.manifest import file_hash
 from detoklens.corpus.pairs import Run
 from detoklens.engines import open_engine
 from detoklens.errors import CountsError, TokenError
 from detoklens.tokens import Vocabulary
-from tests.corpus.plain_counting import as_counters, plain_counts, without_special_parsing, write_jsonl
+from tests.corpus.plain_counting import (
+    as_counters,
+    edit_sealed,
+    plain_counts,
+    without_special_parsing,
+    write_jsonl,
+)
 
 TEXTS = ["the sand in the thin band", "and the sand", "", "zebra", "in in in"]
 
@@ -35,6 +43,17 @@ def folder(small_vocabulary: Vocabulary, tmp_path_factory: pytest.TempPathFactor
 
 def test_the_public_name_is_this_class() -> None:
     assert detoklens.Counts is Counts
+
+
+def test_counts_say_what_they_hold(folder: Path, small_vocabulary: Vocabulary) -> None:
+    tokens, bigrams = plain_counts(TEXTS, without_special_parsing(small_vocabulary))
+    size = small_vocabulary.size
+    assert repr(Counts.open(folder)) == (
+        f"Counts of {sum(tokens.values())} tokens in {len(TEXTS)} documents: {len(bigrams)} distinct bigrams, "
+        f"a vocabulary of {size}, in {folder}"
+    )
+    made = Counts.from_arrays(np.array([1200, 34]), np.array([0, 1]), np.array([1, 1]), np.array([5, 6]))
+    assert repr(made) == "Counts of 1,234 tokens: 2 distinct bigrams, a vocabulary of 2, in memory"
 
 
 def test_files_have_the_documented_columns(folder: Path) -> None:
@@ -152,11 +171,14 @@ def test_damaged_counts_are_refused(folder: Path, tmp_path: Path) -> None:
         Counts.open(garbled)
 
 
-def rehashed(folder: Path, name: str) -> None:
+def rehashed(folder: Path, name: str, **totals: int) -> None:
     """The manifest as a forger would leave it."""
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"][name]["size"] = (folder / name).stat().st_size
-    (folder / "manifest.json").write_text(json.dumps(manifest))
+
+    def change(manifest: dict[str, Any]) -> None:
+        manifest["files"][name] = file_hash(folder / name)
+        manifest["totals"] |= totals
+
+    edit_sealed(folder / "manifest.json", change)
 
 
 def test_ids_outside_the_vocabulary_are_refused(folder: Path, tmp_path: Path) -> None:
@@ -181,6 +203,8 @@ MANIFESTS = {
     "can't be read as JSON": "{",
     "not a manifest of counts": "[]",
     "incomplete": '{"format": "detoklens counts", "format_version": 1}',
+    "nested too deeply": '{"format":' * 100_000,
+    "too deeply to be read": "[" * 100_000,
     "format 99": '{"format": "detoklens counts", "format_version": 99}',
 }
 
@@ -192,6 +216,71 @@ def test_a_manifest_that_is_none_is_refused(message: str, content: str, tmp_path
         Counts.open(tmp_path)
 
 
+FORGED = {
+    "tokens, where the manifest says": ("tokens.parquet", "count"),
+    "bigrams, where the manifest says": ("bigrams.parquet", "count"),
+}
+
+
+@pytest.mark.parametrize(("message", "where"), FORGED.items())
+def test_files_that_contradict_the_totals_are_refused(
+    message: str, where: tuple[str, str], folder: Path, tmp_path: Path
+) -> None:
+    name, column = where
+    forged = copied(folder, tmp_path / "forged")
+    table = pq.read_table(forged / name)
+    numbers = table[column].to_numpy().copy()
+    numbers[np.argmax(numbers)] += 1
+    pq.write_table(table.set_column(table.schema.names.index(column), column, [numbers]), forged / name)
+    rehashed(forged, name)
+    with pytest.raises(CountsError, match=message):
+        _ = Counts.open(forged).bigrams
+
+
+def test_a_file_of_other_columns_is_refused(folder: Path, tmp_path: Path) -> None:
+    for name in ("tokens.parquet", "bigrams.parquet"):
+        forged = copied(folder, tmp_path / name)
+        pq.write_table(pq.read_table(forged / name).rename_columns(["a", "b", "c"]), forged / name)
+        rehashed(forged, name)
+        with pytest.raises(CountsError, match="other columns than"):
+            _ = Counts.open(forged).bigrams
+
+
+@pytest.mark.parametrize(
+    ("change", "is_refused"),
+    [
+        ({}, False),
+        ({"bigrams": 0}, True),
+        ({"tokens": 1 << 40}, True),
+        ({"documents_with_tokens": 5}, True),
+        ({"documents": 6}, False),
+    ],
+)
+def test_totals_that_contradict_each_other_are_refused(
+    change: dict[str, int], is_refused: bool, folder: Path, tmp_path: Path
+) -> None:
+    forged = copied(folder, tmp_path / "forged")
+    edit_sealed(forged / "manifest.json", lambda manifest: manifest["totals"].update(change))
+    if is_refused:
+        with pytest.raises(CountsError, match=r"manifest\.json: \d+ bigrams of \d+ tokens in 5 documents, where"):
+            Counts.open(forged)
+    else:
+        Counts.open(forged)
+
+
+def test_counts_of_the_first_format_are_read_unless_they_lost_bigrams(folder: Path, tmp_path: Path) -> None:
+    old = copied(folder, tmp_path / "old")
+    manifest = json.loads((old / "manifest.json").read_text())
+    del manifest["checksum"], manifest["totals"]["documents_with_tokens"]
+    manifest["format_version"] = 1
+    (old / "manifest.json").write_text(json.dumps(manifest))
+    assert as_counters(Counts.open(old)) == as_counters(Counts.open(folder))
+    manifest["totals"]["bigrams"] = manifest["totals"]["tokens"] - 6
+    (old / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(CountsError, match=r"bigrams of .* tokens in 5 documents, where at least"):
+        Counts.open(old)
+
+
 def test_the_manifest_says_what_was_counted_and_not_how(folder: Path, small_vocabulary: Vocabulary) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     assert manifest["tokenizer"] == {"fingerprint": small_vocabulary.fingerprint, "vocabulary_size": 300}
@@ -201,7 +290,7 @@ def test_the_manifest_says_what_was_counted_and_not_how(folder: Path, small_voca
     assert {"detoklens", "numpy", "pyarrow", "tokenizers"} <= set(manifest["versions"])
     assert set(manifest) == {
         "format", "format_version", "inputs", "tokenizer", "options", "versions", "tokenized_with",
-        "not_gigatoken_because", "totals", "files",
+        "not_gigatoken_because", "totals", "files", "checksum",
     }  # fmt: skip
 
 

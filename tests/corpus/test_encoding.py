@@ -2,12 +2,13 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 from detoklens.corpus import encoding, shards
 from detoklens.corpus.comparison_sample import sample_texts
@@ -158,3 +159,71 @@ def test_a_tokenizer_that_fails_on_a_text_is_one_clear_line() -> None:
         TokenizersEncoder(json.dumps(described), parse_special_tokens=False).encode([b"b"])
     with pytest.raises(TokenError, match="can't read 'b'"):
         Vocabulary.from_json(json.dumps(described)).encode("b")
+
+
+def breaking_at_q(small_vocabulary: Vocabulary) -> Vocabulary:
+    """A tokenizer whose library panics at the letter q alone: it is cut into pieces of no length there."""
+    described = json.loads(small_vocabulary.to_json())
+    described["pre_tokenizer"] = {
+        "type": "Sequence",
+        "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": "[^q]+"}, "behavior": "Removed", "invert": False},
+            {"type": "FixedLength", "length": 0},
+        ],
+    }
+    return Vocabulary.from_json(json.dumps(described))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_panic_while_counting_is_one_clear_line(small_vocabulary: Vocabulary, tmp_path: Path, workers: int) -> None:
+    """Beyond the sample that is compared at the start: the last of many documents."""
+    source = write_jsonl(tmp_path / "t.jsonl", ["a"] * 500 + ["q"])
+    with open_engine("local", workers) as engine, pytest.raises(TokenError, match="can't read the text: chunk size"):
+        count_corpus([source], breaking_at_q(small_vocabulary), tmp_path / "counts", engine=engine)
+
+
+@pytest.mark.parametrize("special", [True, False])
+def test_a_token_of_many_characters_is_not_for_the_fast_library(small_vocabulary: Vocabulary, special: bool) -> None:
+    tokenizer = Tokenizer.from_str(small_vocabulary.to_json())
+    tokenizer.add_tokens([AddedToken("z" * 1_001, special=special)])
+    library, reason = choose_library(Vocabulary(tokenizer), [b"some text"], False)
+    assert library == "tokenizers"
+    assert reason is not None
+    assert "a token of 1,001 characters" in reason
+
+
+def test_a_fast_library_that_breaks_on_the_sample_is_not_used(
+    small_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class PanicException(BaseException):
+        """As the libraries' own: no Exception."""
+
+    class Breaking:
+        @classmethod
+        def from_json(cls, _description: str) -> "Breaking":
+            return cls()
+
+        def encode_batch(self, _texts: list[bytes], parallel: bool) -> None:
+            raise PanicException("index out of bounds")
+
+    monkeypatch.setattr("gigatoken.Tokenizer", Breaking)
+    described = json.loads(small_vocabulary.to_json()) | {"version": "1.0"}
+    library, reason = choose_library(Vocabulary.from_json(json.dumps(described)), [b"another text"], True)
+    assert (library, reason) == ("tokenizers", "gigatoken fails on a sample of the input")
+
+
+def test_what_gigatoken_imports_while_it_encodes_is_there_before(
+    small_vocabulary: Vocabulary, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Ctrl-C in the midst of that import would be swallowed, and the ids come in another form."""
+
+    class Interrupting:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "awkward":
+                raise KeyboardInterrupt
+
+    for name in [name for name in sys.modules if name.split(".")[0] == "awkward"]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    with pytest.raises(KeyboardInterrupt):
+        GigatokenEncoder(small_vocabulary.to_json(), parse_special_tokens=False)

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detoklens.corpus import tasks
 from detoklens.corpus.count import CountingOptions, count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.encoding import choose_library
@@ -17,6 +16,7 @@ from detoklens.corpus.parts import Part
 from detoklens.corpus.pieces import Piece
 from detoklens.corpus.records import ReadingOptions
 from detoklens.corpus.shards import Shard
+from detoklens.corpus.spills import Spills
 from detoklens.corpus.tasks import CountTask, count_shard
 from detoklens.engines import open_engine
 from detoklens.tokens import Vocabulary
@@ -133,8 +133,8 @@ def test_memory_too_small_for_all_pairs_changes_nothing(
     path = tmp_path / "tokenizer.json"
     path.write_text(small_vocabulary.to_json(), encoding="utf-8")
     put_away: list[int] = []
-    spill = tasks._spill
-    monkeypatch.setattr(tasks, "_spill", lambda task, run: (put_away.append(len(run.keys)), spill(task, run))[1])
+    put = Spills.put_away
+    monkeypatch.setattr(Spills, "put_away", lambda self, run: (put_away.append(len(run.keys)), put(self, run))[1])
     shard = Shard(0, (Piece(str(source), str(source), ".jsonl"),), 0)
     target = tmp_path / "part.arrow"
     count_shard(CountTask(shard, target, path, "tokenizers", False, 300, ReadingOptions(), 2_000, 40_000))

@@ -1,23 +1,17 @@
 """A hub dataset by its id, from a hub on this machine; and the one line where there is none."""
 
-import hashlib
 import io
-import json
-import re
+import os
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-COMMIT = "0123456789abcdef0123456789abcdef01234567"
-LISTING = re.compile(r"/api/datasets/(?P<repo>[^/]+/[^/]+)(/revision/(?P<revision>[^?]+))?")
-FILE = re.compile(r"/datasets/(?P<repo>[^/]+/[^/]+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)")
+from tests.weights.hub.server import HubServer, Repository
 
 
 def parquet(*texts: str) -> bytes:
@@ -26,66 +20,28 @@ def parquet(*texts: str) -> bytes:
     return buffer.getvalue()
 
 
-DATASETS = {
-    ("org/plain", "main"): {
-        "README.md": b"about",
-        "data/train-0.parquet": parquet("one", "two"),
-        "data/train-1.parquet": parquet("three"),
-        "other/x.jsonl": b'{"text": "four"}\n',
-    },
-    ("org/tarred", "main"): {"subsets/a.tar": b"tar"},
-    ("org/tarred", "refs/convert/parquet"): {"default/train/0000.parquet": parquet("converted")},
-    ("org/pictures", "main"): {"cat.png": b"png"},
+PLAIN = {
+    "README.md": b"about",
+    "data/train-0.parquet": parquet("one", "two"),
+    "data/train-1.parquet": parquet("three"),
+    "other/x.jsonl": b'{"text": "four"}\n',
 }
-
-
-class Hub(BaseHTTPRequestHandler):
-    def do_HEAD(self) -> None:
-        self.do_GET()
-
-    def do_GET(self) -> None:
-        path = self.path.replace("%2F", "/").split("?")[0]
-        listing, file = LISTING.fullmatch(path), FILE.fullmatch(path.replace("refs/convert/parquet", "CONVERTED"))
-        if listing:
-            self.list(listing["repo"], listing["revision"] or "main")
-        elif file:
-            revision = "refs/convert/parquet" if file["revision"] == "CONVERTED" else "main"
-            self.send(200, DATASETS[file["repo"], revision][file["file"]])
-        else:
-            self.send(404, b"", **{"X-Error-Code": "EntryNotFound"})
-
-    def list(self, repo: str, revision: str) -> None:
-        if (repo, "main") not in DATASETS:
-            self.send(404, b"", **{"X-Error-Code": "RepoNotFound"})
-        elif (repo, revision) not in DATASETS:
-            self.send(404, b"", **{"X-Error-Code": "RevisionNotFound"})
-        else:
-            files = [{"rfilename": name} for name in DATASETS[repo, revision]]
-            self.send(200, json.dumps({"id": repo, "sha": COMMIT, "siblings": files}).encode())
-
-    def send(self, status: int, body: bytes, **headers: str) -> None:
-        self.send_response(status)
-        for name, value in {
-            "ETag": f'"{hashlib.sha256(body).hexdigest()}"',
-            "X-Repo-Commit": COMMIT,
-            "Content-Length": str(len(body)),
-            **headers,
-        }.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    def log_message(self, *arguments: object) -> None:
-        """Nothing is logged."""
+CONVERTED = Repository({"default/train/0000.parquet": parquet("converted")}, commit="c" * 40)
 
 
 @pytest.fixture(scope="module")
-def endpoint() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), Hub) as server:
-        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+def hub() -> Iterator[HubServer]:
+    with HubServer() as server:
+        server.repositories["datasets/org/plain"] = Repository(PLAIN)
+        server.repositories["datasets/org/pictures"] = Repository({"cat.png": b"png"})
+        tarred = Repository({"subsets/a.tar": b"tar"}, branches={"refs/convert/parquet": CONVERTED})
+        server.repositories["datasets/org/tarred"] = tarred
+        yield server
+
+
+@pytest.fixture
+def endpoint(hub: HubServer) -> str:
+    return hub.endpoint
 
 
 SCRIPT = """
@@ -102,9 +58,11 @@ except DetokLensError as error:
 
 def read(dataset: str, endpoint: str, cache: Path) -> list[str]:
     """In a process of its own: the hub's library reads its settings once, on import."""
-    environment = {"HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "HF_HUB_DISABLE_PROGRESS_BARS": "1", "PATH": ""}
+    kept = {name: os.environ[name] for name in ("PYTHONPATH", "SYSTEMROOT") if name in os.environ}
+    environment = kept | {"HF_ENDPOINT": endpoint, "HF_HOME": str(cache), "PATH": ""}
     command = [sys.executable, "-c", SCRIPT, dataset]
     done = subprocess.run(command, env=environment, cwd=cache, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
     return done.stdout.splitlines()
 
 
@@ -115,6 +73,13 @@ def test_a_dataset_is_all_its_countable_files(endpoint: str, tmp_path: Path) -> 
         "org/plain/data/train-1.parquet, row 1 three",
         "org/plain/other/x.jsonl, line 1 four",
     ]
+
+
+def test_the_second_time_only_the_list_is_asked_for(hub: HubServer, tmp_path: Path) -> None:
+    first = read("org/plain", hub.endpoint, tmp_path)
+    hub.requests.clear()
+    assert read("org/plain", hub.endpoint, tmp_path) == first
+    assert [(r.method, r.path) for r in hub.requests] == [("GET", "/api/datasets/org/plain/revision/main")]
 
 
 @pytest.mark.parametrize("pattern", ["data/*-1.parquet", "data/train-1.parquet"])

@@ -104,3 +104,58 @@ def test_a_pipe_is_refused_by_name_and_passed_over_in_a_folder(folder: Path, mon
     for pipe in pipes:
         with pytest.raises(CorpusError, match="a pipe or a device can't be read in pieces"):
             find_inputs([pipe])
+
+
+@pytest.fixture
+def locked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A subfolder that may not be read, for root neither."""
+    scandir, access = os.scandir, os.access
+
+    def refused(path: str) -> bool:
+        return os.path.abspath(path) == str(folder / "sub")
+
+    def refusing_scandir(path: str) -> object:
+        if refused(path):
+            raise PermissionError(13, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing_scandir)
+    monkeypatch.setattr(os, "access", lambda path, mode: not refused(path) and access(path, mode))
+    return folder / "sub"
+
+
+@pytest.mark.parametrize("argument", ["", "**", "**/*", "*/*.parquet", "sub/*", "s*/**", "**/c.parquet"])
+def test_a_folder_that_may_not_be_read_is_not_passed_over(argument: str, folder: Path, locked: Path) -> None:
+    with pytest.raises(CorpusError, match=r"sub/?: a folder that can't be read \(Permission denied\)"):
+        names(folder / argument)
+
+
+@pytest.mark.parametrize("argument", ["*.txt", "a.txt", "[ab].*", "*"])
+def test_a_folder_that_is_not_looked_into_need_not_be_readable(argument: str, folder: Path, locked: Path) -> None:
+    assert str(folder / "a.txt") in names(folder / argument)
+
+
+def test_a_linked_folder_is_not_passed_over(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "z.txt").write_text("the sand")
+    (folder / "linked").symlink_to(elsewhere)
+    with pytest.raises(CorpusError, match=r"linked: a link to a folder, which is not followed; .* or give the glob"):
+        names(folder)
+    assert str(folder / "linked" / "z.txt") in names(folder / "**")
+    assert names(folder / "linked") == [str(folder / "linked" / "z.txt")]
+
+
+def test_a_folder_that_links_to_itself_is_read_once(folder: Path) -> None:
+    (folder / "sub" / "again").symlink_to(folder)
+    assert sorted(path.rsplit("/", 1)[1] for path in names(folder / "**")) == [
+        "a.txt",
+        "b.jsonl",
+        "c.parquet",
+        "d.jsonl.zst",
+    ]
+
+
+def test_a_linked_file_is_read_and_a_hidden_link_passed_over(folder: Path) -> None:
+    (folder / "linked.txt").symlink_to(folder / "a.txt")
+    (folder / ".linked").symlink_to(folder / "sub")
+    assert str(folder / "linked.txt") in names(folder)

@@ -1,11 +1,11 @@
 """What may be in the output folder, who may write to it, and what a run that ends early leaves there."""
 
 import errno
-import json
 import multiprocessing
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -14,14 +14,15 @@ import pytest
 from detoklens.corpus import count, shards, tasks
 from detoklens.corpus.count import CountingOptions, count_corpus
 from detoklens.corpus.counts import Counts
+from detoklens.corpus.encoding import Encoded, GigatokenEncoder
 from detoklens.corpus.output import open_output
 from detoklens.corpus.parts import Part
 from detoklens.corpus.records import ReadingOptions
 from detoklens.engines import open_engine
-from detoklens.errors import CorpusError, CountsError, OutputError
+from detoklens.errors import CorpusError, CountsError, OutputError, TokenError
 from detoklens.tokens import Vocabulary
 from tests.corpus.conftest import byte_level_vocabulary
-from tests.corpus.plain_counting import folder_bytes, write_jsonl
+from tests.corpus.plain_counting import edit_sealed, folder_bytes, write_jsonl
 
 Run = Callable[..., Counts]
 
@@ -136,15 +137,17 @@ def test_another_order_of_inputs_is_another_input(run: Run, source: Path) -> Non
     [
         ({"gigatoken": "0.1"}, r"version gigatoken was 0\.1, now"),
         ({"tokenized_with": "tokenizers"}, "tokenized with tokenizers before, gigatoken now"),
+        ({"format_version": 1}, "format was 1, now 2"),
     ],
 )
 def test_other_versions_do_not_continue_a_run(
     change: dict[str, object], message: str, interrupted: Path, run: Run
 ) -> None:
-    path = interrupted / ".counting" / "plan.json"
-    plan = json.loads(path.read_text())
-    plan["versions"] |= {name: value for name, value in change.items() if name in plan["versions"]}
-    path.write_text(json.dumps(plan | {name: value for name, value in change.items() if name in plan}))
+    def changed(plan: dict[str, Any]) -> None:
+        plan["versions"] |= {name: value for name, value in change.items() if name in plan["versions"]}
+        plan |= {name: value for name, value in change.items() if name in plan}
+
+    edit_sealed(interrupted / ".counting" / "plan.json", changed)
     with pytest.raises(OutputError, match=message):
         run()
 
@@ -323,7 +326,7 @@ def _write_too_much(path: str) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, resource.RLIM_INFINITY))
     run = Run(np.arange(200_000, dtype=np.uint32), np.ones(200_000, np.int64))
-    write_part(Path(path), [run], run.keys.dtype, np.zeros(7, np.int64), Tally())
+    write_part(Path(path), [run], run.keys.dtype, np.zeros(7, np.int64), Tally(documents_with_tokens=-200_000))
 
 
 def test_a_damaged_part_is_named_and_can_be_counted_again(tmp_path: Path) -> None:
@@ -331,3 +334,73 @@ def test_a_damaged_part_is_named_and_can_be_counted_again(tmp_path: Path) -> Non
     part.write_bytes(b"ARROW1\0\0" + bytes(40))
     with pytest.raises(CountsError, match=r"0-00000000\.arrow: damaged; delete it"):
         Part(part)
+
+
+def test_counts_that_lost_something_in_the_last_merge_are_not_finished(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    merged = count.merged_blocks
+    with monkeypatch.context() as patched:
+        patched.setattr(count, "merged_blocks", lambda parts: merged(parts[1:]))
+        with pytest.raises(CountsError, match=r"counts: \d+ bigrams were counted of \d+ that are in the text"):
+            run()
+    with pytest.raises(CountsError, match="counting was interrupted"):
+        Counts.open(tmp_path / "counts")
+    run()
+    run(out="at once")
+    assert folder_bytes(tmp_path / "counts") == folder_bytes(tmp_path / "at once")
+
+
+def test_a_library_that_loses_a_document_is_refused(
+    run: Run, small_vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Forgetful(GigatokenEncoder):
+        def encode(self, texts: Sequence[bytes]) -> Encoded:
+            return super().encode(texts[:20])
+
+    text = small_vocabulary.to_json()
+    monkeypatch.setattr(tasks, "open_encoder", lambda *_: Forgetful(text, parse_special_tokens=False))
+    with pytest.raises(TokenError, match="gigatoken gave ids of 20 documents for"):
+        run()
+    assert not (tmp_path / "counts").exists()
+
+
+def test_parts_without_their_plan_are_not_taken(interrupted: Path, run: Run, source: Path) -> None:
+    """They could be of any text: here the text is another by now."""
+    (interrupted / ".counting" / "plan.json").unlink()
+    write_jsonl(source, [f"the band in {number}" for number in range(80)])
+    run()
+    run(out="at once")
+    assert folder_bytes(interrupted) == folder_bytes(interrupted.with_name("at once"))
+
+
+DEEP = '{"format":' * 100_000
+
+
+@pytest.mark.parametrize("content", ["{", "", "[]", "\x00", DEEP, "[" * 100_000])
+def test_a_plan_that_can_not_be_read_is_one_line(content: str, interrupted: Path, run: Run) -> None:
+    (interrupted / ".counting" / "plan.json").write_text(content)
+    with pytest.raises(CountsError, match=r"plan\.json: ") as error:
+        run()
+    assert "\n" not in str(error.value)
+    assert parts_of(interrupted) == ["0-00000000.arrow"]
+
+
+def test_a_damaged_plan_is_refused(interrupted: Path, run: Run) -> None:
+    path = interrupted / ".counting" / "plan.json"
+    path.write_text(path.read_text().replace('"text_field": "text"', '"text_field": "test"'))
+    with pytest.raises(CountsError, match=r"plan\.json: damaged \(its checksum is wrong\)"):
+        run()
+
+
+def test_a_damaged_part_is_refused_when_the_run_is_continued(interrupted: Path, run: Run) -> None:
+    part = interrupted / ".counting" / "parts" / "0-00000000.arrow"
+    content = bytearray(part.read_bytes())
+    content[len(content) // 2] ^= 1
+    part.write_bytes(content)
+    with pytest.raises(CountsError, match=r"0-00000000\.arrow: damaged; delete it, and the same command counts"):
+        run()
+    part.unlink()
+    run()
+    run(out="at once")
+    assert folder_bytes(interrupted) == folder_bytes(interrupted.with_name("at once"))

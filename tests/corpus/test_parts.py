@@ -3,6 +3,7 @@
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from detoklens.corpus import parts
 from detoklens.corpus.pairs import Run
 from detoklens.corpus.parts import Part, merged_blocks, sum_of_tallies, sum_of_tokens, write_part
 from detoklens.corpus.records import Tally
+from detoklens.errors import CountsError
 
 PAIRS = st.dictionaries(st.integers(0, 60) | st.integers(0, 2**32 - 1), st.integers(1, 2**40), max_size=40)
 
@@ -20,6 +22,12 @@ PAIRS = st.dictionaries(st.integers(0, 60) | st.integers(0, 2**32 - 1), st.integ
 def as_run(pairs: dict[int, int], kind: str) -> Run:
     keys = sorted(pairs)
     return Run(np.array(keys, kind), np.array([pairs[key] for key in keys], np.int64))
+
+
+def tally_of(tokens: np.ndarray, pairs: dict[int, int], **others: Any) -> Tally:
+    """What must have been read where these are the counts."""
+    read = int(tokens.sum())
+    return Tally(tokens=read, documents_with_tokens=read - sum(pairs.values()), **others)
 
 
 @pytest.mark.parametrize("kind", ["uint32", "uint64"])
@@ -30,8 +38,9 @@ def test_merged_parts_are_the_sum_in_rising_order(kind: str, counted: list[dict[
         opened = []
         for number, pairs in enumerate(counted):
             path = Path(folder, f"{number}.arrow")
-            tally = Tally(documents=number, first_skipped=[str(number)])
-            write_part(path, [as_run(pairs, kind)], np.dtype(kind), np.arange(5) * number, tally)
+            tokens = np.arange(5) * number
+            tally = tally_of(tokens, pairs, documents=number, first_skipped=[str(number)])
+            write_part(path, [as_run(pairs, kind)], np.dtype(kind), tokens, tally)
             opened.append(Part(path))
         found = [pair for run in merged_blocks(opened) for pair in zip(*(c.tolist() for c in run), strict=True)]
         total = sum(map(Counter, counted), Counter())
@@ -40,3 +49,40 @@ def test_merged_parts_are_the_sum_in_rising_order(kind: str, counted: list[dict[
         assert sum_of_tokens(opened).tolist() == [token * expected for token in range(5)]
         assert sum_of_tallies(opened).documents == expected
         assert sum_of_tallies(opened).first_skipped == [str(number) for number in range(len(counted))][:3]
+
+
+PAIRS_OF_FOUR_TOKENS = {3: 2, 7: 1}
+
+
+@pytest.mark.parametrize(
+    ("tokens", "pairs", "message"),
+    [
+        ([4, 0], {3: 2}, "part: 2 bigrams were counted of 3 that are in the text"),
+        ([4, 0], {}, "part: 0 bigrams were counted of 3"),
+        ([4, 0], {3: 2, 7: 2}, "part: 4 bigrams were counted of 3"),
+        ([3, 0], PAIRS_OF_FOUR_TOKENS, "part: 3 tokens were counted of 4 that are in the text"),
+    ],
+)
+def test_a_part_that_is_not_all_of_its_text_is_not_written(
+    tokens: list[int], pairs: dict[int, int], message: str, tmp_path: Path
+) -> None:
+    tally = tally_of(np.array([4]), PAIRS_OF_FOUR_TOKENS)
+    with pytest.raises(CountsError, match=message):
+        write_part(tmp_path / "part", [as_run(pairs, "uint32")], np.dtype("uint32"), np.array(tokens), tally)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["uint32", "uint64"])
+def test_no_flipped_bit_of_a_part_is_believed(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "part"
+    tally = tally_of(np.array([4]), PAIRS_OF_FOUR_TOKENS)
+    write_part(path, [as_run(PAIRS_OF_FOUR_TOKENS, kind)], np.dtype(kind), np.array([4, 0]), tally)
+    whole = path.read_bytes()
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1 << place % 8]) + whole[place + 1 :])
+        with pytest.raises(CountsError, match="part: damaged; delete it"):
+            Part(path)
+    for length in (0, 1, 31, 32, 33, len(whole) - 32, len(whole) - 1):
+        path.write_bytes(whole[:length])
+        with pytest.raises(CountsError, match="part: damaged; delete it"):
+            Part(path)

@@ -1,5 +1,6 @@
 """One engine of each kind for all tests: starting a Ray cluster takes seconds."""
 
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -22,3 +23,11 @@ def engine(request: pytest.FixtureRequest, two_workers: Engine) -> Iterator[Engi
     else:
         with open_engine("local", 1) as one:
             yield one
+
+
+@pytest.fixture
+def heard_interrupts() -> Iterator[None]:
+    """Ctrl-C is heard, as at a terminal: what a shell starts in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)

@@ -90,3 +90,8 @@ def test_without_ray_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setitem(__import__("sys").modules, "ray", None)
     with pytest.raises(MissingExtraError, match=r"detoklens\[ray\]"):
         open_engine("ray")
+
+
+def test_too_little_memory_is_told_in_one_line_wherever_it_is_found(engine: Engine) -> None:
+    with pytest.raises(MemoryError, match=r"^Unable to allocate 1.00 PiB for an array with shape .*$"):
+        list(engine.run(work_to_do.ask_too_much, range(3)))

@@ -4,8 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
+
+import pytest
+
+from detoklens.engines.local import Assignment, LocalEngine, Worker
+from detoklens.engines.worker import Begun
 
 SCRIPT = """
 import sys
@@ -63,3 +70,48 @@ def _is_alive(process_id: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+@pytest.mark.usefixtures("heard_interrupts")
+@pytest.mark.parametrize("seconds", [0, 0.02, 0.1])
+def test_an_interrupt_while_a_worker_starts_is_not_for_the_worker(
+    seconds: float, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Ctrl-C goes to all processes of a terminal; a worker is then still importing."""
+    worker = Worker()
+    try:
+        time.sleep(seconds)
+        os.kill(worker.process.pid or 0, signal.SIGINT)
+        worker.give(abs, Assignment(0, -3))
+        assert isinstance(worker.connection.recv(), Begun)
+        assert worker.connection.recv() == 3
+    finally:
+        worker.stop()
+    assert capfd.readouterr().err == ""
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, set())  # this process still hears it
+
+
+@pytest.mark.usefixtures("heard_interrupts")
+def test_an_interrupt_that_another_thread_takes_waits_for_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocked in the thread that starts a process, it goes to another one, and is heard in the main thread even so."""
+    start = SpawnProcess.start
+    begun: list[SpawnProcess] = []
+
+    def interrupted(process: SpawnProcess) -> None:
+        taker = threading.Thread(target=_take_an_interrupt)
+        taker.start()
+        taker.join()
+        start(process)
+        begun.append(process)
+
+    monkeypatch.setattr(SpawnProcess, "start", interrupted)
+    engine = LocalEngine(2)
+    with engine, pytest.raises(KeyboardInterrupt):
+        list(engine.run(abs, [-3]))
+    assert len(begun) == 1
+    assert begun[0].exitcode == -signal.SIGKILL  # started, and stopped with the engine
+
+
+def _take_an_interrupt() -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+    signal.raise_signal(signal.SIGINT)

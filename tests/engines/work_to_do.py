@@ -5,6 +5,8 @@ import signal
 import time
 from pathlib import Path
 
+import numpy as np
+
 from detoklens.errors import CorpusError
 
 
@@ -44,6 +46,11 @@ def refuse(number: int) -> int:
     if number == 3:
         raise CorpusError("task 3 is bad")
     return number
+
+
+def ask_too_much(number: int) -> int:
+    """More memory than any machine has, 2^50 bytes."""
+    return np.empty(1 << 50, np.uint8).size
 
 
 def break_down(number: int) -> int:

@@ -5,19 +5,25 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from detoklens.tables.attention import ATTENTION, ATTENTION_AGREEMENT
-from detoklens.tables.auroc import AUROC_BY_HEAD, AUROC_BY_TOKEN, AUROC_CONTROLS, PRECISION_BY_HEAD, ROC_POINTS
-from detoklens.tables.contributions import CONTRIBUTIONS, CONTRIBUTIONS_BY_HEAD
-from detoklens.tables.frequency import EMBEDDING_VARIANCE, FREQUENCY_BY_HEAD, FREQUENCY_BY_TOKEN, SELF_ASSERTION
-from detoklens.tables.heads import HEADS
-from detoklens.tables.heatmap import HEATMAP, HEATMAP_TOKENS
-from detoklens.tables.lexicon import LEXICON
-from detoklens.tables.partners import PARTNERS
-from detoklens.tables.positions import POSITIONS
+from detoklens.questions.attention import ATTENTION, ATTENTION_AGREEMENT
+from detoklens.questions.auroc_schemas import (
+    AUROC_BY_HEAD,
+    AUROC_BY_TOKEN,
+    AUROC_CONTROLS,
+    PRECISION_BY_HEAD,
+    ROC_POINTS,
+)
+from detoklens.questions.contributions import CONTRIBUTIONS, CONTRIBUTIONS_BY_HEAD
+from detoklens.questions.frequency import EMBEDDING_VARIANCE, FREQUENCY_BY_HEAD, FREQUENCY_BY_TOKEN, SELF_ASSERTION
+from detoklens.questions.heads import HEADS
+from detoklens.questions.heatmap import HEATMAP, HEATMAP_TOKENS
+from detoklens.questions.lexicon import LEXICON
+from detoklens.questions.partners import PARTNERS
+from detoklens.questions.positions import POSITIONS
+from detoklens.questions.shape import SHAPE
+from detoklens.questions.variance import LAST_QUERIES, POSITION_VARIANCE, SWITCH, UNDERTRAINED
+from detoklens.questions.words import WORDS_BY_HEAD
 from detoklens.tables.schema import Schema
-from detoklens.tables.shape import SHAPE
-from detoklens.tables.variance import LAST_QUERIES, POSITION_VARIANCE, SWITCH, UNDERTRAINED
-from detoklens.tables.words import WORDS_BY_HEAD
 
 HOSTILE = ["$x^2$", " Korea", "</script>", "\u202eabc", "\x00\n", "漢字", "&<>\"'", "a" * 60, "\\", "$", "é\u0301", ""]
 TERMS = ["ee", "pp", "pe", "ep", "e", "p"]
@@ -43,9 +49,7 @@ def tables(n_heads: int = 3, positions: int = 64, vocabulary: int = 200, seed: i
         *_frequency_tables(rng, heads, vocabulary),
         *_variance_tables(rng, heads, positions),
     ]
-    named = {schema.name: frame for schema, frame in made}
-    pieces = {name.replace("auroc", "auroc_pieces"): named[name] for name in ("auroc_by_head", "auroc_controls")}
-    return named | pieces
+    return {schema.name: frame for schema, frame in made}
 
 
 Named = tuple[Schema, pl.DataFrame]
@@ -60,11 +64,11 @@ def _filled(schema: Schema, keys: pl.DataFrame, rng: np.random.Generator, **give
             columns[column.name] = [value(head) for head in keys["head"]] if callable(value) else value
         elif column.name in keys.columns:
             columns[column.name] = keys[column.name]
-        elif column.dtype == pl.String:
+        elif column.dtype == "String":
             columns[column.name] = ["local"] * keys.height
-        elif column.dtype == pl.Boolean:
+        elif column.dtype == "Boolean":
             columns[column.name] = rng.random(keys.height) < 0.3
-        elif column.dtype in (pl.Int32, pl.Int64):
+        elif column.dtype in ("Int32", "Int64"):
             columns[column.name] = rng.integers(1, 50, keys.height)
         else:
             columns[column.name] = rng.random(keys.height)

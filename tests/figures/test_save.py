@@ -8,8 +8,9 @@ import pytest
 from matplotlib.figure import Figure
 from PIL import Image
 
-from detoklens.figures import FIGURES
+from detoklens.errors import OutputError
 from detoklens.figures.save import save
+from tests.figures.specs import FIGURES
 from tests.figures.synthetic import tables
 
 
@@ -64,7 +65,7 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
         raise OSError("disk full")
 
     monkeypatch.setattr(Path, "replace", fails)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(OutputError, match="disk full"):
         save(figure, tmp_path, "auroc", formats=["png"])
     assert [path.name for path in tmp_path.iterdir()] == ["auroc.png"]
     assert (tmp_path / "auroc.png").read_text() == "old"

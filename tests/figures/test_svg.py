@@ -8,9 +8,9 @@ from xml.etree import ElementTree
 import pytest
 from matplotlib.figure import Figure
 
-from detoklens.figures import FIGURES
 from detoklens.figures.svg import svg_file_text, svg_text
 from detoklens.figures.theme import INK
+from tests.figures.specs import FIGURES
 from tests.figures.synthetic import tables
 
 DRAWN = tables(2)

@@ -11,10 +11,10 @@ from matplotlib.colors import to_rgb
 from matplotlib.text import Text
 
 from detoklens.errors import RangeError
-from detoklens.figures import FIGURES
 from detoklens.figures.save import save
 from detoklens.figures.svg import svg_text
 from detoklens.figures.theme import INK, SERIES, inches, themed
+from tests.figures.specs import FIGURES
 from tests.figures.synthetic import tables
 
 BEFORE = dict(matplotlib.rcParams)  # taken while tests are collected, before any figure is drawn

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,11 +13,10 @@ from detoklens.figures.wording import (
     head_name,
     number,
     short_number,
-    term_name,
-    terms_in_order,
     text_inches,
     token_label,
 )
+from detoklens.wording import term_name
 
 FONT = get_font(findfont("DejaVu Sans")).get_charmap()
 
@@ -77,7 +75,6 @@ def test_heads_and_terms_have_their_names() -> None:
     assert head_name(7) == "L0H7"
     assert term_name("ee") == "token and token (Tᵉᵉ)"
     assert term_name("offset") == "offset"
-    assert terms_in_order(pl.Series(["p", "zz", "ee", "p"])) == ["ee", "p", "zz"]
 
 
 def test_the_width_of_text_grows_with_its_letters_and_size() -> None:

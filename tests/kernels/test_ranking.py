@@ -40,13 +40,25 @@ def random_positives(n_rows: int, n_keys: int, random: np.random.Generator) -> t
     return indptr, np.concatenate(keys).astype(np.uint32), random.integers(1, 10**6, indptr[-1])
 
 
-def measured(scores, indptr, keys, weights, columns=None, bounds=None, k=5) -> np.ndarray:
+def all_cells(scores, indptr, keys, weights, columns=None, bounds=None, k=5, another=(), exchanged=False) -> np.ndarray:
+    """cell × row × measure"""
     n_rows, n_keys = scores.shape
-    measures = np.full((n_rows, ranking.MEASURES), -1.0)
+    measures = np.full((ranking.CELLS, n_rows, ranking.MEASURES), -1.0)
     columns = np.arange(n_keys) if columns is None else columns
     bounds = np.array([0, n_keys]) if bounds is None else bounds
-    ranking.measure_rows(scores, np.arange(n_rows), indptr, keys, weights, columns, bounds, k, measures)
+    strata = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    asked, another = np.arange(n_rows), np.array(another, np.int64)
+    of_keys = (indptr, keys, weights, columns, bounds, strata)
+    ranking.measure_rows(scores, asked, another, *of_keys, True, exchanged, 7, k, measures)
     return measures
+
+
+def measured(scores, indptr, keys, weights, k=5) -> np.ndarray:
+    """row × measure, against all keys"""
+    found = all_cells(scores, indptr, keys, weights, k=k)
+    np.testing.assert_allclose(found[ranking.MATCHED], found[ranking.OWN], rtol=0, atol=1e-15)  # one stratum
+    assert np.isnan(found[[ranking.ANOTHER_QUERYS, ranking.EXCHANGED]]).all()
+    return found[ranking.OWN]
 
 
 def labels(n_keys: int, keys: np.ndarray, weights: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -128,7 +140,8 @@ def test_crowded_bins_are_sorted_too() -> None:
     random = np.random.default_rng(5)
     scores = np.append(random.standard_normal(20_000), 1e30).astype(np.float32)
     weights = np.arange(len(scores))
-    _, sorted_scores, sorted_weights, *_, starts, _, _ = ranking.working_space(len(scores))
+    _, sorted_scores, _, starts, _, _ = ranking.working_space(len(scores))
+    sorted_weights = np.empty(len(scores), np.int64)
     below.sort_with_weights(scores, weights, len(scores), starts, sorted_scores, sorted_weights)
     order = np.argsort(scores, kind="stable")
     np.testing.assert_array_equal(sorted_scores[: len(scores)], scores[order])
@@ -153,7 +166,8 @@ def test_within_strata_is_the_weighted_mean_of_each_stratum(n_keys: int, n_strat
     indptr, keys, weights = random_positives(3, n_keys, random)
     bounds = np.sort(np.concatenate([[0, n_keys], random.choice(n_keys, n_strata - 1)]))
     columns = random.permutation(n_keys)
-    for row, found in enumerate(measured(scores, indptr, keys, weights, columns, bounds)):
+    cells = all_cells(scores, indptr, keys, weights, columns, bounds)
+    for row, found in enumerate(cells[ranking.MATCHED]):
         own = slice(indptr[row], indptr[row + 1])
         right, weight = labels(n_keys, columns[keys[own]], weights[own])
         values, masses = [], []
@@ -163,3 +177,21 @@ def test_within_strata_is_the_weighted_mean_of_each_stratum(n_keys: int, n_strat
                 masses.append((weight * right)[stratum].sum())
         expected = np.average(values, weights=masses) if values else np.nan
         assert found[ranking.AUROC] == pytest.approx(expected, abs=1e-9, nan_ok=True)
+
+
+@settings(max_examples=25)
+@given(st.sampled_from(KINDS), st.integers(6, 200), st.integers(1, 6), st.integers(0, 2**32 - 1))
+def test_what_else_is_asked_of_a_row_changes_no_bit(kind: str, n_keys: int, n_strata: int, seed: int) -> None:
+    """One reading of a row answers for several sets of positives as if each were asked for alone."""
+    random = np.random.default_rng(seed)
+    scores = scores_of_kind(kind, 4, n_keys, random)
+    indptr, keys, weights = random_positives(4, n_keys, random)
+    bounds = np.sort(np.concatenate([[0, n_keys], random.choice(n_keys, n_strata - 1)]))
+    another = np.array([1, 2, 3, 0])
+    together = all_cells(scores, indptr, keys, weights, bounds=bounds, another=another, exchanged=True)
+    alone = all_cells(scores, indptr, keys, weights, bounds=bounds)
+    lent = all_cells(scores[[3, 0, 1, 2]], indptr, keys, weights, bounds=bounds)
+    for cell in (ranking.OWN, ranking.MATCHED + ranking.OWN):
+        np.testing.assert_array_equal(together[cell], alone[cell])
+        np.testing.assert_array_equal(together[cell + ranking.ANOTHER_QUERYS][[3, 0, 1, 2]], lent[cell])
+    assert (np.isnan(together[ranking.EXCHANGED]) == np.isnan(alone[ranking.OWN])).all()

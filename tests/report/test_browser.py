@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import csv
 import io
@@ -12,6 +13,22 @@ import pytest
 from tests.report.made import HOSTILE
 
 WAIT = 60_000  # milliseconds; a machine may be busy
+
+# Browsers save only some downloads of one page; these are what it gives them to save, by name.
+KEEP_DOWNLOADS = """() => {
+  window.kept = {};
+  let latest;
+  URL.createObjectURL = (blob) => { latest = blob; return "#"; };
+  HTMLAnchorElement.prototype.click = function () { window.kept[this.download] = latest; };
+}"""
+KEPT_DOWNLOADS = """async () => {
+  const kept = {};
+  for (const [name, blob] of Object.entries(window.kept)) {
+    const bytes = new Uint8Array(await blob.arrayBuffer());
+    kept[name] = btoa(Array.from(bytes, (byte) => String.fromCharCode(byte)).join(""));
+  }
+  return kept;
+}"""
 
 
 @contextlib.contextmanager
@@ -93,6 +110,21 @@ def test_downloads_come_out_of_the_page_itself(browser, whole, tmp_path):
             page.locator("#figure-auroc a[data-figure]").click()
         assert caught.value.suggested_filename == "auroc.svg"
         assert ElementTree.parse(caught.value.path()).getroot().tag.endswith("svg")
+
+
+def test_downloads_are_the_files_byte_by_byte(browser, hostile):
+    """Tokens of every byte are in them, NUL and CR as well, and what spreadsheets would run."""
+    files = {path.name: path.read_bytes() for path in (hostile / "tables").glob("*.csv")}
+    assert any(b"\0" in content for content in files.values())
+    assert any(b"\r" in content for content in files.values())
+    with opened(browser, hostile) as page:
+        page.evaluate(KEEP_DOWNLOADS)
+        for link in page.locator("a[data-csv]").all():
+            link.click()
+        kept = page.evaluate(KEPT_DOWNLOADS)
+    different = [name for name in kept if base64.b64decode(kept[name]) != files[name]]
+    assert len(kept) > 10
+    assert different == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -12,10 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detoklens.report.content import Computed, Content, Download, Grid, Picture, Section
+from detoklens.report.content import Computed, Content, Download, Grid, Part, Picture, Section
 from detoklens.report.page import render_page, script_json, shown
-from detoklens.report.wording import listed, token_shown
+from detoklens.wording import listed, token_shown
 from tests.report.made import HOSTILE
+
+
+def grid(text: str, folded: bool = False) -> Grid:
+    return Grid(text, [(text, text), ("n", "")], [(text, 1.5), (None, None)], sortable=not folded, folded=folded)
 
 
 def content(text: str = "plain") -> Content:
@@ -26,10 +30,11 @@ def content(text: str = "plain") -> Content:
         sections=[
             Section(
                 "Which?",
-                text,
-                [Picture("name", text, text, "<svg></svg>", "Which?")],
-                [Grid(text, [(text, text), ("n", "")], [(text, 1.5), (None, None)], sortable=True)],
-                [Computed(text, text)],
+                [
+                    Part(text, [Picture("name", text, text, "<svg></svg>")], [grid(text)], Computed(text, text)),
+                    Part(left_out=text),
+                    Part(f"another {text}", grids=[grid(text, folded=True)]),
+                ],
             )
         ],
         downloads=[Download("table", text, 2, "tables/table.csv", text)],

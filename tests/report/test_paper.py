@@ -5,9 +5,10 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from detoklens.report.content import Computed
-from detoklens.report.paper import against_the_paper
-from detoklens.tables import auroc, frequency, heatmap, variance, words
+from detoklens.questions import auroc_schemas as auroc
+from detoklens.questions import frequency, heatmap, variance
+from detoklens.questions.paper_table import PAPER_RANKS
+from detoklens.report.paper import numbers_of_the_paper
 from tests.figures.synthetic import _by_head, _filled, np
 
 
@@ -34,7 +35,7 @@ def tables():
         _filled(frequency.FREQUENCY_BY_TOKEN, pl.DataFrame({"token_id": [0, 1]}), random, count=[5, 6]),
         _filled(heatmap.HEATMAP_BY_HEAD, keys, random, minimum=-40.0, maximum=100.0),
         (
-            words.PAPER_RANKS,
+            PAPER_RANKS,
             pl.DataFrame(
                 {
                     "head": [7, 1],
@@ -57,11 +58,10 @@ def rows(section):
 
 
 def test_each_number_stands_beside_the_papers_with_the_difference(tables):
-    section = against_the_paper(tables, [Computed("detoklens words gpt2 --paper", "rank")], 1000)
-    found = rows(section)
-    assert [each.command for each in section.computed] == ["detoklens words gpt2 --paper"]
+    part = numbers_of_the_paper(tables, 1000)
+    found = rows(part)
     assert found["documents counted"][:3] == (8_013_769, 1000, 1000 - 8_013_769)
-    assert section.answer.startswith("1 of the 2 ranks in the paper's Table 1 are the same here; 16 numbers")
+    assert part.sentence.startswith("16 numbers of the paper's text")
     assert found["head with the largest mean AUROC"][:3] == (7, 7, 0)
     paper, here, difference, depends = found["Spearman of Tᵉ with token frequency, L0H7"]
     assert (paper, here) == (-0.68, -0.7)
@@ -74,13 +74,15 @@ def test_each_number_stands_beside_the_papers_with_the_difference(tables):
     assert found["Var(p) over its median, last: exceptionally small in the paper"][1] == 0.5
     assert found["tokens counted"][1] == 11
     assert found["distinct bigrams counted"][1] == 7
-    assert section.grids[1].rows[1][4:] == (2, 5, 3)
 
 
 def test_without_counts_the_numbers_of_the_corpus_are_left_open(tables):
-    found = rows(against_the_paper({name: frame for name, frame in tables.items() if not name.startswith("auroc")}))
+    found = rows(numbers_of_the_paper({name: frame for name, frame in tables.items() if not name.startswith("auroc")}))
     assert not {"head with the largest mean AUROC", "tokens counted"} & set(found)
 
 
-def test_other_models_have_no_such_section(tables):
-    assert against_the_paper({name: frame for name, frame in tables.items() if name != "paper_ranks"}) is None
+def test_other_models_have_no_such_section():
+    from detoklens.questions.study import study
+    from detoklens.report.sections import PAPER
+
+    assert PAPER.entries(study("demo")) == []

@@ -1,14 +1,21 @@
-"""T^ee over the vocabulary is refused where a token has no σ to divide by."""
+"""T^ee over the vocabulary: refused where a token has no σ to divide by, and made for the heads that are asked for."""
 
 from __future__ import annotations
 
+import tracemalloc
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from detoklens.errors import CheckpointError
-from tests.layers import as_layer, random_first_layer
+from detoklens.measures.frequency import self_assertion
+from detoklens.questions.heatmap import Heatmap
+from detoklens.questions.partners import Partners
+from detoklens.questions.study import Study
+from detoklens.scores.layer import Layer
+from tests.layers import as_layer, random_first_layer, random_layer
 
 
 def test_scores_beyond_their_type_are_refused() -> None:
@@ -28,3 +35,39 @@ def test_a_token_without_scale_is_refused_and_named() -> None:
             layer.token_affinity("bare", centred)
     for scale in ("mean", None):
         assert np.isfinite(layer.token_affinity(scale).scores(np.arange(layer.vocab_size))).all()
+
+
+@pytest.mark.parametrize("scale", ["mean", None, 3])
+@pytest.mark.parametrize("centred", [False, True])
+def test_some_heads_are_to_the_bit_those_of_all_heads(scale, centred) -> None:
+    layer = random_layer(n_heads=4, dtype="float32")
+    some, every = layer.token_affinity(scale, centred, [2, 0]), layer.token_affinity(scale, centred)
+    assert np.array_equal(some.query, every.query[[2, 0]])
+    assert np.array_equal(some.key, every.key[[2, 0]])
+
+
+ASKED = {
+    "affinity": lambda layer, heads: layer.token_affinity(centred=True, heads=heads),
+    "partners": lambda layer, heads: Study(layer).ask(Partners([1, 5], heads=heads)),
+    "heatmap": lambda layer, heads: Study(layer).ask(Heatmap(tokens=5, heads=heads)),
+    "self assertion": lambda layer, heads: self_assertion(layer, heads),
+}
+
+
+@pytest.mark.parametrize("ask", ASKED.values(), ids=ASKED)
+def test_memory_follows_the_heads_that_are_asked_for(ask) -> None:
+    """Two heads of 32 take an eighth at most, where the least that they could take is a sixteenth."""
+    first_layer = random_first_layer(n_heads=32, d_head=8, vocab_size=6000, dtype="float32")
+    ask(as_layer(first_layer), [0])  # imports what it needs
+    assert peak_of(ask, as_layer(first_layer), [3, 30]) < peak_of(ask, as_layer(first_layer), range(32)) / 8
+
+
+def peak_of(ask, layer: Layer, heads: Sequence[int]) -> int:
+    """Bytes at the highest point, without what every head needs: σ and the folded weights."""
+    layer.token_scale()
+    assert layer.folded
+    tracemalloc.start()
+    ask(layer, heads)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    return peak

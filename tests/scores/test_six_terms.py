@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -16,6 +18,7 @@ from detoklens.scores.layer import whole_numbers
 from detoklens.scores.terms import Term, Terms
 from tests.layers import as_layer, random_first_layer, random_layer, sizes
 from tests.real_gpt2 import real_attention_and_output, real_gpt2, real_logits
+from tests.spelled import spelled_layer
 
 
 def text_for(size: dict[str, int], data: st.DataObject) -> list[int]:
@@ -194,10 +197,61 @@ def test_bad_texts_are_refused(ids, message):
         random_layer().terms(ids)
 
 
-@pytest.mark.parametrize("ids", [[1.5, 2.0], "ab", ["a"], [True]])
-def test_only_whole_numbers_are_token_ids(ids):
-    with pytest.raises(TokenError, match="token ids are whole numbers, not "):
+@pytest.mark.parametrize(
+    ("ids", "found"),
+    [
+        ([1.5, 2.0], "float"),
+        ("ab", "str"),
+        (["a"], "str"),
+        ([True], "bool"),
+        (None, "NoneType"),
+        (b"ab", "bytes"),
+        ({"a": 1}, "dict"),
+        ({1, 2}, "set"),
+        ([[1, 2], [3]], "lists of several lengths"),
+    ],
+)
+def test_only_whole_numbers_are_token_ids(ids, found):
+    with pytest.raises(TokenError, match=f"token ids are whole numbers, not {found}; give "):
         whole_numbers(ids)
+    with pytest.raises(TokenError, match="names no token of any vocabulary"):
+        whole_numbers([10**30])
+
+
+def test_a_text_may_be_given_as_it_is(tmp_path):
+    layer = spelled_layer(tmp_path)
+    by_text, by_ids = layer.terms(" sapient wind"), layer.terms(layer.vocabulary.encode(" sapient wind"))
+    for name in Term:
+        np.testing.assert_array_equal(by_text[name], by_ids[name])
+    with pytest.raises(RangeError, match="a text needs at least one token"):
+        layer.terms("")
+    with pytest.raises(TokenError, match="has no tokenizer: give token ids"):
+        random_layer().terms("wind")
+
+
+WRONG_TEXTS = """
+import detoklens
+layer = detoklens.load("demo")
+for wrong in (None, 3.5, 5, b"ab", {"a": 1}, {1}, ["a"], [1.5], [[1, 2], [3]], [[1, 2]], [None], iter([1]), object()):
+    try:
+        layer.terms(wrong)
+    except detoklens.DetokLensError as error:
+        print(error)
+"""
+
+
+def test_a_text_of_a_wrong_type_is_one_clear_line():
+    """In a process of its own: here shapes and types in signatures are checked before anything else."""
+    done = subprocess.run([sys.executable, "-c", WRONG_TEXTS], capture_output=True, text=True, check=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 13
+    assert all(line.startswith(("token ids are whole numbers, not ", "a text is a string, or ")) for line in lines)
+
+
+def test_terms_say_their_names_and_shapes():
+    assert repr(random_layer(d_head=4).terms([1, 2])) == (
+        "Terms: ee, pp, pe, ep [head 3, query 2, key 2]; e, p [head 3, key 2]; attention scale 0.5"
+    )
 
 
 def test_the_real_whisper_decoder_agrees(whisper_folder):

@@ -7,6 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer, normalizers
 
 import detoklens
 from detoklens.errors import CheckpointError, TokenError
@@ -24,6 +25,14 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def vocabulary(folder):
     return Vocabulary.from_folder(folder)
+
+
+def test_a_vocabulary_says_its_size_and_kind(vocabulary):
+    from tokenizers import Tokenizer, models
+
+    assert repr(vocabulary) == f"Vocabulary of {vocabulary.size} tokens (byte-level BPE)"
+    words = Tokenizer(models.WordLevel({str(word): word for word in range(1500)}, unk_token="0"))
+    assert repr(Vocabulary(words)) == "Vocabulary of 1,500 tokens (WordLevel)"
 
 
 @given(text=st.text())
@@ -140,3 +149,75 @@ def test_gpt2s_vocabulary(whisper_folder):
     with pytest.raises(TokenError, match=r"' sapiens' is 2 tokens: ' sap' \(31841\), 'iens' \(10465\)"):
         vocabulary.id(" sapiens")
     assert detoklens.load_vocabulary(whisper_folder / "tokenizer.json").fingerprint == vocabulary.fingerprint
+
+
+def test_word_internal_tokens_begin_with_a_letter(tmp_path):
+    text = "the lower tower and the flower of the shower power " * 3
+    vocabulary = Vocabulary.from_folder(write_tokenizer(tmp_path, [text], 290))
+    pieces = {vocabulary.text(token) for token in vocabulary.word_internal()}
+    assert {"ower", "l", "é"} - pieces == {"é"}
+    assert not any(piece[0] in " 0123456789.,<\\" for piece in pieces)
+    assert " the" in vocabulary.texts()
+
+
+def test_wordpiece_marks_its_word_internal_tokens():
+    from tokenizers import Tokenizer, models
+
+    words = {"[UNK]": 0, "play": 1, "##ing": 2, "##9": 3, "##": 4}
+    assert Vocabulary(Tokenizer(models.WordPiece(words, unk_token="[UNK]"))).word_internal() == [2]
+
+
+BREAKING = {
+    "at loading": {"model": {"continuing_subword_prefix": "##"}},
+    "at any text": {"pre_tokenizer": {"type": "FixedLength", "length": 0}},
+}
+
+
+@pytest.mark.parametrize("when", BREAKING)
+def test_a_panic_of_the_library_is_one_line_and_unheard(folder, tmp_path, capfd, when):
+    description = json.loads((folder / "tokenizer.json").read_text())
+    for section, change in BREAKING[when].items():
+        description[section] = description[section] | change
+    (tmp_path / "tokenizer.json").write_text(json.dumps(description))
+    with pytest.raises(CheckpointError, match=r"not a tokenizer that can be read \(.*\); download it again"):
+        Vocabulary.from_folder(tmp_path)
+    assert capfd.readouterr().err == ""
+
+
+def test_a_panic_at_a_later_text_is_one_line(folder):
+    description = json.loads((folder / "tokenizer.json").read_text())
+    description["pre_tokenizer"] = {"type": "FixedLength", "length": 0}
+    with pytest.raises(TokenError, match=r"can't read 'a' \(chunk size must be non-zero\); download it again"):
+        Vocabulary.from_json(json.dumps(description)).encode("a")
+
+
+def test_two_tokens_of_one_id_are_refused(folder, tmp_path):
+    """Which of the two the id stands for would be another one in the next run."""
+    description = json.loads((folder / "tokenizer.json").read_text())
+    description["model"]["vocab"]["zebra"] = 7
+    (tmp_path / "tokenizer.json").write_text(json.dumps(description))
+    with pytest.raises(CheckpointError, match=r"the tokens .* and 'zebra' have one id, 7; download it again"):
+        Vocabulary.from_folder(tmp_path)
+
+
+def test_merges_are_not_left_out_by_chance(folder, vocabulary, tmp_path):
+    description = json.loads((folder / "tokenizer.json").read_text())
+    description["model"]["dropout"] = 0.5
+    (tmp_path / "tokenizer.json").write_text(json.dumps(description))
+    steady = Vocabulary.from_folder(tmp_path)
+    text = "suspicion connection exception collection protection"
+    assert [steady.encode(text) for _ in range(9)] == [vocabulary.encode(text)] * 9
+    assert steady.fingerprint == vocabulary.fingerprint
+
+
+def test_added_tokens_that_the_normalizer_makes_one_are_refused(folder, tmp_path):
+    """Which of the two a text has would be another one in the next run."""
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.normalizer = normalizers.Lowercase()
+    tokenizer.add_tokens([AddedToken("<PAD>", normalized=True), AddedToken("<pad>", normalized=False)])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    assert Vocabulary.from_folder(tmp_path).encode("<pad>")
+    tokenizer.add_tokens([AddedToken("<Pad>", normalized=True)])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    with pytest.raises(CheckpointError, match=r"'<PAD>' and '<Pad>' are one text to the normalizer; take one"):
+        Vocabulary.from_folder(tmp_path)

@@ -56,6 +56,8 @@ HOSTILE_FILES = {
     "shape lies": with_header({"dtype": "F32", "shape": [1000], "data_offsets": [0, 4]}),
     "negative shape": with_header({"dtype": "F32", "shape": [-1, -1], "data_offsets": [0, 4]}),
     "no offsets": with_header({"dtype": "F32", "shape": [1]}),
+    "a hole": with_header({"dtype": "F32", "shape": [15], "data_offsets": [4, 64]}),
+    "bytes of no tensor": with_header({"dtype": "F32", "shape": [15], "data_offsets": [0, 60]}),
     "true as size": with_header({"dtype": "F32", "shape": [True], "data_offsets": [0, 4]}),
 }
 
@@ -68,6 +70,38 @@ def test_corrupt_and_hostile_safetensors_are_refused_in_one_line(tmp_path, what)
         detoklens.load(tmp_path)
     assert "\n" not in str(caught.value)
     assert "download it again" in str(caught.value) or "download the file again" in str(caught.value)
+
+
+def test_one_bit_does_not_put_another_layer_in_the_place_of_the_first(tmp_path):
+    """Of two tensors of one name the parser would keep the last."""
+    write_gpt2(tmp_path, random_first_layer())
+    tensors = load_file(tmp_path / "model.safetensors")
+    tensors["transformer.h.1.ln_1.weight"] = np.ones_like(tensors["transformer.h.0.ln_1.weight"])
+    save_file(tensors, tmp_path / "model.safetensors")
+    whole = (tmp_path / "model.safetensors").read_bytes()
+    (tmp_path / "model.safetensors").write_bytes(whole.replace(b"transformer.h.1.ln_1", b"transformer.h.0.ln_1"))
+    with pytest.raises(CheckpointError, match=r"the name 'transformer\.h\.0\.ln_1\.weight' stands twice"):
+        detoklens.load(tmp_path)
+
+
+def test_tensors_that_share_bytes_are_refused(tmp_path):
+    write_gpt2(tmp_path, random_first_layer())
+    places = {name: [0, 32] for name in ("transformer.wte.weight", "transformer.wpe.weight")}
+    header = {name: {"dtype": "F32", "shape": [8], "data_offsets": place} for name, place in places.items()}
+    encoded = json.dumps(header).encode()
+    (tmp_path / "model.safetensors").write_bytes(struct.pack("<Q", len(encoded)) + encoded + b"\0" * 32)
+    with pytest.raises(CheckpointError, match=r"the one before it ends at .*; the file is corrupt, download it again"):
+        detoklens.load(tmp_path)
+
+
+def test_a_tensor_in_two_shards_is_refused(tmp_path):
+    write_gpt2(tmp_path, random_first_layer())
+    (tmp_path / "model.safetensors").rename(tmp_path / "a.safetensors")
+    save_file({"transformer.wte.weight": np.zeros((23, 12))}, tmp_path / "b.safetensors")
+    shards = {"one": "a.safetensors", "other": "b.safetensors"}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": shards}))
+    with pytest.raises(CheckpointError, match=r"'transformer\.wte\.weight' is in a\.safetensors and in b\.safetensors"):
+        detoklens.load(tmp_path)
 
 
 def test_every_truncation_of_a_file_is_refused(tmp_path):
@@ -110,9 +144,12 @@ class Bomb:
 def test_a_hostile_pickle_runs_no_code(tmp_path):
     write_gpt2(tmp_path, random_first_layer())
     (tmp_path / "model.safetensors").unlink()
-    with (tmp_path / "pytorch_model.bin").open("wb") as file:
-        pickle.dump({"transformer.wte.weight": Bomb(tmp_path / "exploded")}, file)
+    hostile = {"transformer.wte.weight": Bomb(tmp_path / "exploded")}
+    torch.save(hostile, tmp_path / "pytorch_model.bin")
     with pytest.raises(CheckpointError, match="weights-only loader refuses it"):
+        detoklens.load(tmp_path)
+    (tmp_path / "pytorch_model.bin").write_bytes(pickle.dumps(hostile))
+    with pytest.raises(CheckpointError, match="not a whole archive of torch"):
         detoklens.load(tmp_path)
     assert not (tmp_path / "exploded").exists()
 

@@ -6,6 +6,7 @@ import json
 import struct
 import subprocess
 import sys
+from math import prod
 from pathlib import Path
 
 import pytest
@@ -36,16 +37,16 @@ print(int(status["VmHWM"].split()[0]) * 1024)
 """
 
 
-def size_of(shapes: dict[str, tuple[int, ...]]) -> int:
-    return 4 * sum(shape[0] * (shape[1] if len(shape) == 2 else 1) for shape in shapes.values())
+def size_of(shapes: dict[str, tuple[int, ...]], width: int = 4) -> int:
+    return width * sum(prod(shape) for shape in shapes.values())
 
 
-def write_sparse(path: Path, shapes: dict[str, tuple[int, ...]]) -> None:
+def write_sparse(path: Path, shapes: dict[str, tuple[int, ...]], dtype: str = "F32") -> None:
     """A valid safetensors file of zeros that takes no room on disk."""
     header, offset = {}, 0
     for name, shape in shapes.items():
-        end = offset + size_of({name: shape})
-        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [offset, end]}
+        end = offset + size_of({name: shape}, {"F32": 4, "BF16": 2}[dtype])
+        header[name] = {"dtype": dtype, "shape": shape, "data_offsets": [offset, end]}
         offset = end
     text = json.dumps(header).encode()
     with path.open("wb") as file:
@@ -67,3 +68,49 @@ def test_loading_a_huge_sharded_checkpoint_stays_small(tmp_path):
     code = MEASURE.format(vocabulary=VOCABULARY)
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
     assert int(done.stdout) < 1.5 * size_of(FIRST_LAYER) + 200e6
+
+
+ROWS, LLAMA_WIDTH, KEYS, INNER = 24_000, 4096, 1024, 14_336  # Llama 3 8B with a fifth of its vocabulary
+
+
+def llama_block(number: int) -> tuple[dict[str, tuple[int, ...]], dict[str, tuple[int, ...]]]:
+    """The tensors of a block's attention, and those of its rest."""
+    prefix, d = f"model.layers.{number}.", LLAMA_WIDTH
+    rows = {"q": d, "k": KEYS, "v": KEYS, "o": d}
+    attention = {f"{prefix}self_attn.{name}_proj.weight": (size, d) for name, size in rows.items()}
+    rest = {f"{prefix}mlp.{name}_proj.weight": (INNER, d) for name in ("gate", "up")}
+    return (
+        attention | {f"{prefix}input_layernorm.weight": (d,)},
+        rest | {f"{prefix}mlp.down_proj.weight": (d, INNER), f"{prefix}post_attention_layernorm.weight": (d,)},
+    )
+
+
+MEASURE_ONE_HEAD = """
+import sys
+import detoklens
+layer = detoklens.load(sys.argv[1])
+assert layer.token_affinity(heads=[5], mean="vocabulary").scores(__import__("numpy").array([7])).shape == (1, 1, ROWS)
+assert layer.kernel([1, 2]).shape == (32, 2)
+status = dict(line.split(":", 1) for line in open("/proc/self/status"))
+print(int(status["VmHWM"].split()[0]) * 1024)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="peak memory is read in Linux's units")
+def test_one_head_of_a_llama_costs_little_more_than_its_embeddings(tmp_path):
+    """bfloat16 on disk, four bytes in memory, and neither a second copy of the table nor the MLP."""
+    attention, rest = llama_block(0)
+    first = {"model.embed_tokens.weight": (ROWS, LLAMA_WIDTH)} | attention
+    others = {name: shape for number in range(1, 32) for part in llama_block(number) for name, shape in part.items()}
+    shards = {"model-00001-of-00002.safetensors": first | rest, "model-00002-of-00002.safetensors": others}
+    for shard, shapes in shards.items():
+        write_sparse(tmp_path / shard, shapes, "BF16")
+    weight_map = {name: shard for shard, shapes in shards.items() for name in shapes}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": weight_map}))
+    sizes = {"hidden_size": LLAMA_WIDTH, "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": ROWS}
+    config = sizes | {"model_type": "llama", "intermediate_size": INNER, "rms_norm_eps": 1e-5, "rope_theta": 5e5}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+
+    code = MEASURE_ONE_HEAD.replace("ROWS", str(ROWS))
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, check=True)
+    assert int(done.stdout) < size_of(first) + 1.2e9

@@ -1,48 +1,85 @@
-"""The command line: one command, one artefact. Each command lives in a file of its own name."""
+"""The command line: one command, one artefact. A question's command is made of the question, when it is called."""
 
 from __future__ import annotations
 
-import os
 import sys
+from collections.abc import Callable
 from importlib import import_module
-from importlib.util import find_spec
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
+from typer.main import get_command_from_info
+from typer.models import CommandInfo
 
+from detoklens.cli.adapter import question_command
+from detoklens.cli.ending import forget_unwritten, one_line, open_streams
 from detoklens.errors import DetokLensError
+from detoklens.questions.catalogue import QUESTIONS
 from detoklens.version import __version__
 
-LONGEST_SHOWN = 200  # characters of a path in a message
-COMMANDS = (
-    "verify",
-    "partners",
-    "words",
-    "heatmap",
-    "auroc",
-    "lexicon",
-    "frequency",
-    "heads",
-    "positions",
-    "shape",
-    "variance",
-    "attention",
-    "contributions",
-    "explain",
-    "count",
-    "counts",
-    "report",
-    "compare",
-)
+OTHER_COMMANDS = {
+    "The whole picture": ("report", "compare"),
+    "Corpus": ("count", "counts"),
+    "Is it exact?": ("verify",),
+}
+CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+
+class Commands(TyperGroup):
+    """Commands that are made when they are called: help and completion need their names and summaries only."""
+
+    def list_commands(self, _context: Any) -> list[str]:
+        return [name for names in topics().values() for name in names]
+
+    def get_command(self, _context: Any, name: str) -> Any:
+        if name not in self.list_commands(_context):
+            return None
+        function = callback(name)
+        if isinstance(function, typer.Typer):
+            return typer.main.get_group(function)
+        info = CommandInfo(name, callback=function, context_settings=CONTEXT)
+        return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
+
+    def format_commands(self, _context: Any, formatter: Any) -> None:
+        """Whole summaries, grouped by what people ask."""
+        for topic, names in topics().items():
+            formatter.write(f"\n{topic}\n")
+            with formatter.indentation():
+                formatter.write_dl([(name, summary(name)) for name in names])
+
+
+def topics() -> dict[str, list[str]]:
+    """The commands by what people ask."""
+    found: dict[str, list[str]] = {}
+    for name, question in QUESTIONS.items():
+        found.setdefault(question.topic, []).append(name)
+    return found | {topic: list(names) for topic, names in OTHER_COMMANDS.items()}
+
+
+def callback(name: str) -> Callable[..., None] | typer.Typer:
+    """What a command calls."""
+    if name in QUESTIONS:
+        return question_command(QUESTIONS[name])
+    found: Callable[..., None] | typer.Typer = import_module(f"detoklens.cli.{name}").command
+    return found
+
+
+def summary(name: str) -> str:
+    """The first line of a command's help."""
+    described = QUESTIONS.get(name) or callback(name)
+    text = described.info.help if isinstance(described, typer.Typer) else described.__doc__
+    return (text or "").strip().split("\n")[0]
+
 
 app = typer.Typer(
     name="detoklens",
+    cls=Commands,
     help="What does a language model's first attention layer do, and why? Read it off the weights.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
-    context_settings={"help_option_names": ["-h", "--help"]},
+    context_settings=CONTEXT,
 )
 
 
@@ -61,38 +98,24 @@ def _options(
     """What does a language model's first attention layer do, and why? Read it off the weights."""
 
 
-def _register() -> None:
-    for name in COMMANDS:
-        if find_spec(f"detoklens.cli.{name}") is None:
-            continue
-        command = getattr(import_module(f"detoklens.cli.{name}"), name)
-        if isinstance(command, typer.Typer):
-            app.add_typer(command, name=name)
-        else:
-            app.command(name)(command)
-
-
-_register()
-
-
 def main() -> None:
     """Run the command line; what the user can mend is one line and exit code 1."""
     try:
-        app()
-    except DetokLensError as error:
-        sys.stderr.write(f"detoklens: {error}\n")
-        sys.exit(1)
-    except BrokenPipeError:
-        sys.stderr.close()
-        sys.exit(1)
-    except OSError as error:
-        if error.filename is None:
+        open_streams()
+        run_command()
+    except (DetokLensError, OSError, MemoryError) as error:
+        line = one_line(error)
+        if line is None:
             raise
-        sys.stderr.write(f"detoklens: {_shown(error.filename)}: {error.strerror}; name another file or folder\n")
+        sys.stderr.write(line)
+        forget_unwritten()
         sys.exit(1)
 
 
-def _shown(path: object) -> str:
-    """A path in a message, shortened where it is a screen long."""
-    text = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else str(path)
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+def run_command() -> None:
+    """Run what was asked; what stdout refuses is found out here, not when the interpreter ends."""
+    try:
+        app()
+    except SystemExit:
+        sys.stdout.flush()
+        raise

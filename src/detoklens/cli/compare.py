@@ -2,46 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from detoklens import demo
-from detoklens.cli import asking, options, report_input, text_input
-from detoklens.cli.output import say
-from detoklens.errors import CountsError, DetokLensError
+from detoklens.cli.adapter import Chance, Corpus, command_of, with_default
+from detoklens.cli.output import chosen_width, say
+from detoklens.cli.report import DOCUMENTS
+from detoklens.cli.step_list import step_list
+from detoklens.errors import CountsError, DetokLensError, printable
+from detoklens.questions.parameters import Parameter, settings_of
+from detoklens.questions.study import Work
+from detoklens.questions.texts import Texts
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
-    from detoklens.report.subject import Subject
+    from detoklens.questions.study import Study
     from detoklens.scores.layer import Layer
 
 
-def compare(
+@dataclass(frozen=True)
+class Compared:
+    """Which models are set side by side, and where that goes."""
+
     models: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[MODEL]...",
-            help="Local folders or hub ids, in the order to show them; LABEL=MODEL gives one another name. "
+        Sequence[str],
+        Parameter(
+            "Local folders or hub ids, in the order to show them; LABEL=MODEL gives one another name. "
             "Default: the demo model and its earlier snapshots.",
-            show_default=False,
+            metavar="[MODEL]...",
+            positional=True,
         ),
-    ] = None,
-    counts: options.CountsFolder = None,
-    text: report_input.Texts = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the report goes.")] = Path("comparison"),
-    figure_width: report_input.FigureWidth = "page",
-    documents: text_input.Documents = 200,
-    prepend_bos: text_input.PrependBos = False,
-    text_field: text_input.TextField = "text",
-    document_per_line: text_input.DocumentPerLine = False,
-    skip_bad: text_input.SkipBad = False,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of nulls, resamples and documents.")] = 0,
-    workers: text_input.Workers = None,
-    engine: text_input.EngineName = "local",
-    ray_address: text_input.RayAddress = None,
-) -> None:
+    ] = ()
+    out: Annotated[Path, Parameter("Where the report goes.", metavar="DIR")] = Path("comparison")
+    figure_width: Annotated[
+        str, Parameter("How wide figures are: 3.3 in, 7 in, or so.", metavar="column|page|INCHES")
+    ] = "page"
+
+
+def compare(made: Compared, corpus: Corpus, texts: Texts, chance: Chance, work: Work) -> None:
     """Set checkpoints side by side in one report: sizes, training steps, fine-tunes.
 
     Counts are used for the models whose tokenizer made them, and left out, with a word about it, for the others. An
@@ -49,29 +52,26 @@ def compare(
 
     Example: detoklens compare small=gpt2 medium=gpt2-medium --counts counts --out comparison
     """
-    from detoklens.cli.step_list import step_list
-    from detoklens.engines import open_engine
-    from detoklens.report.comparing import KIND, make_comparison
-    from detoklens.report.making import refuse_foreign
+    from detoklens.report.comparison import KIND, make_comparison
+    from detoklens.report.folder import refuse_foreign
 
-    refuse_foreign(out, KIND)
-    width = report_input.chosen_width(figure_width)
-    asked = text_input.Asked(text or [], documents, seed, None, prepend_bos, text_field, document_per_line, skip_bad)
-    named = _labelled(models or [*demo.snapshots(), demo.NAME])
-    subjects = {label: _subject(model, counts, asked) for label, model in named.items()}
-    with open_engine(engine, workers, ray_address) as running, step_list() as listener:
-        page = make_comparison(subjects, out, width, running, listener)
+    refuse_foreign(made.out, KIND)
+    width = chosen_width(made.figure_width)
+    named = labelled_models(list(made.models) or [*demo.snapshots(), demo.NAME])
+    studies = {label: _study(model, corpus.counts, texts, chance.seed, work) for label, model in named.items()}
+    with step_list() as listener:
+        page = make_comparison(studies, made.out, width, listener)
     say(f"open {page} in a browser")
     typer.echo(page)
 
 
-def _labelled(models: list[str]) -> dict[str, str]:
+def labelled_models(models: list[str]) -> dict[str, str]:
     """Models by label: LABEL=MODEL, else the name itself without the folders that all of them share."""
     given = [_label_and_model(model) for model in models]
     if len(given) < 2:
         raise DetokLensError(f"{len(given)} model was named; name at least two to compare")
     shared = _shared_folders([model for label, model in given if label is None])
-    named = {label or model[len(shared) :]: model for label, model in given}
+    named = {printable(label or model[len(shared) :]): model for label, model in given}
     if len(named) < len(given):
         raise DetokLensError("two models have the same label; tell them apart by LABEL=MODEL")
     return named
@@ -93,17 +93,32 @@ def _shared_folders(models: list[str]) -> str:
     return "".join(f"{part}/" for part in shared) if len(models) > 1 else ""
 
 
-def _subject(model: str, counts_folder: Path | None, texts: text_input.Asked) -> Subject:
-    layer = asking.open_layer(model, None)
-    return report_input.subject_from(layer, model, None, *_fitting_counts(counts_folder, layer), texts, None)
+def _study(model: str, counts: str | None, texts: Texts, seed: int, work: Work) -> Study:
+    from detoklens.loading import load
+    from detoklens.questions.study import Study
+
+    layer = load(model)
+    return Study(layer, _counts_that_fit(counts, layer), texts, seed, work, [model])
 
 
-def _fitting_counts(folder: Path | None, layer: Layer) -> tuple[Counts | None, Path | None]:
+def _counts_that_fit(folder: str | None, layer: Layer) -> Counts | None:
     """The counts where they were made with this model's tokenizer."""
+    from detoklens.questions.study import fitting_counts
+
     try:
-        return asking.open_counts(folder, layer), folder
+        return fitting_counts(folder, layer)
     except CountsError as error:
-        if folder is None or not (folder / "manifest.json").is_file():
+        if folder is None or not (Path(folder) / "manifest.json").is_file():
             raise
         say(f"{layer.name}: without counts: {error}")
-        return None, None
+        return None
+
+
+OWNERS = {
+    Compared: settings_of(Compared),
+    Corpus: settings_of(Corpus),
+    Texts: with_default(settings_of(Texts), documents=DOCUMENTS),
+    Chance: settings_of(Chance),
+    Work: settings_of(Work),
+}
+command = command_of(compare, OWNERS)

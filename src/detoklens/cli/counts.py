@@ -2,57 +2,51 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from detoklens.cli import options
-from detoklens.cli.output import emit
+from detoklens.cli.adapter import command_of
+from detoklens.cli.output import Printed, print_table
+from detoklens.questions.parameters import REQUIRED, Parameter
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
 
-counts = typer.Typer(help="Look at the counts of a corpus.", no_args_is_help=True, rich_markup_mode=None)
 
+@dataclass(frozen=True)
+class Shown:
+    """Which counts, and which of their tokens."""
 
-@counts.callback()
-def _about() -> None:
-    """Look at the counts of a corpus."""
-
-
-@counts.command()
-def show(
     folder: Annotated[
-        Path,
-        typer.Argument(
-            metavar="COUNTS", help="A folder made by `detoklens count`, or demo.", callback=options.counts_named
-        ),
-    ],
+        str, Parameter("A folder made by `detoklens count`, or demo.", metavar="COUNTS", positional=True)
+    ] = REQUIRED
     token: Annotated[
         str | None,
-        typer.Argument(metavar="[TOKEN]", help='A token as text, spaces included: " sapiens".', show_default=False),
-    ] = None,
-    token_id: Annotated[
-        int | None, typer.Option("--token-id", min=0, help="The token by its id.", show_default=False)
-    ] = None,
-    top: Annotated[int, typer.Option("--top", min=1, help="How many predecessors.")] = 10,
-    output_format: options.FormatOption = options.Format.table,
-) -> None:
+        Parameter('A token as text, spaces included: " sapiens".', metavar="[TOKEN]", positional=True),
+    ] = None
+    token_id: Annotated[int | None, Parameter("The token by its id.", least=0)] = None
+    top: Annotated[int, Parameter("How many predecessors.", least=1)] = 10
+
+
+def show(shown: Shown, printed: Printed) -> None:
     """Show the totals, or the most frequent predecessors of a token.
 
-    Example: detoklens counts show counts " sapiens" --top 5
+    Example: detoklens counts show demo ion --top 5
     """
     from detoklens.corpus.counts import Counts
     from detoklens.tables.corpus import COUNT_TOTALS, PREDECESSORS
 
-    opened = Counts.open(folder)
-    if token is None and token_id is None:
-        emit(COUNT_TOTALS.frame(opened.totals()), output_format, title=f"{folder}: {COUNT_TOTALS.question}")
+    opened = Counts.open(shown.folder)
+    if shown.token is None and shown.token_id is None:
+        title = f"{shown.folder}: {COUNT_TOTALS.question}"
+        print_table(COUNT_TOTALS.frame(opened.totals()), printed.output_format, title)
         return
-    suffix = _token_id(opened, token, token_id)
+    suffix = _token_id(opened, shown.token, shown.token_id)
     title = f"{opened.texts[suffix]!r} ({suffix}) occurs {opened.tokens[suffix]:,} times, after"
-    emit(PREDECESSORS.frame(opened.most_frequent_predecessors(suffix, top)), output_format, title=title)
+    found = PREDECESSORS.frame(opened.most_frequent_predecessors(suffix, shown.top))
+    print_table(found, printed.output_format, title)
 
 
 def _token_id(opened: Counts, token: str | None, token_id: int | None) -> int:
@@ -64,3 +58,14 @@ def _token_id(opened: Counts, token: str | None, token_id: int | None) -> int:
         opened.check_token(token_id)
         return token_id
     return opened.token_id(token or "")
+
+
+command = typer.Typer(help="Look at the counts of a corpus.", no_args_is_help=True, rich_markup_mode=None)
+
+
+@command.callback()
+def _about() -> None:
+    """Look at the counts of a corpus."""
+
+
+command.command("show")(command_of(show, [Shown, Printed]))

@@ -1,69 +1,179 @@
-"""How answers leave the command line: the table on stdout, notes and progress on stderr."""
+"""How answers leave the command line: the table on stdout, the sentence, notes and progress on stderr."""
 
 from __future__ import annotations
 
+import contextlib
+import shutil
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from detoklens.cli.options import Format
-from detoklens.errors import OutputError
+from detoklens.errors import DetokLensError, OutputError, one_line
+from detoklens.questions.parameters import Parameter
 
 if TYPE_CHECKING:
     import polars as pl
 
-DIGITS = 4  # significant digits of a number in a printed table
+    from detoklens.figures.spec import FigureSpec
+    from detoklens.questions.answer import Answer
+    from detoklens.questions.question import View
+
+Format = Literal["table", "csv", "json", "parquet"]
+ENDINGS = (".svg", ".pdf", ".png")
+ALL = 10_000  # characters: wide enough for every column
 
 
-def emit(frame: pl.DataFrame, output_format: Format, title: str | None = None) -> None:
-    """Print a table on stdout in the asked format."""
-    match output_format:
-        case Format.table:
-            _print_table(frame, title)
-        case Format.csv:
-            sys.stdout.write(frame.write_csv())
-        case Format.json:
-            sys.stdout.write(frame.write_json() + "\n")
-        case Format.parquet:
-            if sys.stdout.isatty():
-                raise OutputError("parquet is binary and this is a terminal: add `> table.parquet`")
-            frame.write_parquet(sys.stdout.buffer)
+@dataclass(frozen=True)
+class Printed:
+    """How a table is printed."""
+
+    output_format: Annotated[
+        Format, Parameter("How the table is printed: for eyes, or to be read by another program.", flag="--format")
+    ] = "table"
+
+
+@dataclass(frozen=True)
+class Output:
+    """How an answer is shown, and where it is kept."""
+
+    table: Annotated[str | None, Parameter("Which of its tables is printed; --out writes all.")] = None
+    by: Annotated[str | None, Parameter("The same by what one row of the table is.")] = None
+    output_format: Annotated[
+        Format, Parameter("How the table is printed: for eyes, or to be read by another program.", flag="--format")
+    ] = "table"
+    wide: Annotated[bool, Parameter("Print all columns of a table, however wide the terminal is.")] = False
+    figure: Annotated[
+        Path | None, Parameter("Also draw a figure into this file: .svg, .pdf or .png.", metavar="FILE")
+    ] = None
+    figure_name: Annotated[str | None, Parameter("Which of its figures. Default: the first.")] = None
+    width: Annotated[
+        str, Parameter("How wide the figure is: 3.3 in, 7 in, or so many.", metavar="column|page|INCHES")
+    ] = "page"
+    out: Annotated[
+        Path | None,
+        Parameter("Also write the tables into this folder, as parquet and CSV.", metavar="DIR"),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Refuse what can't be drawn before any work is done."""
+        if self.figure is not None and self.figure.suffix.lower() not in ENDINGS:
+            raise OutputError(f"{self.figure}: a figure's file ends in {', '.join(ENDINGS)}; name it so")
+        if self.figure is not None:
+            chosen_width(self.width)
+
+
+def show_answer(answer: Answer, output: Output) -> None:
+    """Print what answers the question; draw and say the rest."""
+    for note in answer.notes:
+        say(note)
+    if output.out is not None:
+        say(f"wrote {len(answer.tables)} tables into {output.out}")
+    named = _named_table(answer, output)
+    if output.output_format == "table":
+        views = [answer.question.view(answer.tables, named)] if named else answer.views
+        print_views(views, answer.model, output.wide)
+        say(answer.sentence)
+    else:
+        emit(answer.tables[named or next(iter(answer.tables))], output.output_format)
+    if output.figure is not None:
+        draw(answer, output.figure, output.figure_name, output.width)
+
+
+def _named_table(answer: Answer, output: Output) -> str | None:
+    """The table that --table or --by names; None where the question itself decides."""
+    name = output.table or answer.question.table_by(output.by or "")
+    if name is not None and name not in answer.tables:
+        raise OutputError(f"this answer has no table {name}; it has {', '.join(answer.tables)}")
+    return name
+
+
+def print_views(views: Sequence[View], model: str, wide: bool = False) -> None:
+    """Tables for eyes, as wide as the terminal; a pipe has room for everything."""
+    from detoklens.tables.rendering import text_table
+
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() and not wide else ALL
+    left_out = False
+    for view in views:
+        text = text_table(view.frame, f"{model}: {view.title}", width)
+        left_out = left_out or " more column" in text.splitlines()[-2]
+        sys.stdout.write(text)
+    if left_out:
+        say("--wide shows all columns; --format csv, json or parquet has them too")
+
+
+def print_table(frame: pl.DataFrame, output_format: Format, title: str) -> None:
+    """One table that is no answer to a question: totals of counts, a comparison with the real model."""
+    from detoklens.tables.rendering import text_table
+
+    if output_format == "table":
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else ALL
+        sys.stdout.write(text_table(frame, title, width))
+    else:
+        emit(frame, output_format)
+
+
+def emit(frame: pl.DataFrame, output_format: Format) -> None:
+    """Print a table for another program."""
+    from detoklens.tables.csv_text import csv_bytes
+    from detoklens.tables.files import parquet_bytes
+
+    if output_format == "csv":
+        _write(csv_bytes(frame))
+    elif output_format == "json":
+        _write(f"{frame.write_json()}\n".encode())
+    else:
+        if sys.stdout.isatty():
+            raise OutputError("parquet is binary and this is a terminal: add `> table.parquet`")
+        _write(parquet_bytes(frame))
+
+
+def _write(content: bytes | memoryview) -> None:
+    """What programs read leaves as it is, whatever the encoding of stdout; a stdout of text alone takes text."""
+    if hasattr(sys.stdout, "buffer"):
+        sys.stdout.buffer.write(content)
+    else:
+        sys.stdout.write(bytes(content).decode())
+
+
+def draw(answer: Answer, path: Path, name: str | None, width: str) -> None:
+    """Draw one figure of an answer into a file; its ending says how."""
+    from detoklens.figures.save import save
+
+    spec: FigureSpec = answer.spec(name)
+    figure = answer.figure(spec.name, width=chosen_width(width))
+    save(figure, path.parent, path.stem, title=spec.title, description=spec.caption, formats=[path.suffix[1:].lower()])
+    say(f"drew {path}")
+
+
+def chosen_width(text: str) -> str | float:
+    """`column`, `page`, or a number of inches; refused before any work is done."""
+    from detoklens.figures.theme import WIDTHS, inches
+
+    inches(text)
+    return text if text in WIDTHS else float(text)
 
 
 def say(message: str) -> None:
     """One line on stderr, beside the answer."""
     from rich.console import Console
 
-    Console(stderr=True, soft_wrap=True).print(message, markup=False, highlight=False, style="dim")
+    with contextlib.suppress(OSError):  # an answer is not given up for a note that can't be written
+        Console(stderr=True, soft_wrap=True).print(one_line(message), markup=False, highlight=False, style="dim")
 
 
-def _print_table(frame: pl.DataFrame, title: str | None) -> None:
-    from rich.box import SIMPLE_HEAD
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    console = Console(width=None if sys.stdout.isatty() else 10_000)
-    table = Table(title=Text(title) if title else None, box=SIMPLE_HEAD, title_justify="left")
-    for name, dtype in frame.schema.items():
-        table.add_column(Text(name), justify="right" if dtype.is_numeric() else "left", overflow="fold")
-    columns = [_shown_column(frame[name].to_list()) for name in frame.columns]
-    for row in zip(*columns, strict=True):
-        table.add_row(*(Text(cell) for cell in row))
-    console.print(table)
+NEEDED = {
+    "counts": "add --counts COUNTS (made by `detoklens count`)",
+    "text": "name files, folders, globs or a hub dataset by --text",
+    "vocabulary": "put the model's tokenizer.json beside its weights",
+}
 
 
-def _shown_column(values: list[object]) -> list[str]:
-    """One column for eyes; text is quoted where a space at its end or a control character would not be seen."""
-    quoted = any(isinstance(value, str) and (value != value.strip() or not value.isprintable()) for value in values)
-    return [value if isinstance(value, str) and not quoted else shown(value) for value in values]
+def in_flags(error: DetokLensError) -> str:
+    """An error in the command line's words: what is missing is named by its option."""
+    from detoklens.errors import MissingError
 
-
-def shown(value: object) -> str:
-    """A value for eyes: rounded numbers, text in quotes with control characters escaped, a dash for null."""
-    if value is None:
-        return "–"
-    if isinstance(value, float):
-        return f"{value:.{DIGITS}g}"
-    if isinstance(value, str):
-        return repr(value)
-    return str(value)
+    if isinstance(error, MissingError) and error.need in NEEDED:
+        return f"{error.what}; {NEEDED[error.need]}"
+    return str(error)

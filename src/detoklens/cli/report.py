@@ -2,51 +2,93 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from detoklens.cli import options, report_input, text_input
-from detoklens.cli.output import say
+from detoklens.cli.adapter import Chance, Corpus, Model, command_of, open_study, with_default
+from detoklens.cli.output import chosen_width, say
+from detoklens.cli.step_list import step_list
+from detoklens.errors import DetokLensError
+from detoklens.questions.parameters import Heads, Parameter, settings_of
+from detoklens.questions.study import Work
+from detoklens.questions.texts import Texts
+
+if TYPE_CHECKING:
+    from detoklens.questions.study import Study
+
+DOCUMENTS = 200  # of a report, where a question alone takes more
 
 
-def report(
-    model: options.Model = "demo",
-    counts: options.CountsFolder = None,
-    corpus: report_input.Corpus = None,
-    text: report_input.Texts = None,
-    heads: options.Heads = None,
-    out: Annotated[Path, typer.Option("--out", metavar="DIR", help="Where the report goes.")] = Path("report"),
-    figure_width: report_input.FigureWidth = "page",
-    documents: text_input.Documents = 200,
-    prepend_bos: text_input.PrependBos = False,
-    text_field: text_input.TextField = "text",
-    document_per_line: text_input.DocumentPerLine = False,
-    skip_bad: text_input.SkipBad = False,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of drawn tokens, nulls, resamples and documents.")] = 0,
-    workers: text_input.Workers = None,
-    engine: text_input.EngineName = "local",
-    ray_address: text_input.RayAddress = None,
-    revision: options.Revision = None,
-) -> None:
+@dataclass(frozen=True)
+class Report:
+    """What a report is made of beside a study, and where it goes."""
+
+    corpus: Annotated[
+        Sequence[str],
+        Parameter(
+            "Count this text first, as `detoklens count` does, into OUT/counts; may be repeated.", metavar="INPUT"
+        ),
+    ] = ()
+    heads: Heads = None
+    out: Annotated[Path, Parameter("Where the report goes.", metavar="DIR")] = Path("report")
+    figure_width: Annotated[
+        str, Parameter("How wide figures are: 3.3 in, 7 in, or so.", metavar="column|page|INCHES")
+    ] = "page"
+
+
+def report(model: Model, made: Report, corpus: Corpus, texts: Texts, chance: Chance, work: Work) -> None:
     """Make the whole report of a model: report.html, figures (SVG, PDF, PNG), tables (parquet, CSV) and provenance.
 
     Without --counts or --corpus what needs a corpus is left out, and the page says so; without --text what is measured
-    on text. The model `demo` brings its own. An interrupted report is continued by the same command, and steps that
-    were done before with the same inputs are not done again.
+    on text. The model `demo` brings its own. An interrupted report is continued by the same command, and questions that
+    were answered before with the same inputs are not asked again. --heads names the heads to draw large; the tables
+    have all.
 
     Example: detoklens report gpt2 --counts counts --text 'openwebtext/*.parquet' --out gpt2-report
     """
-    from detoklens.cli.step_list import step_list
-    from detoklens.engines import open_engine
-    from detoklens.report.making import make_report, refuse_foreign
+    from detoklens.report.folder import claim, refuse_foreign
+    from detoklens.report.report import KIND, make_report
 
-    refuse_foreign(out)
-    asked = text_input.Asked(text or [], documents, seed, None, prepend_bos, text_field, document_per_line, skip_bad)
-    width = report_input.chosen_width(figure_width)
-    subject = report_input.subject_of(model, revision, counts, corpus, asked, heads, out, workers)
-    with open_engine(engine, workers, ray_address) as running, step_list() as listener:
-        page = make_report(subject, out, width, running, listener)
+    refuse_foreign(made.out, KIND)
+    width = chosen_width(made.figure_width)
+    if corpus.counts is not None and made.corpus:
+        raise DetokLensError("give either --counts or --corpus, not both")
+    study = open_study(model, corpus, texts, chance, work)
+    study.heads(made.heads)
+    if made.corpus:
+        claim(made.out, KIND)
+        study = _with_counts(study, made, texts)
+    with step_list() as listener:
+        page = make_report(study, made.out, width, made.heads, listener)
     say(f"open {page} in a browser")
     typer.echo(page)
+
+
+def _with_counts(study: Study, made: Report, texts: Texts) -> Study:
+    """The same study with its corpus counted by the model's tokenizer, going on where an earlier run stopped."""
+    from detoklens.cli.counting_progress import shown_progress
+    from detoklens.corpus.count import CountingOptions, count_corpus
+    from detoklens.corpus.records import ReadingOptions
+    from detoklens.questions.study import Study, fitting_counts
+
+    folder = made.out / "counts"
+    reading = ReadingOptions(texts.text_field, texts.document_per_line, texts.skip_bad)
+    with study.running() as engine, shown_progress() as watch:
+        count_corpus(list(made.corpus), study.layer.vocabulary, folder, CountingOptions(reading), engine, watch)
+    counts = fitting_counts(folder, study.layer)
+    return Study(study.layer, counts, study.texts, study.seed, study.work, study.model_words)
+
+
+OWNERS = {
+    Model: settings_of(Model),
+    Report: settings_of(Report),
+    Corpus: settings_of(Corpus),
+    Texts: with_default(settings_of(Texts), documents=DOCUMENTS),
+    Chance: settings_of(Chance),
+    Work: settings_of(Work),
+}
+command = command_of(report, OWNERS)

@@ -8,24 +8,23 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from detoklens.analyses.watching import Watcher
-    from detoklens.report.computing import Listener, Progress
+    from detoklens.progress import Watcher
+    from detoklens.report.steps import Listener, Step
 
 NEEDS = {
     "counts": "--counts or --corpus",
     "text": "--text",
     "vocabulary": "a tokenizer",
-    "gpt2": "GPT-2 small",
 }
 
 
 @contextlib.contextmanager
 def step_list() -> Iterator[Listener]:
     """Who to tell about steps."""
-    from detoklens.report.computing import Listener
+    from detoklens.report.steps import Listener
 
     if not sys.stderr.isatty():
-        yield Listener(end=lambda progress: _write_line(_outcome(progress)))
+        yield Listener(end=lambda step: _write_line(_outcome(step)))
         return
     from rich.console import Console
     from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -41,20 +40,18 @@ def step_list() -> Iterator[Listener]:
             line = bar.add_task(title, total=None)
             return lambda done, total: bar.update(line, completed=done, total=total)
 
-        def end(progress: Progress) -> None:
+        def end(step: Step) -> None:
             for task in bar.task_ids:
                 bar.remove_task(task)
-            console.print(_outcome(progress), markup=False, highlight=False)
+            console.print(_outcome(step), markup=False, highlight=False)
 
         yield Listener(begin, end)
 
 
-def _outcome(progress: Progress) -> str:
-    if progress.missing:
-        return f"   –    {progress.title}: left out, needs {' and '.join(NEEDS[need] for need in progress.missing)}"
-    if progress.kept:
-        return f"  kept  {progress.title}"
-    return f"{progress.seconds:5.1f} s {progress.title}"
+def _outcome(step: Step) -> str:
+    if step.missing:
+        return f"   –    {step.title}: left out, needs {' and '.join(NEEDS.get(need, need) for need in step.missing)}"
+    return f"  kept  {step.title}" if step.kept else f"{step.seconds:5.1f} s {step.title}"
 
 
 def _write_line(line: str) -> None:

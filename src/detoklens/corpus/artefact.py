@@ -12,14 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Int64
 
+from detoklens.corpus.columns import BIGRAM_SCHEMA, TOKEN_SCHEMA
 from detoklens.corpus.files import written_whole
 from detoklens.corpus.pairs import Run
 
 ROW_GROUP = 1 << 20
 """Rows of a row group: what is read to answer for one token, about 2 MB on disk."""
 
-BIGRAM_SCHEMA = pa.schema([("suffix", pa.uint32()), ("prefix", pa.uint32()), ("count", pa.int64())])
-TOKEN_SCHEMA = pa.schema([("token", pa.uint32()), ("count", pa.int64()), ("text", pa.string())])
 BIGRAM_ENCODING = {
     "suffix": "DELTA_BINARY_PACKED",
     "prefix": "DELTA_BINARY_PACKED",

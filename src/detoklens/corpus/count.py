@@ -193,6 +193,7 @@ class _Run:
             groups = made_ahead(groups, GROUPS_AHEAD)
         distinct, bigrams = write_bigrams(folder / BIGRAMS, groups, size)
         tokens = sum_of_tokens(parts)
+        tally.check_sums(folder, int(tokens.sum()), bigrams)
         write_tokens(folder / TOKENS, tokens, self.vocabulary.texts())
         totals = tally.as_dict() | {"bigrams": bigrams, "distinct_bigrams": distinct}
         files = {name: file_hash(folder / name) for name in (BIGRAMS, TOKENS)}

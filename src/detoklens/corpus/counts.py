@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Int64, UInt32
 
+from detoklens import demo
+from detoklens.corpus.columns import BIGRAM_SCHEMA, TOKEN_SCHEMA
 from detoklens.corpus.csr import Bigrams, Predecessors
+from detoklens.corpus.finished import TOTALS, check_finished
 from detoklens.corpus.manifest import BIGRAMS, MANIFEST, TOKENS, WORK, JsonObject, read_json
 from detoklens.errors import CountsError, TokenError, first_line
-
-TOTALS = ("documents", "tokens", "bigrams", "distinct_bigrams", "replaced_characters", "skipped_records", "text_bytes")
 
 
 class Counts:
@@ -39,18 +41,23 @@ class Counts:
 
     @classmethod
     def open(cls, folder: Path | str, vocabulary_fingerprint: str | None = None) -> Counts:
-        """The counts of a folder made by `detoklens count`; with a fingerprint, only if they are of that tokenizer."""
-        folder = Path(folder)
+        """The counts of a folder made by `detoklens count`; with a fingerprint, only if they are of that tokenizer.
+
+        `demo` names the counts that come with the package, unless a folder is called so.
+        """
+        folder = demo.COUNTS if str(folder) == demo.NAME and not Path(folder).exists() else Path(folder)
         if not (folder / MANIFEST).is_file():
             raise CountsError(f"{folder}: {_why_no_counts(folder)}")
         manifest = read_json(folder / MANIFEST)
-        _check_files(folder, manifest)
-        table = _open(folder / TOKENS).read()
+        check_finished(folder, manifest)
+        with _open(folder / TOKENS, TOKEN_SCHEMA) as file:
+            table = file.read()
         if len(table) != manifest["tokenizer"]["vocabulary_size"]:
             raise CountsError(
                 f"{folder / TOKENS}: {len(table)} rows, not one for each token; delete it and count again"
             )
         counts = cls(_column(table, "count"), table["text"].to_pylist(), manifest, folder)
+        _check_total(folder / TOKENS, "tokens", int(counts.tokens.sum()), manifest["totals"]["tokens"])
         if vocabulary_fingerprint is not None:
             counts.check(vocabulary_fingerprint)
         return counts
@@ -78,6 +85,16 @@ class Counts:
             np.asarray(counts, np.int64)[order],
         )
         return made
+
+    def __repr__(self) -> str:
+        totals = self.manifest.get("totals", {})
+        pairs = totals["distinct_bigrams"] if totals else len(self.bigrams.prefixes)
+        documents = f" in {totals['documents']:,} documents" if totals else ""
+        where = "in memory" if self.folder is None else f"in {self.folder}"
+        return (
+            f"Counts of {int(self.tokens.sum()):,} tokens{documents}: {pairs:,} distinct bigrams, "
+            f"a vocabulary of {self.vocabulary_size:,}, {where}"
+        )
 
     @property
     def vocabulary_size(self) -> int:
@@ -110,14 +127,17 @@ class Counts:
     @cached_property
     def bigrams(self) -> Bigrams:
         """All pairs by suffix; 12 bytes a pair in memory."""
-        file = self._bigram_file()
-        groups = range(file.num_row_groups)
-        suffixes = (_column(file.read_row_group(group, columns=["suffix"]), "suffix") for group in groups)
-        starts = _row_starts(suffixes, self.vocabulary_size)
-        table = file.read(columns=["prefix", "count"])
-        prefixes = _column(table, "prefix")
+        with self._bigram_file() as file:
+            groups = range(file.num_row_groups)
+            suffixes = (_column(file.read_row_group(group, columns=["suffix"]), "suffix") for group in groups)
+            starts = _row_starts(suffixes, self.vocabulary_size)
+            table = file.read(columns=["prefix", "count"])
+        prefixes, counts = _column(table, "prefix"), _column(table, "count")
         _check_ids(prefixes, self.vocabulary_size)
-        return Bigrams(starts, prefixes, _column(table, "count"))
+        path, totals = self._bigram_path, self.manifest["totals"]
+        _check_total(path, "distinct bigrams", len(counts), totals["distinct_bigrams"])
+        _check_total(path, "bigrams", int(counts.sum()), totals["bigrams"])
+        return Bigrams(starts, prefixes, counts)
 
     def predecessors(self, token: int) -> Predecessors:
         """The tokens before `token`, by id, with counts; reads only its rows where bigrams are not loaded yet."""
@@ -161,19 +181,19 @@ class Counts:
         return {text: token for token, text in reversed(list(enumerate(self.texts)))}
 
     def _predecessors_from_file(self, token: int) -> Predecessors:
-        file = self._bigram_file()
-        groups = [group for group in range(file.num_row_groups) if _may_hold(file, group, token)]
-        table = file.read_row_groups(groups)
+        with self._bigram_file() as file:
+            groups = [group for group in range(file.num_row_groups) if _may_hold(file, group, token)]
+            table = file.read_row_groups(groups)
         rows = _column(table, "suffix") == token
         return Predecessors(_column(table, "prefix")[rows], _column(table, "count")[rows])
 
-    def _bigram_file(self) -> Any:
+    def _bigram_file(self) -> AbstractContextManager[Any]:
+        return _open(self._bigram_path, BIGRAM_SCHEMA)
+
+    @property
+    def _bigram_path(self) -> Path:
         assert self.folder is not None
-        return _open(self.folder / BIGRAMS)
-
-
-def _is_count(value: object) -> bool:
-    return isinstance(value, int) and 0 <= value < 2**63
+        return self.folder / BIGRAMS
 
 
 def _why_no_counts(folder: Path) -> str:
@@ -184,28 +204,23 @@ def _why_no_counts(folder: Path) -> str:
     return "no manifest.json, so no counts; name a folder made by `detoklens count`"
 
 
-def _check_files(folder: Path, manifest: JsonObject) -> None:
-    """The files are there and as long as when they were written."""
+@contextmanager
+def _open(path: Path, schema: pa.Schema) -> Iterator[Any]:
+    """A parquet file of counts, to be read inside the block."""
     try:
-        expected = {name: int(manifest["files"][name]["size"]) for name in (BIGRAMS, TOKENS)}
-        int(manifest["tokenizer"]["vocabulary_size"]), str(manifest["tokenizer"]["fingerprint"])
-        damaged = [name for name in TOTALS if not _is_count(manifest["totals"][name])]
-        if damaged:
-            raise ValueError(f"totals: {damaged[0]} is no count")
-    except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise CountsError(f"{folder / MANIFEST}: incomplete ({error}); count again into another folder") from error
-    for name, size in expected.items():
-        found = (folder / name).stat().st_size if (folder / name).is_file() else None
-        if found != size:
-            state = "missing" if found is None else f"{found} bytes long instead of {size}"
-            raise CountsError(f"{folder / name}: {state}; delete {folder} and count again")
-
-
-def _open(path: Path) -> Any:
-    try:
-        return pq.ParquetFile(pa.memory_map(os.fsencode(path)))
+        file = pq.ParquetFile(pa.memory_map(os.fsencode(path)))
+        if not file.schema_arrow.equals(schema):
+            raise CountsError(
+                f"{path}: other columns than {', '.join(schema.names)}; delete its folder and count again"
+            )
+        yield file
     except (pa.ArrowException, OSError) as error:
         raise CountsError(f"{path}: damaged ({first_line(error)}); delete its folder and count again") from error
+
+
+def _check_total(path: Path, kind: str, found: int, expected: int) -> None:
+    if found != expected:
+        raise CountsError(f"{path}: {found} {kind}, where the manifest says {expected}; delete its folder, count again")
 
 
 def _column(table: pa.Table, name: str) -> np.ndarray:

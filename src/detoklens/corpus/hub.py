@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import fnmatch
-from typing import Any
+from collections.abc import Collection
 
 from detoklens.corpus.inputs import ACCEPTED, kind_of
-from detoklens.errors import CorpusError
+from detoklens.errors import CorpusError, HubError
+from detoklens.hub.files import BRANCH, fetch_file, list_files
+from detoklens.hub.plain_errors import MissingRevisionError
+from detoklens.hub.repository import Repository
 
 CONVERTED = "refs/convert/parquet"
 """The branch on which the hub keeps a parquet copy of datasets that are something else."""
-
-PATIENCE = 30
-"""Seconds to wait for the list of a dataset's files."""
 
 
 def download_dataset(argument: str) -> list[tuple[str, str]]:
@@ -21,51 +21,32 @@ def download_dataset(argument: str) -> list[tuple[str, str]]:
     Files land in the hub's own cache, and are not fetched twice.
     """
     owner, name, *pattern = argument.split("/")
-    dataset = f"{owner}/{name}"
+    dataset = Repository("dataset", f"{owner}/{name}")
     try:
-        revision, files = _files(dataset, "/".join(pattern))
-        return [(f"{dataset}/{file}", _download(dataset, file, revision)) for file in files]
-    except CorpusError:
-        raise
-    except Exception as error:
-        raise CorpusError(
-            f"{argument}: no such file here, and not to be had from the hub ({_reason(error)})"
-        ) from error
+        commit, files = _files(dataset, "/".join(pattern))
+        return [(f"{dataset}/{file}", str(fetch_file(dataset, commit, file))) for file in files]
+    except (HubError, OSError) as error:
+        raise CorpusError(f"{argument}: no such file here, and not to be had from the hub ({error})") from error
 
 
-def _files(dataset: str, pattern: str) -> tuple[str | None, list[str]]:
-    """The branch and the files on it that can be counted: the main one, else the hub's parquet copy."""
-    from huggingface_hub import HfApi
-
-    api = HfApi()
-    for revision in (None, CONVERTED):
-        listed = _list(api, dataset, revision)
+def _files(dataset: Repository, pattern: str) -> tuple[str, list[str]]:
+    """The commit and its files that can be counted: the main branch's, else those of the hub's parquet copy."""
+    for branch in (BRANCH, CONVERTED):
+        commit, listed = _list(dataset, branch)
         files = sorted(file for file in listed if kind_of(file)[0] and _matches(file, pattern))
         if files:
-            return revision, files
+            return commit, files
     wanted = f" that match {pattern!r}" if pattern else ""
     raise CorpusError(f"{dataset}: the hub dataset has no files{wanted} that can be counted; accepted are {ACCEPTED}")
 
 
-def _list(api: Any, dataset: str, revision: str | None) -> list[str]:
-    from huggingface_hub.errors import RevisionNotFoundError
-
+def _list(dataset: Repository, branch: str) -> tuple[str, Collection[str]]:
     try:
-        listing = api.dataset_info(dataset, revision=revision, timeout=PATIENCE)
-    except RevisionNotFoundError:
-        return []
-    return [file.rfilename for file in listing.siblings or []]
+        listing = list_files(dataset, branch)
+    except MissingRevisionError:
+        return "", ()
+    return listing.commit, listing.names
 
 
 def _matches(file: str, pattern: str) -> bool:
     return not pattern or fnmatch.fnmatchcase(file, pattern) or file.startswith(pattern.rstrip("/") + "/")
-
-
-def _download(dataset: str, file: str, revision: str | None) -> str:
-    from huggingface_hub import hf_hub_download
-
-    return str(hf_hub_download(dataset, file, repo_type="dataset", revision=revision))
-
-
-def _reason(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0]

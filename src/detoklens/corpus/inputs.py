@@ -6,8 +6,10 @@ several arguments name is read once.
 
 from __future__ import annotations
 
+import errno
 import glob
 import hashlib
+import itertools
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -67,8 +69,13 @@ def find_inputs(arguments: Sequence[str | Path], apart_from: Path | None = None)
     named: dict[str, tuple[str, str]] = {}
     for argument in arguments:
         for name, path in _files_of(str(argument), apart_from):
-            named.setdefault(os.path.abspath(path), (name, path))
+            named.setdefault(_place(path), (name, path))
     return [_describe(name, path) for name, path in named.values()]
+
+
+def _place(path: str) -> str:
+    """Where a file lies, whatever links lead to its folder: a glob may come by the same folder again and again."""
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
 def _files_of(argument: str, apart_from: Path | None) -> Iterable[tuple[str, str]]:
@@ -82,6 +89,7 @@ def _files_of(argument: str, apart_from: Path | None) -> Iterable[tuple[str, str
             raise CorpusError(f"{argument}: not a kind of file that can be counted; accepted are {ACCEPTED}")
         return [(argument, argument)]
     if glob.has_magic(argument) and not _is_hub_dataset(argument):
+        _check_searched(argument)
         found = (path for path in glob.iglob(argument, recursive=True) if os.path.isfile(path))
         return _named(argument, found, apart_from)
     if _is_hub_dataset(argument):
@@ -100,11 +108,36 @@ def _named(argument: str, paths: Iterable[str], apart_from: Path | None) -> list
 
 
 def _below(folder: str) -> Iterator[str]:
-    for root, folders, files in os.walk(folder):
+    """The files of a folder and of those below it; hidden ones are passed over, and no other is left out silently."""
+    for root, folders, files in os.walk(folder, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
+        for path in (os.path.join(root, name) for name in folders):
+            if os.path.islink(path):
+                raise CorpusError(
+                    f"{path}: a link to a folder, which is not followed; move it away, or give the glob "
+                    f"'{os.path.join(folder, '**')}', which follows links"
+                )
         paths = (os.path.join(root, name) for name in files if not name.startswith("."))
         # pipes and devices are passed over; a link to nothing is kept, to be named as what can't be read
         yield from (path for path in paths if not os.path.exists(path) or os.path.isfile(path))
+
+
+def _check_searched(pattern: str) -> None:
+    """Refuse a glob that has to look into a folder which can't be read: glob itself would pass over it."""
+    folders, name = os.path.split(pattern)
+    if glob.has_magic(folders):
+        _check_searched(folders)
+    searched = glob.iglob(folders or ".", recursive=True)
+    below = glob.iglob(f"{pattern}/", recursive=True) if name == "**" else ()
+    for folder in itertools.chain(searched, below):
+        if os.path.isdir(folder) and not os.access(folder, os.R_OK | os.X_OK):
+            _refuse(PermissionError(errno.EACCES, os.strerror(errno.EACCES), folder))
+
+
+def _refuse(error: OSError) -> None:
+    raise CorpusError(
+        f"{error.filename}: a folder that can't be read ({error.strerror}); mend its permissions, or name files"
+    ) from error
 
 
 def _is_hub_dataset(argument: str) -> bool:

@@ -21,7 +21,8 @@ from detoklens.corpus.records import ReadingOptions
 from detoklens.errors import CountsError
 from detoklens.tokens import Vocabulary
 
-FORMAT, FORMAT_VERSION = "detoklens counts", 1
+FORMAT, FORMAT_VERSION = "detoklens counts", 2
+UNSEALED_VERSION = 1  # finished counts of it are still read: they have no checksum of the manifest itself
 BIGRAMS, TOKENS, MANIFEST = "bigrams.parquet", "tokens.parquet", "manifest.json"
 WORK = ".counting"
 
@@ -63,6 +64,8 @@ def with_library(plan: JsonObject, choice: Choice) -> JsonObject:
 def differences(old: JsonObject, new: JsonObject, compare_versions: bool) -> list[str]:
     """What a new plan asks for otherwise than an old one, in words; empty where the old one can be continued."""
     found = _input_differences(old["inputs"], new["inputs"])
+    if compare_versions and old["format_version"] != new["format_version"]:
+        found.append(f"format was {old['format_version']}, now {new['format_version']}")
     if compare_versions and "tokenized_with" in new and new["tokenized_with"] != old["tokenized_with"]:
         found.append(f"tokenized with {old['tokenized_with']} before, {new['tokenized_with']} now")
     for section in ("tokenizer", "options") + (("versions",) if compare_versions else ()):
@@ -94,22 +97,32 @@ def _input_differences(old: list[JsonObject], new: list[JsonObject]) -> list[str
 
 
 def read_json(path: Path) -> JsonObject:
-    """A plan or manifest of this format, else an error that says what the file is not."""
+    """A plan or manifest of this format without its checksum, else an error that says what the file is not."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
+        checksum = content.pop("checksum", None) if isinstance(content, dict) else None
+        is_undamaged = checksum == _checksum(content)
+    except RecursionError as error:
+        raise CountsError(f"{path}: JSON nested too deeply to be read; count again into another folder") from error
     except (OSError, ValueError) as error:
         raise CountsError(f"{path}: can't be read as JSON ({error}); count again into another folder") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CountsError(f"{path}: not a manifest of counts; name a folder made by `detoklens count`")
-    if content.get("format_version") != FORMAT_VERSION:
-        raise CountsError(
-            f"{path}: counts of format {content.get('format_version')}; only {FORMAT_VERSION} is read; count again"
-        )
+    version = content.get("format_version")
+    if version not in (UNSEALED_VERSION, FORMAT_VERSION):
+        raise CountsError(f"{path}: counts of format {version}; only {FORMAT_VERSION} is read; count again")
+    if version != UNSEALED_VERSION and not is_undamaged:
+        raise CountsError(f"{path}: damaged (its checksum is wrong); count again into another folder")
     return content
 
 
 def json_text(content: JsonObject) -> str:
-    return json.dumps(content, indent=2) + "\n"
+    """A plan or manifest as it is saved, with a checksum of itself."""
+    return json.dumps(content | {"checksum": _checksum(content)}, indent=2) + "\n"
+
+
+def _checksum(content: object) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def file_hash(path: Path) -> JsonObject:

@@ -32,18 +32,17 @@ class OutputFolder:
     def is_complete(self) -> bool:
         return (self.folder / MANIFEST).exists()
 
-    def saved_plan(self) -> JsonObject | None:
-        """The manifest where all is done, the plan of an interrupted run, or None at a first run."""
-        for path in (self.folder / MANIFEST, self._plan):
-            if path.exists():
-                return read_json(path)
-        return None
+    def saved_plan(self) -> JsonObject:
+        """The manifest where all is done, else the plan of an interrupted run."""
+        return read_json(self.folder / MANIFEST if self.is_complete else self._plan)
 
     def check_plan(self, plan: JsonObject) -> None:
-        """Refuse to mix two different counts."""
-        saved = self.saved_plan()
-        if saved is None or (not self.is_complete and not self.finished_parts()):
+        """Refuse to mix two different counts; parts of which nothing says what was counted are forgotten."""
+        if not self.is_complete and not self._plan.exists():
+            self.forget_parts()
+        if not self.is_complete and not self.finished_parts():
             return
+        saved = self.saved_plan()
         try:
             found = differences(saved, plan, compare_versions=not self.is_complete)
         except (KeyError, TypeError, AttributeError) as error:

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Int64, UInt
 
 from detoklens.corpus.encoding import Encoded
+from detoklens.engines.interrupts import interrupts_deferred
 from detoklens.kernels.bigrams import add_token_counts, write_pair_keys
 from detoklens.kernels.runs import add_runs, run_lengths
 
@@ -42,7 +43,8 @@ def empty_run(vocabulary_size: int) -> Run:
 def add_all(runs: list[Run]) -> Run:
     """The sum of sorted runs, added two by two."""
     while len(runs) > 1:
-        pairs = [Run(*add_runs(*left, *right)) for left, right in zip(runs[::2], runs[1::2], strict=False)]
+        with interrupts_deferred():
+            pairs = [Run(*add_runs(*left, *right)) for left, right in zip(runs[::2], runs[1::2], strict=False)]
         runs = pairs + runs[2 * len(pairs) :]
     return runs[0]
 
@@ -66,11 +68,13 @@ class PairCounter:
 
     def add(self, encoded: Encoded) -> None:
         """Count a batch of documents."""
-        add_token_counts(encoded.ids, self.tokens)
+        with interrupts_deferred():
+            add_token_counts(encoded.ids, self.tokens)
         for ids, offsets in self._portions(encoded):
             if self._filled + len(ids) > len(self._keys):
                 self._sort_keys()
-            self._filled = write_pair_keys(ids, offsets, self.vocabulary_size, self._keys, self._filled)
+            with interrupts_deferred():
+                self._filled = write_pair_keys(ids, offsets, self.vocabulary_size, self._keys, self._filled)
 
     def finish(self) -> Run:
         """The bigrams since the last spill."""
@@ -92,7 +96,8 @@ class PairCounter:
     def _sort_keys(self) -> None:
         fresh = self._keys[: self._filled]
         fresh.sort()
-        self._sum = Run(*add_runs(*self._sum, *run_lengths(fresh)))
+        with interrupts_deferred():
+            self._sum = Run(*add_runs(*self._sum, *run_lengths(fresh)))
         self._filled = 0
         if self._sum.nbytes > self._largest_sum:
             self._spill(self._sum)

@@ -2,42 +2,95 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 from collections.abc import Iterator
 from typing import Any
 
+from detoklens.corpus.pages import BrokenHeader, largest_page
 from detoklens.errors import CorpusError, first_line
 
 ROWS = 64
-"""Rows decoded at once: about 300 kB of web pages, and not too much where a row is a book."""
+"""Rows decoded at once: about 300 kB of web pages. Fewer where pages are so large that those rows might not fit."""
+
+PAGE_SHARE = 4
+"""A page may be this many times as large as the largest value that is taken: a quarter of a worker's memory."""
 
 
 def row_group_sizes(name: str, path: str, text_field: str) -> list[tuple[int, int]]:
     """(rows, bytes of text before compression) of each row group."""
-    metadata = _open(name, path, text_field).metadata
-    column = metadata.schema.to_arrow_schema().get_field_index(text_field)
-    groups = (metadata.row_group(group) for group in range(metadata.num_row_groups))
-    return [(group.num_rows, _text_size(group, column, text_field)) for group in groups]
+    file = _open(name, path, text_field)
+    with _damage_told(name):
+        chunks = _text_chunks(file, path, text_field, range(file.metadata.num_row_groups))
+        return [(rows, int(chunk.total_uncompressed_size)) for rows, chunk in chunks]
 
 
-def _text_size(group: Any, field: int, text_field: str) -> int:
-    """Columns of a row group are leaves: a nested column before the text moves it to the right."""
-    for leaf in range(field, group.num_columns):
-        if group.column(leaf).path_in_schema == text_field:
-            return int(group.column(leaf).total_uncompressed_size)
-    return int(group.total_byte_size)
+def read_column(name: str, path: str, text_field: str, start: int, stop: int, longest: int) -> Iterator[bytes | None]:
+    """The values of the column in row groups [start, stop) as raw bytes; None where a row has none.
 
-
-def read_column(name: str, path: str, text_field: str, start: int, stop: int) -> Iterator[bytes | None]:
-    """The values of the column in row groups [start, stop) as raw bytes; None where a row has none."""
+    A page of which not even one row would fit is refused. `longest` is the largest value that is taken.
+    """
     import pyarrow as pa
 
     file = _open(name, path, text_field)
+    groups = range(start, stop)
+    with _damage_told(name):
+        for group, (_, chunk) in zip(groups, _text_chunks(file, path, text_field, groups), strict=True):
+            rows = _rows_at_once(name, path, chunk, longest)
+            for batch in file.iter_batches(rows, row_groups=[group], columns=[text_field], use_threads=False):
+                yield from (value.as_py() for value in batch.column(0).cast(pa.large_binary()))
+
+
+@contextlib.contextmanager
+def _damage_told(name: str) -> Iterator[None]:
+    import pyarrow as pa
+
     try:
-        for batch in file.iter_batches(ROWS, row_groups=range(start, stop), columns=[text_field], use_threads=False):
-            yield from batch.column(0).cast(pa.large_binary()).to_pylist()
-    except (pa.ArrowException, OSError) as error:
+        yield
+    except (pa.ArrowException, OSError, BrokenHeader) as error:
         raise CorpusError(f"{name}: a damaged parquet file ({first_line(error)}); download it again") from error
+
+
+def _text_chunks(file: Any, path: str, text_field: str, groups: range) -> Iterator[tuple[int, Any]]:
+    """(rows, what the footer says of the text) of row groups.
+
+    pyarrow ends the process where a damaged column is asked for, but has an error for who would read it. So first it is
+    read, from a file that gives nothing.
+    """
+    import pyarrow.parquet as pq
+
+    paths = [file.metadata.schema.column(leaf).path for leaf in range(file.metadata.num_columns)]
+    leaf = paths.index(text_field)  # a nested column before it is several leaves
+    with _Silent(path) as silent:
+        unread = pq.ParquetFile(silent, metadata=file.metadata, pre_buffer=False)
+        for group in groups:
+            with contextlib.suppress(_NothingGiven):
+                list(unread.iter_batches(1, row_groups=[group], columns=[text_field], use_threads=False))
+            metadata = file.metadata.row_group(group)
+            yield metadata.num_rows, metadata.column(leaf)
+
+
+class _NothingGiven(OSError):
+    """What was asked for up to here is in order."""
+
+
+class _Silent(io.FileIO):
+    """A file of which nothing can be read."""
+
+    def read(self, size: int | None = -1) -> bytes:
+        raise _NothingGiven(f"{size} bytes were asked for")
+
+
+def _rows_at_once(name: str, path: str, column: Any, longest: int) -> int:
+    """So many rows that they fit even if each is as large as a page: rows may share one value of a dictionary."""
+    page = largest_page(path, column)
+    if page > PAGE_SHARE * longest:
+        raise CorpusError(
+            f"{name}: has pages of {page >> 20} MB, more than --memory allows for one; raise --memory, lower "
+            "--workers, or write the file again with smaller pages"
+        )
+    return max(1, min(ROWS, longest // max(page, 1)))
 
 
 def _open(name: str, path: str, text_field: str) -> Any:
@@ -45,7 +98,11 @@ def _open(name: str, path: str, text_field: str) -> Any:
     import pyarrow.parquet as pq
 
     try:
-        file = pq.ParquetFile(pa.OSFile(os.fsencode(path)), pre_buffer=False, buffer_size=1 << 20)
+        file = pq.ParquetFile(
+            pa.OSFile(os.fsencode(path)), pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
+        )
+    except UnicodeDecodeError as error:
+        raise CorpusError(f"{name}: a column's name is no UTF-8; write the file again with another name") from error
     except (pa.ArrowException, OSError) as error:
         raise CorpusError(f"{name}: not a whole parquet file ({first_line(error)}); download it again") from error
     _check_column(name, file.schema_arrow, text_field)

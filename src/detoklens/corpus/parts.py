@@ -1,11 +1,13 @@
 """Counts of a part of the corpus as one file, and the sum of many such files in bounded memory.
 
-A part is an Arrow file of (key, count) in blocks, sorted by key; the token counts and the tally are in its header. It
-is read a block at a time, never whole, and not mapped: pages of a mapped file would count as this process's memory.
+A part is an Arrow stream of (key, count) in blocks, sorted by key, with the token counts and the tally in its header,
+and after it the sha256 of all that. It is read a block at a time, never whole, and not mapped: pages of a mapped file
+would count as this process's memory.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Int64
 
-from detoklens.corpus.files import written_whole
+from detoklens.corpus.files import full_disk_told, written_whole
 from detoklens.corpus.pairs import Run, add_all
 from detoklens.corpus.records import Tally, sum_of
 from detoklens.errors import CountsError
@@ -24,44 +26,78 @@ from detoklens.errors import CountsError
 BLOCK_ROWS = 1 << 16
 """Rows of a block: merging 16 parts holds 16 such blocks, about 20 MB."""
 
+CHUNK = 1 << 20
 
-class Part:
-    """A part file, opened for reading."""
+
+class RunFile:
+    """A file of sorted runs. It is opened only if its checksum is right: damaged Arrow data may end the process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            self._file: Any = pa.ipc.open_file(pa.OSFile(os.fsencode(path)))
-            header = self._file.schema.metadata
-            self.tally = Tally(**json.loads(header[b"tally"]))
-            self.tokens: Int64[np.ndarray, "token"] = np.frombuffer(header[b"tokens"], "<i8")
-        except (pa.ArrowException, KeyError, TypeError, ValueError) as error:
-            raise CountsError(f"{path}: damaged; delete it, and the same command counts its text again") from error
+        if not _is_undamaged(path):
+            raise CountsError(f"{path}: damaged; delete it, and the same command counts its text again")
 
     def blocks(self) -> Iterator[Run]:
-        for number in range(self._file.num_record_batches):
-            block = self._file.get_batch(number)
-            yield Run(block.column(0).to_numpy(), block.column(1).to_numpy())
+        with pa.OSFile(os.fsencode(self.path)) as file, pa.ipc.open_stream(file) as blocks:
+            for block in blocks:
+                yield Run(block.column(0).to_numpy(), block.column(1).to_numpy())
+
+
+class Part(RunFile):
+    """The file of a part: its runs, how often each token occurs, and what was read."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        with pa.OSFile(os.fsencode(path)) as file, pa.ipc.open_stream(file) as blocks:
+            header = blocks.schema.metadata
+        self.tally = Tally(**json.loads(header[b"tally"]))
+        self.tokens: Int64[np.ndarray, "token"] = np.frombuffer(header[b"tokens"], "<i8")
 
 
 def write_part(
     path: Path, runs: Iterable[Run], keys: np.dtype[Any], tokens: Int64[np.ndarray, "token"], tally: Tally
 ) -> None:
-    """Write sorted runs, each beginning after the one before it, as one part."""
+    """Write sorted runs, each beginning after the one before it, as one part, unless they are not all of its text's."""
     header = {"tally": json.dumps(tally.as_dict()), "tokens": tokens.astype("<i8").tobytes()}
+    with written_whole(path) as temporary:
+        bigrams = _write(temporary, runs, keys, header)
+        tally.check_sums(path, int(tokens.sum()), bigrams)
+
+
+def write_runs(path: Path, runs: Iterable[Run], keys: np.dtype[Any]) -> None:
+    """Write sorted runs, each beginning after the one before it, to be read again soon: a crash may lose them."""
+    with full_disk_told(path):
+        _write(path, runs, keys, {})
+
+
+def _write(path: Path, runs: Iterable[Run], keys: np.dtype[Any], header: dict[str, Any]) -> int:
+    """Write the runs and their checksum; how many bigrams are they?"""
     schema = pa.schema([("key", pa.from_numpy_dtype(keys)), ("count", pa.int64())], metadata=header)
-    with (
-        written_whole(path) as temporary,
-        pa.OSFile(os.fsencode(temporary), "wb") as file,
-        pa.ipc.new_file(file, schema) as writer,
-    ):
+    bigrams = 0
+    with pa.OSFile(os.fsencode(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
         for run in runs:
+            bigrams += int(run.counts.sum())
             for start in range(0, len(run.keys), BLOCK_ROWS):
                 block = [pa.array(column[start : start + BLOCK_ROWS]) for column in run]
                 writer.write_batch(pa.record_batch(block, schema=schema))
+    with path.open("r+b") as written:
+        checksum = hashlib.file_digest(written, "sha256").digest()
+        written.write(checksum)
+    return bigrams
 
 
-def merged_blocks(parts: Sequence[Part]) -> Iterator[Run]:
+def _is_undamaged(path: Path) -> bool:
+    """Does the file end with the sha256 of what is before it?"""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        left = os.fstat(file.fileno()).st_size - digest.digest_size
+        while left > 0 and (chunk := file.read(min(CHUNK, left))):
+            digest.update(chunk)
+            left -= len(chunk)
+        return left == 0 and file.read() == digest.digest()
+
+
+def merged_blocks(parts: Sequence[RunFile]) -> Iterator[Run]:
     """The sum of the parts, streamed in rising key order.
 
     Of each part one block is looked at. All keys up to the smallest last key of these blocks are complete: they are

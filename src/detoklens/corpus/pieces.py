@@ -92,7 +92,7 @@ def _records(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) 
 
 def _rows(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes | None]]:
     assert piece.stop is not None
-    values = read_column(piece.name, piece.path, options.text_field, piece.start, piece.stop)
+    values = read_column(piece.name, piece.path, options.text_field, piece.start, piece.stop, longest)
     for number, value in enumerate(values, 1):
         if value is None:
             bad_record(f"{where(piece, number, options)}: {options.text_field!r} is null", options, tally)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
-from detoklens.errors import CorpusError
+from detoklens.errors import CorpusError, CountsError
 
 SHOWN_PROBLEMS = 3
 """How many skipped records a tally names; the others are only counted."""
@@ -24,6 +24,7 @@ class Tally:
     """How much was read, what was mended, and what was left out."""
 
     documents: int = 0
+    documents_with_tokens: int = 0
     text_bytes: int = 0
     tokens: int = 0
     replaced_characters: int = 0
@@ -33,6 +34,7 @@ class Tally:
 
     def add(self, other: Tally) -> None:
         self.documents += other.documents
+        self.documents_with_tokens += other.documents_with_tokens
         self.text_bytes += other.text_bytes
         self.tokens += other.tokens
         self.replaced_characters += other.replaced_characters
@@ -48,6 +50,20 @@ class Tally:
         self.skipped_records += 1
         if len(self.first_skipped) < SHOWN_PROBLEMS:
             self.first_skipped.append(problem)
+
+    @property
+    def bigrams(self) -> int:
+        """How many pairs of neighbours there are: one for each token but the first of its document."""
+        return self.tokens - self.documents_with_tokens
+
+    def check_sums(self, where: object, tokens: int, bigrams: int) -> None:
+        """Refuse counts of another number of tokens, or of bigrams, than was read."""
+        for kind, found, expected in (("tokens", tokens, self.tokens), ("bigrams", bigrams, self.bigrams)):
+            if found != expected:
+                raise CountsError(
+                    f"{where}: {found} {kind} were counted of {expected} that are in the text; nothing of it was kept: "
+                    "run the same command again, and report it as an error of this program if it comes back"
+                )
 
     def as_dict(self) -> dict[str, object]:
         return asdict(self)

@@ -12,14 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from detoklens.corpus.encoding import Encoder, open_encoder
-from detoklens.corpus.files import temporary_beside
-from detoklens.corpus.pairs import PairCounter, Run, key_type
+from detoklens.corpus.encoding import Encoded, Encoder, open_encoder
+from detoklens.corpus.pairs import PairCounter, key_type
 from detoklens.corpus.parts import Part, merged_blocks, sum_of_tallies, sum_of_tokens, write_part
 from detoklens.corpus.pieces import read_texts
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.shards import Shard
+from detoklens.corpus.spills import Spills
 from detoklens.corpus.tree import Node
+from detoklens.errors import TokenError
 
 
 @dataclass(frozen=True)
@@ -62,22 +63,14 @@ def perform(task: CountTask | MergeTask) -> Done:
 
 def count_shard(task: CountTask) -> Done:
     """Read, tokenize and count a shard; its part is written to `task.target`."""
-    spilled: list[Path] = []
-    counter = PairCounter(task.vocabulary_size, _memory_for_pairs(task), lambda run: spilled.append(_spill(task, run)))
+    keys = key_type(task.vocabulary_size)
     encoder = open_encoder(task.library, task.tokenizer, task.parse_special_tokens)
     tally = Tally()
-    try:
+    with Spills(task.target, keys) as spills:
+        counter = PairCounter(task.vocabulary_size, _memory_for_pairs(task), spills.put_away)
         _count_batches(task, encoder, counter, tally)
-        keys = key_type(task.vocabulary_size)
-        if spilled:
-            spilled.append(_spill(task, counter.finish()))
-            runs = merged_blocks([Part(path) for path in spilled])
-            write_part(task.target, runs, keys, counter.tokens, tally)
-        else:
-            write_part(task.target, [counter.finish()], keys, counter.tokens, tally)
-    finally:
-        for path in spilled:
-            path.unlink(missing_ok=True)
+        runs = spills.merged_with(counter.finish())
+        write_part(task.target, runs, keys, counter.tokens, tally)
     return Done(task, tally)
 
 
@@ -93,8 +86,19 @@ def merge_parts(task: MergeTask) -> Done:
 def _count_batches(task: CountTask, encoder: Encoder, counter: PairCounter, tally: Tally) -> None:
     for texts in _batches(task, tally):
         encoded = encoder.encode(texts)
+        _check_documents(task, encoded, len(texts))
         tally.tokens += len(encoded.ids)
+        tally.documents_with_tokens += int(np.count_nonzero(np.diff(encoded.offsets)))
         counter.add(encoded)
+
+
+def _check_documents(task: CountTask, encoded: Encoded, documents: int) -> None:
+    """Refuse ids that are not shared out over exactly the documents that were given."""
+    offsets = encoded.offsets
+    if len(offsets) != documents + 1 or offsets[0] != 0 or offsets[-1] != len(encoded.ids):
+        raise TokenError(
+            f"{task.library} gave ids of {len(offsets) - 1} documents for {documents}; install another version of it"
+        )
 
 
 def _batches(task: CountTask, tally: Tally) -> Iterator[list[bytes]]:
@@ -120,9 +124,3 @@ def longest_document(memory: int) -> int:
 def _memory_for_pairs(task: CountTask) -> int:
     """What the texts of a batch and their ids leave of the worker's memory."""
     return max(task.memory // 2, task.memory - 8 * task.batch)
-
-
-def _spill(task: CountTask, run: Run) -> Path:
-    path = temporary_beside(task.target)
-    write_part(path, [run], run.keys.dtype, np.zeros(0, np.int64), Tally())
-    return path

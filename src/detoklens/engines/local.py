@@ -15,6 +15,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from detoklens.engines.base import ATTEMPTS, Closing, Result, Task, unnumbered
+from detoklens.engines.interrupts import interrupts_blocked, interrupts_deferred
 from detoklens.engines.worker import Begun, Failure, work
 from detoklens.errors import DetokLensError
 
@@ -39,7 +40,8 @@ class Worker:
         self.connection: Connection
         self.connection, far_end = context.Pipe()
         self.process: SpawnProcess = context.Process(target=work, args=(far_end,), daemon=True)
-        self.process.start()
+        with interrupts_blocked():
+            self.process.start()
         far_end.close()
         self.assignment: Assignment | None = None
         self.has_begun = False
@@ -118,7 +120,8 @@ class LocalEngine(Closing):
             if worker.assignment is None:
                 return worker
         if len(self._pool) < self.workers:
-            self._pool.append(Worker())
+            with interrupts_deferred():  # half started, a worker would be nobody's to stop
+                self._pool.append(Worker())
             return self._pool[-1]
         return None
 

@@ -58,6 +58,8 @@ class RayEngine(Closing):
         except self._ray.exceptions.RayTaskError as error:
             if isinstance(error.cause, DetokLensError):
                 raise error.cause from error
+            if isinstance(error.cause, MemoryError):
+                raise MemoryError(str(error.cause)) from error  # Ray's own text is a traceback
             raise
         except self._ray.exceptions.RayError as error:
             reason = str(error).splitlines()[0]

@@ -1,4 +1,4 @@
-"""Does attention on real text look as position alone predicts? One query position, mean and band over documents."""
+"""Does attention on real text look as position alone predicts? Over all keys, over the nearest, and in parts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,17 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from detoklens.figures import theme
-from detoklens.figures.marks import band, band_entry, line, line_entry
+from detoklens.figures.head_rows import head_rows, in_order
+from detoklens.figures.marks import band, band_entry, line, line_entry, patch_entry
 from detoklens.figures.panels import head_panels
 from detoklens.figures.position_curves import chosen_heads, chosen_queries, middle
-from detoklens.figures.wording import KEY_POSITION
+from detoklens.figures.stacked_rows import stacked
+from detoklens.figures.wording import KEY_POSITION, band_name
 
 MEASURED, PREDICTED = theme.SERIES[0], theme.SERIES[1]
+NEAR = 30  # keys
+PARTS = {"first": "position 0", "far": "far keys", "recent": "15 keys before the query", "self": "the query itself"}
+STYLES = [theme.style_of(place) for place in range(len(PARTS))]
 
 
 @theme.figure_function
@@ -23,6 +28,7 @@ def attention(
     heads: Sequence[int] | None = None,
     query: int | None = None,
     last: int | None = None,
+    band_share: float | None = None,
     width: theme.Width = "page",
 ) -> Figure:
     """How much does real text attend to each position? At one query (default: the middle one), all or `last` keys."""
@@ -32,7 +38,7 @@ def attention(
         rows = rows.filter(pl.col("key_position") > asked - last)
     legend = [
         line_entry(f"on text, mean (query {asked})", MEASURED),
-        band_entry("most documents", MEASURED),
+        band_entry(band_name("documents", band_share), MEASURED),
         line_entry("predicted: softmax of Tᵖ + Tᵖᵖ", PREDICTED),
     ]
     figure, panels = head_panels(
@@ -43,4 +49,38 @@ def attention(
         band(axes, curve["key_position"], curve["low"], curve["high"], MEASURED)
         line(axes, curve["key_position"], curve["mean"], MEASURED)
         line(axes, curve["key_position"], curve["predicted"], PREDICTED, linewidth=0.8)
+    return figure
+
+
+def attention_near(
+    keys: pl.DataFrame,
+    *,
+    heads: Sequence[int] | None = None,
+    query: int | None = None,
+    band_share: float | None = None,
+    width: theme.Width = "page",
+) -> Figure:
+    """How much does real text attend to the nearest keys, and what did position alone predict?"""
+    return attention(keys, heads=heads, query=query, last=NEAR, band_share=band_share, width=width)
+
+
+@theme.figure_function
+def attention_parts(
+    attention_agreement: pl.DataFrame,
+    *,
+    heads: Sequence[int] | None = None,
+    query: int | None = None,
+    width: theme.Width = "page",
+) -> Figure:
+    """Where does attention go, measured and predicted? At one query position, or the mean over those of the table."""
+    asked = chosen_heads(attention_agreement, heads)
+    rows = attention_agreement if query is None else attention_agreement.filter(query_position=query)
+    means = in_order(rows.group_by("head").mean(), asked)
+    where = "mean over query positions" if query is None else f"query {query}"
+    legend = [patch_entry(label, style) for label, style in zip(PARTS.values(), STYLES, strict=True)]
+    title = f"attention, {where}\nupper bar: on text; lower bar: predicted from position"
+    figure, (axes,) = head_rows(asked, width, [title], legend=legend, row=0.24)
+    for source, shift in (("measured", -0.2), ("predicted", 0.2)):
+        stacked(axes, [means[f"{source}_{part}"] for part in PARTS], STYLES, shift, height=0.34)
+    axes.set_xlim(0, 1)
     return figure

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from detoklens.figures import theme
 from detoklens.figures.marks import numbers, reference
 from detoklens.figures.panels import EDGE, LABEL, Grid, Room, add_legend, legend_height, short_ticks
-from detoklens.figures.wording import head_name, text_inches
+from detoklens.figures.wording import text_inches
+from detoklens.wording import head_name
 
 ROW, LOWEST_ROW = 0.145, 0.108  # inches between two heads, and between two of many
 MANY_ROWS = 3.5  # inches that rows of many heads take together
@@ -55,7 +56,7 @@ def head_rows(
     columns = ceil(len(titles) / rows)
     panel_width = (total - room.left - room.right - (columns - 1) * room.beside) / columns
     grid = Grid(columns, rows, panel_width, max(1, len(heads)) * (row or _row_height(len(heads))) + 0.06)
-    figure = Figure(figsize=(total, grid.height(room)))
+    figure = theme.ShownFigure(figsize=(total, grid.height(room)))
     panels = [figure.add_axes(grid.place(index, total, room)) for index in range(len(titles))]
     for index, (axes, title) in enumerate(zip(panels, titles, strict=True)):
         _dress(axes, title, shown, named=index % columns == 0)
@@ -88,6 +89,13 @@ def intervals(axes: Axes, low: pl.Series, high: pl.Series, style: theme.Style, s
         return
     places = [place + shift for place in range(len(low))]
     axes.hlines(places, numbers(low), numbers(high), color=style.colour, linewidth=1.2)
+
+
+def share_range(panels: Sequence[Axes]) -> None:
+    """The same range in panels of the same number, so that they can be compared by eye."""
+    ends = [axes.get_xlim() for axes in panels]
+    for axes in panels:
+        axes.set_xlim(min(low for low, _ in ends), max(high for _, high in ends))
 
 
 def in_order(table: pl.DataFrame, heads: Sequence[int]) -> pl.DataFrame:

@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 from detoklens.figures import theme
 from detoklens.figures.panels import EDGE, LABEL, Grid, Room, add_labels
 from detoklens.figures.position_curves import chosen_heads
-from detoklens.figures.wording import KEY, QUERY, head_name, short_number, token_label
+from detoklens.figures.wording import KEY, QUERY, short_number, token_label
+from detoklens.wording import head_name
 
 TOKEN = 0.1  # inches that a token's name needs
 LONGEST = 12  # letters of a token's name
@@ -36,7 +37,7 @@ def heatmap(
     total = theme.inches(width)
     names = _names(heatmap_tokens)
     room, grid = _layout(len(panels), len(variants), total, names)
-    figure = Figure(figsize=(total, grid.height(room)))
+    figure = theme.ShownFigure(figsize=(total, grid.height(room)))
     for index, (head, variant) in enumerate(panels):
         axes = figure.add_axes(grid.place(index, total, room))
         _draw_panel(axes, heatmap.filter(head=head, layer_norm=variant), head, variant)

@@ -1,4 +1,4 @@
-"""What do a head's strongest pairs join to? Share of words, and of pairs seen in the corpus, up to each rank."""
+"""What do a head's strongest pairs join to, and how strongly? Shares up to each rank, and scores by rank."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ from matplotlib.figure import Figure
 
 from detoklens.figures import theme
 from detoklens.figures.marks import line, line_entry, logarithmic_x
-from detoklens.figures.panels import head_panels
+from detoklens.figures.panels import head_panels, titled_panels
 from detoklens.figures.position_curves import chosen_heads
+from detoklens.wording import head_name, term_name
 
 SHARES = {
     "is_word": ("joined text is a word", theme.SERIES[0]),
     "seen": ("pair occurs in the corpus", theme.SERIES[1]),
 }
+OTHERS = theme.Style(theme.INK, "solid", "o", "")
 
 
 @theme.figure_function
@@ -46,3 +48,24 @@ def _share_up_to(found: pl.Series) -> pl.Series:
     table = pl.DataFrame({"found": found.cast(pl.Float64)})
     known = pl.col("found").is_not_null().cum_sum()
     return table.select(pl.col("found").fill_null(0).cum_sum() / pl.when(known > 0).then(known)).to_series()
+
+
+@theme.figure_function
+def lexicon_scores(lexicon: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
+    """How large is T^ee of each head's strongest pairs? The six highest heads are named, the others faint."""
+    rows = lexicon.filter(pl.col("head").is_in(chosen_heads(lexicon, heads))).sort("rank")
+    best = rows.group_by("head").agg(pl.col("score").max()).sort("score", "head", descending=[True, False])
+    named = {head: theme.style_of(place) for place, head in enumerate(best["head"].head(len(theme.SERIES)))}
+    figure, (axes,) = titled_panels(
+        ["strongest pairs over the whole vocabulary"],
+        width,
+        x_label="rank of the pair",
+        y_label=term_name("ee"),
+        legend=[line_entry(head_name(head), style) for head, style in named.items()],
+    )
+    for head in reversed(best["head"].to_list()):
+        pairs = rows.filter(head=head)
+        look = {} if head in named else {"alpha": theme.FAINT * 2, "linewidth": 0.6}
+        line(axes, pairs["rank"], pairs["score"], named.get(head, OTHERS), **look)
+    logarithmic_x(axes)
+    return figure

@@ -118,7 +118,7 @@ def titled_panels(
     room = Room(top=LABEL + above_panels, bottom=2 * LABEL + _name_height(tick_names), above=above)
     grid = Grid.fit(max(1, len(titles)), total, room, narrowest=1.1, proportion=proportion, multiple=columns)
     grid = grid.at_least(above_panels + text_inches(y_label, theme.TEXT_SIZE) + 2 * EDGE, room)
-    figure = Figure(figsize=(total, grid.height(room)))
+    figure = theme.ShownFigure(figsize=(total, grid.height(room)))
     panels: list[Axes] = []
     for index, title in enumerate(titles):
         first = panels[0] if panels else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
@@ -12,6 +11,7 @@ from matplotlib.figure import Figure
 
 from detoklens.figures import theme
 from detoklens.figures.svg import svg_file_text
+from detoklens.writing import make_folder, write_whole
 
 FORMATS = ("svg", "pdf", "png")
 
@@ -26,17 +26,19 @@ def save(
     formats: Sequence[str] = FORMATS,
 ) -> list[Path]:
     """Write FOLDER/NAME.svg, .pdf and .png; the same figure gives the same bytes."""
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)
     paths = []
     for extension in formats:
-        if extension == "svg":
-            content = svg_file_text(figure, name, title, description).encode()
-        else:
-            content = _rendered(figure, extension, title)
-        path = folder / f"{name}.{extension}"
-        _write_whole(path, content)
-        paths.append(path)
+        paths.append(folder / f"{name}.{extension}")
+        write_whole(paths[-1], file_content(figure, extension, name, title=title, description=description))
     return paths
+
+
+def file_content(figure: Figure, extension: str, name: str, *, title: str = "", description: str = "") -> bytes:
+    """What a figure's file of this format holds."""
+    if extension == "svg":
+        return svg_file_text(figure, name, title, description).encode()
+    return _rendered(figure, extension, title)
 
 
 def _rendered(figure: Figure, extension: str, title: str) -> bytes:
@@ -49,12 +51,3 @@ def _rendered(figure: Figure, extension: str, title: str) -> bytes:
     with theme.themed():
         figure.savefig(drawn, format=extension, dpi=theme.DPI, **more)
     return drawn.getvalue()
-
-
-def _write_whole(path: Path, content: bytes) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_bytes(content)
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -123,6 +123,15 @@ def themed() -> AbstractContextManager[None]:
     return matplotlib.style.context(["default", _SETTINGS])
 
 
+class ShownFigure(Figure):
+    """A figure that shows itself as the last line of a notebook's cell, with nothing switched on."""
+
+    def _repr_svg_(self) -> str:
+        from detoklens.figures.svg import svg_file_text
+
+        return svg_file_text(self, "figure")
+
+
 def figure_function(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
     """Draw in the theme, and finish: panels without data say so, and nothing is left for settings outside to decide."""
 

@@ -11,24 +11,16 @@ import unicodedata
 from functools import cache
 from itertools import accumulate
 
-import polars as pl
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.textpath import TextToPath
+
+from detoklens.wording import exact_percent
 
 KEY = "key (attended to)"
 QUERY = "query (attends)"
 KEY_POSITION = f"{KEY}, position"
 QUERY_POSITION = f"{QUERY}, position"
 COUNT = "occurrences in the corpus, plus one"
-
-TERMS = {
-    "ee": "token and token (Tᵉᵉ)",
-    "pp": "position and position (Tᵖᵖ)",
-    "e": "token alone (Tᵉ)",
-    "p": "position alone (Tᵖ)",
-    "ep": "token and position (Tᵉᵖ)",
-    "pe": "position and token (Tᵖᵉ)",
-}
 
 LONGEST_TOKEN = 16
 _NAMED_ESCAPES = {"\n": "\\n", "\t": "\\t", "\r": "\\r"}
@@ -39,15 +31,9 @@ def head_name(head: int) -> str:
     return f"L0H{head}"
 
 
-def term_name(term: str) -> str:
-    """A term in words; a term of another family by its own name."""
-    return TERMS.get(term, term)
-
-
-def terms_in_order(terms: pl.Series) -> list[str]:
-    """The terms that occur, the paper's first and in a fixed order."""
-    found = terms.unique().sort().to_list()
-    return [term for term in TERMS if term in found] + [term for term in found if term not in TERMS]
+def band_name(things: str, share: float | None) -> str:
+    """`95 % of tokens`; where the share is not known, that it is a band of them."""
+    return f"band of {things}" if share is None else f"{exact_percent(share)} of {things}"
 
 
 def token_label(text: str | None, longest: int = LONGEST_TOKEN, space: str = "␣") -> str:

@@ -5,8 +5,9 @@ each score, which positives lie in lower bins; a comparison is needed only in th
 rounds, but never changes an order: where bin(a) < bin(b), a < b. Scores are compared as the float32 that they are.
 """
 
-import numba
 import numpy as np
+
+from detoklens.kernels.compiling import compiled
 
 COMPARED_ONE_BY_ONE = 16
 """Up to so many positives, comparing every score with each of them (vectorised) is faster than binning."""
@@ -25,7 +26,7 @@ CHUNK = 1024
 """Scores whose bins are computed in one vectorised go; their bins stay in the first-level cache."""
 
 
-@numba.njit(nogil=True, cache=True, inline="always")
+@compiled(inline="always")
 def bin_of(score: np.float32, lowest: np.float32, per_unit: np.float32, last: np.float32) -> np.uint32:
     """The bin of a score, from 0 to last; never falls when the score rises, and is 0 for NaN."""
     place = (score - lowest) * per_unit
@@ -34,7 +35,7 @@ def bin_of(score: np.float32, lowest: np.float32, per_unit: np.float32, last: np
     return np.uint32(np.int32(place))
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def fill_starts(
     positives: np.ndarray, n: int | np.int64, lowest: np.float32, per_unit: np.float32, bins: int, starts: np.ndarray
 ) -> np.int64:
@@ -51,7 +52,7 @@ def fill_starts(
     return fullest
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def bins_over(positives: np.ndarray, n: int | np.int64, per_positive: int) -> tuple[np.float32, np.float32, int]:
     """Bins over the range of the first n positives: where they begin, bins per unit of score, how many bins.
 
@@ -71,7 +72,7 @@ def bins_over(positives: np.ndarray, n: int | np.int64, per_positive: int) -> tu
     return lowest, per_unit, bins
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def sort_with_weights(
     scores: np.ndarray,
     weights: np.ndarray,
@@ -96,7 +97,7 @@ def sort_with_weights(
         gap //= 3
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def insert_at_gaps(scores: np.ndarray, weights: np.ndarray, n: int | np.int64, gap: int | np.int64) -> None:
     """One pass of Shell's sort; with gap 1 an insertion sort, which is quick where nearly all is in order."""
     for place in range(gap, n):
@@ -107,7 +108,7 @@ def insert_at_gaps(scores: np.ndarray, weights: np.ndarray, n: int | np.int64, g
         scores[free], weights[free] = score, weight
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def merge_equal(scores: np.ndarray, weights: np.ndarray, sizes: np.ndarray, n: int | np.int64) -> np.int64:
     """Join equal neighbours of n sorted scores: weights added, `sizes` says how many were joined; how many remain?"""
     distinct = np.int64(0)
@@ -121,7 +122,7 @@ def merge_equal(scores: np.ndarray, weights: np.ndarray, sizes: np.ndarray, n: i
     return distinct
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def count_by_comparison(
     row: np.ndarray, positives: np.ndarray, n: int | np.int64, below: np.ndarray, equal: np.ndarray
 ) -> None:
@@ -134,7 +135,7 @@ def count_by_comparison(
         below[place], equal[place] = less, same
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def first_not_below(score: np.float32, positives: np.ndarray, first: np.uint32, end: np.uint32) -> np.uint32:
     """The first place from `first` to `end` whose positive is not below the score."""
     while first < end:
@@ -146,7 +147,7 @@ def first_not_below(score: np.float32, positives: np.ndarray, first: np.uint32, 
     return first
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def fill_slots(
     positives: np.ndarray, n: int | np.int64, lowest: np.float32, per_unit: np.float32, bins: int, slots: np.ndarray
 ) -> None:
@@ -162,7 +163,7 @@ def fill_slots(
     slots[empty_from : bins + 1] = 2 * n
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def count_by_bins(
     row: np.ndarray,
     positives: np.ndarray,
@@ -172,15 +173,39 @@ def count_by_bins(
     below: np.ndarray,
     equal: np.ndarray,
 ) -> None:
-    """For each of n distinct sorted positives: how many scores of the row are below, how many equal?
+    """For each of n distinct sorted positives: how many scores of the row are below, how many equal?"""
+    lowest, per_unit, bins = prepare_bins(positives, n, slots)
+    count_in_bins(row, positives, n, lowest, per_unit, bins, slots, between, below, equal)
+
+
+@compiled()
+def prepare_bins(positives: np.ndarray, n: int | np.int64, slots: np.ndarray) -> tuple[np.float32, np.float32, int]:
+    """Fill the slots of n distinct sorted positives, once for all parts of a row; `positives` has room for one more."""
+    lowest, per_unit, bins = bins_over(positives, n, BINS_TO_COUNT)
+    fill_slots(positives, n, lowest, per_unit, bins, slots)
+    positives[n] = np.inf
+    return lowest, per_unit, bins
+
+
+@compiled()
+def count_in_bins(
+    row: np.ndarray,
+    positives: np.ndarray,
+    n: int | np.int64,
+    lowest: np.float32,
+    per_unit: np.float32,
+    bins: int,
+    slots: np.ndarray,
+    between: np.ndarray,
+    below: np.ndarray,
+    equal: np.ndarray,
+) -> None:
+    """The same for a part of a row, whose bins are prepared.
 
     `between[2 p]` counts the scores just below positive p, `between[2 p + 1]` those equal to it. A bin's slot says at
     once where its scores belong, but for the few that share their bin with a positive.
     """
-    lowest, per_unit, bins = bins_over(positives, n, BINS_TO_COUNT)
-    fill_slots(positives, n, lowest, per_unit, bins, slots)
     last = np.float32(bins - 1)
-    positives[n] = np.inf
     for empty in range(2 * n + 2):
         between[empty] = 0
     chunk_bins = np.empty(CHUNK, np.uint32)

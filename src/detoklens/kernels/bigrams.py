@@ -1,10 +1,11 @@
 """Compiled loops over token ids: bigram keys and token counts."""
 
-import numba
 import numpy as np
 
+from detoklens.kernels.compiling import compiled
 
-@numba.njit(cache=True, nogil=True)
+
+@compiled()
 def write_pair_keys(ids: np.ndarray, offsets: np.ndarray, vocabulary_size: int, keys: np.ndarray, filled: int) -> int:
     """Write suffix · V + prefix of each pair inside a document into `keys` from `filled` on; how many are filled now?
 
@@ -17,7 +18,7 @@ def write_pair_keys(ids: np.ndarray, offsets: np.ndarray, vocabulary_size: int, 
     return filled
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def add_token_counts(ids: np.ndarray, totals: np.ndarray) -> None:
     """Add the number of times that each id occurs to `totals`."""
     for token_id in ids:

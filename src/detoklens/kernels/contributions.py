@@ -10,9 +10,9 @@ and a row needs one exponential for each key and term, and no logarithm of a pro
 
 import math
 
-import numba
 import numpy as np
 
+from detoklens.kernels.compiling import compiled
 from detoklens.kernels.exp2 import exp2
 
 SIMD = {"reassoc", "contract", "nnan", "nsz"}
@@ -25,7 +25,7 @@ TERMS = ("ee", "pp", "pe", "ep", "e", "p")
 """The order of terms in the results of `term_divergences`."""
 
 
-@numba.njit(cache=True, nogil=True, fastmath=SIMD)
+@compiled(fastmath=SIMD)
 def term_divergences(
     pair_scores: np.ndarray,
     key_scores: np.ndarray,
@@ -59,7 +59,7 @@ def term_divergences(
             top_changed[row, place] = scores[top_key] - term[top_key] < found[1]
 
 
-@numba.njit(cache=True, nogil=True, inline="always", fastmath=SIMD)
+@compiled(inline="always", fastmath=SIMD)
 def _add_up(
     ee: np.ndarray,
     pp: np.ndarray,
@@ -78,7 +78,7 @@ def _add_up(
     return top
 
 
-@numba.njit(cache=True, nogil=True, inline="always", fastmath=SIMD)
+@compiled(inline="always", fastmath=SIMD)
 def _softmax_weights(scores: np.ndarray, top: float, weights: np.ndarray) -> float:
     """Write the softmax of the scores; the logarithm of its denominator is returned."""
     total = scores[0] - scores[0]
@@ -90,7 +90,7 @@ def _softmax_weights(scores: np.ndarray, top: float, weights: np.ndarray) -> flo
     return top + math.log2(np.float64(total))
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def _first_equal(scores: np.ndarray, value: float) -> int:
     for key in range(len(scores)):
         if scores[key] == value:
@@ -98,7 +98,7 @@ def _first_equal(scores: np.ndarray, value: float) -> int:
     return 0
 
 
-@numba.njit(cache=True, nogil=True, inline="always", fastmath=SIMD)
+@compiled(inline="always", fastmath=SIMD)
 def _divergence(
     scores: np.ndarray, whole: np.ndarray, term: np.ndarray, log_sum: float, removed_first: bool
 ) -> tuple[float, float]:

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from typing import Any
 
-import numba
 import numpy as np
 from jaxtyping import Float
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
+
+from detoklens.kernels.compiling import compiled
 
 QUERIES = 6
 """Queries of a panel: with two vectors of keys, twelve sums, as many as sixteen registers leave room for."""
@@ -76,7 +77,7 @@ def multiply(
     return scores
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def _multiply(queries: np.ndarray, keys: np.ndarray, scores: np.ndarray) -> None:
     dimensions, width, columns = keys.shape[1], keys.shape[2], scores.shape[1]
     at_once = max(1, KEYS_IN_CACHE // max(1, dimensions * VECTORS * VECTOR_BYTES))

@@ -1,29 +1,41 @@
 """Compiled loops over rows of scores: AUROC, average precision and precision at k of each row's positives.
 
-All of it follows from how many keys score below each positive and how many the same (`kernels.below`). Everything is
-counted in whole numbers up to the last division.
+All of it follows from how many keys score below each positive and how many the same (`kernels.below`). A row is read
+once for all that is asked of it: its own positives, another token's, its own exchanged for equally frequent keys; all
+keys as negatives, and those of the positive's own stratum. Everything is counted in whole numbers up to the last
+division.
 """
 
-import numba
 import numpy as np
 
 from detoklens.kernels.below import (
     COMPARED_ONE_BY_ONE,
     MOST_BINS,
     MOST_IN_NARROW_SLOTS,
-    count_by_bins,
     count_by_comparison,
-    merge_equal,
+    count_in_bins,
+    prepare_bins,
     sort_with_weights,
 )
+from detoklens.kernels.compiling import compiled
+from detoklens.kernels.exchange import draw_stand_ins
 
 MEASURES = 5
 AUROC, AVERAGE_PRECISION, PRECISION_AT_K, CHANCE_AVERAGE_PRECISION, CHANCE_PRECISION_AT_K = range(MEASURES)
 
+TRIALS = 3
+OWN, ANOTHER_QUERYS, EXCHANGED = range(TRIALS)
+"""Whose positives are asked of a row: the query's own, another query's, its own with each key exchanged."""
+
+CELLS = 5
+MATCHED = TRIALS
+"""What is measured of a row: cell t is trial t against all keys, cell MATCHED + t against keys of the same stratum.
+Keys exchanged within strata have no matched cell: within strata, their expected AUROC is ½ whatever the scores."""
+
 Space = tuple[np.ndarray, ...]
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def measure(
     weights: np.ndarray,
     sizes: np.ndarray,
@@ -34,19 +46,24 @@ def measure(
     k: int,
     measures: np.ndarray,
 ) -> np.int64:
-    """From the ranks of n distinct positives, lowest first: AUROC, average precision, precision at k, their chance.
+    """From the ranks of positives at n scores, lowest first: AUROC, average precision, precision at k, their chance.
 
-    `weights` and `sizes` are the weight and the number of positives at each score; `below` and `equal` count all keys.
-    Whole numbers up to the last division: no order of summation can change the AUROC. Returns the positives' weight.
+    `weights` and `sizes` are the weight and the number of positives at each score (none is skipped); `below` and
+    `equal` count all keys. Whole numbers up to the last division: no order of summation can change the AUROC. Returns
+    the positives' weight, 0 where nothing can be measured.
     """
     n_positives, weight_total = np.int64(0), np.int64(0)
     for place in range(n):
         n_positives += sizes[place]
         weight_total += weights[place]
     n_negatives = n_keys - n_positives
+    if n_positives == 0 or n_negatives == 0:
+        return np.int64(0)
     twice_won, weight_found, positives_found = np.int64(0), np.int64(0), np.int64(0)
     average_precision, among_first_k = 0.0, 0.0
     for place in range(n - 1, -1, -1):
+        if sizes[place] == 0:
+            continue
         positives_found += sizes[place]
         weight_found += weights[place]
         negatives_below = below[place] - (n_positives - positives_found)
@@ -64,43 +81,12 @@ def measure(
     return weight_total
 
 
-@numba.njit(nogil=True, cache=True)
-def measure_range(
-    row: np.ndarray,
-    columns: np.ndarray,
-    weights: np.ndarray,
-    n: int | np.int64,
-    k: int,
-    space: Space,
-    measures: np.ndarray,
-) -> np.int64:
-    """The measures of one row of scores with n positives; their total weight, 0 where nothing can be measured."""
-    if n == 0 or n == row.size:
-        return np.int64(0)
-    unsorted, scores, weight, sizes, below, equal, between, starts, narrow_slots, slots = space
-    for place in range(n):
-        unsorted[place] = row[columns[place]]
-    sort_with_weights(unsorted, weights, n, starts, scores, weight)
-    distinct = merge_equal(scores, weight, sizes, n)
-    if distinct <= COMPARED_ONE_BY_ONE:
-        count_by_comparison(row, scores, distinct, below, equal)
-    elif distinct <= MOST_IN_NARROW_SLOTS:
-        count_by_bins(row, scores, distinct, narrow_slots, between, below, equal)
-    else:
-        count_by_bins(row, scores, distinct, slots, between, below, equal)
-    return measure(weight, sizes, below, equal, distinct, row.size, k, measures)
-
-
-@numba.njit(nogil=True, cache=True)
+@compiled()
 def working_space(n: int | np.int64) -> Space:
-    """Arrays for rows of at most n positives."""
+    """Arrays for rows of at most n positives: their scores as they come, in order; their ranks; bins."""
     return (
         np.empty(n, np.float32),
         np.empty(n + 1, np.float32),
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
         np.empty(2 * n + 2, np.int32),
         np.empty(MOST_BINS + 1, np.int32),
         np.empty(MOST_BINS + 1, np.uint16),
@@ -108,62 +94,220 @@ def working_space(n: int | np.int64) -> Space:
     )
 
 
-@numba.njit(nogil=True, cache=True)
+@compiled()
+def order_positives(
+    row: np.ndarray, columns: np.ndarray, n: int | np.int64, space: Space, in_order: np.ndarray, level: np.ndarray
+) -> np.int64:
+    """Sort n positives by score: `in_order` their places, `level` each one's place among distinct scores; how many?"""
+    unsorted, scores, _, starts, _, _ = space
+    for place in range(n):
+        unsorted[place] = row[columns[place]]
+    sort_with_weights(unsorted, np.arange(n), n, starts, scores, in_order)
+    distinct = np.int64(0)
+    for place in range(n):
+        if distinct == 0 or scores[place] != scores[distinct - 1]:
+            scores[distinct] = scores[place]
+            distinct += 1
+        level[in_order[place]] = distinct - 1
+    return distinct
+
+
+@compiled()
+def sort_by_stratum(
+    columns: np.ndarray, n: int | np.int64, strata: np.ndarray, in_order: np.ndarray, starts: np.ndarray
+) -> np.ndarray:
+    """Places of the positives by stratum, within it by score; those of stratum s from starts[s] to starts[s + 1]."""
+    starts[:] = 0
+    for place in range(n):
+        starts[strata[columns[place]] + 1] += 1
+    for stratum in range(len(starts) - 1):
+        starts[stratum + 1] += starts[stratum]
+    free, sorted_places = starts[:-1].copy(), np.empty(n, np.int64)
+    for order in range(n):
+        place = in_order[order]
+        stratum = strata[columns[place]]
+        sorted_places[free[stratum]] = place
+        free[stratum] += 1
+    return sorted_places
+
+
+@compiled()
+def count_row(
+    row: np.ndarray,
+    bounds: np.ndarray,
+    distinct: int | np.int64,
+    level: np.ndarray,
+    by_stratum: np.ndarray,
+    starts: np.ndarray,
+    space: Space,
+    ranks: np.ndarray,
+    own_ranks: np.ndarray,
+) -> None:
+    """How many keys are below and equal: of the row at each level (`ranks`), of its own stratum for each positive."""
+    _, scores, between, _, narrow_slots, slots = space
+    one_by_one, narrow = distinct <= COMPARED_ONE_BY_ONE, distinct <= MOST_IN_NARROW_SLOTS
+    lowest, per_unit, bins = np.float32(0), np.float32(0), 0
+    if not one_by_one:
+        prepared = prepare_bins(scores, distinct, narrow_slots) if narrow else prepare_bins(scores, distinct, slots)
+        lowest, per_unit, bins = prepared
+    ranks[:, :distinct] = 0
+    here = np.empty((2, distinct), np.int64)
+    for stratum in range(len(bounds) - 1):
+        part = row[bounds[stratum] : bounds[stratum + 1]]
+        if one_by_one:
+            count_by_comparison(part, scores, distinct, here[0], here[1])
+        elif narrow:
+            count_in_bins(part, scores, distinct, lowest, per_unit, bins, narrow_slots, between, here[0], here[1])
+        else:
+            count_in_bins(part, scores, distinct, lowest, per_unit, bins, slots, between, here[0], here[1])
+        for side in range(2):
+            for place in range(distinct):
+                ranks[side, place] += here[side, place]
+        for place in by_stratum[starts[stratum] : starts[stratum + 1]]:
+            own_ranks[0, place], own_ranks[1, place] = here[0, level[place]], here[1, level[place]]
+
+
+@compiled()
+def measure_against_all(
+    first: int | np.int64,
+    end: int | np.int64,
+    weights: np.ndarray,
+    level: np.ndarray,
+    ranks: np.ndarray,
+    distinct: int | np.int64,
+    n_keys: int | np.int64,
+    k: int,
+    measures: np.ndarray,
+) -> None:
+    """The measures of the positives first … end − 1 with all other keys as negatives; NaN where there are none."""
+    level_weights, level_sizes = np.zeros(distinct, np.int64), np.zeros(distinct, np.int64)
+    for place in range(first, end):
+        level_weights[level[place]] += weights[place]
+        level_sizes[level[place]] += 1
+    if measure(level_weights, level_sizes, ranks[0], ranks[1], distinct, n_keys, k, measures) == 0:
+        measures[:] = np.nan
+
+
+@compiled()
+def measure_within_strata(
+    first: int | np.int64,
+    end: int | np.int64,
+    weights: np.ndarray,
+    level: np.ndarray,
+    own_ranks: np.ndarray,
+    by_stratum: np.ndarray,
+    starts: np.ndarray,
+    bounds: np.ndarray,
+    k: int,
+    measures: np.ndarray,
+) -> None:
+    """The same within each stratum, averaged by the weight of its positives; NaN where no stratum has both kinds."""
+    total_weight, part = np.int64(0), np.empty(MEASURES)
+    measures[:] = 0
+    most = end - first
+    level_weights, level_sizes = np.empty(most, np.int64), np.empty(most, np.int64)
+    ranks = np.empty((2, most), np.int64)
+    for stratum in range(len(bounds) - 1):
+        distinct, last_level = np.int64(0), np.int64(-1)
+        for place in by_stratum[starts[stratum] : starts[stratum + 1]]:
+            if not first <= place < end:
+                continue
+            if level[place] != last_level:
+                last_level = level[place]
+                level_weights[distinct], level_sizes[distinct] = 0, 0
+                ranks[0, distinct], ranks[1, distinct] = own_ranks[0, place], own_ranks[1, place]
+                distinct += 1
+            level_weights[distinct - 1] += weights[place]
+            level_sizes[distinct - 1] += 1
+        size = bounds[stratum + 1] - bounds[stratum]
+        weight = measure(level_weights, level_sizes, ranks[0], ranks[1], distinct, size, k, part)
+        total_weight += weight
+        if weight:
+            measures += weight * part
+    measures /= total_weight if total_weight else np.nan
+
+
+@compiled()
+def most_positives(indptr: np.ndarray, asked: np.ndarray, another: np.ndarray) -> np.int64:
+    """The most positives that any row may be asked for, all trials together."""
+    most = np.int64(1)
+    for row in range(len(asked)):
+        n = 2 * (indptr[asked[row] + 1] - indptr[asked[row]])
+        if len(another):
+            n += indptr[another[row] + 1] - indptr[another[row]]
+        most = max(most, n)
+    return most
+
+
+@compiled()
 def measure_rows(
     scores: np.ndarray,
     asked: np.ndarray,
+    another: np.ndarray,
     indptr: np.ndarray,
     keys: np.ndarray,
     weights: np.ndarray,
     columns: np.ndarray,
     bounds: np.ndarray,
+    strata: np.ndarray,
+    matched: bool,
+    exchanged: bool,
+    seed: int,
     k: int,
     measures: np.ndarray,
 ) -> None:
-    """The measures of each row of scores against the positives of the query token that is asked of it.
+    """The measures of each row of scores: cell × row × measure, NaN where undefined or not asked for.
 
-    The positives of token t are keys[indptr[t] : indptr[t + 1]]; the score of key j stands in column columns[j]. The
-    columns from bounds[s] to bounds[s + 1] are stratum s: measured within strata, averaged by the positives' weight.
-    NaN where no stratum has both positives and negatives.
+    The positives of token t are keys[indptr[t] : indptr[t + 1]]; the score of key j stands in column columns[j]; the
+    columns from bounds[s] to bounds[s + 1] are stratum s, which is strata[column]. Row r is asked for the positives of
+    asked[r], of another[r] (where that is not empty) and, where `exchanged`, for exchanged keys; where `matched`, also
+    with the keys of the same stratum as negatives.
     """
-    most = np.int64(0)
-    for token in asked:
-        most = max(most, indptr[token + 1] - indptr[token])
-    space = working_space(most)
-    inside, inside_weights, part = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(MEASURES)
+    most = most_positives(indptr, asked, another)
+    space, found = working_space(most), np.empty(most, np.int64)
+    weight, in_order, level = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
+    ranks, own_ranks = np.empty((2, most), np.int64), np.empty((2, most), np.int64)
+    members, taken, swapped = np.arange(len(columns)), np.zeros(len(bounds), np.int64), np.empty(most, np.int64)
+    starts, ends = np.empty(len(bounds), np.int64), np.empty(TRIALS + 1, np.int64)
+    measures[:] = np.nan
     for row in range(len(asked)):
-        first, end = indptr[asked[row]], indptr[asked[row] + 1]
-        total_weight = np.int64(0)
-        for number in range(MEASURES):
-            measures[row, number] = 0
-        for stratum in range(len(bounds) - 1):
-            low, high = bounds[stratum], bounds[stratum + 1]
-            n = keep_inside(keys, weights, first, end, columns, low, high, inside, inside_weights)
-            weight = measure_range(scores[row, low:high], inside, inside_weights, n, k, space, part)
-            total_weight += weight
-            for number in range(MEASURES):
-                measures[row, number] += weight * part[number] if weight else 0.0
-        for number in range(MEASURES):
-            measures[row, number] = measures[row, number] / total_weight if total_weight else np.nan
+        ends[0] = 0
+        ends[1] = gather(asked[row], indptr, keys, weights, columns, np.int64(0), found, weight)
+        ends[2] = ends[1]
+        if len(another):
+            ends[2] = gather(another[row], indptr, keys, weights, columns, ends[1], found, weight)
+        ends[3] = ends[2]
+        if exchanged:
+            ends[3] += ends[1]
+            weight[ends[2] : ends[3]] = weight[: ends[1]]
+            draw_stand_ins(found, ends[1], strata, bounds, seed, asked[row], members, taken, swapped, found[ends[2] :])
+        distinct = order_positives(scores[row], found, ends[3], space, in_order, level)
+        by_stratum = sort_by_stratum(found, ends[3], strata, in_order, starts)
+        count_row(scores[row], bounds, distinct, level, by_stratum, starts, space, ranks, own_ranks)
+        for trial in range(TRIALS):
+            first, end = ends[trial], ends[trial + 1]
+            if first == end:
+                continue
+            into = measures[trial, row]
+            measure_against_all(first, end, weight, level, ranks, distinct, len(columns), k, into)
+            if matched and trial != EXCHANGED:
+                into = measures[MATCHED + trial, row]
+                measure_within_strata(first, end, weight, level, own_ranks, by_stratum, starts, bounds, k, into)
 
 
-@numba.njit(nogil=True, cache=True)
-def keep_inside(
+@compiled()
+def gather(
+    token: int | np.int64,
+    indptr: np.ndarray,
     keys: np.ndarray,
     weights: np.ndarray,
-    first: int,
-    end: int,
     columns: np.ndarray,
-    low: int,
-    high: int,
-    inside: np.ndarray,
-    inside_weights: np.ndarray,
+    first: int | np.int64,
+    found: np.ndarray,
+    weight: np.ndarray,
 ) -> np.int64:
-    """Copy the positives first … end − 1 whose columns lie from low to high, as places in that range; how many?"""
-    n = np.int64(0)
-    for place in range(first, end):
-        column = columns[keys[place]]
-        if low <= column < high:
-            inside[n], inside_weights[n] = column - low, weights[place]
-            n += 1
-    return n
+    """Copy columns and weights of a token's positives to `first` and on; where do they end?"""
+    for pair in range(indptr[token], indptr[token + 1]):
+        found[first], weight[first] = columns[keys[pair]], weights[pair]
+        first += 1
+    return np.int64(first)

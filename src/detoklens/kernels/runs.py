@@ -1,10 +1,11 @@
 """Compiled loops over sorted runs: distinct keys in rising order, each with its count."""
 
-import numba
 import numpy as np
 
+from detoklens.kernels.compiling import compiled
 
-@numba.njit(cache=True, nogil=True)
+
+@compiled()
 def run_lengths(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The distinct keys of a sorted array, and how often each stands there."""
     distinct = 1 if len(keys) else 0
@@ -21,7 +22,7 @@ def run_lengths(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return run_keys, run_counts
 
 
-@numba.njit(cache=True, nogil=True)
+@compiled()
 def add_runs(
     left_keys: np.ndarray, left_counts: np.ndarray, right_keys: np.ndarray, right_counts: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:

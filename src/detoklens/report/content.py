@@ -16,7 +16,6 @@ class Picture:
     title: str
     caption: str
     svg: str
-    question: str = ""
     folded: bool = False
     """Whether the page shows it only when asked: the all-heads version of a figure, for example."""
 
@@ -37,6 +36,7 @@ class Grid:
     columns: Sequence[tuple[str, str]]
     rows: Sequence[Sequence[Cell]]
     sortable: bool = False
+    folded: bool = False
 
     @property
     def numeric(self) -> list[bool]:
@@ -46,19 +46,33 @@ class Grid:
 
 
 @dataclass(frozen=True)
-class Section:
-    """One question, its one-sentence answer, and what shows it."""
+class Part:
+    """What one question of a section answers: a sentence, and what shows it; or why it is left out."""
 
-    question: str
-    answer: str
+    sentence: str = ""
     pictures: Sequence[Picture] = ()
     grids: Sequence[Grid] = ()
-    computed: Sequence[Computed] = ()
+    computed: Computed | None = None
+    left_out: str = ""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One thing that people want to know, its answer, and the questions that answer it."""
+
+    title: str
+    parts: Sequence[Part] = ()
     has_search: bool = False
 
     @property
+    def answer(self) -> str:
+        """What the first of its questions that could be asked says; else why none could."""
+        said = [part.sentence for part in self.parts if part.sentence]
+        return (said or [part.left_out for part in self.parts] or [""])[0]
+
+    @property
     def anchor(self) -> str:
-        words = "".join(letter if letter.isalnum() else " " for letter in self.question.lower()).split()
+        words = "".join(letter if letter.isalnum() else " " for letter in self.title.lower()).split()
         return "-".join(words)
 
 

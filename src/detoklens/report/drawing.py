@@ -8,20 +8,24 @@ from __future__ import annotations
 
 import hashlib
 import json
-import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from detoklens.analyses.watching import Watcher
 from detoklens.engines import Engine
-from detoklens.figures.registry import FIGURES, FigureSpec
+from detoklens.figures.spec import FigureSpec
+from detoklens.progress import Watcher
+from detoklens.questions.store import labelled
 from detoklens.report.content import Picture
-from detoklens.report.writing import write_whole
 from detoklens.version import __version__
+from detoklens.writing import make_folder, write_whole
+
+if TYPE_CHECKING:
+    from detoklens.questions.answer import Answer
+    from detoklens.report.sections import Entry
 
 Tables = Mapping[str, Any]
 """Tables by name; for a comparison, by name and then by the model's label."""
@@ -32,32 +36,30 @@ XML_DECLARATION_END = "?>\n"
 
 @dataclass(frozen=True)
 class Drawing:
-    """One figure to draw: for some heads, or for all of them under another name."""
+    """One figure to draw: for some heads, or for all of them under another name; with the tables it is drawn from."""
 
     spec: FigureSpec
-    options: tuple[tuple[str, Any], ...] = ()
+    name: str
+    title: str
+    tables: Tables = field(repr=False)
+    heads: tuple[int, ...] | None = None
     folded: bool = False
-    suffix: str = ""
-    remark: str = ""
 
-    @property
-    def name(self) -> str:
-        return self.spec.name + self.suffix
-
-    @property
-    def title(self) -> str:
-        return self.spec.title + self.remark
+    def draw(self, width: str | float) -> Any:
+        chosen = {} if self.heads is None else {"heads": list(self.heads)}
+        return self.spec.draw(self.tables, width=width, **chosen)
 
 
-def drawings(tables: Tables, chosen: Sequence[int], n_heads: int) -> list[Drawing]:
-    """Which figures can be drawn? Those with a panel a head for the chosen heads and, folded away, for all."""
+def drawings(entry: Entry, answer: Answer, chosen: Sequence[int], n_heads: int | None) -> list[Drawing]:
+    """The figures of an answer: those with a panel a head for the chosen heads and, folded away, for all."""
     planned = []
-    for spec in FIGURES.values():
-        if not spec.can_draw(tables) or any(tables[name].is_empty() for name in spec.tables):
-            continue
-        planned.append(Drawing(spec, (("heads", tuple(chosen)),) if spec.per_head else ()))
-        if spec.per_head and set(chosen) != set(range(n_heads)):
-            planned.append(Drawing(spec, folded=True, suffix="_all_heads", remark=", all heads"))
+    for spec in answer.figures.values():
+        name = labelled(entry.label, answer.question, spec.name)
+        title, used = spec.title + entry.remark, _used(spec, answer.drawn_from)
+        by_heads = spec.per_head and n_heads is not None
+        planned.append(Drawing(spec, name, title, used, tuple(chosen) if by_heads else None))
+        if by_heads and set(chosen) != set(range(n_heads or 0)):
+            planned.append(Drawing(spec, f"{name}_all_heads", f"{title}, all heads", used, folded=True))
     return planned
 
 
@@ -66,49 +68,42 @@ class DrawingTask:
     """All that a worker needs to draw one figure: its tables, no path and no state."""
 
     drawing: Drawing
-    tables: Tables
     width: str | float
     formats: tuple[str, ...]
 
 
 def draw_files(task: DrawingTask) -> dict[str, bytes]:
     """One figure as the content of its files, by their endings. Pure, so that any process of an engine can do it."""
-    from detoklens.figures.save import save
+    from detoklens.figures.save import file_content
 
     drawing = task.drawing
-    figure = drawing.spec.draw(task.tables, width=task.width, **dict(drawing.options))
-    with tempfile.TemporaryDirectory() as folder:
-        described = {"title": drawing.title, "description": drawing.spec.caption}
-        paths = save(figure, Path(folder), drawing.name, **described, formats=task.formats)
-        return {path.suffix[1:]: path.read_bytes() for path in paths}
+    figure = drawing.draw(task.width)
+    described = {"title": drawing.title, "description": drawing.spec.caption}
+    return {ending: file_content(figure, ending, drawing.name, **described) for ending in task.formats}
 
 
 class Sketchbook:
     """A folder of figures that remembers what each was drawn from."""
 
     def __init__(self, folder: Path, width: str | float) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         self._folder, self._width = folder, width
         self._memory = folder / "drawn.json"
         self._drawn = _remembered(self._memory)
 
     def pictures(
-        self,
-        planned: Sequence[Drawing],
-        tables: Tables,
-        engine: Engine | None = None,
-        watch: Watcher | None = None,
-    ) -> list[Picture]:
-        """The figures for the page in the order of the plan; those that are not there yet are drawn, by the engine."""
-        wanted = {drawing.name: self._fingerprint(drawing, tables) for drawing in planned}
+        self, planned: Sequence[Drawing], engine: Engine | None = None, watch: Watcher | None = None
+    ) -> dict[str, Picture]:
+        """The figures for the page by name; those that are not there yet are drawn, by the engine."""
+        wanted = {drawing.name: self._fingerprint(drawing) for drawing in planned}
         missing = [drawing for drawing in planned if not self._has(drawing, wanted[drawing.name])]
-        tasks = (DrawingTask(drawing, _used(drawing.spec, tables), self._width, FORMATS) for drawing in missing)
+        tasks = (DrawingTask(drawing, self._width, FORMATS) for drawing in missing)
         drawn = map(draw_files, tasks) if engine is None else engine.run(draw_files, tasks, ordered=True)
         for done, drawing in enumerate(missing):
             if watch is not None:
                 watch(done, len(missing))
             self._keep(drawing, next(drawn), wanted[drawing.name])
-        return [self._picture(drawing) for drawing in planned]
+        return {drawing.name: self._picture(drawing) for drawing in planned}
 
     def _has(self, drawing: Drawing, fingerprint: str) -> bool:
         there = all((self._folder / f"{drawing.name}.{ending}").is_file() for ending in FORMATS)
@@ -122,11 +117,11 @@ class Sketchbook:
 
     def _picture(self, drawing: Drawing) -> Picture:
         svg = for_page((self._folder / f"{drawing.name}.svg").read_text(encoding="utf-8"))
-        return Picture(drawing.name, drawing.title, drawing.spec.caption, svg, drawing.spec.question, drawing.folded)
+        return Picture(drawing.name, drawing.title, drawing.spec.caption, svg, drawing.folded)
 
-    def _fingerprint(self, drawing: Drawing, tables: Tables) -> str:
+    def _fingerprint(self, drawing: Drawing) -> str:
         digest = hashlib.sha256(f"{__version__} {self._width} {drawing}".encode())
-        for name, frame in _used(drawing.spec, tables).items():
+        for name, frame in drawing.tables.items():
             digest.update(name.encode() + _content(frame))
         return digest.hexdigest()
 
@@ -146,7 +141,7 @@ def _remembered(path: Path) -> dict[str, str]:
     """What was drawn before; nothing where the file is missing or broken."""
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return {}
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
+from detoklens.errors import printable
 from detoklens.report.content import Cell, Content
 from detoklens.version import __version__
 
@@ -28,16 +29,17 @@ def render_page(content: Content) -> str:
     environment = Environment(
         loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters["shown"] = shown
-    return environment.get_template("page.html").render(
+    environment.filters |= {"shown": shown, "data": lambda value: Markup(script_json(value))}
+    page = environment.get_template("page.html").render(
         content=content,
         version=__version__,
         policy=content_security_policy(style, script),
         style=Markup(style),
         script=Markup(script),
-        partner_data=Markup(script_json(asdict(content.partners) if content.partners else None)),
+        partners=asdict(content.partners) if content.partners else None,
         svg=Markup,
     )
+    return printable(page)  # paths that are no UTF-8 can be anywhere in it
 
 
 def content_security_policy(style: str, script: str) -> str:

@@ -2,41 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 
-from detoklens.report.content import Cell, Computed, Grid, Section
+from detoklens.report.content import Cell, Grid, Part
 
 Tables = Mapping[str, pl.DataFrame]
 Row = tuple[str, float | None, float | None, str]
 
-QUESTION = "Are the paper's numbers found again?"
 CORPUS = "yes: the paper counted OpenWebText"
 WEIGHTS = "no: weights alone"
 SAMPLE = "no, but the paper's sample of tokens is not known"
 MATCHING_HEAD, GLUING_HEAD = 1, 7  # the heads that the paper speaks of
 
 
-def against_the_paper(
-    tables: Tables, computed: Sequence[Computed] = (), documents: int | None = None
-) -> Section | None:
-    """The section that sets the paper's numbers beside ours; None where the model is not the paper's.
-
-    `documents` is how many the corpus has, where that is known.
-    """
-    if "paper_ranks" not in tables:
-        return None
-    ranks = tables["paper_ranks"]
-    same = int((ranks["difference"] == 0).sum())
+def numbers_of_the_paper(tables: Tables, documents: int | None = None) -> Part:
+    """What sets the paper's numbers beside ours; `documents` is how many the corpus has, where that is known."""
     numbers = list(_numbers(tables, documents))
-    return Section(
-        QUESTION,
-        f"{same} of the {len(ranks)} ranks in the paper's Table 1 are the same here; "
-        f"{len(numbers)} numbers of its text are set beside ours.",
-        grids=[_number_grid(numbers), _rank_grid(ranks)],
-        computed=computed,
-    )
+    return Part(f"{len(numbers)} numbers of the paper's text are set beside ours.", grids=[_number_grid(numbers)])
 
 
 def _numbers(tables: Tables, documents: int | None) -> Iterator[Row]:
@@ -96,17 +80,3 @@ def _number_grid(numbers: list[Row]) -> Grid:
         for name, paper, ours, depends in numbers
     ]
     return Grid("Numbers of the paper's text", columns, rows)
-
-
-def _rank_grid(ranks: pl.DataFrame) -> Grid:
-    names = {
-        "head": "head",
-        "query_token": "query token",
-        "key_token": "key token",
-        "joined": "joined",
-        "paper_rank": "paper",
-        "rank": "here",
-        "difference": "difference",
-    }
-    columns = [(title, title) for title in names.values()]
-    return Grid("The paper's Table 1, rank by rank", columns, ranks.select(list(names)).rows())

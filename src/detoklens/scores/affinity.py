@@ -4,25 +4,33 @@
 
 Centring subtracts each key's mean over all query tokens, so that keys which every query prefers stand back. It needs
 no V × V array: mean over i of T^ee[h, i, j] = (mean over i of Q_e[h, i] / σ_i) · K_e[h, j] / σ_j.
+
+With rotary positions T^ee is that at one offset i − j, the queries being turned by it; heads that share keys share them
+in memory.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from detoklens.errors import CheckpointError
-from detoklens.scores.factors import Factors
+from detoklens.scores.factors import TokenFactors
 
 
 @dataclass(frozen=True)
 class Affinity:
-    """T^ee of the whole vocabulary in thin form: the score of (query, key) is query · key."""
+    """T^ee of the whole vocabulary in thin form: the score of (query, key) is query · key.
+
+    `own_keys` says which keys a head has, where heads share them; without it each head has its own.
+    """
 
     query: Float[np.ndarray, "head token d_head"]
-    key: Float[np.ndarray, "head token d_head"]
+    shared_key: Float[np.ndarray, "key_head token d_head"]
+    own_keys: tuple[int, ...] | None = None
 
     @property
     def n_heads(self) -> int:
@@ -32,39 +40,79 @@ class Affinity:
     def vocab_size(self) -> int:
         return self.query.shape[1]
 
+    @property
+    def key(self) -> Float[np.ndarray, "head token d_head"]:
+        """The keys head by head: a copy where heads share them, so `key_of` is lighter."""
+        return self.shared_key if self.own_keys is None else self.shared_key[list(self.own_keys)]
+
+    def key_of(self, head: int) -> Float[np.ndarray, "token d_head"]:
+        """One head's keys, never copied."""
+        return self.shared_key[head if self.own_keys is None else self.own_keys[head]]
+
     def scores(self, token_ids: Int[np.ndarray, "query"]) -> Float[np.ndarray, "head query key"]:
         """T^ee of some query tokens against all key tokens."""
-        return self.query[:, token_ids] @ self.key.transpose(0, 2, 1)
+        if self.own_keys is None:
+            return self.query[:, token_ids] @ self.shared_key.transpose(0, 2, 1)
+        return np.stack([query[token_ids] @ self.key_of(head).T for head, query in enumerate(self.query)])
 
     def centred(self) -> Affinity:
         """The same with each key's mean over all query tokens subtracted."""
         mean = self.query.mean(axis=1, keepdims=True, dtype=np.float64).astype(self.query.dtype)
-        return Affinity(self.query - mean, self.key)
+        return replace(self, query=self.query - mean)
+
+    def less_means(self, weights: Float[np.ndarray, "token"]) -> Affinity:
+        """The same without what all queries and all keys have in common, the vocabulary being weighted."""
+        return replace(self, query=_less_mean(self.query, weights), shared_key=_less_mean(self.shared_key, weights))
+
+    def single(self) -> Affinity:
+        """The same in float32, in which keys are ranked."""
+        return Affinity(self.query.astype(np.float32, copy=False), self.key.astype(np.float32, copy=False))
 
     def of_heads(self, heads: list[int]) -> Affinity:
         """The same for some heads only."""
-        return Affinity(self.query[heads], self.key[heads])
+        if self.own_keys is None:
+            return Affinity(self.query[heads], self.shared_key[heads])
+        return replace(self, query=self.query[heads], own_keys=tuple(self.own_keys[head] for head in heads))
 
 
-def token_affinity(factors: Factors, scales: Float[np.ndarray, "token"] | None) -> Affinity:
-    """T^ee with one σ per token; without scales, T^ee as if LayerNorm did not divide."""
-    query, key = factors.query_token, factors.key_token
-    if scales is not None:
-        with np.errstate(divide="ignore", invalid="ignore"):
-            query, key = query / scales[:, None], key / scales[:, None]
+def token_affinity(factors: Sequence[TokenFactors], scales: Float[np.ndarray, "token"] | None) -> Affinity:
+    """T^ee of some heads with one σ per token; without scales, T^ee as if LayerNorm did not divide."""
+    keys = {id(head.key): head.key for head in factors}
+    query, key = _divided([head.query for head in factors], scales), _divided(list(keys.values()), scales)
     _refuse_undefined(query, key)
-    return Affinity(query, key)
+    order = list(keys)
+    own_keys = None if len(keys) == len(factors) else tuple(order.index(id(head.key)) for head in factors)
+    return Affinity(query, key, own_keys)
+
+
+def _less_mean(
+    vectors: Float[np.ndarray, "head token d_head"], weights: Float[np.ndarray, "token"]
+) -> Float[np.ndarray, "head token d_head"]:
+    means = [weights @ head.astype(np.float64) for head in vectors]
+    return vectors - np.stack(means)[:, None].astype(vectors.dtype)
+
+
+def _divided(
+    sides: Sequence[Float[np.ndarray, "token d_head"]], scales: Float[np.ndarray, "token"] | None
+) -> Float[np.ndarray, "head token d_head"]:
+    if scales is None:
+        return np.stack(sides)
+    divided = np.empty((len(sides), *sides[0].shape), np.result_type(sides[0], scales))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for head, side in enumerate(sides):
+            np.divide(side, scales[:, None], out=divided[head])
+    return divided
 
 
 def _refuse_undefined(
-    query: Float[np.ndarray, "head token d_head"], key: Float[np.ndarray, "head token d_head"]
+    query: Float[np.ndarray, "head token d_head"], key: Float[np.ndarray, "key_head token d_head"]
 ) -> None:
     """One undefined score leaves the keys of its row, or of every row, without an order."""
-    defined = np.isfinite(query).all(axis=(0, 2)) & np.isfinite(key).all(axis=(0, 2))
+    defined = np.logical_and.reduce([np.isfinite(side).all(axis=1) for side in (*query, *key)])
     if not defined.all():
         raise CheckpointError(
             f"T^ee of token id {int(np.argmin(defined))} is not finite, so keys have no order: its σ is 0, or the "
-            "weights are damaged; try another --scale"
+            "weights are damaged; try another scale"
         )
     largest = float(_largest_norm(query)) * float(_largest_norm(key))
     if largest > float(np.finfo(query.dtype).max):

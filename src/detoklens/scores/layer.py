@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from detoklens.errors import RangeError, TokenError
+from detoklens.errors import RangeError, TokenError, UnsupportedModelError
 from detoklens.scores.affinity import Affinity, token_affinity
-from detoklens.scores.factors import Factors, factorise
+from detoklens.scores.block import block_output
+from detoklens.scores.checks import Numbers, check_range, whole_numbers
+from detoklens.scores.common_part import Common, Mean, biases, means, token_shares
+from detoklens.scores.factors import Side, TokenFactors, key_side, query_side
+from detoklens.scores.offset_terms import kernel, offset_terms
+from detoklens.scores.rotation import rotated_by_offset
 from detoklens.scores.six_terms import head_outputs, six_terms
-from detoklens.scores.terms import Terms
+from detoklens.scores.terms import MEANINGS, Terms
 from detoklens.tokens import Vocabulary
 from detoklens.weights.checkpoint import Checkpoint
-from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.first_layer import FirstLayer, Positions
 from detoklens.weights.folding import FoldedLayer, fold
+from detoklens.weights.rest_of_block import RestOfBlock
 from detoklens.weights.scale import ScaleTable
 
 TokenScale = int | Literal["mean", "bare", "published"]
-Numbers = Sequence[int] | Int[np.ndarray, "..."]
-TokenIds = Sequence[int] | Int[np.ndarray, "query"]
+TokenIds = str | Sequence[int] | Int[np.ndarray, "query"]
+"""A text: its token ids, or the text itself."""
 
 
 class Layer:
@@ -34,6 +42,8 @@ class Layer:
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
         self.weights: FirstLayer = checkpoint.first_layer
+        self._query_factors: dict[int, Float[np.ndarray, "token d_head"]] = {}
+        self._key_factors: dict[int, Float[np.ndarray, "token d_head"]] = {}
 
     def __repr__(self) -> str:
         return (
@@ -55,6 +65,13 @@ class Layer:
         """sha256 of the first layer's weights: two checkpoints with the same one give the same numbers."""
         return self.weights.fingerprint()
 
+    @cached_property
+    def tokenizer_fingerprint(self) -> str | None:
+        """sha256 of all that decides the ids of a text and the text of an id; None without a tokenizer."""
+        if not self.has_vocabulary:
+            return None
+        return hashlib.sha256(self.vocabulary.to_json().encode()).hexdigest()
+
     @property
     def n_heads(self) -> int:
         return self.weights.query_weight.shape[1]
@@ -73,7 +90,28 @@ class Layer:
 
     @property
     def n_positions(self) -> int:
-        return len(self.weights.position_embeddings)
+        """The longest text: the rows of the position table, or what the config says."""
+        return self.weights.n_positions
+
+    @property
+    def positions(self) -> Positions:
+        """How does the model know where a token stands? `learned` vectors, `rotary` angles or `alibi` slopes."""
+        return self.weights.positions
+
+    @property
+    def is_causal(self) -> bool:
+        """Does a token see only what comes before it?"""
+        return self.weights.is_causal
+
+    @cached_property
+    def has_biases(self) -> bool:
+        """Do queries, or keys where it matters, have a part that is the same for every token?"""
+        return not self._common(None).is_nothing
+
+    @property
+    def term_meanings(self) -> Mapping[str, str]:
+        """The names of the terms and what each means; without biases the mean split alone has more than ee."""
+        return MEANINGS[self.positions]
 
     @property
     def attention_scale(self) -> float:
@@ -98,19 +136,35 @@ class Layer:
         self.check_tokens([token_id])
         return self.vocabulary.text(token_id) if self.has_vocabulary else f"<id {token_id}>"
 
-    def token_id(self, text: str) -> int:
-        """The id of the token that is exactly this text; an error that shows the pieces where it is several."""
-        return self.vocabulary.id(text)
+    def token_id(self, token: str | int) -> int:
+        """The id of the token that is exactly this text, with an error that shows the pieces where it is several.
+
+        An id stays what it is, if the model has it.
+        """
+        if isinstance(token, str):
+            return self.vocabulary.id(token)
+        self.check_tokens([token])
+        return int(token)
 
     @cached_property
     def folded(self) -> FoldedLayer:
-        """The projections with LayerNorm folded in."""
+        """The projections with the norm folded in."""
         return fold(self.weights)
 
-    @cached_property
-    def factors(self) -> Factors:
-        """The thin query and key factors of the whole vocabulary and of all positions."""
-        return factorise(self.weights, self.folded)
+    def token_factors(self, head: int) -> TokenFactors:
+        """One head's thin query and key factors of the whole vocabulary; heads that share keys share the array."""
+        if head not in self._query_factors:
+            self._query_factors[head] = self._factor(query_side(self.weights, self.folded), head)
+        own_keys = head // self.weights.heads_per_key
+        if own_keys not in self._key_factors:
+            self._key_factors[own_keys] = self._factor(key_side(self.weights, self.folded), own_keys)
+        return TokenFactors(self._query_factors[head], self._key_factors[own_keys])
+
+    def _factor(self, side: Side, head: int) -> Float[np.ndarray, "token d_head"]:
+        table = self.weights.token_embeddings
+        if side.norm is not None:
+            return side.of_table(table, self.scales.bare_tokens(), head)
+        return table @ side.weight[head]
 
     @cached_property
     def scales(self) -> ScaleTable:
@@ -150,10 +204,27 @@ class Layer:
         self.check_positions([over])
         return self.scales.of_positions(slice(over, over + 1))[0]
 
-    def terms(self, token_ids: TokenIds) -> Terms:
-        """The six terms of a text, its first token at position 0."""
+    def terms(self, token_ids: TokenIds, mean: Mean = None) -> Terms:
+        """The terms of a text, its first token at position 0.
+
+        With learned positions they are six. With rotary or ALiBi positions `mean` says what tokens have in common:
+        their biases, or, with "vocabulary" or a weight for each token, the mean of their queries and of their keys.
+        """
         ids = self.check_text(token_ids)
+        if self.positions != "learned":
+            return offset_terms(self.weights, self.folded, ids, self._text_scales(ids), self._common(mean))
+        if mean is not None:
+            raise UnsupportedModelError(f"{self.name}: no mean is split off where positions are learned; leave it out")
         return six_terms(self.weights, self.folded, ids, self._text_scales(ids))
+
+    def kernel(self, offsets: Numbers, mean: Mean = "vocabulary") -> Float[np.ndarray, "head offset"]:
+        """How does the distance i − j alone change the score? Of rotary and ALiBi positions; not yet scaled."""
+        if self.positions == "learned":
+            raise UnsupportedModelError(f"{self.name}: learned positions are no function of the offset; ask for terms")
+        asked = whole_numbers(offsets)
+        for offset in asked:
+            self._check_offset(int(offset))
+        return kernel(self.weights, self._common(mean), asked)
 
     def attention_output(self, token_ids: TokenIds) -> Float[np.ndarray, "query d_model"]:
         """What layer 0's attention adds to the residual stream at each place of a text."""
@@ -162,20 +233,100 @@ class Layer:
     def head_outputs(self, token_ids: TokenIds) -> Float[np.ndarray, "head query d_model"]:
         """What each head of layer 0 writes, with its share of the value bias; b_O belongs to no head."""
         ids = self.check_text(token_ids)
-        scales = self._text_scales(ids)
-        attention = six_terms(self.weights, self.folded, ids, scales).attention()
-        return head_outputs(self.weights, self.folded, ids, scales, attention)
+        inputs = self._stream(ids) / self._text_scales(ids)[:, None]
+        return head_outputs(self.weights, self.folded, inputs, self.terms(ids).attention())
 
-    def token_affinity(self, scale: TokenScale | None = "mean", centred: bool = False) -> Affinity:
-        """T^ee of the whole vocabulary as thin factors; scale=None leaves the division by σ out."""
-        affinity = token_affinity(self.factors, None if scale is None else self.token_scale(scale))
+    @cached_property
+    def rest_of_block(self) -> RestOfBlock:
+        """The first block's second norm and MLP, read when first asked for."""
+        return self.checkpoint.read_rest()
+
+    def block_output(self, token_ids: TokenIds) -> Float[np.ndarray, "query d_model"]:
+        """The residual stream after the whole first block, at each place of a text."""
+        ids = self.check_text(token_ids)
+        rest = self.rest_of_block  # before the attention is computed: it may be missing
+        return block_output(self.weights, rest, self._stream(ids), self.attention_output(ids))
+
+    def token_affinity(
+        self,
+        scale: TokenScale | None = "mean",
+        centred: bool = False,
+        heads: Sequence[int] | None = None,
+        *,
+        offset: int = 1,
+        mean: Mean = None,
+    ) -> Affinity:
+        """T^ee of the whole vocabulary as thin factors, of all heads or some; scale=None leaves the division out.
+
+        With rotary positions it is T^ee at one offset, and `mean` takes out what all queries and all keys have in
+        common, as in `terms`. Memory and time are those of the heads asked for.
+        """
+        heads = range(self.n_heads) if heads is None else heads
+        self.check_heads(heads)
+        if self.positions == "rotary":
+            self._check_offset(offset)
+        factors = [self.token_factors(head) for head in heads]
+        affinity = token_affinity(factors, self._divisors(scale))
+        if mean is not None:
+            affinity = affinity.less_means(token_shares(mean, self.vocab_size))
+        if self.positions == "rotary":
+            affinity = replace(affinity, query=rotated_by_offset(self.weights, affinity.query, offset))
         return affinity.centred() if centred else affinity
 
-    def affinity(self, token_ids: TokenIds, scale: TokenScale | None = "mean") -> Float[np.ndarray, "head query key"]:
+    def affinity(
+        self, token_ids: TokenIds, scale: TokenScale | None = "mean", *, offset: int = 1, mean: Mean = None
+    ) -> Float[np.ndarray, "head query key"]:
         """T^ee of these query tokens against the whole vocabulary."""
         ids = whole_numbers(token_ids)
         self.check_tokens(ids)
-        return self.token_affinity(scale).scores(ids)
+        return self.token_affinity(scale, offset=offset, mean=mean).scores(ids)
+
+    def token_assertion(
+        self,
+        scale: TokenScale | None = "mean",
+        heads: Sequence[int] | None = None,
+        *,
+        offset: int = 1,
+        mean: Mean = None,
+    ) -> Float[np.ndarray, "head token"]:
+        """T^e of the whole vocabulary: how much does each token assert itself, whoever asks?"""
+        heads = list(range(self.n_heads) if heads is None else heads)
+        keys = self.token_affinity(scale, heads=heads, offset=offset, mean=mean)
+        asking = rotated_by_offset(self.weights, self._common(mean).query[heads], offset)
+        return np.stack([keys.key_of(place) @ asking[place] for place in range(len(heads))])
+
+    def _divisors(self, scale: TokenScale | None) -> Float[np.ndarray, "token"] | None:
+        """What factors are divided by: nothing where they are normed already."""
+        if self.weights.has_query_key_norms:
+            if scale is None:
+                raise UnsupportedModelError(f"{self.name} norms queries and keys: there is no T^ee without division")
+            return None
+        return None if scale is None else self.token_scale(scale)
+
+    def _common(self, mean: Mean) -> Common:
+        """What all queries and all keys have in common: their biases, or their means over the vocabulary."""
+        if mean is None:
+            return biases(self.weights, self.folded)
+        if isinstance(mean, str) and mean == "vocabulary":
+            return self._vocabulary_means
+        return self._means(mean)
+
+    @cached_property
+    def _vocabulary_means(self) -> Common:
+        return self._means("vocabulary")
+
+    def _means(self, mean: Mean) -> Common:
+        return means(self.weights, self.folded, self.scales.bare_tokens(), token_shares(mean, self.vocab_size))
+
+    def _stream(self, ids: Int[np.ndarray, "query"]) -> Float[np.ndarray, "query d_model"]:
+        """What enters the block: e, with learned positions e + p."""
+        tokens, positions = self.weights.token_embeddings[ids], self.weights.position_embeddings
+        return tokens + positions[: len(ids)] if self.positions == "learned" else tokens
+
+    def _check_offset(self, offset: int) -> None:
+        first = 0 if self.is_causal else 1 - self.n_positions
+        if not first <= offset < self.n_positions:
+            raise RangeError(f"offset {offset} does not exist; offsets go from {first} to {self.n_positions - 1}")
 
     def check_tokens(self, token_ids: Numbers) -> None:
         check_range("token id", token_ids, self.vocab_size)
@@ -187,29 +338,18 @@ class Layer:
         check_range("head", heads, self.n_heads)
 
     def check_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
-        """The ids as an array, if they are a text that the model can read."""
-        ids = whole_numbers(token_ids)
-        if ids.ndim != 1 or not ids.size:
-            raise RangeError("a text needs at least one token; give a list of token ids")
+        """The ids as an array, if they are a text that the model can read; a text itself is encoded."""
+        ids = whole_numbers(self.vocabulary.encode(token_ids) if isinstance(token_ids, str) else token_ids)
+        if ids.ndim != 1:
+            raise RangeError(f"a text is a string, or one list of token ids, not an array of {ids.ndim} dimensions")
+        if not ids.size:
+            raise RangeError("a text needs at least one token; give a text, or a list of token ids")
         if len(ids) > self.n_positions:
             raise RangeError(f"a text of {len(ids)} tokens is longer than the {self.n_positions} positions; shorten it")
         self.check_tokens(ids)
+        if self.weights.placeless_token in ids:
+            raise RangeError(f"token id {self.weights.placeless_token} is padding that takes no position; leave it out")
         return ids
 
     def _text_scales(self, ids: Int[np.ndarray, "query"]) -> Float[np.ndarray, "query"]:
         return self.scales.at(np.arange(len(ids)), ids)
-
-
-def whole_numbers(token_ids: Any) -> Int[np.ndarray, "..."]:
-    """Token ids as an array; text and fractions are refused rather than rounded."""
-    ids = np.asarray(token_ids)
-    if ids.size and ids.dtype.kind not in "iu":
-        raise TokenError(f"token ids are whole numbers, not {ids.dtype}; `layer.vocabulary.encode(text)` gives them")
-    return ids.astype(np.int64)
-
-
-def check_range(what: str, values: Numbers, size: int) -> None:
-    """Refuse numbers that name nothing: below 0, or not below the size."""
-    wrong = [int(value) for value in values if not 0 <= value < size]
-    if wrong:
-        raise RangeError(f"{what} {wrong[0]} does not exist; {what}s go from 0 to {size - 1}")

@@ -1,12 +1,12 @@
-"""The six terms of one text, from the folded layer (see `terms` for the equations)."""
+"""The six terms of one text, from the folded layer (see `terms` for the equations), and what heads write."""
 
 from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from detoklens.scores.factors import project
-from detoklens.scores.terms import Term, Terms
+from detoklens.scores.factors import for_each_head, project
+from detoklens.scores.terms import MEANINGS, Term, Terms
 from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.folding import FoldedLayer
 
@@ -33,21 +33,19 @@ def six_terms(
         Term.E: np.einsum("hk,hjk->hj", folded.query_bias, key_token),
         Term.P: np.einsum("hk,hjk->hj", folded.query_bias, key_position),
     }
-    return Terms(parts, layer.attention_scale)
+    return Terms(parts, layer.attention_scale, layer.is_causal, layer.window, layer.softcap, MEANINGS["learned"])
 
 
 def head_outputs(
     layer: FirstLayer,
     folded: FoldedLayer,
-    token_ids: Int[np.ndarray, "query"],
-    scales: Float[np.ndarray, "query"],
+    inputs: Float[np.ndarray, "query d_model"],
     attention: Float[np.ndarray, "head query key"],
 ) -> Float[np.ndarray, "head query d_model"]:
-    """What each head writes: (Σ_j α[h,i,j] (x_j / σ_j) W̃_V[h] + b̃_V[h]) W_O[h].
+    """What each head writes: (Σ_j α[h,i,j] (x_j / σ_j) W̃_V[h] + b̃_V[h]) W_O[h]; `inputs` are the x / σ.
 
     The sum over heads plus b_O is the layer's output Σ_h Σ_j α (x_j / σ_j) W_VO + b_VO, since Σ_j α = 1.
     """
-    inputs = layer.token_embeddings[token_ids] + layer.position_embeddings[: len(token_ids)]
-    values = project(inputs / scales[:, None], folded.value_weight)
-    mixed = attention @ values + folded.value_bias[:, None]
+    values = for_each_head(project(inputs, folded.value_weight), layer)
+    mixed = attention @ values + for_each_head(folded.value_bias[:, None], layer)
     return mixed @ folded.output_weight

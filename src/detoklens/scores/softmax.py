@@ -14,8 +14,15 @@ def softmax(scores: Float[np.ndarray, "*rows key"]) -> Float[np.ndarray, "*rows 
     return shifted
 
 
-def causal(scores: Float[np.ndarray, "head query key"]) -> Float[np.ndarray, "head query key"]:
-    """The same scores with −inf where the key comes after the query."""
+def masked(
+    scores: Float[np.ndarray, "head query key"], is_causal: bool = True, window: int | None = None
+) -> Float[np.ndarray, "head query key"]:
+    """The same scores with −inf where a query may not look: at later keys, at keys beyond its window."""
     n_queries, n_keys = scores.shape[-2:]
-    later = np.arange(n_keys) > np.arange(n_queries)[:, None]
-    return np.where(later, -np.inf, scores).astype(scores.dtype)
+    offset = np.arange(n_queries)[:, None] - np.arange(n_keys)
+    hidden = np.zeros(offset.shape, bool)
+    if is_causal:
+        hidden |= offset < 0
+    if window is not None:
+        hidden |= np.abs(offset) >= window
+    return np.where(hidden, -np.inf, scores).astype(scores.dtype)

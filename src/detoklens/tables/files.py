@@ -1,56 +1,72 @@
-"""Tables as files: parquet with its provenance inside, each written whole or not at all."""
+"""Tables as files: parquet with its provenance inside and CSV beside it, all of them written whole or none."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Mapping
+from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import polars as pl
 
 from detoklens.errors import OutputError
-from detoklens.tables.provenance import Provenance
-from detoklens.tables.schema import Schema
+from detoklens.tables.csv_text import csv_bytes
+from detoklens.writing import make_folder, plain_output_errors, whole_files
 
-MARK = "detoklens"
+if TYPE_CHECKING:
+    from detoklens.tables.provenance import Provenance
+    from detoklens.tables.schema import Schema
 
-
-def write_tables(folder: Path, tables: Sequence[tuple[Schema, pl.DataFrame]], provenance: Provenance) -> list[Path]:
-    """Write each table to FOLDER/NAME.parquet; first all under temporary names, then all renamed."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return _write_all(folder, tables, provenance)
-    except OSError as error:
-        raise OutputError(
-            f"{error.filename or folder}: {error.strerror or error}; name a folder for --out that can be written to"
-        ) from error
+MARK, ABOUT, TABLE = "detoklens", "detoklens.answer", "detoklens.table"
+"""Under these names a parquet file keeps its provenance, the description of its answer, and which table of it it is."""
 
 
-def _write_all(folder: Path, tables: Sequence[tuple[Schema, pl.DataFrame]], provenance: Provenance) -> list[Path]:
-    paths = [folder / f"{schema.name}.parquet" for schema, _ in tables]
-    for path in paths:
+def write_tables(
+    tables: Mapping[Path, tuple[Schema, pl.DataFrame]], provenance: Provenance, about: str = ""
+) -> list[Path]:
+    """Write each table to its parquet file and to the CSV file beside it: first under temporary names, then renamed.
+
+    CSV comes first: a table counts as finished by its parquet file.
+    """
+    contents: dict[Path, bytes | memoryview] = {}
+    for path, (schema, frame) in tables.items():
+        contents[path.with_suffix(".csv")] = csv_bytes(schema.conform(frame))
+    for path, (schema, frame) in tables.items():
+        contents[path] = parquet_bytes(
+            schema.conform(frame), {MARK: provenance.to_json(), ABOUT: about, TABLE: schema.name}
+        )
+    for folder in {path.parent for path in tables}:
+        make_folder(folder)
+    for path in tables:
         _refuse_foreign(path)
-    partial_paths = [path.with_name(f".{path.name}.{os.getpid()}.partial") for path in paths]
-    try:
-        for partial, (schema, frame) in zip(partial_paths, tables, strict=True):
-            metadata = {MARK: provenance.to_json()}
-            schema.conform(frame).write_parquet(partial, compression="zstd", metadata=metadata)
-        for partial, path in zip(partial_paths, paths, strict=True):
-            partial.replace(path)
-    finally:
-        for partial in partial_paths:
-            partial.unlink(missing_ok=True)
-    return paths
+    with whole_files(*contents) as partial_paths:
+        for partial, content in zip(partial_paths, contents.values(), strict=True):
+            partial.write_bytes(content)
+    return list(tables)
 
 
-def read_provenance(path: Path) -> str | None:
-    """The provenance of a table as JSON, or None where the file was not written here."""
+def parquet_bytes(frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> memoryview:
+    """A table as the content of a parquet file; made in memory, so that a full disk is met by Python's own writing."""
+    content = BytesIO()
+    frame.write_parquet(content, compression="zstd", metadata=metadata)
+    return content.getbuffer()
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """What a table's file says of itself; nothing where it was not written here."""
     try:
-        return pl.read_parquet_metadata(path).get(MARK)
+        with path.open("rb") as file:
+            metadata = pl.read_parquet_metadata(file)
     except (pl.exceptions.PolarsError, OSError):
-        return None
+        return {}
+    return metadata if MARK in metadata else {}
 
 
 def _refuse_foreign(path: Path) -> None:
-    if path.exists() and read_provenance(path) is None:
-        raise OutputError(f"{path} was not written by detoklens and is not overwritten; choose another --out")
+    with plain_output_errors(path):
+        is_there = path.exists()
+        beside = path.with_suffix(".csv")
+        if not is_there and beside.exists():
+            raise OutputError(f"{beside} was not written by detoklens and is not overwritten; choose another folder")
+    if is_there and not read_metadata(path):
+        raise OutputError(f"{path} was not written by detoklens and is not overwritten; choose another folder")

@@ -8,7 +8,6 @@ finished work is removed.
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 from collections.abc import Mapping
 from contextlib import suppress
@@ -18,6 +17,7 @@ from zipfile import BadZipFile
 import numpy as np
 
 from detoklens.tables.provenance import Provenance
+from detoklens.writing import make_folder, whole_files, write_whole
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -51,14 +51,12 @@ class Parts:
 
     def save(self, number: int, arrays: Arrays) -> None:
         """Keep one part, whole or not at all; the question lies beside the first one for people to read."""
-        if not self.folder.is_dir():
-            self.folder.mkdir(parents=True, exist_ok=True)
-            if self._question:
-                (self.folder / "question.json").write_text(self._question, encoding="utf-8")
-        partial = self.folder / f"{number}.{os.getpid()}.partial"
-        with partial.open("wb") as file:
+        is_first = not self.folder.is_dir()
+        make_folder(self.folder)
+        if is_first and self._question:
+            write_whole(self.folder / "question.json", self._question.encode())
+        with whole_files(self._path(number)) as (partial,), partial.open("wb") as file:
             np.savez(file, allow_pickle=False, **arrays)
-        partial.replace(self._path(number))
 
     def remove(self) -> None:
         """The work is finished: its parts go."""

@@ -1,4 +1,4 @@
-"""Where does a table come from? What was asked of which model, with which counts, by which version."""
+"""Where does a table come from? What was asked of which model and tokenizer, with which counts, by which version."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class Provenance:
     command: str
     model: str
     model_fingerprint: str
+    tokenizer_fingerprint: str | None = None
     counts_fingerprint: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     version: str = __version__

@@ -1,23 +1,35 @@
-"""What columns does a table have, and what do they mean? Declared once, checked whenever a table is made."""
+"""What columns does a table have, and what do they mean? Declared once, checked whenever a table is made.
+
+Types are named, not imported: what only describes a table (help, completion) does without polars.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import polars as pl
+if TYPE_CHECKING:
+    import polars as pl
 
-PolarsType = pl.DataType | type[pl.DataType]
+TypeName = Literal["Int32", "Int64", "UInt32", "Float32", "Float64", "String", "Boolean"]
+FLOATS = ("Float32", "Float64")
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name, its type, and one line that says what its numbers are."""
+    """One column: its name, the name of its polars type, and one line that says what its numbers are."""
 
     name: str
-    dtype: PolarsType
+    dtype: TypeName
     meaning: str
+
+    @property
+    def polars_type(self) -> pl.DataType:
+        import polars as pl
+
+        found: pl.DataType = getattr(pl, self.dtype)
+        return found
 
 
 @dataclass(frozen=True)
@@ -28,26 +40,42 @@ class Schema:
     question: str
     columns: tuple[Column, ...]
 
+    @property
+    def names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
     def frame(self, data: Mapping[str, Any]) -> pl.DataFrame:
         """A table of these columns from arrays or lists; NaN in a float column becomes null: undefined is null."""
-        names = [column.name for column in self.columns]
-        if set(names) != set(data):
-            raise ValueError(f"table {self.name} has columns {names}, not {list(data)}")
-        frame = pl.DataFrame({name: data[name] for name in names}, strict=False)
-        return self.conform(frame)
+        import polars as pl
+
+        if set(self.names) != set(data):
+            raise ValueError(f"table {self.name} has columns {self.names}, not {list(data)}")
+        return self.conform(pl.DataFrame({name: data[name] for name in self.names}, strict=False))
 
     def conform(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The same table in the declared order and types."""
+        import polars as pl
+
         return frame.select(
-            pl.col(column.name).cast(column.dtype).fill_nan(None)
-            if column.dtype in (pl.Float32, pl.Float64)
-            else pl.col(column.name).cast(column.dtype)
+            pl.col(column.name).cast(column.polars_type).fill_nan(None)
+            if column.dtype in FLOATS
+            else pl.col(column.name).cast(column.polars_type)
             for column in self.columns
         )
+
+    def empty(self) -> pl.DataFrame:
+        """A table without rows: the question has no answer here."""
+        import polars as pl
+
+        return pl.DataFrame(schema={column.name: column.polars_type for column in self.columns})
 
     def without(self, *names: str) -> Schema:
         """The same table without some columns, where an option leaves them out."""
         return Schema(self.name, self.question, tuple(column for column in self.columns if column.name not in names))
 
+    def as_found(self, frame: pl.DataFrame) -> Schema:
+        """The schema without the columns that an answer leaves out: counts, where there are none."""
+        return self.without(*(name for name in self.names if name not in frame.columns))
 
-HEAD = Column("head", pl.Int32, "attention head of layer 0, from 0")
+
+HEAD = Column("head", "Int32", "attention head of layer 0, from 0")

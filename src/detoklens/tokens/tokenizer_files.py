@@ -6,16 +6,21 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from detoklens.errors import CheckpointError, first_line
+from detoklens.errors import CheckpointError
+from detoklens.tokens.library_calls import library_call, unheard_panics
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 END_OF_TEXT = "<|endoftext|>"
-LARGEST_ID = 10_000_000  # the largest vocabularies in use have some 260,000 tokens
+LARGEST_ID = 2_000_000  # the largest vocabularies in use have some 900,000 tokens
+TRIAL = "A trial, été 2\n\t東京 🤦"  # of what breaks at any text: letters, a digit, white space, two and four bytes
 
 
 def read_tokenizer(folder: Path) -> Tokenizer | None:
@@ -23,7 +28,8 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
     if (folder / "tokenizer.json").is_file():
         return read_tokenizer_file(folder / "tokenizer.json")
     if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-        return _checked(_from_vocab_and_merges(folder), folder)
+        with library_call(partial(_unreadable_pair, folder)), unheard_panics():
+            return _checked(_from_vocab_and_merges(folder), folder)
     return None
 
 
@@ -36,39 +42,59 @@ def tokenizer_from_json(text: str) -> Tokenizer:
 
 def read_tokenizer_file(path: Path) -> Tokenizer:
     """The tokenizer of a tokenizer.json, without padding or truncation."""
-    try:
-        tokenizer = tokenizer_from_json(path.read_text(encoding="utf-8"))
-    except OSError:
-        raise
-    except Exception as error:  # the library raises bare Exception for whatever it can't parse
-        raise CheckpointError(
-            f"{path}: not a tokenizer that can be read ({first_line(error)}); download it again"
-        ) from error
-    return _checked(tokenizer, path)
+    with library_call(partial(_unreadable, path)), unheard_panics():
+        return _checked(tokenizer_from_json(path.read_text(encoding="utf-8")), path)
+
+
+def _unreadable(path: Path, reason: str) -> CheckpointError:
+    return CheckpointError(f"{path}: not a tokenizer that can be read ({reason}); download it again")
+
+
+def _unreadable_pair(folder: Path, reason: str) -> CheckpointError:
+    return CheckpointError(f"{folder}: vocab.json and merges.txt can't be read ({reason}); download them again")
 
 
 def _checked(tokenizer: Tokenizer, where: Path) -> Tokenizer:
-    """A stranger's tokenizer made ready: with ids that lists can be as long as, and every token of a text counted."""
-    largest = max(tokenizer.get_vocab(with_added_tokens=True).values(), default=0)
-    if largest > LARGEST_ID:
-        raise CheckpointError(f"{where}: token id {largest} is beyond any vocabulary in use; download it again")
+    """A stranger's tokenizer made ready: its ids can be told apart and counted, a text has the same ids every time."""
+    _check_ids(tokenizer.get_vocab(with_added_tokens=True), where)
+    _check_added_tokens(tokenizer, where)
     tokenizer.no_padding()
     tokenizer.no_truncation()
+    if getattr(tokenizer.model, "dropout", None) is not None:
+        tokenizer.model.dropout = None  # merges left out by chance: for training only
+    with suppress(Exception):  # a vocabulary of words need not know these; a panic is no Exception
+        tokenizer.encode(TRIAL, add_special_tokens=False)
     return tokenizer
+
+
+def _check_ids(ids: dict[str, int], where: Path) -> None:
+    largest = max(ids.values(), default=0)
+    if largest > LARGEST_ID:
+        raise CheckpointError(f"{where}: token id {largest} is beyond any vocabulary in use; download it again")
+    if len(set(ids.values())) < len(ids):
+        shared, _ = Counter(ids.values()).most_common(1)[0]
+        first, second, *_ = sorted(token for token, token_id in ids.items() if token_id == shared)
+        raise CheckpointError(f"{where}: the tokens {first!r} and {second!r} have one id, {shared}; download it again")
+
+
+def _check_added_tokens(tokenizer: Tokenizer, where: Path) -> None:
+    """Of added tokens that the normalizer makes alike (<PAD> and <pad>) the library takes either, by chance."""
+    found: dict[str, str] = {}
+    for token in tokenizer.get_added_tokens_decoder().values():
+        if token.normalized and tokenizer.normalizer is not None:
+            other = found.setdefault(tokenizer.normalizer.normalize_str(token.content), token.content)
+            if other != token.content:
+                raise CheckpointError(
+                    f"{where}: the added tokens {other!r} and {token.content!r} are one text to the normalizer; "
+                    "take one of them out, or say that they are not normalized"
+                )
 
 
 def _from_vocab_and_merges(folder: Path) -> Tokenizer:
     from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-    try:
-        vocab = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
-        tokenizer = Tokenizer(models.BPE(vocab, _read_merges(folder / "merges.txt")))
-    except OSError:
-        raise
-    except Exception as error:
-        raise CheckpointError(
-            f"{folder}: vocab.json and merges.txt can't be read ({first_line(error)}); download them again"
-        ) from error
+    vocab = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    tokenizer = Tokenizer(models.BPE(vocab, _read_merges(folder / "merges.txt")))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     if END_OF_TEXT in vocab:

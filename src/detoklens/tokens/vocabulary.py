@@ -9,8 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from detoklens.errors import CheckpointError, TokenError, first_line
+from detoklens.errors import CheckpointError, TokenError
 from detoklens.tokens.byte_text import readable, token_bytes
+from detoklens.tokens.library_calls import library_call
 from detoklens.tokens.tokenizer_files import read_tokenizer, read_tokenizer_file, tokenizer_from_json
 
 if TYPE_CHECKING:
@@ -22,6 +23,11 @@ class Vocabulary:
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
+
+    def __repr__(self) -> str:
+        return (
+            f"Vocabulary of {self.size:,} tokens ({'byte-level ' if self._is_byte_level else ''}{self._model['type']})"
+        )
 
     @classmethod
     def from_folder(cls, folder: Path | str) -> Vocabulary:
@@ -57,6 +63,11 @@ class Vocabulary:
         """One more than the largest id: the rows that an embedding table needs."""
         return max(self._raw_tokens, default=-1) + 1
 
+    @cached_property
+    def longest_token(self) -> int:
+        """Characters of the longest token, as the tokenizer's file writes it."""
+        return max(map(len, self._raw_tokens.values()), default=0)
+
     def raw(self, token_id: int) -> str:
         """The token as the tokenizer's file writes it (`Ġsap`)."""
         self.check_id(token_id)
@@ -77,11 +88,10 @@ class Vocabulary:
     def encode(self, text: str) -> list[int]:
         """The ids of a text; no special token is added."""
         _refuse_lone_surrogates(text)
-        try:
+        with library_call(
+            lambda reason: TokenError(f"this tokenizer can't read {text[:40]!r} ({reason}); download it again")
+        ):
             return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
-        except Exception as error:  # the library raises bare exceptions
-            reason = first_line(error)
-            raise TokenError(f"this tokenizer can't read {text[:40]!r} ({reason}); download it again") from error
 
     def id(self, text: str) -> int:
         """The id of the token that is exactly this text (or, failing that, is written so in the tokenizer's file)."""
@@ -104,6 +114,24 @@ class Vocabulary:
             tuple(merge.split(" ")) if isinstance(merge, str) else merge for merge in self._model.get("merges", [])
         )
         return [(ids[left], ids[right], ids[left + right]) for left, right in pairs if left + right in ids]
+
+    def word_internal(self) -> list[int]:
+        """The tokens that begin with a letter and without a space, so that they go on with the word before them.
+
+        A WordPiece tokenizer marks them itself (`##ing`); there a token without the mark begins a word.
+        """
+        mark = getattr(self.tokenizer.model, "continuing_subword_prefix", None) or ""
+        texts = enumerate(map(self.raw, range(self.size))) if mark else enumerate(self.texts())
+        marked = ((token, text.removeprefix(mark)) for token, text in texts if text.startswith(mark))
+        return [token for token, text in marked if text[:1].isalpha() and token not in self.apart]
+
+    @cached_property
+    def apart(self) -> frozenset[int]:
+        """The tokens that are no pieces of words: special ones, and the one for what the tokenizer does not know."""
+        special = {token["id"] for token in self._description["added_tokens"] if token.get("special")}
+        unknown = self._model.get("unk_token")
+        numbers = (self._model.get("unk_id"), None if unknown is None else self.tokenizer.token_to_id(unknown))
+        return frozenset(special | {int(number) for number in numbers if number is not None})
 
     @cached_property
     def fingerprint(self) -> str:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from detoklens.errors import CheckpointError
+from detoklens.errors import CheckpointError, UnsupportedModelError
 from detoklens.loading import load
 from detoklens.scores.layer import Layer
 from detoklens.tables.verification import VERIFICATION
@@ -24,13 +25,14 @@ DEFAULT_TEXT = (
 
 def verify(layer: Layer, token_ids: Sequence[int], tolerance: float | None = None) -> pl.DataFrame:
     """Largest differences of attention and output to transformers' own layer, per head, in float32 and float64."""
-    if layer.checkpoint.folder is None:
-        raise CheckpointError(f"{layer.name} is in memory only; save it to a folder and verify that")
+    real_model = layer.checkpoint.folder or layer.checkpoint.model
+    if real_model is None:
+        raise CheckpointError(f"{layer.name} is arrays only: there is no real model; save it to a folder")
     layer.check_text(token_ids)
     rows = []
     for dtype, usual in TOLERANCES.items():
-        ours = load(layer.checkpoint.folder, dtype=dtype)  # type: ignore[arg-type]
-        real = run_real_layer(layer.checkpoint.folder, layer.checkpoint.config, token_ids, dtype)
+        ours = load(real_model, dtype=dtype)  # type: ignore[arg-type]
+        real = run_real_layer(real_model, layer.checkpoint.config, token_ids, dtype)
         rows += _compare(ours, real, token_ids, dtype, usual if tolerance is None else tolerance)
     return VERIFICATION.conform(pl.DataFrame(rows))
 
@@ -41,25 +43,57 @@ def default_token_ids(layer: Layer, text: str | None, length: int | None) -> lis
         return layer.vocabulary.encode(text)
     length = min(layer.n_positions, 256) if length is None else length
     start = layer.vocabulary.encode(DEFAULT_TEXT) if layer.has_vocabulary else []
-    filling = np.random.default_rng(0).integers(0, layer.vocab_size, length)
-    return [*start, *(int(token) for token in filling)][:length]
+    filling = [int(token) for token in np.random.default_rng(0).integers(0, layer.vocab_size, length)]
+    some_token = (layer.weights.placeless_token or 0) + 1
+    readable = [some_token if token == layer.weights.placeless_token else token for token in filling]
+    return [*start, *readable][:length]
 
 
 def _compare(
     ours: Layer, real: RealAttention, token_ids: Sequence[int], dtype: str, tolerance: float
 ) -> list[dict[str, object]]:
+    if ours.n_heads != len(real.attention):
+        raise CheckpointError(
+            f"{ours.name}: transformers reads {len(real.attention)} heads of its config.json, here they are "
+            f"{ours.n_heads}; it contradicts itself, download it again"
+        )
     attention = np.abs(ours.terms(token_ids).attention() - real.attention).max(axis=(1, 2))
     written = np.abs(ours.head_outputs(token_ids) - real.head_outputs).max(axis=(1, 2))
-    written /= max(1.0, float(np.abs(real.head_outputs).max()))
-    total = np.abs(ours.attention_output(token_ids) - real.output).max() / max(1.0, float(np.abs(real.output).max()))
+    largest = max(1.0, float(np.abs(real.head_outputs).max()))
+    layer, output = _difference(ours.attention_output(token_ids), real.output), _block_output(ours, token_ids)
+    block = None if output is None else _difference(output, real.block)
+    whole = max(layer.relative, 0.0 if block is None else block.relative)
     return [
         {
             "dtype": dtype,
             "head": head,
             "attention_difference": float(attention[head]),
-            "output_difference": float(max(written[head], total)),
+            "output_difference": float(written[head]),
+            "layer_output_difference": layer.absolute,
+            "block_output_difference": None if block is None else block.absolute,
             "tolerance": tolerance,
-            "passed": bool(attention[head] <= tolerance and max(written[head], total) <= tolerance),
+            "passed": bool(max(attention[head], written[head] / largest, whole) <= tolerance),
         }
         for head in range(ours.n_heads)
     ]
+
+
+def _block_output(ours: Layer, token_ids: Sequence[int]) -> np.ndarray | None:
+    """What the whole first block writes; None where the checkpoint has no MLP, or one that is not computed."""
+    try:
+        return ours.block_output(token_ids)
+    except (CheckpointError, UnsupportedModelError):
+        return None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The largest difference of two outputs, as it is and over max(1, largest |value|)."""
+
+    absolute: float
+    relative: float
+
+
+def _difference(ours: np.ndarray, real: np.ndarray) -> Difference:
+    absolute = float(np.abs(ours - real).max())
+    return Difference(absolute, absolute / max(1.0, float(np.abs(real).max())))

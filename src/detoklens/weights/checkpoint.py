@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,20 +12,35 @@ from typing import Any
 import numpy as np
 
 from detoklens import demo
-from detoklens.errors import CheckpointError
+from detoklens.errors import CheckpointError, UnsupportedModelError
 from detoklens.tokens import Vocabulary
 from detoklens.weights.families import family_of
+from detoklens.weights.families.base import Family
 from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.gguf_file import SUFFIX, GGUFFile
+from detoklens.weights.gguf_tokenizer import gguf_vocabulary
+from detoklens.weights.rest_of_block import RestOfBlock
 from detoklens.weights.safetensors_files import SafetensorsFolder, has_safetensors
 from detoklens.weights.sources import StateDict, TensorSource
+from detoklens.weights.strict_json import parse_json
 from detoklens.weights.torch_pickle import PICKLE_FILE, read_pickle
 
+ADAPTER_FILE = "adapter_config.json"
+LARGEST_CONFIG = 10_000_000  # bytes; those in use have some kB
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+
+
+def no_rest() -> RestOfBlock:
+    """For a layer that is made of arrays alone."""
+    raise UnsupportedModelError("this layer has no MLP; load a whole checkpoint for the first block's output")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A first layer with its vocabulary; `folder` is where the real model can be read from, if it is on disk."""
+    """A first layer with its vocabulary; the real model is in `folder` (or GGUF file), or it is the object `model`.
+
+    `read_rest` reads the first block's second norm and MLP.
+    """
 
     name: str
     config: dict[str, Any]
@@ -34,6 +48,8 @@ class Checkpoint:
     vocabulary: Vocabulary | None
     folder: Path | None
     notes: tuple[str, ...] = ()
+    read_rest: Callable[[], RestOfBlock] = no_rest
+    model: Any = None
 
 
 def read_checkpoint(model: Any, dtype: np.dtype[Any], revision: str | None = None) -> Checkpoint:
@@ -41,10 +57,15 @@ def read_checkpoint(model: Any, dtype: np.dtype[Any], revision: str | None = Non
     if hasattr(model, "config") and hasattr(model, "state_dict"):
         return _read_from_memory(model, dtype)
     with plain_file_errors():
+        if Path(model).suffix == SUFFIX and Path(model).is_file():
+            return _read_gguf(Path(model), dtype)
         folder = find_folder(model, revision)
         config = read_config(folder)
         family_of(config)  # an unsupported type is said before the weights are looked for
-        return _assemble(str(model), config, _open_weights(folder), Vocabulary.find(folder), folder, dtype)
+        checkpoint = _assemble(str(model), config, _open_weights(folder), Vocabulary.find(folder), dtype)
+        return replace(
+            checkpoint, folder=folder, read_rest=lambda: _read_rest_from_disk(model, revision, config, dtype)
+        )
 
 
 @contextmanager
@@ -61,12 +82,35 @@ def plain_file_errors() -> Iterator[None]:
 def find_folder(model: str | Path, revision: str | None = None) -> Path:
     """The local folder of a model: `demo`, a folder, or a hub id, whose first layer is fetched into the cache."""
 
-    def fetch(hub_id: str) -> Path:
-        from detoklens.weights.hub import fetch_checkpoint
+    return _local_folder(model) or _fetch(str(model), revision, lambda family, names: family.tensor_names(names))
 
-        return fetch_checkpoint(hub_id, lambda config, names: family_of(config).tensor_names(names), revision)
 
-    return _local_folder(model) or fetch(str(model))
+def _fetch(hub_id: str, revision: str | None, wanted: Callable[[Family, Collection[str]], list[str]]) -> Path:
+    from detoklens.weights.hub import fetch_checkpoint
+
+    return fetch_checkpoint(hub_id, lambda config, names: wanted(family_of(config), names), revision)
+
+
+def _read_rest_from_disk(
+    model: str | Path, revision: str | None, config: dict[str, Any], dtype: np.dtype[Any]
+) -> RestOfBlock:
+    """Of a hub id, the tensors of the rest are fetched now, beside those of the first layer."""
+    with plain_file_errors():
+        folder = _local_folder(model) or _fetch(
+            str(model), revision, lambda family, names: [*family.tensor_names(names), *family.rest_names(names)]
+        )
+        return _read_rest(config, _open_weights(folder), dtype)
+
+
+def _read_rest(config: dict[str, Any], source: TensorSource, dtype: np.dtype[Any]) -> RestOfBlock:
+    family, names = family_of(config), source.names()
+    wanted = family.rest_names(names)
+    if wanted and not any(name in names for name in wanted):
+        raise CheckpointError(
+            f"{source.where}: no tensor of the first block's MLP is there (such as {wanted[-1]!r}), so the block's "
+            "output can't be computed; give the whole checkpoint"
+        )
+    return family.read_rest(config, source, dtype)
 
 
 def find_tokenizer_folder(model: str | Path, revision: str | None = None) -> Path:
@@ -98,10 +142,13 @@ def _local_folder(model: str | Path) -> Path | None:
 def read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
+        _refuse_adapter(folder)
         raise CheckpointError(f"{folder}: no config.json; name a folder in Hugging Face layout")
+    if path.stat().st_size > LARGEST_CONFIG:
+        raise CheckpointError(f"{path}: {path.stat().st_size:,} bytes are no model's settings; download it again")
     try:
-        config = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
+        config = parse_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
         raise CheckpointError(f"{path}: not valid JSON ({error}); download it again") from error
     if not isinstance(config, dict):
         raise CheckpointError(f"{path}: not a JSON object; download it again")
@@ -113,14 +160,40 @@ def _open_weights(folder: Path) -> TensorSource:
         return SafetensorsFolder(folder)
     if (folder / PICKLE_FILE).is_file():
         return read_pickle(folder)
+    _refuse_adapter(folder)
     raise CheckpointError(f"{folder}: no model.safetensors (nor shards with an index); put the weights there")
+
+
+def _read_gguf(path: Path, dtype: np.dtype[Any]) -> Checkpoint:
+    """A GGUF file is a whole checkpoint: config, weights and tokenizer."""
+    source = GGUFFile(path)
+    config = source.config()
+    vocabulary, notes = gguf_vocabulary(source.settings, source.where)
+    checkpoint = _assemble(str(path), config, source, vocabulary, dtype)
+    return replace(
+        checkpoint,
+        folder=path,
+        first_layer=source.with_frequency_factors(checkpoint.first_layer),
+        notes=(*source.notes(), *notes, *checkpoint.notes),
+        read_rest=lambda: _read_rest(config, source, dtype),
+    )
+
+
+def _refuse_adapter(folder: Path) -> None:
+    if (folder / ADAPTER_FILE).is_file():
+        raise UnsupportedModelError(
+            f"{folder} is an adapter ({ADAPTER_FILE}), not a model: merge it into its base model and give the merged "
+            "checkpoint, or give the base model"
+        )
 
 
 def _read_from_memory(model: Any, dtype: np.dtype[Any]) -> Checkpoint:
     config = model.config if isinstance(model.config, dict) else model.config.to_dict()
     name = str(config.get("_name_or_path") or type(model).__name__)
     vocabulary = Vocabulary.find(Path(name)) if Path(name).is_dir() else None
-    return _assemble(name, config, StateDict(model.state_dict(), name), vocabulary, None, dtype)
+    source = StateDict(model.state_dict(), name)
+    checkpoint = _assemble(name, config, source, vocabulary, dtype)
+    return replace(checkpoint, model=model, read_rest=lambda: _read_rest(config, source, dtype))
 
 
 def _assemble(
@@ -128,12 +201,11 @@ def _assemble(
     config: dict[str, Any],
     source: TensorSource,
     vocabulary: Vocabulary | None,
-    folder: Path | None,
     dtype: np.dtype[Any],
 ) -> Checkpoint:
     layer = family_of(config).read(config, source, dtype)
     layer, notes = _trim(layer, vocabulary)
-    return Checkpoint(name, config, layer, vocabulary, folder, notes)
+    return Checkpoint(name, config, layer, vocabulary, None, notes)
 
 
 def _trim(layer: FirstLayer, vocabulary: Vocabulary | None) -> tuple[FirstLayer, tuple[str, ...]]:

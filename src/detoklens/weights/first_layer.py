@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float
+
+from detoklens.weights.norm import NormKind
+
+Positions = Literal["learned", "rotary", "alibi"]
 
 
 @dataclass(frozen=True)
 class FirstLayer:
     """What the scores of layer 0 depend on, as the checkpoint says it, before any folding.
 
-    `attention_scale` is what scores are multiplied by before the softmax: 1/sqrt(d_head), or 1.
+    `token_embeddings` are what the residual stream gets of a token: scaled, widened or normed where the model does that
+    to the embedding alone. `position_embeddings` is the table of learned positions with all else that is added there
+    (a token-type vector); it has no rows where positions turn queries and keys (`rotary_frequencies`, one for each pair
+    of coordinates: c of a head and c + n_pairs) or lower scores by distance (`alibi_slopes`). Keys and values are
+    stored once for the heads that share them. `attention_scale` is what scores are multiplied by before the softmax:
+    1/sqrt(d_head), or 1. A bias that a model does not have is 0.
     """
 
     token_embeddings: Float[np.ndarray, "token d_model"]
@@ -23,19 +33,65 @@ class FirstLayer:
     norm_epsilon: float
     query_weight: Float[np.ndarray, "d_model head d_head"]
     query_bias: Float[np.ndarray, "head d_head"]
-    key_weight: Float[np.ndarray, "d_model head d_head"]
-    key_bias: Float[np.ndarray, "head d_head"]
-    value_weight: Float[np.ndarray, "d_model head d_head"]
-    value_bias: Float[np.ndarray, "head d_head"]
+    key_weight: Float[np.ndarray, "d_model key_head d_head"]
+    key_bias: Float[np.ndarray, "key_head d_head"]
+    value_weight: Float[np.ndarray, "d_model key_head d_head"]
+    value_bias: Float[np.ndarray, "key_head d_head"]
     output_weight: Float[np.ndarray, "head d_head d_model"]
     output_bias: Float[np.ndarray, "d_model"]
     attention_scale: float
+    norm_kind: NormKind = "layer"
+    norm_enters_stream: bool = False  # the stream goes on with the normed vectors, as in BERT
+    rotary_frequencies: Float[np.ndarray, "pair"] | None = None
+    rotary_factor: float = 1.0  # what rotated queries and keys are multiplied by (YaRN)
+    alibi_slopes: Float[np.ndarray, "head"] | None = None
+    longest_text: int | None = None  # in tokens, where no table of positions says it
+    query_norm_gain: Float[np.ndarray, "d_head"] | None = None  # of an RMSNorm on each head's queries
+    key_norm_gain: Float[np.ndarray, "d_head"] | None = None
+    is_causal: bool = True
+    window: int | None = None  # a query sees this many keys, itself included
+    softcap: float | None = None  # scores become softcap · tanh(score / softcap)
+    placeless_token: int | None = None  # padding that takes no position: a text with it is not read here
+
+    @property
+    def positions(self) -> Positions:
+        """How does the model know where a token stands?"""
+        if len(self.position_embeddings):
+            return "learned"
+        return "alibi" if self.alibi_slopes is not None else "rotary"
+
+    @property
+    def n_positions(self) -> int:
+        """The longest text."""
+        return len(self.position_embeddings) or self.longest_text or 0
+
+    @property
+    def heads_per_key(self) -> int:
+        """How many heads share the same keys and values?"""
+        return self.query_weight.shape[1] // self.key_weight.shape[1]
+
+    @property
+    def has_query_key_norms(self) -> bool:
+        return self.query_norm_gain is not None or self.key_norm_gain is not None
 
     def fingerprint(self) -> str:
         """sha256 of all of it in float32, so that the number type asked for does not matter."""
         digest = hashlib.sha256()
         for field in fields(self):
-            values = np.ascontiguousarray(getattr(self, field.name), dtype="<f4")
-            digest.update(f"{field.name}{values.shape}".encode())
-            digest.update(values.data.cast("B") if values.size else b"")
+            value = getattr(self, field.name)
+            if field.default is MISSING or not _same(value, field.default):  # a model without it keeps its fingerprint
+                _add(digest, field.name, value)
         return digest.hexdigest()
+
+
+def _same(value: Any, default: Any) -> bool:
+    return value is default or (not isinstance(value, np.ndarray) and bool(value == default))
+
+
+def _add(digest: Any, name: str, value: Any) -> None:
+    if value is None or isinstance(value, str):
+        digest.update(f"{name}={value}".encode())
+        return
+    values = np.ascontiguousarray(value, dtype="<f4")
+    digest.update(f"{name}{values.shape}".encode())
+    digest.update(values.data.cast("B") if values.size else b"")

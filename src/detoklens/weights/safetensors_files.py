@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import mmap
 from collections.abc import Collection
 from pathlib import Path
@@ -13,6 +12,7 @@ import numpy as np
 from detoklens.errors import CheckpointError
 from detoklens.weights.safetensors_header import LENGTH_BYTES, TensorEntry, header_length, parse_header
 from detoklens.weights.sources import check_finite
+from detoklens.weights.strict_json import parse_json
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
@@ -26,7 +26,12 @@ class SafetensorsFolder:
 
     def __init__(self, folder: Path) -> None:
         self.where = str(folder)
-        self._places = {name: (path, entry) for path in _files(folder) for name, entry in read_header(path).items()}
+        self._places: dict[str, tuple[Path, TensorEntry]] = {}
+        for path in _files(folder):
+            for name, entry in read_header(path).items():
+                other, _ = self._places.setdefault(name, (path, entry))
+                if other != path:
+                    raise CheckpointError(f"{folder}: tensor {name!r} is in {other.name} and in {path.name}; keep one")
 
     def names(self) -> Collection[str]:
         return self._places.keys()
@@ -70,9 +75,9 @@ def _files(folder: Path) -> list[Path]:
         return [folder / SINGLE_FILE]
     index_path = folder / INDEX_FILE
     try:
-        index = json.loads(index_path.read_text(encoding="utf-8"))
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"{index_path}: not valid JSON; download it again") from error
+        index = parse_json(index_path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CheckpointError(f"{index_path}: not valid JSON ({error}); download it again") from error
     paths = [folder / name for name in shard_names(index, str(index_path))]
     missing = [path.name for path in paths if not path.is_file()]
     if missing:

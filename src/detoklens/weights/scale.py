@@ -1,10 +1,13 @@
-"""How much does LayerNorm divide by? σ(e + p) of every token at every position, without building the vectors.
+"""How much does the norm divide by? σ(e + p) of every token at every position, without building the vectors.
 
     σ(x) = sqrt(Var(x) + ε),    Var(e + p) = Var(e) + Var(p) + 2 Cov(e, p)
 
 Var and Cov run over the features. It is enough to centre p in Cov(e, p) = e · (p − mean p) / d, so all pairs are one
 matrix product of the tables as they are, done in blocks: for GPT-2 small the whole would be 1,024 × 50,257 numbers,
 206 MB.
+
+RMSNorm has the mean square in place of the variance, and nothing is centred; without a norm σ is 1. Where positions are
+not added to embeddings, σ is that of the embedding at every position.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.norm import NormKind
 
 BLOCK_BYTES = 32 << 20
 
@@ -23,18 +27,20 @@ class ScaleTable:
     """σ of any token at any position, and its means."""
 
     def __init__(self, layer: FirstLayer) -> None:
-        self._tokens = layer.token_embeddings
-        self._positions = _centred(layer.position_embeddings)
-        self._epsilon = layer.norm_epsilon
-        self.token_variance: Float[np.ndarray, "token"] = _variance(self._tokens)
-        self.position_variance: Float[np.ndarray, "position"] = _variance(self._positions)
+        self._tokens, self._kind, self._epsilon = layer.token_embeddings, layer.norm_kind, layer.norm_epsilon
+        self._has_positions = layer.positions == "learned"
+        positions = layer.position_embeddings if self._has_positions else np.zeros_like(self._tokens[:1])
+        self._positions = positions if self._kind == "rms" else _centred(positions)
+        self.token_variance: Float[np.ndarray, "token"] = _variance(self._tokens, self._kind)
+        self.position_variance: Float[np.ndarray, "position"] = _variance(self._positions, self._kind)
 
     def at(
         self, positions: Int[np.ndarray, "*shape"], tokens: Int[np.ndarray, "*shape"]
     ) -> Float[np.ndarray, "*shape"]:
         """σ of each token at the position beside it."""
-        both = self._tokens[tokens] + self._positions[positions]
-        return np.asarray(np.sqrt(both.var(axis=-1) + both.dtype.type(self._epsilon)))
+        both = self._tokens[tokens] + self._positions[positions if self._has_positions else np.zeros_like(positions)]
+        spread = np.mean(both * both, axis=-1) if self._kind == "rms" else both.var(axis=-1)
+        return np.asarray(self._root(np.asarray(spread)))
 
     def bare_tokens(self) -> Float[np.ndarray, "token"]:
         """σ of the token embeddings alone."""
@@ -46,6 +52,8 @@ class ScaleTable:
 
     def of_positions(self, positions: slice) -> Float[np.ndarray, "position token"]:
         """σ of every token at some neighbouring positions."""
+        if not self._has_positions:
+            return np.broadcast_to(self.bare_tokens(), (positions.stop - positions.start, len(self._tokens)))
         return self._pairs(positions, slice(None))
 
     def position_blocks(self) -> Iterator[tuple[slice, Float[np.ndarray, "position token"]]]:
@@ -78,8 +86,10 @@ class ScaleTable:
             total += float(np.abs(covariance).sum(dtype=np.float64))
         return total / (len(self._positions) * len(self._tokens))
 
-    def _root(self, variance: Float[np.ndarray, "row"]) -> Float[np.ndarray, "row"]:
-        return np.sqrt(variance + variance.dtype.type(self._epsilon))
+    def _root(self, variance: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+        if self._kind == "none":
+            return np.ones_like(variance)
+        return np.asarray(np.sqrt(variance + variance.dtype.type(self._epsilon)))
 
     def _pairs(self, positions: slice, tokens: slice) -> Float[np.ndarray, "position token"]:
         scales = self._positions[positions] @ self._tokens[tokens].T
@@ -88,6 +98,8 @@ class ScaleTable:
         scales += self.position_variance[positions, None]
         # Rounding can leave Var(e + p) a hair below 0 where e = −p.
         np.maximum(scales, 0, out=scales)
+        if self._kind == "none":
+            return np.ones_like(scales)
         scales += scales.dtype.type(self._epsilon)
         return np.sqrt(scales, out=scales)
 
@@ -96,7 +108,14 @@ def _centred(table: Float[np.ndarray, "row d_model"]) -> Float[np.ndarray, "row 
     return table - table.mean(axis=1, keepdims=True, dtype=np.float64).astype(table.dtype)
 
 
-def _variance(table: Float[np.ndarray, "row d_model"]) -> Float[np.ndarray, "row"]:
+def _variance(table: Float[np.ndarray, "row d_model"], kind: NormKind) -> Float[np.ndarray, "row"]:
+    """What the norm takes the root of: each row's variance, for RMSNorm its mean square."""
     rows = max(1, BLOCK_BYTES // (8 * table.shape[1]))
-    blocks = [table[begin : begin + rows].var(axis=1, dtype=np.float64) for begin in range(0, len(table), rows)]
+    blocks = [_spread(table[begin : begin + rows], kind) for begin in range(0, len(table), rows)]
     return np.concatenate(blocks).astype(table.dtype)
+
+
+def _spread(rows: Float[np.ndarray, "row d_model"], kind: NormKind) -> Float[np.ndarray, "row"]:
+    if kind == "rms":
+        return np.einsum("rd,rd->r", rows, rows, dtype=np.float64) / rows.shape[1]
+    return rows.var(axis=1, dtype=np.float64)

@@ -10,9 +10,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from detoklens.errors import CheckpointError
+from detoklens.errors import CheckpointError, shown
 
 BLOCK = 1 << 22  # numbers looked at together
+ACCEPTED = ("float64", "float32", "float16", "bfloat16")
 
 
 class TensorSource(Protocol):
@@ -41,15 +42,26 @@ class StateDict:
         return self._tensors.keys()
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return tuple(self._tensors[name].shape)
+        return tuple(self.plain(name).shape)
 
     def read(self, name: str, dtype: np.dtype[Any]) -> np.ndarray:
-        tensor = self._tensors[name]
+        tensor = self.plain(name)
         if not isinstance(tensor, np.ndarray):
             tensor = _torch_to_array(tensor)
         array = np.array(tensor, dtype=dtype)  # a copy: the model may go on training
         check_finite(array, name, self.where)
         return array
+
+    def plain(self, name: str) -> Any:
+        """The tensor, if its numbers lie there as they are: each one stored, none computed from something else."""
+        tensor = self._tensors[name]
+        oddity = _oddity(tensor)
+        if oddity is not None:
+            raise CheckpointError(
+                f"{self.where}: tensor {name!r} is {oddity}; accepted are plain tensors of {', '.join(ACCEPTED)}: "
+                "convert the checkpoint to one of them"
+            )
+        return tensor
 
 
 def check_finite(values: np.ndarray, name: str, where: str) -> None:
@@ -59,8 +71,25 @@ def check_finite(values: np.ndarray, name: str, where: str) -> None:
         raise CheckpointError(f"{where}: tensor {name!r} holds NaN or Inf; the checkpoint is damaged")
 
 
+def _oddity(tensor: Any) -> str | None:
+    """What is a tensor, if it is not plain numbers? Sizes are compared with what is stored before any is read."""
+    if not (hasattr(tensor, "dtype") and hasattr(type(tensor), "shape")):
+        return f"no tensor but of type {type(tensor).__name__}"
+    kind = str(tensor.dtype).removeprefix("torch.")
+    if kind not in ACCEPTED:
+        return f"stored as {kind}"
+    if isinstance(tensor, np.ndarray):
+        return None
+    if tensor.device.type == "meta":
+        return "without numbers (on the device meta)"
+    if tensor.is_nested or str(tensor.layout) != "torch.strided":
+        return "sparse or nested"
+    if tensor.untyped_storage().nbytes() < tensor.numel() * tensor.element_size():
+        return f"of shape {shown(tuple(tensor.shape))} but fewer numbers are stored"
+    return None
+
+
 def _torch_to_array(tensor: Any) -> np.ndarray:
     """bfloat16 has no numpy type, so every torch tensor is widened by its own methods first."""
-    tensor = tensor.detach().cpu()
     wide = tensor.double() if str(tensor.dtype) == "torch.float64" else tensor.float()
-    return np.asarray(wide.numpy())
+    return np.asarray(wide.numpy(force=True))  # detached, on the CPU, signs resolved

@@ -1,14 +1,28 @@
-"""A `pytorch_model.bin` is a pickle: only torch's weights-only loader opens it, and only where torch is installed."""
+"""A `pytorch_model.bin` is a pickle: only torch's weights-only loader opens it, and only where torch is installed.
+
+torch packs the pickle and the tensors' bytes into a zip archive, nothing compressed, each with a checksum, and does not
+look at the sums. They are checked here: that of a tensor when it is read, all others first.
+"""
 
 from __future__ import annotations
 
+import warnings
+import zlib
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+from zipfile import ZIP_STORED, BadZipFile, ZipFile
 
-from detoklens.errors import CheckpointError, MissingExtraError
+import numpy as np
+
+from detoklens.errors import CheckpointError, MissingExtraError, first_line, shown
 from detoklens.weights.sources import StateDict
 
 PICKLE_FILE = "pytorch_model.bin"
+LARGEST_DESCRIPTION = 16 << 20  # bytes of all that is not a tensor; GPT-2 XL's pickle has 100 kB
+Sums = set[tuple[int, int]]  # size and CRC-32 of each tensor's bytes
+NO_CHECKSUM = 0  # what torch writes where it was told to compute none
 
 
 def read_pickle(folder: Path) -> StateDict:
@@ -20,13 +34,74 @@ def read_pickle(folder: Path) -> StateDict:
             f"`pip install torch transformers` and `AutoModel.from_pretrained(...).save_pretrained(...)`, "
             "or `pip install 'detoklens[verify]'`"
         )
+    sums = _check_archive(path)
+    tensors = _load(path)
+    if not isinstance(tensors, dict) or not all(isinstance(name, str) for name in tensors):
+        raise CheckpointError(
+            f"{path}: holds {shown(type(tensors).__name__)}, not tensors by their names; save the model's state_dict()"
+        )
+    return PickledTensors(tensors, str(path), sums)
+
+
+class PickledTensors(StateDict):
+    """Tensors whose bytes are compared with the archive's checksums as they are read."""
+
+    def __init__(self, tensors: Mapping[str, Any], where: str, sums: Sums) -> None:
+        super().__init__(tensors, where)
+        self._sums = sums
+
+    def read(self, name: str, dtype: np.dtype[Any]) -> np.ndarray:
+        stored = _stored_bytes(self.plain(name))
+        if self._sums and (len(stored), zlib.crc32(stored.data)) not in self._sums:
+            raise CheckpointError(
+                f"{self.where}: tensor {name!r} fails its checksum; the file is damaged, download it again"
+            )
+        return super().read(name, dtype)
+
+
+def _stored_bytes(tensor: Any) -> np.ndarray:
+    """What the file holds of a tensor, as it lies there: a view, nothing is copied."""
+    import torch
+
+    return np.asarray(torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).numpy())
+
+
+def _check_archive(path: Path) -> Sums:
+    """Is it as torch writes it? Before anything is unpacked, so that kBs can't become GBs. The tensors' checksums."""
+    try:
+        with ZipFile(path) as archive:
+            members = archive.infolist()
+            tensors = {member.filename: member for member in members if "/data/" in member.filename}
+            description = [member for member in members if member.filename not in tensors]
+            if any(member.compress_type != ZIP_STORED for member in members):
+                raise BadZipFile("packed otherwise than torch packs")
+            if len(tensors) + len(description) < len(members):
+                raise BadZipFile("two members of one name")
+            if sum(member.file_size for member in description) > LARGEST_DESCRIPTION:
+                raise BadZipFile("too much beside the tensors")
+            for member in description:
+                if member.CRC != NO_CHECKSUM:
+                    archive.read(member)  # compares the sum
+            sums = {(member.file_size, member.CRC) for member in tensors.values()}
+            return sums if any(checksum != NO_CHECKSUM for _, checksum in sums) else set()
+    except (BadZipFile, NotImplementedError, RuntimeError, ValueError, EOFError) as error:
+        raise CheckpointError(
+            f"{path}: not a whole archive of torch ({first_line(error)}); it is damaged, or in the format before "
+            "torch 1.6: convert it to safetensors"
+        ) from error
+
+
+def _load(path: Path) -> Any:
     import torch
 
     try:
-        tensors = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of kinds of tensors that are refused where they are needed
+            return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    except MemoryError:
+        raise
     except Exception as error:  # torch raises many kinds, among them RuntimeError and UnpicklingError
         raise CheckpointError(
             f"{path}: torch's weights-only loader refuses it ({type(error).__name__}); "
-            "it is damaged, in a legacy format, or holds more than tensors: convert it to safetensors"
+            "it is damaged, or holds more than tensors: convert it to safetensors"
         ) from error
-    return StateDict(tensors, str(path))

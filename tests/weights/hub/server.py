@@ -1,4 +1,4 @@
-"""A hub on 127.0.0.1: the routes that a checkpoint is read by, a log of what was asked, and faults on demand."""
+"""A hub on 127.0.0.1: the routes for models and datasets, a log of what was asked, and faults on demand."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import re
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -15,15 +16,23 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
-RESOLVE = re.compile(r"/(?P<repo>.+)/resolve/(?P<revision>[^/]+)/(?P<file>[^/]+)")
-LISTING = re.compile(r"/api/models/(?P<repo>.+)/revision/(?P<revision>[^/]+)")
+RESOLVE = re.compile(r"/(?P<repo>.+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)")
+LISTING = re.compile(r"/api/(models/|(?=datasets/))(?P<repo>.+)/revision/(?P<revision>[^/]+)")
 
 
 @dataclass
 class Repository:
+    """The files of the branch `main`, and other branches."""
+
     files: dict[str, bytes]
     commit: str = COMMIT
     etags: dict[str, str] = field(default_factory=dict)
+    branches: dict[str, Repository] = field(default_factory=dict)
+
+    def at(self, revision: str) -> Repository | None:
+        if revision in ("main", self.commit):
+            return self
+        return next((b for name, b in self.branches.items() if revision in (name, b.commit)), None)
 
     def etag(self, name: str) -> str:
         return self.etags.get(name) or hashlib.sha256(self.files[name]).hexdigest()
@@ -46,16 +55,19 @@ class Answer:
     """What is about to be sent for a file; a fault changes it."""
 
     status: int
-    headers: dict[str, str]
+    headers: dict[str, str | None]  # None: not even the usual one is sent
     body: bytes
     cut_after: int | None = None  # close the connection after so many bytes of the body
+    seconds_a_byte: float = 0  # of the body; nothing of it is sent at once then
+    seconds_a_header: float = 0
+    endless: bool = False  # the body over and over again
 
 
 Fault = Callable[[Request, Answer], None]
 
 
 class HubServer:
-    """`with HubServer() as hub:` serves `hub.repositories` at `hub.endpoint`."""
+    """`with HubServer() as hub:` serves `hub.repositories` at `hub.endpoint`; datasets are `datasets/<name>` there."""
 
     def __init__(self) -> None:
         self.repositories: dict[str, Repository] = {}
@@ -121,11 +133,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._serve()
 
     def _serve(self) -> None:
-        path = unquote(urlsplit(self.path).path)
+        quoted = urlsplit(self.path).path
+        path = unquote(quoted)
         told = (self.headers.get("Authorization"), self.headers.get("Accept-Encoding"))
         request = Request(self.command, path, self._range(), *told)
         self.server_of_files.requests.append(request)
-        answer = self._answer(path, request)
+        answer = self._answer(quoted, request)
         if self.server_of_files.fault:
             self.server_of_files.fault(request, answer)
         self._send(request, answer)
@@ -141,14 +154,14 @@ class _Handler(BaseHTTPRequestHandler):
             return _refusal(404, "NotFound")
         if match["repo"] in hub.aliases:
             return Answer(307, {"Location": path.replace(match["repo"], hub.aliases[match["repo"]], 1)}, b"")
-        repository = hub.repositories.get(match["repo"])
-        if not repository:
+        if match["repo"] not in hub.repositories:
             return _refusal(404, "RepoNotFound")
-        if match["revision"] not in ("main", repository.commit):
+        repository = hub.repositories[match["repo"]].at(unquote(match["revision"]))
+        if not repository:
             return _refusal(404, "RevisionNotFound")
         if path.startswith("/api/"):
             return _listing(match["repo"], repository)
-        return self._file(repository, match["file"], request)
+        return self._file(repository, unquote(match["file"]), request)
 
     def _file(self, repository: Repository, name: str, request: Request) -> Answer:
         if name not in repository.files:
@@ -166,17 +179,35 @@ class _Handler(BaseHTTPRequestHandler):
         return Answer(206, headers | {"Content-Length": str(len(part))}, part)
 
     def _send(self, request: Request, answer: Answer) -> None:
-        self.send_response(answer.status)
-        for name, value in ({"Content-Length": str(len(answer.body))} | answer.headers).items():
-            self.send_header(name, value)
+        headers = {"Content-Length": str(len(answer.body))} | answer.headers
         body = b"" if self.command == "HEAD" else answer.body[: answer.cut_after]
-        self.close_connection = self.close_connection or answer.cut_after is not None
+        self.close_connection = self.close_connection or answer.cut_after is not None or answer.endless
         try:
-            self.end_headers()
-            self.wfile.write(body)
+            self._send_headers(answer, {name: value for name, value in headers.items() if value is not None})
+            if answer.seconds_a_byte:
+                self._drip(body, answer.seconds_a_byte)
+            else:
+                self.wfile.write(body)
+            while answer.endless and body:
+                self.wfile.write(body)
             request.sent = len(body)
         except OSError:  # the reader has hung up
             self.close_connection = True
+
+    def _send_headers(self, answer: Answer, headers: dict[str, str]) -> None:
+        if not answer.seconds_a_header:
+            self.send_response(answer.status)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            return
+        self.wfile.write(b"HTTP/1.1 200 OK\r\nDrip: ")
+        self._drip(b"x" * 10_000, answer.seconds_a_header)
+
+    def _drip(self, body: bytes, seconds: float) -> None:
+        for byte in body:
+            self.wfile.write(bytes([byte]))
+            time.sleep(seconds)
 
 
 def _refusal(status: int, code: str, commit: str | None = None) -> Answer:
@@ -184,6 +215,6 @@ def _refusal(status: int, code: str, commit: str | None = None) -> Answer:
 
 
 def _listing(repo_id: str, repository: Repository) -> Answer:
-    siblings = [{"rfilename": name, "size": len(body)} for name, body in repository.files.items()]
-    listing = {"id": repo_id, "sha": repository.commit, "siblings": siblings}
+    siblings = [{"rfilename": name} for name in repository.files]
+    listing = {"id": repo_id.removeprefix("datasets/"), "sha": repository.commit, "siblings": siblings}
     return Answer(200, {"Content-Type": "application/json"}, json.dumps(listing).encode())

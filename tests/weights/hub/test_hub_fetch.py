@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save
 
+import detoklens
 from detoklens.weights.hub import fetch_checkpoint, fetch_tokenizer
+from tests.weights.families.tiny import IDS, saved, tiny
 from tests.weights.hub.server import COMMIT, HubServer
 from tests.weights.hub.tiny_model import NEEDED, NEEDED_BYTES, REPO, TENSORS, assert_holds_needed, needed, sharded_model
 
@@ -121,3 +123,25 @@ def test_two_calls_at_once_fetch_once(hub: HubServer) -> None:
     assert len(folders) == 3
     assert_holds_needed(folders[0])
     assert sum(request.sent for request in hub.asked_for("model.safetensors")) == 65_536 + NEEDED_BYTES
+
+
+def test_the_rest_of_the_block_is_fetched_when_it_is_asked_for(hub: HubServer, tmp_path: Path) -> None:
+    model = tiny("gpt2", n_embd=12, n_head=3, vocab_size=23, n_layer=2, n_positions=20)
+    folder = saved(model, tmp_path / "model")
+    hub.repositories[REPO].files = {name: (folder / name).read_bytes() for name in ("config.json", "model.safetensors")}
+    layer = detoklens.load(REPO)
+    before = {name for name in load_file(layer.checkpoint.folder / "model.safetensors") if ".mlp." in name}
+    assert not before
+    np.testing.assert_array_equal(layer.block_output(IDS), detoklens.load(model).block_output(IDS))
+    held = load_file(layer.checkpoint.folder / "model.safetensors")
+    assert {"h.0.mlp.c_fc.weight", "wte.weight"} <= held.keys()
+    assert not any(name.startswith("h.1.") for name in held)
+
+
+def test_no_cookie_is_kept(hub: HubServer) -> None:
+    """One that can't be sent back made every later request of the process fail."""
+    hub.fault = lambda request, answer: answer.headers.update({"Set-Cookie": "é=1"})
+    fetch_checkpoint(REPO, needed)
+    hub.fault = None
+    hub.repositories[REPO].commit = "f" * 40
+    assert_holds_needed(fetch_checkpoint(REPO, needed))

@@ -84,6 +84,17 @@ def test_a_tokenizer_of_absurd_size_is_not_downloaded(hub: HubServer, monkeypatc
     assert not hub.asked_for("tokenizer.json")
 
 
+def test_a_config_or_header_of_absurd_size_is_not_downloaded(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("detoklens.weights.hub.selection.LARGEST_JSON", 100_000)
+    hub.repositories[REPO].files["model.safetensors"] = with_header(b"{" + b" " * 100_000)
+    assert "its header has 100,009 bytes" in failure()
+    assert [request.range.stop for request in hub.asked_for("model.safetensors")] == [65_536]
+    monkeypatch.setattr("detoklens.weights.hub.access.LARGEST_JSON", 1000)
+    hub.repositories[REPO].files["config.json"] += b" " * 1000
+    hub.repositories[REPO].commit = "f" * 40
+    assert "config.json has 1,022 bytes" in failure()
+
+
 def test_a_tensor_that_is_needed_and_missing(hub: HubServer) -> None:
     with pytest.raises(CheckpointError, match="no tensor 'gone'"):
         fetch_checkpoint(REPO, lambda config, names: ["gone"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from detoklens.weights.hub import fetch_checkpoint
-from tests.weights.hub.server import Answer, HubServer, Request
+from tests.weights.hub.server import COMMIT, Answer, HubServer, Request
 from tests.weights.hub.tiny_model import REPO, SMALL_FILES, assert_nothing_finished, failure, needed, use_endpoint
 
 
@@ -45,7 +45,7 @@ def test_a_gated_model_says_how_to_log_in(status: int, code: str, hub: HubServer
 
 def test_weights_that_are_gated_when_config_is_not(hub: HubServer, tmp_path: Path) -> None:
     def fault(request: Request, answer: Answer) -> None:
-        if answer.status == 206:
+        if answer.status == 206 and request.path.endswith("/model.safetensors"):
             refuse(403)(request, answer)
 
     hub.fault = fault
@@ -64,14 +64,26 @@ def test_a_small_file_that_is_refused(hub: HubServer, tmp_path: Path) -> None:
     assert_nothing_finished(tmp_path)
 
 
-@pytest.mark.parametrize(("header", "value"), [("ETag", ""), ("X-Repo-Commit", "f" * 40), ("X-Repo-Commit", "")])
-def test_weights_that_the_hub_does_not_vouch_for(header: str, value: str, hub: HubServer) -> None:
+LACKS = "lacks commit, ETag or size of model.safetensors"
+OTHER = f"answers with commit {'f' * 40} of model.safetensors where {COMMIT} was asked for"
+
+
+@pytest.mark.parametrize(
+    ("header", "value", "line"),
+    [
+        ("ETag", "", LACKS),
+        ("X-Repo-Commit", "f" * 40, OTHER),
+        ("X-Repo-Commit", "", LACKS),
+        ("X-Linked-Size", "9e9", LACKS),
+    ],
+)
+def test_weights_that_the_hub_does_not_vouch_for(header: str, value: str, line: str, hub: HubServer) -> None:
     def fault(request: Request, answer: Answer) -> None:
         if request.path.endswith("/model.safetensors"):
             answer.headers[header] = value
 
     hub.fault = fault
-    assert "lacks commit, ETag or size of model.safetensors" in failure()
+    assert line in failure()
 
 
 def test_a_hub_in_trouble(hub: HubServer) -> None:
@@ -104,6 +116,12 @@ def test_what_is_no_name_of_a_model(name: str, hub: HubServer) -> None:
     assert hub.requests == []
 
 
+@pytest.mark.parametrize("revision", ["../up", "/etc", "a//b", "white\nspace", "a\0b"])
+def test_what_is_no_name_of_a_revision(revision: str, hub: HubServer) -> None:
+    assert "is no revision of a model" in failure(revision=revision)
+    assert hub.requests == []
+
+
 def test_a_pickle_alone_is_not_downloaded(hub: HubServer) -> None:
     hub.repositories[REPO].files = {**SMALL_FILES, "pytorch_model.bin": b"\x80\x04N."}
     line = failure()
@@ -118,7 +136,7 @@ def test_no_weights_at_all(hub: HubServer) -> None:
     assert "neither model.safetensors nor" in failure()
 
 
-@pytest.mark.parametrize("step", ["checkpoint.write_atomically", "checkpoint._folder", "access._download"])
+@pytest.mark.parametrize("step", ["checkpoint.write_atomically", "checkpoint._folder", "access.files.store"])
 def test_a_disk_that_can_not_be_written(step: str, hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device", "cache/file")

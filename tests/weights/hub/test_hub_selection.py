@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load
 
-from detoklens.weights.hub.access import RemoteFile
-from detoklens.weights.hub.ranges import _Wanted
+from detoklens.hub.ranges import _Wanted
+from detoklens.hub.repository import RemoteFile
 from detoklens.weights.hub.selection import Selection, select
 from detoklens.weights.safetensors_header import TensorEntry
 

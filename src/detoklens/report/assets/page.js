@@ -1,6 +1,8 @@
 "use strict";
 (() => {
   const byId = (id) => document.getElementById(id);
+  // Data is JSON of plain ASCII: HTML itself would lose NUL and turn CR into LF.
+  const dataOf = (id) => JSON.parse(byId(id).content.textContent);
   const make = (tag, text, name) => {
     const element = document.createElement(tag);
     if (text !== undefined) element.textContent = text;
@@ -76,12 +78,12 @@
   for (const link of document.querySelectorAll("a[data-csv]")) {
     link.addEventListener("click", (event) => {
       event.preventDefault();
-      download(byId(link.dataset.csv).content.textContent, "text/csv", link.download);
+      download(dataOf(link.dataset.csv), "text/csv", link.download);
     });
   }
 
   // The search: partners are token ids, packed [token, head, rank]; tokens are only ever set as text.
-  const data = JSON.parse(byId("partner-data").content.textContent);
+  const data = dataOf("partner-data");
   const field = byId("token");
   if (data && field) startSearch(data, field);
 

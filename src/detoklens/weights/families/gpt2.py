@@ -10,16 +10,16 @@ attention as it is, so they are accepted.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
-from detoklens.errors import CheckpointError
+from detoklens.errors import UnsupportedModelError
 from detoklens.weights.families.base import (
     Config,
-    LayerReader,
-    find_prefix,
+    NamedTensors,
+    activation_of,
+    epsilon_of,
     head_size,
     refuse_unhandled,
     stated_size,
@@ -27,19 +27,9 @@ from detoklens.weights.families.base import (
     yes_or_no,
 )
 from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.rest_of_block import FeedForward, RestOfBlock
 from detoklens.weights.sources import TensorSource
 
-PREFIXES = ("transformer.", "")
-TENSORS = (
-    "wte.weight",
-    "wpe.weight",
-    "h.0.ln_1.weight",
-    "h.0.ln_1.bias",
-    "h.0.attn.c_attn.weight",
-    "h.0.attn.c_attn.bias",
-    "h.0.attn.c_proj.weight",
-    "h.0.attn.c_proj.bias",
-)
 HANDLED = {
     "n_embd", "hidden_size", "n_head", "num_attention_heads", "n_positions", "max_position_embeddings", "n_ctx",
     "layer_norm_epsilon", "scale_attn_weights", "scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn",
@@ -54,14 +44,29 @@ IRRELEVANT = {
 }
 
 
-class GPT2:
+class GPT2(NamedTensors):
     """Reads the first layer of a GPT-2."""
 
     model_types = ("gpt2",)
-
-    def tensor_names(self, available: Collection[str]) -> list[str]:
-        prefix = find_prefix(available, TENSORS[0], PREFIXES)
-        return [prefix + name for name in TENSORS]
+    prefixes = ("transformer.", "")
+    tensors = (
+        "wte.weight",
+        "wpe.weight",
+        "h.0.ln_1.weight",
+        "h.0.ln_1.bias",
+        "h.0.attn.c_attn.weight",
+        "h.0.attn.c_attn.bias",
+        "h.0.attn.c_proj.weight",
+        "h.0.attn.c_proj.bias",
+    )
+    rest = (
+        "h.0.ln_2.weight",
+        "h.0.ln_2.bias",
+        "h.0.mlp.c_fc.weight",
+        "h.0.mlp.c_fc.bias",
+        "h.0.mlp.c_proj.weight",
+        "h.0.mlp.c_proj.bias",
+    )
 
     def read(self, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> FirstLayer:
         refuse_unhandled(config, HANDLED, IRRELEVANT)
@@ -70,7 +75,7 @@ class GPT2:
             whole_number(config, "n_head", "num_attention_heads"),
         )
         per_head = (heads, head_size(d, heads))
-        reader = LayerReader(source, find_prefix(source.names(), TENSORS[0], PREFIXES), dtype)
+        reader = self.reader(source, dtype)
         joint_weight = reader.read("h.0.attn.c_attn.weight", (d, 3 * d)).reshape(d, 3, *per_head)
         joint_bias = reader.read("h.0.attn.c_attn.bias", (3 * d,)).reshape(3, *per_head)
         return FirstLayer(
@@ -80,7 +85,7 @@ class GPT2:
             ),
             norm_gain=reader.read("h.0.ln_1.weight", (d,)),
             norm_bias=reader.read("h.0.ln_1.bias", (d,)),
-            norm_epsilon=_epsilon(config),
+            norm_epsilon=epsilon_of(config, "layer_norm_epsilon"),
             query_weight=joint_weight[:, 0],
             query_bias=joint_bias[0],
             key_weight=joint_weight[:, 1],
@@ -92,11 +97,18 @@ class GPT2:
             attention_scale=per_head[1] ** -0.5 if yes_or_no(config, "scale_attn_weights", True) else 1.0,
         )
 
-
-def _epsilon(config: Config) -> float:
-    """LayerNorm's ε; GPT-2s trained to do without LayerNorm set it to 1e12."""
-    epsilon = config.get("layer_norm_epsilon")
-    largest = float(np.finfo(np.float32).max)
-    if not isinstance(epsilon, int | float) or isinstance(epsilon, bool) or not 0 <= epsilon <= largest:
-        raise CheckpointError(f"config.json: layer_norm_epsilon must be a number from 0 up, not {epsilon!r}")
-    return float(epsilon)
+    def read_rest(self, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> RestOfBlock:
+        if yes_or_no(config, "add_cross_attention", False):
+            raise UnsupportedModelError("the first block has a cross attention, so its output needs more than a text")
+        d, reader = whole_number(config, "n_embd", "hidden_size"), self.reader(source, dtype)
+        inner = stated_size(config, "n_inner") or 4 * d
+        return RestOfBlock(
+            FeedForward(
+                activation_of(config, "activation_function", "gelu_new"),
+                reader.read("h.0.mlp.c_fc.weight", (d, inner)),
+                reader.bias("h.0.mlp.c_fc.bias", inner),
+                reader.read("h.0.mlp.c_proj.weight", (inner, d)),
+                reader.bias("h.0.mlp.c_proj.bias", d),
+            ),
+            input_norm=reader.norm("h.0.ln_2", d, "layer", epsilon_of(config, "layer_norm_epsilon")),
+        )

@@ -7,33 +7,27 @@ default of torch's LayerNorm, which the config does not repeat.
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any
 
 import numpy as np
 
+from detoklens.errors import UnsupportedModelError
 from detoklens.weights.families.base import (
     Config,
-    LayerReader,
-    find_prefix,
+    NamedTensors,
     head_size,
     refuse_unhandled,
     stated_size,
     whole_number,
 )
 from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.rest_of_block import RestOfBlock
 from detoklens.weights.sources import TensorSource
 
-PREFIXES = ("model.decoder.", "decoder.", "")
 ATTENTION = "layers.0.self_attn."
-TENSORS = (
-    "embed_tokens.weight",
-    "embed_positions.weight",
-    "layers.0.self_attn_layer_norm.weight",
-    "layers.0.self_attn_layer_norm.bias",
-    *(ATTENTION + name for name in ("q_proj.weight", "q_proj.bias", "k_proj.weight", "v_proj.weight", "v_proj.bias")),
-    *(ATTENTION + name for name in ("out_proj.weight", "out_proj.bias")),
-)
+PROJECTIONS = (
+    "q_proj.weight", "q_proj.bias", "k_proj.weight", "v_proj.weight", "v_proj.bias", "out_proj.weight", "out_proj.bias",
+)  # fmt: skip
 TORCH_DEFAULT_EPSILON = 1e-5
 HANDLED = {
     "d_model",
@@ -48,14 +42,24 @@ IRRELEVANT = {
 }  # fmt: skip
 
 
-class Whisper:
+class Whisper(NamedTensors):
     """Reads the first layer of a Whisper decoder."""
 
     model_types = ("whisper",)
+    prefixes = ("model.decoder.", "decoder.", "")
+    tensors = (
+        "embed_tokens.weight",
+        "embed_positions.weight",
+        "layers.0.self_attn_layer_norm.weight",
+        "layers.0.self_attn_layer_norm.bias",
+        *(ATTENTION + name for name in PROJECTIONS),
+    )
 
-    def tensor_names(self, available: Collection[str]) -> list[str]:
-        prefix = find_prefix(available, TENSORS[0], PREFIXES)
-        return [prefix + name for name in TENSORS]
+    def read_rest(self, *_: Any) -> RestOfBlock:
+        raise UnsupportedModelError(
+            "whisper: the first block attends to audio between its self attention and its MLP, so the block's output "
+            "needs more than a text"
+        )
 
     def read(self, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> FirstLayer:
         refuse_unhandled(
@@ -63,7 +67,7 @@ class Whisper:
         )  # among them scale_embedding, which implementations read differently
         d, heads = whole_number(config, "d_model"), whole_number(config, "decoder_attention_heads")
         per_head = (heads, head_size(d, heads))
-        reader = LayerReader(source, find_prefix(source.names(), TENSORS[0], PREFIXES), dtype)
+        reader = self.reader(source, dtype)
 
         def weight(name: str) -> np.ndarray:
             return np.ascontiguousarray(reader.read(f"{ATTENTION}{name}.weight", (d, d)).T)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from detoklens.weights.hub.ranges import stream_ranges
+from detoklens.hub.ranges import stream_ranges
 from detoklens.weights.hub.selection import Selection
 
 

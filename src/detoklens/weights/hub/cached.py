@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from detoklens.errors import CheckpointError
+from detoklens.weights.hub.access import CONFIG_FILE
 from detoklens.weights.safetensors_files import INDEX_FILE, SINGLE_FILE, read_header, shard_names
 
-CONFIG_FILE = "config.json"
 TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json")
 SOURCE_FILE = "source.json"  # ours: where the small file's bytes come from, and the names of all tensors there
 

@@ -11,15 +11,23 @@ and HF_ASSETS_CACHE rule it too; not in the snapshot folder, where others would 
 """
 
 import json
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from detoklens.errors import CheckpointError
-from detoklens.weights.hub.access import HubModel, RemoteFile, is_offline, list_files, resolve, small_file
+from detoklens.hub.repository import RemoteFile
+from detoklens.weights.hub.access import (
+    CONFIG_FILE,
+    HubModel,
+    is_offline,
+    list_files,
+    plain_model_errors,
+    resolve,
+    small_file,
+)
 from detoklens.weights.hub.assembly import assemble, write_atomically
 from detoklens.weights.hub.cached import (
-    CONFIG_FILE,
     SOURCE_FILE,
     TOKENIZER_FILES,
     Needed,
@@ -29,7 +37,6 @@ from detoklens.weights.hub.cached import (
     held_tensors,
     read_object,
 )
-from detoklens.weights.hub.plain_errors import plain_disk_errors, plain_errors
 from detoklens.weights.hub.remote_weights import RemoteWeights
 from detoklens.weights.hub.selection import select
 from detoklens.weights.safetensors_files import INDEX_FILE, SINGLE_FILE
@@ -42,7 +49,7 @@ def fetch_checkpoint(repo_id: str, needed: Needed, revision: str | None = None, 
     `needed(config, tensor_names)` says which tensors those are. An interrupted call is continued by the next.
     With HF_HUB_OFFLINE=1 only the caches are asked. The progress bar appears on stderr if that is a terminal.
     """
-    with plain_disk_errors():
+    with plain_model_errors(repo_id, revision):
         model = resolve(repo_id, revision)
         if has_whole_weights(model.snapshot, repo_id):
             return _with_tokenizer(model)
@@ -51,18 +58,17 @@ def fetch_checkpoint(repo_id: str, needed: Needed, revision: str | None = None, 
             return folder
         if is_offline():
             return _cached_pickle(model)
-        with plain_errors(repo_id, revision), _alone_in(folder):
+        with _alone_in(folder):
             return folder if has_needed(folder, needed) else _fetch(model, folder, needed, show_progress)
 
 
 def fetch_tokenizer(repo_id: str, revision: str | None = None) -> Path:
     """Which local folder holds this model's tokenizer? Its weights are not asked for, whatever their type."""
-    with plain_disk_errors():
+    with plain_model_errors(repo_id, revision):
         model = resolve(repo_id, revision)
         if has_tokenizer(_folder(model)):
             return _folder(model)
-        with plain_errors(repo_id, revision):
-            return _with_tokenizer(model)
+        return _with_tokenizer(model)
 
 
 def _fetch(model: HubModel, folder: Path, needed: Needed, show_progress: bool) -> Path:
@@ -77,29 +83,29 @@ def _fetch(model: HubModel, folder: Path, needed: Needed, show_progress: bool) -
     selection = select(found)
     _copy_small_files(model, folder, files)
     _write_source(model, folder, found, weights.file_of)
-    assemble(selection, folder / SINGLE_FILE, model.repo_id, show_progress)
+    assemble(selection, folder / SINGLE_FILE, str(model), show_progress)
     return folder
 
 
 def _needed_names(model: HubModel, folder: Path, needed: Needed, available: Collection[str]) -> set[str]:
     """What is needed now and what an earlier call needed, so that two users of a folder don't take turns."""
-    config = read_object(model.snapshot / CONFIG_FILE, model.repo_id)
+    config = read_object(model.snapshot / CONFIG_FILE, str(model))
     names = set(needed(config, available))
     if missing := sorted(names.difference(available)):
         raise CheckpointError(f"{model}: the checkpoint has no tensor {missing[0]!r}; give another model")
     return names | held_tensors(folder).intersection(available)
 
 
-def _copy_small_files(model: HubModel, folder: Path, files: Mapping[str, int]) -> None:
+def _copy_small_files(model: HubModel, folder: Path, files: Collection[str]) -> None:
     """Config and tokenizer, copied rather than linked: the folder is whole by itself."""
     for name in (CONFIG_FILE, *TOKENIZER_FILES):
         if name in files:
-            write_atomically(folder / name, small_file(model, name, files[name]).read_bytes())
+            write_atomically(folder / name, small_file(model, name).read_bytes())
 
 
 def _write_source(model: HubModel, folder: Path, files: Iterable[RemoteFile], tensors: Iterable[str]) -> None:
     source = {
-        "model": model.repo_id,
+        "model": str(model),
         "commit": model.commit,
         "files": {remote.name: {"etag": remote.etag, "bytes": remote.size} for remote in files},
         "tensors": sorted(tensors),
@@ -113,7 +119,7 @@ def _with_tokenizer(model: HubModel) -> Path:
         files = list_files(model)
         for name in TOKENIZER_FILES:
             if name in files:
-                small_file(model, name, files[name])
+                small_file(model, name)
     return model.snapshot
 
 
@@ -142,7 +148,7 @@ def _cached_pickle(model: HubModel) -> Path:
 def _folder(model: HubModel) -> Path:
     from huggingface_hub import cached_assets_path
 
-    return cached_assets_path(library_name="detoklens", namespace=model.repo_id, subfolder=model.commit)
+    return cached_assets_path(library_name="detoklens", namespace=str(model), subfolder=model.commit)
 
 
 @contextmanager

@@ -1,10 +1,11 @@
 """A model's safetensors files on the hub: which tensor is in which file, and where in it?"""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import cached_property
 
 from detoklens.errors import CheckpointError
-from detoklens.weights.hub.access import HubModel, RemoteFile, locate, small_file
+from detoklens.hub.repository import RemoteFile
+from detoklens.weights.hub.access import HubModel, has_blob, link_blob, locate, small_file
 from detoklens.weights.hub.cached import read_weight_map
 from detoklens.weights.hub.selection import read_remote_header
 from detoklens.weights.safetensors_files import INDEX_FILE, SINGLE_FILE
@@ -14,7 +15,7 @@ from detoklens.weights.safetensors_header import TensorEntry
 class RemoteWeights:
     """One file, or shards with an index. Files are located, and headers read, when they are first asked for."""
 
-    def __init__(self, model: HubModel, files: Mapping[str, int]) -> None:
+    def __init__(self, model: HubModel, files: Collection[str]) -> None:
         self._model = model
         self._files = files
         self._located: dict[str, RemoteFile] = {}
@@ -25,8 +26,8 @@ class RemoteWeights:
         """The file that each tensor is in."""
         if SINGLE_FILE in self._files:
             return dict.fromkeys(self._header(SINGLE_FILE), SINGLE_FILE)
-        index = small_file(self._model, INDEX_FILE, self._files[INDEX_FILE])
-        return read_weight_map(index, self._model.repo_id)
+        index = small_file(self._model, INDEX_FILE)
+        return read_weight_map(index, str(self._model))
 
     def entries(self, names: Collection[str]) -> dict[RemoteFile, list[TensorEntry]]:
         """The places of these tensors. Only the files that hold any of them are opened."""
@@ -42,13 +43,12 @@ class RemoteWeights:
         return found
 
     def link_cached_blobs(self) -> bool:
-        """Are the same weights cached under another commit? Then huggingface_hub only links them."""
-        blobs = self._model.snapshot.parent.parent / "blobs"
-        files = sorted(set(self.file_of.values()))
-        if not all((blobs / self._locate(file).etag).is_file() for file in files):
+        """Are the same weights cached under another commit? Then they are only linked."""
+        remotes = [self._locate(file) for file in sorted(set(self.file_of.values()))]
+        if not all(has_blob(self._model, remote) for remote in remotes):
             return False
-        for file in files:
-            small_file(self._model, file, size=0)
+        for remote in remotes:
+            link_blob(self._model, remote)
         return True
 
     def _locate(self, file: str) -> RemoteFile:

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from detoklens.errors import CheckpointError
-from detoklens.weights.hub.access import RemoteFile
-from detoklens.weights.hub.ranges import stream_ranges
+from detoklens.hub.ranges import stream_ranges
+from detoklens.hub.repository import RemoteFile
+from detoklens.weights.hub.access import LARGEST_JSON
 from detoklens.weights.safetensors_header import LENGTH_BYTES, TensorEntry, header_length, parse_header
 
 FIRST_GUESS = 65_536  # the headers of most checkpoints fit; the rest costs a second request
@@ -51,6 +52,8 @@ def read_remote_header(remote: RemoteFile) -> dict[str, TensorEntry]:
     """Which tensors does a remote file hold, and where? One request, two for a very long header."""
     first = _bytes(remote, range(min(FIRST_GUESS, remote.size)))
     end = LENGTH_BYTES + header_length(first[:LENGTH_BYTES], remote.size, remote.url)
+    if end > LARGEST_JSON:
+        raise CheckpointError(f"{remote.url}: its header has {end:,} bytes, far more than it needs; not downloaded")
     return parse_header(first + _bytes(remote, range(len(first), end)), remote.size, remote.url)
 
 

@@ -1,0 +1,212 @@
+"""From a question to its command: options from its fields, help from its docstring, output like every other's."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+
+import typer
+
+from detoklens.cli.output import Output, say, show_answer
+from detoklens.demo import NAME as DEMO
+from detoklens.questions.parameters import REQUIRED, Parameter, Setting, settings_of
+from detoklens.questions.study import Work
+from detoklens.questions.texts import Texts
+
+if TYPE_CHECKING:
+    from detoklens.questions.question import Question
+    from detoklens.questions.study import Study
+
+
+@dataclass(frozen=True)
+class Model:
+    """Which model is asked."""
+
+    model: Annotated[
+        str,
+        Parameter(
+            "A folder in Hugging Face layout, a hub id such as gpt2, or demo, which comes along.",
+            metavar="MODEL",
+            positional=True,
+        ),
+    ] = DEMO
+    revision: Annotated[str | None, Parameter("Branch, tag or commit of a hub model.")] = None
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """Which counts are taken into account."""
+
+    counts: Annotated[
+        str | None,
+        Parameter(
+            "Corpus counts, as `detoklens count` writes them; those of the demo model are called demo.",
+            metavar="COUNTS",
+        ),
+    ] = None
+
+
+@dataclass(frozen=True)
+class Chance:
+    """Another seed, another draw."""
+
+    seed: Annotated[int, Parameter("Of all that is drawn: documents, tokens, nulls, resamples.", least=0)] = 0
+
+
+def question_command(question: type[Question]) -> Callable[..., None]:
+    """The command of a question: its own options, those of what it is asked of, and those of the output."""
+    owners = owners_of(question)
+
+    def run(*parts: Any) -> None:
+        made = dict(zip(owners, parts, strict=True))
+        note_vain_counts(made[question], made.get(Corpus))
+        study = open_study(made[Model], *(made.get(owner) for owner in (Corpus, Texts, Chance, Work)))
+        show_answer(study.ask(made[question], made[Output].out), made[Output])
+
+    return command_of(run, owners, question)
+
+
+def note_vain_counts(question: Question, corpus: Corpus | None) -> None:
+    """Say where counts were named and decide nothing: the numbers may not be what was meant."""
+    if corpus is not None and corpus.counts is not None and not question.depends_on("counts"):
+        say(f"--counts has no part in what was asked; `detoklens {question.name()} --help` says what it decides")
+
+
+def command_of(
+    run: Callable[..., None], owners: Mapping[type, Sequence[Setting]] | Sequence[type], described: Any = None
+) -> Callable[..., None]:
+    """A function with a parameter for each setting of some dataclasses, which calls `run` with one object of each."""
+    settings = owners if isinstance(owners, Mapping) else {owner: settings_of(owner) for owner in owners}
+
+    def command(**given: Any) -> None:
+        run(*(owner(**read_settings(of_owner, given)) for owner, of_owner in settings.items()))
+
+    flat = [setting for of_owner in settings.values() for setting in of_owner]
+    return with_parameters(command, flat, described or run)
+
+
+def owners_of(question: type[Question]) -> dict[type, list[Setting]]:
+    """The dataclasses that a command's options come from, with the settings that it takes of each."""
+    own = list(settings_of(question))
+    arguments = [setting for setting in settings_of(Model) if setting.parameter.positional]
+    owners: dict[type, list[Setting]] = {Model: arguments, question: own}
+    if question.takes("counts"):
+        owners[Corpus] = list(settings_of(Corpus))
+    if question.takes("text"):
+        owners[Texts] = list(settings_of(Texts))
+    if question.takes("seed") or question.takes("text"):
+        owners[Chance] = list(settings_of(Chance))
+    if question.parallel:
+        owners[Work] = list(settings_of(Work))
+    owners[Output] = output_settings(question)
+    owners[Model] = [*arguments, *(setting for setting in settings_of(Model) if not setting.parameter.positional)]
+    return owners
+
+
+def output_settings(question: type[Question]) -> list[Setting]:
+    """How an answer is shown: which of its tables, which of its figures."""
+    names = tuple(schema.name for schema in question.tables)
+    figures = tuple(spec.name for spec in question.figures)
+    kinds = {"table": names if len(names) > 1 else (), "by": tuple(question.by), "figure_name": figures}
+    settings = []
+    for setting in settings_of(Output):
+        choices = kinds.get(setting.name)
+        if setting.name == "figure" and not figures:
+            continue
+        if choices is None:
+            settings.append(setting)
+        elif choices:
+            settings.append(replace(setting, kind=Literal[choices] | None))
+    return settings
+
+
+def with_parameters(command: Callable[..., None], settings: Sequence[Setting], described: Any) -> Callable[..., None]:
+    """The function with the signature that typer reads its options off, and with the help of what it is made for."""
+    ordered = sorted(settings, key=lambda setting: not setting.parameter.positional)
+    parameters = [
+        inspect.Parameter(setting.name, inspect.Parameter.KEYWORD_ONLY, default=default_of(setting), annotation=kind)
+        for setting in ordered
+        for kind in [annotation_of(setting)]
+    ]
+    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    command.__annotations__ = {}
+    command.__doc__ = inspect.getdoc(described)
+    return command
+
+
+def with_default(settings: Sequence[Setting], **defaults: Any) -> list[Setting]:
+    """The same settings with other defaults."""
+    return [replace(setting, default=defaults.get(setting.name, setting.default)) for setting in settings]
+
+
+def default_of(setting: Setting) -> Any:
+    """The default as the command line shows it."""
+    default = inspect.Parameter.empty if setting.default is REQUIRED else setting.default
+    if isinstance(default, tuple):
+        return None
+    written = setting.parameter.read is not None and default is not None and setting.default is not REQUIRED
+    return str(default) if written else default
+
+
+def annotation_of(setting: Setting) -> Any:
+    """The type that typer reads, with the option's name and help."""
+    parameter = setting.parameter
+    kind = _typed(setting)
+    hide = default_of(setting) in (None, inspect.Parameter.empty)
+    least = {"min": parameter.least} if parameter.least is not None and kind in (int, float, int | None) else {}
+    if parameter.positional:
+        return Annotated[kind, typer.Argument(metavar=parameter.metavar, help=parameter.help, show_default=not hide)]
+    return Annotated[
+        kind,
+        typer.Option(
+            setting.flag,
+            metavar=parameter.metavar,
+            help=parameter.help,
+            show_default=not hide and not isinstance(setting.default, bool),
+            **least,  # type: ignore[arg-type]
+        ),
+    ]
+
+
+def _typed(setting: Setting) -> Any:
+    """What typer reads a setting as: text where the setting reads it itself, a list where it may be repeated."""
+    if setting.parameter.read is not None and not setting.parameter.repeated:
+        return str | None if setting.default is None else str
+    sequence = next(
+        (choice for choice in (setting.kind, *get_args(setting.kind)) if get_origin(choice) is Sequence), None
+    )
+    if sequence is not None:
+        several = list[int] if get_args(sequence) == (int,) else list[str]
+        return several if setting.default is REQUIRED else several | None
+    return setting.kind
+
+
+def read_settings(settings: Iterable[Setting], given: dict[str, Any]) -> dict[str, Any]:
+    """The values of some settings as the command line gave them."""
+    values: dict[str, Any] = {}
+    for setting in settings:
+        value = given[setting.name]
+        if value is None:
+            value = setting.default
+        elif setting.parameter.read is not None:
+            try:
+                value = setting.parameter.read(value)
+            except ValueError as error:
+                raise typer.BadParameter(str(error), param_hint=f"'{setting.flag}'") from error
+        values[setting.name] = value
+    return values
+
+
+def open_study(
+    model: Model, corpus: Corpus | None, texts: Texts | None, chance: Chance | None, work: Work | None
+) -> Study:
+    """The model with what the command line names beside it."""
+    from detoklens.loading import load
+    from detoklens.questions.study import Study, fitting_counts
+
+    layer = load(model.model, revision=model.revision)
+    counts = fitting_counts(corpus.counts, layer) if corpus is not None else None
+    words = [model.model, *(["--revision", model.revision] if model.revision else [])]
+    return Study(layer, counts, texts, chance.seed if chance else 0, work, words)

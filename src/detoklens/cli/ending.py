@@ -1,0 +1,72 @@
+"""How a command ends that can't do what was asked: one line on stderr, whatever state the streams are in."""
+
+from __future__ import annotations
+
+import codecs
+import errno
+import io
+import os
+import sys
+
+from detoklens.cli.output import in_flags
+from detoklens.errors import DetokLensError, OutputError, first_line
+
+LONGEST_SHOWN = 200  # characters of a path in a message
+UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EBADF})
+"""What the system says of a file, without its name, when it takes no more: full, too large, broken, read-only."""
+
+LESS = "lower what this command has of --heads, --tokens, --documents, --top, --workers, --batch or --memory"
+
+
+def open_streams() -> None:
+    """Refuse a closed stdout, do without a closed stderr, and let stdout take every character."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        raise OutputError("stdout is closed and can't take the answer; redirect it, for example > /dev/null")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        codecs.register_error("detoklens", _escaped)
+        sys.stdout.reconfigure(errors="detoklens")
+
+
+def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
+    """The bytes of a path that is no UTF-8; a backslash escape for a character that stdout's encoding lacks."""
+    try:
+        return codecs.lookup_error("surrogateescape")(error)
+    except UnicodeError:
+        return codecs.lookup_error("backslashreplace")(error)
+
+
+def one_line(error: Exception) -> str | None:
+    """What the user can mend in one line; nothing where a pipe was closed, None where the error is a bug."""
+    if isinstance(error, DetokLensError):
+        return f"detoklens: {in_flags(error)}\n"
+    if isinstance(error, MemoryError):
+        return f"detoklens: there is not enough memory ({first_line(error)}); {LESS}\n"
+    if isinstance(error, BrokenPipeError):
+        return ""
+    if not isinstance(error, OSError):
+        return None
+    if error.filename is not None:
+        return f"detoklens: {_shown(error.filename)}: {error.strerror}; name another file or folder\n"
+    if error.errno in UNWRITABLE:
+        return f"detoklens: the output can't be written: {error.strerror}; send it where there is room for it\n"
+    return None
+
+
+def forget_unwritten() -> None:
+    """What stdout did not take is not offered to it once more when the interpreter ends."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def _shown(path: object) -> str:
+    """A path in a message, shortened where it is a screen long."""
+    text = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else str(path)
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"

@@ -1,0 +1,94 @@
+"""How loops are compiled: once for a machine where the result can be kept, else once for a process and its workers.
+
+numba keeps what it compiled beside the source or under the user's home, and refuses to compile where it may write to
+neither, as in a container or a service. Then a temporary folder takes their place; where even that is missing, or the
+disk is full, nothing is kept and every process compiles for itself. The numbers are the same.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import multiprocessing
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numba
+from numba.core.caching import FunctionCache
+
+from detoklens.scratch import scratch_folder
+
+FOLDER_VARIABLE = "NUMBA_CACHE_DIR"
+
+
+class Kept(FunctionCache):  # type: ignore[misc]
+    """numba's store of compiled loops, for which a disk that is full is no reason to give no answer."""
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """What was compiled before; None where the loop has yet to be compiled, which people at a terminal are told."""
+        try:
+            found = super().load_overload(sig, target_context)
+        except OSError:
+            found = None
+        if found is None and sys.stderr.isatty():
+            _say_once("compiling loops, once for this machine; later runs begin at once", by_worker=True)
+        return found
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            # An index without its data could name the data of an older source.
+            Path(self.cache_path, f"{self._impl.filename_base}.nbi").unlink(missing_ok=True)
+            _say_once(f"compiled loops are not kept: {error.strerror or error}; every process compiles its own")
+
+
+def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """numba.njit without the GIL, kept wherever something can be kept."""
+
+    def compile_loop(function: Callable[..., Any]) -> Any:
+        loop = numba.njit(nogil=True, **options)(function)
+        store = _store(function)
+        if store is not None:
+            loop._cache = store
+        return loop
+
+    return compile_loop
+
+
+def _store(function: Callable[..., Any]) -> Kept | None:
+    try:
+        return Kept(function)
+    except RuntimeError:  # no place that can be written to
+        if not _keep_for_this_run():
+            return None
+        return Kept(function)
+
+
+@cache
+def _keep_for_this_run() -> bool:
+    """Let numba use a temporary folder, and the workers that this process starts as well; is there one?"""
+    told = "neither its folder nor a home can be written to, so loops are compiled"
+    try:
+        folder = ExitStack()
+        os.environ[FOLDER_VARIABLE] = str(folder.enter_context(scratch_folder()))
+    except OSError:
+        _say_once(f"{told} anew in every process; set {FOLDER_VARIABLE} to a folder that keeps them")
+        return False
+    atexit.register(folder.close)
+    numba.config.CACHE_DIR = os.environ[FOLDER_VARIABLE]
+    _say_once(f"{told} for this run only; set {FOLDER_VARIABLE} to a folder that keeps them")
+    return True
+
+
+@cache
+def _say_once(message: str, by_worker: bool = False) -> None:
+    """One line, of the process that the user started or, if that is left to workers, of the first of them."""
+    is_first = by_worker and multiprocessing.current_process().name.endswith("-1")
+    if multiprocessing.parent_process() is None or is_first:
+        logging.getLogger("detoklens").warning("detoklens: %s", message)

@@ -1,0 +1,26 @@
+"""Which heads detokenize? AUROC of T^ee against pairs of tokens that belong together, with the controls it needs.
+
+For a query token i, keys j with weight w_j > 0 are positives, all others negatives (weight 1), T^ee[i, j] the scores.
+
+    AUROC_i = Σ_pos Σ_neg w_pos ( [s_pos > s_neg] + ½ [s_pos = s_neg] ) / ( Σ w_pos · number of negatives )
+"""
+
+from detoklens.measures.auroc.controls import beside_controls
+from detoklens.measures.auroc.curve import roc_curves
+from detoklens.measures.auroc.means import head_means, mean_over_seen
+from detoklens.measures.auroc.measuring import Judging, Measures, measure_heads
+from detoklens.measures.auroc.positives import Positives, from_pairs, more_than_chance, seen_pairs
+
+__all__ = [
+    "Judging",
+    "Measures",
+    "Positives",
+    "beside_controls",
+    "from_pairs",
+    "head_means",
+    "mean_over_seen",
+    "measure_heads",
+    "more_than_chance",
+    "roc_curves",
+    "seen_pairs",
+]

@@ -1,0 +1,146 @@
+"""The heavy part: T^ee of a block of query tokens against all keys, and what its ranks say.
+
+Workers share the arrays as memory-mapped files, factors in the order in which `kernels.product` reads them. A score has
+the same bits whichever tokens are asked about, in whichever block, on whichever worker or engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Float32, Int64
+
+from detoklens.kernels import product
+from detoklens.kernels.ranking import CELLS, MEASURES, measure_rows
+from detoklens.measures.auroc.positives import Positives
+from detoklens.measures.block_runs import Arrays
+from detoklens.writing import plain_output_errors
+
+FEWEST_PANELS, MOST_PANELS = 8, 20
+BLOCK_BYTES = 1 << 25
+"""The scores of a block: 120 query tokens of GPT-2's vocabulary take 24 MB; of larger vocabularies fewer."""
+
+
+@dataclass(frozen=True)
+class Scorer:
+    """Anything that scores keys for queries as a product of thin factors: a head, or a baseline of one column."""
+
+    query: Float[np.ndarray, "token d_head"]
+    key: Float[np.ndarray, "token d_head"]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Where keys stand: key order[c] in column c, strata side by side, stratum s from bounds[s] to bounds[s + 1]."""
+
+    order: Int64[np.ndarray, "token"]
+    bounds: Int64[np.ndarray, "stratum_and_end"]
+
+    @classmethod
+    def by_stratum(cls, strata: Int64[np.ndarray, "token"]) -> Columns:
+        order = np.argsort(strata, kind="stable")
+        return cls(order, np.concatenate([[0], np.cumsum(np.bincount(strata))]))
+
+    def arrays(self) -> Arrays:
+        """As the compiled loops read them."""
+        column_of = np.empty_like(self.order)
+        column_of[self.order] = np.arange(len(self.order))
+        strata = np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
+        return {"columns": column_of, "bounds": self.bounds, "strata": strata}
+
+
+@dataclass(frozen=True)
+class Block:
+    """A task: so many queries from number · rows on, for so many scorers, the first of which have nulls too."""
+
+    folder: Path
+    number: int
+    n_scorers: int
+    n_with_nulls: int
+    matched: bool
+    seed: int
+    k: int
+
+
+def panels_of_block(vocab_size: int) -> int:
+    """How many panels of query tokens are computed together?"""
+    return int(np.clip(BLOCK_BYTES // (4 * vocab_size * product.QUERIES), FEWEST_PANELS, MOST_PANELS))
+
+
+def rows_of_block(vocab_size: int) -> int:
+    """How many query tokens are computed together?"""
+    return panels_of_block(vocab_size) * product.QUERIES
+
+
+def share(
+    folder: Path,
+    queries: Int64[np.ndarray, "query"],
+    another: Int64[np.ndarray, "query"],
+    scorers: Iterable[Scorer],
+    positives: Positives,
+    columns: Columns,
+) -> None:
+    """Write what blocks of these queries need into a folder, on two threads; row r is also asked for another[r]'s."""
+    arrays = {"indptr": positives.indptr, "keys": positives.keys, "weights": positives.weights}
+    arrays |= {"asked": queries, "another": another, **columns.arrays()}
+
+    def save_factors(number: int, scorer: Scorer) -> None:
+        np.save(folder / f"query-{number}.npy", product.query_panels(_single(scorer.query[queries])))
+        np.save(folder / f"key-{number}.npy", product.key_panels(_single(scorer.key[columns.order])))
+
+    with ThreadPoolExecutor(2) as threads:
+        saved = [threads.submit(np.save, folder / f"{name}.npy", array) for name, array in arrays.items()]
+        saved += [threads.submit(save_factors, number, scorer) for number, scorer in enumerate(scorers)]
+    with plain_output_errors(folder):
+        for each in saved:
+            each.result()
+
+
+def _single(vectors: Float[np.ndarray, "token d_head"]) -> Float32[np.ndarray, "token d_head"]:
+    return vectors.astype(np.float32, copy=False)
+
+
+class Shared:
+    """The shared arrays as one worker sees them: each file mapped once, one place for the scores of a block."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._arrays: dict[str, np.ndarray] = {}
+
+    def __getitem__(self, name: str) -> np.ndarray:
+        """Mapped copy-on-write only because compiled loops know one kind of array, the writable."""
+        if name not in self._arrays:
+            self._arrays[name] = np.asarray(np.load(self.folder / f"{name}.npy", mmap_mode="c"))
+        return self._arrays[name]
+
+    @cached_property
+    def room(self) -> Float32[np.ndarray, "score"]:
+        return np.empty(rows_of_block(len(self["indptr"]) - 1) * self["key-0"][:, 0].size, np.float32)
+
+
+@lru_cache(maxsize=1)
+def shared_in(folder: Path) -> Shared:
+    """What a worker keeps from block to block: mapping everything anew would cost a twentieth of the time."""
+    return Shared(folder)
+
+
+def judge_block(block: Block) -> Arrays:
+    """The measures of one block of query tokens: scorer × cell × query × measure; a baseline has no nulls."""
+    shared = shared_in(block.folder)
+    n_panels = panels_of_block(len(shared["indptr"]) - 1)
+    panels = slice(block.number * n_panels, (block.number + 1) * n_panels)
+    rows = slice(panels.start * product.QUERIES, panels.stop * product.QUERIES)
+    asked, another = shared["asked"][rows], shared["another"][rows]
+    given = [shared[name] for name in ("indptr", "keys", "weights", "columns", "bounds", "strata")]
+    measures = np.empty((block.n_scorers, CELLS, len(asked), MEASURES))
+    for scorer in range(block.n_scorers):
+        scores = product.multiply(shared[f"query-{scorer}"][panels], shared[f"key-{scorer}"], shared.room)
+        nulls = scorer < block.n_with_nulls
+        others, exchanged = another if nulls else another[:0], nulls and block.matched
+        measure_rows(scores, asked, others, *given, block.matched, exchanged, block.seed, block.k, measures[scorer])
+    return {"measures": measures}

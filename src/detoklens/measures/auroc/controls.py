@@ -1,0 +1,51 @@
+"""How far does each head stand above its nulls, and how sure is that? Means beside controls, by the same resamples.
+
+A head, its nulls and the frequency baseline are judged by the same query tokens. So what a resample of these gives is a
+difference of pairs, whose interval is much narrower than those of both sides.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float
+
+from detoklens.kernels.ranking import AUROC
+from detoklens.measures.auroc.means import Interval, interval, resampled
+from detoklens.measures.auroc.measuring import Measured
+
+Sampled = dict[str, Float[np.ndarray, "sample head"]]
+
+
+def beside_controls(measured: Measured, resamples: int = 1000, seed: int = 0) -> dict[str, Interval]:
+    """Of each head the mean over seen query tokens, the same of its controls, and how far it is above them.
+
+    `null` is the larger of the two nulls in each resample: to be above it is to be above both.
+    """
+    found = _sampled(measured, resamples, seed)
+    found["null"] = np.fmax(found["shuffled_queries"], found["permuted_keys"])
+    found["above_null"] = found["auroc"] - found["null"]
+    found["above_frequency"] = found["auroc"] - found["frequency"]
+    return {name: interval(samples[0], samples[1:]) for name, samples in found.items()}
+
+
+def _sampled(measured: Measured, resamples: int, seed: int) -> Sampled:
+    """Means over all query tokens in the first row, over resamples of them in the others."""
+    n_heads, n_queries = measured.heads.shape[:2]
+    given = {
+        "auroc": measured.heads,
+        "shuffled_queries": measured.shuffled_queries,
+        "permuted_keys": measured.permuted_keys,
+        "frequency": None if measured.frequency is None else measured.frequency[None],
+    }
+    known = {name: values[..., AUROC] for name, values in given.items() if values is not None}
+    together = np.concatenate(list(known.values()))
+    defined = ~np.isnan(together)
+    known_values, counted = np.where(defined, together, 0.0).T, defined.T.astype(np.float64)
+    every_time = [np.ones((1, n_queries)), *resampled(n_queries, resamples, seed)]
+    with np.errstate(invalid="ignore"):
+        means = np.concatenate([(times @ known_values) / (times @ counted) for times in every_time])
+    parts = np.split(means, np.cumsum([len(values) for values in known.values()])[:-1], axis=1)
+    unknown = np.full((len(means), n_heads), np.nan)
+    return dict.fromkeys(given, unknown) | {
+        name: np.broadcast_to(part, unknown.shape) for name, part in zip(known, parts, strict=True)
+    }

@@ -1,0 +1,201 @@
+"""How well does each head rank each query token's positives, and what do its controls give?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float, Int, Int64
+
+from detoklens.errors import CountsError, RangeError
+from detoklens.kernels.ranking import ANOTHER_QUERYS, AUROC, CELLS, EXCHANGED, MATCHED, MEASURES, OWN
+from detoklens.measures.auroc.blocks import Block, Columns, Scorer, judge_block, rows_of_block, share, shared_in
+from detoklens.measures.auroc.positives import Positives
+from detoklens.measures.auroc.strata import frequency_ranks, frequency_strata
+from detoklens.measures.block_runs import Arrays, Runner
+from detoklens.scores.affinity import Affinity
+from detoklens.scores.checks import check_range
+from detoklens.scratch import scratch_folder
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What was measured of each query token, NaN where undefined; the last axis is that of `kernels.ranking`."""
+
+    heads: Float[np.ndarray, "head query measure"]
+    shuffled_queries: Float[np.ndarray, "head query measure"] | None
+    permuted_keys: Float[np.ndarray, "head query measure"] | None
+    frequency: Float[np.ndarray, "query measure"] | None
+
+
+@dataclass(frozen=True)
+class Measures(Measured):
+    """The measures against the negatives asked for; beside them, where counts are known, against matched ones."""
+
+    query_tokens: Int64[np.ndarray, "query"]
+    matched: Measured | None
+    n_strata: int | None
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How the measures are taken.
+
+    `matched` compares a positive only with negatives of its own frequency stratum, of which an octave of counts has
+    `per_octave`. `controls` adds the two nulls and the frequency baseline, as far as token counts are known.
+    """
+
+    k: int = 10
+    matched: bool = False
+    controls: bool = True
+    seed: int = 0
+    per_octave: int = 1
+
+
+def measure_heads(
+    affinity: Affinity,
+    positives: Positives,
+    query_tokens: Sequence[int] | Int64[np.ndarray, "query"],
+    token_counts: Int64[np.ndarray, "token"] | None = None,
+    judging: Judging | None = None,
+    runner: Runner | None = None,
+    folder: Path | None = None,
+) -> Measures:
+    """AUROC and precision of every head for these query tokens against these positives.
+
+    Blocks of query tokens run where the runner says and read shared arrays from files in `folder` (a temporary one
+    where None), which all workers must see.
+    """
+    judging = judging or Judging()
+    queries = np.asarray(query_tokens, np.int64)
+    _check_sizes(affinity, positives, queries)
+    seen = np.unique(queries[positives.sizes[queries] > 0])
+    another = next_in_circle(seen, np.random.default_rng(judging.seed)) if judging.controls and len(seen) > 1 else None
+    columns = _columns(positives.vocab_size, token_counts, judging)
+    baseline = token_counts if judging.controls else None
+    n_scorers = affinity.n_heads + (baseline is not None)
+    n_with_nulls = affinity.n_heads if judging.controls else 0
+    with scratch_folder(folder) as shared:
+        share(shared, seen, seen[:0] if another is None else another, _scorers(affinity, baseline), positives, columns)
+        blocks = -(-len(seen) // rows_of_block(positives.vocab_size))
+        same = (n_scorers, n_with_nulls, token_counts is not None, judging.seed % (1 << 63), judging.k)
+        results = (runner or Runner()).run(judge_block, lambda number: Block(shared, number, *same), blocks)
+        try:
+            found = _joined(results, rows_of_block(positives.vocab_size), (n_scorers, CELLS, len(seen), MEASURES))
+        finally:
+            shared_in.cache_clear()  # what this process itself mapped
+    about = _by_cell(queries, positives.vocab_size, seen, another, found)
+    n_strata = None if token_counts is None else len(columns.bounds) - 1
+    return _measures(queries, about, affinity.n_heads, judging.matched, n_strata)
+
+
+def _check_sizes(affinity: Affinity, positives: Positives, queries: Int64[np.ndarray, "query"]) -> None:
+    if affinity.vocab_size != positives.vocab_size:
+        raise RangeError(
+            f"scores of {affinity.vocab_size} tokens can't be judged by positives among {positives.vocab_size}; "
+            "take both from the same tokenizer"
+        )
+    check_range("token id", queries, positives.vocab_size)
+
+
+def _scorers(affinity: Affinity, token_counts: Int64[np.ndarray, "token"] | None) -> Iterator[Scorer]:
+    """The heads, and after them the frequency baseline: every query prefers frequent keys."""
+    for query, key in zip(affinity.query, affinity.key, strict=True):
+        yield Scorer(query, key)
+    if token_counts is not None:
+        yield Scorer(np.ones((len(token_counts), 1), np.float32), frequency_ranks(token_counts)[:, None])
+
+
+def _columns(vocab_size: int, token_counts: Int64[np.ndarray, "token"] | None, judging: Judging) -> Columns:
+    """Keys stratum by stratum; where nothing is known of frequency, all are one."""
+    if token_counts is not None:
+        return Columns.by_stratum(frequency_strata(token_counts, judging.per_octave))
+    if judging.matched:
+        raise CountsError("frequency-matched negatives need token counts; give counts")
+    return Columns(np.arange(vocab_size), np.array([0, vocab_size]))
+
+
+def _joined(
+    results: Iterable[Arrays], rows: int, shape: tuple[int, int, int, int]
+) -> Float[np.ndarray, "scorer cell seen measure"]:
+    """What blocks found, one after the other."""
+    found = np.empty(shape)
+    for number, result in enumerate(results):
+        found[:, :, number * rows : (number + 1) * rows] = result["measures"]
+    return found
+
+
+ByCell = dict[int, Float[np.ndarray, "scorer query measure"]]
+
+
+def _by_cell(
+    queries: Int64[np.ndarray, "query"],
+    vocab_size: int,
+    seen: Int64[np.ndarray, "seen"],
+    another: Int64[np.ndarray, "seen"] | None,
+    found: Float[np.ndarray, "scorer cell seen measure"],
+) -> ByCell:
+    """What was found in each cell, each result at the token whose positives it is about."""
+    asked = dict.fromkeys((OWN, EXCHANGED, MATCHED + OWN), seen)
+    if another is not None:
+        asked |= dict.fromkeys((ANOTHER_QUERYS, MATCHED + ANOTHER_QUERYS), another)
+    return {cell: _about(queries, found[:, cell], of_row, vocab_size) for cell, of_row in asked.items()}
+
+
+def _about(
+    queries: Int64[np.ndarray, "query"],
+    found: Float[np.ndarray, "scorer seen measure"],
+    asked: Int64[np.ndarray, "seen"],
+    vocab_size: int,
+) -> Float[np.ndarray, "scorer query measure"]:
+    """What was found when each query's positives were asked for; NaN where it has none."""
+    row_of = np.full(vocab_size, -1)
+    row_of[asked] = np.arange(len(asked))
+    rows = row_of[queries]
+    about = np.full((len(found), len(queries), MEASURES), np.nan)
+    about[:, rows >= 0] = found[:, rows[rows >= 0]]
+    return about
+
+
+def _measures(
+    queries: Int64[np.ndarray, "query"], about: ByCell, n_heads: int, matched: bool, n_strata: int | None
+) -> Measures:
+    """Sort what was found by head and control."""
+    against_all = _measured(about, 0, n_heads)
+    if n_strata is None:
+        return Measures(
+            **vars(against_all) | {"permuted_keys": None}, query_tokens=queries, matched=None, n_strata=None
+        )
+    within = _measured(about, MATCHED, n_heads)
+    first = within if matched else against_all
+    return Measures(**vars(first), query_tokens=queries, matched=within, n_strata=n_strata)
+
+
+def _measured(about: ByCell, first_cell: int, n_heads: int) -> Measured:
+    """The cells of one kind of negatives; the frequency baseline is what follows the heads, and is there with nulls."""
+    own, shuffled = about[first_cell + OWN], about.get(first_cell + ANOTHER_QUERYS)
+    controls = len(own) > n_heads
+    exchanged = about[EXCHANGED] if first_cell == 0 else _half_where_defined(own)
+    return Measured(
+        heads=own[:n_heads],
+        shuffled_queries=None if shuffled is None else shuffled[:n_heads],
+        permuted_keys=exchanged[:n_heads] if controls else None,
+        frequency=own[n_heads] if controls else None,
+    )
+
+
+def _half_where_defined(own: Float[np.ndarray, "scorer query measure"]) -> Float[np.ndarray, "scorer query measure"]:
+    """Keys exchanged within strata and judged within strata: whatever the scores, the expected AUROC is ½."""
+    expected = np.full_like(own, np.nan)
+    expected[..., AUROC] = np.where(np.isnan(own[..., AUROC]), np.nan, 0.5)
+    return expected
+
+
+def next_in_circle(members: Int[np.ndarray, "member"], random: np.random.Generator) -> Int[np.ndarray, "member"]:
+    """Another member for each: its neighbour in a circle of random order, so that nobody stays (unless alone)."""
+    places = random.permutation(len(members))
+    following = np.empty_like(members)
+    following[places] = members[np.roll(places, -1)]
+    return following

@@ -1,0 +1,205 @@
+"""How much would attention on real text change if one term were missing?
+
+For each document, head, query i and term t: the KL divergence between the attention without the term, P, and the whole
+attention, Q (the paper's Figure 4). Averaged over documents, with the standard error of that mean, and the share of
+documents where another key becomes the most attended one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from detoklens.kernels.contributions import TERMS, term_divergences
+from detoklens.measures.block_runs import Arrays, Runner, one_thread
+from detoklens.measures.text_blocks import (
+    DocumentFactors,
+    TextBlock,
+    TokenIds,
+    checked_documents,
+    in_blocks,
+    text_block,
+)
+from detoklens.scores.layer import Layer
+
+ROWS = 64
+"""Query rows whose scores are held at once: four arrays of 64 × 1,024 numbers, 1 MB."""
+
+
+@dataclass(frozen=True)
+class Formula:
+    """Where the paper and its published code differ, each by name.
+
+    direction: D(P‖Q), from the attention `without` the term to the whole, or D(Q‖P), from the `whole` attention.
+    scaling: softmax of the scores as the model scales them (s / sqrt(d')), or of the unscaled s.
+    reduction: the divergence itself, a sum over keys, or its mean over the i + 1 keys.
+    """
+
+    direction: Literal["without", "whole"] = "without"
+    scaling: Literal["scaled", "unscaled"] = "scaled"
+    reduction: Literal["sum", "mean"] = "sum"
+
+
+PAPER = Formula()
+PUBLISHED = Formula("whole", "unscaled", "mean")
+
+
+@dataclass(frozen=True)
+class ContributionTask:
+    """A block of documents and what is asked of it."""
+
+    block: TextBlock
+    query_positions: Int[np.ndarray, "query"]
+    formula: Formula
+
+
+@dataclass(frozen=True)
+class Divergences:
+    """What each term contributes at each query position, over the documents that have it; terms go as in TERMS."""
+
+    query_positions: Int[np.ndarray, "query"]
+    mean: Float[np.ndarray, "head query term"]
+    standard_error: Float[np.ndarray, "head query term"]
+    top_changed: Float[np.ndarray, "head query term"]
+    documents: Int[np.ndarray, "query"]
+
+
+def contributions(
+    layer: Layer,
+    documents: Sequence[Sequence[int] | TokenIds],
+    query_positions: Sequence[int] | None = None,
+    heads: list[int] | None = None,
+    formula: Formula = PAPER,
+    runner: Runner | None = None,
+) -> Divergences:
+    """The contribution of each term at each query position (by default at all) that some document reaches."""
+    positions = sorted(set(range(layer.n_positions) if query_positions is None else query_positions))
+    heads = list(range(layer.n_heads)) if heads is None else heads
+    layer.check_heads(heads)
+    texts = checked_documents(layer, documents, positions)
+    asked = np.asarray([position for position in positions if position < max(map(len, texts))])
+    blocks = in_blocks(texts)
+
+    def task(number: int) -> ContributionTask:
+        return ContributionTask(text_block(layer, blocks[number], heads), asked, formula)
+
+    total = Moments.none(len(asked), (len(heads), len(TERMS)))
+    for found in (runner or Runner()).run(contributions_of_block, task, len(blocks)):
+        total = total.merged(Moments.from_arrays(found))
+    order = (1, 0, 2)  # from query, head, term to head, query, term
+    error, changed = total.standard_error(), total.share_flagged()
+    return Divergences(
+        asked, total.mean.transpose(order), error.transpose(order), changed.transpose(order), total.count
+    )
+
+
+def contributions_of_block(task: ContributionTask) -> Arrays:
+    """The moments of the divergences over the documents of one block."""
+    block, heads = task.block, len(task.block.query_bias)
+    total = Moments.none(len(task.query_positions), (heads, len(TERMS)))
+    with one_thread():
+        for factors in block.factors():
+            seen = task.query_positions[task.query_positions < factors.query_token.shape[1]]
+            total = total.merged(Moments.one(*_divergences(factors, block, seen, task.formula), total.shape))
+    return total.to_arrays()
+
+
+def _divergences(
+    factors: DocumentFactors, block: TextBlock, positions: Int[np.ndarray, "query"], formula: Formula
+) -> tuple[Float[np.ndarray, "query head term"], Bool[np.ndarray, "query head term"]]:
+    """The divergences of one document at some query positions, and where the top key changes."""
+    shape = (len(positions), len(block.query_bias), len(TERMS))
+    divergence, changed = np.empty(shape), np.empty(shape, np.bool_)
+    unit = factors.query_token.dtype.type((block.attention_scale if formula.scaling == "scaled" else 1.0) / np.log(2.0))
+    for head, rows, query, key in _row_blocks(factors, positions):
+        term_divergences(
+            (query * unit)[:, None] @ key[None],
+            block.query_bias[head] * unit @ key,
+            positions[rows] + 1,
+            formula.direction == "without",
+            divergence[rows, head],
+            changed[rows, head],
+        )
+    if formula.reduction == "mean":
+        divergence /= positions[:, None, None] + 1
+    return divergence, changed
+
+
+def _row_blocks(
+    factors: DocumentFactors, positions: Int[np.ndarray, "query"]
+) -> Iterator[tuple[int, slice, Float[np.ndarray, "factor query d_head"], Float[np.ndarray, "factor d_head key"]]]:
+    """(head, rows, query factors, key factors), a few rows at a time with no more keys than they see."""
+    for head in range(len(factors.query_token)):
+        query = np.stack([factors.query_token[head], factors.query_position[head]])
+        key = np.ascontiguousarray(np.stack([factors.key_token[head].T, factors.key_position[head].T]))
+        for begin in range(0, len(positions), ROWS):
+            rows = slice(begin, min(begin + ROWS, len(positions)))
+            yield head, rows, query[:, positions[rows]], key[:, :, : positions[rows][-1] + 1]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """For each query position: how many documents have it; and per cell their mean, squared differences, flags.
+
+    Added up block by block in float64. Sums of squares of differences from the mean are merged by Chan's formula, so
+    that a small spread round a large mean keeps its digits: M = M_a + M_b + (mean_b − mean_a)² n_a n_b / (n_a + n_b).
+    """
+
+    count: Int[np.ndarray, "query"]
+    mean: Float[np.ndarray, "query *cell"]
+    squares: Float[np.ndarray, "query *cell"]
+    flags: Int[np.ndarray, "query *cell"]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.mean.shape
+
+    @classmethod
+    def none(cls, queries: int, cell: tuple[int, ...]) -> Moments:
+        """No document yet."""
+        shape = (queries, *cell)
+        return cls(np.zeros(queries, np.int64), np.zeros(shape), np.zeros(shape), np.zeros(shape, np.int64))
+
+    @classmethod
+    def one(
+        cls, values: Float[np.ndarray, "seen *cell"], flags: Bool[np.ndarray, "seen *cell"], shape: tuple[int, ...]
+    ) -> Moments:
+        """One document, which has the first so many of the query positions."""
+        document = cls.none(shape[0], shape[1:])
+        document.count[: len(values)] = 1
+        document.mean[: len(values)] = values
+        document.flags[: len(values)] = flags
+        return document
+
+    def merged(self, other: Moments) -> Moments:
+        """Both sets of documents together."""
+        count = self.count + other.count
+        column = (slice(None), *(None,) * (self.mean.ndim - 1))
+        share = (other.count / np.maximum(count, 1))[column]
+        difference = other.mean - self.mean
+        return Moments(
+            count,
+            self.mean + difference * share,
+            self.squares + other.squares + difference**2 * share * self.count[column],
+            self.flags + other.flags,
+        )
+
+    def standard_error(self) -> Float[np.ndarray, "query *cell"]:
+        """Standard deviation of a document's value over the root of their number; NaN where there is only one."""
+        column = (slice(None), *(None,) * (self.mean.ndim - 1))
+        count = self.count[column].astype(np.float64)
+        return np.sqrt(np.where(count > 1, self.squares, np.nan) / (np.maximum(count - 1, 1) * np.maximum(count, 1)))
+
+    def share_flagged(self) -> Float[np.ndarray, "query *cell"]:
+        return self.flags / self.count[(slice(None), *(None,) * (self.mean.ndim - 1))]
+
+    def to_arrays(self) -> dict[str, np.ndarray]:
+        return {"count": self.count, "mean": self.mean, "squares": self.squares, "flags": self.flags}
+
+    @classmethod
+    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Moments:
+        return cls(arrays["count"], arrays["mean"], arrays["squares"], arrays["flags"])

@@ -1,0 +1,133 @@
+"""Why does layer 0 attend as it does in this text? Every pair of tokens, and each head's strongest links.
+
+1. The score of a pair is the sum of its terms, the attention its softmax; `without_t` is the softmax of the sum that
+   leaves term t out.
+2. A link's strength is α log2(α n), where n is the number of keys that its query sees: the link's part of the
+   divergence from even attention, in bits. It puts a strong link among many keys before the same among two.
+3. The term that explains a link is the one whose removal lowers the link's attention most. It is found by log-odds,
+   s_j − log Σ_k≠j exp s_k, which rise and fall with the attention and still differ where the attention rounds to 1.
+4. A term's lift is what it adds to the scaled score of the link beyond its mean over the query's keys. Softmax sees
+   differences along the keys only, so a term that is the same everywhere lifts nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from detoklens.scores.layer import Layer, TokenIds
+from detoklens.scores.terms import Terms
+from detoklens.wording import head_name, listed, plural
+
+HeadQueryKey = Float[np.ndarray, "head query key"]
+ROUNDING = 1e-6  # nats; a smaller change may be float32's
+
+
+@dataclass(frozen=True)
+class Links:
+    """One head's strongest links, strongest first."""
+
+    head: int
+    query: Int[np.ndarray, "link"]
+    key: Int[np.ndarray, "link"]
+    attention: Float[np.ndarray, "link"]
+    strength: Float[np.ndarray, "link"]
+    terms: Sequence[str | None]
+    """The term that explains each; None where none does."""
+    without: Sequence[float | None]
+    """What would be left of each without that term."""
+    lifts: Mapping[str, Float[np.ndarray, "link"]]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The terms of a text in some heads, its attention, and its attention without each term."""
+
+    heads: list[int]
+    token_ids: Int[np.ndarray, "query"]
+    terms: Terms
+    score: HeadQueryKey
+    attention: HeadQueryKey
+    without: dict[str, HeadQueryKey]
+
+    def __repr__(self) -> str:
+        return (
+            f"Explanation of {plural(len(self.token_ids), 'token')} in {listed([head_name(h) for h in self.heads])}: "
+            f"score, attention, and attention without each of {listed(list(self.without))}, all "
+            f"[head {len(self.heads)}, query {len(self.token_ids)}, key {len(self.token_ids)}]"
+        )
+
+    def links(self, top: int = 5) -> list[Links]:
+        """Each head's strongest links, and the term that explains each."""
+        return [self._links_of(place, top) for place in range(len(self.heads))]
+
+    def _links_of(self, place: int, top: int) -> Links:
+        strength = link_strength(self.attention[place])
+        query, key = _largest(strength, top)
+        terms = self._explaining(place, query, key)
+        without = [
+            None if term is None else float(self.without[term][place, i, j])
+            for term, i, j in zip(terms, query, key, strict=True)
+        ]
+        lifts = {name: self._lifts(name, place, query, key) for name in self.without}
+        attention = self.attention[place][query, key]
+        return Links(self.heads[place], query, key, attention, strength[query, key], terms, without, lifts)
+
+    def _explaining(self, place: int, query: np.ndarray, key: np.ndarray) -> list[str | None]:
+        """The term whose removal lowers each link most; None where none lowers it, as with a single key."""
+        names = list(self.without)
+        whole = self.score[place]
+        left = {name: whole - self.terms.full(name)[place] for name in names}
+        explaining: list[str | None] = []
+        for i, j in zip(query, key, strict=True):
+            odds = {name: self._log_odds(scores[i, : i + 1], j) for name, scores in left.items()}
+            least = min(names, key=odds.__getitem__)
+            lowers = self._log_odds(whole[i, : i + 1], j) - odds[least] > ROUNDING
+            explaining.append(least if lowers else None)
+        return explaining
+
+    def _log_odds(self, scores: Float[np.ndarray, "key"], key: int) -> float:
+        """How far one key is ahead of all others together, in nats; 0 where there is no other."""
+        scaled = scores.astype(np.float64) * self.terms.attention_scale
+        others = np.delete(scaled, key)
+        return float(scaled[key] - np.logaddexp.reduce(others)) if len(others) else 0.0
+
+    def _lifts(self, name: str, place: int, query: np.ndarray, key: np.ndarray) -> Float[np.ndarray, "link"]:
+        scores = self.terms.full(name)[place]
+        means = np.array([scores[i, : i + 1].mean(dtype=np.float64) for i in query])
+        return (scores[query, key] - means) * self.terms.attention_scale
+
+
+def explain(layer: Layer, token_ids: TokenIds, heads: Sequence[int] | None = None) -> Explanation:
+    """Why does each head attend as it does in this text?"""
+    chosen = list(range(layer.n_heads)) if heads is None else list(heads)
+    layer.check_heads(chosen)
+    ids = layer.check_text(token_ids)
+    whole = layer.terms(ids)
+    terms = Terms({str(name): part[chosen] for name, part in whole.parts.items()}, whole.attention_scale)
+    return Explanation(
+        heads=chosen,
+        token_ids=ids,
+        terms=terms,
+        score=terms.total(),
+        attention=terms.attention(),
+        without={name: terms.attention_without(name) for name in terms.parts},
+    )
+
+
+def link_strength(attention: Float[np.ndarray, "query key"]) -> Float[np.ndarray, "query key"]:
+    """α log2(α n) for the n keys that a query sees; −inf for keys that come after it."""
+    n_queries = len(attention)
+    times_even = attention.astype(np.float64) * np.arange(1, n_queries + 1)[:, None]
+    bits = np.log2(times_even, out=np.zeros_like(times_even), where=times_even > 0)
+    return np.where(np.tri(n_queries, dtype=bool), attention * bits, -np.inf)
+
+
+def _largest(values: Float[np.ndarray, "query key"], count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Places of the largest finite values, largest first; of equal ones the earliest pair first."""
+    order = np.argsort(-values, axis=None, kind="stable")[: min(count, int(np.isfinite(values).sum()))]
+    query, key = np.unravel_index(order, values.shape)
+    return query, key

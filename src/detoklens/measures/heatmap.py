@@ -1,0 +1,49 @@
+"""What does T^ee look like for tokens drawn at random, with LayerNorm's division and without (Figure 2B, appendix)?"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from detoklens.errors import RangeError
+from detoklens.measures.ranking import HeadScores, pair_ranks
+from detoklens.measures.same_keys import same_keys_shares
+from detoklens.measures.self_match import self_match_scores
+from detoklens.progress import Watcher
+from detoklens.scores.affinity import Affinity
+
+
+def draw_tokens(vocab_size: int, size: int, seed: int) -> Int[np.ndarray, "query"]:
+    """Tokens drawn evenly from the vocabulary, each at most once, in the order of their ids."""
+    if not min(2, vocab_size) <= size <= vocab_size:
+        raise RangeError(f"{size} tokens were asked for; from this vocabulary 2 to {vocab_size} can be drawn")
+    return np.sort(np.random.default_rng(seed).choice(vocab_size, size, replace=False))
+
+
+def drawn_scores(affinity: Affinity, ids: Int[np.ndarray, "query"]) -> Float[np.ndarray, "head query key"]:
+    """T^ee of each drawn token with each."""
+    drawn = zip(affinity.query[:, ids], affinity.key[:, ids], strict=True)
+    return np.stack([HeadScores.of(key).rows(query) for query, key in drawn])
+
+
+def identical_tokens(
+    affinity: Affinity,
+    ids: Int[np.ndarray, "query"],
+    drawn: Float[np.ndarray, "head query key"],
+    watch: Watcher | None = None,
+) -> dict[str, Float[np.ndarray, "head"]]:
+    """How wide are the drawn scores spread, and does the identical token stand out, among them and among all keys?"""
+    diagonal = np.diagonal(drawn, axis1=1, axis2=2).astype(np.float64)
+    others, pairs = drawn.sum(axis=(1, 2), dtype=np.float64) - diagonal.sum(axis=1), len(ids) * (len(ids) - 1)
+    ranks = pair_ranks(affinity, ids, ids[None], watch)[0][0]
+    return {
+        "minimum": drawn.min(axis=(1, 2)),
+        "maximum": drawn.max(axis=(1, 2)),
+        "diagonal_mean": diagonal.mean(axis=1),
+        "other_mean": others / pairs if pairs else np.full(len(drawn), np.nan),
+        "diagonal_share": (drawn.argmax(axis=2) == np.arange(len(ids))).mean(axis=1),
+        "self_match": self_match_scores(affinity)[:, ids].mean(axis=1),
+        "self_first": (ranks == 1).mean(axis=1),
+        "self_median_rank": np.median(ranks, axis=1),
+        "same_keys": same_keys_shares(affinity),
+    }

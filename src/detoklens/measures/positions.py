@@ -1,0 +1,157 @@
+"""Where does position alone pull attention? T^p, T^pp, their sum, and its softmax.
+
+    T^p[h, j] = q_b · K_p[j] / σ_j          T^pp[h, i, j] = Q_p[i] · K_p[j] / (σ_i σ_j)
+
+σ depends on the token, so every number stands for a vocabulary: the value with σ averaged, the band that holds most
+tokens, the values at the largest and the smallest σ. T^p depends on one token, the key's, and its band is exact. T^pp
+and the sum depend on two; their band is the range of values while both σ stay within bounds that at least the asked
+share of all pairs of tokens keeps, so it may be wider than it need be, never narrower.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from detoklens.errors import RangeError
+from detoklens.measures.position_scores import PositionScores
+from detoklens.measures.scale_summary import Average, ScaleSummary, summarise_scales
+from detoklens.measures.trained_range import trained_range
+from detoklens.progress import Watcher
+from detoklens.scores.layer import Layer
+from detoklens.scores.softmax import softmax
+
+# The paper looks from positions 50, 500 and 1000 of GPT-2's 1024; other lengths take the same fractions.
+PAPER_QUERIES, PAPER_LENGTH = (50, 500, 1000), 1024
+
+HeadKey = Float[np.ndarray, "head key"]
+Divided = Callable[[float, Float[np.ndarray, "position"]], HeadKey]  # (1/σ of the query, 1/σ of each position) → values
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One quantity along the keys, for every head: p, pp, p+pp or attention, from a query position where it has one."""
+
+    quantity: str
+    query_position: int | None
+    layer_norm: bool
+    mean: HeadKey
+    low: HeadKey
+    high: HeadKey
+    at_smallest_scale: HeadKey
+    at_largest_scale: HeadKey
+
+
+def position_curves(
+    layer: Layer,
+    query_positions: Sequence[int],
+    average: Average = "ratio-of-mean",
+    token_weights: Float[np.ndarray, "token"] | None = None,
+    coverage: float = 0.95,
+    watch: Watcher | None = None,
+) -> list[Curve]:
+    """Where does position alone pull attention, and how much does that depend on the token?
+
+    `average` names the mean: the score over σ's mean, or the mean of score over σ. `token_weights` weights the
+    vocabulary, say by counts in a corpus. `coverage` is the share of the vocabulary within the band.
+    """
+    summary = summarise_scales(layer.scales, token_weights, coverage, watch)
+    return list(_curves(PositionScores.of(layer), summary, average, query_positions))
+
+
+def predicted_attention(
+    layer: Layer,
+    query_positions: Sequence[int],
+    average: Average = "ratio-of-mean",
+    token_weights: Float[np.ndarray, "token"] | None = None,
+) -> list[HeadKey]:
+    """Where would position alone send attention? softmax of T^p + T^pp, one [head, key ≤ query] for each query."""
+    layer.check_positions(query_positions)
+    inverse = summarise_scales(layer.scales, token_weights).inverse(average)
+    scores = PositionScores.of(layer)
+    return [scores.attention(position, inverse) for position in query_positions]
+
+
+def chosen_queries(layer: Layer, query_positions: Sequence[int] | None, length: int | None = None) -> list[int]:
+    """The query positions asked for, in order; by default about a twentieth, a half and nearly all of the length.
+
+    The length is that of the trained positions, or the one given where that is less.
+    """
+    if query_positions is None:
+        trained = trained_range(layer).trained
+        within = trained if length is None else min(trained, length)
+        return sorted({within * position // PAPER_LENGTH for position in PAPER_QUERIES})
+    if not query_positions:
+        raise RangeError("no query position was given; name at least one, as 50,500")
+    layer.check_positions(query_positions)
+    return sorted(set(query_positions))
+
+
+def _curves(scores: PositionScores, summary: ScaleSummary, average: Average, queries: Sequence[int]) -> Iterator[Curve]:
+    asserted = scores.self_assertion()
+    yield _undivided("p", None, asserted)
+    yield _key_curve(asserted, summary, average)
+    for query in queries:
+        compared = scores.comparison(query)
+        yield _undivided("pp", query, compared)
+        yield _pair_curve("pp", query, summary, average, _comparison_over(compared))
+        whole = _pair_curve("p+pp", query, summary, average, _sum_over(asserted[:, : query + 1], compared))
+        yield whole
+        yield _attention(whole, scores.attention_scale)
+
+
+def _undivided(quantity: str, query: int | None, values: HeadKey) -> Curve:
+    """Without the division by σ nothing depends on the token: the band is the value."""
+    return Curve(quantity, query, False, values, values, values, values, values)
+
+
+def _key_curve(asserted: HeadKey, summary: ScaleSummary, average: Average) -> Curve:
+    """Mean, band and extremes of T^p, which depends on the key's σ alone."""
+    one, other = asserted / summary.low, asserted / summary.high
+    return Curve(
+        "p",
+        None,
+        True,
+        asserted * summary.inverse(average),
+        np.minimum(one, other),
+        np.maximum(one, other),
+        asserted / summary.smallest,
+        asserted / summary.largest,
+    )
+
+
+def _comparison_over(compared: HeadKey) -> Divided:
+    return lambda query, key: compared * query * key[: compared.shape[1]]
+
+
+def _sum_over(asserted: HeadKey, compared: HeadKey) -> Divided:
+    return lambda query, key: (asserted + compared * query) * key[: compared.shape[1]]
+
+
+def _pair_curve(quantity: str, query: int, summary: ScaleSummary, average: Average, divided: Divided) -> Curve:
+    """Mean, band and extremes of what depends on the query's σ and the key's; it is monotone in each of the two."""
+    inverse, low, high = summary.inverse(average), 1 / summary.pair_high, 1 / summary.pair_low
+    corners = np.array([divided(float(one[query]), other) for one in (low, high) for other in (low, high)])
+    smallest, largest = 1 / summary.smallest, 1 / summary.largest
+    return Curve(
+        quantity,
+        query,
+        True,
+        divided(float(inverse[query]), inverse),
+        corners.min(axis=0),
+        corners.max(axis=0),
+        divided(float(smallest[query]), smallest),
+        divided(float(largest[query]), largest),
+    )
+
+
+def _attention(whole: Curve, attention_scale: float) -> Curve:
+    """softmax of a sum; a band of sums has no softmax, since it is no one row of scores."""
+    mean, smallest, largest = (
+        softmax(scores * attention_scale) for scores in (whole.mean, whole.at_smallest_scale, whole.at_largest_scale)
+    )
+    none = np.full_like(mean, np.nan)
+    return Curve("attention", whole.query_position, True, mean, none, none, smallest, largest)

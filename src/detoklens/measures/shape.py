@@ -1,0 +1,155 @@
+"""What shape do the position terms have? T^p against a line, T^pp against waves, the pull of their sum.
+
+1. The line: least squares through T^p over the trained positions but the outliers of `variance`, whose σ is odd.
+2. The waves: T^pp at a query position i along the keys 0 … i, the same left out (see `trained_range` and `waves`).
+3. The pull: softmax of T^p + T^pp over all keys 0 … i: where its mass is, its entropy, its class.
+
+The class of a row of attention, with the keys 0 to i of a query at i, is the first rule that holds:
+
+| class          | rule                                                                                        |
+|----------------|---------------------------------------------------------------------------------------------|
+| self           | at least half of the mass on the query itself                                               |
+| previous token | at least half on the token before it                                                        |
+| first          | at least half on position 0                                                                 |
+| local          | at least half on the last 15 tokens, or on the last quarter of the keys where that is fewer |
+| broad          | none of these                                                                               |
+
+σ is averaged over the vocabulary throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from detoklens.measures.position_scores import PositionScores
+from detoklens.measures.scale_summary import Average, summarise_scales
+from detoklens.measures.trained_range import trained_range
+from detoklens.measures.variance import outliers
+from detoklens.measures.waves import Wave, is_sinusoidal, leading_waves
+from detoklens.progress import Watcher
+from detoklens.scores.layer import Layer
+
+LINEAR_R_SQUARED = 0.9
+# A random curve of 16 points has an R² of 0.9 once in 100 million; of 4 points, once in 20.
+FEWEST_POINTS = 16
+ROUNDING = 1e-12  # below this share of a curve's size, its variation is rounding
+NEAR = (1, 5, 15)  # of so many last keys the mass is told
+MOST = 0.5
+
+HeadKey = Float[np.ndarray, "head key"]
+
+
+@dataclass(frozen=True)
+class Line:
+    """The best line of each head; R² is NaN where the curve does not vary."""
+
+    slope: Float[np.ndarray, "head"]
+    r_squared: Float[np.ndarray, "head"]
+    n_points: int
+
+    def linear(self) -> list[bool | None]:
+        """Whether each curve is a line; None where it does not vary, or has too few points to tell."""
+        if self.n_points < FEWEST_POINTS:
+            return [None] * len(self.slope)
+        return [None if np.isnan(value) else bool(value >= LINEAR_R_SQUARED) for value in self.r_squared]
+
+
+@dataclass(frozen=True)
+class SeenFrom:
+    """What one query position sees: each head's leading waves of T^pp, and the softmax of T^p + T^pp."""
+
+    query_position: int
+    waves: list[list[Wave]]
+    sinusoidal: list[bool | None]
+    attention: HeadKey
+
+
+@dataclass(frozen=True)
+class PositionShape:
+    """The line through T^p, its slope as ALiBi would call it, and what each query position sees."""
+
+    line: Line
+    alibi_slope: Float[np.ndarray, "head"]
+    queries: list[SeenFrom]
+
+
+def position_shape(
+    layer: Layer,
+    query_positions: Sequence[int],
+    average: Average = "ratio-of-mean",
+    token_weights: Float[np.ndarray, "token"] | None = None,
+    watch: Watcher | None = None,
+) -> PositionShape:
+    """Is T^p a line, is T^pp a wave, and how near does their sum pull attention?"""
+    inverse = summarise_scales(layer.scales, token_weights, watch=watch).inverse(average)
+    scores = PositionScores.of(layer)
+    usual = np.flatnonzero(~outliers(layer.scales.position_variance[: trained_range(layer).trained]))
+    line = best_line((scores.self_assertion() * inverse)[:, usual], usual)
+    seen = [_seen_from(query, scores, inverse, usual) for query in query_positions]
+    return PositionShape(line, line.slope * scores.attention_scale, seen)
+
+
+def _seen_from(
+    query: int,
+    scores: PositionScores,
+    inverse: Float[np.ndarray, "position"],
+    usual: Int[np.ndarray, "usual"],
+) -> SeenFrom:
+    keys = usual[usual <= query]
+    curves = scores.comparison(query)[:, keys] * inverse[query] * inverse[keys]
+    waves = leading_waves(curves, keys)
+    sinusoidal = [is_sinusoidal(found, len(keys)) for found in waves]
+    return SeenFrom(query, waves, sinusoidal, scores.attention(query, inverse))
+
+
+def best_line(curves: HeadKey, places: Int[np.ndarray, "key"]) -> Line:
+    """slope = Cov(place, value) / Var(place), R² = 1 − Var(value − line) / Var(value)."""
+    if len(places) < 2:
+        return Line(np.zeros(len(curves)), np.full(len(curves), np.nan), len(places))
+    x = places - places.mean()
+    y = curves - curves.mean(axis=1, keepdims=True)
+    slope = y @ x / (x @ x)
+    left = np.square(y - slope[:, None] * x).sum(axis=1)
+    varies = _does_vary(curves)
+    total = np.square(y).sum(axis=1)
+    r_squared = np.where(varies, 1 - left / np.where(varies, total, 1), np.nan)
+    return Line(np.where(varies, slope, 0.0), r_squared, len(places))
+
+
+def _does_vary(curves: HeadKey) -> Bool[np.ndarray, "head"]:
+    """Whether a curve is more than a constant and its rounding."""
+    return np.ptp(curves, axis=1) > ROUNDING * np.abs(curves).max(axis=1)
+
+
+def mass_on_last(attention: HeadKey, count: int) -> Float[np.ndarray, "head"]:
+    """Attention on the last `count` keys, of which the query itself is the last."""
+    return attention[:, -count:].sum(axis=1)
+
+
+def mass_on_previous(attention: HeadKey) -> Float[np.ndarray, "head"]:
+    """Attention on the token before the query; NaN where there is none."""
+    return attention[:, -2] if attention.shape[1] > 1 else np.full(len(attention), np.nan)
+
+
+def entropy(attention: HeadKey) -> Float[np.ndarray, "head"]:
+    """−Σ α log2 α, in bits; a key without attention adds nothing."""
+    bits = -np.log2(attention, out=np.zeros_like(attention), where=attention > 0)
+    return np.einsum("hj,hj->h", attention, bits)
+
+
+def classes(attention: HeadKey) -> list[str]:
+    """The class of each head, by the rules above."""
+    nearby = min(NEAR[-1], max(1, attention.shape[1] // 4))
+    rules = {
+        "self": mass_on_last(attention, 1),
+        "previous token": mass_on_previous(attention),
+        "first": attention[:, 0],
+        "local": mass_on_last(attention, nearby),
+    }
+    return [
+        next((name for name, mass in rules.items() if mass[head] >= MOST), "broad") for head in range(len(attention))
+    ]

@@ -1,0 +1,79 @@
+"""How far is a long piece of work? A bar in a terminal or a notebook where it takes more than a moment."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+Watcher = Callable[[int, int], None]  # steps done, steps in all
+Watching = Callable[[str], contextlib.AbstractContextManager[Watcher | None]]  # by the title of the work
+
+PATIENCE = 1.0  # seconds without a bar
+OFTEN = 0.2  # seconds between two changes of a notebook's line
+BAR = 30  # characters
+
+
+def shown_steps(title: str) -> contextlib.AbstractContextManager[Watcher | None]:
+    """A function to tell (steps done, steps in all), which draws a bar; None where nobody could see it."""
+    if in_notebook():
+        return _in_notebook(title)
+    return _in_terminal(title) if sys.stderr.isatty() else contextlib.nullcontext()
+
+
+def in_notebook() -> bool:
+    """Whether this runs in a Jupyter kernel; IPython is not imported to find out."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return shell is not None and hasattr(shell, "kernel")
+
+
+@contextlib.contextmanager
+def _in_terminal(title: str) -> Iterator[Watcher]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    started = time.monotonic()
+    with contextlib.ExitStack() as stack:
+        bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        line = bar.add_task(title)
+
+        def watch(done: int, total: int) -> None:
+            if not bar.live.is_started and time.monotonic() - started > PATIENCE:
+                stack.enter_context(bar)
+            bar.update(line, completed=done, total=total)
+
+        yield watch
+
+
+@contextlib.contextmanager
+def _in_notebook(title: str) -> Iterator[Watcher]:
+    """One line of the cell's output, changed in place and cleared at the end."""
+    from IPython.display import display
+
+    line: Any = None
+    told = time.monotonic() + PATIENCE - OFTEN
+
+    def watch(done: int, total: int) -> None:
+        nonlocal line, told
+        if time.monotonic() - told < OFTEN:
+            return
+        told = time.monotonic()
+        drawn = {"text/plain": f"{title} {drawn_bar(done, total)}"}
+        if line is None:
+            line = display(drawn, raw=True, display_id=True)
+        else:
+            line.update(drawn, raw=True)
+
+    yield watch
+    if line is not None:
+        line.update({"text/plain": ""}, raw=True)
+
+
+def drawn_bar(done: int, total: int) -> str:
+    """`████······ 4 of 10`."""
+    filled = BAR * done // max(1, total)
+    return f"{'█' * filled}{'·' * (BAR - filled)} {done:,} of {total:,}"

@@ -1,0 +1,1 @@
+"""Questions: one file each; study, answer, store. The room that composes."""

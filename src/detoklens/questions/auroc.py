@@ -1,0 +1,262 @@
+"""Which heads rank the tokens that belong before a token above all others? AUROC of T^ee, with its controls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from detoklens.errors import DetokLensError, MissingError, TokenError
+from detoklens.figures.spec import FigureSpec
+from detoklens.questions.auroc_said import comparison_said, curves_said, judgement_said
+from detoklens.questions.auroc_schemas import AUROC_BY_TOKEN, GLANCE, OF_HEADS, PRECISION_BY_TOKEN, ROC_POINTS
+from detoklens.questions.auroc_truth import (
+    GroundTruth,
+    Kind,
+    Source,
+    Weights,
+    can_be_spelled,
+    query_tokens,
+    read_tokens,
+    spelled_tokens,
+)
+from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, words_of
+from detoklens.questions.question import Question, View
+from detoklens.questions.words import by_file
+from detoklens.wording import plural
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from detoklens.measures.auroc import Measures, Positives
+    from detoklens.measures.block_runs import Runner
+    from detoklens.questions.question import ByLabel, Frames, Need
+    from detoklens.questions.study import Study
+    from detoklens.scores.affinity import Affinity
+
+
+@dataclass(frozen=True, repr=False)
+class Auroc(Question):
+    """Judge every head: does it rank the tokens that stand before a token above all others?
+
+    A head's AUROC is shown with its nulls (another token's scores; keys exchanged for equally frequent ones), with what
+    ranking keys by frequency alone gives, and with what it is among equally frequent keys: a head is named only where
+    the intervals lie above chance and above every null. The numbers are the same
+    whatever the engine and the number of workers; where the answer goes into a folder, an interrupted run is continued
+    by asking again.
+
+    Example: detoklens auroc gpt2 --counts counts --pieces --out results
+    """
+
+    tokens: Annotated[
+        Sequence[str | int] | None,
+        Parameter(
+            'Only these query tokens: text with its space (" Korea"), ids (262 or 0-99), or @FILE with one a line; '
+            "may be repeated.",
+            metavar="TOKEN",
+            repeated=True,
+            read=read_tokens,
+            spell=spelled_tokens("--tokens"),
+        ),
+    ] = None
+    pieces: Annotated[bool, Parameter("Only query tokens that go on with a word: a letter first, no space.")] = False
+    heads: Heads = None
+    truth: Annotated[
+        Source, Parameter("Right pairs: of the corpus, of the tokenizer's merges, of a word list's pieces.")
+    ] = "counts"
+    words: Annotated[
+        Path | Sequence[str] | None,
+        Parameter(
+            "One word a line. Default: the list that comes along.", metavar="FILE", read=Path, spell=by_file("--words")
+        ),
+    ] = None
+    positives: Annotated[Kind, Parameter("Of the corpus: every pair it holds, or those above a PMI.")] = "count"
+    pmi_above: Annotated[float, Parameter("With --positives pmi: the PMI in bits.")] = 0.0
+    weights: Annotated[Weights, Parameter("A positive weighs as much as its count, or as much as any other.")] = "count"
+    negatives: Annotated[
+        Literal["all", "matched"], Parameter("Compare with all other keys, or only with equally frequent ones.")
+    ] = "all"
+    per_octave: Annotated[
+        int, Parameter("Strata of equal frequency to an octave of counts; 4 leaves next to nothing of it.", least=1)
+    ] = 1
+    k: Annotated[int, Parameter("Precision among the first K keys.", least=1)] = 10
+    controls: Annotated[
+        bool, Parameter("Two nulls and the frequency baseline beside each head.", flag="--controls/--no-controls")
+    ] = True
+    roc: Annotated[
+        Sequence[str | int] | None,
+        Parameter(
+            "Instead: the points of one token's curve; may be repeated.",
+            metavar="TOKEN",
+            repeated=True,
+            read=read_tokens,
+            spell=spelled_tokens("--roc"),
+        ),
+    ] = None
+    centred: Centred = False
+    scale: Scale = "mean"
+    bootstrap: Annotated[int, Parameter("Resamples of the query tokens for the intervals; 0 for none.", least=0)] = 1000
+    share: Annotated[
+        Path | None,
+        Parameter(
+            "For what workers share: on a cluster, a folder that all machines see. Default: temporary.", metavar="DIR"
+        ),
+    ] = None
+
+    topic = "Which heads detokenize?"
+    doing = "ranking keys"
+    uses = frozenset({"counts", "vocabulary", "seed"})
+    parallel = True
+    tables = (GLANCE, AUROC_BY_TOKEN, *OF_HEADS, PRECISION_BY_TOKEN, ROC_POINTS)
+    compared_tables = ("auroc_by_head", "auroc_controls", "roc_points")
+    equation = (
+        "AUROCᵢ = Σ_pos Σ_neg w_pos ([s_pos > s_neg] + ½ [s_pos = s_neg]) / (Σ w_pos · number of negatives),  s = "
+        "Tᵉᵉ[h, i, :],  positives: of a corpus the tokens j with count(j, i) > 0, weighted by the count;  pieces: the "
+        "query tokens i that begin with a letter and without a space;  curve: (share of negatives, share of the "
+        "positives' weight) with Tᵉᵉ at least t, for every threshold t"
+    )
+    figures = (
+        FigureSpec(
+            "auroc",
+            "auroc",
+            ("auroc_by_head",),
+            "AUROC by head",
+            "How well each head ranks the tokens that belong before a token above all others: mean AUROC of Tᵉᵉ over "
+            "query tokens with its 95 % bootstrap interval, beside its nulls (queries exchanged; keys permuted within "
+            "equal frequency) and the AUROC of the keys' corpus frequency alone; where counts are known, also among "
+            "equally frequent keys, where frequency tells little. 0.5 is chance.",
+            optional=("auroc_controls",),
+        ),
+        FigureSpec(
+            "precision",
+            "auroc:precision",
+            ("precision_by_head",),
+            "Precision by head",
+            "How many of the keys that a head ranks first belong before the query token: average precision and "
+            "precision of the first k keys, each beside what a constant score would reach.",
+        ),
+        FigureSpec(
+            "roc",
+            "auroc:roc",
+            ("roc_points",),
+            "ROC curves of single query tokens",
+            "Share of bigrams whose first token scores above a threshold, against the share of other tokens above it, "
+            "for the query tokens in the legend, with the area under each curve. The diagonal is chance.",
+            per_head=True,
+        ),
+    )
+    compared_figures = (
+        FigureSpec(
+            "compare_auroc",
+            "auroc:compare_auroc",
+            ("auroc_by_head",),
+            "AUROC by head in several checkpoints",
+            "Mean AUROC with its 95 % bootstrap interval, for each head and checkpoint, and hollow the larger of its "
+            "nulls; where counts are known, also among equally frequent keys. A head that does not stand to the right "
+            "of its null knows nothing of the query, however high its AUROC.",
+            optional=("auroc_controls",),
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("tokens", "roc"):
+            if getattr(self, name) == ():
+                raise TokenError(f"{name} names no token; give some, as text or by their ids, or None")
+        self._right.check()
+        if self.roc is not None and self.negatives == "matched":
+            raise DetokLensError("a curve is drawn against all other keys; leave matched negatives out")
+
+    @property
+    def _right(self) -> GroundTruth:
+        return GroundTruth(self.truth, self.positives, self.pmi_above, self.weights, self.words)
+
+    def depends_on(self, need: Need) -> bool:
+        judged = self.roc is None
+        if need == "counts":
+            return self.truth == "counts" or (judged and (self.controls or self.negatives == "matched"))
+        if need == "seed":
+            return judged and (self.controls or self.bootstrap > 0)
+        return super().depends_on(need)
+
+    def command_words(self, study: Study) -> list[str]:
+        """A token whose text the command line would read as something else is named by its id."""
+
+        def sayable(tokens: Sequence[str | int] | None) -> list[str | int] | None:
+            if tokens is None:
+                return None
+            return [token if can_be_spelled(token) else study.layer.token_id(token) for token in tokens]
+
+        return words_of(replace(self, tokens=sayable(self.tokens), roc=sayable(self.roc)))
+
+    def settings(self, study: Study) -> dict[str, Any]:
+        self._refuse_missing(study)
+        ranked = {"heads": study.heads(self.heads), "centred": self.centred, "scale": self.scale}
+        asked = self._right.settings() | ranked
+        if self.roc is not None:
+            return asked | {"roc": study.token_ids(self.roc)}
+        judged = {
+            name: getattr(self, name) for name in ("negatives", "per_octave", "k", "controls", "bootstrap", "pieces")
+        }
+        return asked | judged | {"tokens": "all" if self.tokens is None else self._queries(study)}
+
+    def _refuse_missing(self, study: Study) -> None:
+        """What is needed depends on what is asked."""
+        if self.truth == "counts" and not study.has("counts"):
+            raise MissingError("counts", "Auroc needs corpus counts (unless the truth is merges or words)")
+        if self.negatives == "matched" and not study.has("counts"):
+            raise MissingError("counts", "matched negatives need to know how frequent tokens are")
+        if (self.truth != "counts" or self.pieces) and not study.has("vocabulary"):
+            what = "pieces of words" if self.pieces else f"the truth {self.truth}"
+            raise MissingError("vocabulary", f"Auroc by {what} needs a tokenizer")
+
+    def _queries(self, study: Study) -> list[int]:
+        named = None if self.tokens is None else study.token_ids(self.tokens)
+        return query_tokens(study.layer, named, self.pieces)
+
+    def ask(self, study: Study, runner: Runner) -> Frames:
+        from detoklens.questions.auroc_tables import auroc_tables, roc_points
+
+        heads = study.heads(self.heads)
+        affinity = study.layer.token_affinity(self.scale, self.centred, heads)
+        pairs = self._right.positives(study.layer, study.counts)
+        if self.roc is not None:
+            return {"roc_points": roc_points(study.layer, affinity, heads, pairs, study.token_ids(self.roc))}
+        measured = self._measured(study, affinity, pairs, runner)
+        return auroc_tables(study.layer, measured, heads, pairs, self.k, self.bootstrap, study.seed)
+
+    def _measured(self, study: Study, affinity: Affinity, pairs: Positives, runner: Runner) -> Measures:
+        from detoklens.measures.auroc import Judging, measure_heads
+
+        matched = self.negatives == "matched"
+        judging = Judging(self.k, matched, self.controls, study.seed, self.per_octave)
+        counted = study.counts.tokens if study.counts is not None and (self.controls or matched) else None
+        return measure_heads(affinity, pairs, self._queries(study), counted, judging, runner, self.share)
+
+    def say(self, tables: Frames) -> str:
+        """Which head stands above chance, its nulls and frequency, if any does; or the largest areas under curves."""
+        if "roc_points" in tables:
+            return curves_said(tables["roc_points"])
+        truth = f"{self._right} among equally frequent keys" if self.negatives == "matched" else str(self._right)
+        return judgement_said(tables["auroc_controls"], self._whom(tables["auroc_by_head"]), truth)
+
+    def _whom(self, by_head: pl.DataFrame) -> str:
+        if self.pieces:
+            return "asked from pieces that go on with a word,"
+        return "over all query tokens" if self.tokens is None else f"over {plural(by_head['tokens'][0], 'query token')}"
+
+    def say_compared(self, by_label: ByLabel) -> str:
+        """Which head of each model stands above its nulls, if any does."""
+        said = comparison_said(by_label, " over pieces of words" if self.pieces else "")
+        return said or super().say_compared(by_label)
+
+    def views(self, tables: Frames) -> Sequence[View]:
+        """One row a head; of curves one row each."""
+        if "roc_points" not in tables:
+            return super().views(tables)
+        from detoklens.questions.auroc_tables import curves_at_a_glance
+
+        return [
+            View("How large is the area under each query token's ROC curve?", curves_at_a_glance(tables["roc_points"]))
+        ]

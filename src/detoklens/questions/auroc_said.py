@@ -1,0 +1,52 @@
+"""What do the tables of `Auroc` say, in one sentence with its numbers?"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from detoklens.questions.auroc_verdict import in_short, numbers_said, verdict
+from detoklens.wording import head_name, listed, token_shown
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from detoklens.questions.question import ByLabel
+
+SAID_CURVES = 4  # query tokens that the sentence about curves names
+
+
+def judgement_said(controls: pl.DataFrame, whom: str, truth: str) -> str:
+    """Which head stands above chance, its nulls and frequency, asked from whom and judged by what; or why none does."""
+    found = verdict(controls)
+    if found is None:
+        return "No query token has both positives and negatives, so no head can be judged."
+    name = head_name(found.head)
+    judged = f"{whom} its mean AUROC against {truth} is {numbers_said(found.row)}"
+    if found.named:
+        return f"{name} stands highest above its nulls: {judged}."
+    if not found.has_null:
+        return f"No head is named without a null beside it; {name} has the highest AUROC: {judged}."
+    return f"No head stands clearly above its nulls; the nearest is {name}: {judged}: {listed(found.against)}."
+
+
+def comparison_said(by_label: ByLabel, whom: str) -> str:
+    """Which head of each model stands above its nulls, and how far; nothing where no model has any null."""
+    controls = {label: tables["auroc_controls"] for label, tables in by_label.items() if "auroc_controls" in tables}
+    found = {label: verdict(frame) for label, frame in controls.items()}
+    said = [f"in {label} {in_short(each)}" for label, each in found.items() if each is not None and each.has_null]
+    return f"Whose AUROC{whom} stands above its nulls: {'; '.join(said)}." if said else ""
+
+
+def curves_said(points: pl.DataFrame) -> str:
+    """The head with the largest area for each of the first query tokens."""
+    from detoklens.questions.auroc_tables import areas_under
+
+    tokens = points["token_id"].unique(maintain_order=True)
+    areas = areas_under(points).sort("area", descending=True, maintain_order=True)
+    said = []
+    for token in tokens.head(SAID_CURVES):
+        best = areas.filter(token_id=token).row(0, named=True)
+        shown = f"id {token}" if best["token"] is None else f"“{token_shown(best['token'])}”"
+        said.append(f"{best['area']:.3f} for {shown} ({head_name(best['head'])})")
+    first = f" of the first {SAID_CURVES} of {len(tokens)} query tokens" if len(tokens) > SAID_CURVES else ""
+    return f"Largest areas under the ROC curves{first}: {listed(said)}; 0.5 is chance."

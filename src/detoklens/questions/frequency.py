@@ -1,0 +1,299 @@
+"""Do rare tokens assert themselves, and do their embeddings vary more (Figures 5 and 6 left, section 6.3)?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from detoklens.figures.spec import FigureSpec
+from detoklens.questions.parameters import Heads, Parameter, Scale
+from detoklens.questions.question import Question
+from detoklens.tables.schema import HEAD, Column, Schema
+from detoklens.tables.tokens import TOKEN, TOKEN_ID
+from detoklens.wording import head_name, listed, listed_some, plural, signed
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+
+    from detoklens.corpus.counts import Counts
+    from detoklens.measures.block_runs import Runner
+    from detoklens.questions.question import ByLabel, Frames
+    from detoklens.questions.study import Study
+    from detoklens.scores.layer import Layer, TokenScale
+
+CLEAR_CORRELATION = 0.1  # below, no preference is said
+NAMED = 4  # heads of either preference in a sentence
+COUNT = Column("count", "Int64", "how often the token occurs in the corpus; null without counts")
+
+FREQUENCY_BY_HEAD = Schema(
+    "frequency_by_head",
+    "Does a head prefer rare or frequent tokens, whoever asks?",
+    (
+        HEAD,
+        Column("tokens", "Int32", "tokens that the correlation is taken over"),
+        Column("spearman", "Float64", "Spearman correlation of Tᵉ (σ averaged over positions) with the count"),
+        Column("slope", "Float64", "change of Tᵉ for a token ten times as frequent: slope over log10(count + 1)"),
+        Column("minimum", "Float64", "smallest Tᵉ of a token"),
+        Column("maximum", "Float64", "largest Tᵉ of a token"),
+        Column("standard_deviation", "Float64", "spread of Tᵉ over the tokens"),
+    ),
+)
+
+EMBEDDING_VARIANCE = Schema(
+    "embedding_variance",
+    "How does the variance of token embeddings go with frequency, and what does LayerNorm make of it?",
+    (
+        Column("tokens", "Int32", "tokens of the vocabulary"),
+        Column("seen_tokens", "Int32", "tokens that occur in the corpus"),
+        Column("spearman_tokens", "Int32", "tokens that the correlation is taken over"),
+        Column("spearman", "Float64", "Spearman correlation of Var(e) with the count"),
+        Column("mean_variance", "Float64", "mean Var(e)"),
+        Column("norm_variance", "Float64", "variance over tokens of |e|"),
+        Column(
+            "divided_norm_variance",
+            "Float64",
+            "variance over tokens of |e / σ(e)|, as if LayerNorm met the bare token",
+        ),
+        Column("mean_absolute_covariance", "Float64", "mean |Cov(e, p)| over all tokens and positions"),
+        Column("variance_to_covariance", "Float64", "mean Var(e) divided by mean |Cov(e, p)|"),
+    ),
+)
+
+FREQUENCY_BY_TOKEN = Schema(
+    "frequency_by_token",
+    "How frequent is each token, and how large is its embedding?",
+    (
+        TOKEN_ID,
+        TOKEN,
+        COUNT,
+        Column("variance", "Float64", "Var(e) over the features"),
+        Column("norm", "Float64", "|e|"),
+        Column("divided_norm", "Float64", "|e / σ(e)|, as if LayerNorm met the bare token"),
+        Column("mean_scale", "Float64", "σ(e + p) averaged over positions"),
+    ),
+)
+
+SELF_ASSERTION = Schema(
+    "self_assertion",
+    "How strongly does each token assert itself in each head?",
+    (HEAD, TOKEN_ID, COUNT, Column("score", "Float32", "Tᵉ of the token, σ averaged over positions")),
+)
+
+Unseen = Literal["published", "include", "exclude"]
+"""Do tokens that the corpus never shows count, with count 0? As published: for Tᵉ they do, for Var(e) they do not."""
+
+
+@dataclass(frozen=True, repr=False)
+class Frequency(Question):
+    """Correlate Tᵉ, and the variance of token embeddings, with how often tokens occur (Spearman).
+
+    Also the variance of the embeddings' norms before and after division by σ, and mean |Cov(e, p)| against mean Var(e).
+    With --out, the numbers of every token too.
+
+    Example: detoklens frequency gpt2 --counts counts --by model
+    """
+
+    unseen: Annotated[
+        Unseen,
+        Parameter(
+            "Tokens of count 0 in the correlations: in both, in none, or as published: with Tᵉ, not with Var(e)."
+        ),
+    ] = "published"
+    heads: Heads = None
+    scale: Scale = "mean"
+
+    topic = "Which heads detokenize?"
+    doing = "correlating"
+    needs = frozenset({"position_table"})
+    uses = frozenset({"counts", "vocabulary"})
+    tables = (FREQUENCY_BY_HEAD, EMBEDDING_VARIANCE, FREQUENCY_BY_TOKEN, SELF_ASSERTION)
+    by: ClassVar[Mapping[str, str]] = {
+        "head": "frequency_by_head",
+        "model": "embedding_variance",
+        "token": "frequency_by_token",
+    }
+    eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "embedding_variance": ("spearman", "norm_variance", "divided_norm_variance", "variance_to_covariance"),
+        "frequency_by_token": ("token_id", "count", "variance", "norm", "token"),
+    }
+    equation = "Tᵉ[h, j] = b̃_Q·(eⱼ W̃_K) / σⱼ;  Spearman's ρ with the token's count;  Var(e) of every token"
+    figures = (
+        FigureSpec(
+            "token_alone",
+            "frequency:token_alone",
+            ("self_assertion",),
+            "Token alone (Tᵉ) against frequency",
+            "How strongly each token asserts itself, whoever asks, against its corpus count plus one; ρ is Spearman's "
+            "correlation, over all tokens unless unseen ones were left out.",
+            optional=("frequency_by_head",),
+            per_head=True,
+        ),
+        FigureSpec(
+            "token_variance",
+            "frequency:token_variance",
+            ("frequency_by_token",),
+            "Variance of token embeddings against frequency",
+            "Variance of each token's embedding against its corpus count plus one.",
+            optional=("embedding_variance",),
+        ),
+    )
+
+    def ask(self, study: Study, runner: Runner) -> Frames:
+        layer, counts, heads = study.layer, study.counts, study.heads(self.heads)
+        if counts is None:
+            runner.say("without counts nothing can be correlated: those columns are empty")
+        return {
+            "frequency_by_head": frequency_by_head(layer, counts, heads, self.scale, self.unseen),
+            "embedding_variance": _embedding_variance(layer, counts, self.unseen),
+            "frequency_by_token": _by_token(layer, counts),
+            "self_assertion": _self_assertion(layer, counts, heads, self.scale),
+        }
+
+    def say(self, tables: Frames) -> str:
+        """Which heads prefer rare tokens and which frequent ones; and whether embeddings of rare ones vary more."""
+        known = tables["frequency_by_head"].drop_nulls("spearman")
+        if known.is_empty():
+            return _say_spread(tables["frequency_by_head"])
+        said = f"By Tᵉ {_preferring(known, -1)} rare tokens, {_preferring(known, +1)} frequent ones"
+        model = tables["embedding_variance"].row(0, named=True)
+        if model["spearman"] is None:
+            return f"{said}."
+        return f"{said}; for the variance of embeddings ρ is {signed(model['spearman'])}."
+
+    def say_compared(self, by_label: ByLabel) -> str:
+        best = {label: _strongest(tables["frequency_by_head"]) for label, tables in by_label.items()}
+        said = [
+            f"{signed(row['spearman'])} in {label} ({head_name(row['head'])})" for label, row in best.items() if row
+        ]
+        if not said:
+            return super().say_compared(by_label)
+        return f"Spearman's ρ of Tᵉ with frequency in the head where it is strongest: {listed(said)}."
+
+
+def _strongest(by_head: pl.DataFrame) -> dict[str, Any] | None:
+    """The head whose Tᵉ goes with frequency most, rare or frequent."""
+    import polars as pl
+
+    known = by_head.drop_nulls("spearman")
+    ordered = known.sort(pl.col("spearman").abs(), descending=True, maintain_order=True)
+    return ordered.row(0, named=True) if len(ordered) else None
+
+
+def _preferring(known: pl.DataFrame, sign: int) -> str:
+    """`2 of 3 heads (Spearman's ρ −0.605 in L0H1 and −0.120 in L0H0) prefer`, the strongest first."""
+    chosen = known.filter(sign * known["spearman"] >= CLEAR_CORRELATION)
+    chosen = chosen.sort("spearman", descending=sign > 0, maintain_order=True)
+    said = [f"{signed(rho)} in {head_name(head)}" for head, rho in chosen.select("head", "spearman").iter_rows()]
+    verb = "prefers" if len(said) == 1 else "prefer"
+    named = f" (Spearman's ρ {listed_some(said, NAMED)})" if said else ""
+    return f"{len(said)} of {plural(len(known), 'head')}{named} {verb}"
+
+
+def _say_spread(by_head: pl.DataFrame) -> str:
+    widest = by_head.sort("standard_deviation", descending=True, maintain_order=True).row(0, named=True)
+    return (
+        "Nothing can be correlated without counts that vary; "
+        f"Tᵉ spreads most in {head_name(widest['head'])} (standard deviation {widest['standard_deviation']:.3g})."
+    )
+
+
+def frequency_by_head(
+    layer: Layer, counts: Counts | None, heads: Sequence[int], scale: TokenScale, unseen: Unseen = "published"
+) -> pl.DataFrame:
+    """How does Tᵉ go with the token's count, head by head? Without counts, its spread alone."""
+    import numpy as np
+
+    from detoklens.measures.frequency import self_assertion, slope, spearman
+
+    scores = self_assertion(layer, heads, scale).astype(np.float64)
+    tokens = _tokens(layer, counts, include_unseen=unseen != "exclude")
+    frequency = None if counts is None else counts.tokens[tokens]
+    return FREQUENCY_BY_HEAD.frame(
+        {
+            "head": heads,
+            "tokens": [len(tokens)] * len(heads),
+            "spearman": [spearman(row[tokens], frequency) for row in scores],
+            "slope": [slope(row[tokens], frequency) for row in scores],
+            "minimum": scores.min(axis=1),
+            "maximum": scores.max(axis=1),
+            "standard_deviation": scores.std(axis=1),
+        }
+    )
+
+
+def _self_assertion(layer: Layer, counts: Counts | None, heads: Sequence[int], scale: TokenScale) -> pl.DataFrame:
+    """Tᵉ of every token beside its count, head by head."""
+    import numpy as np
+    import polars as pl
+
+    from detoklens.measures.frequency import self_assertion
+
+    return SELF_ASSERTION.frame(
+        {
+            "head": np.repeat(np.asarray(heads), layer.vocab_size),
+            "token_id": np.tile(np.arange(layer.vocab_size), len(heads)),
+            "count": pl.concat([_counts_or_null(layer, counts)] * len(heads)),
+            "score": self_assertion(layer, heads, scale).ravel(),
+        }
+    )
+
+
+def _embedding_variance(layer: Layer, counts: Counts | None, unseen: Unseen) -> pl.DataFrame:
+    """How does Var(e) go with the count, and what becomes of the norms when LayerNorm divides by σ? One row."""
+    import numpy as np
+
+    from detoklens.measures.frequency import divided_norms, embedding_norms, spearman
+
+    variance = layer.scales.token_variance.astype(np.float64)
+    tokens = _tokens(layer, counts, include_unseen=unseen == "include")
+    covariance = layer.scales.mean_absolute_covariance()
+    return EMBEDDING_VARIANCE.frame(
+        {
+            "tokens": [layer.vocab_size],
+            "seen_tokens": [None if counts is None else np.count_nonzero(counts.tokens)],
+            "spearman_tokens": [len(tokens)],
+            "spearman": [spearman(variance[tokens], None if counts is None else counts.tokens[tokens])],
+            "mean_variance": [variance.mean()],
+            "norm_variance": [embedding_norms(layer).var()],
+            "divided_norm_variance": [divided_norms(layer).var()],
+            "mean_absolute_covariance": [covariance],
+            "variance_to_covariance": [variance.mean() / covariance if covariance > 0 else None],
+        }
+    )
+
+
+def _by_token(layer: Layer, counts: Counts | None) -> pl.DataFrame:
+    """Each token's count, Var(e), norm before and after division, and σ."""
+    import numpy as np
+    import polars as pl
+
+    from detoklens.measures.frequency import divided_norms, embedding_norms
+    from detoklens.measures.token_text import token_texts
+
+    return FREQUENCY_BY_TOKEN.frame(
+        {
+            "token_id": np.arange(layer.vocab_size),
+            "token": pl.Series(token_texts(layer, range(layer.vocab_size)), dtype=pl.String),
+            "count": _counts_or_null(layer, counts),
+            "variance": layer.scales.token_variance,
+            "norm": embedding_norms(layer),
+            "divided_norm": divided_norms(layer),
+            "mean_scale": layer.token_scale("mean"),
+        }
+    )
+
+
+def _tokens(layer: Layer, counts: Counts | None, include_unseen: bool) -> np.ndarray:
+    import numpy as np
+
+    if counts is None or include_unseen:
+        return np.arange(layer.vocab_size)
+    return np.flatnonzero(counts.tokens)
+
+
+def _counts_or_null(layer: Layer, counts: Counts | None) -> pl.Series:
+    import polars as pl
+
+    return pl.Series([None] * layer.vocab_size if counts is None else counts.tokens, dtype=pl.Int64)

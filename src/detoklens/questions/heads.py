@@ -1,0 +1,253 @@
+"""What is each head like? One row a head, put together from what other questions say; what is not known is null."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+from detoklens.errors import RangeError
+from detoklens.figures.spec import FigureSpec
+from detoklens.questions.auroc import Auroc
+from detoklens.questions.auroc_schemas import AUROC_CONTROLS
+from detoklens.questions.auroc_verdict import in_short, numbers_said, verdict
+from detoklens.questions.frequency import Frequency
+from detoklens.questions.parameters import Centred, Parameter, Scale
+from detoklens.questions.parameters import Heads as Chosen
+from detoklens.questions.question import Question, View
+from detoklens.questions.shape import Shape
+from detoklens.questions.words import Words
+from detoklens.tables.schema import HEAD, Column, Schema
+from detoklens.wording import head_name, listed, percent, signed
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from detoklens.measures.block_runs import Runner
+    from detoklens.questions.question import ByLabel, Frames
+    from detoklens.questions.study import Study
+
+SEEN_FIRST = ("head", "auroc", "above_null", "word_share", "self_match", "position_class", "on_previous")
+CLEARLY_IN_WORDS = 0.1  # of the vocabulary by which a piece of the same word stands above one of another
+CLEARLY_ITSELF = 2.0  # standard deviations: the token itself then stands above 98 % of all keys
+
+JUDGED = {
+    column.name: column.meaning
+    for column in AUROC_CONTROLS.columns
+    if column.name.startswith(("auroc_", "above_null_", "matched")) or column.name == "frequency"
+}
+HEADS = Schema(
+    "heads",
+    "What is each head like?",
+    (
+        HEAD,
+        Column("auroc", "Float64", "mean AUROC of Tᵉᵉ against corpus bigrams over seen query tokens; needs counts"),
+        Column("auroc_null", "Float64", "the larger of its two nulls: query tokens shuffled, key tokens permuted"),
+        Column("above_null", "Float64", "auroc less auroc_null: what the head knows of the query"),
+        Column("word_share", "Float64", "median rank, as a share of the vocabulary, of a word's piece before"),
+        Column("word_null", "Float64", "the same for a piece of another word; both need a tokenizer"),
+        Column("self_match", "Float64", "mean over tokens of the z-score of Tᵉᵉ[i, i] in row i of all keys"),
+        Column("position_class", "String", "where position alone looks from the middle: see the table shape"),
+        Column("on_previous", "Float64", "attention of position alone, from the middle, on the token before"),
+        Column("frequency_spearman", "Float64", "Spearman correlation of Tᵉ with the token's count; needs counts"),
+        Column("frequency_slope", "Float64", "slope of Tᵉ over log10(count + 1); needs counts"),
+        Column("symmetric_share", "Float64", "|S|² / |W_QK|² of the symmetric part S, Frobenius norms"),
+        Column("antisymmetric_share", "Float64", "|A|² / |W_QK|² of the antisymmetric part A"),
+        Column("effective_rank", "Float64", "exp of the entropy of W_QK's singular values, taken as shares"),
+        Column("participation_ratio", "Float64", "(Σ s²)² / Σ s⁴ of W_QK's singular values s"),
+        Column("spectral_norm", "Float64", "largest singular value of W_QK"),
+        *(Column(name, "Float64", meaning) for name, meaning in JUDGED.items()),
+    ),
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Heads(Question):
+    """Show one row a head: what it joins, whether it looks for itself, where it looks, what kind of form W_QK is.
+
+    AUROC and the correlation with frequency need counts; without them those columns are empty.
+
+    Example: detoklens heads gpt2 --counts counts --sort above_null
+    """
+
+    sort: Annotated[str, Parameter("The largest of this column first.", metavar="COLUMN")] = "head"
+    ascending: Annotated[bool, Parameter("The smallest first.")] = False
+    heads: Chosen = None
+    centred: Centred = False
+    scale: Scale = "mean"
+
+    topic = "Which heads detokenize?"
+    doing = "judging heads"
+    uses = frozenset({"counts", "vocabulary", "seed"})
+    parallel = True
+    tables = (HEADS,)
+    equation = (
+        "one row a head from auroc, words, shape and frequency;  self-match: mean over i of "
+        "(Tᵉᵉ[i, i] − meanⱼ Tᵉᵉ[i, j]) / stdⱼ Tᵉᵉ[i, j];  W_QK = W̃_Q W̃_Kᵀ = S + A, S symmetric, A antisymmetric;  "
+        "effective rank exp(−Σ p ln p), p the singular values of W_QK as shares of their sum"
+    )
+    figures = (
+        FigureSpec(
+            "head_cards",
+            "heads:head_cards",
+            ("heads",),
+            "Head cards",
+            "Each head in one row: AUROC against corpus bigrams, and among equally frequent keys, each with its null; "
+            "rank of a word's piece before, how much a token matches itself, preference for rare tokens, and the "
+            "shape of the query-key product.",
+        ),
+    )
+    compared_figures = (
+        FigureSpec(
+            "compare_heads",
+            "heads:compare_heads",
+            ("heads",),
+            "Heads of several checkpoints",
+            "Each number of the head cards over the checkpoints: one line a head where all have as many heads, else "
+            "one point.",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.sort not in HEADS.names:
+            raise RangeError(f"there is no column {self.sort!r} to sort by; the columns are {', '.join(HEADS.names)}")
+
+    def ask(self, study: Study, _runner: Runner) -> Frames:
+        import polars as pl
+
+        from detoklens.measures.self_match import self_match_scores
+
+        heads = study.heads(self.heads)
+        affinity = study.layer.token_affinity(self.scale, self.centred, heads)
+        cards = pl.DataFrame({"head": heads, "self_match": self_match_scores(affinity).mean(axis=1)})
+        cards = cards.with_columns(pl.col("head").cast(pl.Int32))
+        parts = (self._forms, self._auroc, self._words, self._positions, self._frequency)
+        for part in (each(study) for each in parts):
+            if part is not None:
+                cards = cards.join(part, on="head", how="left", maintain_order="left")
+        unknown = [pl.lit(None).alias(name) for name in HEADS.names if name not in cards.columns]
+        return {"heads": self._sorted(HEADS.conform(cards.with_columns(unknown)))}
+
+    def _forms(self, study: Study) -> pl.DataFrame | None:
+        """W_QK as one form; with rotary positions it is another one at every offset."""
+        import polars as pl
+
+        from detoklens.measures.bilinear import bilinear_form
+
+        if not study.has("position_table"):
+            return None
+        forms = [{"head": head, **vars(bilinear_form(study.layer.folded, head))} for head in study.heads(self.heads)]
+        return pl.DataFrame(forms).with_columns(pl.col("head").cast(pl.Int32))
+
+    def _auroc(self, study: Study) -> pl.DataFrame | None:
+        """Against all corpus bigrams, from all query tokens."""
+        import polars as pl
+
+        if study.counts is None:
+            return None
+        judged = study.ask(Auroc(heads=self.heads, centred=self.centred, scale=self.scale))
+        null = (pl.col("auroc") - pl.col("above_null")).alias("auroc_null")
+        return judged.tables["auroc_controls"].select("head", "auroc", null, "above_null", *JUDGED)
+
+    def _words(self, study: Study) -> pl.DataFrame | None:
+        """The pieces of the words that come along."""
+        if not study.has("vocabulary"):
+            return None
+        ranked = study.ask(Words(heads=self.heads, centred=self.centred, scale=self.scale)).tables["words_by_head"]
+        return ranked.select("head", word_share="median_share", word_null="null_median_share")
+
+    def _positions(self, study: Study) -> pl.DataFrame | None:
+        """Where position alone looks from the middle of the table, far from its exceptional ends."""
+        from detoklens.measures.trained_range import trained_range
+
+        if study.missing(Shape()):
+            return None
+        shapes = study.ask(Shape([trained_range(study.layer).trained // 2])).tables["shape"]
+        return shapes.select("head", "on_previous", position_class="class")
+
+    def _frequency(self, study: Study) -> pl.DataFrame | None:
+        asserting = Frequency(heads=self.heads, scale=self.scale)
+        if study.missing(asserting):
+            return None
+        by_head = study.ask(asserting).tables["frequency_by_head"]
+        return by_head.select("head", frequency_spearman="spearman", frequency_slope="slope")
+
+    def _sorted(self, cards: pl.DataFrame) -> pl.DataFrame:
+        """The largest (or smallest) of a column first, unknown ones last; heads always from 0."""
+        ascending = self.ascending or self.sort == "head"
+        return cards.sort(self.sort, descending=not ascending, nulls_last=True, maintain_order=True)
+
+    def say(self, tables: Frames) -> str:
+        """The head that joins tokens best and the one that looks most for the token itself, as far as any does."""
+        cards = tables["heads"]
+        return f"{_joining_said(cards)}; {_self_match_said(cards)}."
+
+    def say_compared(self, by_label: ByLabel) -> str:
+        """The best of each model, by what all of them know."""
+        cards = {label: tables["heads"] for label, tables in by_label.items()}
+        found = [
+            _joining_compared(cards),
+            _compared(
+                "The highest self-match (z)", {label: _best(each, "self_match") for label, each in cards.items()}
+            ),
+        ]
+        known = [said for said in found if said]
+        return f"{'. '.join(known)}." if known else super().say_compared(by_label)
+
+    def views(self, tables: Frames) -> Sequence[View]:
+        """What matters first: the column that was sorted by, and before the others those that are known."""
+        cards = tables["heads"]
+        order = dict.fromkeys(["head", self.sort, *SEEN_FIRST, *cards.columns])
+        known = [name for name in order if cards[name].null_count() < len(cards)]
+        return [View(HEADS.question, cards.select(list(dict.fromkeys([*known, *order]))))]
+
+    def page_views(self, tables: Frames) -> Sequence[View]:
+        """All cards with all columns, to sort."""
+        return [View("Head cards; press a heading to sort by it", tables["heads"], open=True)]
+
+
+def _best(cards: pl.DataFrame, column: str, descending: bool = True) -> dict[str, Any] | None:
+    known = cards.drop_nulls(column).sort(column, descending=descending, maintain_order=True)
+    return None if known.is_empty() else known.row(0, named=True) | {"best": known[column][0]}
+
+
+def _joining_said(cards: pl.DataFrame) -> str:
+    """By corpus bigrams, else by words."""
+    found = verdict(cards)
+    if found is not None and found.has_null:
+        against = "" if found.named else f": {listed(found.against)}"
+        return _verdict(found.row, found.named, "joins tokens", f"AUROC {numbers_said(found.row)}{against}")
+    best = _best(cards, "word_share", descending=False)
+    if best is None:
+        return "Without counts and a tokenizer nothing is known of joining tokens"
+    null = best["word_null"]
+    clearly = null is not None and null - best["word_share"] > CLEARLY_IN_WORDS
+    judged = f"a word's piece before has its median rank in the top {percent(best['word_share'])} of the vocabulary"
+    beside = "" if null is None else f", another word's in the top {percent(null)}"
+    return _verdict(best, clearly, "joins tokens", judged + beside)
+
+
+def _self_match_said(cards: pl.DataFrame) -> str:
+    best = _best(cards, "self_match")
+    if best is None:
+        return "whether a head looks for the token itself is undefined"
+    judged = f"on average {best['self_match']:.1f} standard deviations above all keys".replace("-", "−")
+    said = _verdict(best, best["self_match"] > CLEARLY_ITSELF, "looks for the token itself", judged)
+    return said if said.startswith("L0H") else said[0].lower() + said[1:]
+
+
+def _verdict(best: Mapping[str, Any], clearly: bool, does: str, judged: str) -> str:
+    name = head_name(best["head"])
+    return f"{name} {does} most ({judged})" if clearly else f"No head clearly {does}; the nearest is {name} ({judged})"
+
+
+def _joining_compared(cards: Mapping[str, pl.DataFrame]) -> str:
+    found = {label: verdict(frame) for label, frame in cards.items()}
+    said = [f"in {label} {in_short(each)}" for label, each in found.items() if each is not None and each.has_null]
+    return f"Which head joins tokens: {'; '.join(said)}" if said else ""
+
+
+def _compared(what: str, best: Mapping[str, dict[str, Any] | None]) -> str:
+    said = [f"{signed(row['best'])} in {label} ({head_name(row['head'])})" for label, row in best.items() if row]
+    return f"{what} is {listed(said)}" if said else ""

@@ -1,0 +1,327 @@
+"""Which pairs of tokens do the weights themselves join? The largest Tᵉᵉ over all V × V pairs, head by head.
+
+The model's inner vocabulary, mined without a corpus; counts and a list of words, where given, only annotate it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from detoklens.errors import DetokLensError, RangeError
+from detoklens.figures.spec import FigureSpec
+from detoklens.questions.equations import AFFINITY
+from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
+from detoklens.questions.question import Question, View
+from detoklens.questions.words import by_file
+from detoklens.tables.schema import HEAD, Column, Schema
+from detoklens.tables.tokens import (
+    BIGRAM_COUNT,
+    JOINED,
+    KEY_TOKEN,
+    KEY_TOKEN_ID,
+    QUERY_TOKEN,
+    QUERY_TOKEN_ID,
+    SCORE,
+)
+from detoklens.wording import SEAM, head_name, listed, pair_shown, percent, plural
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from detoklens.measures.block_runs import Arrays, Runner
+    from detoklens.questions.question import ByLabel, Frames
+    from detoklens.questions.study import Study
+
+    WordCheck = Callable[[str], bool]
+
+LEXICON = Schema(
+    "lexicon",
+    "Which pairs have the largest Tᵉᵉ over the whole vocabulary, in every head?",
+    (
+        HEAD,
+        Column("rank", "Int32", "place of the pair among all pairs of the head, 1 is the largest; ties by token ids"),
+        KEY_TOKEN_ID,
+        KEY_TOKEN,
+        QUERY_TOKEN_ID,
+        QUERY_TOKEN,
+        SCORE,
+        JOINED,
+        Column("is_word", "Boolean", "whether the joined text is a word; null without a list or library to ask"),
+        BIGRAM_COUNT,
+    ),
+)
+
+LEXICON_BY_HEAD = Schema(
+    "lexicon_by_head",
+    "How much of each head's lexicon are words?",
+    (
+        HEAD,
+        Column("pairs", "Int32", "pairs in the head's lexicon"),
+        Column("word_share", "Float64", "share of them whose joined text is a word; null where that is unknown"),
+        Column("seen_share", "Float64", "share of them that occur in the corpus; null without counts"),
+        Column("identical_share", "Float64", "share of them that pair a token with itself"),
+        Column("query_tokens", "Int32", "different query tokens in them"),
+        Column("key_tokens", "Int32", "different key tokens in them: few, where some keys suit every query"),
+        Column("largest_score", "Float64", "largest Tᵉᵉ"),
+        Column("smallest_score", "Float64", "smallest Tᵉᵉ in the lexicon"),
+    ),
+)
+
+ON_PAGE = 12  # pairs of a head on a report's page
+SHOWN_PAIRS = 20  # pairs of a head in a table for eyes
+NAMED_PAIRS = 4  # of the best head in a sentence
+SHARES = {"seen_share": "occur in the corpus", "word_share": "join to a word"}
+ONE_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
+NO_PAIRS = "The vocabulary has no pairs of different tokens."
+MOST_PAIRS = 10_000_000
+"""Rows of a lexicon that a laptop's memory holds: with their texts they take about 250 bytes each."""
+
+
+@dataclass(frozen=True, repr=False)
+class Lexicon(Question):
+    """Mine the pairs of tokens with the largest Tᵉᵉ over the whole vocabulary, head by head, from weights alone.
+
+    A table for eyes shows the first 20 pairs of a head, the other formats and --out all. With --out an interrupted
+    run is continued by the same command. The tables are the same whatever the engine and the number of workers.
+
+    Example: detoklens lexicon gpt2 --heads 7 --top 10000 --centred --no-self --out lexicon
+    """
+
+    top: Annotated[int, Parameter("How many pairs per head.", least=1)] = 10_000
+    no_self: Annotated[bool, Parameter("Leave out pairs of a token with itself.")] = False
+    words: Annotated[
+        Path | Sequence[str] | None,
+        Parameter(
+            "What counts as a word, one a line. Default: what the library wordfreq knows, where installed.",
+            metavar="WORDS.txt",
+            read=Path,
+            spell=by_file("--words"),
+        ),
+    ] = None
+    language: Annotated[str, Parameter("The language that wordfreq is asked for.")] = "en"
+    heads: Heads = None
+    centred: Centred = False
+    scale: Scale = "mean"
+
+    topic = "What does a token look for?"
+    doing = "mining pairs"
+    uses = frozenset({"counts", "vocabulary"})
+    parallel = True
+    tables = (LEXICON, LEXICON_BY_HEAD)
+    by: ClassVar[Mapping[str, str]] = {"pair": "lexicon", "head": "lexicon_by_head"}
+    eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "lexicon": ("head", "rank", "score", "is_word", "count", "key_token", "query_token", "joined"),
+    }
+    equation = AFFINITY
+    figures = (
+        FigureSpec(
+            "lexicon",
+            "lexicon",
+            ("lexicon",),
+            "The heads' own lexicons",
+            "Among each head's strongest pairs over the whole vocabulary, up to each rank: the share that the legend "
+            "names, of pairs that occur in the corpus (with counts) or join to a word (with a list of words).",
+            per_head=True,
+        ),
+        FigureSpec(
+            "lexicon_scores",
+            "lexicon:lexicon_scores",
+            ("lexicon",),
+            "Strength of the strongest pairs",
+            "Tᵉᵉ of each head's strongest pairs by rank; of more than six heads the six highest are named.",
+        ),
+    )
+
+    def settings(self, study: Study) -> dict[str, Any]:
+        """What tells a word is named by the list's fingerprint, or by the library and its language."""
+        given = super().settings(study)
+        del given["language"]
+        return given | {"words": self._source()}
+
+    def _source(self) -> str | None:
+        from detoklens.measures.word_list import fingerprint_of, given_words
+
+        if self.words is not None:
+            return fingerprint_of(given_words(self.words))
+        from importlib.metadata import version  # 40 ms, which --help does without
+
+        return f"wordfreq {version('wordfreq')} {self.language}" if find_spec("wordfreq") else None
+
+    def _word_check(self) -> WordCheck | None:
+        from detoklens.measures.word_list import given_words
+
+        return known_to_wordfreq(self.language) if self.words is None else in_list(given_words(self.words))
+
+    def ask(self, study: Study, runner: Runner) -> Frames:
+        import polars as pl
+
+        from detoklens.measures.top_pairs import largest_pairs
+
+        heads, is_word = study.heads(self.heads), self._word_check()
+        if min(self.top, study.layer.vocab_size**2) * len(heads) > MOST_PAIRS:
+            raise RangeError(
+                f"the top {self.top:,} pairs, heads: {len(heads)}, are more than the {MOST_PAIRS:,} that fit into "
+                "memory; ask for fewer pairs, or for some of the heads"
+            )
+        affinity = study.layer.token_affinity(self.scale, self.centred, heads)
+        best = largest_pairs(affinity, self.top, not self.no_self, runner)
+        pairs = pl.concat([_ranked(head, of_head) for head, of_head in zip(heads, best, strict=True)])
+        described = _described(study, pairs, is_word)
+        return {"lexicon": described, "lexicon_by_head": _by_head(described)}
+
+    def view(self, tables: Frames, name: str) -> View:
+        """Of the pairs only the first ones of each head."""
+        import polars as pl
+
+        whole = super().view(tables, name)
+        if name != LEXICON.name:
+            return whole
+        shown = whole.frame.filter(pl.col("rank") <= SHOWN_PAIRS)
+        if len(shown) == len(whole.frame):
+            return whole
+        return View(f"{whole.title} The first {SHOWN_PAIRS} of each head, of {len(whole.frame):,} in all", shown)
+
+    def page_views(self, tables: Frames) -> Sequence[View]:
+        """The strongest pairs of every head side by side, joined, with their seam."""
+        import polars as pl
+
+        strongest = tables["lexicon"].filter(pl.col("rank") <= ON_PAGE)
+        sides = strongest.select(
+            "rank",
+            head=pl.format("L0H{}", "head"),
+            joined=pl.concat_str("key_token", "query_token", separator=SEAM).fill_null(
+                pl.format("ids {} {}", "key_token_id", "query_token_id")
+            ),
+        ).pivot("head", index="rank", values="joined")
+        title = "The lexicon in the weights: each head's strongest pairs, joined"
+        return [View(title, sides, open=True)]
+
+    def say(self, tables: Frames) -> str:
+        """What the strongest pairs are, in the head with most pairs of the corpus, else most words."""
+        best = _best(tables["lexicon_by_head"])
+        if best is None:
+            return NO_PAIRS
+        first = tables["lexicon"].filter(head=best["head"]).sort("rank").head(NAMED_PAIRS)
+        shown = [_shown(pair) for pair in first.iter_rows(named=True)]
+        of = f"the {plural(best['pairs'], 'strongest pair')} of {head_name(best['head'])}"
+        said = [f"{percent(best[name])} {words}" for name, words in SHARES.items() if best[name] is not None]
+        left_out = "; pairs of a token with itself are left out" if self.no_self else ""
+        if said:
+            return f"Of {of}, {listed(said)}; the first are {listed(shown)}{left_out}."
+        return f"Of {of} the first are {listed(shown)}{left_out}."
+
+    def say_compared(self, by_label: ByLabel) -> str:
+        """By the first share that every model has; else by the largest score."""
+        best = {label: found for label, tables in by_label.items() if (found := _best(tables["lexicon_by_head"]))}
+        if not best:
+            return NO_PAIRS
+        for name, words in SHARES.items():
+            if all(row[name] is not None for row in best.values()):
+                said = [f"{percent(row[name])} in {_where(label, row)}" for label, row in best.items()]
+                return f"Share of the best head's strongest pairs that {words}: {listed(said)}."
+        said = [f"{row['largest_score']:.3g} in {_where(label, row)}" for label, row in best.items()]
+        return f"Largest Tᵉᵉ of a pair: {listed(said)}."
+
+
+def _where(label: str, row: Mapping[str, Any]) -> str:
+    return f"{label} ({head_name(row['head'])})"
+
+
+def _best(by_head: pl.DataFrame) -> dict[str, Any] | None:
+    ordered = by_head.sort(
+        "seen_share", "word_share", "largest_score", descending=True, nulls_last=True, maintain_order=True
+    )
+    return ordered.row(0, named=True) if len(ordered) else None
+
+
+def _shown(pair: Mapping[str, Any]) -> str:
+    """A pair with its seam; by its ids without a tokenizer."""
+    key, query = pair["key_token"], pair["query_token"]
+    if key is None or query is None:
+        return f"ids {pair['key_token_id']} and {pair['query_token_id']}"
+    return f"“{pair_shown(key, query)}”"
+
+
+def in_list(words: Iterable[str]) -> WordCheck:
+    """Is it one of these words? Case and the space in front are ignored."""
+    known = {word.casefold() for word in words}
+    return lambda text: text.removeprefix(" ").casefold() in known
+
+
+def known_to_wordfreq(language: str = "en") -> WordCheck | None:
+    """Does the library wordfreq know it as one word of the language? None where wordfreq is not installed."""
+    if find_spec("wordfreq") is None:
+        return None
+    zipf_frequency = importlib.import_module("wordfreq").zipf_frequency
+    try:
+        zipf_frequency("a", language)
+    except (LookupError, ValueError) as error:
+        raise DetokLensError(f"wordfreq has no words of the language {language!r}; name another, such as en") from error
+
+    def check(text: str) -> bool:
+        word = text.removeprefix(" ")
+        return bool(ONE_WORD.fullmatch(word)) and zipf_frequency(word, language) > 0
+
+    return check
+
+
+def _ranked(head: int, pairs: Arrays) -> pl.DataFrame:
+    import numpy as np
+    import polars as pl
+
+    n_pairs = len(pairs["score"])
+    return pl.DataFrame(
+        {
+            "head": np.full(n_pairs, head),
+            "rank": np.arange(1, n_pairs + 1),
+            "key_token_id": pairs["key"],
+            "query_token_id": pairs["query"],
+            "score": pairs["score"],
+        }
+    )
+
+
+def _described(study: Study, found: pl.DataFrame, is_word: WordCheck | None) -> pl.DataFrame:
+    """The same with texts, whether they are words and, where there are counts, how often the pair occurs."""
+    import polars as pl
+
+    from detoklens.measures.pair_counts import pair_counts
+    from detoklens.measures.token_text import joined_texts, token_texts
+
+    keys, queries = found["key_token_id"].to_numpy(), found["query_token_id"].to_numpy()
+    joined = joined_texts(study.layer, keys, queries)
+    known = [None if is_word is None or text is None else is_word(text) for text in joined]
+    frame = found.with_columns(
+        pl.Series("key_token", token_texts(study.layer, keys), pl.String),
+        pl.Series("query_token", token_texts(study.layer, queries), pl.String),
+        pl.Series("joined", joined, pl.String),
+        pl.Series("is_word", known, pl.Boolean),
+    )
+    if study.counts is None:
+        return LEXICON.without("count").conform(frame)
+    return LEXICON.conform(frame.with_columns(pl.Series("count", pair_counts(study.counts, keys, queries))))
+
+
+def _by_head(pairs: pl.DataFrame) -> pl.DataFrame:
+    """How much of each head's lexicon are words, pairs of the corpus, tokens with themselves?"""
+    import polars as pl
+
+    seen = (pl.col("count") > 0).mean() if "count" in pairs.columns else pl.lit(None)
+    return LEXICON_BY_HEAD.conform(
+        pairs.group_by("head", maintain_order=True).agg(
+            pl.len().alias("pairs"),
+            pl.col("is_word").mean().alias("word_share"),
+            seen.alias("seen_share"),
+            (pl.col("key_token_id") == pl.col("query_token_id")).mean().alias("identical_share"),
+            pl.col("query_token_id").n_unique().alias("query_tokens"),
+            pl.col("key_token_id").n_unique().alias("key_tokens"),
+            pl.col("score").max().alias("largest_score"),
+            pl.col("score").min().alias("smallest_score"),
+        )
+    )

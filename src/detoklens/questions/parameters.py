@@ -1,0 +1,268 @@
+"""What can be set? A field of a dataclass is a parameter: its type, its default and its help line, written once.
+
+The command line makes its options of them, Python checks what it is given by them, and the words of a command that
+gives the same numbers are spelled from them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
+from numbers import Integral, Real
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from detoklens.errors import DetokLensError, RangeError
+
+LONGEST_RANGE = 1_000_000  # numbers in one `first-last`: more than any model has of anything
+LONGEST_SHOWN = 60  # characters of a wrong value in a message
+REQUIRED: Any = ...  # the default of a parameter that has none
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """What belongs to a parameter beside its type and default.
+
+    `read` turns what the command line was given into the value, and `spell` the value into words of the command line;
+    an option that may be `repeated` is read all at once. `flag` is the option's name where it is not the field's.
+    """
+
+    help: str
+    flag: str = ""
+    metavar: str | None = None
+    least: float | None = None
+    positional: bool = False
+    repeated: bool = False
+    read: Callable[[Any], Any] | None = None
+    spell: Callable[[Any], Sequence[str]] | None = None
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A parameter with its name, type and default."""
+
+    name: str
+    kind: Any
+    default: Any
+    parameter: Parameter
+
+    @property
+    def flag(self) -> str:
+        return self.parameter.flag or f"--{self.name.replace('_', '-')}"
+
+    def words(self, value: Any) -> list[str]:
+        """How the command line says this value; nothing for the default."""
+        if value == self.default:
+            return []
+        if self.parameter.spell is not None:
+            return list(self.parameter.spell(value))
+        if isinstance(value, bool):
+            return [self.flag.split("/")[0 if value else -1]]
+        values = value if isinstance(value, tuple) else (value,)
+        flag = [] if self.parameter.positional else [self.flag]
+        return [word for each in values for word in (*flag, str(each))]
+
+
+_KNOWN: dict[type, tuple[Setting, ...]] = {}  # type hints are evaluated once for each class
+
+
+def settings_of(owner: type) -> tuple[Setting, ...]:
+    """The parameters of a dataclass in order; its other fields are no parameters."""
+    if owner not in _KNOWN:
+        _KNOWN[owner] = _settings_of(owner)
+    return _KNOWN[owner]
+
+
+def _settings_of(owner: type) -> tuple[Setting, ...]:
+    hints = get_type_hints(owner, include_extras=True)
+    return tuple(
+        Setting(field.name, kind, () if field.default is MISSING else field.default, parameter)
+        for field in fields(owner)
+        for kind, parameter in [_split(hints[field.name])]
+        if parameter is not None
+    )
+
+
+def _split(hint: Any) -> tuple[Any, Parameter | None]:
+    if get_origin(hint) is Annotated:
+        kind, *notes = get_args(hint)
+        return kind, next((note for note in notes if isinstance(note, Parameter)), None)
+    return hint, None
+
+
+def words_of(owner: Any) -> list[str]:
+    """The words of the command line for all that is set otherwise than by default, arguments first."""
+    settings = sorted(settings_of(type(owner)), key=lambda setting: not setting.parameter.positional)
+    return [word for setting in settings for word in setting.words(getattr(owner, setting.name))]
+
+
+def check_settings(owner: Any) -> None:
+    """Refuse values of a wrong type or size in one line; lists become tuples, so that a question can't change."""
+    for setting in settings_of(type(owner)):
+        value = checked(type(owner).__name__, setting, getattr(owner, setting.name))
+        object.__setattr__(owner, setting.name, value)
+
+
+def checked(owner: str, setting: Setting, value: Any) -> Any:
+    """The value as its type says, or an error that says what is accepted."""
+    for kind in _choices(setting.kind):
+        try:
+            found = _as(kind, value)
+        except TypeError:
+            continue
+        least = setting.parameter.least
+        if least is not None and found is not None and found < least:
+            raise RangeError(f"{owner}({setting.name}={found}): at least {least:g} is needed")
+        return found
+    accepted = " or ".join(dict.fromkeys(_described(kind) for kind in _choices(setting.kind)))
+    raise RangeError(f"{owner}({setting.name}={_shortened(value)}): {setting.name} is {accepted}")
+
+
+def _choices(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+
+
+def _as(kind: Any, value: Any) -> Any:
+    """The value as one type; TypeError where it is none."""
+    if get_origin(kind) is Literal:
+        return _fitting(value in get_args(kind) and type(value) is str, value)
+    if get_origin(kind) is Sequence or kind is Sequence:
+        return _as_tuple(get_args(kind)[0], value)
+    if kind is bool:
+        return _fitting(isinstance(value, bool), value)
+    if kind is int:
+        return int(_fitting(isinstance(value, Integral) and not isinstance(value, bool), value))
+    if kind is float:
+        return float(_fitting(isinstance(value, Real) and not isinstance(value, bool), value))
+    if kind is Path:
+        return Path(_fitting(isinstance(value, str | Path), value))
+    return _fitting(isinstance(value, kind), value)
+
+
+def _fitting(fits: bool, value: Any) -> Any:
+    if not fits:
+        raise TypeError
+    return value
+
+
+def _as_tuple(kind: Any, value: Any) -> tuple[Any, ...]:
+    """Each of several values, or a single one that stands alone."""
+    several = not isinstance(value, str | bytes | Mapping) and isinstance(value, Iterable)
+    return tuple(_first_fitting(kind, each) for each in (value if several else [value]))
+
+
+def _first_fitting(kind: Any, value: Any) -> Any:
+    for choice in _choices(kind):
+        try:
+            return _as(choice, value)
+        except TypeError:
+            continue
+    raise TypeError
+
+
+def _described(kind: Any) -> str:
+    if get_origin(kind) is Literal:
+        return "one of " + ", ".join(map(repr, get_args(kind)))
+    if get_origin(kind) is Sequence:
+        return "a list, each " + " or ".join(_described(choice) for choice in _choices(get_args(kind)[0]))
+    names = {
+        bool: "True or False",
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        Path: "a path",
+        NoneType: "None",
+    }
+    return names.get(kind, str(kind))
+
+
+def _shortened(value: Any) -> str:
+    text = repr(value).replace("\n", " ")
+    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
+
+
+def whole_numbers(what: str) -> Callable[[str], tuple[int, ...]]:
+    """A reader of `0,7` or `0-3,7`."""
+
+    def read(text: str) -> tuple[int, ...]:
+        numbers: list[int] = []
+        for part in text.split(","):
+            found = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", part.strip())
+            if not found:
+                raise ValueError(f"{text!r} is no list of {what}; write for example 0,7 or 0-3")
+            first, last = int(found[1]), int(found[2] or found[1])
+            if not 0 <= last - first < LONGEST_RANGE:
+                raise ValueError(f"{part.strip()} runs backwards or too far; write for example 0-3")
+            numbers.extend(range(first, last + 1))
+        return tuple(numbers)
+
+    return read
+
+
+def number_ranges(numbers: Iterable[int]) -> str:
+    """`0-3,7` for 0, 1, 2, 3, 7: what `whole_numbers` reads back, in the same order."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in runs)
+
+
+def read_text(path: Path, wanted: str) -> str:
+    """The text of a small file that somebody names."""
+    if not path.is_file():
+        raise DetokLensError(f"{path}: no such file; name {wanted}")
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DetokLensError(f"{path}: not UTF-8 at byte {error.start}; give {wanted}, as UTF-8") from error
+
+
+def in_one_word(flag: str) -> Callable[[Iterable[int]], list[str]]:
+    """A speller of several numbers as one word: `--heads 0,7`."""
+    return lambda numbers: [flag, ",".join(map(str, numbers))]
+
+
+Heads = Annotated[
+    Sequence[int] | None,
+    Parameter(
+        "Only these heads, from 0. Default: all.",
+        metavar="0,7",
+        read=whole_numbers("heads"),
+        spell=in_one_word("--heads"),
+    ),
+]
+QueryPositions = Annotated[
+    Sequence[int] | None,
+    Parameter(
+        "Look from these positions, from 0. Default: about 1/20, 1/2 and nearly all of the model's length.",
+        metavar="50,500,1000",
+        read=whole_numbers("query positions"),
+        spell=in_one_word("--query-positions"),
+    ),
+]
+Centred = Annotated[bool, Parameter("Subtract each key's mean over all query tokens before ranking keys.")]
+
+
+def read_scale(text: str) -> str | int:
+    """`mean`, `published`, `bare`, or a position."""
+    if text in ("mean", "published", "bare"):
+        return text
+    if re.fullmatch(r"\d{1,18}", text):
+        return int(text)
+    raise RangeError(f"σ by {text!r} is not known; accepted are mean, published, bare, or a position from 0")
+
+
+Scale = Annotated[
+    Literal["mean", "published", "bare"] | int,
+    Parameter(
+        "σ of a token: its mean over positions (published: each first rounded to float16, as in the paper's "
+        "published code), that of the bare embedding, or that at one position.",
+        metavar="mean|published|bare|POSITION",
+        read=read_scale,
+    ),
+]

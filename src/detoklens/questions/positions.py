@@ -1,0 +1,264 @@
+"""Where does position alone pull attention? Tᵖ, Tᵖᵖ, their sum and its softmax along the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from detoklens.errors import MissingError
+from detoklens.figures.spec import FigureSpec
+from detoklens.questions.parameters import Heads, Parameter, QueryPositions
+from detoklens.questions.question import Question, View
+from detoklens.tables.schema import HEAD, Column, Schema
+from detoklens.wording import head_name, listed, percent
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+
+    from detoklens.measures.block_runs import Runner
+    from detoklens.measures.positions import Curve
+    from detoklens.questions.question import ByLabel, Frames, Need
+    from detoklens.questions.study import Study
+
+DRAWN_PLACES = 22  # characters of a curve in a terminal: the whole row then fits 80, also with six-digit positions
+SHOWN_DIGITS = 3
+
+POSITIONS = Schema(
+    "positions",
+    "Where does position alone pull attention?",
+    (
+        HEAD,
+        Column("quantity", "String", "p, pp, their sum (p+pp), or attention: softmax of the sum over keys ≤ query"),
+        Column("query_position", "Int32", "position of the query, from 0; null where the query has no part"),
+        Column("key_position", "Int32", "position of the key, from 0 to the query's own"),
+        Column("layer_norm", "Boolean", "whether the division by σ is in"),
+        Column("mean", "Float64", "value with σ averaged over the vocabulary, as the option `average` says"),
+        Column(
+            "low",
+            "Float64",
+            "lower end of the band that holds most tokens (pp, p+pp: pairs of tokens); attention: null",
+        ),
+        Column("high", "Float64", "upper end of that band"),
+        Column("at_smallest_scale", "Float64", "value with the vocabulary's smallest σ at the query and at the key"),
+        Column("at_largest_scale", "Float64", "value with the vocabulary's largest σ at the query and at the key"),
+    ),
+)
+
+
+@dataclass(frozen=True, repr=False)
+class OverVocabulary(Question):
+    """A question about positions: σ depends on the token, so each of its numbers stands for the whole vocabulary.
+
+    Counts decide its numbers where they weight the vocabulary, and only there.
+    """
+
+    average: Annotated[
+        Literal["ratio-of-mean", "mean-of-ratio"],
+        Parameter("The mean over the vocabulary: score / mean σ, or mean of score / σ."),
+    ] = field(default="ratio-of-mean", kw_only=True)
+    weights: Annotated[
+        Literal["even", "frequency"],
+        Parameter("Tokens count evenly, or by their frequency in corpus counts, which have no other part here."),
+    ] = field(default="even", kw_only=True)
+
+    topic = "Where does position pull?"
+    doing = "σ of every token at every position"
+    needs = frozenset({"position_table", "causal"})
+    uses = frozenset({"counts"})
+
+    def depends_on(self, need: Need) -> bool:
+        return super().depends_on(need) and (need != "counts" or self.weights == "frequency")
+
+    def token_weights(self, study: Study) -> np.ndarray | None:
+        """How much each token counts; None where all count alike."""
+        if self.weights == "even":
+            return None
+        if study.counts is None:
+            raise MissingError("counts", "weights by frequency need corpus counts")
+        return study.counts.tokens.astype("float64")
+
+
+@dataclass(frozen=True, repr=False)
+class Positions(OverVocabulary):
+    """Show Tᵖ, Tᵖᵖ, their sum and its softmax along the keys, with their spread over the vocabulary.
+
+    The table for eyes draws each curve in one line; csv, json and parquet have every key position, with and without
+    LayerNorm, the mean, the band, and the values at the vocabulary's smallest and largest σ.
+
+    Example: detoklens positions gpt2 --query-positions 50,500,1000 --heads 1,7
+    """
+
+    query_positions: QueryPositions = None
+    band: Annotated[float, Parameter("Share of the vocabulary within the band.")] = 0.95
+    heads: Heads = None
+
+    tables = (POSITIONS,)
+    equation = (
+        "Tᵖ[h, j] = b̃_Q·(pⱼ W̃_K) / σⱼ,  Tᵖᵖ[h, i, j] = (pᵢ W̃_Q)·(pⱼ W̃_K) / (σᵢ σⱼ),  α = softmax((Tᵖ + Tᵖᵖ) / √d′)"
+    )
+    figures = (
+        FigureSpec(
+            "position_alone",
+            "positions:position_alone",
+            ("positions",),
+            "Position alone (Tᵖ)",
+            "How strongly each key position asserts itself, whoever asks: mean σ over the vocabulary, the band that "
+            "holds {band} of the tokens, and beside it the same without LayerNorm's division.",
+            per_head=True,
+        ),
+        FigureSpec(
+            "position_comparison",
+            "positions:position_comparison",
+            ("positions",),
+            "Position and position (Tᵖᵖ)",
+            "What each query position looks for among key positions, with the band that holds {band} of the pairs of "
+            "tokens.",
+            per_head=True,
+        ),
+        FigureSpec(
+            "position_scales",
+            "positions:position_scales",
+            ("positions",),
+            "Position and position (Tᵖᵖ) with extreme σ",
+            "What one query position looks for: with the vocabulary's mean, largest and smallest σ at the query and at "
+            "the keys, and the band that holds {band} of the pairs of tokens.",
+            per_head=True,
+        ),
+        FigureSpec(
+            "position_sum",
+            "positions:position_sum",
+            ("positions",),
+            "Both position terms together (Tᵖ + Tᵖᵖ)",
+            "Sum of the two terms that depend on positions alone, for each query position, with the band that holds "
+            "{band} of the pairs of tokens.",
+            per_head=True,
+        ),
+        FigureSpec(
+            "position_attention",
+            "positions:position_attention",
+            ("positions",),
+            "Attention by position alone",
+            "Softmax of Tᵖ + Tᵖᵖ over the keys up to the query: the attention if positions were all there is.",
+            per_head=True,
+        ),
+    )
+    compared_figures = tuple(
+        FigureSpec(
+            f"compare_positions_{quantity}",
+            "positions:compare_positions",
+            ("positions",),
+            f"Position's pull in several checkpoints: {words}",
+            f"{meaning} in each head, one line a checkpoint.",
+            per_head=True,
+            options=(("quantity", quantity),),
+        )
+        for quantity, words, meaning in (
+            ("p", "position alone (Tᵖ)", "How strongly each key position asserts itself"),
+            ("attention", "attention by position alone", "Softmax of Tᵖ + Tᵖᵖ from a query position that all have"),
+        )
+    )
+
+    def settings(self, study: Study) -> dict[str, Any]:
+        return super().settings(study) | {"query_positions": self._queries(study)}
+
+    def specs(self) -> Sequence[FigureSpec]:
+        return [spec.with_band(self.band) for spec in self.figures]
+
+    def ask(self, study: Study, runner: Runner) -> Frames:
+        import polars as pl
+
+        from detoklens.measures.positions import position_curves
+
+        curves = position_curves(
+            study.layer, self._queries(study), self.average, self.token_weights(study), self.band, runner.watch
+        )
+        frame = pl.concat([_curve_table(curve) for curve in curves])
+        return {"positions": frame.filter(pl.col("head").is_in(study.heads(self.heads)))}
+
+    def say(self, tables: Frames) -> str:
+        """How sharply the heads look from the middle one of the query positions."""
+        peaks, middle = _peaks(tables["positions"])
+        sharpest, broadest = (_peak_shown(peaks.row(place, named=True)) for place in (0, -1))
+        of_all = f"sharpest in {sharpest} and broadest in {broadest}" if len(peaks) > 1 else f"highest in {sharpest}"
+        return f"By position alone, attention from position {middle} is {of_all}."
+
+    def say_compared(self, by_label: ByLabel) -> str:
+        """How sharply each model's sharpest head looks."""
+        sharpest = {label: _peaks(tables["positions"])[0].row(0, named=True) for label, tables in by_label.items()}
+        said = [f"{_share(row['mean'])} in {label} ({head_name(row['head'])})" for label, row in sharpest.items()]
+        return f"By position alone the sharpest head puts on a single key: {listed(said)}."
+
+    def views(self, tables: Frames) -> Sequence[View]:
+        """One line per curve with LayerNorm: its ends, its peak, its course from the first key to the last."""
+        import polars as pl
+
+        shown = tables["positions"].filter(pl.col("layer_norm") & (pl.col("quantity") != "p+pp"))
+        by_curve = shown.sort("head", maintain_order=True).group_by(
+            "head", "quantity", "query_position", maintain_order=True
+        )
+        lines = by_curve.agg(
+            pl.col("mean").min().round_sig_figs(SHOWN_DIGITS).alias("lowest"),
+            pl.col("mean").max().round_sig_figs(SHOWN_DIGITS).alias("highest"),
+            pl.col("key_position").get(pl.col("mean").arg_max()).alias("at key"),
+            pl.col("mean").alias("along the keys"),
+        )
+        drawn = [_drawn(curve) for curve in lines["along the keys"]]
+        return [
+            View(
+                POSITIONS.question,
+                lines.rename({"query_position": "query"}).with_columns(pl.Series("along the keys", drawn, pl.String)),
+            )
+        ]
+
+    def _queries(self, study: Study) -> list[int]:
+        from detoklens.measures.positions import chosen_queries
+
+        return chosen_queries(study.layer, self.query_positions)
+
+
+def _curve_table(curve: Curve) -> pl.DataFrame:
+    import numpy as np
+    import polars as pl
+
+    n_heads, n_keys = curve.mean.shape
+    rows = n_heads * n_keys
+    return POSITIONS.frame(
+        {
+            "head": np.repeat(np.arange(n_heads), n_keys),
+            "quantity": [curve.quantity] * rows,
+            "query_position": pl.Series([curve.query_position] * rows, dtype=pl.Int32),
+            "key_position": np.tile(np.arange(n_keys), n_heads),
+            "layer_norm": [curve.layer_norm] * rows,
+            **{
+                name: getattr(curve, name).ravel()
+                for name in ("mean", "low", "high", "at_smallest_scale", "at_largest_scale")
+            },
+        }
+    )
+
+
+def _peaks(positions: pl.DataFrame) -> tuple[pl.DataFrame, int]:
+    """From the middle query position: each head's largest attention and its key, the sharpest head first."""
+    attention = positions.filter(quantity="attention")
+    queries = attention["query_position"].unique().sort()
+    middle = queries[len(queries) // 2]
+    there = attention.filter(query_position=middle).sort("mean", "key_position", descending=[True, True])
+    peaks = there.unique("head", keep="first", maintain_order=True)
+    return peaks.sort("mean", "head", descending=[True, False]), middle
+
+
+def _peak_shown(peak: dict[str, Any]) -> str:
+    return f"{head_name(peak['head'])} ({_share(peak['mean'])} on key {peak['key_position']})"
+
+
+def _share(share: float) -> str:
+    """In percent; a share below one percent keeps a digit, since even attention is that small on many keys."""
+    return percent(share) if share >= 0.01 else f"{100 * share:.1g} %"
+
+
+def _drawn(curve: pl.Series) -> str:
+    from detoklens.tables.rendering import sparkline
+
+    return sparkline(curve.drop_nulls().to_list(), DRAWN_PLACES)

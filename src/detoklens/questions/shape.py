@@ -1,0 +1,206 @@
+"""Is Tᵖ a line, is Tᵖᵖ a wave, and how near does their sum pull attention?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from detoklens.figures.spec import FigureSpec
+from detoklens.questions.parameters import Heads, QueryPositions
+from detoklens.questions.positions import OverVocabulary
+from detoklens.questions.question import View
+from detoklens.tables.schema import HEAD, Column, Schema
+from detoklens.wording import head_name, listed, percent
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from detoklens.measures.block_runs import Runner
+    from detoklens.measures.shape import PositionShape, SeenFrom
+    from detoklens.questions.question import ByLabel, Frames
+    from detoklens.questions.study import Study
+
+NEAR = 0.5  # of the attention on the last five tokens makes a head a near one
+QUERY_POSITION = Column("query_position", "Int32", "position of the query, from 0")
+
+SHAPE = Schema(
+    "shape",
+    "Is Tᵖ a line, is Tᵖᵖ a wave, and how near does their sum pull attention?",
+    (
+        HEAD,
+        QUERY_POSITION,
+        Column("slope", "Float64", "slope of the best line through Tᵖ, per position; the same for every query"),
+        Column("r_squared", "Float64", "share of Tᵖ's variance on that line; null where Tᵖ is constant"),
+        Column("alibi_slope", "Float64", "slope × attention scale: what ALiBi would call its slope"),
+        Column("linear", "Boolean", "r_squared at least 0.9; null with fewer than 16 positions or a constant Tᵖ"),
+        Column("period", "Float64", "period of Tᵖᵖ's leading wave, in positions"),
+        Column("wave_share", "Float64", "share of Tᵖᵖ's power around its best line that the leading wave has"),
+        Column("waves_share", "Float64", "share that the leading waves have together"),
+        Column("sinusoidal", "Boolean", "wave_share at least 0.5; null with fewer than 48 keys or 1.5 periods in view"),
+        Column("last_1", "Float64", "attention of the softmaxed sum on the query itself"),
+        Column("last_5", "Float64", "attention on the last 5 tokens, the query included"),
+        Column("last_15", "Float64", "attention on the last 15 tokens, the query included"),
+        Column("on_previous", "Float64", "attention on the token before the query; null at query 0"),
+        Column("on_first", "Float64", "attention on position 0"),
+        Column("entropy", "Float64", "entropy of the softmaxed sum, in bits"),
+        Column("class", "String", "self, previous token, first, local or broad"),
+    ),
+)
+
+WAVES = Schema(
+    "waves",
+    "Which frequencies lead in Tᵖᵖ?",
+    (
+        HEAD,
+        QUERY_POSITION,
+        Column("rank", "Int32", "1 for the leading wave, 2 for the next once that is subtracted, and so on"),
+        Column("frequency", "Float64", "cycles per position"),
+        Column("period", "Float64", "positions per cycle"),
+        Column("amplitude", "Float64", "amplitude of the wave, in units of the score"),
+        Column("share", "Float64", "share of Tᵖᵖ's power around its best line"),
+    ),
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Shape(OverVocabulary):
+    """Put the shape of the position terms in numbers, per head.
+
+    The best line through Tᵖ (linear as ALiBi?), the leading waves of Tᵖᵖ (sinusoidal?), the attention that the
+    softmax of their sum puts on the last 1, 5 and 15 tokens, its entropy, and a class: self, previous token, first,
+    local or broad.
+
+    Example: detoklens shape gpt2 --query-positions 500
+    """
+
+    query_positions: QueryPositions = None
+    heads: Heads = None
+
+    tables = (SHAPE, WAVES)
+    compared_tables = ("shape",)
+    equation = "best line through Tᵖ; periodogram of Tᵖᵖ around its best line; softmax mass"
+    figures = (
+        FigureSpec(
+            "shape_numbers",
+            "shape:shape_numbers",
+            ("shape",),
+            "Shape of the position terms",
+            "Each head in one row: slope of Tᵖ and how well a line fits, period and share of Tᵖᵖ's leading wave, and "
+            "where the softmax of their sum puts its mass, for each query position.",
+        ),
+    )
+
+    def settings(self, study: Study) -> dict[str, Any]:
+        return super().settings(study) | {"query_positions": self._queries(study)}
+
+    def ask(self, study: Study, runner: Runner) -> Frames:
+        import polars as pl
+
+        from detoklens.measures.shape import position_shape
+
+        found = position_shape(study.layer, self._queries(study), self.average, self.token_weights(study), runner.watch)
+        asked = pl.col("head").is_in(study.heads(self.heads))
+        return {"shape": _shape_table(found).filter(asked), "waves": _waves_table(found).filter(asked)}
+
+    def say(self, tables: Frames) -> str:
+        """How many heads look near from the middle one of the query positions, and where Tᵖ and Tᵖᵖ have a shape."""
+        import polars as pl
+
+        there = _from_the_middle(tables["shape"])
+        near = there.filter(pl.col("last_5") > NEAR)
+        nearest = there.row(0, named=True)
+        return (
+            f"By position alone {len(near)} of {len(there)} heads put most attention on the last five tokens "
+            f"({head_name(nearest['head'])}: {percent(nearest['last_5'])} from position {nearest['query_position']}); "
+            f"{_told('Tᵖ is a line', there['linear'])}, {_told('Tᵖᵖ is a wave', there['sinusoidal'])}."
+        )
+
+    def say_compared(self, by_label: ByLabel) -> str:
+        nearest = {label: _from_the_middle(tables["shape"]).row(0, named=True) for label, tables in by_label.items()}
+        said = [f"{percent(row['last_5'])} in {label} ({head_name(row['head'])})" for label, row in nearest.items()]
+        return f"By position alone the nearest-looking head puts on the last five tokens: {listed(said)}."
+
+    def views(self, tables: Frames) -> Sequence[View]:
+        """Three tables that fit a terminal: the line, the wave, the pull."""
+        import polars.selectors as cs
+
+        by_head = tables["shape"].sort("head", "query_position").rename({"query_position": "query"})
+        line = by_head.select("head", "slope", "alibi_slope", "r_squared", "linear").unique(maintain_order=True)
+        wave = by_head.select("head", "query", "period", "wave_share", "waves_share", "sinusoidal")
+        pull = by_head.select("head", "query", "last_1", "last_5", "last_15", "entropy", "class")
+        return [
+            View("is Tᵖ a line?", line),
+            View("is Tᵖᵖ a wave?", wave),
+            View("where does the softmax of Tᵖ + Tᵖᵖ look?", pull.with_columns(cs.starts_with("last_").round(3))),
+        ]
+
+    def _queries(self, study: Study) -> list[int]:
+        from detoklens.measures.positions import chosen_queries
+
+        return chosen_queries(study.layer, self.query_positions)
+
+
+def _shape_table(found: PositionShape) -> pl.DataFrame:
+    import polars as pl
+
+    line = {
+        "slope": found.line.slope,
+        "r_squared": found.line.r_squared,
+        "alibi_slope": found.alibi_slope,
+        "linear": pl.Series(found.line.linear(), dtype=pl.Boolean),
+    }
+    return pl.concat([SHAPE.frame(line | _columns_of(seen)) for seen in found.queries])
+
+
+def _columns_of(seen: SeenFrom) -> dict[str, Any]:
+    """What one query position sees, one number a head in each column."""
+    import numpy as np
+    import polars as pl
+
+    from detoklens.measures import shape
+
+    attention = seen.attention
+    shares = [[wave.share for wave in waves] for waves in seen.waves]
+    return {
+        "head": np.arange(len(attention)),
+        "query_position": np.full(len(attention), seen.query_position),
+        "period": pl.Series([waves[0].period if waves else None for waves in seen.waves], dtype=pl.Float64),
+        "wave_share": pl.Series([share[0] if share else None for share in shares], dtype=pl.Float64),
+        "waves_share": pl.Series([sum(share) if share else None for share in shares], dtype=pl.Float64),
+        "sinusoidal": pl.Series(seen.sinusoidal, dtype=pl.Boolean),
+        **{f"last_{count}": shape.mass_on_last(attention, count) for count in shape.NEAR},
+        "on_previous": shape.mass_on_previous(attention),
+        "on_first": attention[:, 0],
+        "entropy": shape.entropy(attention),
+        "class": shape.classes(attention),
+    }
+
+
+def _waves_table(found: PositionShape) -> pl.DataFrame:
+    import polars as pl
+
+    rows = [row for seen in found.queries for row in _wave_rows(seen)]
+    types = {column.name: column.polars_type for column in WAVES.columns}
+    return WAVES.conform(pl.DataFrame(rows, schema=types, orient="row"))
+
+
+def _wave_rows(seen: SeenFrom) -> Iterator[tuple[int, int, int, float, float, float, float]]:
+    for head, waves in enumerate(seen.waves):
+        for rank, wave in enumerate(waves, start=1):
+            yield head, seen.query_position, rank, wave.frequency, wave.period, wave.amplitude, wave.share
+
+
+def _from_the_middle(shape: pl.DataFrame) -> pl.DataFrame:
+    """The heads as seen from the middle one of the query positions, most attention on the last five tokens first."""
+    places = shape["query_position"].unique().sort()
+    return shape.filter(query_position=places[len(places) // 2]).sort("last_5", descending=True, maintain_order=True)
+
+
+def _told(what: str, verdicts: pl.Series) -> str:
+    """In how many heads this holds, of those where it can be told."""
+    known = verdicts.drop_nulls()
+    if known.is_empty():
+        return f"whether {what} can't be told"
+    among = f"{len(known)} heads" if len(known) == len(verdicts) else f"the {len(known)} heads where that can be told"
+    return f"{what} in {int(known.sum())} of {among}"

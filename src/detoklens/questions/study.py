@@ -1,0 +1,350 @@
+"""A model with what is known of text: what questions are asked of."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from detoklens import demo
+from detoklens.errors import CorpusError, CountsError, MissingError, RangeError
+from detoklens.progress import Watching, shown_steps
+from detoklens.questions.parameters import Parameter, check_settings, words_of
+from detoklens.questions.texts import Texts, read_documents
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from detoklens.corpus.counts import Counts
+    from detoklens.engines import Engine
+    from detoklens.questions.answer import Answer
+    from detoklens.questions.question import Need, Question
+    from detoklens.questions.store import Store
+    from detoklens.scores.layer import Layer
+    from detoklens.tables.parts import Parts
+    from detoklens.tables.provenance import Provenance
+
+KEPT = 16  # answers that a study remembers: a question may be built on others
+LOOK_LIKE_FILES = (".txt", ".jsonl", ".json", ".parquet", ".gz", ".zst", ".csv")
+
+
+@dataclass(frozen=True)
+class Work:
+    """Where blocks of work run."""
+
+    workers: Annotated[int | None, Parameter("Processes at work. Default: one for each core.", least=1)] = None
+    engine: Annotated[
+        Literal["local", "ray"], Parameter("Processes of this machine, or a Ray cluster.", metavar="local|ray")
+    ] = "local"
+    ray_address: Annotated[str | None, Parameter("An existing cluster. Default: one started here.")] = None
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+
+class Study:
+    """A model's first layer, corpus counts and documents, as far as they are there; `ask` answers a question of them.
+
+    Nothing is read before a question needs it.
+    """
+
+    def __init__(
+        self,
+        layer: Layer,
+        counts: Counts | None = None,
+        texts: Texts | None = None,
+        seed: int = 0,
+        work: Work | None = None,
+        model_words: Sequence[str] = (),
+    ) -> None:
+        if type(seed) is not int or seed < 0:
+            raise RangeError(f"the seed is a whole number from 0, not {seed!r}")
+        self.layer, self.counts, self.seed = layer, counts, seed
+        self.texts, self.work = texts or Texts(), work or Work()
+        self.model_words = list(model_words) or [layer.name]
+        self.notes: list[str] = list(layer.notes)
+        self._said_of_documents: list[str] = []
+        self._answers: OrderedDict[str, Answer] = OrderedDict()
+        self._engine: Engine | None = None
+        self._store: Store | None = None
+        self._parts: list[Parts] = []
+        self._watching: Watching = shown_steps
+
+    def __repr__(self) -> str:
+        counts = "no counts" if self.counts is None else f"{int(self.counts.tokens.sum()):,} tokens counted"
+        text = "no text" if not self.has("text") else self._text_shown()
+        return f"Study of {self.layer!r}: {counts}, {text}, seed {self.seed}"
+
+    def _text_shown(self) -> str:
+        if "documents" in self.__dict__:
+            return f"{len(self.documents):,} documents"
+        if self.texts.given:
+            return f"{len(self.texts.given):,} texts"
+        named = ", ".join(self.texts.text) or "the demo's own"
+        return f"up to {self.texts.documents:,} documents of {named}"
+
+    @cached_property
+    def documents(self) -> list[np.ndarray]:
+        """Token ids of the sampled documents; an error where there is no text."""
+        if not self.has("text"):
+            raise MissingError("text", "no text to look at")
+        documents = read_documents(self.layer, self.texts, self.seed, self._said_of_documents.append)
+        self.notes += self._said_of_documents
+        return documents
+
+    def has(self, need: Need) -> bool:
+        """Whether the study can give what a question needs."""
+        return {
+            "vocabulary": self.layer.has_vocabulary,
+            "counts": self.counts is not None,
+            "text": self.texts.exist_for(self.layer),
+            "seed": True,
+            "position_table": self.layer.positions == "learned",
+            "causal": self.layer.is_causal,
+        }[need]
+
+    def missing(self, question: Question) -> list[Need]:
+        """What of a question's needs the study does not have."""
+        return sorted(need for need in question.needs if not self.has(need))
+
+    def heads(self, asked: Sequence[int] | None) -> list[int]:
+        """The heads asked for, each once; all of them where None."""
+        if asked is None:
+            return list(range(self.layer.n_heads))
+        if not asked:
+            raise RangeError("no head was given; name at least one, such as 0, or leave heads out for all")
+        self.layer.check_heads(asked)
+        return list(dict.fromkeys(asked))
+
+    def token_ids(self, tokens: Sequence[str | int]) -> list[int]:
+        """Tokens given as text or by their ids, as ids."""
+        return [self.layer.token_id(token) for token in tokens]
+
+    def ask(
+        self, question: Question, folder: str | Path | Store | None = None, watching: Watching | None = None
+    ) -> Answer:
+        """The answer to a question.
+
+        With a folder it is written there; finished work in it is taken up, so that an interrupted question goes on.
+        """
+        from detoklens.questions.question import Question
+        from detoklens.questions.store import Store
+
+        if not isinstance(question, Question):
+            raise RangeError(f"{question!r} is no question; give one such as dl.Auroc(pieces=True)")
+        self._check(question)
+        provenance = self.provenance(question)
+        store, begun = Store(Path(folder)) if isinstance(folder, str | Path) else folder, len(self._parts)
+        kept = None if store is None else store.find(question, provenance)
+        answer = kept or self._answers.get(provenance.to_json())
+        if answer is None:
+            answer = self._answered(question, provenance, store, watching)
+        if store is not None and kept is None:
+            store.keep(answer)
+            self._finish(begun)
+        return self._remembered(answer)
+
+    def _finish(self, begun: int) -> None:
+        """The answer is written: what was kept of it, and of what it asked in turn, goes."""
+        for parts in self._parts[begun:]:
+            parts.remove()
+        del self._parts[begun:]
+
+    def _answered(
+        self, question: Question, provenance: Provenance, store: Store | None, watching: Watching | None
+    ) -> Answer:
+        """Compute an answer; what its question asks in turn is kept and watched where it is itself."""
+        from detoklens.measures.block_runs import Runner
+        from detoklens.questions.answer import Answer
+
+        outer, told = (self._store, self._watching), len(self.notes)
+        self._store, self._watching = store or self._store, watching or self._watching
+        try:
+            parts = None if self._store is None else self._store.parts(provenance)
+            self._parts += [] if parts is None else [parts]
+            with self.running() as engine, self._watching(question.doing) as watch:
+                runner = Runner(engine, parts, watch, self.notes.append)
+                tables = dict(question.ask(self, runner))
+        finally:
+            self._store, self._watching = outer
+        of_documents = self._said_of_documents if question.depends_on("text") else []
+        notes = tuple(dict.fromkeys([*self.layer.notes, *of_documents, *self.notes[told:]]))
+        return Answer(question, self.layer.name, tables, provenance, self.command(question), notes)
+
+    def _remembered(self, answer: Answer) -> Answer:
+        self._answers[answer.provenance.to_json()] = answer
+        while len(self._answers) > KEPT:
+            self._answers.popitem(last=False)
+        return answer
+
+    def _check(self, question: Question) -> None:
+        missing = self.missing(question)
+        if missing:
+            raise MissingError(missing[0], f"{type(question).__name__} needs {_NEEDED[missing[0]]}")
+
+    def provenance(self, question: Question) -> Provenance:
+        """What decides the numbers of a question, and nothing else."""
+        from detoklens.measures.text_blocks import digest
+        from detoklens.tables.provenance import Provenance
+
+        options = dict(question.settings(self))
+        if self.layer.weights.token_embeddings.dtype != "float32":
+            options["dtype"] = str(self.layer.weights.token_embeddings.dtype)
+        if question.depends_on("seed"):
+            options["seed"] = self.seed
+        if question.depends_on("text") and self.has("text"):
+            options["documents_digest"] = digest(self.documents)
+        tokenizer = question.depends_on("vocabulary")
+        counts = self.counts if question.depends_on("counts") else None
+        return Provenance(
+            command=question.name(),
+            model=self.layer.name,
+            model_fingerprint=self.layer.fingerprint,
+            tokenizer_fingerprint=self.layer.tokenizer_fingerprint if tokenizer else None,
+            counts_fingerprint=None if counts is None else counts.fingerprint,
+            options=options,
+        )
+
+    def command(self, question: Question) -> str:
+        """The words that give the same numbers on the command line."""
+        words = ["detoklens", question.name(), *self.model_words, *question.command_words(self)]
+        if question.depends_on("counts") and self.counts is not None and not _is_own(self.counts, self.layer):
+            words += ["--counts", str(self.counts.folder or "COUNTS")]
+        if question.depends_on("text") and self.has("text"):
+            words += words_of(self.texts.in_a_file())
+        sampled = question.depends_on("text") and not self.texts.given
+        if self.seed and (question.depends_on("seed") or sampled):
+            words += ["--seed", str(self.seed)]
+        return shlex.join(words)
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[Engine]:
+        """The engine, open for as long as this lasts: several questions then share its workers."""
+        from detoklens.engines import open_engine
+
+        if self._engine is not None:
+            yield self._engine
+            return
+        with open_engine(self.work.engine, self.work.workers, self.work.ray_address) as engine:
+            self._engine = engine
+            try:
+                yield engine
+            finally:
+                self._engine = None
+
+    def share(self, engine: Engine) -> None:
+        """Take somebody else's open engine, for as long as that one lasts."""
+        self._engine = engine
+
+    def report(self, folder: str | Path = "report", **options: Any) -> Path:
+        """The whole report as one page with its tables and figures, as `detoklens report` makes it."""
+        from detoklens.report.report import make_report
+
+        return make_report(self, Path(folder), **options)
+
+
+_NEEDED = {
+    "vocabulary": "a tokenizer",
+    "counts": "corpus counts",
+    "text": "text",
+    "seed": "a seed",
+    "position_table": "a table of learned positions, which rotary and ALiBi models do not have",
+    "causal": "attention that looks back only, and this model looks both ways",
+}
+
+
+def _is_own(counts: Counts, layer: Layer) -> bool:
+    """Whether these are the counts that come with the demo model, which nobody has to name."""
+    return demo.is_demo(layer.name) and counts.folder == demo.COUNTS
+
+
+def study(
+    model: Any = demo.NAME,
+    *,
+    counts: str | Path | Counts | None = None,
+    text: str | Path | Sequence[str | Path] = (),
+    documents: int = 1000,
+    length: int | None = None,
+    prepend_bos: bool = False,
+    text_field: str = "text",
+    document_per_line: bool = False,
+    skip_bad: bool = False,
+    seed: int = 0,
+    workers: int | None = None,
+    engine: Literal["local", "ray"] = "local",
+    ray_address: str | None = None,
+    revision: str | None = None,
+) -> Study:
+    """A model with what is known of text; the demo model brings counts and documents of its own.
+
+    `model` is what `detoklens.load` takes, or a layer that it returned. `text` names files, folders, globs or a hub
+    dataset by one string (or by pathlib.Path, also several), or is a list of texts themselves. Texts in files are
+    sampled: the `documents` whose texts have the smallest hashes.
+    """
+    inputs, given = _texts_or_files(text)
+    texts = Texts(inputs, documents, length, prepend_bos, text_field, document_per_line, skip_bad, given=given)
+    layer = _layer(model, revision)
+    named = str(model) if isinstance(model, str | Path) else layer.name
+    words = [named, *(["--revision", revision] if revision else [])]
+    return Study(layer, fitting_counts(counts, layer), texts, seed, Work(workers, engine, ray_address), words)
+
+
+def _layer(model: Any, revision: str | None) -> Layer:
+    from detoklens.loading import load
+    from detoklens.scores.layer import Layer
+
+    return model if isinstance(model, Layer) else load(model, revision=revision)
+
+
+def _texts_or_files(text: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """A string or a path names files; a list of strings holds texts, a list of paths names files."""
+    if isinstance(text, str | Path):
+        return (str(text),), ()
+    if text is None:
+        return (), ()
+    if not isinstance(text, Iterable):
+        raise CorpusError("text is one string that names files, a list of texts, or a list of pathlib.Path")
+    entries = tuple(text)
+    if all(isinstance(entry, Path) for entry in entries):
+        return tuple(map(str, entries)), ()
+    if not all(isinstance(entry, str) for entry in entries):
+        raise CorpusError("text is one string that names files, a list of texts, or a list of pathlib.Path; not a mix")
+    files = [str(entry) for entry in entries if _looks_like_a_file(str(entry))]
+    if files:
+        raise CorpusError(
+            f"text is a list, so {files[0]!r} would be a text of its own, but it looks like a file; name files by one "
+            "string (a glob), or by pathlib.Path"
+        )
+    return (), tuple(map(str, entries))
+
+
+def _looks_like_a_file(text: str) -> bool:
+    plain = bool(text.strip()) and not any(character.isspace() for character in text.strip())
+    with contextlib.suppress(OSError, ValueError):
+        return plain and (text.lower().endswith(LOOK_LIKE_FILES) or "*" in text or Path(text).exists())
+    return False
+
+
+def fitting_counts(counts: str | Path | Counts | None, layer: Layer) -> Counts | None:
+    """The counts, refused where they were made with another tokenizer; the demo model brings its own."""
+    from detoklens.corpus.counts import Counts
+
+    if counts is None and demo.is_demo(layer.name):
+        counts = demo.COUNTS
+    if counts is None:
+        return None
+    fingerprint = layer.vocabulary.fingerprint if layer.has_vocabulary else None
+    opened = counts if isinstance(counts, Counts) else Counts.open(counts, fingerprint)
+    if isinstance(counts, Counts) and fingerprint is not None:
+        counts.check(fingerprint)
+    if opened.vocabulary_size != layer.vocab_size:
+        raise CountsError(
+            f"{opened.folder or 'these counts'}: a vocabulary of {opened.vocabulary_size} tokens was counted, "
+            f"{layer.name} has {layer.vocab_size}; count with this model's tokenizer"
+        )
+    return opened

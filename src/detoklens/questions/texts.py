@@ -1,0 +1,180 @@
+"""Which documents does a study look at? Those that were given, or a sample of files that is the same for everybody."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated
+
+from detoklens import demo
+from detoklens.errors import CorpusError, RangeError, TokenError
+from detoklens.progress import Watching, shown_steps
+from detoklens.questions.parameters import Parameter, check_settings
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from detoklens.corpus.records import Tally
+    from detoklens.corpus.sampling import Sample
+    from detoklens.scores.layer import Layer
+
+BEGINNINGS = ("<|endoftext|>", "<s>", "<bos>", "[CLS]")
+OFTEN = 1000  # documents between two updates of how many were read
+OWN_TEXT = (
+    "the documents that come with the demo model are sampled from it (temperature 1, from its end-of-text token), "
+    "not written by people"
+)
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Which documents are looked at, and how each is cut."""
+
+    text: Annotated[
+        Sequence[str],
+        Parameter(
+            "Files, folders, globs or a hub dataset, as `detoklens count` reads them; may be repeated. "
+            "The demo model brings documents of its own.",
+            metavar="INPUT",
+        ),
+    ] = ()
+    documents: Annotated[int, Parameter("How many documents: those whose texts have the smallest hashes.", least=1)] = (
+        1000
+    )
+    length: Annotated[
+        int | None, Parameter("Cut documents to so many tokens. Default: the model's length.", least=1)
+    ] = None
+    prepend_bos: Annotated[bool, Parameter("Put the model's beginning-of-text token before each document.")] = False
+    text_field: Annotated[str, Parameter("The field of a JSON line, or the column of a parquet file.")] = "text"
+    document_per_line: Annotated[bool, Parameter("A line of a .txt file is a document; else the whole file is.")] = (
+        False
+    )
+    skip_bad: Annotated[bool, Parameter("Leave out records that are broken or lack the field.")] = False
+    given: tuple[str, ...] = field(default=(), kw_only=True)
+    """Texts themselves, in place of files."""
+
+    def __post_init__(self) -> None:
+        check_settings(self)
+
+    def in_a_file(self) -> Texts:
+        """The same, with texts that were given themselves in a file yet to be written, one a line."""
+        if not self.given:
+            return self
+        documents = max(self.documents, len(self.given))
+        return replace(self, text=("TEXTS.txt",), documents=documents, document_per_line=True, given=())
+
+    def exist_for(self, layer: Layer) -> bool:
+        """Whether there is any text; the demo model brings its own."""
+        return bool(self.text or self.given or demo.is_demo(layer.name))
+
+    def are_own(self, layer: Layer) -> bool:
+        """Whether they are the documents that come with the demo model."""
+        return not self.text and not self.given and demo.is_demo(layer.name)
+
+
+def read_documents(
+    layer: Layer, texts: Texts, seed: int, say: Callable[[str], None], watching: Watching = shown_steps
+) -> list[np.ndarray]:
+    """The token ids of the documents, cut to length; what was passed over is said."""
+    from detoklens.corpus.sampling import Sample, sample_by_hash
+
+    encode = _encoder(layer, _length(layer, texts.length), texts.prepend_bos)
+    if texts.given:
+        kept = [encode(text) for text in texts.given if text]
+        sample = Sample(kept, len(texts.given), len(texts.given) - len(kept), 0)
+        skipped = 0
+    else:
+        if texts.are_own(layer):
+            say(OWN_TEXT)
+        from detoklens.corpus.records import Tally
+
+        tally = Tally()
+        with watching("reading documents") as watch:
+            read = _counted(_read(texts, tally), watch)
+            sample = sample_by_hash(read, texts.documents, encode, seed)
+        skipped = tally.skipped_records
+    say(_described(sample, skipped))
+    return sample.documents
+
+
+def _read(texts: Texts, tally: Tally) -> Iterator[str]:
+    from detoklens.corpus import documents
+    from detoklens.corpus.records import ReadingOptions
+
+    reading = ReadingOptions(texts.text_field, texts.document_per_line, texts.skip_bad)
+    inputs = list(texts.text) or [str(demo.DOCUMENTS)]
+    return (document.text for document in documents.read_documents(inputs, reading, tally=tally))
+
+
+def _length(layer: Layer, length: int | None) -> int:
+    if length is not None and length > layer.n_positions:
+        raise RangeError(
+            f"a length of {length} is more than the {layer.n_positions} positions of {layer.name}; lower it"
+        )
+    return length or layer.n_positions
+
+
+def _encoder(layer: Layer, length: int, prepend_bos: bool) -> Callable[[str], np.ndarray]:
+    """From a text to its first ids; a special token's name inside a text is text like any other, as in counting."""
+    import numpy as np
+
+    from detoklens.corpus.encoding import TokenizersEncoder
+
+    encoder = TokenizersEncoder(layer.vocabulary.to_json(), parse_special_tokens=False)
+    first = [beginning_token(layer)] if prepend_bos else []
+
+    def encode(text: str) -> np.ndarray:
+        ids = encoder.encode([text.encode()]).ids[:length]
+        return np.concatenate([np.asarray(first, np.int64), ids.astype(np.int64)])[:length]
+
+    return encode
+
+
+def beginning_token(layer: Layer) -> int:
+    """The token that begins a text: by the config's ids where they have an embedding, else by its usual names."""
+    known = [layer.checkpoint.config.get(name) for name in ("bos_token_id", "eos_token_id")]
+    named = map(layer.vocabulary.tokenizer.token_to_id, BEGINNINGS) if layer.has_vocabulary else ()
+    for token_id in (*known, *named):
+        if isinstance(token_id, int) and 0 <= token_id < layer.vocab_size:
+            return token_id
+    raise TokenError(
+        f"no beginning-of-text token: {layer.name} has neither a bos_token_id or eos_token_id with an embedding, nor a "
+        f"token named {', '.join(BEGINNINGS)}; do without it"
+    )
+
+
+def _counted(texts: Iterable[str], watch: Callable[[int, int], None] | None) -> Iterator[str]:
+    """The same texts; the watcher is told how many were read, as far as anybody knows how many there are."""
+    for number, text in enumerate(texts, 1):
+        if watch is not None and number % OFTEN == 0:
+            watch(number, number + OFTEN)
+        yield text
+
+
+def _described(sample: Sample[np.ndarray], skipped: int) -> str:
+    if not sample.documents:
+        found = f"all {sample.read} documents are empty" if sample.read else "there is no document"
+        raise CorpusError(f"no text to look at: {found}; give documents with text")
+    lengths = [len(ids) for ids in sample.documents]
+    left_out = {"empty": sample.empty, "repeated": sample.repeated, "bad": skipped}
+    others = "".join(f", {number:,} {what}" for what, number in left_out.items() if number)
+    return f"{len(lengths):,} documents of {min(lengths):,} to {max(lengths):,} tokens, of {sample.read:,} read{others}"
+
+
+def too_short(documents: Sequence[np.ndarray], query_positions: Sequence[int]) -> list[str]:
+    """How many documents end before a query position? A line for each where there are some."""
+    found = {position: sum(len(ids) <= position for ids in documents) for position in query_positions}
+    return [
+        f"{short:,} of {len(documents):,} documents are too short for query position {position}"
+        for position, short in found.items()
+        if short
+    ]
+
+
+def check_reachable(query_positions: Sequence[int], length: int | None) -> None:
+    """Refuse a query position that no document of this length can have."""
+    if length is not None and max(query_positions) >= length:
+        raise RangeError(
+            f"query position {max(query_positions)} lies beyond documents cut to {length} tokens; "
+            "cut them later, or ask for less"
+        )

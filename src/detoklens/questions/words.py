@@ -1,0 +1,300 @@
+"""Do heads look from a word's later piece to the piece before it? Ranks of the piece before, for any list of words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from detoklens.errors import DetokLensError
+from detoklens.figures.spec import FigureSpec
+from detoklens.questions.paper_table import PAPER_RANKS, paper_ranks
+from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
+from detoklens.questions.question import Question
+from detoklens.tables.schema import HEAD, Column, Schema
+from detoklens.tables.tokens import KEY_TOKEN, KEY_TOKEN_ID, QUERY_TOKEN, QUERY_TOKEN_ID, RANK, SCORE
+from detoklens.wording import head_name, listed, plural
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from detoklens.measures.block_runs import Runner
+    from detoklens.measures.word_list import SplitWord, WordPairs
+    from detoklens.measures.words import PieceRanks
+    from detoklens.questions.question import ByLabel, Frames
+    from detoklens.questions.study import Study
+    from detoklens.scores.layer import Layer
+
+WORD = Column("word", "String", "the word or name, without the space in front of it")
+
+WORD_PIECES = Schema(
+    "word_pieces",
+    "Into which tokens does the tokenizer split each word?",
+    (
+        WORD,
+        Column("pieces", "Int32", "number of tokens; a word of one token has no pair to rank"),
+        Column("split", "String", "the tokens' texts, separated by |"),
+    ),
+)
+
+WORD_RANKS = Schema(
+    "word_ranks",
+    "At which rank does each head find the piece before, asked from the piece after?",
+    (
+        WORD,
+        Column("pair", "Int32", "which adjacent pair of the word's pieces, from 0"),
+        KEY_TOKEN_ID,
+        KEY_TOKEN,
+        QUERY_TOKEN_ID,
+        QUERY_TOKEN,
+        HEAD,
+        RANK,
+        SCORE,
+    ),
+)
+
+WORDS_BY_HEAD = Schema(
+    "words_by_head",
+    "Which head puts a word's pieces together best?",
+    (
+        HEAD,
+        Column("pairs", "Int32", "adjacent pairs of pieces that were ranked"),
+        Column("median_rank", "Float64", "median rank of the piece before"),
+        Column("median_share", "Float64", "median rank as a share of the vocabulary; chance is 0.5"),
+        Column(
+            "null_median_share",
+            "Float64",
+            "the same when each key is ranked for another word's query; null with one word",
+        ),
+        Column("first", "Float64", "share of pairs at rank 1"),
+        Column(
+            "top_1_percent",
+            "Float64",
+            "share of pairs in the vocabulary's top 1 %; chance is 0.01; null below 100 tokens",
+        ),
+        Column(
+            "top_10_percent",
+            "Float64",
+            "share of pairs in the vocabulary's top 10 %; chance is 0.1; null below 10 tokens",
+        ),
+    ),
+)
+
+NOTHING_SPLIT = "The tokenizer splits none of the words, so there is no piece before to look for."
+CLEARLY = 0.5  # of the null's median at most
+DEVIATIONS = 3.0
+
+
+def words_file(words: Path | Sequence[str]) -> str:
+    """How the command line names a list of words: by its file, which words given themselves have yet to be put into."""
+    return str(words) if isinstance(words, Path) else "WORDS.txt"
+
+
+def by_file(*flag: str) -> Callable[[Path | Sequence[str]], list[str]]:
+    """A speller of a list of words: the option, if it is one, and the file."""
+    return lambda words: [*flag, words_file(words)]
+
+
+@dataclass(frozen=True, repr=False)
+class Words(Question):
+    """Rank the piece before among all key tokens, asked from the piece after, for words that the tokenizer splits.
+
+    Rank 1 is best. Beside it stands the rank of another word's piece, which for frequent keys is better than the middle
+    of the vocabulary. A word of three or more pieces gives each adjacent pair; unknown tokens are no pieces.
+
+    Example: detoklens words gpt2 --centred
+    """
+
+    word_list: Annotated[
+        Path | Sequence[str] | None,
+        Parameter(
+            "Words or names, one a line. Default: the list that comes along.",
+            metavar="[WORDS.txt]",
+            positional=True,
+            read=Path,
+            spell=by_file(),
+        ),
+    ] = None
+    paper: Annotated[bool, Parameter("The 34 rows of the paper's Table 1 instead: their ranks against ours.")] = False
+    no_space: Annotated[bool, Parameter("Split words as at the start of a text, without a space in front.")] = False
+    heads: Heads = None
+    centred: Centred = False
+    scale: Scale = "mean"
+
+    topic = "What does a token look for?"
+    doing = "ranking pieces"
+    needs = frozenset({"vocabulary"})
+    tables = (WORDS_BY_HEAD, WORD_PIECES, WORD_RANKS, PAPER_RANKS)
+    compared_tables = ("words_by_head", "paper_ranks")
+    by: ClassVar[Mapping[str, str]] = {"head": "words_by_head", "word": "word_ranks"}
+    eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "words_by_head": ("head", "median_share", "null_median_share", "first", "top_1_percent", "top_10_percent"),
+        "word_ranks": ("word", "head", "rank", "key_token", "query_token", "score"),
+        "paper_ranks": ("head", "query_token", "key_token", "paper_rank", "rank", "difference", "score"),
+    }
+    equation = "rank of the piece before among all keys by Tᵉᵉ, asked from the piece after"
+    figures = (
+        FigureSpec(
+            "words",
+            "words",
+            ("words_by_head",),
+            "Putting words together",
+            "Rank of a word's piece before, asked from the piece after, as a share of the vocabulary (median over "
+            "pairs; small is good, 0.5 is chance), beside the same for another word's query.",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.paper and self.word_list is not None:
+            raise DetokLensError(f"the paper's table has its own words; leave it or {words_file(self.word_list)} out")
+
+    def settings(self, study: Study) -> dict[str, Any]:
+        """The list by its fingerprint; the paper's table has no list."""
+        from detoklens.measures.word_list import fingerprint_of, given_words
+
+        given = super().settings(study)
+        if self.paper:
+            return {name: given[name] for name in ("paper", "heads", "centred", "scale")}
+        return given | {"word_list": fingerprint_of(given_words(self.word_list))}
+
+    def table_by(self, row: str) -> str | None:
+        """The paper's table is the only one of its answer."""
+        return PAPER_RANKS.name if self.paper and row in self.by else super().table_by(row)
+
+    def ask(self, study: Study, runner: Runner) -> Frames:
+        if self.paper:
+            return {"paper_ranks": paper_ranks(study.layer, study.heads(self.heads), self.scale, self.centred)}
+        from detoklens.measures.word_list import given_words, split_words, word_pairs
+
+        split = split_words(study.layer.vocabulary, given_words(self.word_list), not self.no_space)
+        pieces = _pieces(study.layer, split)
+        if self.word_list is None and not any(True for word in split for _ in word.pairs()):
+            return {"words_by_head": WORDS_BY_HEAD.empty(), "word_pieces": pieces, "word_ranks": WORD_RANKS.empty()}
+        ranked = self._ranked(study, word_pairs(split), runner)
+        runner.say(_counted(pieces["pieces"], len(ranked["word_ranks"]) // len(ranked["words_by_head"])))
+        return {"words_by_head": ranked["words_by_head"], "word_pieces": pieces, "word_ranks": ranked["word_ranks"]}
+
+    def _ranked(self, study: Study, pairs: WordPairs, runner: Runner) -> Frames:
+        """The ranks pair by pair, and their summary head by head."""
+        from detoklens.measures.words import piece_ranks, rank_summary
+
+        heads, layer = study.heads(self.heads), study.layer
+        found = piece_ranks(layer.token_affinity(self.scale, self.centred, heads), pairs, runner.watch)
+        summary = {"head": heads, "pairs": [len(pairs.words)] * len(heads), **rank_summary(found, layer.vocab_size)}
+        return {"words_by_head": WORDS_BY_HEAD.frame(summary), "word_ranks": _pair_by_pair(layer, heads, pairs, found)}
+
+    def say(self, tables: Frames) -> str:
+        """The head that finds the piece before best, beside its null, if any is clearly better than that."""
+        if self.paper:
+            return _say_paper(tables["paper_ranks"])
+        best = _best(tables["words_by_head"])
+        if best is None:
+            return NOTHING_SPLIT
+        name, null = head_name(best["head"]), best["null_median_share"]
+        found = f"median rank in the top {_share(best['median_share'])} of the vocabulary over {_pairs(best)}"
+        if null is None:
+            return f"{name} ranks the word's piece before highest: {found}; one word has no other to compare with."
+        beside = f"{found}, asked from another word {_share(null)}."
+        if is_clearly_better(best):
+            return f"{name} finds a word's piece before best: {beside}"
+        return f"No head finds a word's piece before clearly better than another word's; {name} is nearest: {beside}"
+
+    def say_compared(self, by_label: ByLabel) -> str:
+        if self.paper:
+            return super().say_compared(by_label)
+        best = {label: _best(tables["words_by_head"]) for label, tables in by_label.items()}
+        said = [
+            f"{_share(row['median_share'])} in {label} ({head_name(row['head'])}{_beside(row)})"
+            for label, row in best.items()
+            if row
+        ]
+        if not said:
+            return NOTHING_SPLIT
+        return f"Median rank of a word's piece before in the best head, as a share of the vocabulary: {listed(said)}."
+
+
+def is_clearly_better(row: Mapping[str, Any]) -> bool:
+    """Whether a head's median rank is at most half of its null's, or less where few pairs leave both uncertain.
+
+    The relative error of such a median is about 1/√pairs, that of a ratio of two √2 times as large.
+    """
+    null, sure = row["null_median_share"], 1 - DEVIATIONS * math.sqrt(2 / row["pairs"])
+    return null is not None and row["median_share"] <= min(CLEARLY, sure) * null
+
+
+def _best(by_head: pl.DataFrame) -> dict[str, Any] | None:
+    """The highest rank among heads clearly better than their null; where there are none, the best against its null."""
+    import polars as pl
+
+    clearly = pl.Series([is_clearly_better(row) for row in by_head.iter_rows(named=True)], dtype=pl.Boolean)
+    against = pl.col("median_share") / pl.col("null_median_share")
+    better = by_head.filter(clearly).sort("median_share", maintain_order=True)
+    ordered = better if len(better) else by_head.sort(against, "median_share", nulls_last=True, maintain_order=True)
+    return ordered.row(0, named=True) if len(ordered) else None
+
+
+def _pairs(row: Mapping[str, Any]) -> str:
+    return plural(row["pairs"], "pair")
+
+
+def _beside(row: Mapping[str, Any]) -> str:
+    null = row["null_median_share"]
+    return "" if null is None else f"; asked from another word {_share(null)}"
+
+
+def _share(share: float) -> str:
+    return f"{100 * share:.1f} %"
+
+
+def _say_paper(found: pl.DataFrame) -> str:
+    known = found["difference"].drop_nulls()
+    return (
+        f"{len(known)} of the {len(found)} rows of the paper's Table 1 can be asked of this model; "
+        f"{int((known == 0).sum())} have the paper's rank, {int((known.abs() <= 1).sum())} are within 1 of it."
+    )
+
+
+def _counted(pieces: pl.Series, pairs: int) -> str:
+    """How many words there are, and how many of them are one token."""
+    single, double = int((pieces == 1).sum()), int((pieces == 2).sum())
+    return (
+        f"{len(pieces)} words: {single} are one token and left out, {double} are two, "
+        f"{len(pieces) - single - double} are more; {pairs} pairs are ranked"
+    )
+
+
+def _pieces(layer: Layer, split: Sequence[SplitWord]) -> pl.DataFrame:
+    """Into which tokens does each word fall?"""
+    return WORD_PIECES.frame(
+        {
+            "word": [word.word for word in split],
+            "pieces": [len(word.token_ids) for word in split],
+            "split": ["|".join(map(layer.token, word.token_ids)) for word in split],
+        }
+    )
+
+
+def _pair_by_pair(layer: Layer, heads: Sequence[int], pairs: WordPairs, found: PieceRanks) -> pl.DataFrame:
+    """One row for each pair and head, the heads of a pair together."""
+    import numpy as np
+
+    from detoklens.measures.token_text import token_texts
+
+    repeated = np.repeat(np.arange(len(pairs.words)), len(heads))
+    keys, queries = token_texts(layer, pairs.keys), token_texts(layer, pairs.queries)
+    return WORD_RANKS.frame(
+        {
+            "word": [pairs.words[place] for place in repeated],
+            "pair": pairs.pair[repeated],
+            "key_token_id": pairs.keys[repeated],
+            "key_token": [keys[place] for place in repeated],
+            "query_token_id": pairs.queries[repeated],
+            "query_token": [queries[place] for place in repeated],
+            "head": np.tile(np.asarray(heads), len(pairs.words)),
+            "rank": found.ranks.T.ravel(),
+            "score": found.scores.T.ravel(),
+        }
+    )

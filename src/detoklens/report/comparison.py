@@ -1,0 +1,103 @@
+"""Several checkpoints side by side: the same questions of each, their tables joined by a column `model`, one page."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from detoklens.questions.comparing import side_by_side
+from detoklens.questions.store import Store
+from detoklens.report.answers import Asked, ask_all
+from detoklens.report.content import Content
+from detoklens.report.drawing import Sketchbook
+from detoklens.report.folder import PAGE, claim, record
+from detoklens.report.page import render_page
+from detoklens.report.report import downloads, plan, sections_of, write_guide
+from detoklens.report.steps import Listener
+from detoklens.writing import write_whole
+
+if TYPE_CHECKING:
+    from detoklens.questions.study import Study
+
+KIND = "comparison"
+SUMMARY = "The first attention layers of several checkpoints side by side, each read off its weights alone."
+
+
+def make_comparison(
+    studies: Mapping[str, Study], folder: Path, width: str | float = "page", listener: Listener | None = None
+) -> Path:
+    """Write FOLDER/report.html that sets the models, by their labels, beside each other."""
+    listener = listener or Listener()
+    claim(folder, KIND)
+    with next(iter(studies.values())).running() as engine:
+        asked = {}
+        for label, study in studies.items():
+            study.share(engine)
+            asked[label] = ask_all(study, folder / "models" / folder_name(label), listener.about(label), True)
+        joined = _joined(asked, folder / "tables")
+        planned = plan(joined, [], None)
+        with listener.step("Draw the figures") as watch:
+            book = Sketchbook(folder / "figures", width)
+            pictures = book.pictures([each for some in planned for each in some], engine, watch)
+    write_guide(folder, joined)
+    content = Content(
+        title=f"The first attention layers of {len(studies)} checkpoints",
+        summary=SUMMARY,
+        facts=[(label, _sizes(study)) for label, study in studies.items()],
+        sections=sections_of(joined, planned, pictures),
+        downloads=downloads(joined),
+        notes=_notes(studies),
+    )
+    write_whole(folder / PAGE, render_page(content).encode())
+    record(folder, KIND, list(studies.values()), listener.passed)
+    return folder / PAGE
+
+
+def folder_name(label: str) -> str:
+    """A folder for a label, whatever characters it has: its plain ones, and a hash that tells it from others."""
+    plain = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in label)[-40:]
+    return f"{plain}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"
+
+
+def _joined(asked: Mapping[str, Sequence[Asked]], folder: Path) -> list[Asked]:
+    """Each question once, answered by all models that could; by nobody where none could."""
+    labels = list(asked)
+    joined = []
+    for several in _same_questions(asked):
+        answers = {label: each.answer for label, each in several.items() if each.answer is not None}
+        first = next(iter(several.values()))
+        if not answers:
+            joined.append(first)
+            continue
+        answer = side_by_side(first.entry.question, {label: answers[label] for label in labels if label in answers})
+        Store(folder, first.entry.label).keep(answer)
+        joined.append(Asked(first.section, first.entry, answer))
+    return joined
+
+
+def _same_questions(asked: Mapping[str, Sequence[Asked]]) -> list[dict[str, Asked]]:
+    """The models' entries side by side: by section, question and label, since parameters may differ between models."""
+    found: dict[tuple[str, str, str], dict[str, Asked]] = {}
+    for label, entries in asked.items():
+        for each in entries:
+            key = (each.section.title, each.entry.question.name(), each.entry.label)
+            found.setdefault(key, {})[label] = each
+    return list(found.values())
+
+
+def _sizes(study: Study) -> str:
+    layer = study.layer
+    counted = "no counts" if study.counts is None else f"{int(study.counts.tokens.sum()):,} tokens counted"
+    sizes = f"{layer.n_heads} heads of {layer.d_head}, {layer.vocab_size:,} tokens, {layer.n_positions:,} positions"
+    return f"{sizes}; {counted}"
+
+
+def _notes(studies: Mapping[str, Study]) -> list[str]:
+    notes = [f"{label}: {note}." for label, study in studies.items() for note in study.layer.notes]
+    without = [label for label, study in studies.items() if study.counts is None]
+    if without:
+        notes.append(f"Without counts, since none were given or another tokenizer made them: {', '.join(without)}.")
+    texts = dict.fromkeys(note for study in studies.values() for note in study.notes if note not in study.layer.notes)
+    return [*notes, *(f"{note[0].upper()}{note[1:]}." for note in texts)]

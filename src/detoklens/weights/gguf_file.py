@@ -1,0 +1,217 @@
+"""A GGUF file as a checkpoint: its settings as a config.json would say them, its tensors under transformers' names.
+
+Quantised tensors are dequantised as they are read, some rows at a time: the numbers are those that llama.cpp computes
+with, not those of the model that was quantised. Llama's queries and keys lie in the order of neighbouring rotary pairs
+and are put back; GPT-2's matrices are stored the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from detoklens.errors import CheckpointError, MissingExtraError, UnsupportedModelError, shown
+from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.gguf_header import GGUFTensor, read_gguf_header
+from detoklens.weights.sources import check_finite
+
+SUFFIX = ".gguf"
+BLOCK_NUMBERS = 1 << 22  # dequantised at a time: 16 MB
+PLAIN_TYPES = ("F32", "F16", "BF16")
+FREQUENCY_FACTORS = "rope_freqs.weight"
+LLAMA_MODULES = {
+    "model.embed_tokens": "token_embd",
+    "model.layers.0.input_layernorm": "blk.0.attn_norm",
+    "model.layers.0.self_attn.q_proj": "blk.0.attn_q",
+    "model.layers.0.self_attn.k_proj": "blk.0.attn_k",
+    "model.layers.0.self_attn.v_proj": "blk.0.attn_v",
+    "model.layers.0.self_attn.o_proj": "blk.0.attn_output",
+    "model.layers.0.self_attn.q_norm": "blk.0.attn_q_norm",
+    "model.layers.0.self_attn.k_norm": "blk.0.attn_k_norm",
+    "model.layers.0.post_attention_layernorm": "blk.0.ffn_norm",
+    "model.layers.0.mlp.gate_proj": "blk.0.ffn_gate",
+    "model.layers.0.mlp.up_proj": "blk.0.ffn_up",
+    "model.layers.0.mlp.down_proj": "blk.0.ffn_down",
+}
+GPT2_MODULES = {
+    "wte": "token_embd",
+    "wpe": "position_embd",
+    "h.0.ln_1": "blk.0.attn_norm",
+    "h.0.attn.c_attn": "blk.0.attn_qkv",
+    "h.0.attn.c_proj": "blk.0.attn_output",
+    "h.0.ln_2": "blk.0.ffn_norm",
+    "h.0.mlp.c_fc": "blk.0.ffn_up",
+    "h.0.mlp.c_proj": "blk.0.ffn_down",
+}
+MODULES = {"llama": LLAMA_MODULES, "qwen2": LLAMA_MODULES, "qwen3": LLAMA_MODULES, "gpt2": GPT2_MODULES}
+TURNED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
+LLAMA_SETTINGS = {
+    "embedding_length": "hidden_size",
+    "block_count": "num_hidden_layers",
+    "feed_forward_length": "intermediate_size",
+    "attention.head_count": "num_attention_heads",
+    "attention.head_count_kv": "num_key_value_heads",
+    "attention.key_length": "head_dim",
+    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+    "context_length": "max_position_embeddings",
+    "rope.freq_base": "rope_theta",
+}
+GPT2_SETTINGS = {
+    "embedding_length": "n_embd",
+    "block_count": "n_layer",
+    "feed_forward_length": "n_inner",
+    "attention.head_count": "n_head",
+    "attention.layer_norm_epsilon": "layer_norm_epsilon",
+    "context_length": "n_positions",
+}
+READ_ELSEWHERE = {
+    "vocab_size", "attention.value_length", "rope.dimension_count", "rope.scaling.type", "rope.scaling.factor",
+    "rope.scaling.original_context_length", "rope.scaling.finetuned", "expert_count", "expert_used_count",
+}  # fmt: skip
+
+
+class GGUFFile:
+    """The tensors of a GGUF file, by the names that transformers has for them."""
+
+    def __init__(self, path: Path) -> None:
+        if find_spec("gguf") is None:
+            raise MissingExtraError(f"{path}: reading GGUF files needs gguf: pip install 'detoklens[gguf]'")
+        from gguf.constants import GGML_QUANT_SIZES
+
+        self.where, self._path = str(path), path
+        header = read_gguf_header(path, {int(kind): sizes for kind, sizes in GGML_QUANT_SIZES.items()})
+        self.settings, self._tensors = header.settings, header.tensors
+        self.architecture = self.settings.get("general.architecture")
+        if self.architecture not in MODULES:
+            raise UnsupportedModelError(
+                f"{path}: a GGUF file of architecture {shown(self.architecture)} is not read; supported are: "
+                f"{', '.join(MODULES)}"
+            )
+        stored = {f"{ours}.{part}": f"{theirs}.{part}" for ours, theirs in self._modules for part in ("weight", "bias")}
+        self._stored_as = {name: there for name, there in stored.items() if there in self._tensors}
+
+    @property
+    def _modules(self) -> Collection[tuple[str, str]]:
+        return MODULES[str(self.architecture)].items()
+
+    def names(self) -> Collection[str]:
+        return self._stored_as.keys()
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        shape = self._tensors[self._stored_as[name]].shape
+        return shape[::-1] if self._is_turned(name) else shape
+
+    def read(self, name: str, dtype: np.dtype[Any]) -> np.ndarray:
+        values = self._dequantised(self._tensors[self._stored_as[name]], dtype)
+        check_finite(values, name, self.where)
+        if self._is_turned(name):
+            return np.ascontiguousarray(values.T)
+        heads = {"q_proj": "attention.head_count", "k_proj": "attention.head_count_kv"}.get(name.split(".")[-2])
+        return _halves(values, self._heads(heads)) if heads and self.architecture == "llama" else values
+
+    def notes(self) -> tuple[str, ...]:
+        """Which of the tensors that are read were quantised?"""
+        from gguf.constants import GGMLQuantizationType
+
+        kinds = {self._tensors[there].kind for there in self._stored_as.values()}
+        quantised = sorted({GGMLQuantizationType(kind).name for kind in kinds} - set(PLAIN_TYPES))
+        if not quantised:
+            return ()
+        return (
+            f"tensors quantised as {', '.join(quantised)} were dequantised: the numbers are those of the GGUF file",
+        )
+
+    def with_frequency_factors(self, layer: FirstLayer) -> FirstLayer:
+        """Llama 3's scaling is stored as a number for each rotary pair, which its frequency is divided by."""
+        if FREQUENCY_FACTORS not in self._tensors or layer.rotary_frequencies is None:
+            return layer
+        factors = self._dequantised(self._tensors[FREQUENCY_FACTORS], np.dtype(np.float64))
+        if factors.shape != layer.rotary_frequencies.shape or not (factors > 0).all():
+            raise CheckpointError(f"{self.where}: {FREQUENCY_FACTORS} does not fit the heads; download it again")
+        return replace(layer, rotary_frequencies=layer.rotary_frequencies / factors)
+
+    def _is_turned(self, name: str) -> bool:
+        return self.architecture == "gpt2" and name.endswith(TURNED)
+
+    def _heads(self, setting: str) -> int:
+        count = self.config()["num_attention_heads" if setting.endswith("count") else "num_key_value_heads"]
+        if type(count) is not int or count < 1:
+            raise CheckpointError(f"{self.where}: {setting} must be a whole number above 0, not {shown(count)}")
+        return count
+
+    def _dequantised(self, tensor: GGUFTensor, dtype: np.dtype[Any]) -> np.ndarray:
+        from gguf.constants import GGMLQuantizationType
+        from gguf.quants import dequantize
+
+        kind, values = GGMLQuantizationType(tensor.kind), np.empty(tensor.shape, dtype)
+        rows = values.reshape(-1, tensor.shape[-1])
+        stored = np.memmap(
+            self._path, np.uint8, "r", tensor.start, (len(rows), (tensor.end - tensor.start) // len(rows))
+        )
+        step = max(1, BLOCK_NUMBERS // rows.shape[1])
+        try:
+            for begin in range(0, len(rows), step):
+                rows[begin : begin + step] = dequantize(np.array(stored[begin : begin + step]), kind)
+        except (NotImplementedError, ValueError) as error:
+            raise CheckpointError(
+                f"{self.where}: tensor {tensor.name!r} is quantised as {kind.name}, which is not read; convert the file"
+            ) from error
+        return values
+
+    def config(self) -> dict[str, Any]:
+        """The settings as the config.json of a checkpoint would say them."""
+        architecture = str(self.architecture)
+        names = GPT2_SETTINGS if architecture == "gpt2" else LLAMA_SETTINGS
+        own = {
+            name.removeprefix(f"{architecture}."): value
+            for name, value in self.settings.items()
+            if name.startswith(f"{architecture}.")
+        }
+        self._refuse_unknown(own, names)
+        config = {theirs: _plain(own[name]) for name, theirs in names.items() if name in own}
+        config |= {"model_type": architecture, "rope_scaling": self._scaling(own)}
+        if architecture == "llama":
+            config["attention_bias"] = "model.layers.0.self_attn.q_proj.bias" in self._stored_as
+        return {name: value for name, value in config.items() if value is not None}
+
+    def _refuse_unknown(self, own: Mapping[str, Any], names: Mapping[str, str]) -> None:
+        unknown = sorted(own.keys() - names.keys() - READ_ELSEWHERE)
+        if unknown:
+            raise UnsupportedModelError(
+                f"{self.where}: the setting {self.architecture}.{unknown[0]} = {shown(own[unknown[0]])} is not handled"
+            )
+        width, heads = _plain(own.get("embedding_length")), _plain(own.get("attention.head_count"))
+        d_head = own.get("attention.key_length")
+        if d_head is None and type(width) is int and type(heads) is int and heads > 0:
+            d_head = width // heads
+        turned = own.get("rope.dimension_count", d_head)
+        if turned != d_head:
+            raise UnsupportedModelError(
+                f"{self.where}: rotary positions on {turned} of {d_head} features are not handled"
+            )
+
+    def _scaling(self, own: Mapping[str, Any]) -> dict[str, Any] | None:
+        kind = own.get("rope.scaling.type", "none")
+        if kind == "none":
+            return None
+        if kind != "linear":
+            raise UnsupportedModelError(f"{self.where}: RoPE scaling {shown(kind)} of a GGUF file is not computed")
+        return {"rope_type": "linear", "factor": own.get("rope.scaling.factor")}
+
+
+def _plain(value: Any) -> Any:
+    """One number for layer 0 of a setting that may be given layer by layer."""
+    return value[0].item() if isinstance(value, np.ndarray) and value.size else value
+
+
+def _halves(values: np.ndarray, heads: int) -> np.ndarray:
+    """Rows of neighbouring rotary pairs, put into first and second halves of each head."""
+    if len(values) % (2 * heads):
+        raise CheckpointError(f"{heads} heads do not divide the {len(values)} rows of queries or keys into pairs")
+    by_pair = values.reshape(heads, -1, 2, *values.shape[1:])
+    return np.ascontiguousarray(by_pair.swapaxes(1, 2)).reshape(values.shape)

@@ -1,0 +1,43 @@
+"""The rest of the first block: its second norm and its MLP, and how they are joined to the stream.
+
+One form for all families, each norm but one being absent in most. With x what enters the block and a the attention's
+output:
+
+    h = stream_norm(x + attention_norm(a))
+    y = output_norm(h + mlp_norm(MLP(input_norm(h))))          in a parallel block MLP(input_norm(x))
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from detoklens.weights.norm import Norm
+
+
+@dataclass(frozen=True)
+class FeedForward:
+    """down(act(up x)), or with a gate down(act(gate x) · up x); a bias that a model does not have is None."""
+
+    activation: str
+    up_weight: Float[np.ndarray, "d_model d_mlp"]
+    up_bias: Float[np.ndarray, "d_mlp"] | None
+    down_weight: Float[np.ndarray, "d_mlp d_model"]
+    down_bias: Float[np.ndarray, "d_model"] | None
+    gate_weight: Float[np.ndarray, "d_model d_mlp"] | None = None
+    gate_bias: Float[np.ndarray, "d_mlp"] | None = None
+
+
+@dataclass(frozen=True)
+class RestOfBlock:
+    """All of the first block that is not its attention."""
+
+    feed_forward: FeedForward
+    input_norm: Norm | None = None
+    is_parallel: bool = False
+    attention_norm: Norm | None = None
+    stream_norm: Norm | None = None
+    mlp_norm: Norm | None = None
+    output_norm: Norm | None = None

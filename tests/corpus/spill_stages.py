@@ -1,0 +1,45 @@
+"""When does a counter put runs away: before its last keys are sorted, or with them?"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from detoklens.corpus.pairs import PairCounter, Run
+from detoklens.corpus.spills import Spills
+from detoklens.corpus.tasks import CountTask, Done, count_shard
+
+BEFORE, INSIDE, AFTER = "before finish", "inside finish", "after finish"
+STAGES = {frozenset(), frozenset({BEFORE}), frozenset({INSIDE}), frozenset({BEFORE, INSIDE})}
+
+
+@contextmanager
+def noted_stages() -> Iterator[list[frozenset[str]]]:
+    """The stages at which each shard that is counted in this process puts runs away."""
+    seen: list[frozenset[str]] = []
+    now: list[str] = [BEFORE]
+    stages: set[str] = set()
+    finish, put_away = PairCounter.finish, Spills.put_away
+
+    def noted_finish(counter: PairCounter) -> Run:
+        now[0] = INSIDE
+        run = finish(counter)
+        now[0] = AFTER
+        return run
+
+    def noted_put_away(files: Spills, run: Run) -> None:
+        stages.add(now[0])
+        put_away(files, run)
+
+    def noted_count(task: CountTask) -> Done:
+        now[0] = BEFORE
+        stages.clear()
+        done = count_shard(task)
+        seen.append(frozenset(stages - {AFTER}))
+        return done
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(PairCounter, "finish", noted_finish)
+        patched.setattr(Spills, "put_away", noted_put_away)
+        patched.setattr("detoklens.corpus.tasks.count_shard", noted_count)
+        yield seen

@@ -1,0 +1,33 @@
+"""What the heatmaps hold: every score where its query and key are."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tests.figures.specs import FIGURES
+from tests.figures.synthetic import HOSTILE, tables
+
+DRAWN = tables(3)
+
+
+def test_heatmaps_hold_the_scores_by_query_row_and_key_column() -> None:
+    figure = FIGURES["heatmap"].draw(DRAWN, heads=[1])
+    for axes, layer_norm in zip(figure.axes, (True, False), strict=False):
+        rows = DRAWN["heatmap"].filter(head=1, layer_norm=layer_norm)
+        image = np.asarray(axes.images[0].get_array())
+        row = rows.row(17, named=True)
+        assert image[row["query_place"], row["key_place"]] == row["score"]
+        assert image.shape == (len(HOSTILE), len(HOSTILE))
+        assert axes.get_title(loc="left").endswith(
+            f"{round(rows['score'].min())}…{round(rows['score'].max())}".replace("-", "−")
+        )
+    assert figure.get_supxlabel() == "key (attended to)"
+    assert figure.get_supylabel() == "query (attends)"
+
+
+def test_heatmaps_name_their_tokens_only_where_they_can_be_read() -> None:
+    large = FIGURES["heatmap"].draw(DRAWN, heads=[0], width="page")
+    assert [label.get_text() for label in large.axes[0].get_yticklabels()][:3] == ["$x^2$", "␣Korea", "</script>"]
+    assert [label.get_text() for label in large.axes[1].get_xticklabels()][1] == "␣Korea"
+    small = FIGURES["heatmap"].draw(DRAWN, width="column")
+    assert [label.get_text() for label in small.axes[0].get_yticklabels()] == []

@@ -1,0 +1,250 @@
+"""What the figures of positions, their shape and their variance hold: the tables' numbers, bands, gaps, labels."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import polars as pl
+import pytest
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from detoklens.figures.positions import compare_positions
+from detoklens.figures.theme import REFERENCE
+from detoklens.figures.wording import KEY
+from detoklens.questions.positions import Positions
+from detoklens.questions.shape import Shape
+from detoklens.questions.variance import Variance
+from tests.figures.synthetic import tables
+from tests.figures.test_layout import MANY, SMALL, USUAL, collisions
+
+DRAWN = tables(3)
+POSITIONS = DRAWN["positions"]
+FIGURES = {spec.name: spec for kind in (Positions, Shape, Variance) for spec in kind.figures}
+COMPARED = {spec.name: spec for spec in Positions.compared_figures}
+PER_HEAD = [name for name, spec in (FIGURES | COMPARED).items() if spec.per_head]
+
+
+def given(name: str, drawn: dict[str, pl.DataFrame]) -> dict[str, object]:
+    """The tables as the figure takes them: a comparison takes one for each of several checkpoints."""
+    if name in FIGURES:
+        return dict(drawn)
+    return {table: {f"step {n}000 of a long run": drawn[table] for n in range(4)} for table in COMPARED[name].tables}
+
+
+def spec_of(name: str):
+    return FIGURES.get(name) or COMPARED[name]
+
+
+def curve(axes: Axes, index: int = -1) -> np.ndarray:
+    return np.array(axes.lines[index].get_xydata())
+
+
+def expected(frame: pl.DataFrame, x: str, y: str) -> np.ndarray:
+    return frame.select(pl.col(x, y).cast(pl.Float64)).to_numpy()
+
+
+def points(axes: Axes) -> list[list[float]]:
+    """Values of each series of points, references left out."""
+    return [list(line.get_xdata()) for line in axes.lines if line.get_label() != REFERENCE]
+
+
+def legend(figure: Figure) -> list[str]:
+    return [text.get_text() for text in figure.legends[0].get_texts()]
+
+
+def test_position_alone_shows_mean_and_band_with_and_without_layer_norm() -> None:
+    figure = FIGURES["position_alone"].draw(DRAWN, heads=[2])
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == ["L0H2", "L0H2, no LayerNorm"]
+    for axes, layer_norm in zip(figure.axes, (True, False), strict=True):
+        rows = POSITIONS.filter(quantity="p", head=2, layer_norm=layer_norm)
+        np.testing.assert_array_equal(curve(axes), expected(rows, "key_position", "mean"))
+        outline = axes.collections[0].get_paths()[0].vertices
+        assert outline[:, 1].min() == pytest.approx(min(rows["low"].min(), rows["high"].min()))
+        assert outline[:, 1].max() == pytest.approx(max(rows["low"].max(), rows["high"].max()))
+
+
+def test_position_alone_with_one_variant_or_too_many_heads() -> None:
+    assert len(FIGURES["position_alone"].draw(DRAWN, layer_norm=False).axes) == 3
+    assert len(FIGURES["position_alone"].draw(DRAWN, width="page").axes) == 6
+    many = tables(9, positions=8)
+    assert len(FIGURES["position_alone"].draw(many, width="column").axes) == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "quantity"),
+    [("position_comparison", "pp"), ("position_sum", "p+pp"), ("position_attention", "attention")],
+)
+def test_several_queries_are_one_line_each(name: str, quantity: str) -> None:
+    figure = FIGURES[name].draw(DRAWN)
+    queries = sorted(POSITIONS.filter(quantity=quantity)["query_position"].unique())
+    for head, axes in enumerate(figure.axes):
+        assert len(axes.lines) == len(queries) == 3
+        for place, query in enumerate(queries):
+            rows = POSITIONS.filter(quantity=quantity, head=head, query_position=query)
+            np.testing.assert_array_equal(curve(axes, place), expected(rows, "key_position", "mean"))
+        assert len({line.get_linestyle() + str(line._dash_pattern) for line in axes.lines}) == 3
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == [f"query {query}" for query in queries]
+
+
+def test_one_query_is_shown_with_the_largest_and_smallest_scale() -> None:
+    figure = FIGURES["position_comparison"].draw(DRAWN, heads=[1], queries=[32])
+    rows = POSITIONS.filter(quantity="pp", head=1, query_position=32)
+    for place, column in enumerate(("at_largest_scale", "at_smallest_scale", "mean")):
+        np.testing.assert_array_equal(curve(figure.axes[0], place), expected(rows, "key_position", column))
+    legend = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert legend == ["query 32, mean σ", "largest σ", "smallest σ", "band of pairs of tokens"]
+
+
+def test_extreme_scales_are_shown_at_the_middle_query_unless_asked() -> None:
+    spec = FIGURES["position_scales"]
+    for figure, query in ((spec.draw(DRAWN, heads=[1]), 32), (spec.draw(DRAWN, heads=[1], query=3), 3)):
+        rows = POSITIONS.filter(quantity="pp", head=1, query_position=query)
+        assert [len(line.get_xdata()) for line in figure.axes[0].lines] == [query + 1] * 3
+        np.testing.assert_array_equal(curve(figure.axes[0], 1), expected(rows, "key_position", "at_smallest_scale"))
+
+
+def test_an_undefined_number_is_a_gap() -> None:
+    holed = POSITIONS.with_columns(mean=pl.when(pl.col("key_position") != 5).then(pl.col("mean")))
+    figure = FIGURES["position_sum"].draw({"positions": holed}, queries=[32])
+    assert np.isnan(curve(figure.axes[0])[:, 1]).nonzero()[0].tolist() == [5]
+
+
+def test_the_last_query_has_its_own_ink_and_odd_heads_are_named() -> None:
+    drawn = DRAWN | {"undertrained": DRAWN["undertrained"].with_columns(undertrained=pl.col("head") == 1)}
+    figure = FIGURES["last_positions"].draw(drawn)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["L0H0", "L0H1 (odd)", "L0H2"]
+    for axes in figure.axes:
+        assert len(axes.lines) == 5
+        assert len({line.get_color() for line in axes.lines}) == 5
+        assert set(curve(axes)[:, 1]) == {0.02}
+
+
+def test_a_head_of_which_nothing_can_be_told_is_not_shown_as_usual() -> None:
+    unknown = pl.Series([True, None, False], dtype=pl.Boolean)
+    drawn = DRAWN | {"undertrained": DRAWN["undertrained"].with_columns(undertrained=unknown)}
+    figure = FIGURES["last_positions"].draw(drawn)
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["L0H0 (odd)", "L0H1 (can't be told)", "L0H2"]
+
+
+def test_variances_of_all_first_and_last_positions_with_outliers() -> None:
+    figure = FIGURES["position_variance"].draw(DRAWN)
+    variance = DRAWN["position_variance"]["variance"].to_numpy()
+    everything, first, last = figure.axes
+    np.testing.assert_array_equal(curve(everything, 0)[:, 1], variance)
+    np.testing.assert_array_equal(curve(first, 0)[:, 1], variance[:10])
+    np.testing.assert_array_equal(curve(last, 0)[:, 1], variance[-10:])
+    assert [curve(axes, 1)[:, 0].tolist() for axes in figure.axes] == [[0, 63], [0], [63]]
+
+
+def test_shape_numbers_have_one_marker_a_query() -> None:
+    figure = FIGURES["shape_numbers"].draw(DRAWN)
+    assert legend(figure) == ["query 3", "query 32", "query 63"]
+    slopes = [DRAWN["shape"].filter(query_position=query)["alibi_slope"].to_list() for query in (3, 32, 63)]
+    assert points(figure.axes[0]) == slopes
+
+
+def test_compared_positions_are_one_line_a_checkpoint_at_a_shared_query() -> None:
+    short = tables(2, positions=33, seed=1)["positions"]
+    both = {"positions": {"long": DRAWN["positions"], "short": short}}
+    figure = COMPARED["compare_positions_attention"].draw(both, query=32)
+    assert figure.get_supylabel() == "attention by position alone, query 32"
+    assert [len(axes.lines) for axes in figure.axes] == [2, 2, 1]
+    alone = COMPARED["compare_positions_p"].draw(both)
+    assert [len(line.get_xdata()) for line in alone.axes[0].lines] == [64, 33]
+    shared = compare_positions(both["positions"], quantity="pp")
+    assert shared.get_supylabel().endswith("query 32")
+
+
+def test_the_switch_shows_position_0_beside_the_next_ten() -> None:
+    figure = FIGURES["first_position"].draw(DRAWN)
+    columns = [["next_without_norm", "first_without_norm"], ["next", "first"]]
+    for axes, names in zip(figure.axes, columns, strict=True):
+        assert points(axes) == [DRAWN["switch"][name].to_list() for name in names]
+
+
+@pytest.mark.parametrize("name", PER_HEAD)
+def test_axes_say_who_is_attended_to(name: str) -> None:
+    assert KEY in spec_of(name).draw(given(name, DRAWN)).get_supxlabel()
+
+
+@pytest.mark.parametrize("name", [*FIGURES, *COMPARED])
+def test_a_figure_names_declared_tables_and_says_what_it_shows(name: str) -> None:
+    spec = spec_of(name)
+    declared = {schema.name for kind in (Positions, Shape, Variance) for schema in kind.tables}
+    assert set(spec.tables) | set(spec.optional) <= declared
+    assert spec.caption.endswith(".")
+    assert spec.title
+    assert spec.can_draw(given(name, DRAWN))
+    assert not spec.can_draw({})
+
+
+@pytest.mark.parametrize("name", [*FIGURES, *COMPARED])
+def test_a_figure_does_without_its_optional_tables(name: str) -> None:
+    needed = {table: given(name, DRAWN)[table] for table in spec_of(name).tables}
+    assert spec_of(name).draw(needed, width="column").get_size_inches()[0] == 3.3
+
+
+@pytest.mark.parametrize("name", PER_HEAD)
+def test_a_figure_with_a_panel_a_head_shows_the_asked_heads_in_the_asked_order(name: str) -> None:
+    figure = spec_of(name).draw(given(name, DRAWN), heads=[2, 0])
+    titles = [axes.get_title(loc="left").split()[0].strip(",") for axes in figure.axes if axes.axison]
+    assert list(dict.fromkeys(titles)) == ["L0H2", "L0H0"]
+
+
+@pytest.mark.parametrize("name", [*FIGURES, *COMPARED])
+def test_panels_without_any_number_say_so(name: str) -> None:
+    nothing = {table: _without_values(frame) for table, frame in DRAWN.items()}
+    panels = [axes for axes in spec_of(name).draw(given(name, nothing)).axes if axes.axison]
+    assert panels
+    for axes in panels:
+        assert [text.get_text() for text in axes.texts if text.get_text() == "no data"] == ["no data"]
+
+
+def _without_values(frame: pl.DataFrame) -> pl.DataFrame:
+    values = [name for name, dtype in frame.schema.items() if dtype.is_float() or name in ("outlier", "undertrained")]
+    return frame.with_columns(pl.lit(None, dtype=frame.schema[name]).alias(name) for name in values)
+
+
+@pytest.mark.parametrize("name", [*FIGURES, *COMPARED])
+def test_one_head_and_one_position_are_enough(name: str) -> None:
+    assert spec_of(name).draw(given(name, tables(1, positions=1, vocabulary=1)), width="column")
+
+
+@pytest.mark.parametrize("name", [*FIGURES, *COMPARED])
+@pytest.mark.parametrize(("drawn", "width"), [(SMALL, "column"), (USUAL, "page")], ids=["1-column", "12-page"])
+def test_labels_stand_apart(name: str, drawn: dict, width: str) -> None:
+    assert collisions(spec_of(name).draw(given(name, drawn), width=width)) == []
+
+
+@pytest.mark.parametrize("name", ["position_alone", "last_positions"])
+def test_labels_of_32_heads_stand_apart_in_a_column(name: str) -> None:
+    assert collisions(FIGURES[name].draw(MANY, width="column")) == []
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_labels_of_several_checkpoints_stand_apart_in_a_column(name: str) -> None:
+    assert collisions(COMPARED[name].draw(given(name, USUAL), width="column")) == []
+
+
+def test_a_low_figure_still_holds_its_axis_label() -> None:
+    assert collisions(FIGURES["position_sum"].draw(tables(2), width="column")) == []
+
+
+def test_compared_figures_are_titled_by_their_quantity() -> None:
+    assert {spec.name: spec.title for spec in Positions.compared_figures} == {
+        "compare_positions_p": "Position's pull in several checkpoints: position alone (Tᵖ)",
+        "compare_positions_attention": "Position's pull in several checkpoints: attention by position alone",
+    }
+
+
+def test_drawing_does_not_touch_pyplot() -> None:
+    code = (
+        "import sys\nfrom detoklens.figures import positions, shape, variance\n"
+        "print('matplotlib.figure' in sys.modules, 'matplotlib.pyplot' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "True False\n"

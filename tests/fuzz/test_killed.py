@@ -1,0 +1,117 @@
+"""Killed at random moments, with memory that spills at every stage, and run again to the end: the same bytes."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from detoklens.corpus import memory, shards
+from detoklens.corpus.count import CountingOptions, count_corpus
+from detoklens.engines import open_engine
+from detoklens.tokens import Vocabulary
+from tests.corpus.conftest import byte_level_vocabulary
+from tests.corpus.plain_counting import folder_bytes, write_jsonl
+from tests.corpus.spill_stages import STAGES, noted_stages
+from tests.fuzz.budget import cases
+
+KILLS = 10
+MEMORIES = [20_000, 100_000, 200_000, 400_000, 1_000_000]
+"""Bytes for each worker: from some dozen spills a shard to none. In earnest none is less than 32 MB."""
+
+# Small shards make many parts and two levels of merging out of little text; each part is slowed a little, so that ten
+# kills find the run in its counting, merging and writing.
+SCRIPT = """
+import sys, time
+from detoklens.corpus import count, memory, shards
+from detoklens.engines import open_engine
+from detoklens.loading import load_vocabulary
+
+def unhurried(rows):
+    for row in rows:
+        time.sleep(0.05)
+        yield row
+
+if __name__ == "__main__":
+    shards.SMALLEST = 4096
+    memory.SMALLEST_SHARE = 1
+    merged = count.merged_blocks
+    count.merged_blocks = lambda parts: unhurried(merged(parts))
+    source, tokenizer, out, workers, share = sys.argv[1:]
+    options = count.CountingOptions(memory=int(workers) * int(share))
+    with open_engine("local", int(workers)) as engine:
+        count.count_corpus([source], load_vocabulary(tokenizer), out, options, engine)
+"""
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    return byte_level_vocabulary(300)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Texts of nearly as many different pairs as they have characters."""
+    chance = random.Random(3)
+    texts = ["".join(map(chr, chance.choices(range(32, 127), k=chance.randrange(600)))) for _ in range(600)]
+    return write_jsonl(tmp_path_factory.mktemp("texts") / "texts.jsonl", texts)
+
+
+def test_the_memories_spill_at_every_stage(
+    source: Path, vocabulary: Vocabulary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shards, "SMALLEST", 4096)
+    monkeypatch.setattr(memory, "SMALLEST_SHARE", 1)
+    contents = []
+    with noted_stages() as seen, open_engine("local", 1) as engine:
+        for share in MEMORIES:
+            count_corpus([source], vocabulary, tmp_path / str(share), CountingOptions(memory=share), engine)
+            contents.append(folder_bytes(tmp_path / str(share)))
+    assert set(seen) == STAGES
+    assert contents == contents[:1] * len(MEMORIES)
+
+
+def test_killed_at_random_moments_and_finished(source: Path, vocabulary: Vocabulary, tmp_path: Path) -> None:
+    (tmp_path / "count.py").write_text(SCRIPT)
+    (tmp_path / "tokenizer.json").write_text(vocabulary.to_json(), encoding="utf-8")
+    command = [sys.executable, str(tmp_path / "count.py"), str(source), str(tmp_path / "tokenizer.json")]
+    whole, killed = tmp_path / "whole", tmp_path / "killed"
+    begun = time.monotonic()
+    subprocess.run([*command, str(whole), "1", str(10**8)], check=True)
+    duration = time.monotonic() - begun
+    finished = 0
+    for chance in cases(KILLS):
+        while not _is_killed(command, killed, chance, duration):
+            finished += _is_the_same(killed, whole)
+        finished += _is_the_same(killed, whole)
+    subprocess.run([*command, str(killed), "2", str(MEMORIES[0])], check=True)
+    assert folder_bytes(killed) == folder_bytes(whole)
+    assert sorted(os.listdir(killed)) == ["bigrams.parquet", "manifest.json", "tokens.parquet"]
+
+
+def _is_killed(command: list[str], folder: Path, chance: random.Random, duration: float) -> bool:
+    """Go on with the counting for a while; was the run killed before it was done?"""
+    workers, share = chance.choice(["1", "2"]), chance.choice(MEMORIES)
+    process = subprocess.Popen([*command, str(folder), workers, str(share)])
+    while process.poll() is None and not (folder / ".counting").exists():
+        time.sleep(0.005)
+    time.sleep(chance.uniform(0, 0.25 * duration))
+    was_running = process.poll() is None
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    return was_running
+
+
+def _is_the_same(killed: Path, whole: Path) -> bool:
+    """Where it was done in spite of the kills: was it right? Then the next one begins anew."""
+    if not (killed / "manifest.json").exists():
+        return False
+    found = {name: content for name, content in folder_bytes(killed).items() if not name.startswith(".counting")}
+    assert found == folder_bytes(whole)
+    shutil.rmtree(killed)
+    return True

@@ -1,0 +1,177 @@
+"""The same numbers wherever blocks run, and no block done twice after an interruption."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from detoklens.engines import Engine, open_engine
+from detoklens.measures.attention import Measured, text_attention
+from detoklens.measures.block_runs import Runner
+from detoklens.measures.contributions import Divergences, contributions
+from detoklens.measures.text_blocks import block_size, digest, in_blocks
+from detoklens.tables import parts
+from detoklens.tables.parts import Parts
+from detoklens.tables.provenance import Provenance
+from tests.layers import random_layer
+
+POSITIONS = [0, 3, 17, 39]
+
+
+def small_layer():
+    return random_layer(n_heads=3, d_head=5, n_positions=40, vocab_size=60, seed=11, dtype="float32")
+
+
+def many_documents(number: int = 40) -> list[np.ndarray]:
+    random = np.random.default_rng(4)
+    return [random.integers(0, 60, random.integers(1, 41)) for _ in range(number)]
+
+
+@pytest.fixture(scope="module", params=["local", "ray"])
+def two_workers(request: pytest.FixtureRequest) -> Iterator[Engine]:
+    if request.param == "ray":
+        pytest.importorskip("ray", reason="Ray is not installed: the ray engine is NOT TESTED")
+    with open_engine(request.param, 2) as engine:
+        yield engine
+
+
+def test_contributions_are_the_same_bits_on_every_engine(two_workers):
+    layer, documents = small_layer(), many_documents()
+    here = contributions(layer, documents)
+    there = contributions(layer, documents, runner=Runner(two_workers))
+    assert same_bits(here, there)
+
+
+def test_attention_is_the_same_bits_on_every_engine(two_workers):
+    layer, documents = small_layer(), many_documents()
+    here = text_attention(layer, documents, POSITIONS)
+    there = text_attention(layer, documents, POSITIONS, runner=Runner(two_workers))
+    assert all(same_bits(*tables) for tables in zip(here, there, strict=True))
+
+
+def same_bits(left: Divergences | Measured, right: Divergences | Measured) -> bool:
+    """Equal in every bit: numpy takes −0.0 for 0.0."""
+    pairs = zip(vars(left).values(), vars(right).values(), strict=True)
+    return all(np.asarray(one).tobytes() == np.asarray(other).tobytes() for one, other in pairs)
+
+
+@pytest.mark.parametrize("number", [1, 2, 15, 16, 17, 100, 511, 512, 513, 5000])
+def test_blocks_hold_every_document_once_and_depend_on_their_number_alone(number):
+    documents = [np.array([place]) for place in range(number)]
+    blocks = in_blocks(documents)
+    assert [int(ids[0]) for block in blocks for ids in block] == list(range(number))
+    assert max(map(len, blocks)) == block_size(number) <= 32
+    assert len(blocks) >= min(number, 9)
+
+
+class Interrupted(Exception):
+    pass
+
+
+def stop_after(blocks: int):
+    def watch(done: int, total: int) -> None:
+        if done == blocks:
+            raise Interrupted
+
+    return watch
+
+
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
+    layer, documents = small_layer(), many_documents()
+    parts = Parts(tmp_path / "parts")
+    with pytest.raises(Interrupted):
+        contributions(layer, documents, runner=Runner(parts=parts, watch=stop_after(4)))
+    kept = {path.name: path.stat().st_mtime_ns for path in parts.folder.iterdir()}
+    assert sorted(kept) == ["0.npz", "1.npz", "2.npz", "3.npz"]
+    resumed = contributions(layer, documents, runner=Runner(parts=parts))
+    assert all((parts.folder / name).stat().st_mtime_ns == time for name, time in kept.items())
+    assert same_bits(resumed, contributions(layer, documents))
+
+
+def test_attention_goes_on_where_it_stopped(tmp_path):
+    layer, documents = small_layer(), many_documents()
+    parts = Parts(tmp_path / "parts")
+    with pytest.raises(Interrupted):
+        text_attention(layer, documents, POSITIONS, runner=Runner(parts=parts, watch=stop_after(5)))
+    assert 4 in parts
+    assert 5 not in parts
+    resumed = text_attention(layer, documents, POSITIONS, runner=Runner(parts=parts))
+    assert all(same_bits(*pair) for pair in zip(resumed, text_attention(layer, documents, POSITIONS), strict=True))
+
+
+def test_parts_are_used_and_not_computed_again(tmp_path):
+    layer, documents = small_layer(), many_documents()
+    parts = Parts(tmp_path / "parts")
+    whole = contributions(layer, documents, runner=Runner(parts=parts))
+    changed = parts.load(0)
+    assert changed is not None
+    changed["mean"] = changed["mean"] + 1000
+    parts.save(0, changed)
+    shifted = contributions(layer, documents, runner=Runner(parts=parts))
+    assert (shifted.mean - whole.mean).max() > 50
+
+
+@pytest.mark.parametrize("damage", [b"", b"PK\x03\x04 no zip file", b"\x93NUMPY nor this"])
+def test_a_damaged_part_is_computed_again(tmp_path, damage):
+    layer, documents = small_layer(), many_documents()
+    parts = Parts(tmp_path / "parts")
+    whole = contributions(layer, documents, runner=Runner(parts=parts))
+    (parts.folder / "2.npz").write_bytes(damage)
+    assert same_bits(contributions(layer, documents, runner=Runner(parts=parts)), whole)
+    assert parts.load(2) is not None
+
+
+KILLED_AFTER_THREE_BLOCKS = """
+import os, signal, sys
+from pathlib import Path
+from detoklens.measures.block_runs import Runner
+from detoklens.measures.contributions import contributions
+from detoklens.tables.parts import Parts
+from tests.measures.test_block_runs import many_documents, small_layer
+
+def watch(done, total):
+    if done == 3:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+contributions(small_layer(), many_documents(), runner=Runner(parts=Parts(Path(sys.argv[1])), watch=watch))
+"""
+
+
+def test_a_killed_run_is_continued(tmp_path):
+    root = Path(__file__).resolve().parents[2]
+    killed = subprocess.run([sys.executable, "-c", KILLED_AFTER_THREE_BLOCKS, str(tmp_path)], cwd=root, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["0.npz", "1.npz", "2.npz"]
+    resumed = contributions(small_layer(), many_documents(), runner=Runner(parts=Parts(tmp_path)))
+    assert same_bits(resumed, contributions(small_layer(), many_documents()))
+
+
+def test_another_question_has_parts_of_its_own(tmp_path):
+    questions = [Provenance("contributions", "m", "0", options={"documents": number}) for number in (5, 6)]
+    first, second = (Parts.of_question(tmp_path, question) for question in questions)
+    first.save(0, {"mean": np.ones(3)})
+    assert 0 not in second
+    assert 0 in Parts.of_question(tmp_path, questions[0])
+    second.save(0, {"mean": np.ones(3)})
+    first.remove()
+    assert [path.name for path in tmp_path.iterdir()] == [second.folder.name]
+
+
+def test_parts_of_another_format_are_left_alone(tmp_path, monkeypatch):
+    question = Provenance("contributions", "m", "0")
+    Parts.of_question(tmp_path, question).save(0, {"mean": np.ones(3)})
+    monkeypatch.setattr(parts, "FORMAT", parts.FORMAT + 1)
+    assert 0 not in Parts.of_question(tmp_path, question)
+
+
+def test_the_digest_tells_documents_and_their_borders_apart():
+    one, two, three = np.array([1]), np.array([2]), np.array([1, 2])
+    digests = {digest([one, two]), digest([two, one]), digest([three]), digest([one]), digest([])}
+    assert len(digests) == 5
+    assert digest([one, two]) == digest([one.astype(np.int32), two])

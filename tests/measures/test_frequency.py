@@ -1,0 +1,49 @@
+"""T^e against its definition, and Spearman's correlation against scipy's."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import spearmanr
+
+from detoklens.measures.frequency import self_assertion, slope, spearman
+from tests.layers import random_layer, sizes
+
+
+@settings(max_examples=40)
+@given(sizes)
+def test_self_assertion_is_the_term_e_with_the_mean_scale(size):
+    """The bias of the query, LayerNorm's own bias included, against C diag(γ) e / σ, σ averaged over positions."""
+    layer = random_layer(**size)
+    weights = layer.weights
+    found = self_assertion(layer)
+    for head in range(layer.n_heads):
+        bias = weights.norm_bias @ weights.query_weight[:, head] + weights.query_bias[head]
+        for token, embedding in enumerate(weights.token_embeddings):
+            sigma = np.mean(np.sqrt((embedding + weights.position_embeddings).var(axis=1) + weights.norm_epsilon))
+            key = ((embedding - embedding.mean()) * weights.norm_gain) @ weights.key_weight[:, head]
+            assert found[head, token] == pytest.approx(bias @ key / sigma, rel=1e-7, abs=1e-12)
+
+
+def test_self_assertion_agrees_with_the_terms_of_a_text():
+    layer = random_layer(n_positions=1)
+    for token in range(5):
+        assert self_assertion(layer)[:, token] == pytest.approx(layer.terms([token]).e[:, 0])
+
+
+@given(st.lists(st.integers(0, 3), min_size=2, max_size=12), st.data())
+def test_a_constant_has_no_correlation_and_ties_share_ranks(counts, data):
+    values = data.draw(st.lists(st.sampled_from([0.0, 0.5, 1.0]), min_size=len(counts), max_size=len(counts)))
+    found = spearman(np.array(values), np.array(counts))
+    if len(set(values)) == 1 or len(set(counts)) == 1:
+        assert found is None
+    else:
+        assert found == pytest.approx(spearmanr(values, counts).statistic)
+
+
+def test_a_constant_has_no_slope():
+    assert slope(np.array([1.0, 2.0]), np.array([3, 3])) is None
+    assert slope(np.array([1.0]), np.array([3])) is None
+    assert slope(np.array([1.0, 2.0]), None) is None

@@ -1,0 +1,118 @@
+"""The largest pairs against a brute-force search over all of them, on any engine, interrupted or not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from detoklens.engines import open_engine
+from detoklens.measures import top_pairs
+from detoklens.measures.block_runs import Runner
+from detoklens.measures.top_pairs import PairBlock, TopPairs, largest_pairs, search_block
+from detoklens.tables.parts import Parts
+from tests.layers import random_layer, sizes
+
+
+def brute_force(scores, top, identical=True):
+    """(query, key) of the largest scores of one head, sorted one by one."""
+    size = len(scores)
+    pairs = [(query, key) for query in range(size) for key in range(size) if identical or query != key]
+    return sorted(pairs, key=lambda pair: (-scores[pair], pair))[:top]
+
+
+def ids(pairs):
+    return list(zip(pairs["query"].tolist(), pairs["key"].tolist(), strict=True))
+
+
+def assert_equal(one, other):
+    for some, others in zip(one, other, strict=True):
+        for name in ("query", "key", "score"):
+            np.testing.assert_array_equal(some[name], others[name])
+
+
+def test_top_pairs_of_2000_tokens_equal_a_brute_force_search():
+    layer = random_layer(n_heads=3, d_head=8, vocab_size=2000, n_positions=5, dtype="float32", seed=5)
+    affinity = layer.token_affinity()
+    for head, pairs in enumerate(largest_pairs(affinity, 3000)):
+        scores = affinity.query[head] @ affinity.key[head].T
+        order = np.argsort(-scores, axis=None, kind="stable")[:3000]
+        np.testing.assert_allclose(pairs["score"], scores.ravel()[order], rtol=1e-6)
+        # Pairs whose scores differ in the last bit only may change places between two ways to multiply.
+        assert set(ids(pairs)) ^ set(zip(*np.divmod(order, 2000), strict=True)) == set()
+
+
+@settings(max_examples=40)
+@given(sizes, st.integers(1, 60), st.booleans(), st.booleans())
+def test_pairs_ties_and_order_are_those_of_sorting(size, top, identical, centred):
+    layer = random_layer(**size)
+    for head in range(layer.n_heads):
+        for side in (layer.token_factors(head).query, layer.token_factors(head).key):
+            side[:] = np.round(side)
+    layer._mean_token_scale = np.ones(layer.vocab_size)
+    affinity = layer.token_affinity(centred=centred)
+    scores = affinity.scores(np.arange(layer.vocab_size))
+    for head, pairs in enumerate(largest_pairs(affinity, top, identical)):
+        expected = brute_force(scores[head], top, identical)
+        assert len(pairs["score"]) == len(expected)
+        if centred:  # means are no whole numbers, so sums may differ in the last bit
+            np.testing.assert_allclose(pairs["score"], [scores[head][pair] for pair in expected], atol=1e-5)
+        else:
+            assert ids(pairs) == expected
+
+
+@given(st.data())
+def test_the_floor_of_earlier_blocks_loses_nothing(data):
+    scores = data.draw(st.lists(st.integers(-3, 3), min_size=1, max_size=40))
+    top = data.draw(st.integers(1, 10))
+    best = TopPairs(top)
+    for number, score in enumerate(scores):
+        if score >= best.floor:
+            best.offer({"score": np.float32([score]), "query": np.array([number]), "key": np.array([0])})
+    expected = sorted(range(len(scores)), key=lambda number: (-scores[number], number))[:top]
+    assert best.best()["query"].tolist() == expected
+
+
+def test_blocks_and_tiles_leave_no_pair_out(monkeypatch):
+    affinity = random_layer(n_heads=1, vocab_size=97, dtype="float32").token_affinity()
+    whole = largest_pairs(affinity, 500)
+    monkeypatch.setattr(top_pairs, "QUERY_PANELS", 1)
+    monkeypatch.setattr(top_pairs, "KEY_PANELS", 2)
+    monkeypatch.setattr(top_pairs, "BLOCK_QUERIES", 10)
+    assert_equal(largest_pairs(affinity, 500), whole)
+
+
+@pytest.mark.parametrize(("engine", "workers"), [("local", 1), ("local", 2), ("ray", 2)])
+def test_the_same_pairs_whatever_the_engine(engine, workers, monkeypatch):
+    if engine == "ray":
+        pytest.importorskip("ray", reason="Ray is not installed: the lexicon on the ray engine is NOT TESTED")
+    monkeypatch.setattr(top_pairs, "BLOCK_QUERIES", 128)
+    affinity = random_layer(n_heads=2, vocab_size=300, dtype="float32").token_affinity()
+    with open_engine(engine, workers) as running:
+        assert_equal(largest_pairs(affinity, 200, runner=Runner(running)), largest_pairs(affinity, 200))
+
+
+def test_an_interrupted_search_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    monkeypatch.setattr(top_pairs, "BLOCK_QUERIES", 100)
+    affinity = random_layer(n_heads=2, vocab_size=300, dtype="float32").token_affinity()
+    searched = []
+
+    def interrupted(block: PairBlock):
+        searched.append(block.first_query)
+        if len(searched) == 4:
+            raise KeyboardInterrupt
+        return search_block(block)
+
+    monkeypatch.setattr(top_pairs, "search_block", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        largest_pairs(affinity, 50, runner=Runner(parts=Parts(tmp_path / "parts")))
+    continued = largest_pairs(affinity, 50, runner=Runner(parts=Parts(tmp_path / "parts")))
+    assert len(searched) == 4 + 3
+    assert_equal(continued, largest_pairs(affinity, 50))
+
+
+def test_fewer_pairs_than_asked_for_are_all_given():
+    affinity = random_layer(n_heads=1, vocab_size=6).token_affinity()
+    assert len(largest_pairs(affinity, 100)[0]["score"]) == 36
+    assert len(largest_pairs(affinity, 100, identical=False)[0]["score"]) == 30

@@ -1,0 +1,217 @@
+"""Why a text is attended to as it is, asked of a study."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import polars as pl
+import pytest
+from rich.cells import cell_len
+
+from detoklens.errors import DetokLensError, RangeError, TokenError
+from detoklens.loading import load
+from detoklens.measures.explain import explain
+from detoklens.questions.explain import Explain
+from detoklens.questions.explain_tables import SIX, links_view
+from detoklens.questions.study import Study
+from detoklens.scores.layer import Layer
+from detoklens.scores.terms import Term, Terms
+from detoklens.tables.rendering import text_table
+from tests.layers import random_first_layer, random_layer, write_gpt2
+from tests.questions.asking import (
+    TERMINAL,
+    assert_command_gives_the_same,
+    assert_kept_and_read_again,
+    same_tables,
+    shown_lines,
+)
+from tests.spelled import write_spelled
+
+TEXT = "sapient wind in the"
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    return Study(load(write_spelled(tmp_path_factory.mktemp("spelled"))))
+
+
+def nameless_study(**sizes) -> Study:
+    return Study(random_layer(**sizes))
+
+
+def test_the_tables_hold_what_the_explanation_holds(study):
+    answer = study.ask(Explain(TEXT, heads=[2, 0], top=2))
+    found = explain(study.layer, TEXT, [2, 0])
+    pairs = answer.tables["explanation"]
+    query, key = np.tril_indices(len(found.token_ids))
+    for place, head in enumerate([2, 0]):
+        rows = pairs.filter(head=head)
+        np.testing.assert_array_equal(rows["attention"], found.attention[place][query, key].astype(np.float64))
+        np.testing.assert_array_equal(rows["without_pp"], found.without["pp"][place][query, key].astype(np.float64))
+    assert pairs["query_text"].unique(maintain_order=True).to_list() == list(
+        dict.fromkeys(study.layer.token(int(token)) for token in found.token_ids)
+    )
+    assert answer.tables["links"]["head"].to_list() == [2, 2, 0, 0]
+    assert [schema.names for schema in answer.schemas] == [table.columns for table in answer.tables.values()]
+
+
+@pytest.mark.parametrize(
+    "text", [TEXT, "-5 degrees", "--heads", "-", " \n\tto  in\r\n", "'$HOME' \"x\"", "a\0b", "é漢"]
+)
+def test_the_command_gives_the_same_whatever_the_text(study, tmp_path, text):
+    assert_command_gives_the_same(study.ask(Explain(text)), tmp_path)
+
+
+def test_the_command_gives_the_same_with_options(study, tmp_path):
+    assert_command_gives_the_same(study.ask(Explain(TEXT, heads=[2], top=7, prepend_bos=True)), tmp_path / "text")
+    assert_command_gives_the_same(study.ask(Explain([5, 6, 7], top=1)), tmp_path / "ids")
+
+
+def test_an_answer_is_read_again(study, tmp_path):
+    assert_kept_and_read_again(study, Explain(TEXT, heads=[1]), tmp_path / "text")
+    assert_kept_and_read_again(study, Explain(token_ids=[1, 2]), tmp_path / "ids")
+
+
+def test_ids_stand_in_for_a_text_in_any_sequence(study):
+    ids = study.layer.vocabulary.encode(TEXT)
+    by_text = study.ask(Explain(TEXT))
+    for given in (ids, tuple(ids), np.array(ids), np.array(ids, np.uint16)):
+        assert Explain(given) == Explain(token_ids=ids)
+        assert same_tables(study.ask(Explain(given)), by_text)
+    assert study.provenance(Explain(ids)) == study.provenance(Explain(TEXT)), "the ids decide"
+    assert study.provenance(Explain(TEXT)).options == {"token_ids": ids, "heads": [0, 1, 2], "top": 3}
+
+
+def test_bos_comes_from_the_config_without_a_tokenizer(tmp_path):
+    layer = load(write_gpt2(tmp_path, random_first_layer(dtype="float32"), eos_token_id=7))
+    answer = Study(layer).ask(Explain([1, 2], prepend_bos=True))
+    assert answer.tables["explanation"]["query_token"].unique(maintain_order=True).to_list() == [7, 1, 2]
+    assert answer.tables["explanation"]["query_text"][0] == "<id 7>"
+    with pytest.raises(TokenError, match="no beginning-of-text token"):
+        nameless_study().ask(Explain([1, 2], prepend_bos=True))
+
+
+def links(*rows: tuple[int, float, str | None]) -> dict[str, pl.DataFrame]:
+    frame = pl.DataFrame(
+        [
+            {
+                "head": head, "query_text": " b", "key_text": "a", "query_position": 1, "key_position": 0,
+                "attention": 0.9, "strength": strength, "term": term, "without_term": None if term is None else 0.25,
+            }
+            for head, strength, term in rows
+        ],
+        schema_overrides={"term": pl.String, "without_term": pl.Float64},
+    )  # fmt: skip
+    return {"links": frame}
+
+
+def test_the_sentence_names_the_strongest_link_and_counts_the_terms():
+    said = Explain(TEXT).say(links((0, 0.1, "pp"), (3, 0.8, "ee"), (1, 0.2, "e"), (1, 0.1, "pp"), (2, 0.0, None)))
+    assert said == (
+        "The strongest link is “␣b” to “a” in L0H3 (attention 0.90), explained by token and token (Tᵉᵉ): 0.25 without "
+        "it; of the 5 strongest links each term explains so many: Tᵖᵖ 2, Tᵉ 1 and Tᵉᵉ 1."
+    )
+    nothing = Explain("a").say(links((0, 0.0, None)))
+    assert nothing.endswith("in L0H0 (attention 0.90); taking away any one term would not lower it.")
+
+
+@pytest.mark.parametrize("heads", [3, 12])
+def test_a_terminal_of_80_columns_shows_links_whole(heads):
+    """Steep scores, long texts and two-digit heads: the widest lines there are."""
+    study = nameless_study(n_heads=heads, d_head=8, n_positions=1200, vocab_size=40_000, seed=2)
+    ids = np.random.default_rng(0).integers(30_000, 40_000, 300)
+    answer = study.ask(Explain(ids))
+    lines = shown_lines(answer)
+    assert max(map(len, lines)) <= TERMINAL
+    heading = next(line for line in lines if "attends to" in line)
+    assert heading.split("  ")[-1] == "lifts"
+    assert sum("L0H" in line for line in lines) == heads
+    first = answer.tables["links"].row(0, named=True)
+    [line] = [line for line in lines if line.startswith("  L0H0 ")]
+    assert f" {first['query_position']} " in line
+    assert f" {first['attention']:.2f} " in line
+    assert f"  {first['term']}  " in line
+
+
+@pytest.mark.parametrize(
+    "text", ["漢字" * 10, "é\u0301" * 20, "\u202e\x00\n" * 5, " " * 30, "[red]x[/red]", "a" * 60, ""]
+)
+def test_any_token_fits_its_column(text):
+    longest = links((11, 0.9, "ee"))["links"].with_columns(
+        pl.lit(text).alias("query_text"), query_position=1023, **{f"lift_{term}": pl.lit(-1234.5) for term in SIX}
+    )
+    lines = text_table(links_view(longest).frame, "", TERMINAL).splitlines()
+    assert "lifts" in lines[0]
+    assert max(map(cell_len, lines)) <= TERMINAL
+    assert " 1023 " in lines[2]
+    assert lines[2].isprintable()
+
+
+def test_a_legend_says_what_the_terms_stand_for_and_explain(study):
+    answer = study.ask(Explain(TEXT))
+    legend = answer.views[1].frame
+    assert legend["term"].to_list() == list(SIX) == [str(term) for term in Term]
+    assert legend["reads as"][0] == "token compares itself with token"
+    explained = [int(number.split()[0]) for number in legend["explains"]]
+    assert sum(explained) == answer.tables["links"]["term"].drop_nulls().len()
+
+
+def test_the_schemas_follow_the_terms_of_the_model(monkeypatch):
+    """Other families bring other sets of terms."""
+    whole = Layer.terms
+
+    def two_terms(self, ids):
+        found = whole(self, ids)
+        return Terms({"kernel": found.full("ee"), "rest": found.without("ee")}, found.attention_scale)
+
+    monkeypatch.setattr(Layer, "terms", two_terms)
+    answer = nameless_study().ask(Explain([1, 2, 3]))
+    assert [schema.names for schema in answer.schemas] == [table.columns for table in answer.tables.values()]
+    assert "without_kernel" in answer.tables["explanation"].columns
+    assert answer.views[1].frame["symbol"].to_list() == ["kernel", "rest"]
+    assert re.search(r"kernel|rest", answer.sentence)
+    assert answer.figure(width="column")
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"text": 3.5}, "text is text or a list, each a whole number or None"),
+        ({"text": [1.5]}, "text is text or a list"),
+        ({"text": ["a"]}, "text is text or a list"),
+        ({"text": b"ab"}, "text is text or a list"),
+        ({"text": {"a": 1}}, "text is text or a list"),
+        ({"text": [[1, 2]]}, "text is text or a list"),
+        ({"text": "a", "top": 0}, "at least 1 is needed"),
+        ({"text": "a", "heads": "0,1"}, "heads is a list, each a whole number or None"),
+    ],
+)
+def test_a_wrong_type_is_one_clear_line(given, said):
+    with pytest.raises(RangeError) as refused:
+        Explain(**given)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("question", "said"),
+    [
+        (Explain(), "give either a text"),
+        (Explain("a", token_ids=[1]), "give either a text"),
+        (Explain([1], token_ids=[1]), "give either a text"),
+        (Explain(""), "the text is empty"),
+        (Explain([]), "the text is empty"),
+        (Explain("a\udcff"), "not valid UTF-8 at character 1"),
+        (Explain([-1]), "token id -1 does not exist"),
+        (Explain([10**30]), "names no token"),
+        (Explain("a " * 40), "is longer than the 11 positions"),
+        (Explain("a", heads=[3]), "head 3 does not exist"),
+        (Explain("a", heads=[]), "no head was given"),
+    ],
+)
+def test_what_cannot_be_explained_is_one_line(study, question, said):
+    with pytest.raises(DetokLensError) as refused:
+        study.ask(question)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value)

@@ -1,0 +1,168 @@
+"""T^e and Var(e) against frequency, checked with the definitions and with scipy's Spearman."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+import pytest
+from scipy.stats import linregress, spearmanr
+
+from detoklens.corpus.counts import Counts
+from detoklens.errors import RangeError
+from detoklens.loading import load
+from detoklens.measures.frequency import self_assertion
+from detoklens.questions.frequency import Frequency
+from detoklens.questions.study import Study
+from tests.layers import random_layer
+from tests.questions.faces import check_faces, shown_columns
+from tests.spelled import counts_of, spelled_layer, write_counts, write_spelled
+
+
+def some_counts(layer, seed=0, seen=0.7):
+    """Counts with many ties and some tokens never seen."""
+    random = np.random.default_rng(seed)
+    tokens = random.integers(1, 9, layer.vocab_size) * (random.random(layer.vocab_size) < seen)
+    nothing = np.empty(0, np.uint32)
+    return Counts.from_arrays(tokens, nothing, nothing, np.empty(0, np.int64))
+
+
+def tables_of(layer, counts=None, **options):
+    return Study(layer, counts).ask(Frequency(**options)).tables
+
+
+@pytest.mark.parametrize("unseen", ["published", "include", "exclude"])
+def test_correlations_are_scipys(unseen):
+    layer = random_layer(vocab_size=300)
+    counts = some_counts(layer)
+    seen = counts.tokens > 0
+    with_unseen = np.ones(300, bool)
+    asserting, varying = {
+        "published": (with_unseen, seen),
+        "include": (with_unseen, with_unseen),
+        "exclude": (seen, seen),
+    }[unseen]
+    tables = tables_of(layer, counts, unseen=unseen)
+    for row in tables["frequency_by_head"].iter_rows(named=True):
+        scores = self_assertion(layer)[row["head"]]
+        assert row["tokens"] == asserting.sum()
+        assert row["spearman"] == pytest.approx(spearmanr(scores[asserting], counts.tokens[asserting]).statistic)
+        line = linregress(np.log10(counts.tokens[asserting] + 1), scores[asserting])
+        assert row["slope"] == pytest.approx(line.slope)
+        assert (row["minimum"], row["maximum"]) == pytest.approx((scores.min(), scores.max()))
+        assert row["standard_deviation"] == pytest.approx(scores.std())
+    model = tables["embedding_variance"].row(0, named=True)
+    variance = layer.weights.token_embeddings.var(axis=1)
+    assert model["spearman_tokens"] == varying.sum()
+    assert model["spearman"] == pytest.approx(spearmanr(variance[varying], counts.tokens[varying]).statistic)
+    assert model["seen_tokens"] == seen.sum() < 300
+
+
+def test_norms_and_covariance_are_those_of_the_definition():
+    layer = random_layer(vocab_size=50, epsilon=0.2)
+    found = tables_of(layer)
+    row = found["embedding_variance"].row(0, named=True)
+    tokens, positions = layer.weights.token_embeddings, layer.weights.position_embeddings
+    norms, scales = np.linalg.norm(tokens, axis=1), np.sqrt(tokens.var(axis=1) + 0.2)
+    covariance = [[np.cov(e, p, bias=True)[0, 1] for p in positions] for e in tokens]
+    assert row["norm_variance"] == pytest.approx(norms.var())
+    assert row["divided_norm_variance"] == pytest.approx((norms / scales).var())
+    assert row["mean_variance"] == pytest.approx(tokens.var(axis=1).mean())
+    assert row["mean_absolute_covariance"] == pytest.approx(np.abs(covariance).mean())
+    assert row["variance_to_covariance"] == pytest.approx(tokens.var(axis=1).mean() / np.abs(covariance).mean())
+    by_token = found["frequency_by_token"]
+    assert by_token["norm"].to_list() == pytest.approx(norms.tolist())
+    assert by_token["divided_norm"].to_list() == pytest.approx((norms / scales).tolist())
+    assert by_token["variance"].to_list() == pytest.approx(tokens.var(axis=1).tolist())
+
+
+def test_without_counts_correlations_and_counts_are_null_and_that_is_told():
+    layer = random_layer()
+    answer = Study(layer).ask(Frequency())
+    assert answer.tables["frequency_by_head"]["spearman"].null_count() == layer.n_heads
+    assert answer.tables["frequency_by_head"]["slope"].null_count() == layer.n_heads
+    assert answer.tables["embedding_variance"]["spearman"].null_count() == 1
+    assert answer.tables["frequency_by_token"]["count"].null_count() == layer.vocab_size
+    assert answer.notes == ("without counts nothing can be correlated: those columns are empty",)
+    spread = answer.tables["frequency_by_head"].sort("standard_deviation", descending=True).row(0, named=True)
+    assert answer.sentence == (
+        "Nothing can be correlated without counts that vary; "
+        f"Tᵉ spreads most in L0H{spread['head']} (standard deviation {spread['standard_deviation']:.3g})."
+    )
+    assert Frequency().say_compared({"one": answer.tables}) == f"one: {answer.sentence}"
+    assert shown_columns(answer.views[0].frame)[-2:] == ["spearman", "slope"]
+
+
+def test_the_long_table_has_every_head_and_token():
+    layer = random_layer()
+    counts = some_counts(layer)
+    found = tables_of(layer, counts, heads=[2, 0])["self_assertion"]
+    scores = self_assertion(layer)
+    for row in found.sample(20, seed=0).iter_rows(named=True):
+        assert row["score"] == pytest.approx(scores[row["head"], row["token_id"]], rel=1e-6)
+        assert row["count"] == counts.tokens[row["token_id"]]
+    assert found["head"].unique(maintain_order=True).to_list() == [2, 0]
+
+
+def test_what_is_wrong_is_one_line():
+    with pytest.raises(RangeError, match="head 4 does not exist"):
+        tables_of(random_layer(), heads=[4])
+    with pytest.raises(RangeError, match="position 11 does not exist"):
+        tables_of(random_layer(), scale=11)
+    with pytest.raises(RangeError, match="unseen is one of 'published', 'include', 'exclude'"):
+        Frequency(unseen="some")
+
+
+def test_provenance_holds_counts_and_tokenizer_but_no_seed(tmp_path):
+    layer = spelled_layer(tmp_path)
+    plain, counted = (
+        Study(layer).provenance(Frequency()),
+        Study(layer, counts_of(layer), seed=1).provenance(Frequency()),
+    )
+    assert plain.counts_fingerprint is None
+    assert counted.counts_fingerprint == counts_of(layer).fingerprint
+    assert plain.options == counted.options == {"unseen": "published", "heads": [0, 1, 2], "scale": "mean"}
+
+
+def by_head(*spearman: float) -> pl.DataFrame:
+    return pl.DataFrame({"head": range(len(spearman)), "spearman": spearman})
+
+
+def test_the_sentence_counts_the_heads_that_prefer_rare_tokens():
+    model = pl.DataFrame({"spearman": [-0.376]})
+    assert Frequency().say({"frequency_by_head": by_head(0.2, -0.605, 0.5), "embedding_variance": model}) == (
+        "By Tᵉ 1 of 3 heads (Spearman's ρ −0.605 in L0H1) prefers rare tokens, 2 of 3 heads (Spearman's ρ +0.500 in "
+        "L0H2 and +0.200 in L0H0) prefer frequent ones; for the variance of embeddings ρ is −0.376."
+    )
+    many = by_head(-0.5, -0.4, -0.3, -0.6, -0.2, -0.09, 0.09)
+    assert Frequency().say({"frequency_by_head": many, "embedding_variance": pl.DataFrame({"spearman": [None]})}) == (
+        "By Tᵉ 5 of 7 heads (Spearman's ρ −0.600 in L0H3, −0.500 in L0H0, −0.400 in L0H1, −0.300 in L0H2 and 1 more) "
+        "prefer rare tokens, 0 of 7 heads prefer frequent ones."
+    )
+    compared = {"start": {"frequency_by_head": by_head(0.1)}, "end": {"frequency_by_head": by_head(0.2, -0.605)}}
+    assert Frequency().say_compared(compared) == (
+        "Spearman's ρ of Tᵉ with frequency in the head where it is strongest: "
+        "+0.100 in start (L0H0) and −0.605 in end (L0H1)."
+    )
+
+
+@pytest.mark.parametrize("question", [{}, {"unseen": "exclude", "heads": [2, 1], "scale": "published"}])
+def test_python_command_line_folder_and_notebook_say_the_same(tmp_path, question):
+    folder = write_spelled(tmp_path / "model")
+    counts = Counts.open(write_counts(tmp_path / "corpus", folder))
+    check_faces(Study(load(folder), counts).ask(Frequency(**question)), tmp_path)
+
+
+def test_a_narrow_terminal_shows_the_correlations_and_every_tokens_numbers(tmp_path):
+    layer = spelled_layer(tmp_path)
+    answer = Study(layer, counts_of(layer)).ask(Frequency())
+    assert shown_columns(answer.views[0].frame)[:4] == ["head", "tokens", "spearman", "slope"]
+    frames = {name: answer.question.view(answer.tables, name).frame for name in answer.tables}
+    assert shown_columns(frames["embedding_variance"])[:4] == [
+        "spearman",
+        "norm_variance",
+        "divided_norm_variance",
+        "variance_to_covariance",
+    ]
+    assert "token" in shown_columns(frames["frequency_by_token"])
+    long = frames["frequency_by_token"].with_columns(token=pl.lit("-" * 100))
+    assert shown_columns(long) == ["token_id", "count", "variance", "norm"]

@@ -1,0 +1,217 @@
+"""Head cards against the questions and measures that they come from, and what is said of them."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from detoklens.errors import RangeError
+from detoklens.measures import block_runs, word_list
+from detoklens.measures.self_match import self_match_scores
+from detoklens.questions.auroc import Auroc
+from detoklens.questions.frequency import Frequency
+from detoklens.questions.heads import HEADS, Heads
+from detoklens.questions.shape import Shape
+from detoklens.questions.store import read_answer
+from detoklens.questions.study import Study, Work
+from detoklens.questions.words import Words
+from detoklens.tables.rendering import text_table
+from detoklens.wording import column_cells
+from tests.layers import random_layer
+from tests.spelled import counts_of, spelled_layer
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory) -> Study:
+    layer = spelled_layer(tmp_path_factory.mktemp("spelled"))
+    return Study(layer, counts_of(layer), work=Work(workers=1))
+
+
+@pytest.fixture(scope="module")
+def cards(study) -> pl.DataFrame:
+    return study.ask(Heads()).tables["heads"]
+
+
+@pytest.fixture(scope="module")
+def silent() -> Study:
+    return Study(random_layer(n_heads=5), work=Work(workers=1))
+
+
+def test_a_card_holds_what_the_other_questions_say(study, cards) -> None:
+    layer = study.layer
+    controls = study.ask(Auroc(bootstrap=0)).tables["auroc_controls"]
+    words = study.ask(Words()).tables["words_by_head"]
+    shapes = study.ask(Shape([layer.n_positions // 2])).tables["shape"]
+    frequency = study.ask(Frequency()).tables["frequency_by_head"]
+    expected = {
+        "head": [0, 1, 2],
+        "auroc": controls["auroc"],
+        "above_null": controls["above_null"],
+        "matched": controls["matched"],
+        "matched_null": controls["matched_null"],
+        "frequency": controls["frequency"],
+        "word_share": words["median_share"],
+        "word_null": words["null_median_share"],
+        "self_match": self_match_scores(layer.token_affinity()).mean(axis=1),
+        "on_previous": shapes["on_previous"],
+        "frequency_spearman": frequency["spearman"],
+        "frequency_slope": frequency["slope"],
+    }
+    for name, values in expected.items():
+        assert cards[name].to_list() == pytest.approx(list(values)), name
+    assert cards["position_class"].to_list() == shapes["class"].to_list()
+    assert (cards["auroc"] - cards["auroc_null"]).to_list() == pytest.approx(cards["above_null"].to_list())
+    assert cards.columns == HEADS.names
+
+
+def test_some_heads_have_the_rows_that_they_have_among_all(study, cards) -> None:
+    some = study.ask(Heads(heads=[2, 0], sort="effective_rank")).tables["heads"]
+    assert sorted(some["head"]) == [0, 2]
+    for row in some.iter_rows(named=True):
+        assert row == pytest.approx(cards.row(row["head"], named=True)), row["head"]
+
+
+def test_cards_are_about_the_asked_scores(study) -> None:
+    asked = {"centred": True, "scale": 3}
+    cards = study.ask(Heads(**asked)).tables["heads"]
+    expected = {
+        "auroc": study.ask(Auroc(**asked, bootstrap=0)).tables["auroc_controls"]["auroc"],
+        "word_share": study.ask(Words(**asked)).tables["words_by_head"]["median_share"],
+        "self_match": self_match_scores(study.layer.token_affinity(3, centred=True)).mean(axis=1),
+        "frequency_slope": study.ask(Frequency(scale=3)).tables["frequency_by_head"]["slope"],
+    }
+    for name, values in expected.items():
+        assert cards[name].to_list() == pytest.approx(list(values)), name
+
+
+def test_an_auroc_that_was_asked_before_is_not_computed_again(study, monkeypatch) -> None:
+    study.ask(Auroc())
+    monkeypatch.setattr(Auroc, "ask", None)
+    assert study.ask(Heads(sort="self_match")).tables["heads"]["auroc"].null_count() == 0
+
+
+def test_a_tokenizer_that_splits_no_word_says_nothing_of_words(study, monkeypatch) -> None:
+    monkeypatch.setattr(word_list, "shipped_words", lambda: ["the"])
+    unsplit = Study(study.layer, study.counts, work=study.work).ask(Heads()).tables["heads"]
+    assert unsplit["word_share"].null_count() == unsplit["word_null"].null_count() == 3
+    assert unsplit["auroc"].null_count() == 0
+
+
+def test_an_interrupted_question_keeps_what_it_ranked(study, tmp_path, monkeypatch) -> None:
+    keep, kept = block_runs.Parts.save, []
+
+    def keep_one(parts, number, arrays):
+        keep(parts, number, arrays)
+        kept.append(number)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(block_runs.Parts, "save", keep_one)
+        with pytest.raises(KeyboardInterrupt):
+            Study(study.layer, study.counts, work=study.work).ask(Heads(), tmp_path)
+    assert kept == [0]
+    monkeypatch.setattr(block_runs.Parts, "save", None)
+    found = Study(study.layer, study.counts, work=study.work).ask(Heads(), tmp_path)
+    assert found.tables["heads"].equals(study.ask(Heads()).tables["heads"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["heads.csv", "heads.parquet"]
+
+
+def test_the_nulls_are_drawn_by_the_studys_seed(study, cards) -> None:
+    other = Study(study.layer, study.counts, seed=3, work=study.work).ask(Heads()).tables["heads"]
+    assert other["auroc"].equals(cards["auroc"])
+    assert not other["auroc_null"].equals(cards["auroc_null"])
+
+
+def test_what_is_not_known_is_null(silent) -> None:
+    cards = silent.ask(Heads()).tables["heads"]
+    for column in ("auroc", "auroc_null", "above_null", "matched", "word_share", "word_null", "frequency_spearman"):
+        assert cards[column].null_count() == 5
+    for column in ("self_match", "symmetric_share", "effective_rank", "position_class"):
+        assert cards[column].null_count() == 0
+
+
+def test_sorting_puts_the_largest_first_and_unknown_last(silent) -> None:
+    cards = silent.ask(Heads()).tables["heads"].with_columns(auroc=pl.Series([0.5, None, 0.9, 0.7, 0.1]))
+    assert Heads(sort="auroc")._sorted(cards)["head"].to_list() == [2, 3, 0, 4, 1]
+    assert Heads(sort="auroc", ascending=True)._sorted(cards)["head"].to_list() == [4, 0, 3, 2, 1]
+    norms = silent.ask(Heads(sort="spectral_norm")).tables["heads"]["spectral_norm"].to_list()
+    assert norms == sorted(norms, reverse=True)
+
+
+def test_heads_and_columns_that_do_not_exist_are_refused(silent) -> None:
+    with pytest.raises(RangeError, match="head 5 does not exist"):
+        silent.ask(Heads(heads=[5]))
+    with pytest.raises(RangeError, match="there is no column 'size' to sort by; the columns are head, auroc"):
+        Heads(sort="size")
+
+
+def test_an_answer_is_kept_and_read_again(study, tmp_path) -> None:
+    first = study.ask(Heads(sort="above_null"))
+    first.write(tmp_path)
+    again = read_answer(tmp_path)
+    assert again.question == first.question
+    assert again.tables["heads"].equals(first.tables["heads"])
+    assert (again.sentence, again.command) == (first.sentence, first.command)
+    assert list(again.figures) == ["head_cards"]
+
+
+def test_what_matters_fits_80_columns_and_what_is_unknown_comes_last(study, silent) -> None:
+    [view] = study.ask(Heads(sort="effective_rank")).views
+    assert view.frame.columns[:4] == ["head", "effective_rank", "auroc", "above_null"]
+    heading, _, *rows = text_table(view.frame, "", 80).splitlines()[:5]
+    shown = heading.split()
+    assert "self_match" in shown
+    for name in shown:
+        assert all(cell in row for row, cell in zip(rows, column_cells(view.frame[name].to_list()), strict=True))
+    assert all(len(row) <= 80 for row in rows)
+    [unknown] = silent.ask(Heads()).views
+    assert unknown.frame.columns[:3] == ["head", "self_match", "position_class"]
+    assert sorted(unknown.frame.columns) == sorted(HEADS.names)
+
+
+def made(**columns: list[float | None]) -> dict[str, pl.DataFrame]:
+    size = len(next(iter(columns.values())))
+    known = {name: [None] * size for name in HEADS.names} | {"head": list(range(size))} | columns
+    return {"heads": HEADS.frame(known)}
+
+
+def test_the_gluing_and_the_self_matching_head_are_named() -> None:
+    tables = made(auroc=[0.9, 0.8], auroc_null=[0.6, 0.7], above_null=[0.3, 0.1], self_match=[0.5, 4.12])
+    assert Heads().say(tables) == (
+        "L0H0 joins tokens most (AUROC 0.900, its null 0.600); L0H1 looks for the token itself most (on "
+        "average 4.1 standard deviations above all keys)."
+    )
+
+
+def test_where_nothing_stands_out_that_is_said() -> None:
+    tables = made(auroc=[0.6, 0.5], auroc_null=[0.59, 0.5], above_null=[0.01, 0.0], self_match=[-0.5, -1.2])
+    assert Heads().say(tables) == (
+        "No head clearly joins tokens; the nearest is L0H0 (AUROC 0.600, its null 0.590: above its null by less than "
+        "0.05); no head clearly looks for the token itself; the nearest is L0H0 (on average −0.5 standard deviations "
+        "above all keys)."
+    )
+
+
+def test_without_counts_words_tell_and_without_words_nothing() -> None:
+    told = made(word_share=[0.4, 0.05], word_null=[0.45, 0.5], self_match=[0.0, 0.0])
+    said = Heads().say(told)
+    assert said.startswith("L0H1 joins tokens most (a word's piece before has its median rank in the top 5 % of the")
+    assert "vocabulary, another word's in the top 50 %); no head clearly looks" in said
+    unclear = made(word_share=[0.4, 0.45], word_null=[0.45, 0.5], self_match=[0.0, 0.0])
+    assert Heads().say(unclear).startswith("No head clearly joins tokens; the nearest is L0H0 (")
+    assert (
+        Heads()
+        .say(made(self_match=[0.0, None]))
+        .startswith("Without counts and a tokenizer nothing is known of joining tokens; no head clearly looks")
+    )
+    assert Heads().say(made(self_match=[None])).endswith("whether a head looks for the token itself is undefined.")
+
+
+def test_models_are_compared_by_the_best_of_each() -> None:
+    early = made(auroc=[0.6, 0.6], above_null=[-0.01, -0.02], self_match=[0.5, 1.0])
+    late = made(auroc=[0.7], above_null=[0.2], self_match=[3.0])
+    assert Heads().say_compared({"early": early, "late": late}) == (
+        "Which head joins tokens: in early no head (nearest L0H0: −0.010; not above its null); in late L0H0 (+0.200). "
+        "The highest self-match (z) is +1.000 in early (L0H1) and +3.000 in late (L0H0)."
+    )
+    assert "AUROC" not in Heads().say_compared({"one": made(self_match=[1.0]), "two": made(self_match=[2.0])})

@@ -1,0 +1,131 @@
+"""Planted lines and waves are found in a layer, random layers have neither, and the sentence says what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from detoklens.measures.positions import predicted_attention
+from detoklens.questions.shape import SHAPE, Shape
+from detoklens.questions.study import Study
+from detoklens.scores.layer import Layer
+from detoklens.tables.rendering import text_table
+from tests.layers import random_layer, sizes
+from tests.planted import BIAS, planted_layer
+
+
+def shape(layer: Layer, query_positions: Sequence[int] | None = None) -> tuple[pl.DataFrame, pl.DataFrame]:
+    tables = Study(layer).ask(Shape(query_positions)).tables
+    return tables["shape"], tables["waves"]
+
+
+def test_a_planted_line_and_a_planted_wave_are_found() -> None:
+    layer = planted_layer(n_positions=300, steepness=3.0, period=37.0, wave=1.5)
+    shapes, waves = shape(layer, [250])
+    scale = layer.scales.mean_over_tokens()[0]
+    assert shapes["slope"].to_list() == pytest.approx([BIAS * 3.0 / 300 / scale] * 3, rel=1e-9)
+    assert shapes["alibi_slope"].to_list() == pytest.approx([BIAS * 3.0 / 300 / scale / 2] * 3, rel=1e-9)
+    assert shapes["r_squared"].to_list() == pytest.approx([1.0] * 3, abs=1e-9)
+    assert shapes["linear"].to_list() == [True] * 3
+    assert shapes["period"].to_list() == pytest.approx([37.0] * 3, rel=1e-4)
+    assert shapes["wave_share"].to_list() == pytest.approx([1.0] * 3, abs=1e-6)
+    assert shapes["sinusoidal"].to_list() == [True] * 3
+    leading = waves.filter(pl.col("rank") == 1)
+    assert leading["amplitude"].to_list() == pytest.approx([1.5**2 / scale**2] * 3, rel=1e-4)
+
+
+def test_exceptional_positions_do_not_bend_the_line() -> None:
+    layer = planted_layer(first_times=9.0, last_times=0.01)
+    shapes, _ = shape(layer, [299])
+    assert shapes["r_squared"].min() == pytest.approx(1.0, abs=1e-9)
+    assert shapes["period"].to_list() == pytest.approx([37.0] * 3, rel=1e-4)
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32 - 1))
+def test_a_random_layer_is_neither_linear_nor_sinusoidal(seed: int) -> None:
+    shapes, _ = shape(random_layer(n_heads=5, n_positions=128, seed=seed), [60, 127])
+    assert shapes["linear"].to_list() == [False] * 10
+    assert shapes["sinusoidal"].to_list() == [False] * 10
+
+
+def test_no_bias_leaves_no_slope_and_no_r_squared() -> None:
+    layer = random_layer(n_heads=1, n_positions=4)
+    layer.weights.query_bias[:] = 0
+    layer.weights.norm_bias[:] = 0
+    shapes, waves = shape(layer)
+    assert shapes["query_position"].to_list() == [0, 1, 3]
+    assert shapes["slope"].to_list() == [0.0] * 3
+    assert shapes["r_squared"].null_count() == shapes["linear"].null_count() == 3
+    assert shapes["period"].null_count() == shapes["sinusoidal"].null_count() == 3
+    assert shapes["on_previous"].null_count() == 1
+    assert shapes["entropy"][0] == 0
+    assert waves.is_empty()
+
+
+@given(sizes)
+def test_masses_are_those_of_the_prediction(size: dict) -> None:
+    layer = random_layer(**size)
+    query = layer.n_positions - 1
+    (attention,) = predicted_attention(layer, [query])
+    shapes, _ = shape(layer, [query])
+    for count in (1, 5, 15):
+        expected = [sum(row[max(0, query + 1 - count) :]) for row in attention]
+        np.testing.assert_allclose(shapes[f"last_{count}"], expected, rtol=1e-9)
+    np.testing.assert_allclose(shapes["on_first"], attention[:, 0], rtol=1e-9)
+    assert (shapes["entropy"] <= np.log2(query + 1) + 1e-9).all()
+
+
+def table_of(**columns: object) -> pl.DataFrame:
+    """The shape of three heads from one query position, all alike but for what is given."""
+    usual = {"head": [0, 1, 2], "query_position": 9, "last_5": [0.2, 0.9, 0.6], "linear": True, "sinusoidal": False}
+    rows = pl.DataFrame(usual | columns, strict=False)
+    others = [pl.lit(None).alias(name) for name in SHAPE.names if name not in rows.columns]
+    return SHAPE.conform(rows.with_columns(others))
+
+
+def test_the_sentence_counts_near_heads_lines_and_waves() -> None:
+    assert Shape().say({"shape": table_of()}) == (
+        "By position alone 2 of 3 heads put most attention on the last five tokens (L0H1: 90 % from position 9); "
+        "Tᵖ is a line in 3 of 3 heads, Tᵖᵖ is a wave in 0 of 3 heads."
+    )
+
+
+def test_the_sentence_says_what_cannot_be_told() -> None:
+    said = Shape().say({"shape": table_of(linear=[True, None, False], sinusoidal=None)})
+    assert said.endswith(
+        "; Tᵖ is a line in 1 of the 2 heads where that can be told, whether Tᵖᵖ is a wave can't be told."
+    )
+
+
+def test_the_sentence_looks_from_the_middle_query_position() -> None:
+    far, near = table_of(query_position=5, last_5=0.1), table_of(query_position=70, last_5=1.0)
+    assert "(L0H1: 90 % from position 9)" in Shape().say({"shape": pl.concat([far, table_of(), near])})
+
+
+def test_compared_models_are_told_by_their_nearest_heads() -> None:
+    labelled = {"early": {"shape": table_of(last_5=[0.5, 0.1, 0.2])}, "late": {"shape": table_of()}}
+    said = Shape().say_compared(labelled)
+    assert said == (
+        "By position alone the nearest-looking head puts on the last five tokens: 50 % in early (L0H0) and "
+        "90 % in late (L0H1)."
+    )
+
+
+def test_three_tables_for_eyes_fit_80_columns() -> None:
+    """Extreme numbers too: every column of every view is there."""
+    layer = planted_layer(n_positions=300)
+    tables = Study(layer).ask(Shape([4, 150, 299])).tables
+    extreme = tables["shape"].with_columns(slope=pl.lit(-1.23456e-11), alibi_slope=pl.lit(-6.54321e-12), period=299.9)
+    for view in Shape().views({"shape": extreme, "waves": tables["waves"]}):
+        shown = text_table(view.frame, view.title, 80)
+        assert " more columns" not in shown
+        assert max(map(len, shown.splitlines())) <= 80
+    titles = [view.title for view in Shape().views(tables)]
+    assert titles == ["is Tᵖ a line?", "is Tᵖᵖ a wave?", "where does the softmax of Tᵖ + Tᵖᵖ look?"]
+    assert len(Shape().views(tables)[0].frame) == 3, "the line does not depend on the query"

@@ -1,0 +1,87 @@
+"""What the questions about tokens say of trained models: the demo detokenizes, a speech decoder does not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from detoklens import demo
+from detoklens.corpus.counts import Counts
+from detoklens.loading import load
+from detoklens.measures.self_match import self_match_scores
+from detoklens.measures.word_list import shipped_words, split_words
+from detoklens.questions.auroc import Auroc
+from detoklens.questions.lexicon import Lexicon
+from detoklens.questions.study import Study, Work, study
+from detoklens.questions.words import Words
+
+
+@pytest.fixture(scope="module")
+def demo_study():
+    if not demo.CHECKPOINT.is_dir():
+        pytest.skip("NOT TESTED ON THE DEMO: its checkpoint is missing from the package")
+    return study("demo", workers=1)
+
+
+def words_of(asked, centred):
+    by_head = asked.ask(Words(centred=centred)).tables["words_by_head"]
+    return by_head.with_columns(gain=by_head["null_median_share"] - by_head["median_share"])
+
+
+def test_most_shipped_words_are_split_by_the_demo(demo_study):
+    split = split_words(demo_study.layer.vocabulary, shipped_words())
+    assert sum(len(word.token_ids) > 1 for word in split) >= 500
+
+
+def test_the_demos_best_head_ranks_pieces_far_above_chance(demo_study):
+    """The median rank of the piece before is in the top tenth of the vocabulary; chance is the middle."""
+    answer = demo_study.ask(Words())
+    best = answer.tables["words_by_head"].sort("median_share").row(0, named=True)
+    assert best["pairs"] >= 500
+    assert best["median_share"] < 0.1
+    assert best["null_median_share"] - best["median_share"] > 0.1
+    assert answer.sentence.startswith(f"L0H{best['head']} finds a word's piece before best: ")
+
+
+def test_the_demos_lexicon_are_pairs_of_its_corpus(demo_study):
+    best = words_of(demo_study, centred=True).sort("gain", descending=True)["head"][0]
+    found = demo_study.ask(Lexicon(2000, heads=[best], centred=True)).tables["lexicon_by_head"]
+    chance = len(demo_study.counts.bigrams.prefixes) / demo_study.layer.vocab_size**2
+    assert found["seen_share"][0] > 3 * chance
+
+
+def test_no_head_of_a_speech_decoder_joins_words_but_one_matches_itself(whisper_folder):
+    layer = load(whisper_folder)
+    words = words_of(Study(layer), centred=False)
+    assert words["gain"].max() < 0.1
+    assert words["first"].max() < 0.001
+    self_match = self_match_scores(layer.token_affinity()).mean(axis=1)
+    assert self_match.argmax() == 1
+    assert self_match[1] > 4
+    assert sorted(self_match)[-2] < 2.5
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_the_demos_head_is_named_and_frequency_does_not_explain_it(demo_study, seed):
+    """Over all tokens frequency alone ranks better; among equally frequent keys the head does."""
+    asked = Study(demo_study.layer, demo_study.counts, seed=seed, work=Work(workers=1))
+    assert asked.ask(Auroc(pieces=True)).sentence.startswith("L0H1 stands highest above its nulls: ")
+    said = asked.ask(Auroc()).sentence
+    assert said.startswith("L0H1 stands highest above its nulls: over all query tokens ")
+    assert "frequency alone 0.886, which ranks better; among equally frequent keys 0.79" in said
+    assert said.endswith("frequency alone 0.583.")
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_no_head_of_a_speech_decoder_is_named(whisper_folder, tiny_text, seed):
+    """Judged from 512 query tokens of a short text."""
+    layer = load(whisper_folder)
+    ids = np.array(layer.vocabulary.encode(tiny_text.read_text(encoding="utf-8")), np.int64)
+    (suffixes, prefixes), times = np.unique(np.stack([ids[1:], ids[:-1]]), axis=1, return_counts=True)
+    tokens = np.bincount(ids, minlength=layer.vocab_size)
+    pairs = suffixes.astype(np.uint32), prefixes.astype(np.uint32), times
+    counts = Counts.from_arrays(tokens, *pairs, layer.vocabulary.fingerprint)
+    asked = np.random.default_rng(seed).choice(np.unique(ids[1:]), 512, replace=False).tolist()
+    answer = Study(layer, counts, seed=seed, work=Work(workers=1)).ask(Auroc(asked))
+    assert answer.sentence.startswith("No head stands clearly above its nulls; the nearest is L0H")
+    assert "which ranks better" in answer.sentence

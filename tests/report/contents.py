@@ -1,0 +1,57 @@
+"""What is in a table? Sums that change when a cell, a column, a type or the order of rows does.
+
+Whole numbers, texts and truth values are hashed. Numbers with fractions may differ in their last bits from one kind of
+processor to another, so theirs are sums, plain and weighted by place, that are compared to a few parts in a million.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+NEAR = 2e-5
+
+
+def contents(frame: pl.DataFrame) -> dict[str, Any]:
+    """Rows, types, a hash of what is exact, and sums of what is not."""
+    exact = [name for name, dtype in frame.schema.items() if not dtype.is_float()]
+    hashed = hashlib.sha256(frame.select(exact).write_csv().encode()).hexdigest()[:16]
+    return {
+        "rows": len(frame),
+        "columns": {name: str(dtype) for name, dtype in frame.schema.items()},
+        "exact": hashed,
+        "sums": {name: _sums(frame[name]) for name in frame.columns if name not in exact},
+    }
+
+
+def _sums(column: pl.Series) -> list[float]:
+    values = column.cast(pl.Float64).fill_null(-1.0).to_numpy()
+    weights = np.modf(np.arange(1, len(values) + 1) * 0.618033988749895)[0]
+    return [float(np.abs(values).sum()), float((values * weights).sum()), float(column.null_count())]
+
+
+def differences(found: dict[str, Any], kept: dict[str, Any]) -> list[str]:
+    """Where two contents differ, in words."""
+    wrong = [key for key in ("rows", "columns", "exact") if found[key] != kept[key]]
+    for name, sums in kept["sums"].items():
+        largest = max(abs(sums[0]), 1e-12)
+        if not np.allclose(found["sums"].get(name, [np.nan]), sums, rtol=NEAR, atol=NEAR * largest):
+            wrong.append(f"{name}: {found['sums'].get(name)} instead of {sums}")
+    return wrong
+
+
+def of_folder(folder: Path, without: Mapping[str, Sequence[str]] | None = None) -> dict[str, Any]:
+    """The contents of all tables of a report, by name, without some of their columns."""
+    tables = {path.stem: pl.read_parquet(path) for path in sorted(folder.glob("*.parquet"))}
+    return {name: contents(frame.drop((without or {}).get(name, []))) for name, frame in tables.items()}
+
+
+def write(folders: dict[str, Path], path: Path) -> None:
+    """Keep the contents of some reports' tables."""
+    path.write_text(json.dumps({name: of_folder(folder) for name, folder in folders.items()}, indent=1) + "\n")

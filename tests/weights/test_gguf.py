@@ -1,0 +1,231 @@
+"""GGUF files: the numbers of the model they were made of, dequantised where they are quantised, or one line."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+
+import detoklens
+from detoklens.errors import CheckpointError, DetokLensError, MissingExtraError, UnsupportedModelError
+from detoklens.tokens import Vocabulary
+from detoklens.verification.verify import verify
+from detoklens.weights import gguf_file
+from detoklens.weights.gguf_tokenizer import gguf_vocabulary
+from tests.fuzz.budget import cases
+from tests.layers import assert_same_layer
+from tests.weights.families.tiny import IDS, assert_equals_real, tiny
+from tests.weights.gguf_files import QUANTISED, write_gguf
+
+LLAMA = {
+    "hidden_size": 64,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "intermediate_size": 32,
+    "vocab_size": 29,
+    "num_hidden_layers": 1,
+    "max_position_embeddings": 40,
+}
+GPT2 = {"n_embd": 32, "n_head": 4, "vocab_size": 23, "n_layer": 1, "n_positions": 20}
+
+
+@pytest.mark.parametrize(
+    ("architecture", "settings"),
+    [
+        ("llama", LLAMA),
+        ("llama", LLAMA | {"attention_bias": True, "num_key_value_heads": 4}),
+        ("qwen2", LLAMA),
+        ("qwen3", LLAMA | {"head_dim": 6}),
+        ("gpt2", GPT2),
+    ],
+)
+def test_a_file_holds_the_model_it_was_made_of(tmp_path, architecture, settings):
+    model = tiny(architecture, **settings)
+    layer, whole = detoklens.load(write_gguf(tmp_path / "m.gguf", model, architecture)), detoklens.load(model)
+    same_epsilon = replace(layer.weights, norm_epsilon=whole.weights.norm_epsilon)  # a float32 in the file
+    assert_same_layer(same_epsilon, whole.weights)
+    np.testing.assert_allclose(layer.block_output(IDS), whole.block_output(IDS), atol=1e-4)
+    assert not any("dequantised" in note for note in layer.notes)
+
+
+@pytest.mark.parametrize("kind", [QUANTISED.Q8_0, QUANTISED.Q4_0, QUANTISED.F16, QUANTISED.BF16], ids=str)
+def test_quantised_tensors_are_those_of_the_file_and_that_is_said(tmp_path, kind, monkeypatch):
+    monkeypatch.setattr(gguf_file, "BLOCK_NUMBERS", 100)
+    model = tiny("llama", **LLAMA)
+    path = write_gguf(tmp_path / "m.gguf", model, "llama", {"token_embd.weight": kind, "blk.0.attn_q.weight": kind})
+    layer = detoklens.load(path)
+    stored = {tensor.name: tensor for tensor in gguf.GGUFReader(path).tensors}["token_embd.weight"]
+    np.testing.assert_array_equal(layer.weights.token_embeddings, gguf.quants.dequantize(stored.data, kind))
+    assert any(f"quantised as {kind.name}" in note for note in layer.notes) == (kind.name not in ("F16", "BF16"))
+
+
+@pytest.mark.skipif(find_spec("accelerate") is None, reason="transformers reads GGUF files with accelerate alone")
+def test_transformers_reads_the_same(tmp_path):
+    path = write_gguf(tmp_path / "m.gguf", tiny("llama", **LLAMA), "llama", {"blk.0.attn_q.weight": QUANTISED.Q8_0})
+    assert_equals_real(path)
+    assert verify(detoklens.load(path), IDS)["passed"].all()
+
+
+def test_factors_of_the_frequencies_are_heeded(tmp_path):
+    model, factors = tiny("llama", **LLAMA), np.linspace(1, 8, 8, dtype=np.float32)
+    path = write_gguf(tmp_path / "m.gguf", model, "llama", extra_tensors={"rope_freqs.weight": factors})
+    frequencies = detoklens.load(path).weights.rotary_frequencies
+    np.testing.assert_allclose(frequencies * factors, detoklens.load(model).weights.rotary_frequencies)
+
+
+def test_other_files_are_refused_by_name(tmp_path):
+    model = tiny("llama", **LLAMA)
+    with pytest.raises(UnsupportedModelError, match="RoPE scaling 'yarn' of a GGUF file is not computed"):
+        detoklens.load(write_gguf(tmp_path / "a.gguf", model, "llama", more={"llama.rope.scaling.type": "yarn"}))
+    with pytest.raises(UnsupportedModelError, match=r"the setting llama\.attention\.strange = 'x' is not handled"):
+        detoklens.load(write_gguf(tmp_path / "b.gguf", model, "llama", more={"llama.attention.strange": "x"}))
+    gguf.GGUFWriter(tmp_path / "c.gguf", "mamba").close()
+    writer = gguf.GGUFWriter(tmp_path / "c.gguf", "mamba")
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.close()
+    with pytest.raises(UnsupportedModelError, match="architecture 'mamba' is not read; supported are: llama"):
+        detoklens.load(tmp_path / "c.gguf")
+
+
+def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch):
+    path = write_gguf(tmp_path / "m.gguf", tiny("gpt2", **GPT2), "gpt2")
+    monkeypatch.setattr(gguf_file, "find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'detoklens\[gguf\]'"):
+        detoklens.load(path)
+
+
+def test_a_file_that_is_cut_off_or_lies_is_one_line(tmp_path):
+    """Any damage is refused, or leaves the numbers as they were, but for the tensors' own bytes."""
+    path = write_gguf(tmp_path / "m.gguf", tiny("gpt2", **GPT2), "gpt2")
+    content, whole = path.read_bytes(), detoklens.load(path)
+    begin_of_data = len(content) - sum(tensor.n_bytes for tensor in gguf.GGUFReader(path).tensors) - 32 * 20
+    for random in cases(200):
+        damaged = bytearray(content)
+        if random.random() < 0.3:
+            damaged = damaged[: random.randrange(len(content))]
+        else:
+            for _ in range(random.choice([1, 1, 4])):
+                damaged[random.randrange(begin_of_data)] = random.randrange(256)
+        path.write_bytes(damaged)
+        with suppress(DetokLensError):
+            assert detoklens.load(path).weights.token_embeddings.shape == whole.weights.token_embeddings.shape
+
+
+@pytest.mark.parametrize("count", [2**60, 2**63])
+def test_an_array_that_claims_more_than_the_file_holds_is_refused(tmp_path, count):
+    path = write_gguf(tmp_path / "m.gguf", tiny("gpt2", **GPT2), "gpt2", more={"some.list": [1, 2, 3]})
+    content = path.read_bytes()
+    place = content.index(b"some.list") + len(b"some.list") + 8
+    path.write_bytes(content[:place] + count.to_bytes(8, "little") + content[place + 8 :])
+    with pytest.raises(CheckpointError, match=r"bytes are announced at byte .* cut off or damaged"):
+        detoklens.load(path)
+
+
+def text_of(folder: Path) -> str:
+    return (folder / "tiny.txt").read_text()[:4000]
+
+
+@pytest.mark.parametrize(
+    ("name", "way"), [("llama3", "llama-bpe"), ("qwen2_5", "qwen2"), ("smollm2", "smollm")], ids=str
+)
+def test_a_byte_level_tokenizer_gives_the_ids_of_the_original(corpus_folder, name, way):
+    original = json.loads(shared_tokenizer(corpus_folder, name))
+    added = {token["id"]: token for token in original["added_tokens"]}
+    ids = original["model"]["vocab"] | {token["content"]: number for number, token in added.items()}
+    tokens = sorted(ids, key=ids.__getitem__)
+    if list(range(len(tokens))) != sorted(ids.values()):
+        tokens = [
+            {number: token for token, number in ids.items()}.get(i, f"<gap {i}>") for i in range(max(ids.values()) + 1)
+        ]
+    merges = [" ".join(merge) if isinstance(merge, list) else merge for merge in original["model"]["merges"]]
+    settings = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.pre": way,
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.merges": merges,
+        "tokenizer.ggml.token_type": [3 if number in added else 1 for number in range(len(tokens))],
+    }
+    vocabulary, notes = gguf_vocabulary(settings)
+    assert vocabulary is not None
+    assert not notes
+    theirs = Vocabulary.from_json(json.dumps(original | {"post_processor": None}))
+    for text in (text_of(corpus_folder), "It's 12345 o'clock!\n\n  naïve ﬁ 東京 🤦\t<|endoftext|> x"):
+        assert vocabulary.encode(text) == theirs.encode(text)
+
+
+def test_a_sentencepiece_tokenizer_gives_the_ids_of_the_original(stories_folder, corpus_folder):
+    pieces = json.loads((stories_folder / "tokenizer.json").read_text())
+    ids = pieces["model"]["vocab"]
+    order = {f"{a}{b}": rank for rank, (a, b) in reversed(list(enumerate(map(split_merge, pieces["model"]["merges"]))))}
+    tokens = sorted(ids, key=ids.__getitem__)
+    settings = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.scores": [-float(order.get(token, 10**6)) for token in tokens],
+    }
+    vocabulary, _ = gguf_vocabulary(settings)
+    assert vocabulary is not None
+    theirs = Vocabulary.from_folder(stories_folder)
+    for text in ("Once upon a time", text_of(corpus_folder), "naïve 東京 🤦  two"):
+        assert vocabulary.encode(text) == theirs.encode(text)
+
+
+def split_merge(merge: str | list[str]) -> list[str]:
+    return merge.split(" ") if isinstance(merge, str) else merge
+
+
+def shared_tokenizer(corpus_folder: Path, name: str) -> bytes:
+    import zstandard
+
+    path = corpus_folder.parent / "tokenizers" / f"{name}.json.zst"
+    if not path.is_file():
+        pytest.skip(f"NOT TESTED ON REAL DATA: {path.name} is missing beside the repository (../shared)")
+    with path.open("rb") as file:
+        return zstandard.ZstdDecompressor().stream_reader(file).read()
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ["a", "b"], "tokenizer.ggml.merges": ["x"]},
+        {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": ["a", "b"], "tokenizer.ggml.scores": [1.0]},
+        {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": ["a"], "tokenizer.ggml.unknown_token_id": "x"},
+    ],
+    ids=str,
+)
+def test_a_damaged_tokenizer_is_one_line(settings):
+    with pytest.raises(CheckpointError, match="its tokenizer can't be read"):
+        gguf_vocabulary(settings)
+
+
+def test_a_setting_of_another_type_is_one_line(tmp_path):
+    path = write_gguf(tmp_path / "m.gguf", tiny("llama", **LLAMA), "llama")
+    content = path.read_bytes()
+    for name in (b"llama.embedding_length", b"llama.attention.head_count", b"llama.attention.key_length"):
+        place = content.index(name) + len(name)
+        path.write_bytes(content[:place] + (6).to_bytes(4, "little") + content[place + 4 :])  # a float
+        with pytest.raises(DetokLensError):
+            detoklens.load(path)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ["a", "a"]},
+        {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ["a"], "tokenizer.ggml.pre": "strange"},
+        {"tokenizer.ggml.model": "bert", "tokenizer.ggml.tokens": ["a"]},
+    ],
+    ids=str,
+)
+def test_a_tokenizer_that_is_not_known_leaves_ids_alone(settings):
+    vocabulary, notes = gguf_vocabulary(settings)
+    assert vocabulary is None
+    assert "not read" in notes[0]
