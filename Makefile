@@ -17,7 +17,7 @@ SNAPSHOTS ?= 0
 SECONDS ?= 120
 FUZZ_SEED ?= 0
 
-.PHONY: demo test quick notebooks test-lowest test-newest dependencies fuzz check lint format types imports docs benchmarks train-demo browser forget-compiled clean
+.PHONY: demo test quick notebooks test-lowest test-newest dependencies fuzz explore check lint format types imports docs benchmarks train-demo browser forget-compiled clean
 
 demo: .venv/installed
 	$(BIN)/detoklens report --out report
@@ -54,6 +54,10 @@ notebooks: .venv/installed-for-tests
 # Damaged and hostile input for minutes: no traceback, no silent difference, bounded memory.
 fuzz: .venv/installed-for-tests
 	DETOKLENS_FUZZ_SECONDS=$(SECONDS) DETOKLENS_FUZZ_SEED=$(FUZZ_SEED) $(BIN)/python -m pytest tests/fuzz -n 2 -rA
+
+# Property tests draw the same cases in every run; this draws new ones.
+explore: .venv/installed-for-tests
+	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile exploring -n 2 --dist worksteal
 
 check: lint types imports
 

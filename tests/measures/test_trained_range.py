@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from detoklens import demo
 from detoklens.loading import load
-from detoklens.measures.trained_range import neighbour_correlations, range_of_table, trained_range
+from detoklens.measures.trained_range import BEYOND_CHANCE, neighbour_correlations, range_of_table, trained_range
 from detoklens.scores.layer import Layer
 from tests.layers import random_layer
 
@@ -36,9 +36,18 @@ def test_a_planted_range_is_found_to_the_row(trained: int, rest: int, features: 
     table = planted_table(trained, trained + rest, features, seed)
     found = range_of_table(table, DRAWN_WITH)
     assert (found.trained, found.positions) == (trained, trained + rest)
-    assert found.untrained_variance == pytest.approx(found.initial_variance, rel=0.15)
+    of_a_median = BEYOND_CHANCE * math.sqrt(math.pi / 2 / rest)  # of `rest` rows, each with a deviation of 1
+    below = 5 / (3 * features)  # the mean's degree of freedom, and the median of squares below their mean
+    ratio = found.untrained_variance / found.initial_variance
+    assert ratio == pytest.approx(1 - below, abs=of_a_median * math.sqrt(2 / features))
+    assert found.untrained_correlation == pytest.approx(0, abs=of_a_median / math.sqrt(features))
     assert found.trained_correlation > 0.8
-    assert abs(found.untrained_correlation) < 0.2
+
+
+def test_the_fewest_rows_that_count_are_found_every_time() -> None:
+    """The spread of sixteen drawn variances is itself uncertain by a fifth."""
+    tables = (planted_table(16, 32, features=64, seed=seed) for seed in range(2000))
+    assert {range_of_table(table, DRAWN_WITH).trained for table in tables} == {16}
 
 
 def test_it_is_found_without_a_config_and_with_rows_of_zeros() -> None:

@@ -61,6 +61,7 @@ def question_command(question: type[Question]) -> Callable[..., None]:
 
     def run(*parts: Any) -> None:
         made = dict(zip(owners, parts, strict=True))
+        made[Output].check(made[question])
         note_vain_counts(made[question], made.get(Corpus))
         study = open_study(made[Model], *(made.get(owner) for owner in (Corpus, Texts, Chance, Work)))
         show_answer(study.ask(made[question], made[Output].out), made[Output])

@@ -115,7 +115,7 @@ def main() -> None:
 def run_command() -> None:
     """Run what was asked; what stdout refuses is found out here, not when the interpreter ends."""
     try:
-        app()
+        app(prog_name="detoklens")
     except SystemExit:
         sys.stdout.flush()
         raise

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from detoklens.errors import DetokLensError, OutputError, one_line
+from detoklens.figures.spec import chosen_spec
 from detoklens.questions.parameters import Parameter
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from detoklens.figures.spec import FigureSpec
     from detoklens.questions.answer import Answer
-    from detoklens.questions.question import View
+    from detoklens.questions.question import Question, View
 
 Format = Literal["table", "csv", "json", "parquet"]
 ENDINGS = (".svg", ".pdf", ".png")
@@ -33,16 +33,18 @@ class Printed:
         Format, Parameter("How the table is printed: for eyes, or to be read by another program.", flag="--format")
     ] = "table"
 
+    def __post_init__(self) -> None:
+        """Refuse what can't be printed before any work is done."""
+        if self.output_format == "parquet" and sys.stdout.isatty():
+            raise OutputError("parquet is binary and this is a terminal: add `> table.parquet`")
+
 
 @dataclass(frozen=True)
-class Output:
+class Output(Printed):
     """How an answer is shown, and where it is kept."""
 
     table: Annotated[str | None, Parameter("Which of its tables is printed; --out writes all.")] = None
     by: Annotated[str | None, Parameter("The same by what one row of the table is.")] = None
-    output_format: Annotated[
-        Format, Parameter("How the table is printed: for eyes, or to be read by another program.", flag="--format")
-    ] = "table"
     wide: Annotated[bool, Parameter("Print all columns of a table, however wide the terminal is.")] = False
     figure: Annotated[
         Path | None, Parameter("Also draw a figure into this file: .svg, .pdf or .png.", metavar="FILE")
@@ -58,27 +60,33 @@ class Output:
 
     def __post_init__(self) -> None:
         """Refuse what can't be drawn before any work is done."""
+        super().__post_init__()
         if self.figure is not None and self.figure.suffix.lower() not in ENDINGS:
             raise OutputError(f"{self.figure}: a figure's file ends in {', '.join(ENDINGS)}; name it so")
         if self.figure is not None:
             chosen_width(self.width)
 
+    def check(self, question: Question) -> None:
+        """Refuse a figure that answers to this question do not have."""
+        if self.figure is not None:
+            chosen_spec(question.specs(), self.figure_name, question.name())
+
 
 def show_answer(answer: Answer, output: Output) -> None:
-    """Print what answers the question; draw and say the rest."""
+    """Draw and print what answers the question, and say the rest; what is refused is so before anything is printed."""
+    named = _named_table(answer, output)
+    if output.figure is not None:
+        draw(answer, output.figure, output.figure_name, output.width)
     for note in answer.notes:
         say(note)
     if output.out is not None:
         say(f"wrote {len(answer.tables)} tables into {output.out}")
-    named = _named_table(answer, output)
     if output.output_format == "table":
         views = [answer.question.view(answer.tables, named)] if named else answer.views
         print_views(views, answer.model, output.wide)
         say(answer.sentence)
     else:
         emit(answer.tables[named or next(iter(answer.tables))], output.output_format)
-    if output.figure is not None:
-        draw(answer, output.figure, output.figure_name, output.width)
 
 
 def _named_table(answer: Answer, output: Output) -> str | None:
@@ -124,8 +132,6 @@ def emit(frame: pl.DataFrame, output_format: Format) -> None:
     elif output_format == "json":
         _write(f"{frame.write_json()}\n".encode())
     else:
-        if sys.stdout.isatty():
-            raise OutputError("parquet is binary and this is a terminal: add `> table.parquet`")
         _write(parquet_bytes(frame))
 
 
@@ -141,7 +147,7 @@ def draw(answer: Answer, path: Path, name: str | None, width: str) -> None:
     """Draw one figure of an answer into a file; its ending says how."""
     from detoklens.figures.save import save
 
-    spec: FigureSpec = answer.spec(name)
+    spec = answer.spec(name)
     figure = answer.figure(spec.name, width=chosen_width(width))
     save(figure, path.parent, path.stem, title=spec.title, description=spec.caption, formats=[path.suffix[1:].lower()])
     say(f"drew {path}")

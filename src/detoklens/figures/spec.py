@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
 from inspect import signature
@@ -60,3 +60,13 @@ class FigureSpec:
         module, _, name = self.function.partition(":")
         found: Callable[..., Figure] = getattr(import_module(f"detoklens.figures.{module}"), name or module)
         return found
+
+
+def chosen_spec(specs: Sequence[FigureSpec], name: str | None, asked: str) -> FigureSpec:
+    """The figure of this name, the first where none is named; refused with the names that there are."""
+    if not specs:
+        raise RangeError(f"{asked} has no figure of these tables")
+    found = [spec for spec in specs if name in (None, spec.name)]
+    if not found:
+        raise RangeError(f"there is no figure {name!r}; the figures are {', '.join(spec.name for spec in specs)}")
+    return found[0]

@@ -7,7 +7,8 @@ neighbours alike. So with d features, and r_i the correlation over features of t
 1. the range ends behind the last row whose r_i is beyond chance: more than 5/√d, once in two million pairs;
 2. rows that follow and whose variance is not that of the rest (log ratio beyond 5 √(2/d)) are trained, too;
 3. the rest counts as untrained only if its variances are as even as drawn ones' (whose logarithms spread by √(2/d); at
-   most 1.5 times that), not above the config's (by a quarter at most), and if before it most neighbours are alike.
+   most 1.5 times that, or 1 + 5/√(2(n − 1)) times where so few rows n leave their spread uncertain), not above the
+   config's (by a quarter at most), and if before it most neighbours are alike.
 
 Either side has at least 16 rows, else nothing is cut: an early checkpoint, whose rows are all as drawn, has no range.
 """
@@ -104,7 +105,8 @@ def _odd_rows(logs: PerPosition, features: int) -> int:
 
 def _is_as_drawn(variances: PerPosition, features: int, initial: float) -> bool:
     logs = np.log(np.maximum(variances, np.finfo(np.float64).tiny))
-    is_even = float(logs.std()) <= EVEN_TIMES * math.sqrt(2 / features)
+    times = max(EVEN_TIMES, 1 + BEYOND_CHANCE / math.sqrt(2 * (len(logs) - 1)))
+    is_even = float(logs.std(ddof=1)) <= times * math.sqrt(2 / features)
     return is_even and not _median(variances) > INITIAL_TIMES * initial  # an unknown one, NaN, refuses nothing
 
 

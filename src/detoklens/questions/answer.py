@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detoklens.errors import RangeError
-from detoklens.figures.spec import FigureSpec
+from detoklens.figures.spec import FigureSpec, chosen_spec
 from detoklens.questions.question import Question, View
 from detoklens.tables.rendering import html_table, text_table
 from detoklens.tables.schema import Column, Schema
@@ -76,13 +76,7 @@ class Answer:
         return self.tables
 
     def spec(self, name: str | None) -> FigureSpec:
-        if not self.figures:
-            raise RangeError(f"{self.question.name()} has no figure of these tables")
-        if name is None:
-            return next(iter(self.figures.values()))
-        if name not in self.figures:
-            raise RangeError(f"there is no figure {name!r}; the figures are {', '.join(self.figures)}")
-        return self.figures[name]
+        return chosen_spec(list(self.figures.values()), name, self.question.name())
 
     def write(self, folder: str | Path) -> list[Path]:
         """Keep the tables in a folder, as parquet with provenance and as CSV, whole or not at all."""

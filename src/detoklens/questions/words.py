@@ -160,6 +160,10 @@ class Words(Question):
             return {name: given[name] for name in ("paper", "heads", "centred", "scale")}
         return given | {"word_list": fingerprint_of(given_words(self.word_list))}
 
+    def specs(self) -> Sequence[FigureSpec]:
+        """The paper's table has no figure."""
+        return () if self.paper else self.figures
+
     def table_by(self, row: str) -> str | None:
         """The paper's table is the only one of its answer."""
         return PAPER_RANKS.name if self.paper and row in self.by else super().table_by(row)
