@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TextIO
 from unittest.mock import patch
 
-from detoklens.cli.app import main
+from detoklens.__main__ import main
 
 
 @dataclass(frozen=True)

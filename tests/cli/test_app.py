@@ -7,6 +7,7 @@ import sys
 
 import pytest
 
+from detoklens.__main__ import main
 from detoklens.cli.app import topics
 from detoklens.version import __version__
 from tests.command_line import call, refuse
@@ -33,6 +34,23 @@ def test_every_command_explains_itself_with_an_example(command):
 def test_the_top_help_lists_every_command():
     help_text = call("--help").stdout
     assert [command for command in COMMANDS if f"  {command} " not in help_text] == []
+
+
+class Interrupting:
+    """Ctrl-C while a module is looked for."""
+
+    def find_spec(self, name, *_rest):
+        if name == "detoklens.cli.app":
+            raise KeyboardInterrupt
+
+
+def test_an_interrupt_of_the_first_imports_ends_without_a_word(monkeypatch, capsys):
+    monkeypatch.delitem(sys.modules, "detoklens.cli.app")
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 130
+    assert capsys.readouterr() == ("", "")
 
 
 def test_an_unknown_command_is_a_usage_error():
