@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import pickle
+import re
 import sys
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detoklens.errors import LONGEST_MESSAGE, LONGEST_VALUE, CheckpointError, DetokLensError, one_line, shown
+from tests.conftest import ROOT
 
 HOSTILE = "name\x1b[2J\r\nrm -rf\u2028\u202egnol\x07\udcff"
 
@@ -63,3 +66,20 @@ def test_small_values_are_shown_whole(value, text):
 )
 def test_large_and_deep_values_are_shown_in_short(value):
     assert len(shown(value)) <= LONGEST_VALUE
+
+
+def messages(tree: ast.AST) -> list[str]:
+    """The texts of what a file raises."""
+    raised = [node for node in ast.walk(tree) if isinstance(node, ast.Raise)]
+    constants = [part for node in raised for part in ast.walk(node) if isinstance(part, ast.Constant)]
+    return [part.value for part in constants if isinstance(part.value, str)]
+
+
+def test_no_message_below_the_command_line_names_its_flags():
+    """Who works in Python has no flags; the command line says what it can in its own words."""
+    package = ROOT / "src" / "detoklens"
+    below = [path for path in package.rglob("*.py") if path.relative_to(package).parts[0] != "cli"]
+    said = {path: messages(ast.parse(path.read_text(encoding="utf-8"))) for path in below}
+    assert sum(map(len, said.values())) > 300
+    flags = {path: [text for text in texts if re.search(r"(^|\W)--[a-z]", text)] for path, texts in said.items()}
+    assert {path: found for path, found in flags.items() if found} == {}

@@ -139,7 +139,7 @@ def test_a_bad_line_is_named_or_skipped(line: bytes, reason: str, tmp_path: Path
         texts_of(path)
     assert f"{path}, line 3: " in str(error.value)
     assert reason in str(error.value)
-    assert "--skip-bad" in str(error.value)
+    assert "by skip_bad=True" in str(error.value)
     assert "\n" not in str(error.value)
     tally = Tally()
     assert texts_of(path, reading=SKIPPING, tally=tally) == ["one", "two"]
@@ -216,7 +216,7 @@ def test_a_damaged_parquet_page_is_named(tmp_path: Path) -> None:
 
 def test_a_missing_column_is_named_with_those_there(tmp_path: Path) -> None:
     pq.write_table(pa.table({"url": ["u"], "body": ["b"]}), tmp_path / "t.parquet")
-    with pytest.raises(CorpusError, match=r"no column 'text'; it has url, body; .*--text-field"):
+    with pytest.raises(CorpusError, match=r"no column 'text'; it has url, body; .*by text_field"):
         texts_of(tmp_path / "t.parquet")
 
 

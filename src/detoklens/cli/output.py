@@ -176,10 +176,20 @@ NEEDED = {
 }
 
 
+AS_FLAGS = {
+    "by skip_bad=True": "by --skip-bad",
+    "set document_per_line=True": "add --document-per-line",
+    "by text_field": "by --text-field",
+}
+
+
 def in_flags(error: DetokLensError) -> str:
-    """An error in the command line's words: what is missing is named by its option."""
+    """An error in the command line's words: what is missing, or can be set, is named by its option."""
     from detoklens.errors import MissingError
 
     if isinstance(error, MissingError) and error.need in NEEDED:
         return f"{error.what}; {NEEDED[error.need]}"
-    return str(error)
+    said = str(error)
+    for keyword, flag in AS_FLAGS.items():
+        said = said.replace(keyword, flag)
+    return said

@@ -121,7 +121,7 @@ class Counts:
             raise CountsError(
                 f"{self.folder or 'these counts'}: made with another tokenizer (fingerprint "
                 f"{self.vocabulary_fingerprint[:12]}, the model's is {vocabulary_fingerprint[:12]}); count the corpus "
-                "with this model's: detoklens count … --tokenizer MODEL"
+                "with this model's"
             )
 
     @cached_property
@@ -169,7 +169,7 @@ class Counts:
     def token_id(self, text: str) -> int:
         """The id of the token that is exactly this text."""
         if text not in self._id_of_text:
-            raise TokenError(f"{text!r} is not one token of these counts; mind the space before it, or give --token-id")
+            raise TokenError(f"{text!r} is not one token of these counts; mind the space before it, or give its id")
         return self._id_of_text[text]
 
     def check_token(self, token: int) -> None:

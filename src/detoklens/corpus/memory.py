@@ -50,6 +50,6 @@ def share_of(memory: int, workers: int) -> int:
     if share < SMALLEST_SHARE:
         raise DetokLensError(
             f"{memory >> 20} MB for {workers} workers is {share >> 20} MB each; {SMALLEST_SHARE >> 20} MB are "
-            "needed: raise --memory or lower --workers"
+            "needed: allow more memory or fewer workers"
         )
     return share

@@ -47,11 +47,12 @@ class OutputFolder:
             found = differences(saved, plan, compare_versions=not self.is_complete)
         except (KeyError, TypeError, AttributeError) as error:
             raise OutputError(
-                f"{self.folder}: what it says was counted is damaged ({error}); choose another --out, or delete it"
+                f"{self.folder}: what it says was counted is damaged ({error}); choose another folder, or delete it"
             ) from error
         if found:
             raise OutputError(
-                f"{self.folder}: holds counts of something else: {'; '.join(found)}; choose another --out, or delete it"
+                f"{self.folder}: holds counts of something else: {'; '.join(found)}; choose another folder, or "
+                "delete it"
             )
 
     def save_plan(self, plan: JsonObject, tokenizer_json: str) -> None:
@@ -90,7 +91,7 @@ def open_output(folder: Path) -> Iterator[OutputFolder]:
     try:
         output.work.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"{folder}: can't be made ({error.strerror}); choose another --out") from error
+        raise OutputError(f"{folder}: can't be made ({error.strerror}); choose another folder") from error
     with _locked(output.work / "lock", folder):
         try:
             output.remove_leftovers()
@@ -106,13 +107,13 @@ def _check_content(folder: Path) -> None:
     """Only a folder that is empty, or that counts were begun in, is written to."""
     try:
         if folder.exists() and not folder.is_dir():
-            raise OutputError(f"{folder}: is a file; name a folder with --out")
+            raise OutputError(f"{folder}: is a file; name a folder")
         names = {path.name for path in folder.iterdir()} if folder.exists() else set()
     except OSError as error:
-        raise OutputError(f"{folder}: can't be read ({error.strerror}); choose another --out") from error
+        raise OutputError(f"{folder}: can't be read ({error.strerror}); choose another folder") from error
     if names and MANIFEST not in names and WORK not in names:
         shown = ", ".join(sorted(names)[:3])
-        raise OutputError(f"{folder}: holds something else ({shown}); choose an empty or a new folder with --out")
+        raise OutputError(f"{folder}: holds something else ({shown}); choose an empty or a new folder")
 
 
 @contextlib.contextmanager
@@ -131,7 +132,7 @@ def _locked(path: Path, folder: Path) -> Iterator[None]:
         except OSError as error:
             os.close(descriptor)
             raise OutputError(
-                f"{folder}: another run is counting into it; wait for it, or choose another --out"
+                f"{folder}: another run is counting into it; wait for it, or choose another folder"
             ) from error
         if _is_at(descriptor, path):
             break

@@ -87,8 +87,8 @@ def _rows_at_once(name: str, path: str, column: Any, longest: int) -> int:
     page = largest_page(path, column)
     if page > PAGE_SHARE * longest:
         raise CorpusError(
-            f"{name}: has pages of {page >> 20} MB, more than --memory allows for one; raise --memory, lower "
-            "--workers, or write the file again with smaller pages"
+            f"{name}: has pages of {page >> 20} MB, more than the memory allows for one; allow more memory or fewer "
+            "workers, or write the file again with smaller pages"
         )
     return max(1, min(ROWS, longest // max(page, 1)))
 
@@ -114,7 +114,7 @@ def _check_column(name: str, schema: Any, text_field: str) -> None:
 
     if text_field not in schema.names:
         raise CorpusError(
-            f"{name}: no column {text_field!r}; it has {', '.join(schema.names)}; name the text's with --text-field"
+            f"{name}: no column {text_field!r}; it has {', '.join(schema.names)}; name the text's by text_field"
         )
     kind = schema.field(text_field).type
     value = kind.value_type if types.is_dictionary(kind) else kind
@@ -122,4 +122,4 @@ def _check_column(name: str, schema: Any, text_field: str) -> None:
         check(value) for check in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
     )
     if not is_text:
-        raise CorpusError(f"{name}: column {text_field!r} holds {kind}, not text; name the text's with --text-field")
+        raise CorpusError(f"{name}: column {text_field!r} holds {kind}, not text; name the text's by text_field")

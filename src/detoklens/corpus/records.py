@@ -79,5 +79,5 @@ def sum_of(tallies: list[Tally]) -> Tally:
 def bad_record(problem: str, options: ReadingOptions, tally: Tally) -> None:
     """A record that can't be used: an error that names it, or one more that is skipped."""
     if not options.skip_bad:
-        raise CorpusError(f"{problem}; mend it, or leave such records out with --skip-bad")
+        raise CorpusError(f"{problem}; mend it, or leave such records out by skip_bad=True")
     tally.skip(problem)

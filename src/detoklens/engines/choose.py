@@ -21,7 +21,7 @@ def open_engine(name: str = "local", workers: int | None = None, ray_address: st
 
         return RayEngine(workers, ray_address)
     if ray_address is not None:
-        raise DetokLensError("a Ray address was given with the local engine; add --engine ray, or leave it out")
+        raise DetokLensError("a Ray address was given with the local engine; ask for the engine ray, or leave it out")
     from detoklens.engines.local import LocalEngine
 
     return LocalEngine(workers or available_cores())

@@ -143,7 +143,7 @@ class LocalEngine(Closing):
         if assignment.attempts >= ATTEMPTS:
             raise DetokLensError(
                 f"a worker process died {ATTEMPTS} times on the same task, most likely killed for want of memory; "
-                "lower --memory or --workers and run the same command again"
+                "allow less memory or fewer workers and run the same again"
             )
         return assignment
 

@@ -64,8 +64,8 @@ class RayEngine(Closing):
         except self._ray.exceptions.RayError as error:
             reason = str(error).splitlines()[0]
             raise DetokLensError(
-                f"Ray lost the same task {ATTEMPTS} times ({reason}); lower --memory or --workers and run the same "
-                "command again"
+                f"Ray lost the same task {ATTEMPTS} times ({reason}); allow less memory or fewer workers and run the "
+                "same again"
             ) from error
 
 

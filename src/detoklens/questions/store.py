@@ -126,7 +126,7 @@ def read_answer(folder: str | Path, question: str | None = None) -> Answer | Com
 def _answers_in(folder: Path) -> dict[str, tuple[dict[str, Any], dict[str, Path]]]:
     """By provenance: the description of each answer, and where its tables lie."""
     if not folder.is_dir():
-        raise OutputError(f"{folder}: no such folder; name one that answer.write, or --out, wrote")
+        raise OutputError(f"{folder}: no such folder; name one that an answer was written to")
     found: dict[str, tuple[dict[str, Any], dict[str, Path]]] = {}
     older = None
     for path in sorted(folder.glob("*.parquet")):
@@ -140,7 +140,7 @@ def _answers_in(folder: Path) -> dict[str, tuple[dict[str, Any], dict[str, Path]
         raise OutputError(
             f"{older}: written by another version of detoklens; ask again"
             if older
-            else f"{folder} holds no answer of detoklens; name a folder that answer.write, or --out, wrote"
+            else f"{folder} holds no answer of detoklens; name one that an answer was written to"
         )
     return found
 
