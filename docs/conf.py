@@ -18,6 +18,7 @@ myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # notebooks are committed with their outputs, which the tests make again
 nb_merge_streams = True
+nb_output_folder = "build/site-notebooks"  # beside the site
 suppress_warnings = ["misc.highlighting_failure"]  # a notebook's `!command` is no Python
 
 default_role = "code"  # docstrings quote with one backtick

@@ -9,10 +9,10 @@ from detoklens.tables.schema import Schema
 
 INTRODUCTION = """# Tables
 
-Every number of an answer stands in a table with a declared schema: `answer.tables["NAME"]` in Python, `NAME.parquet` and
-`NAME.csv` in a folder that `--out` names. Heads, positions and ranks are counted as their columns say; what is undefined
-is null. A comparison has the same tables with a first column `model`. Parquet files carry their provenance: model, counts,
-settings, version.
+Every number of an answer stands in a table with a declared schema: `answer.tables["NAME"]` in Python, `NAME.parquet`
+and `NAME.csv` in a folder that `--out` names. Heads, positions and ranks are counted as their columns say; what is
+undefined is null. A comparison has the same tables with a first column `model`. Parquet files carry their provenance:
+model, counts, settings, version.
 """
 
 

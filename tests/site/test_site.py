@@ -95,7 +95,9 @@ def opened(browser, address: str):
         page = tab.new_page()
         page.set_default_timeout(WAIT)
         wrong: list[str] = []
-        page.on("console", lambda message: wrong.append(f"{page.url}: {message.text}") if message.type == "error" else 0)
+        page.on(
+            "console", lambda message: wrong.append(f"{page.url}: {message.text}") if message.type == "error" else 0
+        )
         page.on("pageerror", lambda error: wrong.append(f"{page.url}: {error}"))
         page.on("request", lambda asked: None if _stays(asked.url, address) else wrong.append(asked.url))
         yield page
