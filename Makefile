@@ -17,7 +17,10 @@ SNAPSHOTS ?= 0
 SECONDS ?= 120
 FUZZ_SEED ?= 0
 
-.PHONY: demo test quick notebooks test-lowest test-newest dependencies fuzz explore check lint format types imports docs benchmarks train-demo browser forget-compiled clean
+.PHONY: demo test quick notebooks tutorial docs site
+.PHONY: check lint format types imports browser
+.PHONY: test-lowest test-newest dependencies fuzz explore benchmarks train-demo
+.PHONY: release-check forget-compiled clean
 
 demo: .venv/installed
 	$(BIN)/detoklens report --out report
@@ -79,6 +82,19 @@ imports: .venv/installed-for-tests
 docs: .venv/installed-for-tests
 	$(BIN)/python docs/make_cli_reference.py
 
+# The tutorial shows what its commands and cells really print.
+tutorial: .venv/installed-for-tests
+	$(BIN)/python docs/run_tutorial.py
+
+# The site into site/, strictly: a broken link is an error. Nothing is fetched, neither here nor by its pages.
+site: .venv/installed-for-tests
+	$(BIN)/python docs/make_site.py
+
+# The oldest and the newest Python that are supported: make release-check PYTHONS="python3.11 python3.13"
+PYTHONS ?= python3.11 python3.13
+release-check:
+	bash .ci/release-check $(PYTHONS)
+
 # The report is looked at in a real browser. Where Debian's packages can't be installed those tests say so and are skipped.
 browser:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
@@ -112,7 +128,7 @@ forget-compiled:
 	find src -name '*.nb[ic]' -delete
 
 clean: forget-compiled
-	rm -rf .venv dist build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf .venv dist build site .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
 
 build/lowest/bin/python build/newest/bin/python:
 	$(PYTHON) -m venv $(@D)/..

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,7 @@ settings.register_profile("detoklens", settings.get_profile("exploring"), derand
 settings.load_profile("detoklens")
 
 SHARED = ROOT.parent / "shared"
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 # What runs whole reports, browsers, notebooks, trainings, real models, kills, disks or other users: left out of
 # `make quick`, which is for working.
@@ -48,6 +50,7 @@ SLOW = (
     "tests/measures/test_contributions.py",
     "tests/measures/test_trained_models.py",
     "tests/report",
+    "tests/site",
     "tests/test_another_user.py",
     "tests/test_benchmarks.py",
     "tests/test_documented_commands.py",
@@ -101,3 +104,16 @@ def corpus_folder() -> Path:
 def tiny_text() -> Path:
     """200 kB of English text."""
     return _shared("corpus", "tiny.txt")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real browser without a network; loudly missed where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="NOT TESTED IN A BROWSER: playwright is missing")
+    path = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip("NOT TESTED IN A BROWSER: no Chromium was found; install Debian's package chromium")
+    with playwright.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield running
+        running.close()

@@ -24,7 +24,7 @@ class Shown:
     ] = REQUIRED
     token: Annotated[
         str | None,
-        Parameter('A token as text, spaces included: " sapiens".', metavar="[TOKEN]", positional=True),
+        Parameter('A token as text, spaces included: " the".', metavar="[TOKEN]", positional=True),
     ] = None
     token_id: Annotated[int | None, Parameter("The token by its id.", least=0)] = None
     top: Annotated[int, Parameter("How many predecessors.", least=1)] = 10

@@ -168,6 +168,10 @@ class Auroc(Question):
         if self.roc is not None and self.negatives == "matched":
             raise DetokLensError("a curve is drawn against all other keys; leave matched negatives out")
 
+    @classmethod
+    def examples(cls) -> Sequence[Question]:
+        return (cls(pieces=True), cls(roc=["ion", "ing"]))
+
     @property
     def _right(self) -> GroundTruth:
         return GroundTruth(self.truth, self.positives, self.pmi_above, self.weights, self.words)

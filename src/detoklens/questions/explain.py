@@ -104,6 +104,10 @@ class Explain(Question):
             object.__setattr__(self, "token_ids", self.text)
             object.__setattr__(self, "text", None)
 
+    @classmethod
+    def examples(cls) -> Sequence[Question]:
+        return (cls("the priest was descending", heads=[1]),)
+
     def settings(self, study: Study) -> dict[str, Any]:
         return {"token_ids": self._ids(study), "heads": study.heads(self.heads), "top": self.top}
 

@@ -108,6 +108,10 @@ class Heatmap(Question):
         ),
     )
 
+    @classmethod
+    def examples(cls) -> Sequence[Question]:
+        return (cls(tokens=60),)
+
     def settings(self, study: Study) -> dict[str, Any]:
         return super().settings(study) | {"tokens": min(self.tokens, study.layer.vocab_size)}
 

@@ -138,6 +138,10 @@ class Lexicon(Question):
         ),
     )
 
+    @classmethod
+    def examples(cls) -> Sequence[Question]:
+        return (cls(top=1000, no_self=True),)
+
     def settings(self, study: Study) -> dict[str, Any]:
         """What tells a word is named by the list's fingerprint, or by the library and its language."""
         given = super().settings(study)

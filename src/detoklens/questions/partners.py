@@ -93,6 +93,10 @@ class Partners(Question):
     def settings(self, study: Study) -> dict[str, Any]:
         return super().settings(study) | {"tokens": self._queries(study)}
 
+    @classmethod
+    def examples(cls) -> Sequence[Question]:
+        return (cls(["ion"], top=8),)
+
     def command_words(self, study: Study) -> list[str]:
         """A token that looks like an option is named by its id."""
         named = [study.layer.token_id(token) if str(token).startswith("-") else token for token in self.tokens]

@@ -79,6 +79,11 @@ class Question:
         return cls.__name__.lower()
 
     @classmethod
+    def examples(cls) -> Sequence[Question]:
+        """What a gallery asks of the demo model: together they draw every figure of the question."""
+        return (cls(),)
+
+    @classmethod
     def takes(cls, need: Need) -> bool:
         """Whether this decides or may decide its numbers."""
         return need in cls.needs | cls.uses

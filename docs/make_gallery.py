@@ -1,0 +1,158 @@
+"""Draws every figure that a question of the registry can draw on the demo, and writes the gallery's pages.
+
+A new question appears by itself: its examples are asked, and every figure of it must come out of one of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+import detoklens as dl
+from detoklens.figures.spec import FigureSpec
+from detoklens.figures.svg import svg_text
+from detoklens.questions.answer import Answer, Comparison
+from detoklens.questions.catalogue import QUESTIONS
+from detoklens.questions.comparing import side_by_side
+from detoklens.questions.question import Question
+
+START, END = "demo@0", "demo"
+HOME = {"partners": "partners", "auroc": "auroc", "explain": "explain"}
+"""The figures on the first page, and the questions that they belong to."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """One figure with where it comes from."""
+
+    spec: FigureSpec
+    answer: Answer
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    @property
+    def question(self) -> Question:
+        return self.answer.question
+
+    @property
+    def command(self) -> str:
+        if isinstance(self.answer, Comparison):
+            return f"detoklens compare start={START} end={END} --out comparison"
+        name = "" if next(iter(self.answer.figures)) == self.name else f" --figure-name {self.name}"
+        return f"{self.answer.command} --figure {self.name}.svg{name}"
+
+    @property
+    def python(self) -> str:
+        if isinstance(self.answer, Comparison):
+            asked = f'dl.compare({{"start": "{START}", "end": "{END}"}}, dl.{self.question!r})'
+        else:
+            asked = f'dl.study("{END}").ask(dl.{self.question!r})'
+        return f'{asked}.figure("{self.name}")'
+
+    def svg(self, width: str) -> str:
+        return svg_text(self.answer.figure(self.name, width=width), f"{self.name}-{width}", self.spec.title, "")
+
+
+def drawn_figures() -> list[Drawn]:
+    """Every figure of every question, each once; an error names those that no example draws."""
+    studies = {label: dl.study(model, documents=200) for label, model in (("start", START), ("end", END))}
+    found: dict[str, Drawn] = {}
+    for question in QUESTIONS.values():
+        for drawn in _of_question(question, studies):
+            found.setdefault(drawn.name, drawn)
+        wanted = {spec.name for spec in (*question.figures, *question.compared_figures)}
+        missing = wanted - set(found)
+        if missing:
+            raise SystemExit(f"{question.__name__}.examples() draws no {', '.join(sorted(missing))}")
+    return list(found.values())
+
+
+def _of_question(question: type[Question], studies: dict[str, dl.Study]) -> Iterator[Drawn]:
+    for example in question.examples():
+        answer = studies["end"].ask(example)
+        yield from (Drawn(spec, answer) for spec in answer.figures.values())
+        if question.compared_figures:
+            compared = side_by_side(example, {label: study.ask(example) for label, study in studies.items()})
+            yield from (Drawn(spec, compared) for spec in compared.figures.values())
+
+
+def write_gallery(folder: Path) -> None:
+    """The gallery's pages, and what the first page shows, under `made` of the laid-out sources."""
+    drawn = drawn_figures()
+    (folder / "gallery").mkdir(parents=True)
+    (folder / "home").mkdir()
+    for each in drawn:
+        (folder / "gallery" / f"{each.name}.md").write_text(_page(each), encoding="utf-8")
+    (folder / "gallery" / "index.md").write_text(_index(drawn), encoding="utf-8")
+    by_name = {each.name: each for each in drawn}
+    for name in HOME:
+        (folder / "home" / f"{name}.md").write_text(_on_first_page(by_name[name]), encoding="utf-8")
+
+
+def _page(drawn: Drawn) -> str:
+    return "\n".join(
+        [
+            f"# {drawn.spec.title}",
+            "",
+            f"**{_asked(drawn)}**",
+            "",
+            _said(drawn),
+            _inlined(drawn),
+            "**How to read it.** " + drawn.spec.caption,
+            "",
+            "```console",
+            f"$ {drawn.command}",
+            "```",
+            "",
+            "```python",
+            "import detoklens as dl",
+            "",
+            drawn.python,
+            "```",
+            "",
+        ]
+    )
+
+
+def _asked(drawn: Drawn) -> str:
+    """What the table behind the figure answers."""
+    schema = next(schema for schema in drawn.answer.schemas if schema.name == drawn.spec.tables[0])
+    return schema.question
+
+
+def _said(drawn: Drawn) -> str:
+    return _raw(f'<p class="sentence">{escape(drawn.answer.sentence)}</p>')
+
+
+def _inlined(drawn: Drawn) -> str:
+    """The figure for wide screens, and for narrow ones as wide as a column."""
+    pairs = (("wide", drawn.svg("page")), ("narrow", drawn.svg("column")))
+    return _raw("".join(f'<div class="figure-drawn {kind}">{svg}</div>' for kind, svg in pairs))
+
+
+def _raw(html: str) -> str:
+    return f"```{{raw}} html\n{html}\n```\n"
+
+
+def _index(drawn: list[Drawn]) -> str:
+    """One card for each figure, under what people ask; the last lines name the pages for the reader's sidebar."""
+    parts = ["# Gallery", "", "Every figure that the package draws, on the model that comes with it.", ""]
+    for topic in dict.fromkeys(each.question.topic for each in drawn):
+        cards = [_card(each) for each in drawn if each.question.topic == topic]
+        parts += [f"## {topic}", "", "::::{grid} 1 2 3 3", ":gutter: 3", "", *cards, "::::", ""]
+    names = [each.name for each in drawn]
+    return "\n".join([*parts, "```{toctree}", ":hidden:", "", *names, "```", ""])
+
+
+def _card(drawn: Drawn) -> str:
+    lines = [f":::{{grid-item-card}} {drawn.spec.title}", f":link: {drawn.name}", ":link-type: doc", ""]
+    return "\n".join([*lines, _raw(f'<div class="thumbnail">{drawn.svg("column")}</div>'), ":::", ""])
+
+
+def _on_first_page(drawn: Drawn) -> str:
+    shown = [_said(drawn), _inlined(drawn), "```console", f"$ {drawn.answer.command}", "```", ""]
+    return "\n".join([*shown, "```python", f'dl.study("{END}").ask(dl.{drawn.question!r})', "```", ""])

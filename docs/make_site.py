@@ -1,0 +1,86 @@
+"""Builds the site into site/ from what is in the repository: `make site`.
+
+    docs ──► build/site-source ──► Sphinx, strictly ──► site
+    registry of questions ──► gallery, tables ──┘
+    demo ──► report, explorer ──► site/live
+
+Nothing is fetched, neither here nor by the pages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import detoklens as dl
+
+DOCS = Path(__file__).parent
+ROOT = DOCS.parent
+SOURCE = ROOT / "build" / "site-source"
+
+BESIDE = {
+    "CONTRIBUTING.md": "contributing.md",
+    "CHANGELOG.md": "changelog.md",
+    "src/detoklens/demo/MODEL_CARD.md": "model-card.md",
+}
+"""Pages that live elsewhere in the repository, and their names on the site."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path, default=ROOT / "site", help="where the site goes")
+    parser.add_argument("--source", type=Path, default=SOURCE, help="where its sources are laid out")
+    options = parser.parse_args()
+    lay_out(options.source)
+    build(options.source, options.out)
+
+
+def lay_out(source: Path) -> None:
+    """All that Sphinx reads, in one folder."""
+    from make_gallery import write_gallery
+    from make_tables import write_questions, write_tables
+
+    shutil.rmtree(source, ignore_errors=True)
+    shutil.copytree(DOCS, source, ignore=shutil.ignore_patterns("*.pyc", "__pycache__", "make_*.py", "run_*.py"))
+    for path, name in BESIDE.items():
+        shutil.copy(ROOT / path, source / name)
+    for page in source.rglob("*.md"):
+        page.write_text(_links_mended(page.read_text(encoding="utf-8")), encoding="utf-8")
+    write_gallery(source / "made")
+    write_tables(source / "tables.md")
+    write_questions(source / "made" / "questions.md")
+    put_live(source / "extra" / "live")
+
+
+def _links_mended(text: str) -> str:
+    """Links to files of the repository lead to their pages here, and links into docs/ to where those are now."""
+    for path, name in BESIDE.items():
+        for up in ("../../", "../", ""):
+            text = text.replace(f"]({up}{path})", f"](/{name})").replace(f"]({up}{path}#", f"](/{name}#")
+    return text.replace("](docs/", "](/")
+
+
+def put_live(folder: Path) -> None:
+    """The demo's report and its explorer, whole, as anybody's would be."""
+    study = dl.study("demo", documents=200)
+    folder.mkdir(parents=True)
+    study.report(folder / "report")
+    for unneeded in ("figures", "tables"):
+        shutil.rmtree(folder / "report" / unneeded, ignore_errors=True)
+
+
+def build(source: Path, out: Path) -> None:
+    """Broken links and missing references are errors."""
+    shutil.rmtree(out, ignore_errors=True)
+    words = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", "-j", "2"]
+    done = subprocess.run([*words, "-d", str(source.with_name("site-doctrees")), str(source), str(out)])
+    if done.returncode:
+        raise SystemExit("the site was not built: mend what Sphinx says above")
+    (out / ".nojekyll").touch()  # hosts that would leave out folders with an underscore
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,85 @@
+"""Runs what the tutorial shows and writes the outputs anew: `python docs/run_tutorial.py`.
+
+A `console` block is a command and what it prints in a terminal of 80 columns. A `python` block that a `text` block
+follows prints that text. All blocks of a page run in order, in one folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import pty
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+TUTORIAL = Path(__file__).parent / "tutorial.md"
+BLOCK = re.compile(r"```(console|python)\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
+WIDE, HIGH = 80, 50
+
+
+def run(page: str) -> str:
+    """The page with fresh outputs; everything runs in the current folder."""
+    names: dict[str, Any] = {}
+    runners: dict[str, Callable[[re.Match[str]], str]] = {"console": _console, "python": lambda b: _python(b, names)}
+    return BLOCK.sub(lambda block: runners[block[1]](block), page)
+
+
+def _console(block: re.Match[str]) -> str:
+    command = block[2].split("\n")[0].removeprefix("$ ")
+    return f"```console\n$ {command}\n{terminal(command)}```\n"
+
+
+def _python(block: re.Match[str], names: dict[str, Any]) -> str:
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(io.StringIO()):
+        exec(compile(block[2], "tutorial", "exec"), names)
+    if block[3] is None:
+        return block[0]
+    return f"```python\n{block[2]}```\n\n```text\n{printed.getvalue()}```\n"
+
+
+def terminal(command: str) -> str:
+    """What a command prints in a terminal, then what it says on stderr without progress."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": str(WIDE), "LINES": str(HIGH), "NO_COLOR": "1", "TERM": "dumb"}
+    words = command.replace("detoklens", f"{sys.executable} -m detoklens", 1)
+    process = subprocess.Popen(words, shell=True, stdout=theirs, stderr=subprocess.PIPE, env=environment)
+    os.close(theirs)
+    printed = _all_of(ours)
+    said = process.communicate()[1].decode()
+    if process.returncode:
+        raise SystemExit(f"{command}: {said}")
+    lines = (printed.replace("\r\n", "\n") + said).strip("\n").split("\n")
+    return "".join(f"{line.rstrip()}\n" for line in lines)
+
+
+def _all_of(terminal_end: int) -> str:
+    """Read until the other end is closed, which a terminal says by an error."""
+    parts: list[bytes] = []
+    with contextlib.suppress(OSError):
+        while part := os.read(terminal_end, 65536):
+            parts.append(part)
+    os.close(terminal_end)
+    return b"".join(parts).decode()
+
+
+def main() -> None:
+    page = TUTORIAL.read_text(encoding="utf-8")
+    before = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            page = run(page)
+        finally:
+            os.chdir(before)
+    TUTORIAL.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""The site builds strictly, and every page of it opens in a browser from under a path, with no request that leaves."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import http.server
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urljoin
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+UNDER = "some/where"
+WAIT = 60_000  # milliseconds; a machine may be busy
+
+
+class Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Links(HTMLParser):
+    """What a page leads to and what it is made of."""
+
+    def __init__(self, page: Path) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.names: set[str] = set()
+        self.feed(page.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        for name, value in attributes:
+            if name in ("href", "src") and value:
+                self.found.append(value)
+            if name == "id" and value:
+                self.names.add(value)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make site` builds it, under a path."""
+    host = tmp_path_factory.mktemp("host")
+    words = [sys.executable, "docs/make_site.py", "--out", str(host / UNDER), "--source", str(host.parent / "source")]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONWARNINGS": ""})
+    assert done.returncode == 0, done.stderr
+    return host / UNDER
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    host = site.parents[len(Path(UNDER).parts) - 1]
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=host))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/{UNDER}/"
+    server.shutdown()
+
+
+def pages_of(site: Path) -> list[Path]:
+    return sorted(path for path in site.rglob("*.html") if "live" not in path.relative_to(site).parts)
+
+
+def test_every_link_leads_to_a_page_and_a_place_that_are_there(site: Path) -> None:
+    read = {path: Links(path) for path in pages_of(site)}
+    for page, links in read.items():
+        for link in links.found:
+            target, place = urldefrag(link)
+            if "://" in target or target.startswith(("mailto:", "data:")):
+                continue
+            path = Path(os.path.normpath(page.parent / unquote(target))) if target else page
+            assert path.is_file(), (page, link)
+            assert not place or path not in read or unquote(place) in read[path].names, (page, link)
+
+
+def test_every_figure_of_every_question_is_in_the_gallery(site: Path) -> None:
+    from detoklens.questions.catalogue import QUESTIONS
+
+    specs = [spec for question in QUESTIONS.values() for spec in (*question.figures, *question.compared_figures)]
+    for spec in specs:
+        page = (site / "made" / "gallery" / f"{spec.name}.html").read_text(encoding="utf-8")
+        assert "<svg" in page
+        assert "detoklens" in page
+
+
+@contextlib.contextmanager
+def opened(browser, address: str):
+    """A tab, with everything that went wrong or tried to leave."""
+    with contextlib.closing(browser.new_context(viewport={"width": 1280, "height": 900})) as tab:
+        page = tab.new_page()
+        page.set_default_timeout(WAIT)
+        wrong: list[str] = []
+        page.on(
+            "console", lambda message: wrong.append(f"{page.url}: {message.text}") if message.type == "error" else 0
+        )
+        page.on("pageerror", lambda error: wrong.append(f"{page.url}: {error}"))
+        page.on("request", lambda asked: None if _stays(asked.url, address) else wrong.append(asked.url))
+        yield page
+        assert wrong == []
+
+
+def _stays(url: str, address: str) -> bool:
+    return url.startswith((address, "data:", "blob:"))
+
+
+def test_every_page_opens_and_asks_nobody_else(browser, site: Path, address: str) -> None:
+    with opened(browser, address) as page:
+        for path in pages_of(site):
+            page.goto(urljoin(address, path.relative_to(site).as_posix()), wait_until="load")
+            assert page.title()
+
+
+def test_no_page_scrolls_sideways_on_a_phone(browser, site: Path, address: str) -> None:
+    with opened(browser, address) as page:
+        page.set_viewport_size({"width": 400, "height": 800})
+        for path in pages_of(site):
+            page.goto(urljoin(address, path.relative_to(site).as_posix()), wait_until="load")
+            assert page.evaluate("document.documentElement.scrollWidth") <= 400, path
+
+
+def test_search_finds_auroc(browser, address: str) -> None:
+    with opened(browser, address) as page:
+        page.goto(address + "search.html?q=AUROC")
+        page.wait_for_selector("#search-results li a")
+        assert page.locator("#search-results li").count() > 3
+
+
+def test_the_report_lives_in_the_site(browser, address: str) -> None:
+    with opened(browser, address) as page:
+        page.goto(address + "live.html")
+        report = page.frame_locator('iframe[title="The report of the demo model"]')
+        report.locator("main h2").first.wait_for()
+        assert report.locator("main h2").first.inner_text() == "Which heads glue tokens together?"
