@@ -4,7 +4,7 @@
 
 The factors are the leading singular vectors of the covariances at the positions of a text, as many as it takes: the
 rank is the smallest whose largest relative error of σ, over all tokens and those positions, is below the tolerance.
-Trained position tables are smooth and need few.
+Smooth position tables need few, others one for each position of a text.
 """
 
 from __future__ import annotations
