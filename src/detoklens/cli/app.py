@@ -19,7 +19,7 @@ from detoklens.questions.catalogue import QUESTIONS
 from detoklens.version import __version__
 
 OTHER_COMMANDS = {
-    "The whole picture": ("report", "compare"),
+    "The whole picture": ("report", "compare", "explore"),
     "Corpus": ("count", "counts"),
     "Is it exact?": ("verify",),
 }

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from detoklens.corpus.counts import Counts
     from detoklens.engines import Engine
+    from detoklens.explorer.explore import Explorer
     from detoklens.questions.answer import Answer
     from detoklens.questions.question import Need, Question
     from detoklens.questions.store import Store
@@ -246,6 +247,12 @@ class Study:
         from detoklens.report.report import make_report
 
         return make_report(self, Path(folder), **options)
+
+    def explore(self, port: int = 0) -> Explorer:
+        """The first layer, live: in the output cell of a notebook, elsewhere in the browser; `close()` ends it."""
+        from detoklens.explorer.explore import explore
+
+        return explore(self, port)
 
 
 _NEEDED = {

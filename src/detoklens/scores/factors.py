@@ -9,6 +9,7 @@ heads that share keys share their factor.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,6 +54,15 @@ class Side:
         if self.norm is None:
             return linear + (self.bias - constant)[:, None]
         return self.norm(linear + self.bias[:, None]) - constant[:, None]
+
+    def of_vocabulary(
+        self,
+        table: Float[np.ndarray, "token d_model"],
+        bare_scales: Callable[[], Float[np.ndarray, "token"]],
+        head: int,
+    ) -> Float[np.ndarray, "token d_head"]:
+        """One head's factor of every token: before any division by σ, or after the norm that follows it."""
+        return table @ self.weight[head] if self.norm is None else self.of_table(table, bare_scales(), head)
 
     def of_table(
         self, table: Float[np.ndarray, "token d_model"], scales: Float[np.ndarray, "token"], head: int

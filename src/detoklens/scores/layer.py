@@ -161,10 +161,7 @@ class Layer:
         return TokenFactors(self._query_factors[head], self._key_factors[own_keys])
 
     def _factor(self, side: Side, head: int) -> Float[np.ndarray, "token d_head"]:
-        table = self.weights.token_embeddings
-        if side.norm is not None:
-            return side.of_table(table, self.scales.bare_tokens(), head)
-        return table @ side.weight[head]
+        return side.of_vocabulary(self.weights.token_embeddings, self.scales.bare_tokens, head)
 
     @cached_property
     def scales(self) -> ScaleTable:

@@ -79,7 +79,7 @@ class Vocabulary:
 
     def join(self, token_ids: Sequence[int]) -> str:
         """The text of several tokens in a row."""
-        return readable(b"".join(self._bytes(token_id) for token_id in token_ids))
+        return readable(b"".join(self.as_bytes(token_id) for token_id in token_ids))
 
     def texts(self) -> list[str]:
         """The text of every id from 0 to size − 1."""
@@ -161,7 +161,8 @@ class Vocabulary:
     def _id_of_text(self) -> dict[str, int]:
         return {self.text(token_id): token_id for token_id in sorted(self._raw_tokens, reverse=True)}
 
-    def _bytes(self, token_id: int) -> bytes:
+    def as_bytes(self, token_id: int) -> bytes:
+        """What a token stands for; half a character is no text yet."""
         raw = self.raw(token_id)
         return token_bytes(raw) if self._is_byte_level else raw.replace("▁", " ").encode("utf-8")
 

@@ -77,13 +77,16 @@ class ScaleTable:
         means = [scales.astype(np.float64) @ shares for _, scales in self.position_blocks()]
         return np.concatenate(means).astype(self._tokens.dtype)
 
+    def covariance(self, positions: slice) -> Float[np.ndarray, "position token"]:
+        """Cov(e, p) of every token at some neighbouring positions; for RMSNorm their mean product."""
+        return self._positions[positions] @ self._tokens.T / self._tokens.shape[1]
+
     def mean_absolute_covariance(self) -> float:
         """Mean |Cov(e, p)| over all tokens and positions."""
-        total, d_model = 0.0, self._tokens.shape[1]
+        total = 0.0
         rows = max(1, BLOCK_BYTES // (self._tokens.itemsize * len(self._tokens)))
         for begin in range(0, len(self._positions), rows):
-            covariance = self._positions[begin : begin + rows] @ self._tokens.T / d_model
-            total += float(np.abs(covariance).sum(dtype=np.float64))
+            total += float(np.abs(self.covariance(slice(begin, begin + rows))).sum(dtype=np.float64))
         return total / (len(self._positions) * len(self._tokens))
 
     def _root(self, variance: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:

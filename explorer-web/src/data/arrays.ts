@@ -1,0 +1,102 @@
+/** The bundle's arrays: fetched when first asked for, decoded once, kept as long as there is room. */
+
+import type { ArrayDescription } from "./contract";
+import { fetchBytes } from "./fetching";
+import { decodeFloat16 } from "./float16";
+import { Problem } from "./problem";
+
+export type Numbers = Float32Array | Float64Array | Uint32Array;
+
+const BYTES = { float16: 2, float32: 4, float64: 8, uint32: 4 } as const;
+const ROOM = 160e6; // bytes of decoded arrays: six heads of GPT-2 small, one of a model with 256,000 tokens
+
+interface Kept {
+  numbers: Promise<Numbers>;
+  bytes: number;
+}
+
+export class Arrays {
+  private readonly kept = new Map<string, Kept>();
+
+  constructor(
+    private readonly descriptions: Record<string, ArrayDescription>,
+    private readonly room: number = ROOM,
+  ) {}
+
+  has(name: string): boolean {
+    return name in this.descriptions;
+  }
+
+  shape(name: string): number[] {
+    return this.described(name).shape;
+  }
+
+  /** The numbers of one array; the arrays asked for longest ago make room. */
+  get(name: string): Promise<Numbers> {
+    const found = this.kept.get(name);
+    if (found) {
+      this.kept.delete(name);
+      this.kept.set(name, found);
+      return found.numbers;
+    }
+    const numbers = this.read(name);
+    numbers.catch(() => this.kept.delete(name));
+    this.kept.set(name, { numbers, bytes: size(this.shape(name)) * 4 });
+    this.makeRoom();
+    return numbers;
+  }
+
+  async floats(name: string): Promise<Float32Array> {
+    return (await this.get(name)) as Float32Array;
+  }
+
+  /** One row of an array with two axes. */
+  async row(name: string, place: number): Promise<Float32Array> {
+    const width = this.shape(name)[1];
+    return (await this.floats(name)).subarray(place * width, (place + 1) * width);
+  }
+
+  private described(name: string): ArrayDescription {
+    const description = this.descriptions[name];
+    if (!description) throw new Problem(`This bundle has no array ${name}. Make it again with detoklens explore.`);
+    return description;
+  }
+
+  private async read(name: string): Promise<Numbers> {
+    const description = this.described(name);
+    const bytes = await fetchBytes(description.file, size(description.shape) * BYTES[description.dtype]);
+    return decoded(bytes, description);
+  }
+
+  private makeRoom(): void {
+    let used = [...this.kept.values()].reduce((sum, each) => sum + each.bytes, 0);
+    const newest = [...this.kept.keys()].slice(-2); // a head's queries and keys stay together
+    for (const [name, each] of this.kept) {
+      if (used <= this.room) return;
+      if (newest.includes(name)) continue;
+      this.kept.delete(name);
+      used -= each.bytes;
+    }
+  }
+}
+
+export function decoded(bytes: ArrayBuffer, description: ArrayDescription): Numbers {
+  switch (description.dtype) {
+    case "float16":
+      return decodeFloat16(new Uint16Array(bytes), description.multiplier);
+    case "float32":
+      return times(new Float32Array(bytes), description.multiplier);
+    case "float64":
+      return new Float64Array(bytes);
+    case "uint32":
+      return new Uint32Array(bytes);
+  }
+}
+
+function times(numbers: Float32Array, multiplier: number): Float32Array {
+  return multiplier === 1 ? numbers : numbers.map((number) => number * multiplier);
+}
+
+function size(shape: number[]): number {
+  return shape.reduce((product, axis) => product * axis, 1);
+}

@@ -1,0 +1,100 @@
+/** What bundle.json, tokens.json and heads.json hold; BUNDLE.md is the contract in words. */
+
+export const FORMAT = 1;
+export const KIND = "detoklens explorer";
+
+export type ViewName = "token" | "text" | "positions" | "heads";
+export type SplitName = "biases" | "vocabulary";
+export type Way = "looks" | "looked";
+
+export interface TermDescription {
+  name: string;
+  symbol: string;
+  words: string;
+  meaning: string;
+}
+
+export interface Split {
+  name: SplitName;
+  meaning: string;
+  terms: TermDescription[];
+}
+
+export interface ArrayDescription {
+  file: string;
+  dtype: "float16" | "float32" | "float64" | "uint32";
+  shape: number[];
+  multiplier: number;
+  error: number;
+}
+
+export interface Model {
+  name: string;
+  positions: "learned" | "rotary" | "alibi";
+  is_causal: boolean;
+  n_heads: number;
+  heads_per_key: number;
+  d_head: number;
+  vocab_size: number;
+  n_positions: number;
+  attention_scale: number;
+  softcap: number | null;
+  window: number | null;
+  epsilon: number;
+  norm: "layer" | "rms" | "none";
+  normed_factors: boolean;
+  placeless_token: number | null;
+}
+
+export interface CountsDescription {
+  threshold: number;
+  pairs: number;
+  pairs_per_shard: number;
+  total_tokens: number;
+  total_pairs: number;
+  by_query: { shards: number };
+  by_key: { shards: number };
+}
+
+export interface Bundle {
+  format: number;
+  kind: string;
+  detoklens: string;
+  model: Model;
+  text_limit: number;
+  has_tokens: boolean;
+  beginning: number | null;
+  sample: { token: number; text: string | null; ids: number[] };
+  splits: Split[];
+  rotary: { frequencies: number[]; factor: number } | null;
+  alibi_slopes: number[] | null;
+  arrays: Record<string, ArrayDescription>;
+  counts: CountsDescription | null;
+  heads: string | null;
+  views: Record<ViewName, string | null>;
+  reasons: Record<"counts" | "layer_norm" | "offset" | "vocabulary", string | null>;
+}
+
+export interface TokensFile {
+  texts: string[];
+  bytes: Record<string, string>;
+  special: number[];
+  continuing_prefix: string;
+  byte_level: boolean;
+}
+
+export type Cell = number | string | boolean | null;
+
+export interface HeadColumn {
+  name: string;
+  dtype: string;
+  meaning: string;
+}
+
+export interface HeadCards {
+  columns: HeadColumn[];
+  rows: Record<string, Cell>[];
+  shown: string[];
+  sentence: string;
+  missing: { name: string; meaning: string }[];
+}

@@ -1,0 +1,47 @@
+/** Files of the bundle, from the page's own folder and from nowhere else. */
+
+import { FORMAT, KIND, type Bundle } from "./contract";
+import { Problem } from "./problem";
+
+const TRY_AGAIN = "Make the bundle again with detoklens explore, or see whether its server still runs.";
+
+async function fetched(file: string): Promise<Response> {
+  let answer: Response;
+  try {
+    answer = await fetch(new URL(file, document.baseURI), { credentials: "same-origin" });
+  } catch {
+    throw new Problem(`The file ${file} can't be read. ${TRY_AGAIN}`);
+  }
+  if (!answer.ok) throw new Problem(`The file ${file} is missing (${answer.status}). ${TRY_AGAIN}`);
+  return answer;
+}
+
+export async function fetchJson<Content>(file: string): Promise<Content> {
+  const answer = await fetched(file);
+  try {
+    return (await answer.json()) as Content;
+  } catch {
+    throw new Problem(`The file ${file} is no valid JSON. ${TRY_AGAIN}`);
+  }
+}
+
+export async function fetchBytes(file: string, expected: number | null = null): Promise<ArrayBuffer> {
+  const bytes = await (await fetched(file)).arrayBuffer();
+  if (expected !== null && bytes.byteLength !== expected) {
+    throw new Problem(`The file ${file} has ${bytes.byteLength} bytes instead of ${expected}. ${TRY_AGAIN}`);
+  }
+  return bytes;
+}
+
+/** bundle.json, if it is one that this page can read. */
+export async function fetchBundle(): Promise<Bundle> {
+  const bundle = await fetchJson<Bundle>("bundle.json");
+  if (bundle?.kind !== KIND) throw new Problem(`bundle.json is not of a ${KIND}. ${TRY_AGAIN}`);
+  if (bundle.format !== FORMAT) {
+    throw new Problem(
+      `This bundle has format ${bundle.format} and this page reads format ${FORMAT}: they were made by different ` +
+        "versions of detoklens. Make the bundle again with detoklens explore.",
+    );
+  }
+  return bundle;
+}

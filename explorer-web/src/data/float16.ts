@@ -1,0 +1,28 @@
+/** Half precision as the bundle stores it: which number does each of the 65,536 patterns stand for? */
+
+let decoded: Float32Array | null = null;
+
+/** The number of every pattern, made once: 256 kB. */
+function table(): Float32Array {
+  if (decoded) return decoded;
+  decoded = new Float32Array(65536);
+  for (let pattern = 0; pattern < 65536; pattern++) decoded[pattern] = fromPattern(pattern);
+  return decoded;
+}
+
+function fromPattern(pattern: number): number {
+  const sign = pattern & 0x8000 ? -1 : 1;
+  const exponent = (pattern >> 10) & 0x1f;
+  const fraction = pattern & 0x3ff;
+  if (exponent === 0) return sign * fraction * 2 ** -24;
+  if (exponent === 31) return fraction ? NaN : sign * Infinity;
+  return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
+}
+
+/** The numbers that were stored, each times the multiplier. */
+export function decodeFloat16(stored: Uint16Array, multiplier: number): Float32Array {
+  const numbers = table();
+  const result = new Float32Array(stored.length);
+  for (let place = 0; place < stored.length; place++) result[place] = numbers[stored[place]] * multiplier;
+  return result;
+}

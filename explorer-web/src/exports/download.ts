@@ -1,0 +1,14 @@
+/** Give a file to the person at the page. */
+export function download(name: string, type: string, content: string): void {
+  const address = URL.createObjectURL(new Blob([content], { type: `${type};charset=utf-8` }));
+  const link = document.createElement("a");
+  link.href = address;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(address), 10_000);
+}
+
+/** A model's name as part of a file's name. */
+export function fileName(...parts: (string | number)[]): string {
+  return parts.map((part) => String(part).replace(/[^\w.-]+/g, "-")).join("-");
+}

@@ -1,0 +1,60 @@
+/** Tᵉᵉ of one token with the whole vocabulary, in a head: thin factors in, one score per token out. */
+
+import { turnedByOffset, type Rotary } from "./rotation";
+
+/** One side of a head, queries or keys: the vector of token t is factors[t] / σ_t + common. */
+export interface Side {
+  factors: Float32Array; // [token, width]
+  common: Float64Array; // [width], 0 where nothing is added
+}
+
+export interface Head {
+  width: number;
+  inverseScale: Float32Array; // 1 / σ of each token
+  query: Side;
+  key: Side;
+}
+
+/** What one query token looks for: its score with every key token, at an offset i − j where positions turn. */
+export function lookedFor(head: Head, token: number, offset: number, rotary: Rotary | null): Float32Array {
+  const asking = turnedByOffset(vectorOf(head, head.query, token), offset, rotary);
+  return productsWith(head, head.key, asking);
+}
+
+/** Who looks for one key token: its score with every query token; the key is turned back, not all queries. */
+export function lookingFor(head: Head, token: number, offset: number, rotary: Rotary | null): Float32Array {
+  const asked = turnedByOffset(vectorOf(head, head.key, token), -offset, rotary);
+  return productsWith(head, head.query, asked);
+}
+
+export function vectorOf(head: Head, side: Side, token: number): Float64Array {
+  const row = side.factors.subarray(token * head.width, (token + 1) * head.width);
+  return Float64Array.from(row, (value, place) => value * head.inverseScale[token] + side.common[place]);
+}
+
+/** The vector's product with that of each token; four sums at a time keep the processor busy. */
+function productsWith(head: Head, side: Side, vector: Float64Array): Float32Array {
+  const { width, inverseScale } = head;
+  const { factors } = side;
+  const constant = dot(vector, side.common);
+  const scores = new Float32Array(inverseScale.length);
+  const whole = width - (width % 4);
+  for (let token = 0, begin = 0; token < scores.length; token++, begin += width) {
+    let [first, second, third, fourth] = [0, 0, 0, 0];
+    for (let place = 0; place < whole; place += 4) {
+      first += vector[place] * factors[begin + place];
+      second += vector[place + 1] * factors[begin + place + 1];
+      third += vector[place + 2] * factors[begin + place + 2];
+      fourth += vector[place + 3] * factors[begin + place + 3];
+    }
+    for (let place = whole; place < width; place++) first += vector[place] * factors[begin + place];
+    scores[token] = (first + second + third + fourth) * inverseScale[token] + constant;
+  }
+  return scores;
+}
+
+export function dot(one: ArrayLike<number>, other: ArrayLike<number>): number {
+  let sum = 0;
+  for (let place = 0; place < one.length; place++) sum += one[place] * other[place];
+  return sum;
+}

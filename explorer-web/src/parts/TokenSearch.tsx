@@ -1,0 +1,112 @@
+/** Type a token: a list of those that match, and the pieces of what is several tokens. */
+
+import { useRef, useState } from "preact/hooks";
+import { change, state } from "../state/store";
+import { useAnswer, useExplorer } from "./hooks";
+import { whole } from "./numbers";
+import { TokenText } from "./TokenText";
+
+const MOST = 60;
+
+export function TokenSearch() {
+  const explorer = useExplorer();
+  const [typed, setTyped] = useState("");
+  const [isOpen, setOpen] = useState(false);
+  const [active, setActive] = useState(0);
+  const input = useRef<HTMLInputElement>(null);
+  const { ids, total } = explorer.vocabulary.search(typed, MOST);
+  const pick = (id: number) => {
+    setTyped("");
+    setOpen(false);
+    change({ token: id }, true);
+    input.current?.focus();
+  };
+  const onKeyDown = (event: KeyboardEvent) => {
+    if (event.key === "Escape") return setOpen(false);
+    if (event.key === "Enter" && isOpen && ids.length) return pick(ids[active]);
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step || !ids.length) return;
+    event.preventDefault();
+    setOpen(true);
+    setActive(isOpen ? (active + step + ids.length) % ids.length : 0);
+  };
+  const isShown = isOpen && ids.length > 0;
+  return (
+    <div class="search">
+      <label for="token-search">{explorer.vocabulary.hasTexts ? "Find a token" : "Token id"}</label>
+      <input
+        id="token-search"
+        ref={input}
+        type="text"
+        role="combobox"
+        autocomplete="off"
+        autocapitalize="off"
+        spellcheck={false}
+        placeholder={explorer.vocabulary.hasTexts ? "part of a token, a word, or #id" : `0 to ${explorer.bundle.model.vocab_size - 1}`}
+        aria-expanded={isShown}
+        aria-controls="token-matches"
+        aria-autocomplete="list"
+        aria-activedescendant={isShown ? `match-${ids[active]}` : undefined}
+        aria-describedby="search-note"
+        value={typed}
+        onInput={(event) => {
+          setTyped(event.currentTarget.value);
+          setActive(0);
+          setOpen(true);
+        }}
+        onFocus={() => setOpen(true)}
+        onBlur={() => setTimeout(() => setOpen(false), 150)}
+        onKeyDown={onKeyDown}
+      />
+      <ul id="token-matches" role="listbox" aria-label="Matching tokens" hidden={!isShown}>
+        {ids.map((id, place) => (
+          <li
+            key={id}
+            id={`match-${id}`}
+            role="option"
+            aria-selected={place === active}
+            ref={(element) => {
+              if (element && place === active) element.scrollIntoView({ block: "nearest" });
+            }}
+            onMouseDown={(event) => {
+              event.preventDefault();
+              pick(id);
+            }}
+          >
+            <TokenText id={id} /> <span class="id">#{id}</span>
+          </li>
+        ))}
+      </ul>
+      <p id="search-note" class="note" role="status">
+        {note(explorer.vocabulary.hasTexts, typed, ids.length, total)}
+      </p>
+      {typed && explorer.vocabulary.hasTexts && <Pieces typed={typed} pick={pick} />}
+    </div>
+  );
+}
+
+function note(hasTexts: boolean, typed: string, shown: number, total: number): string {
+  if (!typed) return hasTexts ? "Type ␣ or a space for a space; #7 is the token with id 7." : "This model has no tokenizer: tokens are ids.";
+  if (!total) return hasTexts ? "No token holds this." : "There is no such id.";
+  const found = `${whole(total)} token${total === 1 ? " holds" : "s hold"} this`;
+  return shown < total ? `${found}, the first ${shown} are listed.` : `${found}.`;
+}
+
+/** What was typed, as the model's tokenizer reads it. */
+function Pieces({ typed, pick }: { typed: string; pick: (id: number) => void }) {
+  const explorer = useExplorer();
+  const text = typed.replaceAll("␣", " ");
+  const { value: pieces, problem } = useAnswer(() => explorer.tokenizer.encode(text), [text]);
+  if (problem) return <p class="note">{problem}</p>;
+  if (!pieces || pieces.length < 2) return null;
+  return (
+    <p class="pieces">
+      <span class="note">{pieces.length} tokens:</span>{" "}
+      {pieces.map((id, place) => (
+        <button type="button" key={place} aria-pressed={id === state.value.token} onClick={() => pick(id)}>
+          <TokenText id={id} />
+        </button>
+      ))}
+    </p>
+  );
+}

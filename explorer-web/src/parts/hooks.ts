@@ -1,0 +1,67 @@
+/** What the views have in common: the explorer, answers that may take a while, the width there is to draw on. */
+
+import { createContext } from "preact";
+import { useContext, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { sentenceOf } from "../data/problem";
+import type { Explorer } from "../explorer";
+import { drawn } from "../state/timing";
+
+export const ExplorerContext = createContext<Explorer>(null as unknown as Explorer);
+
+export function useExplorer(): Explorer {
+  return useContext(ExplorerContext);
+}
+
+export interface Answer<Value> {
+  value: Value | null; // the latest; the one before while waiting
+  problem: string | null;
+  waiting: boolean;
+}
+
+/** The answer to what is asked whenever one of the inputs changes; an answer that comes too late is dropped. */
+export function useAnswer<Value>(ask: () => Promise<Value>, inputs: unknown[]): Answer<Value> {
+  const [answer, setAnswer] = useState<Answer<Value> & { of: string }>({ value: null, problem: null, waiting: true, of: "" });
+  const of = JSON.stringify(inputs);
+  const latest = useRef(of);
+  latest.current = of;
+  useLayoutEffect(() => {
+    const settle = (found: Partial<Answer<Value>>) => {
+      if (latest.current !== of) return;
+      setAnswer((before) => ({ ...before, problem: null, ...found, waiting: false, of }));
+    };
+    new Promise<Value>((resolve) => resolve(ask())).then(
+      (value) => settle({ value }),
+      (error: unknown) => settle({ problem: sentenceOf(error) }),
+    );
+  }, [of]);
+  return answer.of === of ? answer : { ...answer, waiting: true };
+}
+
+let onFirstView: (() => void) | null = null;
+export const firstView = new Promise<void>((resolve) => {
+  onFirstView = resolve;
+});
+
+/** Say on <main> whether what is seen is drawn with its data. */
+export function useReady(isReady: boolean): void {
+  useLayoutEffect(() => {
+    const main = document.querySelector("main");
+    if (main) main.dataset.ready = String(isReady);
+    if (isReady) void drawn().then(() => onFirstView?.());
+  });
+}
+
+/** The width of an element, kept up to date. */
+export function useWidth<Kind extends HTMLElement>(): [{ current: Kind | null }, number] {
+  const element = useRef<Kind>(null);
+  const [width, setWidth] = useState(0);
+  useLayoutEffect(() => {
+    if (!element.current) return;
+    const measure = () => setWidth(Math.floor(element.current?.clientWidth ?? 0));
+    const observer = new ResizeObserver(measure);
+    observer.observe(element.current);
+    measure();
+    return () => observer.disconnect();
+  }, []);
+  return [element, width];
+}

@@ -1,0 +1,179 @@
+/** The state of the page, and how the address in the bar says it: #/token?head=1&token=302 … */
+
+import type { Bundle, SplitName, ViewName, Way } from "../data/contract";
+
+export interface State {
+  view: ViewName;
+  heads: number[]; // at least one; views of one head show the first
+  token: number;
+  way: Way;
+  centred: boolean;
+  offset: number;
+  split: SplitName | null; // null: what suits the view
+  top: number;
+  text: string | null; // null: typed as ids
+  ids: number[];
+  bos: boolean;
+  off: string[]; // terms switched off
+  show: string; // what the matrix draws: attention, change, score or a term
+  cell: [number, number] | null;
+  query: number;
+  norm: boolean;
+  sort: string;
+  descending: boolean;
+  x: string | null;
+  y: string | null;
+}
+
+export const VIEWS: ViewName[] = ["token", "text", "positions", "heads"];
+export const TOPS = [10, 25, 50, 100];
+
+const KEYS: Record<ViewName, string[]> = {
+  token: ["head", "heads", "token", "way", "centred", "offset", "split", "top"],
+  text: ["head", "text", "ids", "bos", "split", "off", "show", "cell"],
+  positions: ["head", "query", "ln", "split"],
+  heads: ["sort", "descending", "x", "y"],
+};
+
+export function defaults(bundle: Bundle): State {
+  const { sample, model } = bundle;
+  const sampleHead = (sample as { head?: number }).head;
+  return {
+    view: VIEWS.find((view) => bundle.views[view] === null) ?? "token",
+    heads: [within(sampleHead, 0, model.n_heads - 1) ?? 0],
+    token: sample.token,
+    way: "looks",
+    centred: false,
+    offset: 1,
+    split: null,
+    top: TOPS[0],
+    text: bundle.has_tokens ? sample.text : null,
+    ids: sample.ids,
+    bos: false,
+    off: [],
+    show: "attention",
+    cell: null,
+    query: Math.floor(model.n_positions / 2),
+    norm: true,
+    sort: "head",
+    descending: false,
+    x: null,
+    y: null,
+  };
+}
+
+/** The state that an address says; what is unknown or bad in it falls back to the defaults. */
+export function parsed(hash: string, bundle: Bundle): State {
+  const [path, search = ""] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
+  const said = new URLSearchParams(search);
+  const state = defaults(bundle);
+  const { model } = bundle;
+  const number = (name: string, low: number, high: number) => within(wholeNumber(said.get(name)), low, high);
+  const first = model.is_causal ? 0 : 1 - model.n_positions;
+  return {
+    ...state,
+    view: VIEWS.find((view) => view === path) ?? state.view,
+    heads: headsOf(said, model.n_heads) ?? state.heads,
+    token: number("token", 0, model.vocab_size - 1) ?? state.token,
+    way: said.get("way") === "looked" ? "looked" : "looks",
+    centred: said.get("centred") === "1",
+    offset: number("offset", first, model.n_positions - 1) ?? state.offset,
+    split: bundle.splits.find((split) => split.name === said.get("split"))?.name ?? null,
+    top: TOPS.find((top) => String(top) === said.get("top")) ?? state.top,
+    ...textOf(said, bundle, state),
+    bos: said.get("bos") === "1" && bundle.beginning !== null,
+    off: (said.get("off") ?? "").split(",").filter((name) => hasTerm(bundle, name)),
+    show: shownOf(said.get("show"), bundle),
+    cell: cellOf(said.get("cell"), bundle.text_limit),
+    query: number("query", 0, model.n_positions - 1) ?? state.query,
+    norm: said.get("ln") !== "0",
+    sort: said.get("sort") ?? state.sort,
+    descending: said.get("descending") === "1",
+    x: said.get("x"),
+    y: said.get("y"),
+  };
+}
+
+/** The address of a state: what its view shows, without what is so anyway. */
+export function written(state: State, bundle: Bundle): string {
+  const usual = valuesOf(defaults(bundle));
+  const values = valuesOf(state);
+  const said = new URLSearchParams();
+  for (const key of KEYS[state.view]) {
+    const always = key === "head" || key === "token";
+    const value = values[key];
+    if (value !== null && (always ? key in values : value !== usual[key])) said.set(key, value);
+  }
+  const search = said.toString().replaceAll("%2C", ",");
+  return `#/${state.view}${search ? `?${search}` : ""}`;
+}
+
+function valuesOf(state: State): Record<string, string | null> {
+  const several = state.view === "token" && state.heads.length > 1;
+  return {
+    head: several ? null : String(state.heads[0]),
+    heads: several ? state.heads.join(",") : null,
+    token: String(state.token),
+    way: state.way,
+    centred: flag(state.centred),
+    offset: String(state.offset),
+    split: state.split,
+    top: String(state.top),
+    text: state.text,
+    ids: state.text === null ? state.ids.join(",") : null,
+    bos: flag(state.bos),
+    off: state.off.length ? state.off.join(",") : null,
+    show: state.show,
+    cell: state.cell && state.cell.join(","),
+    query: String(state.query),
+    ln: state.norm ? "1" : "0",
+    sort: state.sort,
+    descending: flag(state.descending),
+    x: state.x,
+    y: state.y,
+  };
+}
+
+function flag(value: boolean): string {
+  return value ? "1" : "0";
+}
+
+function wholeNumber(text: string | null): number | undefined {
+  return text !== null && /^-?\d{1,9}$/.test(text) ? Number(text) : undefined;
+}
+
+function within(value: number | undefined, low: number, high: number): number | undefined {
+  return value !== undefined && Number.isInteger(value) && value >= low && value <= high ? value : undefined;
+}
+
+function headsOf(said: URLSearchParams, count: number): number[] | null {
+  const listed = (said.get("heads") ?? said.get("head") ?? "").split(",");
+  const heads = listed.map((each) => within(wholeNumber(each), 0, count - 1)).filter((head) => head !== undefined);
+  return heads.length ? [...new Set(heads)] : null;
+}
+
+function textOf(said: URLSearchParams, bundle: Bundle, usual: State): { text: string | null; ids: number[] } {
+  const text = said.get("text");
+  if (text !== null && bundle.has_tokens) return { text, ids: usual.ids };
+  const ids = said.get("ids");
+  return ids === null ? { text: usual.text, ids: usual.ids } : { text: null, ids: idsOf(ids) };
+}
+
+/** The whole numbers in what was typed as ids. */
+export function idsOf(typed: string): number[] {
+  return (typed.match(/\d+/g) ?? []).map(Number);
+}
+
+function hasTerm(bundle: Bundle, name: string): boolean {
+  return bundle.splits.some((split) => split.terms.some((term) => term.name === name));
+}
+
+function shownOf(said: string | null, bundle: Bundle): string {
+  if (said === "change" || said === "score") return said;
+  return said && hasTerm(bundle, said) ? said : "attention";
+}
+
+function cellOf(said: string | null, limit: number): [number, number] | null {
+  const places = (said ?? "").split(",").map((each) => within(wholeNumber(each), 0, limit - 1));
+  return places.length === 2 && places[0] !== undefined && places[1] !== undefined ? [places[0], places[1]] : null;
+}

@@ -1,0 +1,32 @@
+/** The one state of the page, tied to the address: each change is in the bar, and Back goes back. */
+
+import { signal } from "@preact/signals";
+import type { Explorer } from "../explorer";
+import { parsed, written, type State } from "./address";
+import { begin } from "./timing";
+
+export const state = signal<State>(null as unknown as State);
+let explorer: Explorer;
+
+export function connect(to: Explorer): void {
+  explorer = to;
+  state.value = parsed(location.hash, to.bundle);
+  window.addEventListener("popstate", () => {
+    state.value = parsed(location.hash, to.bundle);
+  });
+}
+
+/** Change some of it. A step is something to go back from; the rest (typing, dragging) replaces the address. */
+export function change(changed: Partial<State>, step = false): void {
+  begin(changed);
+  state.value = { ...state.value, ...changed };
+  const address = written(state.value, explorer.bundle);
+  if (address === location.hash) return;
+  if (step) history.pushState(null, "", address);
+  else history.replaceState(null, "", address);
+}
+
+/** The address that the page would have after a change. */
+export function addressAfter(changed: Partial<State>): string {
+  return written({ ...state.value, ...changed }, explorer.bundle);
+}

@@ -1,0 +1,159 @@
+/** What is each head like? One row a head, to sort by any column; two columns against each other. */
+
+import { useState } from "preact/hooks";
+import type { Cell, HeadCards, HeadColumn } from "../../data/contract";
+import { fileName } from "../../exports/download";
+import { Switch } from "../../parts/Choice";
+import { Downloads } from "../../parts/Downloads";
+import { headName } from "../../parts/HeadPicker";
+import { useAnswer, useExplorer, useReady, useWidth } from "../../parts/hooks";
+import { brief } from "../../parts/numbers";
+import { addressAfter, change, state } from "../../state/store";
+import { Scatter } from "./Scatter";
+import { numeric, sorted } from "./cards";
+
+export function HeadsView() {
+  const explorer = useExplorer();
+  const answer = useAnswer(() => explorer.headCards(), []);
+  useReady(!answer.waiting);
+  return (
+    <section aria-labelledby="view-title">
+      <h2 id="view-title">Heads: what is each one like?</h2>
+      {answer.problem && <p class="problem">{answer.problem}</p>}
+      {answer.value && <Cards cards={answer.value} />}
+    </section>
+  );
+}
+
+function Cards({ cards }: { cards: HeadCards }) {
+  const explorer = useExplorer();
+  const [all, setAll] = useState(false);
+  const [holder, width] = useWidth<HTMLDivElement>();
+  const { sort, descending, x, y } = state.value;
+  const first = cards.shown.map((name) => cards.columns.find((column) => column.name === name)).filter((column) => column !== undefined);
+  const columns = all ? [...first, ...cards.columns.filter((column) => !first.includes(column))] : first;
+  const rows = sorted(cards.rows, sort, descending);
+  const axes = axesOf(cards, x, y);
+  return (
+    <>
+      <p class="answer">{cards.sentence}</p>
+      <CardTable columns={columns} rows={rows} />
+      <div class="row">
+        <Switch label={`all ${cards.columns.length} columns`} on={all} turn={setAll} />
+      </div>
+      {cards.missing.length > 0 && (
+        <details>
+          <summary>Not known of this model: {cards.missing.map((column) => column.name).join(", ")}</summary>
+          <ul>
+            {cards.missing.map((column) => (
+              <li key={column.name}>
+                {column.name}: {column.meaning}
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
+      {axes && (
+        <figure ref={holder as never}>
+          <figcaption>
+            <strong>Two columns against each other.</strong> <AxisChoice name="x" chosen={axes[0]} cards={cards} />{" "}
+            <AxisChoice name="y" chosen={axes[1]} cards={cards} />
+          </figcaption>
+          {width > 0 && <Scatter cards={cards} x={axes[0]} y={axes[1]} width={Math.min(width, 760)} />}
+          <p class="note">
+            {axes[0].name}: {axes[0].meaning}. {axes[1].name}: {axes[1].meaning}.
+          </p>
+        </figure>
+      )}
+      <Downloads
+        name={fileName(explorer.bundle.model.name, "heads")}
+        title={`${explorer.bundle.model.name}: heads`}
+        picture={() => axes && <Scatter cards={cards} x={axes[0]} y={axes[1]} width={760} />}
+        tables={{ CSV: () => ({ columns: cards.columns.map((column) => column.name), rows: rows.map((row) => cards.columns.map((column) => row[column.name] ?? null)) }) }}
+      />
+    </>
+  );
+}
+
+function CardTable({ columns, rows }: { columns: HeadColumn[]; rows: Record<string, Cell>[] }) {
+  const { sort, descending } = state.value;
+  const press = (name: string) => change({ sort: name, descending: name === sort ? !descending : name !== "head" });
+  return (
+    <div class="scroll" role="region" aria-label="Head cards" tabindex={0}>
+      <table class="cards">
+        <caption>Press a heading to sort by it, a head to open it</caption>
+        <thead>
+          <tr>
+            {columns.map(({ name, meaning, dtype }) => (
+              <th key={name} scope="col" title={meaning} class={dtype === "String" ? "" : "number"} aria-sort={name !== sort ? undefined : descending ? "descending" : "ascending"}>
+                <button type="button" onClick={() => press(name)}>
+                  {name.replaceAll("_", " ")}
+                </button>
+              </th>
+            ))}
+            <th scope="col">open in</th>
+          </tr>
+        </thead>
+        <tbody>
+          {rows.map((row) => (
+            <tr key={String(row.head)}>
+              {columns.map(({ name, dtype }) => (
+                <td key={name} class={dtype === "String" ? "" : "number"}>
+                  {name === "head" ? <HeadLink head={Number(row.head)} view="token" label={headName(Number(row.head))} /> : shownCell(row[name])}
+                </td>
+              ))}
+              <td class="links">
+                {(["token", "text", "positions"] as const).map((view) => (
+                  <HeadLink key={view} head={Number(row.head)} view={view} label={view} />
+                ))}
+              </td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function HeadLink({ head, view, label }: { head: number; view: "token" | "text" | "positions"; label: string }) {
+  const changed = { view, heads: [head] };
+  const go = (event: MouseEvent) => {
+    if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
+    event.preventDefault();
+    change(changed, true);
+  };
+  return (
+    <a href={addressAfter(changed)} onClick={go} aria-label={label === view ? `${headName(head)} in ${view}` : undefined}>
+      {label}
+    </a>
+  );
+}
+
+function shownCell(value: Cell | undefined): string {
+  if (value === null || value === undefined) return "–";
+  return typeof value === "number" ? brief(value) : String(value);
+}
+
+function AxisChoice({ name, chosen, cards }: { name: "x" | "y"; chosen: HeadColumn; cards: HeadCards }) {
+  return (
+    <label class="inline">
+      {name}{" "}
+      <select value={chosen.name} onChange={(event) => change({ [name]: event.currentTarget.value })}>
+        {numeric(cards).map((column) => (
+          <option key={column.name} value={column.name}>
+            {column.name.replaceAll("_", " ")}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+/** The two columns asked for, or the first two that matter. */
+function axesOf(cards: HeadCards, x: string | null, y: string | null): [HeadColumn, HeadColumn] | null {
+  const columns = numeric(cards);
+  const find = (name: string | null) => columns.find((column) => column.name === name);
+  const usual = cards.shown.map(find).filter((column) => column !== undefined && column.name !== "head");
+  const [one, other] = [find(x) ?? usual[0] ?? columns[0], find(y) ?? usual[1] ?? columns[1] ?? columns[0]];
+  return one && other ? [one, other] : null;
+}

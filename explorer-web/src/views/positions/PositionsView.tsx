@@ -1,0 +1,127 @@
+/** Where does position alone pull attention, from a query position that can be dragged? */
+
+import { fileName } from "../../exports/download";
+import { Choice, Switch } from "../../parts/Choice";
+import { Downloads } from "../../parts/Downloads";
+import { HeadPicker, headName } from "../../parts/HeadPicker";
+import { CurveNames } from "../../parts/LineChart";
+import { useAnswer, useExplorer, useReady, useWidth } from "../../parts/hooks";
+import { share } from "../../parts/numbers";
+import { change, state } from "../../state/store";
+import { AttentionChart, curvesOf, TermChart } from "./charts";
+import { positionsOf, positionTable, type PositionAnswer } from "./curves";
+
+export function PositionsView() {
+  const explorer = useExplorer();
+  const { bundle } = explorer;
+  const asked = state.value;
+  const split = asked.split ?? bundle.splits[0].name;
+  const head = asked.heads[0];
+  const answer = useAnswer(() => positionsOf(explorer, head, asked.query, split), [head, asked.query, split]);
+  useReady(!answer.waiting);
+  const hasKernel = bundle.model.positions === "learned" || explorer.split(split).terms.some((term) => term.name === "p");
+  return (
+    <section aria-labelledby="view-title">
+      <h2 id="view-title">Positions: where does position alone pull?</h2>
+      <PositionControls split={split} />
+      {answer.problem && <p class="problem">{answer.problem}</p>}
+      {!hasKernel && (
+        <p class="notice">
+          Queries and keys of this model have no biases, so without a mean to split off there is nothing that depends on the position alone.
+          Split off the vocabulary's mean to see the kernel.
+        </p>
+      )}
+      {answer.value && hasKernel && <PositionResult answer={answer.value} />}
+      {bundle.reasons.layer_norm && <p class="note">No “without LN”: {bundle.reasons.layer_norm}</p>}
+    </section>
+  );
+}
+
+function PositionControls({ split }: { split: string }) {
+  const { bundle } = useExplorer();
+  const { query, norm } = state.value;
+  const last = bundle.model.n_positions - 1;
+  const turn = (value: number) => {
+    if (Number.isInteger(value) && value >= 0 && value <= last) change({ query: value });
+  };
+  return (
+    <div class="controls">
+      <HeadPicker />
+      <div class="field wide">
+        <label for="query-range">Query position</label>
+        <div class="row">
+          <input id="query-range" type="range" min={0} max={last} value={query} onInput={(event) => turn(event.currentTarget.valueAsNumber)} />
+          <input type="number" aria-label="Query position as a number" min={0} max={last} value={query} onInput={(event) => turn(event.currentTarget.valueAsNumber)} />
+        </div>
+      </div>
+      {!bundle.reasons.layer_norm && (
+        <Choice
+          legend="LayerNorm's division"
+          name="ln"
+          options={[
+            { value: "with", label: "with LN", title: "divided by σ, averaged over the vocabulary" },
+            { value: "without", label: "without LN", title: "as if nothing were divided" },
+          ]}
+          chosen={norm ? "with" : "without"}
+          choose={(value) => change({ norm: value === "with" })}
+        />
+      )}
+      {bundle.splits.length > 1 && bundle.model.positions === "rotary" && (
+        <Switch
+          label="split off the vocabulary's mean"
+          title={bundle.splits.find((each) => each.name === "vocabulary")?.meaning}
+          on={split === "vocabulary"}
+          turn={(on) => change({ split: on ? "vocabulary" : "biases" }, true)}
+        />
+      )}
+    </div>
+  );
+}
+
+function PositionResult({ answer }: { answer: PositionAnswer }) {
+  const explorer = useExplorer();
+  const { norm } = state.value;
+  const [holder, width] = useWidth<HTMLDivElement>();
+  const drag = (query: number) => change({ query });
+  const name = headName(answer.head);
+  return (
+    <div ref={holder}>
+      {width > 0 && (
+        <>
+          <figure>
+            <figcaption>
+              <strong>{answer.kernel ? `${name}: the kernel by offset.` : `${name}: terms of positions alone${norm ? "" : ", without LN"}.`}</strong>{" "}
+              {answer.kernel ? "What the distance i − j alone adds to the score." : "Drag the line, or use the slider, to move the query."}
+            </figcaption>
+            <CurveNames curves={curvesOf(answer, norm)} />
+            <TermChart answer={answer} norm={norm} width={width} drag={answer.kernel ? undefined : drag} />
+          </figure>
+          <figure>
+            <figcaption>
+              <strong>{name}: attention by position alone.</strong> {peak(answer, norm)}
+            </figcaption>
+            <AttentionChart answer={answer} norm={norm} width={width} drag={drag} />
+          </figure>
+          <Downloads
+            name={fileName(explorer.bundle.model.name, "positions", name, answer.query)}
+            title={`${explorer.bundle.model.name} ${name}: positions alone, from position ${answer.query}`}
+            picture={() => (
+              <>
+                <TermChart answer={answer} norm={norm} width={760} />
+                <AttentionChart answer={answer} norm={norm} width={760} />
+              </>
+            )}
+            tables={{ CSV: () => positionTable(answer) }}
+          />
+        </>
+      )}
+    </div>
+  );
+}
+
+/** Where the softmax is highest, in words. */
+function peak(answer: PositionAnswer, norm: boolean): string {
+  const { first, attention } = norm || !answer.undivided ? answer.normed : answer.undivided;
+  const best = attention.reduce((most, value, place) => (value > attention[most] ? place : most), 0);
+  return `From position ${answer.query} it is highest on key ${first + best}: ${share(attention[best])}.`;
+}

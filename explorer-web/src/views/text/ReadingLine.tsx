@@ -1,0 +1,47 @@
+/** The text as one reads it: each token in the colour of the attention that the chosen query gives it. */
+
+import { css, inkOn, shareColour, type Colour } from "../../parts/colours";
+import { useExplorer } from "../../parts/hooks";
+import { share } from "../../parts/numbers";
+import { scheme } from "../../state/scheme";
+import { mostAttended, type Seen } from "./answer";
+
+interface Props {
+  seen: Seen;
+  query: number;
+  choose: (cell: [number, number]) => void;
+}
+
+export function ReadingLine({ seen, query, choose }: Props) {
+  const { vocabulary } = useExplorer();
+  const length = seen.ids.length;
+  return (
+    <div class="reading" role="group" aria-label="The text's tokens; press one to see what it attends to">
+      {seen.ids.map((id, place) => {
+        const attention = seen.attention[query * length + place];
+        const colour = shareColour(attention, scheme.value);
+        return (
+          <button
+            type="button"
+            key={place}
+            aria-pressed={place === query}
+            tabindex={place === query ? 0 : -1}
+            title={`${place}: attention ${share(attention)}`}
+            style={{ background: css(colour as Colour), color: inkOn(colour) }}
+            onClick={() => choose([place, mostAttended(seen, place)])}
+            onKeyDown={(event) => {
+              const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+              const next = place + (step ?? 0);
+              if (!step || next < 0 || next >= length) return;
+              event.preventDefault();
+              choose([next, mostAttended(seen, next)]);
+              (event.currentTarget.parentElement?.children[next] as HTMLElement | undefined)?.focus();
+            }}
+          >
+            <bdi class="token">{vocabulary.shown(id)}</bdi>
+          </button>
+        );
+      })}
+    </div>
+  );
+}

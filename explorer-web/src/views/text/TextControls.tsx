@@ -1,0 +1,98 @@
+/** What is asked of a text: its words, the head, the terms that count, what the matrix draws. */
+
+import type { SplitName, TermDescription } from "../../data/contract";
+import { Switch } from "../../parts/Choice";
+import { HeadPicker } from "../../parts/HeadPicker";
+import { useExplorer } from "../../parts/hooks";
+import { idsOf } from "../../state/address";
+import { change, state } from "../../state/store";
+
+export function TextControls({ count, split }: { count: number | null; split: SplitName }) {
+  const { bundle, tokenizer } = useExplorer();
+  const asked = state.value;
+  const asIds = asked.text === null;
+  const turnToIds = async (on: boolean) => {
+    const ids = on && asked.text !== null ? await tokenizer.encode(asked.text).catch(() => asked.ids) : asked.ids;
+    change(on ? { text: null, ids } : { text: bundle.sample.text ?? "" }, true);
+  };
+  return (
+    <div class="controls">
+      <div class="field wide">
+        <label for="text-input">{asIds ? "Token ids" : "Text"}</label>
+        <textarea
+          id="text-input"
+          rows={2}
+          spellcheck={false}
+          aria-describedby="text-note"
+          value={asIds ? undefined : (asked.text ?? "")}
+          {...(asIds ? { defaultValue: asked.ids.join(" ") } : {})}
+          key={asIds ? "ids" : "text"}
+          onInput={(event) => {
+            const typed = event.currentTarget.value;
+            change({ ...(asIds ? { ids: idsOf(typed) } : { text: typed }), cell: null });
+          }}
+        />
+        <p id="text-note" class="note" role="status">
+          {count === null ? "" : `${count} token${count === 1 ? "" : "s"}; `}at most {bundle.text_limit}.
+          {!bundle.has_tokens && " This model has no tokenizer: type ids, with spaces between them."}
+        </p>
+      </div>
+      <HeadPicker />
+      <div class="switches">
+        {bundle.beginning !== null && (
+          <Switch label="beginning-of-text token in front" on={asked.bos} turn={(on) => change({ bos: on, cell: null }, true)} />
+        )}
+        {bundle.has_tokens && <Switch label="type ids" on={asIds} turn={(on) => void turnToIds(on)} />}
+        {bundle.splits.length > 1 && (
+          <Switch
+            label="split off the vocabulary's mean"
+            title={bundle.splits.find((each) => each.name === "vocabulary")?.meaning}
+            on={split === "vocabulary"}
+            turn={(on) => change({ split: on ? "vocabulary" : "biases", off: [] }, true)}
+          />
+        )}
+      </div>
+    </div>
+  );
+}
+
+/** Each term with its meaning; a term that is off has no part in the softmax. */
+export function TermSwitches({ terms }: { terms: TermDescription[] }) {
+  const { off } = state.value;
+  const turn = (name: string, on: boolean) => change({ off: on ? off.filter((each) => each !== name) : [...off, name] });
+  return (
+    <fieldset class="terms">
+      <legend>Terms that count (switch one off and attention is what it would be without it)</legend>
+      <div class="row">
+        {terms.map(({ name, symbol, meaning }) => (
+          <label key={name} class="switch term" title={meaning}>
+            <input type="checkbox" checked={!off.includes(name)} onChange={(event) => turn(name, event.currentTarget.checked)} />
+            <span>
+              <b>{symbol}</b> <span class="soft">{meaning}</span>
+            </span>
+          </label>
+        ))}
+      </div>
+    </fieldset>
+  );
+}
+
+export function ShowChoice({ terms, hasOff }: { terms: TermDescription[]; hasOff: boolean }) {
+  const { show } = state.value;
+  const isKnown = ["attention", "score", "change"].includes(show) || terms.some((term) => term.name === show);
+  return (
+    <label class="inline">
+      Draw{" "}
+      <select value={isKnown ? show : "attention"} onChange={(event) => change({ show: event.currentTarget.value })}>
+        <option value="attention">attention</option>
+        {(hasOff || show === "change") && <option value="change">change of attention</option>}
+        <option value="score">score</option>
+        {terms.map((term) => (
+          <option key={term.name} value={term.name}>
+            {term.symbol}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}

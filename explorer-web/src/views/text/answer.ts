@@ -1,0 +1,74 @@
+/** What is known of a text in one head: its ids, its terms, its attention with all terms and with those left on. */
+
+import type { Explorer } from "../../explorer";
+import { sees } from "../../math/attention";
+import { scoreOf, type Terms } from "../../math/terms";
+import type { Table } from "../../parts/Downloads";
+
+export interface TextAnswer {
+  head: number;
+  ids: number[];
+  terms: Terms;
+  whole: Float32Array; // attention with all terms
+}
+
+export interface Seen extends TextAnswer {
+  off: string[];
+  score: Float32Array; // without the terms that are off
+  attention: Float32Array;
+}
+
+export async function answerOf(explorer: Explorer, head: number, ids: number[], split: "biases" | "vocabulary"): Promise<TextAnswer> {
+  const terms = await explorer.terms(head, ids, split);
+  return { head, ids, terms, whole: explorer.attention(terms) };
+}
+
+export function without(explorer: Explorer, answer: TextAnswer, off: string[]): Seen {
+  const missing = off.filter((name) => answer.terms.names.includes(name));
+  const attention = missing.length ? explorer.attention(answer.terms, missing) : answer.whole;
+  return { ...answer, off: missing, score: scoreOf(answer.terms, missing), attention };
+}
+
+/** The numbers that the matrix draws, and whether they are shares or signed. */
+export function shownValues(seen: Seen, show: string): { values: Float32Array; isShare: boolean } {
+  if (show === "score") return { values: seen.score, isShare: false };
+  if (show === "change") return { values: seen.attention.map((value, place) => value - seen.whole[place]), isShare: false };
+  const part = seen.terms.parts[show];
+  return part ? { values: part, isShare: false } : { values: seen.attention, isShare: true };
+}
+
+/** The cell that is shown before one is chosen: where the last query looks most. */
+export function firstCell(seen: Seen): [number, number] {
+  const query = seen.ids.length - 1;
+  return [query, mostAttended(seen, query)];
+}
+
+export function mostAttended(seen: Seen, query: number): number {
+  const row = seen.attention.subarray(query * seen.ids.length, (query + 1) * seen.ids.length);
+  return row.reduce((best, value, key) => (value > row[best] ? key : best), 0);
+}
+
+/** Every pair that is seen, with its terms, for a file. */
+export function textTable(explorer: Explorer, seen: Seen): Table {
+  const { names, parts } = seen.terms;
+  const length = seen.ids.length;
+  const left = seen.off.length ? [`attention_without_${seen.off.join("_")}`] : [];
+  const columns = [
+    "head", "query_position", "query_token_id", "query_token", "key_position", "key_token_id", "key_token", ...names, "score",
+    "attention", ...left,
+  ];
+  const total = scoreOf(seen.terms);
+  const rows = [];
+  for (let query = 0; query < length; query++) {
+    for (let key = 0; key < length; key++) {
+      if (!sees(explorer.sight, query, key)) continue;
+      const place = query * length + key;
+      rows.push([
+        seen.head, query, seen.ids[query], explorer.vocabulary.text(seen.ids[query]), key, seen.ids[key],
+        explorer.vocabulary.text(seen.ids[key]), ...names.map((name) => parts[name][place]), total[place], seen.whole[place],
+        ...(left.length ? [seen.attention[place]] : []),
+      ]);
+    }
+  }
+  return { columns, rows };
+}

@@ -1,0 +1,64 @@
+/** The matrix as colours: each cell's, for the page's canvas and for a file. */
+
+import { sees, type Sight } from "../../math/attention";
+import { extent } from "../../math/histogram";
+import { shareColour, signedColour, unseenColour, type Colour } from "../../parts/colours";
+import type { Scheme } from "../../state/scheme";
+
+export interface Coloured {
+  length: number;
+  values: Float32Array;
+  isShare: boolean;
+  most: number; // the largest size among cells that are seen
+  sight: Sight;
+}
+
+export function coloured(values: Float32Array, length: number, isShare: boolean, sight: Sight): Coloured {
+  if (isShare) return { length, values, isShare, most: 1, sight };
+  const seen = values.filter((_, place) => sees(sight, Math.floor(place / length), place % length));
+  const [low, high] = extent(seen);
+  return { length, values, isShare, most: Math.max(Math.abs(low), Math.abs(high)) || 1, sight };
+}
+
+export function cellColour(matrix: Coloured, query: number, key: number, scheme: Scheme): Colour {
+  if (!sees(matrix.sight, query, key)) return unseenColour(scheme);
+  const value = matrix.values[query * matrix.length + key];
+  return matrix.isShare ? shareColour(value, scheme) : signedColour(value / matrix.most, scheme);
+}
+
+/** One pixel a cell; the page stretches it. */
+export function paint(canvas: HTMLCanvasElement, matrix: Coloured, scheme: Scheme): void {
+  const { length } = matrix;
+  canvas.width = length;
+  canvas.height = length;
+  const context = canvas.getContext("2d");
+  if (!context) return;
+  const image = context.createImageData(length, length);
+  for (let query = 0, place = 0; query < length; query++) {
+    for (let key = 0; key < length; key++, place += 4) {
+      const [red, green, blue] = cellColour(matrix, query, key, scheme);
+      image.data[place] = red;
+      image.data[place + 1] = green;
+      image.data[place + 2] = blue;
+      image.data[place + 3] = 255;
+    }
+  }
+  context.putImageData(image, 0, 0);
+}
+
+export interface Layout {
+  left: number; // of the cells
+  top: number;
+  cell: number; // size of a cell
+  size: number; // of all cells together
+  every: number; // which labels have room
+}
+
+const LABEL = 11; // pixels of a line of labels
+
+export function layoutOf(length: number, width: number): Layout {
+  const left = width < 520 ? 84 : 124;
+  const top = width < 520 ? 84 : 112;
+  const cell = Math.max(2, Math.min(30, (width - left - 4) / length));
+  return { left, top, cell, size: cell * length, every: Math.max(1, Math.ceil(LABEL / cell)) };
+}

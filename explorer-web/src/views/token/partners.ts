@@ -1,0 +1,98 @@
+/** One head's answer for a token: the scores of all others, the strongest on both ends, what they make together. */
+
+import { pairCount, type PairCount } from "../../data/counts";
+import type { Way } from "../../data/contract";
+import type { AffinityQuestion, Explorer } from "../../explorer";
+import { largest, smallest } from "../../math/ranking";
+import type { Table } from "../../parts/Downloads";
+
+export interface Partners {
+  question: AffinityQuestion;
+  plain: Float32Array;
+  centred: Float32Array | null; // null where the mean is gone already
+  ranked: Float32Array; // the one of the two that is ranked by
+  top: number[];
+  bottom: number[];
+}
+
+export async function partnersOf(explorer: Explorer, question: AffinityQuestion, count: number): Promise<Partners> {
+  const plain = await explorer.affinity({ ...question, centred: false });
+  const centred = question.split === "biases" ? await explorer.affinity({ ...question, centred: true }) : null;
+  const ranked = question.centred && centred ? centred : plain;
+  return { question, plain, centred, ranked, top: largest(ranked, count), bottom: smallest(ranked, count) };
+}
+
+/** Key and query of a pair, in the order of a text. */
+export function sidesOf(way: Way, token: number, partner: number): [number, number] {
+  return way === "looks" ? [partner, token] : [token, partner];
+}
+
+export interface Partner extends PairCount {
+  id: number;
+  score: number;
+  joined: string;
+  is_token: number | null;
+}
+
+export function described(explorer: Explorer, found: Partners, counts: Map<number, number> | null, id: number): Partner {
+  const sides = sidesOf(found.question.way, found.question.token, id);
+  return {
+    id,
+    score: found.ranked[id],
+    ...pairCount(counts, id, explorer.counts?.threshold ?? 1),
+    joined: explorer.vocabulary.joined(...sides),
+    is_token: explorer.vocabulary.isToken(...sides),
+  };
+}
+
+const COLUMNS = [
+  "head", "direction", "offset", "centred_rank", "list", "rank", "query_token_id", "query_token", "key_token_id", "key_token",
+  "score", "centred_score", "joined", "joined_token_id", "count",
+];
+
+/** The rows of one list for a file. */
+export function partnerTable(explorer: Explorer, all: { found: Partners; counts: Map<number, number> | null }[]): Table {
+  const rows = all.flatMap(({ found, counts }) => [
+    ...listRows(explorer, found, counts, "largest", found.top),
+    ...listRows(explorer, found, counts, "smallest", found.bottom),
+  ]);
+  return { columns: COLUMNS, rows };
+}
+
+/** Every token of the vocabulary, from the largest score to the smallest. */
+export function wholeTable(explorer: Explorer, all: { found: Partners; counts: Map<number, number> | null }[]): Table {
+  const rows = all.flatMap(({ found, counts }) =>
+    listRows(explorer, found, counts, "all", sortedPlaces(found.ranked)),
+  );
+  return { columns: COLUMNS, rows };
+}
+
+function sortedPlaces(scores: Float32Array): number[] {
+  return Array.from(scores.keys()).sort((one, other) => scores[other] - scores[one] || one - other);
+}
+
+function listRows(explorer: Explorer, found: Partners, counts: Map<number, number> | null, list: string, ids: number[]) {
+  const { question } = found;
+  const isRotary = explorer.bundle.rotary !== null;
+  return ids.map((id, place) => {
+    const [key, query] = sidesOf(question.way, question.token, id);
+    const partner = described(explorer, found, counts, id);
+    return [
+      question.head,
+      question.way === "looks" ? "what the token looks for" : "who looks for the token",
+      isRotary ? question.offset : null,
+      question.centred,
+      list,
+      place + 1,
+      query,
+      explorer.vocabulary.text(query),
+      key,
+      explorer.vocabulary.text(key),
+      found.plain[id],
+      found.centred ? found.centred[id] : null,
+      partner.joined,
+      partner.is_token,
+      partner.count,
+    ];
+  });
+}

@@ -1,0 +1,172 @@
+"""Who gives a bundle to the browser? A server for this machine alone, which gives out the bundle's files and no more.
+
+It listens on 127.0.0.1, answers GET and HEAD, and only where the browser names this machine: another site that points
+its own name here is refused. The content security policy lets the page load nothing but its own folder.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, BinaryIO, ClassVar
+from urllib.parse import unquote, urlsplit
+
+from detoklens.errors import OutputError, RangeError
+
+HOST = "127.0.0.1"
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".css": "text/css; charset=utf-8",
+    ".json": "application/json; charset=utf-8",
+    ".svg": "image/svg+xml",
+    ".wasm": "application/wasm",
+    ".woff2": "font/woff2",
+}
+OTHER_TYPE = "application/octet-stream"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+    "worker-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'"
+)
+
+
+class Server(ThreadingHTTPServer):
+    """A bundle on a port of this machine; `framed` lets a notebook show it inside its own page."""
+
+    daemon_threads = True
+
+    def __init__(self, folder: Path, port: int = 0, framed: bool = False) -> None:
+        self.folder, self.framed = folder.resolve(), framed
+        if not 0 <= port < 1 << 16:
+            raise RangeError(f"port {port} does not exist; ports go from 1 to 65535, and 0 is any free one")
+        try:
+            super().__init__((HOST, port), Handler)
+        except OSError as error:
+            raise OutputError(f"port {port} can't be listened on: {_why(error)}; name another, or none") from error
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.server_port}/"
+
+    @property
+    def policy(self) -> str:
+        return POLICY if self.framed else f"{POLICY}; frame-ancestors 'none'"
+
+    def handle_error(self, _request: Any, _client: Any) -> None:
+        """A browser that goes away in the middle of a file is no news."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+    server_version, sys_version = "detoklens", ""
+    timeout = 60
+    methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD")
+
+    def do_GET(self) -> None:
+        with self._asked_for() as file:
+            if file is not None:
+                shutil.copyfileobj(file, self.wfile)
+
+    def do_HEAD(self) -> None:
+        with self._asked_for():
+            pass
+
+    def send_error(self, code: int, message: str | None = None, _explain: str | None = None) -> None:
+        """A refusal: one line of plain text; every method but GET and HEAD ends here."""
+        if code == HTTPStatus.NOT_IMPLEMENTED:
+            code, message = HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are answered"
+        said = f"{message or HTTPStatus(code).phrase}\n".encode()
+        self.close_connection = True
+        self._begin(code, "text/plain; charset=utf-8", len(said))
+        if self.command != "HEAD":
+            self.wfile.write(said)
+
+    def log_message(self, *_told: Any) -> None:
+        """Nobody reads it."""
+
+    @contextmanager
+    def _asked_for(self) -> Iterator[BinaryIO | None]:
+        """The file, its headers sent; None where the request was refused."""
+        if self.headers.get("Host") not in self._names():
+            self.send_error(HTTPStatus.FORBIDDEN, f"this is {self.server.url}; other names are not answered")
+            yield None
+            return
+        file = open_inside(self.server.folder, unquote(urlsplit(self.path).path))
+        if file is None:
+            self.send_error(HTTPStatus.NOT_FOUND, "there is no such file in this explorer")
+            yield None
+            return
+        with file:
+            self._begin(HTTPStatus.OK, _type(file.name), os.fstat(file.fileno()).st_size)
+            yield file
+
+    def _names(self) -> tuple[str, str]:
+        return f"{HOST}:{self.server.server_port}", f"localhost:{self.server.server_port}"
+
+    def _begin(self, code: int, kind: str, length: int) -> None:
+        self.send_response(code)
+        for name, value in (
+            ("Content-Type", kind),
+            ("Content-Length", str(length)),
+            ("Content-Security-Policy", self.server.policy),
+            ("X-Content-Type-Options", "nosniff"),
+            ("Referrer-Policy", "no-referrer"),
+            ("Cross-Origin-Resource-Policy", "same-origin"),
+            ("Cache-Control", "no-store"),
+            *([("Connection", "close")] if self.close_connection else []),
+            *([("Allow", ", ".join(self.methods))] if code == HTTPStatus.METHOD_NOT_ALLOWED else []),
+        ):
+            self.send_header(name, value)
+        self.end_headers()
+
+
+def open_inside(folder: Path, asked: str) -> BinaryIO | None:
+    """A file of the folder by its path in an address; None for `..`, hidden names, links, and what is no file."""
+    names = asked.removeprefix("/").split("/")
+    if names[-1] == "":
+        names[-1] = "index.html"
+    if any(not name or name.startswith(".") or "\\" in name or "\0" in name for name in names):
+        return None
+    path = folder.joinpath(*names)
+    if path.resolve() != path:  # a link on the way
+        return None
+    try:
+        file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        return None
+    return open(path, "rb", opener=lambda *_: file)
+
+
+@contextmanager
+def serving(server: Server) -> Iterator[Server]:
+    """The server at work in the background, for as long as this lasts."""
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.shutdown()
+
+
+def _type(path: str) -> str:
+    return TYPES.get(Path(path).suffix, OTHER_TYPE)
+
+
+def _why(error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return "another program is using it"
+    return (error.strerror or "the system refuses it").lower()

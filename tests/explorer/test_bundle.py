@@ -1,0 +1,205 @@
+"""A bundle's numbers are the package's own: what a page can compute from its files is what the layer says."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from detoklens.errors import OutputError
+from detoklens.explorer import arrays, bundle, cards, corpus_counts
+from detoklens.explorer.bundle import add_cards, write_bundle
+from detoklens.explorer.covariance import TOLERANCE, thin_covariance
+from detoklens.explorer.folder import check_bundle
+from detoklens.measures.position_scores import PositionScores
+from detoklens.questions.heads import Heads
+from tests.explorer.kinds import KINDS, study_of
+from tests.explorer.reading import Bundle
+
+HALF = 2.0**-11  # what half precision may be off, of each number
+IDS = [5, 17, 5, 200, 81, 301, 17, 44, 9]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_terms_and_attention_are_the_layers(bundles, kind):
+    study, found = bundles[kind]
+    for split in [each["name"] for each in found.said["splits"]]:
+        terms = study.layer.terms(IDS, None if split == "biases" else "vocabulary")
+        for head in range(study.layer.n_heads):
+            ours = found.terms(head, IDS, split)
+            assert tuple(ours) == terms.names
+            for name, part in ours.items():
+                np.testing.assert_allclose(part, terms.full(name)[head], atol=4 * HALF * _size(terms.full(name)))
+            attention = found.attention(head, IDS, split)
+            np.testing.assert_allclose(attention, terms.attention()[head], atol=1e-3)
+            without = found.attention(head, IDS, split, off=(terms.names[-1],))
+            np.testing.assert_allclose(without, terms.attention_without(terms.names[-1])[head], atol=1e-3)
+
+
+def _size(part: np.ndarray) -> float:
+    return float(np.abs(part).max())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_affinities_are_the_layers(bundles, kind):
+    study, found = bundles[kind]
+    for centred, split in ((False, "biases"), (True, "biases"), (False, "vocabulary")):
+        if split == "vocabulary" and study.layer.positions == "learned":
+            continue
+        mean = None if split == "biases" else split
+        theirs = study.layer.token_affinity(centred=centred, offset=3, mean=mean).scores(np.arange(50))
+        for head in range(study.layer.n_heads):
+            ours = found.affinity(head, 3, centred, split)[:50]
+            np.testing.assert_allclose(ours, theirs[head], atol=4 * HALF * _size(theirs))
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind.startswith("learned")])
+def test_position_terms_are_the_layers(bundles, kind):
+    study, found = bundles[kind]
+    scores, scale = PositionScores.of(study.layer), found.array("position_scale")
+    np.testing.assert_allclose(scale, study.layer.scales.mean_over_tokens(), rtol=1e-6)
+    for head in range(study.layer.n_heads):
+        keys, query = found.array(f"position_key_{head}"), found.array(f"position_query_{head}")[30]
+        np.testing.assert_allclose(keys @ found.array("bias_query")[head], scores.self_assertion()[head], atol=1e-4)
+        np.testing.assert_allclose(keys[:31] @ query, scores.comparison(30)[head], atol=1e-4)
+
+
+def test_the_kernel_is_the_layers(bundles):
+    study, found = bundles["rotary"]
+    offsets = np.arange(20)
+    for head in range(study.layer.n_heads):
+        asking = np.tile(found.array("mean_query")[head], (len(offsets), 1))
+        kernel = found.turned(asking, offsets, squared=True) @ found.array("mean_key")[found.keys_of(head)]
+        np.testing.assert_allclose(kernel, study.layer.kernel(offsets)[head], atol=1e-4)
+
+
+def test_the_error_of_sigma_is_measured(bundles):
+    study, found = bundles["learned"]
+    thin = thin_covariance(study.layer.scales, 40)
+    stored = found.said["arrays"]["token_covariance"]
+    assert stored["error"] == pytest.approx(thin.error)
+    assert 0 < thin.error < 5 * TOLERANCE  # half precision is off as well
+    ids = [7] * 40
+    ours, theirs = found.scales(ids), study.layer.scale(np.arange(40), ids)
+    assert np.abs(ours / theirs - 1).max() <= thin.error + 1e-6
+
+
+def test_a_smooth_table_of_positions_needs_few_factors(tokens):
+    from dataclasses import replace
+
+    from detoklens.weights.scale import ScaleTable
+
+    weights = study_of("learned", tokens).layer.weights
+    along = np.outer(np.linspace(0, 1, 40), weights.position_embeddings[0]).astype(np.float32)
+    thin = thin_covariance(ScaleTable(replace(weights, position_embeddings=along)), 40)
+    assert thin.token.shape[1] == 1
+
+
+def test_half_precision_keeps_small_and_large_numbers(tmp_path):
+    values = np.random.default_rng(0).uniform(0.1, 1, size=(50, 8)) * 10.0 ** np.arange(-4, 4)
+    written = arrays.Arrays(tmp_path)
+    for size in (1e-12, 1.0, 1e12):
+        written.add_half("some", values * size)
+        about = written.described["some"]
+        stored = np.fromfile(tmp_path / about["file"], "<f2").reshape(50, 8) * np.float64(about["multiplier"])
+        np.testing.assert_allclose(stored, values * size, rtol=HALF)
+        assert 0 < about["error"] <= HALF
+    written.add_half("nothing", np.zeros((3, 2)))
+    assert written.described["nothing"]["error"] == 0
+
+
+@pytest.mark.parametrize("way", ["by_query", "by_key"])
+def test_counts_are_found_both_ways(bundles, way):
+    study, found = bundles["learned"]
+    for query in {*study.layer.vocabulary.encode("Homo sapiens met in the century"), 3}:
+        keys, occurrences = study.counts.predecessors(query)
+        for key, count in zip(keys, occurrences, strict=True):
+            assert found.count(int(key), query, way) == count
+    assert found.count(3, 3, way) == 0
+    assert found.array("token_counts").tolist() == study.counts.tokens.tolist()
+
+
+def test_rare_pairs_are_left_out_where_there_are_too_many(tokens, tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus_counts, "PAIRS_PER_SHARD", 7)  # rows run over several files
+    study = study_of("learned", tokens)
+    most = int((study.counts.bigrams.counts >= 6).sum())
+    said = corpus_counts.write_counts(study.counts, study.layer.vocab_size, tmp_path, most)
+    assert said["threshold"] == 6
+    assert said["pairs"] == most
+    found = Bundle(tmp_path)
+    found.said = {"counts": said}
+    for query in range(study.layer.vocab_size):
+        for key, count in zip(*study.counts.bigrams.predecessors(query), strict=True):
+            expected = count if count >= 6 else 0
+            assert found.count(int(key), query) == found.count(int(key), query, "by_key") == expected
+
+
+def test_tokens_are_the_vocabularys(bundles):
+    study, found = bundles["learned"]
+    said = json.loads((found.folder / "tokens.json").read_text(encoding="utf-8"))
+    vocabulary = study.layer.vocabulary
+    assert said["texts"] == [vocabulary.text(token) for token in range(study.layer.vocab_size)]
+    halves = [token for token, text in enumerate(said["texts"]) if "\\x" in text]
+    assert sorted(map(int, said["bytes"])) == halves
+    assert all(bytes.fromhex(found) == vocabulary.as_bytes(int(token)) for token, found in said["bytes"].items())
+    assert (found.folder / "tokenizer.json").read_text(encoding="utf-8") == vocabulary.to_json()
+
+
+def test_head_cards_are_the_questions_answer(bundles):
+    study, found = bundles["learned"]
+    said = json.loads((found.folder / "heads.json").read_text(encoding="utf-8"))
+    answer = study.ask(Heads())
+    names = [column["name"] for column in said["columns"]]
+    assert said["rows"] == answer.tables["heads"].select(names).to_dicts()
+    assert said["sentence"] == answer.sentence
+    assert {column["name"] for column in said["missing"]}.isdisjoint(names)
+    assert len(names) + len(said["missing"]) == len(answer.tables["heads"].columns)
+
+
+def test_head_cards_may_come_later(tokens, tmp_path):
+    study = study_of("rotary", tokens, with_counts=False)
+    folder = write_bundle(study, tmp_path / "out", cards_later=True)
+    assert check_bundle(folder)["heads_pending"]
+    assert not (folder / "heads.json").exists()
+    add_cards(study, folder)
+    assert len(json.loads((folder / "heads.json").read_text())["rows"]) == study.layer.n_heads
+
+
+def test_what_hinders_head_cards_is_said_on_the_page(tokens, tmp_path, monkeypatch):
+    study = study_of("learned", tokens)
+
+    def fail(_study):
+        raise OutputError("the disk is full")
+
+    monkeypatch.setattr(cards, "head_cards", fail)
+    (tmp_path / "out").mkdir()
+    add_cards(study, tmp_path / "out")
+    assert json.loads((tmp_path / "out/heads.json").read_text()) == {"problem": "the disk is full"}
+
+
+def test_head_cards_that_take_hours_are_left_out(tokens, tmp_path, monkeypatch):
+    monkeypatch.setattr(cards, "MOST_WORK", 1.0)
+    study = study_of("learned", tokens)
+    said = check_bundle(write_bundle(study, tmp_path / "out"))
+    assert said["heads"] is None
+    assert "takes hours" in said["views"]["heads"]
+    assert not (tmp_path / "out/heads.json").exists()
+
+
+def test_what_is_not_there_has_a_reason(bundles, plain):
+    reasons = plain.said["reasons"]
+    assert "counts" in reasons["counts"]
+    assert "tokenizer" in reasons["vocabulary"]
+    assert plain.said["sample"]["text"] is None
+    assert not (plain.folder / "tokens.json").exists()
+    assert bundles["rotary"][1].said["reasons"]["offset"] is None
+    assert bundles["rotary"][1].said["reasons"]["layer_norm"] is not None
+    assert bundles["learned"][1].said["reasons"]["layer_norm"] is None
+
+
+def test_a_sample_is_a_piece_inside_a_word(bundles):
+    study, found = bundles["learned"]
+    sample = found.said["sample"]
+    assert sample["ids"] == study.layer.vocabulary.encode(sample["text"])[: bundle.LONGEST_TEXT][:40]
+    assert sample["token"] in study.layer.vocabulary.word_internal()
