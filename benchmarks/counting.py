@@ -1,14 +1,17 @@
 """How fast is counting, and how does it grow? Ratios within one run, on this machine.
 
     python benchmarks/counting.py ../shared/corpus --tokenizer ../shared/models/whisper-tiny.en
+    python benchmarks/counting.py ../shared/corpus --tokenizers ../shared/tokenizers
 
 1. One process against the published way (Hugging Face tokenizers and a Counter over tuples), same text, one core.
 2. Two workers against one.
 3. Twice the corpus: time and memory.
+4. Every tokenizer in a folder of `*.json.zst` files: tokenizing alone, Hugging Face tokenizers' encode_batch against
+   ours, same documents, one core, seconds on that core; ids are compared.
 
-Every figure is of a whole command in a fresh process, from start to exit. To grow the corpus, copy k has the words of
-each document in strides of k + 1 (every such word from the first on, then from the second …): new bigrams, and more of
-them than real text would bring.
+Every figure of 1 to 3 is of a whole command in a fresh process, from start to exit. To grow the corpus, copy k has the
+words of each document in strides of k + 1 (every such word from the first on, then from the second …): new bigrams, and
+more of them than real text would bring.
 """
 
 from __future__ import annotations
@@ -159,10 +162,68 @@ def growth(shards: list[Path], copies: int, megabytes: float, tokenizer: str, fo
     print(f"  {one_core:.0f} minutes on one core of this machine, {two_cores:.0f} on two, if they are idle\n")
 
 
+TOKENIZE = """
+import json, sys, time
+import numpy as np
+from tokenizers import Tokenizer
+from detoklens.corpus.encoding import choose_library, open_encoder
+from detoklens.tokens import Vocabulary
+from pathlib import Path
+path, turns = Path(sys.argv[1]), json.loads(Path(sys.argv[2]).read_text())
+vocabulary = Vocabulary.from_file(path)
+path.write_text(vocabulary.to_json())
+library, reason, _ = choose_library(vocabulary, [text.encode() for text in turns[0]], False)
+ours, theirs, seconds, same = open_encoder(library, path, False), Tokenizer.from_file(str(path)), [0, 0], True
+theirs.no_truncation(), theirs.no_padding()
+theirs.encode_special_tokens = True
+for texts in turns:
+    encoded = [text.encode() for text in texts]
+    begun = time.process_time()
+    found = ours.encode(encoded).ids
+    between = time.process_time()
+    rows = theirs.encode_batch(texts, add_special_tokens=False)
+    ended = time.process_time()
+    seconds = [seconds[0] + between - begun, seconds[1] + ended - between]
+    same = same and found.tolist() == [token for row in rows for token in row.ids]
+print(json.dumps([library, reason, *seconds, same]))
+"""
+
+
+def tokenizers_of(folder: Path, corpus: list[str], megabytes: float, scratch: Path) -> None:
+    """Each tokenizer against Hugging Face's, in turns of other documents, by the seconds on a core."""
+    texts, size = [], 0.0
+    for text in corpus:
+        texts.append(text)
+        size += len(text.encode()) / 1e6
+        if size >= megabytes:
+            break
+    turns, plain = scratch / "turns.json", scratch / "tokenizer.json"
+    turns.write_text(json.dumps([texts[turn::3] for turn in range(3)]))
+    print(f"\ntokenizing {size:.1f} MB on one core (asked for: at least 15 times tokenizers)")
+    for path in sorted(folder.glob("*.json.zst")):
+        with path.open("rb") as file:
+            plain.write_bytes(zstandard.ZstdDecompressor().stream_reader(file).read())
+        done = subprocess.run(
+            ["taskset", "-c", str(min(FIRST_CORE)), sys.executable, "-c", TOKENIZE, str(plain), str(turns)],
+            env=os.environ | {"TOKENIZERS_PARALLELISM": "false"},
+            stdout=subprocess.PIPE,
+            check=True,
+        )
+        library, reason, ours, theirs, same = json.loads(done.stdout)
+        print(
+            f"  {path.name.removesuffix('.json.zst'):10} {library}: {size / ours:6.1f} MB/s, tokenizers "
+            f"{size / theirs:4.1f} MB/s, {theirs / ours:6.1f} times; ids {'equal' if same else 'DIFFER'}"
+            f"{'' if reason is None else f' ({reason})'}",
+            flush=True,
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path, help="a folder of .jsonl.zst shards")
-    parser.add_argument("--tokenizer", required=True, help="a model, as for detoklens count")
+    parser.add_argument("--tokenizer", help="a model, as for detoklens count: figures 1 to 3")
+    parser.add_argument("--tokenizers", type=Path, help="a folder of tokenizers, *.json.zst: figure 4")
+    parser.add_argument("--megabytes", type=float, default=6, help="text for each of the tokenizers")
     parser.add_argument("--shards", type=int, default=None, help="only the first so many shards")
     parser.add_argument("--copies", type=int, default=12, help="how many times the corpus is the grown one")
     arguments = parser.parse_args()
@@ -170,10 +231,13 @@ def main() -> None:
     megabytes = sum(len(text.encode()) for shard in shards for text in read(shard)) / 1e6
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        count(shards[:1], arguments.tokenizer, folder, 1, FIRST_CORE)  # compiles the loops once, as any first run does
         print(f"{len(shards)} shards, {megabytes:.0f} MB of text, load of the machine {os.getloadavg()[0]:.1f}\n")
-        growth(shards, arguments.copies, megabytes, arguments.tokenizer, folder)
-        against_the_published_way(shards, megabytes, arguments.tokenizer, folder)
+        if arguments.tokenizer:
+            count(shards[:1], arguments.tokenizer, folder, 1, FIRST_CORE)  # compiles the loops once, as any first run
+            growth(shards, arguments.copies, megabytes, arguments.tokenizer, folder)
+            against_the_published_way(shards, megabytes, arguments.tokenizer, folder)
+        if arguments.tokenizers:
+            tokenizers_of(arguments.tokenizers, read(shards[0]), arguments.megabytes, folder)
 
 
 if __name__ == "__main__":

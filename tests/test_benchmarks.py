@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 import zstandard
+
+from detoklens.loading import load_vocabulary
 
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 SMALL = "--vocabulary 300 --heads 2 --d-head 8"
@@ -45,9 +48,11 @@ def test_each_step_of_a_report_is_timed():
 def test_counting_is_compared_with_the_published_way(tmp_path):
     lines = b"\n".join(json.dumps({"text": f"word {n} of the text"}).encode() for n in range(50))
     (tmp_path / "shard.jsonl.zst").write_bytes(zstandard.compress(lines))
-    printed = run("counting", str(tmp_path), "--tokenizer", "demo", "--copies", "2")
+    (tmp_path / "demo.json.zst").write_bytes(zstandard.compress(load_vocabulary("demo").to_json().encode()))
+    printed = run("counting", str(tmp_path), "--tokenizer", "demo", "--copies", "2", "--tokenizers", str(tmp_path))
     assert "the published way takes, against ours," in printed
     assert "two workers" in printed
+    assert re.search(r"  demo +gigatoken: .* times; ids equal", printed)
 
 
 def test_the_one_of_fixed_size_has_all_that_it_imports():

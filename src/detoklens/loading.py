@@ -10,13 +10,19 @@ import numpy as np
 from detoklens.errors import RangeError
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
-from detoklens.weights.checkpoint import find_tokenizer_folder, plain_file_errors, read_checkpoint
+from detoklens.weights.checkpoint import (
+    find_tokenizer_folder,
+    is_gguf,
+    plain_file_errors,
+    read_checkpoint,
+    read_gguf_vocabulary,
+)
 
 DTYPES = ("float32", "float64")
 
 
 def load(model: Any, dtype: Literal["float32", "float64"] = "float32", revision: str | None = None) -> Layer:
-    """Read a checkpoint's first layer: a local folder, a hub id, or a transformers model in memory.
+    """Read a checkpoint's first layer: a local folder, a GGUF file, a hub id, or a transformers model in memory.
 
     Only the embeddings and layer 0's norm and attention are read, and neither torch nor transformers is imported.
     """
@@ -26,9 +32,11 @@ def load(model: Any, dtype: Literal["float32", "float64"] = "float32", revision:
 
 
 def load_vocabulary(model: str | Path, revision: str | None = None) -> Vocabulary:
-    """Read a model's tokenizer alone: from its folder, its tokenizer.json, or the hub."""
+    """Read a model's tokenizer alone: from its folder, its tokenizer.json, a GGUF file, or the hub."""
     path = Path(model)
     with plain_file_errors():
         if path.suffix == ".json" and path.is_file():
             return Vocabulary.from_file(path)
+        if is_gguf(model):
+            return read_gguf_vocabulary(path)
         return Vocabulary.from_folder(find_tokenizer_folder(model, revision))

@@ -290,7 +290,7 @@ def test_the_manifest_says_what_was_counted_and_not_how(folder: Path, small_voca
     assert {"detoklens", "numpy", "pyarrow", "tokenizers"} <= set(manifest["versions"])
     assert set(manifest) == {
         "format", "format_version", "inputs", "tokenizer", "options", "versions", "tokenized_with",
-        "not_gigatoken_because", "totals", "files", "checksum",
+        "not_gigatoken_because", "tokenizing_takes", "totals", "files", "checksum",
     }  # fmt: skip
 
 

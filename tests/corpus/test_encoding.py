@@ -71,7 +71,7 @@ def test_another_tokenizer_at_the_same_place_is_read_anew(small_vocabulary: Voca
 
 
 def test_the_fast_library_is_chosen_for_gpt2(gpt2_vocabulary: Vocabulary) -> None:
-    assert choose_library(gpt2_vocabulary, [b"some text"], False) == ("gigatoken", None)
+    assert choose_library(gpt2_vocabulary, [b"some text"], False) == ("gigatoken", None, None)
 
 
 @pytest.fixture
@@ -95,8 +95,10 @@ def test_a_tokenizer_that_the_fast_library_can_not_read(words: Vocabulary, tmp_p
     assert counts.tokens.tolist() == [1, 2, 1]
     assert counts.manifest["tokenized_with"] == "tokenizers"
     assert "can't read this tokenizer" in counts.manifest["not_gigatoken_because"]
+    assert counts.manifest["tokenizing_takes"] == encoding.COST
     assert len(notes) == 1
-    assert "tokenizing with tokenizers" in notes[0]
+    assert f"tokenizing with tokenizers, which takes {encoding.COST}: gigatoken can't read" in notes[0]
+    assert notes[0].endswith("MB/s on a core: less than a minute for this input)")
 
 
 def test_a_fast_library_with_other_ids_is_not_used(
@@ -186,7 +188,7 @@ def test_a_panic_while_counting_is_one_clear_line(small_vocabulary: Vocabulary, 
 def test_a_token_of_many_characters_is_not_for_the_fast_library(small_vocabulary: Vocabulary, special: bool) -> None:
     tokenizer = Tokenizer.from_str(small_vocabulary.to_json())
     tokenizer.add_tokens([AddedToken("z" * 1_001, special=special)])
-    library, reason = choose_library(Vocabulary(tokenizer), [b"some text"], False)
+    library, reason, _ = choose_library(Vocabulary(tokenizer), [b"some text"], False)
     assert library == "tokenizers"
     assert reason is not None
     assert "a token of 1,001 characters" in reason
@@ -208,7 +210,7 @@ def test_a_fast_library_that_breaks_on_the_sample_is_not_used(
 
     monkeypatch.setattr("gigatoken.Tokenizer", Breaking)
     described = json.loads(small_vocabulary.to_json()) | {"version": "1.0"}
-    library, reason = choose_library(Vocabulary.from_json(json.dumps(described)), [b"another text"], True)
+    library, reason, _ = choose_library(Vocabulary.from_json(json.dumps(described)), [b"another text"], True)
     assert (library, reason) == ("tokenizers", "gigatoken fails on a sample of the input")
 
 

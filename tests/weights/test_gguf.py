@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 
 import gguf
@@ -14,7 +13,9 @@ import pytest
 
 import detoklens
 from detoklens.errors import CheckpointError, DetokLensError, MissingExtraError, UnsupportedModelError
+from detoklens.loading import load_vocabulary
 from detoklens.tokens import Vocabulary
+from detoklens.verification import oracle
 from detoklens.verification.verify import verify
 from detoklens.weights import gguf_file
 from detoklens.weights.gguf_tokenizer import gguf_vocabulary
@@ -65,11 +66,32 @@ def test_quantised_tensors_are_those_of_the_file_and_that_is_said(tmp_path, kind
     assert any(f"quantised as {kind.name}" in note for note in layer.notes) == (kind.name not in ("F16", "BF16"))
 
 
-@pytest.mark.skipif(find_spec("accelerate") is None, reason="transformers reads GGUF files with accelerate alone")
-def test_transformers_reads_the_same(tmp_path):
-    path = write_gguf(tmp_path / "m.gguf", tiny("llama", **LLAMA), "llama", {"blk.0.attn_q.weight": QUANTISED.Q8_0})
+@pytest.mark.parametrize(
+    ("architecture", "settings"),
+    [("llama", LLAMA), ("qwen2", LLAMA), ("qwen3", LLAMA | {"head_dim": 128}), ("gpt2", GPT2)],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_transformers_reads_the_same(tmp_path, architecture, settings):
+    kinds = {"blk.0.attn_q.weight": QUANTISED.Q8_0, "blk.0.attn_qkv.weight": QUANTISED.Q8_0}
+    path = write_gguf(tmp_path / "m.gguf", tiny(architecture, **settings), architecture, kinds)
     assert_equals_real(path)
     assert verify(detoklens.load(path), IDS)["passed"].all()
+
+
+def test_without_accelerate_it_is_named(tmp_path, monkeypatch):
+    path = write_gguf(tmp_path / "m.gguf", tiny("gpt2", **GPT2), "gpt2")
+    monkeypatch.setattr(oracle, "find_spec", lambda name: None if name == "accelerate" else name)
+    with pytest.raises(MissingExtraError, match="pip install accelerate"):
+        verify(detoklens.load(path), IDS)
+
+
+def test_that_tensors_were_dequantised_is_in_the_provenance_and_the_notes(tmp_path):
+    kinds = {"token_embd.weight": QUANTISED.Q8_0, "blk.0.attn_q.weight": QUANTISED.Q4_0}
+    for number, (quantised, options) in enumerate([(kinds, {"dequantised_from": ["Q4_0", "Q8_0"]}), ({}, {})]):
+        path = write_gguf(tmp_path / f"{number}.gguf", tiny("llama", **LLAMA), "llama", quantised)
+        answer = detoklens.study(path).ask(detoklens.Partners([3], heads=[1], top=2))
+        assert {name: v for name, v in answer.provenance.options.items() if "dequantised" in name} == options
+        assert any("tensors quantised as Q4_0, Q8_0 were dequantised" in note for note in answer.notes) == bool(options)
 
 
 def test_factors_of_the_frequencies_are_heeded(tmp_path):
@@ -229,3 +251,26 @@ def test_a_tokenizer_that_is_not_known_leaves_ids_alone(settings):
     vocabulary, notes = gguf_vocabulary(settings)
     assert vocabulary is None
     assert "not read" in notes[0]
+
+
+def test_the_tokenizer_inside_can_be_counted_with(tmp_path):
+    model = tiny("gpt2", **GPT2)
+    tokens = {
+        "tokenizer.ggml.model": "gpt2",
+        "tokenizer.ggml.tokens": ["a", "b", "ab"],
+        "tokenizer.ggml.merges": ["a b"],
+    }
+    path = write_gguf(tmp_path / "m.gguf", model, "gpt2", more=tokens)
+    assert load_vocabulary(path).encode("abba") == [2, 1, 0]
+    assert detoklens.load(path).vocab_size == 3
+    with pytest.raises(CheckpointError, match=r"tokenizer is not read; name the folder of the model's own tokenizer"):
+        load_vocabulary(write_gguf(tmp_path / "n.gguf", model, "gpt2"))
+
+
+def test_a_file_that_is_not_there_is_no_hub_id(tmp_path):
+    for read in (detoklens.load, load_vocabulary):
+        with pytest.raises(CheckpointError, match=r"none\.gguf: no such file; name a GGUF file"):
+            read("none.gguf")
+    write_gguf(tmp_path / "m.gguf", tiny("gpt2", **GPT2), "gpt2")
+    with pytest.raises(CheckpointError, match=r"no config\.json; name the file m\.gguf itself"):
+        detoklens.load(tmp_path)

@@ -12,7 +12,7 @@ from detoklens.corpus.ahead import made_ahead
 from detoklens.corpus.artefact import row_groups, write_bigrams, write_tokens
 from detoklens.corpus.comparison_sample import sample_texts
 from detoklens.corpus.counts import Counts
-from detoklens.corpus.encoding import choose_library
+from detoklens.corpus.encoding import COST, Choice, choose_library
 from detoklens.corpus.inputs import find_inputs
 from detoklens.corpus.manifest import (
     BIGRAMS,
@@ -132,12 +132,21 @@ class _Run:
         sample = sample_texts(self.shards, self.options.reading, longest_document(self.memory))
         choice = choose_library(self.vocabulary, sample, self.options.parse_special_tokens)
         if choice.reason is not None:
-            self.progress.notes.append(f"tokenizing with tokenizers, some hundred times slower: {choice.reason}")
+            self.progress.notes.append(self._cost(choice))
         self.library = choice.library
         plan = with_library(plan, choice)
         self.output.check_plan(plan)
         self.output.save_plan(plan, self.vocabulary.to_json())
         return plan
+
+    def _cost(self, choice: Choice) -> str:
+        """Why the slow library is used, and what that costs."""
+        note = f"tokenizing with tokenizers, which takes {COST}: {choice.reason}"
+        if not choice.speed:
+            return note
+        minutes = self.progress.total_size / choice.speed / self.engine.workers / 60
+        time = f"about {minutes:,.0f} minutes" if minutes >= 1 else "less than a minute"
+        return f"{note} (here {choice.speed / 1e6:.1f} MB/s on a core: {time} for this input)"
 
     def _count(self, tree: MergeTree) -> None:
         open_shards = [self.shards[index] for index in tree.open_shards()]

@@ -1,13 +1,14 @@
 """Which token ids does a batch of texts have? Two tokenizing libraries, one answer.
 
-`gigatoken` is about a hundred times faster than `tokenizers`, and reads only BPE. It is used where it gives the
-same ids as `tokenizers` on a sample of the very input and on the text of every token; `tokenizers` is the truth.
+`gigatoken` is some 15 to 60 times as fast as `tokenizers`, and reads only BPE. It is used where it gives the same
+ids as `tokenizers` on a sample of the very input and on the text of every token; `tokenizers` is the truth.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Sequence
 from functools import lru_cache, partial
 from importlib.metadata import version
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Int, UInt32
 
+from detoklens.corpus.missing_bytes import add_placeholders, replaced, texts_with
 from detoklens.errors import TokenError
 from detoklens.tokens import Vocabulary
 from detoklens.tokens.library_calls import library_call, unheard_panics
@@ -49,14 +51,30 @@ class GigatokenEncoder:
         import awkward  # noqa: F401  (gigatoken would import it while it encodes, and give lists where Ctrl-C ends that)
         import gigatoken
 
-        description = tokenizer_json if parse_special_tokens else _without_special_tokens(tokenizer_json)
+        description = json.loads(tokenizer_json)
+        self._first_placeholder = add_placeholders(description)
+        if not parse_special_tokens:
+            _forget_special_tokens(description)
         with library_call(lambda reason: TokenError(f"gigatoken can't read this tokenizer: {reason}")):
-            self._tokenizer = gigatoken.Tokenizer.from_json(description)
+            self._tokenizer = gigatoken.Tokenizer.from_json(json.dumps(description))
+        if self._first_placeholder is not None:
+            self._truth = TokenizersEncoder(tokenizer_json, parse_special_tokens)
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
         with library_call(lambda reason: TokenError(f"gigatoken fails on a text: {reason}; leave that text out")):
             layout: Any = self._tokenizer.encode_batch(list(texts), parallel=False).layout
-        return Encoded(np.asarray(layout.content.data), np.asarray(layout.offsets.data))
+        ids, offsets = np.asarray(layout.content.data), np.asarray(layout.offsets.data)
+        if self._first_placeholder is None:
+            return Encoded(ids, offsets)
+        return self._without_placeholders(self._first_placeholder, texts, Encoded(ids, offsets))
+
+    def _without_placeholders(self, first: int, texts: Sequence[bytes], found: Encoded) -> Encoded:
+        """Texts that need a byte which the tokenizer lacks are encoded by `tokenizers`."""
+        concerned = texts_with(first, found.ids, found.offsets)
+        if not concerned.size:
+            return found
+        ids, offsets = self._truth.encode([texts[text] for text in concerned])
+        return Encoded(*replaced(found.ids, found.offsets, concerned, np.split(ids, offsets[1:-1])))
 
 
 class TokenizersEncoder:
@@ -77,11 +95,9 @@ def _refusal(what: str, reason: str) -> TokenError:
     return TokenError(f"{what}: {reason}; download it again")
 
 
-def _without_special_tokens(tokenizer_json: str) -> str:
-    """A tokenizer to which the text `<|endoftext|>` is text like any other."""
-    description = json.loads(tokenizer_json)
+def _forget_special_tokens(description: dict[str, Any]) -> None:
+    """Make a tokenizer to which the text `<|endoftext|>` is text like any other."""
     description["added_tokens"] = [token for token in description["added_tokens"] if not token["special"]]
-    return json.dumps(description)
 
 
 def open_encoder(library: str, tokenizer_path: Path, parse_special_tokens: bool) -> Encoder:
@@ -104,11 +120,16 @@ def _load_encoder(library: str, tokenizer_json: str, parse_special_tokens: bool)
     return encoder(tokenizer_json, parse_special_tokens)
 
 
+COST = "some 15 to 140 times as long as gigatoken takes for a tokenizer that it reads"
+"""What `tokenizers` costs: the ratios of `benchmarks/counting.py`, Gemma's being the smallest."""
+
+
 class Choice(NamedTuple):
-    """The library that tokenizes, and why it is not gigatoken (None where it is)."""
+    """The library that tokenizes, why it is not gigatoken (None where it is), and its bytes a second on a sample."""
 
     library: str
     reason: str | None
+    speed: float | None = None
 
     @property
     def version(self) -> str:
@@ -119,7 +140,22 @@ def choose_library(vocabulary: Vocabulary, sample: Sequence[bytes], parse_specia
     """gigatoken where its ids equal those of tokenizers on the sample and on whatever the vocabulary is made of."""
     with unheard_panics():
         reason = _why_not_gigatoken(vocabulary, sample, parse_special_tokens)
-    return Choice(GIGATOKEN if reason is None else TOKENIZERS, reason)
+        if reason is None:
+            return Choice(GIGATOKEN, None)
+        return Choice(TOKENIZERS, reason, _speed(vocabulary, sample, parse_special_tokens))
+
+
+def _speed(vocabulary: Vocabulary, sample: Sequence[bytes], parse_special_tokens: bool) -> float | None:
+    """Bytes of the sample that `tokenizers` reads in a second on one core, here and now; None where it can't."""
+    if not sample:
+        return None
+    encoder = _load_encoder(TOKENIZERS, vocabulary.to_json(), parse_special_tokens)
+    begun = time.process_time()
+    try:
+        encoder.encode(sample)
+    except TokenError:
+        return None
+    return sum(map(len, sample)) / max(time.process_time() - begun, 1e-9)
 
 
 def _why_not_gigatoken(vocabulary: Vocabulary, sample: Sequence[bytes], parse_special_tokens: bool) -> str | None:

@@ -15,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from detoklens.corpus.encoding import TOKENIZERS, Choice
+from detoklens.corpus.encoding import COST, TOKENIZERS, Choice
 from detoklens.corpus.inputs import InputFile
 from detoklens.corpus.records import ReadingOptions
 from detoklens.errors import CountsError
@@ -52,11 +52,12 @@ def make_plan(
 
 
 def with_library(plan: JsonObject, choice: Choice) -> JsonObject:
-    """The plan with the library that tokenizes, its version, and why it is not the fast one."""
+    """The plan with the library that tokenizes, its version, and why it is not the fast one, with what that costs."""
     versions = plan["versions"] | {choice.library: choice.version}
     return plan | {
         "tokenized_with": choice.library,
         "not_gigatoken_because": choice.reason,
+        "tokenizing_takes": None if choice.reason is None else COST,
         "versions": versions,
     }
 

@@ -196,6 +196,8 @@ class Study:
         options = dict(question.settings(self))
         if self.layer.weights.token_embeddings.dtype != "float32":
             options["dtype"] = str(self.layer.weights.token_embeddings.dtype)
+        if self.layer.checkpoint.quantised:
+            options["dequantised_from"] = list(self.layer.checkpoint.quantised)
         if question.depends_on("seed"):
             options["seed"] = self.seed
         if question.depends_on("text") and self.has("text"):

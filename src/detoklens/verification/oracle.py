@@ -38,7 +38,7 @@ class RealAttention:
 
 def run_real_layer(real: Path | Any, config: dict[str, Any], token_ids: Sequence[int], dtype: str) -> RealAttention:
     """Run a text through the first layer of the real model: that of a folder, or one in memory."""
-    _require_extra()
+    _require_extra(reads_gguf=isinstance(real, Path) and real.is_file())
     place = PLACES.get(config.get("model_type", ""))
     if place is None:
         raise UnsupportedModelError(f"no real model to compare {shown(config.get('model_type'))} with")
@@ -187,8 +187,10 @@ def in_double_precision() -> Iterator[None]:
         torch.set_default_dtype(usual)
 
 
-def _require_extra() -> None:
+def _require_extra(reads_gguf: bool) -> None:
     missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
+    if reads_gguf and not missing and find_spec("accelerate") is None:
+        raise MissingExtraError("transformers reads GGUF files with accelerate alone: pip install accelerate")
     if missing:
         raise MissingExtraError(
             f"comparing with the real model needs {' and '.join(missing)}: pip install 'detoklens[verify]'"

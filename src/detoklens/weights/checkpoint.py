@@ -39,7 +39,7 @@ def no_rest() -> RestOfBlock:
 class Checkpoint:
     """A first layer with its vocabulary; the real model is in `folder` (or GGUF file), or it is the object `model`.
 
-    `read_rest` reads the first block's second norm and MLP.
+    `read_rest` reads the first block's second norm and MLP; `quantised` says from which kinds weights were dequantised.
     """
 
     name: str
@@ -50,6 +50,7 @@ class Checkpoint:
     notes: tuple[str, ...] = ()
     read_rest: Callable[[], RestOfBlock] = no_rest
     model: Any = None
+    quantised: tuple[str, ...] = ()
 
 
 def read_checkpoint(model: Any, dtype: np.dtype[Any], revision: str | None = None) -> Checkpoint:
@@ -57,7 +58,7 @@ def read_checkpoint(model: Any, dtype: np.dtype[Any], revision: str | None = Non
     if hasattr(model, "config") and hasattr(model, "state_dict"):
         return _read_from_memory(model, dtype)
     with plain_file_errors():
-        if Path(model).suffix == SUFFIX and Path(model).is_file():
+        if is_gguf(model):
             return _read_gguf(Path(model), dtype)
         folder = find_folder(model, revision)
         config = read_config(folder)
@@ -66,6 +67,25 @@ def read_checkpoint(model: Any, dtype: np.dtype[Any], revision: str | None = Non
         return replace(
             checkpoint, folder=folder, read_rest=lambda: _read_rest_from_disk(model, revision, config, dtype)
         )
+
+
+def is_gguf(model: str | Path) -> bool:
+    """Is this the name of a GGUF file? One that is not there is an error: it can be no hub id."""
+    path = Path(model)
+    if path.suffix != SUFFIX or path.is_dir():
+        return False
+    if not path.is_file():
+        raise CheckpointError(f"{path}: no such file; name a GGUF file on this machine")
+    return True
+
+
+def read_gguf_vocabulary(path: Path) -> Vocabulary:
+    """The tokenizer inside a GGUF file; an error where it is of a kind that is not read."""
+    source = GGUFFile(path)
+    vocabulary, notes = gguf_vocabulary(source.settings, source.where)
+    if vocabulary is None:
+        raise CheckpointError(f"{path}: {notes[0]}; name the folder of the model's own tokenizer")
+    return vocabulary
 
 
 @contextmanager
@@ -143,7 +163,9 @@ def read_config(folder: Path) -> dict[str, Any]:
     path = folder / "config.json"
     if not path.is_file():
         _refuse_adapter(folder)
-        raise CheckpointError(f"{folder}: no config.json; name a folder in Hugging Face layout")
+        inside = sorted(folder.glob(f"*{SUFFIX}"))
+        hint = f"name the file {inside[0].name} itself" if inside else "name a folder in Hugging Face layout"
+        raise CheckpointError(f"{folder}: no config.json; {hint}")
     if path.stat().st_size > LARGEST_CONFIG:
         raise CheckpointError(f"{path}: {path.stat().st_size:,} bytes are no model's settings; download it again")
     try:
@@ -175,6 +197,7 @@ def _read_gguf(path: Path, dtype: np.dtype[Any]) -> Checkpoint:
         folder=path,
         first_layer=source.with_frequency_factors(checkpoint.first_layer),
         notes=(*source.notes(), *notes, *checkpoint.notes),
+        quantised=source.quantised(),
         read_rest=lambda: _read_rest(config, source, dtype),
     )
 

@@ -114,17 +114,17 @@ class GGUFFile:
         heads = {"q_proj": "attention.head_count", "k_proj": "attention.head_count_kv"}.get(name.split(".")[-2])
         return _halves(values, self._heads(heads)) if heads and self.architecture == "llama" else values
 
-    def notes(self) -> tuple[str, ...]:
-        """Which of the tensors that are read were quantised?"""
+    def quantised(self) -> tuple[str, ...]:
+        """In which ways are the tensors quantised that are read?"""
         from gguf.constants import GGMLQuantizationType
 
         kinds = {self._tensors[there].kind for there in self._stored_as.values()}
-        quantised = sorted({GGMLQuantizationType(kind).name for kind in kinds} - set(PLAIN_TYPES))
-        if not quantised:
-            return ()
-        return (
-            f"tensors quantised as {', '.join(quantised)} were dequantised: the numbers are those of the GGUF file",
-        )
+        return tuple(sorted({GGMLQuantizationType(kind).name for kind in kinds} - set(PLAIN_TYPES)))
+
+    def notes(self) -> tuple[str, ...]:
+        """What is to be said of the numbers, where they are not those of the original model."""
+        kinds = ", ".join(self.quantised())
+        return (f"tensors quantised as {kinds} were dequantised: the numbers are those of the GGUF file",) * bool(kinds)
 
     def with_frequency_factors(self, layer: FirstLayer) -> FirstLayer:
         """Llama 3's scaling is stored as a number for each rotary pair, which its frequency is divided by."""
