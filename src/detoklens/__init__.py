@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         Partners,
         Positions,
         Shape,
+        Twins,
         Variance,
         Words,
     )
@@ -79,6 +80,7 @@ __all__ = [
     "Study",
     "Term",
     "Terms",
+    "Twins",
     "Variance",
     "Vocabulary",
     "Words",

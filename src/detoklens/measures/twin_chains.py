@@ -7,12 +7,14 @@ same while the word's beginning moves away from it: (a, b), (a₁, a₂, b), (a�
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int
 
+from detoklens.measures.word_list import split_words
 from detoklens.tokens import Vocabulary
 
 Splits = Mapping[int, tuple[int, int]]
@@ -58,6 +60,22 @@ def text_splits(vocabulary: Vocabulary) -> dict[int, tuple[int, int]]:
                 splits[token] = ids[raw[:end]], ids[mark + raw[end:]]
                 break
     return splits
+
+
+def word_tokens(vocabulary: Vocabulary, tokens: Iterable[int]) -> list[int]:
+    """Those of the tokens that are words or parts of words: letters, with or without a space in front."""
+    return [token for token in tokens if _is_of_letters(vocabulary.text(token).removeprefix(" "))]
+
+
+def _is_of_letters(text: str) -> bool:
+    """Letters and the marks that belong to them, as Indic vowels."""
+    return bool(text) and all(unicodedata.category(character)[0] in "LM" for character in text)
+
+
+def listed_tokens(vocabulary: Vocabulary, words: Iterable[str]) -> list[int]:
+    """The words of a list that are one token each, as they stand after a space."""
+    split = split_words(vocabulary, words)
+    return [word.token_ids[0] for word in split if len(word.token_ids) == 1 and word.apart.isdisjoint(word.token_ids)]
 
 
 def chains(splits: Splits, wholes: Iterable[int], pieces: int) -> Chains:

@@ -30,18 +30,18 @@ def standardised(vectors: Float[np.ndarray, "row dimension"]) -> Float[np.ndarra
     mean = vectors.mean(axis=0, dtype=np.float64)
     deviation = vectors.std(axis=0, dtype=np.float64)
     per_unit = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
-    return np.concatenate([_directions((some - mean) * per_unit) for some in _in_blocks(vectors)])
-
-
-def _in_blocks(vectors: Float[np.ndarray, "row dimension"]) -> list[Float[np.ndarray, "row dimension"]]:
+    directions = np.empty(vectors.shape, np.float32)
     rows = max(1, BLOCK_BYTES // (8 * max(1, vectors.shape[1])))
-    return [vectors[begin : begin + rows] for begin in range(0, max(1, len(vectors)), rows)]
+    for begin in range(0, len(vectors), rows):
+        block = slice(begin, begin + rows)
+        directions[block] = _directions((vectors[block] - mean) * per_unit)
+    return directions
 
 
 def _directions(scaled: Float[np.ndarray, "row dimension"]) -> Float[np.ndarray, "row dimension"]:
     clipped = np.clip(scaled, -CLIP, CLIP)
     length = np.sqrt(np.einsum("rd,rd->r", clipped, clipped))
-    return (clipped / np.where(length > 0, length, 1.0)[:, None]).astype(np.float32)
+    return clipped / np.where(length > 0, length, 1.0)[:, None]
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from detoklens.questions.partners import Partners
 from detoklens.questions.positions import Positions
 from detoklens.questions.question import Question
 from detoklens.questions.shape import Shape
+from detoklens.questions.twins import Twins
 from detoklens.questions.variance import Variance
 from detoklens.questions.words import Words
 
@@ -26,6 +27,7 @@ QUESTIONS: dict[str, type[Question]] = {
         Lexicon,
         Auroc,
         Heads,
+        Twins,
         Frequency,
         Positions,
         Shape,
