@@ -111,8 +111,10 @@ class FirstBlocks:
         self._blocks = list(self._model.get_submodule(place.blocks))[:n_blocks]
         self._now = threading.local()
         for layer, block in enumerate(self._blocks):
+            block.register_forward_pre_hook(self._keep_entering, with_kwargs=True)
             block.get_submodule(place.projection).register_forward_pre_hook(self._silence_head(layer))
             block.get_submodule(place.mlp).register_forward_hook(self._silence_mlp(layer))
+        self._blocks[-1].register_forward_hook(self._keep_leaving)
 
     @property
     def n_blocks(self) -> int:
@@ -122,15 +124,12 @@ class FirstBlocks:
         """Texts of the same length through all blocks."""
         import torch
 
-        caught = Passed([], [])
-        hooks = [block.register_forward_pre_hook(_keep_entering(caught), with_kwargs=True) for block in self._blocks]
-        hooks.append(self._blocks[-1].register_forward_hook(lambda _block, _in, out: caught.states.append(_first(out))))
+        caught = self._now.caught = Passed([], [])
         try:
             with torch.inference_mode(), _precision(self.dtype):
                 self._model(torch.from_numpy(np.ascontiguousarray(token_ids, np.int64)))
         finally:
-            for hook in hooks:
-                hook.remove()
+            self._now.caught = None
         return caught
 
     def again(self, passed: Passed, without: Component, after: int) -> Float[np.ndarray, "text d_model"]:
@@ -172,6 +171,17 @@ class FirstBlocks:
         finally:
             self._now.off = None
 
+    def _keep_entering(self, _block: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
+        caught = getattr(self._now, "caught", None)
+        if caught is not None:
+            caught.states.append(named["hidden_states"] if "hidden_states" in named else args[0])
+            caught.beside.append((args, named))
+
+    def _keep_leaving(self, _block: Any, _inputs: Any, output: Any) -> None:
+        caught = getattr(self._now, "caught", None)
+        if caught is not None:
+            caught.states.append(_first(output))
+
     def _silence_head(self, layer: int) -> Any:
         def silence(_projection: Any, inputs: Any) -> Any:
             off = getattr(self._now, "off", None)
@@ -194,14 +204,6 @@ class FirstBlocks:
         return silence
 
 
-def _keep_entering(caught: Passed) -> Any:
-    def keep(_block: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
-        caught.states.append(named["hidden_states"] if "hidden_states" in named else args[0])
-        caught.beside.append((args, named))
-
-    return keep
-
-
 def _first(output: Any) -> Any:
     return output[0] if isinstance(output, tuple | list) else output
 
@@ -220,6 +222,19 @@ def _softmax_catcher() -> Any:
             return result
 
     return Catching()
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Every thread of ours computes on one core: threads are the parallelism, and sums keep their order."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def components(n_blocks: int, n_heads: int) -> Sequence[Component]:

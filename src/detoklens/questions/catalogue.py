@@ -9,6 +9,7 @@ from detoklens.questions.explain import Explain
 from detoklens.questions.frequency import Frequency
 from detoklens.questions.heads import Heads
 from detoklens.questions.heatmap import Heatmap
+from detoklens.questions.layers import Layers
 from detoklens.questions.lexicon import Lexicon
 from detoklens.questions.partners import Partners
 from detoklens.questions.positions import Positions
@@ -28,6 +29,7 @@ QUESTIONS: dict[str, type[Question]] = {
         Auroc,
         Heads,
         Twins,
+        Layers,
         Frequency,
         Positions,
         Shape,
