@@ -42,4 +42,4 @@ def test_the_wheel_runs_alone(wheel, tmp_path):
     assert len(answer.splitlines()) == 1 + 3 * 2
     refused = subprocess.run([detoklens, "verify", model], capture_output=True, text=True)
     assert refused.returncode == 1
-    assert "pip install 'detoklens[verify]'" in refused.stderr
+    assert "pip install 'detoklens[model]'" in refused.stderr

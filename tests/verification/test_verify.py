@@ -129,8 +129,8 @@ def test_a_wrong_block_does_not_pass(monkeypatch):
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr(oracle, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtraError, match=r"pip install 'detoklens\[verify\]'"):
+    monkeypatch.setattr("detoklens.model.loading.find_spec", lambda name: None)
+    with pytest.raises(MissingExtraError, match=r"pip install 'detoklens\[model\]'"):
         oracle.run_real_layer(TINY, {"model_type": "gpt2"}, [1], "float32")
 
 

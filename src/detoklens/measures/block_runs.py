@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -41,6 +41,10 @@ class Runner:
                 self.parts.save(number, result)
             yield result
             self._tell(number + 1, blocks)
+
+    def under(self, name: str) -> Runner:
+        """The same for another kind of blocks of the same question: its parts lie in a folder of their own."""
+        return replace(self, parts=None if self.parts is None else self.parts.under(name))
 
     def finish(self) -> None:
         """The answer is written: what was kept of it can go."""

@@ -9,11 +9,13 @@ from detoklens.questions.explain import Explain
 from detoklens.questions.frequency import Frequency
 from detoklens.questions.heads import Heads
 from detoklens.questions.heatmap import Heatmap
+from detoklens.questions.layers import Layers
 from detoklens.questions.lexicon import Lexicon
 from detoklens.questions.partners import Partners
 from detoklens.questions.positions import Positions
 from detoklens.questions.question import Question
 from detoklens.questions.shape import Shape
+from detoklens.questions.twins import Twins
 from detoklens.questions.variance import Variance
 from detoklens.questions.words import Words
 
@@ -26,6 +28,8 @@ QUESTIONS: dict[str, type[Question]] = {
         Lexicon,
         Auroc,
         Heads,
+        Twins,
+        Layers,
         Frequency,
         Positions,
         Shape,

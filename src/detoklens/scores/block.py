@@ -16,12 +16,25 @@ Rows = Float[np.ndarray, "query d_model"]
 
 def block_output(layer: FirstLayer, rest: RestOfBlock, stream: Rows, attention_output: Rows) -> Rows:
     """The stream after the block, from the stream before it and what its attention writes."""
-    if layer.norm_enters_stream:
-        stream = Norm(layer.norm_kind, layer.norm_gain, layer.norm_bias, layer.norm_epsilon)(stream)
-    between = _normed(rest.stream_norm, stream + _normed(rest.attention_norm, attention_output))
-    seen = stream if rest.is_parallel else between
+    between = stream_after_attention(layer, rest, stream, attention_output)
+    seen = _entered(layer, stream) if rest.is_parallel else between
     written = feed_forward(rest.feed_forward, _normed(rest.input_norm, seen))
     return _normed(rest.output_norm, between + _normed(rest.mlp_norm, written))
+
+
+def stream_after_attention(layer: FirstLayer, rest: RestOfBlock | None, stream: Rows, attention_output: Rows) -> Rows:
+    """The stream between attention and MLP; without the rest of the block, before a norm that belongs to that."""
+    entered = _entered(layer, stream)
+    if rest is None:
+        return entered + attention_output
+    return _normed(rest.stream_norm, entered + _normed(rest.attention_norm, attention_output))
+
+
+def _entered(layer: FirstLayer, stream: Rows) -> Rows:
+    """The stream as the block goes on with it: BERT's is the normed one."""
+    if not layer.norm_enters_stream:
+        return stream
+    return Norm(layer.norm_kind, layer.norm_gain, layer.norm_bias, layer.norm_epsilon)(stream)
 
 
 def feed_forward(mlp: FeedForward, inputs: Rows) -> Rows:
@@ -50,7 +63,7 @@ def _gelu(x: np.ndarray) -> np.ndarray:
 
 
 def _gelu_tanh(x: np.ndarray) -> np.ndarray:
-    return x * (1 + np.tanh(x.dtype.type(np.sqrt(2 / np.pi)) * (x + x.dtype.type(0.044715) * x**3))) / 2
+    return x * (1 + np.tanh(x.dtype.type(np.sqrt(2 / np.pi)) * (x + x.dtype.type(0.044715) * x * x * x))) / 2
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:

@@ -39,6 +39,10 @@ class Parts:
         name = f".{provenance.command}-{digest[:16]}.parts"
         return cls(out / name, question)
 
+    def under(self, name: str) -> Parts:
+        """Parts of another kind, which go when these do."""
+        return Parts(self.folder / name, self._question)
+
     def __contains__(self, number: int) -> bool:
         return self._path(number).is_file()
 

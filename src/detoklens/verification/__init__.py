@@ -1,1 +1,1 @@
-"""Does the decomposition equal the real model? The only room that runs transformers, as an oracle."""
+"""Does the decomposition equal the real model? What is compared, head by head, with what transformers says."""

@@ -39,7 +39,8 @@ def no_rest() -> RestOfBlock:
 class Checkpoint:
     """A first layer with its vocabulary; the real model is in `folder` (or GGUF file), or it is the object `model`.
 
-    `read_rest` reads the first block's second norm and MLP; `quantised` says from which kinds weights were dequantised.
+    `read_rest` reads the first block's second norm and MLP; `quantised` says from which kinds weights were dequantised;
+    `blocks_folder` says where so many first blocks are on disk, and fetches them there.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Checkpoint:
     read_rest: Callable[[], RestOfBlock] = no_rest
     model: Any = None
     quantised: tuple[str, ...] = ()
+    blocks_folder: Callable[[int], Path | None] = lambda _n_blocks: None
 
 
 def read_checkpoint(model: Any, dtype: np.dtype[Any], revision: str | None = None) -> Checkpoint:
@@ -65,7 +67,10 @@ def read_checkpoint(model: Any, dtype: np.dtype[Any], revision: str | None = Non
         family_of(config)  # an unsupported type is said before the weights are looked for
         checkpoint = _assemble(str(model), config, _open_weights(folder), Vocabulary.find(folder), dtype)
         return replace(
-            checkpoint, folder=folder, read_rest=lambda: _read_rest_from_disk(model, revision, config, dtype)
+            checkpoint,
+            folder=folder,
+            read_rest=lambda: _read_rest_from_disk(model, revision, config, dtype),
+            blocks_folder=lambda n_blocks: _blocks_folder(model, revision, n_blocks),
         )
 
 
@@ -120,6 +125,14 @@ def _read_rest_from_disk(
             str(model), revision, lambda family, names: [*family.tensor_names(names), *family.rest_names(names)]
         )
         return _read_rest(config, _open_weights(folder), dtype)
+
+
+def _blocks_folder(model: str | Path, revision: str | None, n_blocks: int) -> Path:
+    """The folder with the first blocks; of a hub id, their tensors are fetched now, beside those of the first layer."""
+    with plain_file_errors():
+        return _local_folder(model) or _fetch(
+            str(model), revision, lambda family, names: family.block_names(names, n_blocks)
+        )
 
 
 def _read_rest(config: dict[str, Any], source: TensorSource, dtype: np.dtype[Any]) -> RestOfBlock:
@@ -199,6 +212,7 @@ def _read_gguf(path: Path, dtype: np.dtype[Any]) -> Checkpoint:
         notes=(*source.notes(), *notes, *checkpoint.notes),
         quantised=source.quantised(),
         read_rest=lambda: _read_rest(config, source, dtype),
+        blocks_folder=lambda _n_blocks: path,
     )
 
 

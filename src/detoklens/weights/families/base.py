@@ -5,6 +5,7 @@ A family names the tensors it needs, refuses configurations it does not compute 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Protocol
 
@@ -41,6 +42,14 @@ class Family(Protocol):
         """The first block's second norm and MLP; refused by name where they are not computed exactly."""
         ...
 
+    def block_names(self, available: Collection[str], n_blocks: int) -> list[str]:
+        """The tensors of the first blocks, and those in no block, such as embeddings."""
+        ...
+
+    def blocks_stem(self, available: Collection[str]) -> str:
+        """What the names of the blocks' tensors begin with, in front of the block's number."""
+        ...
+
 
 class NamedTensors:
     """A family whose tensors have fixed names under one of some prefixes: the first is the token embedding.
@@ -59,6 +68,17 @@ class NamedTensors:
 
     def rest_names(self, available: Collection[str]) -> list[str]:
         return self._names(available, self.rest, self.optional_rest)
+
+    def block_names(self, available: Collection[str], n_blocks: int) -> list[str]:
+        prefix = find_prefix(available, self.tensors[0], self.prefixes)
+        numbered = re.compile(rf"{re.escape(self.blocks_stem(available))}(\d+)\.")
+        found = {name: numbered.match(name) for name in available if name.startswith(prefix)}
+        return sorted(name for name, block in found.items() if block is None or int(block[1]) < n_blocks)
+
+    def blocks_stem(self, available: Collection[str]) -> str:
+        in_a_block = next(name for name in self.tensors if ".0." in name)
+        prefix = find_prefix(available, self.tensors[0], self.prefixes)
+        return f"{prefix}{in_a_block.partition('.0.')[0]}."
 
     def reader(self, source: TensorSource, dtype: np.dtype[Any]) -> LayerReader:
         return LayerReader(source, find_prefix(source.names(), self.tensors[0], self.prefixes), dtype)

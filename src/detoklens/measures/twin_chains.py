@@ -1,0 +1,95 @@
+"""Which tokens have a twin? A token's own text in pieces: two, or more along the merge tree.
+
+A split is c → (a, b) with text(a) + text(b) = text(c): the tokenizer's own merge, or, where it has none, the longest
+first piece whose rest is a token too. A longer chain splits the first piece again, so that the last piece stays the
+same while the word's beginning moves away from it: (a, b), (a₁, a₂, b), (a₁₁, a₁₂, a₂, b).
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int
+
+from detoklens.measures.word_list import split_words
+from detoklens.tokens import Vocabulary
+
+Splits = Mapping[int, tuple[int, int]]
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Words in as many pieces each, and the one token that each of them is as well."""
+
+    pieces: Int[np.ndarray, "chain piece"]
+    whole: Int[np.ndarray, "chain"]
+
+    def __len__(self) -> int:
+        return len(self.whole)
+
+    def only(self, rows: Int[np.ndarray, "row"]) -> Chains:
+        return Chains(self.pieces[rows], self.whole[rows])
+
+    def sample(self, size: int, seed: int) -> Chains:
+        """At most this many, drawn without replacement, in the order of their tokens."""
+        if len(self) <= size:
+            return self
+        drawn = np.random.default_rng(seed).choice(len(self), size, replace=False)
+        return self.only(np.sort(drawn))
+
+
+def merge_splits(vocabulary: Vocabulary) -> dict[int, tuple[int, int]]:
+    """Each merged token's pieces by the first of its merges; some tokenizers list several."""
+    splits: dict[int, tuple[int, int]] = {}
+    for left, right, merged in vocabulary.merges():
+        splits.setdefault(merged, (left, right))
+    return splits
+
+
+def text_splits(vocabulary: Vocabulary) -> dict[int, tuple[int, int]]:
+    """Each token's longest first piece whose rest is a token that goes on with a word (`##ing`); no piece is empty."""
+    mark = getattr(vocabulary.tokenizer.model, "continuing_subword_prefix", None) or ""
+    ids = {vocabulary.raw(token): token for token in range(vocabulary.size) if token not in vocabulary.apart}
+    splits: dict[int, tuple[int, int]] = {}
+    for raw, token in ids.items():
+        for end in range(len(raw) - 1, len(mark) if raw.startswith(mark) else 0, -1):
+            if raw[:end] in ids and mark + raw[end:] in ids:
+                splits[token] = ids[raw[:end]], ids[mark + raw[end:]]
+                break
+    return splits
+
+
+def word_tokens(vocabulary: Vocabulary, tokens: Iterable[int]) -> list[int]:
+    """Those of the tokens that are words or parts of words: letters, with or without a space in front."""
+    return [token for token in tokens if _is_of_letters(vocabulary.text(token).removeprefix(" "))]
+
+
+def _is_of_letters(text: str) -> bool:
+    """Letters and the marks that belong to them, as Indic vowels."""
+    return bool(text) and all(unicodedata.category(character)[0] in "LM" for character in text)
+
+
+def listed_tokens(vocabulary: Vocabulary, words: Iterable[str]) -> list[int]:
+    """The words of a list that are one token each, as they stand after a space."""
+    split = split_words(vocabulary, words)
+    return [word.token_ids[0] for word in split if len(word.token_ids) == 1 and word.apart.isdisjoint(word.token_ids)]
+
+
+def chains(splits: Splits, wholes: Iterable[int], pieces: int) -> Chains:
+    """The words among `wholes` that can be taken apart into so many pieces, in the order of their tokens."""
+    found = {whole: _taken_apart(splits, whole, pieces) for whole in sorted(set(wholes))}
+    kept = [(whole, *chain) for whole, chain in found.items() if chain is not None]
+    rows = np.array(kept, np.int64).reshape(-1, pieces + 1)
+    return Chains(rows[:, 1:], rows[:, 0])
+
+
+def _taken_apart(splits: Splits, whole: int, pieces: int) -> tuple[int, ...] | None:
+    chain: tuple[int, ...] = (whole,)
+    while len(chain) < pieces:
+        if chain[0] not in splits:
+            return None
+        chain = (*splits[chain[0]], *chain[1:])
+    return chain

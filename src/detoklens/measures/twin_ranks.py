@@ -1,0 +1,122 @@
+"""At which rank does a word's twin stand after the first block? As it is, in the null, and without one head's look.
+
+The closed world: [BOS, p₁, …, p_k] against [BOS, c] for all candidates c, the last place of each. Nothing else is in
+sight, so that layer 0 is a closed form of these few tokens. Each condition changes one thing and nothing else:
+
+    null          the first piece is another word's         last_piece    [BOS, p_k] alone
+    cut_L0Hh      head h's attention from the last piece to the pieces before it is 0, not renormalised
+    without_t     the scores without term t                 only_t        the scores of term t alone
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from detoklens.measures.twin_chains import Chains
+from detoklens.measures.twins import Candidates, exchanged_first
+from detoklens.scores.block import block_output, stream_after_attention
+from detoklens.scores.common_part import Common, biases, means, token_shares
+from detoklens.scores.last_place import LastPlace, last_place
+from detoklens.scores.layer import Layer
+from detoklens.weights.rest_of_block import RestOfBlock
+from detoklens.wording import head_name
+
+ROWS = 1024  # texts at once: of four tokens in a width of 4,096, 64 MB an array
+ATTENTION, BLOCK = "attention", "block"
+
+Look = Callable[[LastPlace], Float[np.ndarray, "head text key"]]
+Rows = Float[np.ndarray, "text d_model"]
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A name, the texts' pieces, and what the last place attends to."""
+
+    name: str
+    pieces: Int[np.ndarray, "word piece"]
+    look: Look = LastPlace.attention
+
+
+@dataclass(frozen=True)
+class ClosedWorld:
+    """A first layer that sees a beginning, if the model has one, and a few pieces."""
+
+    layer: Layer
+    beginning: tuple[int, ...]
+    rest: RestOfBlock | None
+    """The rest of the block; None where it is not read, so that only the place after attention is known."""
+    common: Common
+    """What the terms of rotary and ALiBi positions have in common (see `scores.terms`)."""
+
+    @classmethod
+    def of(cls, layer: Layer, beginning: tuple[int, ...], rest: RestOfBlock | None) -> ClosedWorld:
+        """Where positions are not learned, terms are split by the mean query and key of the vocabulary."""
+        if layer.positions == "learned":
+            return cls(layer, beginning, rest, biases(layer.weights, layer.folded))
+        shares = token_shares("vocabulary", layer.vocab_size)
+        return cls(layer, beginning, rest, means(layer.weights, layer.folded, layer.scales.bare_tokens(), shares))
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        return (ATTENTION,) if self.rest is None else (ATTENTION, BLOCK)
+
+    def vectors(self, pieces: Int[np.ndarray, "word piece"], look: Look = LastPlace.attention) -> dict[str, Rows]:
+        """The stream at the last place of every text, at each place of the block."""
+        weights = self.layer.weights
+        shape = len(pieces), weights.token_embeddings.shape[1]
+        found = {place: np.empty(shape, weights.token_embeddings.dtype) for place in self.places}
+        for begin in range(0, len(pieces), ROWS):
+            block = slice(begin, begin + ROWS)
+            seen = last_place(self.layer, self._texts(pieces[block]), self.common)
+            written = seen.attention_output(look(seen))
+            found[ATTENTION][block] = stream_after_attention(weights, self.rest, seen.stream, written)
+            if self.rest is not None:
+                found[BLOCK][block] = block_output(weights, self.rest, seen.stream, written)
+        return found
+
+    def _texts(self, pieces: Int[np.ndarray, "word piece"]) -> Int[np.ndarray, "word token"]:
+        beginning = np.tile(np.asarray(self.beginning, np.int64), (len(pieces), 1))
+        return np.concatenate([beginning, pieces], axis=1)
+
+    def candidates(self, token_ids: Int[np.ndarray, "candidate"]) -> dict[str, Candidates]:
+        """All that the twin is looked for among, each token as a whole word."""
+        vectors = self.vectors(token_ids[:, None])
+        return {place: Candidates.of(vectors.pop(place)) for place in self.places}
+
+    def conditions(self, words: Chains, heads: Sequence[int], seed: int) -> list[Condition]:
+        """The whole first, then null and baseline, then each head and each term."""
+        pieces, terms = words.pieces, [str(term) for term in self.layer.term_meanings]
+        before = slice(len(self.beginning), -1)
+        return [
+            Condition("whole", pieces),
+            Condition("null", exchanged_first(pieces, seed)),
+            Condition("last_piece", pieces[:, -1:]),
+            *(Condition(f"cut_{head_name(head)}", pieces, _cut(head, before)) for head in heads),
+            *(Condition(f"without_{term}", pieces, _by(set(terms) - {term})) for term in terms),
+            *(Condition(f"only_{term}", pieces, _by({term})) for term in terms),
+        ]
+
+
+def _cut(head: int, places: slice) -> Look:
+    return lambda seen: seen.attention_cut(head, places)
+
+
+def _by(terms: set[str]) -> Look:
+    return lambda seen: seen.attention(terms)
+
+
+def ranks_by_place(
+    world: ClosedWorld,
+    candidates: dict[str, Candidates],
+    conditions: Sequence[Condition],
+    twins: Int[np.ndarray, "word"],
+    threads: int,
+) -> Iterator[dict[str, Int[np.ndarray, "word"]]]:
+    """Condition by condition: the rank of each word's twin (by its place among the candidates) at each place."""
+    for condition in conditions:
+        vectors = world.vectors(condition.pieces, condition.look)
+        yield {place: candidates[place].ranks(vectors[place], twins, threads) for place in world.places}

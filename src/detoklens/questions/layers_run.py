@@ -1,0 +1,100 @@
+"""What `Layers` computes: ranks after every block, then, after one of them, with each head and each MLP off.
+
+Blocks of work run in threads of this process, which share the model; each computes on one core, so that the numbers
+are the same for any number of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from detoklens.engines.choose import available_cores
+from detoklens.engines.threads import ThreadEngine
+from detoklens.measures.twins import Candidates, exchanged_first
+from detoklens.model.closed_worlds import ClosedWorlds, batches, states_alone
+from detoklens.model.first_blocks import Component, FirstBlocks, components
+
+if TYPE_CHECKING:
+    from detoklens.measures.block_runs import Arrays, Runner
+    from detoklens.measures.twin_chains import Chains
+    from detoklens.questions.study import Study
+
+CONDITIONS = ("whole", "null", "last_piece")
+
+
+@dataclass(frozen=True)
+class Words:
+    """Words in pieces, their null, and the tokens among which their twins are looked for (`twins`: at which place)."""
+
+    chains: Chains
+    exchanged: np.ndarray
+    candidates: np.ndarray
+    twins: np.ndarray
+    beginning: tuple[int, ...]
+
+    @classmethod
+    def among(cls, chains: Chains, candidates: np.ndarray, beginning: tuple[int, ...], seed: int) -> Words:
+        """The words with candidates that hold their own tokens, from the smallest id."""
+        twins = np.searchsorted(candidates, chains.whole)
+        return cls(chains, exchanged_first(chains.pieces, seed), candidates, twins, beginning)
+
+
+def in_threads(study: Study, runner: Runner) -> Runner:
+    """The same runner on threads of this process, as many as the study has workers."""
+    if study.work.engine != "local":
+        runner.say("the real model runs in threads of this machine; the cluster has no part in it")
+    return replace(runner, engine=ThreadEngine(study.work.workers or available_cores()))
+
+
+class Measuring:
+    """The words' closed worlds in one model."""
+
+    def __init__(self, blocks: FirstBlocks, words: Words) -> None:
+        self.blocks, self.words = blocks, words
+        pieces = words.chains.pieces
+        texts = {"whole": pieces, "null": words.exchanged, "last_piece": pieces[:, -1:]}
+        self._worlds = {name: ClosedWorlds(blocks, ids, words.beginning) for name, ids in texts.items()}
+        self._candidates: list[Candidates] = []
+
+    def measure_candidates(self, runner: Runner) -> None:
+        """Every candidate alone, after every block."""
+        cut = batches(self.words.candidates[:, None], self.words.beginning)
+        layers = range(self.blocks.n_blocks)
+
+        def states(batch: np.ndarray) -> Arrays:
+            return {"states": states_alone(self.blocks, batch, layers)}
+
+        found = [part["states"] for part in runner.under("candidates").run(states, cut.__getitem__, len(cut))]
+        self._candidates = [Candidates.of(np.concatenate([part[layer] for part in found])) for layer in layers]
+
+    def after_every_block(self, runner: Runner) -> Arrays:
+        """`ranks` [layer, condition, word]; `attention` [layer, whole or null, head]."""
+
+        def measured(layer: int) -> Arrays:
+            worlds = self._worlds.values()
+            ranks = [self._ranks(world.last_places(layer), layer) for world in worlds]
+            looks = [self._worlds[name].attention_back(layer) for name in ("whole", "null")]
+            return {"ranks": np.stack(ranks), "attention": np.stack(looks)}
+
+        for world in self._worlds.values():
+            world.last_places(0)  # run once, before threads ask for it
+        found = list(runner.under("intact").run(measured, int, self.blocks.n_blocks))
+        return {name: np.stack([each[name] for each in found]) for name in found[0]}
+
+    def with_each_off(self, after: int, runner: Runner) -> tuple[Sequence[Component], np.ndarray]:
+        """The heads and MLPs up to a block, and with each off the ranks [component, whole or null, word] after it."""
+        off = components(after + 1, self.blocks.n_heads)
+
+        def measured(component: Component) -> Arrays:
+            states = [self._worlds[name].without(component, after) for name in ("whole", "null")]
+            return {"ranks": np.stack([self._ranks(each, after) for each in states])}
+
+        found = runner.under(f"off-{after}").run(measured, off.__getitem__, len(off))
+        return off, np.stack([each["ranks"] for each in found])
+
+    def _ranks(self, states: np.ndarray, layer: int) -> np.ndarray:
+        return self._candidates[layer].ranks(states, self.words.twins)

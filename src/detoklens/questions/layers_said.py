@@ -1,0 +1,99 @@
+"""After which layer is the word there, and what does it need? Said of `Layers` by a rule like that of `Twins`.
+
+The word is there where its rank is better than in the null and than for the last piece alone, both clearly even by the
+lower ends of their intervals: many layers are looked at, so that the best of them needs more than one layer alone. A
+head or an MLP is needed where the word loses more by its being off than its null does, beyond chance, and at least a
+quarter of what it had gained.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from detoklens.questions.twins_said import CLEARLY, Found
+from detoklens.wording import listed, listed_some, plural
+
+if TYPE_CHECKING:
+    import polars as pl
+
+MOST_NAMED = 6
+LOOKS_BACK = 0.5  # mean attention to the piece before
+
+
+def found_after(by_layer: pl.DataFrame) -> dict[int, Found]:
+    """What was found after each layer."""
+    rows = by_layer.to_dicts()
+    layers = dict.fromkeys(row["layer"] for row in rows)
+    return {layer: Found({row["condition"]: row for row in rows if row["layer"] == layer}) for layer in layers}
+
+
+def is_there(found: Found) -> bool:
+    """Whether the word's rank is clearly better than both that it is compared with, whatever the sample."""
+    if not found.has_intervals:
+        return False
+    return all(found.rows[name]["rank_ratio_low"] >= CLEARLY for name in ("null", "last_piece"))
+
+
+def layers_said(by_layer: pl.DataFrame, by_component: pl.DataFrame) -> str:
+    """At which layer the word is there and which heads and MLPs it needs, or that no layer shows it."""
+    found, after = found_after(by_layer), int(by_component["after"][0])
+    beside = f"after layer {after} {_ranks(found[after])}"
+    if not found[after].has_intervals:
+        words = plural(found[after].whole["words"], "word")
+        return f"{words} are too few to conclude anything from: {beside}."
+    there = [layer for layer, each in found.items() if is_there(each)]
+    if not there:
+        how = "clearly shows the word" if found[after].is_above else "shows the word beyond its null"
+        return f"No layer from 0 to {max(found)} {how}: {beside}."
+    if after not in there:
+        return f"{_where(there, found)}, but not after layer {after}, where heads and MLPs were switched off: {beside}."
+    return f"{_where(there, found)}: {beside}; there {_needs(by_component)}."
+
+
+def _where(there: list[int], found: dict[int, Found]) -> str:
+    first, last = there[0], max(found)
+    if there == list(range(first, last + 1)):
+        return f"The word is there after layer {first}" + ("" if first == last else f" and after each up to {last}")
+    return (
+        f"The word is there after layer{'s' if len(there) > 1 else ''} {listed(list(map(str, there)))} of 0 to {last}"
+    )
+
+
+def _ranks(found: Found) -> str:
+    whole = found.whole
+    null, last = (found.rows[name]["median_rank"] for name in ("null", "last_piece"))
+    ends = f" ({whole['median_rank_low']:,.0f} to {whole['median_rank_high']:,.0f})" if found.has_intervals else ""
+    return (
+        f"the twin has median rank {whole['median_rank']:,.0f}{ends} of {whole['candidates']:,}, "
+        f"{null:,.0f} with another word's first piece, {last:,.0f} for the last piece alone"
+    )
+
+
+def _needs(by_component: pl.DataFrame) -> str:
+    rows = by_component.filter("matters").to_dicts()
+    named = [
+        f"{row['component']} ({row['median_rank']:,.0f} without it, its null {row['null_median_rank']:,.0f})"
+        for row in rows
+    ]
+    said = f"it needs {listed_some(named, MOST_NAMED)}" if rows else "no single head or MLP is needed for it"
+    needed = {row["component"] for row in rows}
+    idle = [
+        f"{row['component']} ({row['attention']:.2f})"
+        for row in by_component.sort("attention", descending=True, nulls_last=True).to_dicts()
+        if row["attention"] is not None and row["attention"] >= LOOKS_BACK and row["component"] not in needed
+    ]
+    return f"{said}; {listed_some(idle, MOST_NAMED)} look back without being needed" if idle else said
+
+
+def layers_compared(tables: dict[str, tuple[pl.DataFrame, pl.DataFrame]]) -> str:
+    """For several models: after which layers the word is there, and what each needs most."""
+    said = []
+    for label, (by_layer, by_component) in tables.items():
+        found = found_after(by_layer)
+        there = [str(layer) for layer, each in found.items() if is_there(each)]
+        best = found[int(by_component["after"][0])]
+        ranks = f"{best.whole['median_rank']:,.0f} against {best.rows['null']['median_rank']:,.0f}"
+        needed = by_component.filter("matters")["component"].to_list()
+        where = f"after layer{'s' if len(there) > 1 else ''} {listed(there)}" if there else "nowhere"
+        said.append(f"{label} {where} ({ranks}{f', needs {listed_some(needed, 3)}' if needed else ''})")
+    return f"After which layers is the word there? By the twin's median rank: {'; '.join(said)}."

@@ -1,0 +1,42 @@
+"""What the columns of `Layers` mean."""
+
+from __future__ import annotations
+
+from detoklens.questions.twins_schemas import with_interval
+from detoklens.tables.schema import Column, Schema
+
+TWINS_BY_LAYER = Schema(
+    "twins_by_layer",
+    "After which layer is the word there?",
+    (
+        Column("layer", "Int32", "block after which the places are compared, from 0"),
+        Column("condition", "String", "whole; null: the first piece another word's; last_piece: that alone"),
+        Column("words", "Int32", "words whose twin was looked for"),
+        Column("candidates", "Int32", "tokens among which it was looked for"),
+        *with_interval("median_rank", "median rank of the twin"),
+        *with_interval("first", "share of words whose twin is at rank 1"),
+        *with_interval("first_ten", "share of words whose twin is among the first ten"),
+        *with_interval("mean_reciprocal_rank", "mean of 1 / rank"),
+        *with_interval("rank_ratio", "geometric mean over words of rank / rank in whole; above 1 is worse"),
+    ),
+)
+
+TWINS_BY_COMPONENT = Schema(
+    "twins_by_component",
+    "Which heads and MLPs does the word need, and which heads look back?",
+    (
+        Column("component", "String", "what is switched off: L1H4 is head 4 of layer 1, MLP1 the MLP of layer 1"),
+        Column("layer", "Int32", "its block, from 0"),
+        Column("head", "Int32", "its head, from 0; null for an MLP"),
+        Column("after", "Int32", "block after which the places are compared, from 0"),
+        *with_interval("median_rank", "median rank of the twin with it off"),
+        *with_interval("rank_ratio", "geometric mean over words of that rank / the rank with nothing off"),
+        Column("null_median_rank", "Float64", "median rank with it off where the first piece is another word's"),
+        *with_interval("null_ratio", "rank_ratio of that null: what it does to any two tokens"),
+        *with_interval("needed", "rank_ratio / null_ratio, word by word: what is lost of this word; 1 is nothing"),
+        Column("share_lost", "Float64", "log needed / log of how many times better the word's rank is than its null's"),
+        Column("matters", "Boolean", "the word is there, needed_low is above 1, and share_lost at least a quarter"),
+        Column("attention", "Float64", "mean attention of the head from the last piece to the piece before it"),
+        Column("null_attention", "Float64", "the same where the piece before is another word's"),
+    ),
+)

@@ -1,0 +1,263 @@
+"""Does the layer write the word? Does a word's last piece come to look like the whole word's token?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError
+from detoklens.figures.spec import FigureSpec
+from detoklens.questions.parameters import Heads, Parameter
+from detoklens.questions.question import Question, View
+from detoklens.questions.twin_words import Pieces, Triples, TwinWords, beginning_of, check_pieces, twin_words
+from detoklens.questions.twins_said import twins_compared, twins_said
+from detoklens.questions.twins_schemas import TWINS, TWINS_BY_CONDITION
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import numpy as np
+    import polars as pl
+
+    from detoklens.measures.block_runs import Runner
+    from detoklens.measures.twin_chains import Chains
+    from detoklens.measures.twin_ranks import ClosedWorld
+    from detoklens.measures.twins import Summary
+    from detoklens.questions.question import ByLabel, Frames
+    from detoklens.questions.study import Study
+    from detoklens.scores.layer import Layer
+    from detoklens.weights.rest_of_block import RestOfBlock
+
+COPIES = 3  # of one place's vectors in float32 while they are put in order, beside those of all places
+SHARE_OF_MEMORY = 0.75
+SHOWN = (
+    *("condition", "place", "pieces", "median_rank", "median_rank_low", "median_rank_high", "first", "first_ten"),
+    *("rank_lost", "rank_ratio", "rank_ratio_low", "rank_ratio_high"),
+)
+PER_TABLE = {"mean_reciprocal_rank": "reciprocal_rank", "rank_lost": "median_lost"}
+
+Ranks = Mapping[tuple[str, int], "np.ndarray"]
+
+
+@dataclass(frozen=True, repr=False)
+class Twins(Question):
+    """Ask whether the first layer writes words: does the last piece of a word come to look like the whole word's token?
+
+    A token that is a word has a twin, the same text in pieces (` magic` is also ` mag` + `ic`). The twin's rank among
+    all tokens by cosine, after attention and after the block, stands beside that of the null (the first piece another
+    word's), of the last piece alone, of every head's look back cut, of every term left out and alone. From weights
+    alone and exact: only a beginning-of-text token and the pieces are in sight.
+
+    Example: detoklens twins gpt2 --triples 2000 --pieces 2
+    """
+
+    words: TwinWords = None
+    pieces: Pieces = (2, 3, 4)
+    triples: Triples = 1000
+    candidates: Annotated[
+        int | None, Parameter("Look for the twin among so many tokens, drawn by the seed. Default: all.", least=1)
+    ] = None
+    heads: Heads = None
+    bootstrap: Annotated[int, Parameter("Resamples of the words for the intervals; 0 for none.", least=0)] = 1000
+
+    topic = "Which heads detokenize?"
+    doing = "looking for twins"
+    needs = frozenset({"vocabulary"})
+    uses = frozenset({"seed"})
+    tables = (TWINS_BY_CONDITION, TWINS)
+    compared_tables = ("twins_by_condition",)
+    by: ClassVar[Mapping[str, str]] = {"condition": "twins_by_condition", "word": "twins"}
+    eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {"twins_by_condition": SHOWN}
+    equation = (
+        "x = stream at the last place of [BOS, p₁, …, p_k], y_c of [BOS, c];  each side z = clip((x − mean x) / std x, "
+        "±5) by dimension, over its own words or candidates;  rank of the twin c = 1 + number of c′ with "
+        "cos(z, z_c′) > cos(z, z_c), ties by id;  cut: α[h, k, j] = 0 for the pieces j before, not renormalised;  "
+        "without t, only t: α = softmax of the scores without term t, or of it alone;  rank ratio: exp mean "
+        "ln(rank / rank in whole) over words"
+    )
+    figures = (
+        FigureSpec(
+            "twins",
+            "twins",
+            ("twins_by_condition",),
+            "Does it write the word?",
+            "Median rank of a word's twin among all tokens, seen from the word's last piece, with its 95 % interval "
+            "over words (left is better): as it is, with another word's first piece, for the last piece alone, with "
+            "one head's look back cut, with one term left out or alone; words of the fewest pieces. The dotted line is the "
+            "word as it is.",
+        ),
+        FigureSpec(
+            "twins_pieces",
+            "twins:twins_pieces",
+            ("twins_by_condition",),
+            "Words in more pieces",
+            "Median rank of the twin with its 95 % interval by the number of pieces, the last piece being the same: as "
+            "it is, with another word's first piece, and for the last piece alone.",
+        ),
+    )
+    compared_figures = (
+        FigureSpec(
+            "compare_twins",
+            "twins:compare_twins",
+            ("twins_by_condition",),
+            "Writing words in several checkpoints",
+            "How many times worse the twin's rank is with another word's first piece, for the last piece alone, and "
+            "with the look back of one head cut, each with its 95 % interval over words. 1 is no difference: a model whose "
+            "null is at 1 writes no words.",
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_pieces(self.pieces)
+
+    def settings(self, study: Study) -> dict[str, Any]:
+        """The list by its fingerprint."""
+        from detoklens.measures.word_list import fingerprint_of, given_words
+
+        given = super().settings(study) | {"pieces": sorted(set(self.pieces))}
+        return given | {"words": None if self.words is None else fingerprint_of(given_words(self.words))}
+
+    def ask(self, study: Study, runner: Runner) -> Frames:
+        from detoklens.measures.twin_ranks import ClosedWorld
+
+        layer = study.layer
+        words = twin_words(layer, self.words, self.pieces, self.triples, study.seed, runner.say)
+        beginning = beginning_of(layer, runner.say)
+        self._check_places(layer, len(beginning) + max(words))
+        world = ClosedWorld.of(layer, beginning, _rest(layer, runner.say))
+        token_ids = self._candidates(layer, words, study.seed)
+        _check_memory(layer, len(token_ids), len(world.places))
+        names, ranks = self._ranked(study, world, words, token_ids, runner)
+        summaries = {key: self._summary(found, study.seed) for key, found in ranks.items()}
+        return {
+            "twins_by_condition": _by_condition(names, ranks, summaries, len(token_ids)),
+            "twins": _word_by_word(layer, words, ranks),
+        }
+
+    def _check_places(self, layer: Layer, longest: int) -> None:
+        if longest > layer.n_positions:
+            raise RangeError(
+                f"words in {max(self.pieces)} pieces need {longest} positions, {layer.name} has {layer.n_positions}; "
+                "ask for fewer pieces"
+            )
+
+    def _candidates(self, layer: Layer, words: Mapping[int, Chains], seed: int) -> np.ndarray:
+        """The tokens among which twins are looked for, from the smallest id: all, or a sample that holds the twins."""
+        import numpy as np
+
+        unread = layer.weights.placeless_token
+        everything = np.setdiff1d(np.arange(layer.vocab_size), [] if unread is None else [unread])
+        if self.candidates is None or self.candidates >= len(everything):
+            return everything
+        drawn = np.random.default_rng(seed).choice(everything, self.candidates, replace=False)
+        return np.unique(np.concatenate([drawn, *(some.whole for some in words.values())]))
+
+    def _ranked(
+        self, study: Study, world: ClosedWorld, words: Mapping[int, Chains], token_ids: np.ndarray, runner: Runner
+    ) -> tuple[list[str], Ranks]:
+        """The names of the conditions, and by place and number of pieces the ranks [condition, word]."""
+        import numpy as np
+
+        from detoklens.engines.choose import available_cores
+        from detoklens.measures.twin_ranks import ranks_by_place
+
+        candidates = world.candidates(token_ids)
+        threads, heads = study.work.workers or available_cores(), study.heads(self.heads)
+        ranks: dict[tuple[str, int], np.ndarray] = {}
+        names: list[str] = []
+        for turn, (pieces, some) in enumerate(words.items()):
+            conditions = world.conditions(some, heads, study.seed)
+            names = [condition.name for condition in conditions]
+            twins = np.searchsorted(token_ids, some.whole)
+            found = []
+            for number, step in enumerate(ranks_by_place(world, candidates, conditions, twins, threads), 1):
+                found.append(step)
+                if runner.watch is not None:
+                    runner.watch(turn * len(names) + number, len(words) * len(names))
+            ranks |= {(place, pieces): np.stack([step[place] for step in found]) for place in world.places}
+        return names, ranks
+
+    def _summary(self, ranks: np.ndarray, seed: int) -> Summary:
+        from detoklens.measures.twins import summary
+
+        return summary(ranks, self.bootstrap, seed)
+
+    def say(self, tables: Frames) -> str:
+        """Whether the layer writes words beyond its null, and which head and which term it needs."""
+        return twins_said(tables["twins_by_condition"])
+
+    def say_compared(self, by_label: ByLabel) -> str:
+        """Which of the models write words."""
+        return twins_compared({label: tables["twins_by_condition"] for label, tables in by_label.items()})
+
+    def views(self, tables: Frames) -> Sequence[View]:
+        """The words of the fewest pieces at the last place; the other formats hold all."""
+        table = tables["twins_by_condition"]
+        place = "block" if "block" in table["place"] else "attention"
+        fewest = table.filter(place=place).filter(pieces=int(table["pieces"].to_numpy().min()))
+        return [View(TWINS_BY_CONDITION.question, fewest.select(SHOWN))]
+
+
+def _rest(layer: Layer, say: Callable[[str], None]) -> RestOfBlock | None:
+    """The rest of the first block; None, and a note with the reason, where it is not read exactly or not there."""
+    try:
+        return layer.rest_of_block
+    except (UnsupportedModelError, CheckpointError) as error:
+        say(f"only the place after attention is known: {error}")
+        return None
+
+
+def _check_memory(layer: Layer, n_candidates: int, n_places: int) -> None:
+    """Refuse before anything is computed what would not fit."""
+    from detoklens.corpus.memory import machine_memory
+
+    kept = n_places * layer.weights.token_embeddings.itemsize + COPIES * 4
+    needed, there = n_candidates * layer.d_model * kept, machine_memory()
+    if needed > SHARE_OF_MEMORY * there:
+        fitting = int(n_candidates * SHARE_OF_MEMORY * there / needed)
+        raise RangeError(
+            f"{n_candidates:,} candidates of width {layer.d_model:,} need {needed / 1e9:.1f} GB, more than "
+            f"{SHARE_OF_MEMORY:.0%} of this machine's {there / 1e9:.1f} GB; look for twins among {fitting:,} or fewer"
+        )
+
+
+def _by_condition(
+    names: Sequence[str], ranks: Ranks, summaries: Mapping[tuple[str, int], Summary], n_candidates: int
+) -> pl.DataFrame:
+    import polars as pl
+
+    frames = []
+    for (place, pieces), summary in summaries.items():
+        known = {"place": place, "pieces": pieces, "words": ranks[place, pieces].shape[1], "candidates": n_candidates}
+        data: dict[str, Any] = {name: [value] * len(names) for name, value in known.items()}
+        data["condition"] = list(names)
+        for name in ("median_rank", "first", "first_ten", "mean_reciprocal_rank", "rank_lost", "rank_ratio"):
+            measured = getattr(summary, PER_TABLE.get(name, name))
+            data |= {name: measured.value, f"{name}_low": measured.low, f"{name}_high": measured.high}
+        frames.append(TWINS_BY_CONDITION.frame(data))
+    return pl.concat(frames)
+
+
+def _word_by_word(layer: Layer, words: Mapping[int, Chains], ranks: Ranks) -> pl.DataFrame:
+    import polars as pl
+
+    frames = []
+    for (place, pieces), found in ranks.items():
+        some = words[pieces]
+        frames.append(
+            TWINS.frame(
+                {
+                    "token_id": some.whole,
+                    "token": [layer.token(int(token)) for token in some.whole],
+                    "pieces": [pieces] * len(some),
+                    "split": ["|".join(map(layer.token, chain)) for chain in some.pieces.tolist()],
+                    "place": [place] * len(some),
+                    "rank": found[0],
+                    "null_rank": found[1],
+                    "last_piece_rank": found[2],
+                }
+            )
+        )
+    return pl.concat(frames)

@@ -1,0 +1,180 @@
+"""Does the layer write words, and what does it need for that? The one rule by which sentences and cards say so.
+
+It writes words where the twin's rank is worse with another word's first piece and worse for the last piece alone: the
+lower ends of both rank ratios above 1, and the smaller ratio at least CLEARLY. A head, or a term, is needed where the
+lower end of the ratio without it is above 1 and at least NEEDED of the gain (as logarithms of ratios) is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import log
+from typing import TYPE_CHECKING, Any
+
+from detoklens.wording import listed, plural, term_symbol
+
+if TYPE_CHECKING:
+    import polars as pl
+
+CLEARLY = 1.1  # times: with thousands of words any difference is beyond chance
+NEEDED = 0.25  # of the gain
+WHERE = {"attention": "after the attention", "block": "after the first block"}
+IN_PIECES = {2: "two pieces", 3: "three pieces", 4: "four pieces"}
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Found:
+    """The conditions of one place and one number of pieces, by name."""
+
+    rows: Mapping[str, Row]
+
+    @property
+    def whole(self) -> Row:
+        return self.rows["whole"]
+
+    @property
+    def has_intervals(self) -> bool:
+        return self.whole["median_rank_low"] is not None
+
+    @property
+    def gain(self) -> float:
+        """How many times better the twin's rank is than in the null and for the last piece alone: the smaller."""
+        return min(self.rows[name]["rank_ratio"] for name in ("null", "last_piece"))
+
+    @property
+    def is_above(self) -> bool:
+        """Whether null and baseline are both worse beyond chance."""
+        if not self.has_intervals:
+            return False
+        return all(self.rows[name]["rank_ratio_low"] > 1 for name in ("null", "last_piece"))
+
+    @property
+    def writes(self) -> bool:
+        return self.is_above and self.gain >= CLEARLY
+
+    def lost(self, condition: str) -> float:
+        """Which share of the gain is lost in this condition?"""
+        return log(self.rows[condition]["rank_ratio"]) / log(self.gain)
+
+    def needed(self, kind: str) -> list[Row]:
+        """The conditions of a kind (`cut_`, `without_`) that take away much of the gain, the worst first."""
+        some = [name for name, row in self.rows.items() if name.startswith(kind) and row["rank_ratio_low"] > 1]
+        found = [name for name in some if self.lost(name) >= NEEDED]
+        return [self.rows[name] for name in sorted(found, key=self.lost, reverse=True)]
+
+
+def found_at(table: pl.DataFrame, pieces: int) -> Found | None:
+    """The rows of the last place that is known and of so many pieces; None where there is no word of them."""
+    place = "block" if "block" in table["place"] else "attention"
+    rows = table.filter(place=place, pieces=pieces).to_dicts()
+    return Found({row["condition"]: row for row in rows}) if rows else None
+
+
+def fewest_pieces(table: pl.DataFrame) -> Found:
+    """The words of fewest pieces: two, unless others were asked for."""
+    found = found_at(table, int(table["pieces"].to_numpy().min()))
+    assert found is not None
+    return found
+
+
+def twins_said(table: pl.DataFrame) -> str:
+    """Whether the layer writes words beyond its null, what it needs for that, and whether longer words are found."""
+    found = fewest_pieces(table)
+    beside = f"{_place(found)}, the twin of a word in {_pieces(found)} has {_ranks(found)}"
+    if not found.has_intervals:
+        words = plural(found.whole["words"], "word")
+        return f"{_capital(beside)}; {words} are too few to conclude anything from."
+    longer = _longer(table, found.whole["pieces"])
+    if not found.writes:
+        return f"{_verdict(found)}: {beside}{longer}."
+    return f"{_verdict(found)}: {beside}; {_head_said(found)}, {_term_said(found)}{longer}."
+
+
+def _verdict(found: Found) -> str:
+    if found.writes:
+        return "The first layer writes words"
+    if found.is_above:
+        return "The first layer hardly writes words"
+    return "The first layer writes no words beyond its null"
+
+
+def _ranks(found: Found) -> str:
+    whole = found.whole
+    ends = f" ({_rank(whole['median_rank_low'])} to {_rank(whole['median_rank_high'])})" if found.has_intervals else ""
+    null, last = (_rank(found.rows[name]["median_rank"]) for name in ("null", "last_piece"))
+    return (
+        f"median rank {_rank(whole['median_rank'])}{ends} of {whole['candidates']:,}, "
+        f"{null} with another word's first piece, {last} for the last piece alone"
+    )
+
+
+def _head_said(found: Found) -> str:
+    needed = found.needed("cut_")
+    if needed:
+        named = [f"{_name(row)} ({_rank(row['median_rank'])} with its link cut)" for row in needed]
+        return f"it needs {listed(named)}"
+    return "no single head is needed for it"
+
+
+def _term_said(found: Found) -> str:
+    needed = found.needed("without_")
+    if needed:
+        named = [f"{_term(row)} ({_rank(row['median_rank'])} without it)" for row in needed]
+        return f"and of the terms {listed(named)}"
+    return "and no single term"
+
+
+def _longer(table: pl.DataFrame, shortest: int) -> str:
+    """What becomes of words in more pieces, their first piece exchanged."""
+    said = []
+    for pieces in sorted(set(table["pieces"].to_list()) - {shortest}):
+        found = found_at(table, pieces)
+        if found is None or not found.has_intervals:
+            continue
+        null = found.rows["null"]
+        above = null["rank_ratio_low"] > 1
+        counts = "counts" if above and null["rank_ratio"] >= CLEARLY else "hardly counts" if above else "does not count"
+        ranks = f"{_rank(found.whole['median_rank'])}, with another one {_rank(null['median_rank'])}"
+        said.append(f"in {_pieces(found)} the first one {counts} ({ranks})")
+    return f"; {listed(said)}" if said else ""
+
+
+def twins_compared(tables: Mapping[str, pl.DataFrame]) -> str:
+    """Which of several models write words, with the gain of each and the head that each needs."""
+    said = []
+    for label, table in tables.items():
+        found = fewest_pieces(table)
+        heads = [_name(row) for row in found.needed("cut_")] if found.writes else []
+        needs = f", needs {listed(heads)}" if heads else ""
+        does = "yes" if found.writes else "hardly" if found.is_above else "no"
+        whole, null = (_rank(found.rows[name]["median_rank"]) for name in ("whole", "null"))
+        said.append(f"{label} {does} ({whole} against {null} with another word's first piece{needs})")
+    return f"Does the first layer write words? By the twin's median rank: {'; '.join(said)}."
+
+
+def _name(row: Row) -> str:
+    return str(row["condition"]).removeprefix("cut_")
+
+
+def _term(row: Row) -> str:
+    return term_symbol(str(row["condition"]).removeprefix("without_"))
+
+
+def _place(found: Found) -> str:
+    return WHERE[found.whole["place"]]
+
+
+def _pieces(found: Found) -> str:
+    pieces = found.whole["pieces"]
+    return IN_PIECES.get(pieces, f"{pieces} pieces")
+
+
+def _rank(rank: float) -> str:
+    return f"{rank:,.0f}"
+
+
+def _capital(text: str) -> str:
+    return text[0].upper() + text[1:]
