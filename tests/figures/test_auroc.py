@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import polars as pl
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -10,6 +11,7 @@ from matplotlib.figure import Figure
 from detoklens.figures.theme import REFERENCE
 from detoklens.questions.auroc import Auroc
 from detoklens.questions.auroc_tables import areas_under
+from detoklens.questions.heads import Heads
 from tests.figures.synthetic import tables
 
 DRAWN = tables(3)
@@ -71,7 +73,19 @@ def test_roc_curves_one_a_token_with_their_areas() -> None:
         rows = DRAWN["roc_points"].filter(head=head, token_id=9)
         np.testing.assert_allclose(curves[1].get_ydata(), rows["true_positive_rate"])
         areas = areas_under(DRAWN["roc_points"]).filter(head=head)["area"]
-        assert [text.get_text() for text in axes.texts] == [f"{area:.2f}" for area in reversed(areas)]
+        said = [text.get_text().rsplit(maxsplit=1) for text in axes.texts]
+        assert [area for _, area in said] == [f"{area:.2f}" for area in reversed(areas)]
+        assert said[-1][0] == "$iens$"
+
+
+def test_wherever_an_auroc_is_drawn_it_has_the_same_range() -> None:
+    numbers = pl.selectors.float()
+    names = ("auroc_by_head", "auroc_controls", "heads")
+    usual = {name: DRAWN[name].with_columns(numbers * 0 + 0.6) for name in names}
+    panels = [*FIGURES["auroc"].draw(usual).axes, *Heads.figures[0].draw(usual).axes[:2]]
+    assert {axes.get_xlim() for axes in panels} == {(0.18, 1.02)}
+    several = {name: {"a": table, "b": table.with_columns(numbers / 10)} for name, table in usual.items()}
+    assert {axes.get_xlim() for axes in COMPARISONS["compare_auroc"].draw(several).axes} == {(-0.02, 1.02)}
 
 
 def test_roc_curves_of_asked_tokens() -> None:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
+from math import ceil
 
+import numpy as np
+import polars as pl
+
+from detoklens.figures.heatmap import TOKEN
 from tests.figures.specs import FIGURES
 from tests.figures.synthetic import HOSTILE, tables
 
@@ -25,9 +29,20 @@ def test_heatmaps_hold_the_scores_by_query_row_and_key_column() -> None:
     assert figure.get_supylabel() == "query (attends)"
 
 
-def test_heatmaps_name_their_tokens_only_where_they_can_be_read() -> None:
+def test_heatmaps_name_every_token_or_as_many_as_can_be_read() -> None:
     large = FIGURES["heatmap"].draw(DRAWN, heads=[0], width="page")
     assert [label.get_text() for label in large.axes[0].get_yticklabels()][:3] == ["$x^2$", "␣Korea", "</script>"]
     assert [label.get_text() for label in large.axes[1].get_xticklabels()][1] == "␣Korea"
     small = FIGURES["heatmap"].draw(DRAWN, width="column")
-    assert [label.get_text() for label in small.axes[0].get_yticklabels()] == []
+    every = [label.get_text() for label in large.axes[0].get_yticklabels()]
+    named = [label.get_text() for label in small.axes[0].get_yticklabels()]
+    assert 1 < len(named) < len(every)
+    assert named == every[:: ceil(len(every) / len(named))]
+    places = small.axes[0].get_yticks()
+    assert small.axes[0].bbox.height / small.dpi / len(every) * (places[1] - places[0]) >= TOKEN
+
+
+def test_heatmaps_without_a_tokenizer_name_ids() -> None:
+    ids = DRAWN["heatmap_tokens"].with_columns(token=pl.lit(None, pl.String))
+    figure = FIGURES["heatmap"].draw(DRAWN | {"heatmap_tokens": ids}, heads=[0])
+    assert figure.axes[0].get_yticklabels()[0].get_text() == f"id {ids.sort('place')['token_id'][0]}"

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
+from importlib.resources import files
 from itertools import combinations
 from pathlib import Path
 
 import matplotlib
 import pytest
-from matplotlib.colors import to_rgb
+from matplotlib.colors import to_hex, to_rgb
 from matplotlib.text import Text
 
 from detoklens.errors import RangeError
 from detoklens.figures.save import save
 from detoklens.figures.svg import svg_text
-from detoklens.figures.theme import INK, SERIES, inches, themed
+from detoklens.figures.theme import BESIDE, INK, POINT, POINT_OPACITY, SERIES, SOFT, inches, themed
 from tests.figures.specs import FIGURES
 from tests.figures.synthetic import tables
 
@@ -70,6 +72,58 @@ def test_series_differ_without_colour() -> None:
         for style in SERIES[:2]
     ]
     assert abs(lightness[0] - lightness[1]) > 0.05
+
+
+def luminance(colour: str) -> float:
+    """As the web's rules of accessibility define it."""
+    parts = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(colour)]
+    return sum(part * weight for part, weight in zip(parts, (0.2126, 0.7152, 0.0722), strict=True))
+
+
+def contrast(colour: str, ground: str, opacity: float = 1.0) -> float:
+    """Of a colour on a ground that shines through it."""
+    seen = [opacity * top + (1 - opacity) * below for top, below in zip(to_rgb(colour), to_rgb(ground), strict=True)]
+    light, dark = sorted((luminance(to_hex(seen)), luminance(ground)), reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+def page_colours(scheme: str) -> dict[str, str]:
+    """The variables of the page's style sheet in the light or in the dark."""
+    style = files("detoklens.report").joinpath("assets", "page.css").read_text(encoding="utf-8")
+    blocks = {"light": r"^:root \{([^}]*)\}", "dark": r':root\[data-scheme="dark"\] \{([^}]*)\}'}
+    block = re.search(blocks[scheme], style, re.MULTILINE)
+    return dict(re.findall(r"--(\w+): (#\w+)", block[1]))
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_and_marks_can_be_read_on_the_page(scheme: str) -> None:
+    """WCAG's ratios: 4.5 for text and links, 3 for marks; series in the dark are as legible as text."""
+    colours = page_colours(scheme)
+    ground, ink = colours["ground"], colours["ink"]
+    for name in ("ink", "soft", "link"):
+        assert contrast(colours[name], ground) >= 4.5, name
+        assert contrast(colours[name], colours["band"]) >= 4.5, name
+    assert contrast(ink, colours["seen"]) >= 4.5
+    assert contrast(ink, ground, SOFT) >= 4.5
+    assert contrast(ink, ground, BESIDE) >= 3
+    assert contrast(POINT, ground, POINT_OPACITY) >= 3
+    for place, style in enumerate(SERIES, 1):
+        assert colours[f"c{place}"] == (style.on_dark if scheme == "dark" else style.colour)
+        assert contrast(colours[f"c{place}"], ground) >= (4.5 if scheme == "dark" else 3), style
+
+
+def test_the_page_gives_every_series_its_variable() -> None:
+    style = files("detoklens.report").joinpath("assets", "page.css").read_text(encoding="utf-8")
+    for place, series in enumerate(SERIES, 1):
+        for what in ("fill", "stroke"):
+            assert f'.plot [{what}="{series.colour}"] {{ {what}: var(--c{place}); }}' in style
+
+
+def test_no_text_of_a_figure_has_a_series_colour() -> None:
+    drawn = tables(2)
+    for name in ("auroc", "roc", "partners", "token_alone", "contributions"):
+        colours = {to_hex(text.get_color()) for text in FIGURES[name].draw(drawn).findobj(Text) if text.get_text()}
+        assert colours == {INK}, name
 
 
 def test_series_are_none_of_them_the_ink() -> None:

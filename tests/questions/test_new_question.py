@@ -8,6 +8,7 @@ import pytest
 import detoklens as dl
 from detoklens.questions import catalogue
 from detoklens.report import drawing, sections
+from detoklens.report.large_heads import LargeHead
 from tests.command_line import call, refuse, run
 from tests.questions.toy import LENGTHS, Lengths
 
@@ -64,7 +65,7 @@ def test_it_is_an_answer_in_python_and_shows_itself(registered, tmp_path):
 
 def test_it_is_a_section_of_a_report(registered, tmp_path, monkeypatch):
     monkeypatch.setattr(drawing, "FORMATS", ("svg",))
-    monkeypatch.setattr("detoklens.report.report.heads_drawn_large", lambda tables: [0])
+    monkeypatch.setattr("detoklens.report.report.heads_drawn_large", lambda tables: [LargeHead(0, "the only one")])
     page = dl.study("demo", workers=1).report(tmp_path / "report").read_text(encoding="utf-8")
     for part in ("How long are they?", "has the longest query vectors", "|Q_e|, averaged over tokens"):
         assert part in page

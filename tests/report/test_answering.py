@@ -8,14 +8,13 @@ import polars as pl
 import pytest
 
 from detoklens.errors import OutputError
-from detoklens.questions.auroc_schemas import AUROC_CONTROLS
 from detoklens.questions.catalogue import Auroc, Contributions, Heads, Lexicon, Variance, Words
 from detoklens.questions.heads import HEADS
 from detoklens.questions.study import Study
 from detoklens.report import answers
 from detoklens.report.drawing import Drawing, Sketchbook, draw_files, drawings
 from detoklens.report.folder import claim, column_guide, refuse_foreign
-from detoklens.report.report import KIND, gluing_head, heads_drawn_large
+from detoklens.report.report import KIND
 from detoklens.report.sections import Entry, SectionPlan
 from detoklens.report.steps import Listener
 from tests.figures.synthetic import tables as made_tables
@@ -147,28 +146,6 @@ def test_panels_of_a_head_are_drawn_for_chosen_heads_and_folded_for_all(layer):
     assert named["position_alone_all_heads"].folded
     assert named["position_alone_all_heads"].heads is None
     assert not any(each.name.endswith("all_heads") for each in drawings(entry, answer, [0, 1, 2], 3))
-
-
-def controls(*above: float | None) -> pl.DataFrame:
-    """Heads of AUROC 0.8 so far above their nulls, nothing known of frequency."""
-    unknown = {name: [None] * len(above) for name in AUROC_CONTROLS.names}
-    return AUROC_CONTROLS.frame(unknown | {"head": range(len(above)), "auroc": [0.8] * len(above), "above_null": above})
-
-
-def test_heads_drawn_large_are_the_gluing_and_the_self_matching():
-    found = {
-        "heads": pl.DataFrame({"head": [0, 1, 2], "self_match": [None, 3.0, 1.0]}),
-        "auroc_controls": controls(0.1, 0.2, 0.3),
-    }
-    assert gluing_head(found) == 2
-    assert heads_drawn_large(found) == [2, 1]
-    assert heads_drawn_large({"heads": found["heads"]}) == [1, 2]
-    assert gluing_head(found | {"auroc_pieces_controls": controls(0.9, None, 0.1)}) == 0
-    assert gluing_head({"auroc_controls": controls(None, None)}) is None
-    assert gluing_head({"auroc_controls": controls(-0.1, 0.01)}) is None, "none stands above its null"
-    words = {"words_by_head": pl.DataFrame({"head": [0, 1], "median_share": [0.2, 0.1]})}
-    assert gluing_head(words) == 1
-    assert gluing_head(words | {"auroc_controls": controls(-0.1)}) is None, "a corpus knows better than words"
 
 
 @pytest.mark.parametrize("found", ["notes.txt", "provenance.json"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from dataclasses import asdict
 
 import numpy as np
 import pytest
@@ -10,7 +11,11 @@ import pytest
 from detoklens.measures.ranking import scores_of, top_keys
 from detoklens.questions.study import Study
 from detoklens.report import search_index
+from detoklens.report.page import script_json
+from tests.layers import random_layer
 from tests.spelled import counts_of, spelled_layer
+
+PLENTY = 10_000_000  # bytes
 
 
 @pytest.fixture(scope="module")
@@ -19,18 +24,19 @@ def study(tmp_path_factory):
     return Study(layer, counts_of(layer))
 
 
-def unpacked(index):
+def unpacked(index, view):
     shape = (len(index.searched), index.n_heads, index.top)
-    ids = np.frombuffer(base64.b64decode(index.partners), "<u4").reshape(shape)
-    bits = np.unpackbits(np.frombuffer(base64.b64decode(index.seen), np.uint8))[: ids.size].reshape(shape)
+    ids = np.frombuffer(base64.b64decode(view.partners), f"<u{index.id_bytes}").reshape(shape)
+    bits = np.unpackbits(np.frombuffer(base64.b64decode(view.seen), np.uint8))[: ids.size].reshape(shape)
     return ids, bits.astype(bool)
 
 
-def test_every_token_has_its_partners_and_whether_the_corpus_has_the_pair(study):
-    index = search_index.partner_index(study)
-    ids, seen = unpacked(index)
+@pytest.mark.parametrize("centred", [False, True])
+def test_every_token_has_its_partners_and_whether_the_corpus_has_the_pair(study, centred):
+    index = search_index.partner_index(study, PLENTY)
+    ids, seen = unpacked(index, index.centred if centred else index.plain)
     assert index.note.startswith(f"All {study.layer.vocab_size} tokens can be searched")
-    scores = scores_of(study.layer.token_affinity(), 300)
+    scores = scores_of(study.layer.token_affinity(centred=centred), 300)
     for head in range(3):
         np.testing.assert_array_equal(ids[300, head], top_keys(scores[[head]], 20)[0])
     prefixes, _ = study.counts.bigrams.predecessors(300)
@@ -39,15 +45,25 @@ def test_every_token_has_its_partners_and_whether_the_corpus_has_the_pair(study)
     assert not seen.all()
 
 
-def test_a_large_vocabulary_is_cut_to_its_most_frequent_tokens(study, monkeypatch):
-    monkeypatch.setattr(search_index, "LARGEST", 20_000)
-    index = search_index.partner_index(study)
-    assert len(index.partners) + len(index.seen) <= 20_000
-    assert 40 < len(index.searched) < study.layer.vocab_size
+@pytest.mark.parametrize("room", [30_000, 50_000])
+def test_a_large_vocabulary_is_cut_to_its_most_frequent_tokens(study, room):
+    index = search_index.partner_index(study, room)
+    assert search_index.FEWEST < len(index.searched) < study.layer.vocab_size
+    assert index.top == 10
+    assert 0.9 * room < len(script_json(asdict(index))) < room
     counts = study.counts.tokens
     assert min(counts[index.searched]) >= np.sort(counts)[-len(index.searched)]
     assert f"The {len(index.searched)} most frequent of {study.layer.vocab_size} tokens" in index.note
-    without = search_index.partner_index(Study(study.layer))
-    assert without.searched == list(range(len(index.searched)))
+    without = search_index.partner_index(Study(study.layer), room)
+    assert without.searched == list(range(len(without.searched)))
     assert "first of" in without.note
-    assert without.seen is None
+    assert without.plain.seen is without.centred.seen is None
+
+
+def test_without_a_tokenizer_partners_are_ids():
+    layer = random_layer(vocab_size=33)
+    index = search_index.partner_index(Study(layer), PLENTY)
+    assert index.tokens is None
+    assert index.searched == list(range(33))
+    ids = np.frombuffer(base64.b64decode(index.plain.partners), "<u2").reshape(33, layer.n_heads, 20)
+    np.testing.assert_array_equal(ids[7, 0], top_keys(scores_of(layer.token_affinity(), 7)[[0]], 20)[0])

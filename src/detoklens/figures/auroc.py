@@ -11,11 +11,11 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from detoklens.figures import theme
-from detoklens.figures.head_rows import ROW, head_rows, in_order, intervals, points, share_range
+from detoklens.figures.head_rows import ROW, auroc_range, head_rows, in_order, intervals, points
 from detoklens.figures.marks import line, line_entry, numbers, point_entry, reference
 from detoklens.figures.panels import head_panels
 from detoklens.figures.position_curves import chosen_heads
-from detoklens.figures.wording import number, token_label
+from detoklens.figures.wording import number, token_label, token_name
 
 HEAD, CHANCE = theme.SERIES[0], theme.SERIES[1]
 CONTROLS = {
@@ -31,6 +31,7 @@ MEASURES = {
 AMONG_EQUALS = "the same among equally frequent keys"
 BRIEF = ("mean AUROC", "equally frequent keys")  # titles of two panels in a column
 NARROW = 5.0  # inches
+WITH_NAMES = 1.4  # inches of a panel whose areas are named by their tokens
 NULL = theme.Style(theme.INK, "solid", "o", "")
 MOST_TOKENS = len(theme.SERIES)
 LONGEST_LABEL = 40
@@ -63,7 +64,7 @@ def auroc(
     _draw_with_interval(panels[0], in_order(auroc_by_head, asked), measure, HEAD)
     for axes in panels:
         reference(axes, x=0.5)
-    share_range(panels)
+    auroc_range(panels)
     return figure
 
 
@@ -117,13 +118,14 @@ def roc(
     """What share of the bigrams is found above each threshold? For the given query tokens, or the first six."""
     named = roc_points.select("token_id", "token").unique(maintain_order=True)
     asked = list(tokens) if tokens is not None else named["token_id"].head(MOST_TOKENS).to_list()
-    labels = dict(named.iter_rows())
+    texts = dict(named.iter_rows())
+    labels = [token_name(texts.get(token), token) for token in asked]
     figure, panels = head_panels(
         chosen_heads(roc_points, heads),
         width,
         x_label="other tokens found (false positive rate)",
         y_label="bigrams found (true positive rate)",
-        legend=[line_entry(token_label(labels.get(token)), theme.style_of(place)) for place, token in enumerate(asked)],
+        legend=[line_entry(label, theme.style_of(place)) for place, label in enumerate(labels)],
         proportion=1.0,
         share_y=True,
     )
@@ -132,7 +134,7 @@ def roc(
         curves = [_curve(roc_points.filter(head=head, token_id=token)) for token in asked]
         for place, curve in enumerate(curves):
             line(axes, curve["false_positive_rate"], curve["true_positive_rate"], theme.style_of(place))
-        _write_areas(axes, curves)
+        _write_areas(axes, labels, curves)
         axes.set(xlim=(-0.02, 1.02), ylim=(-0.02, 1.02))
     return figure
 
@@ -141,18 +143,18 @@ def _curve(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.sort("false_positive_rate", "true_positive_rate")
 
 
-def _write_areas(axes: Axes, curves: Sequence[pl.DataFrame]) -> None:
-    """Each curve's area in the lower right corner, in the curve's colour and in the legend's order."""
+def _write_areas(axes: Axes, labels: Sequence[str], curves: Sequence[pl.DataFrame]) -> None:
+    """Each curve's area in the lower right corner in the legend's order, with its token where there is room."""
+    wide = axes.bbox.width / axes.figure.dpi >= WITH_NAMES
     for above, place in enumerate(reversed(range(len(curves)))):
         axes.annotate(
-            number(_area(curves[place])),
+            f"{labels[place] if wide else ''} {number(_area(curves[place]))}".strip(),
             (1.0, 0.0),
             xytext=(-2, 2 + above * 7.2),
             xycoords="axes fraction",
             textcoords="offset points",
             ha="right",
             fontsize=theme.SMALL_SIZE,
-            color=theme.style_of(place).colour,
         )
 
 
@@ -190,7 +192,7 @@ def compare_auroc(
         _draw_with_interval(panels[0], in_order(table, asked), measure, style, shift)
     for axes in panels:
         reference(axes, x=0.5)
-    share_range(panels)
+    auroc_range(panels)
     return figure
 
 

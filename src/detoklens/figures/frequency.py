@@ -33,7 +33,7 @@ def token_alone(
     figure, panels = titled_panels(titles, width, x_label=COUNT, y_label=term_name("e"))
     for head, axes in zip(asked, panels, strict=True):
         rows = self_assertion.filter(head=head)
-        cloud(axes, rows["count"] + 1, rows["score"], theme.SERIES[0])
+        cloud(axes, rows["count"] + 1, rows["score"])
         logarithmic_x(axes)
     return figure
 
@@ -50,7 +50,7 @@ def token_variance(
     figure, (axes,) = titled_panels(
         [_title(embedding_variance)], width, x_label=COUNT, y_label="variance of the embedding"
     )
-    cloud(axes, frequency_by_token["count"] + 1, frequency_by_token["variance"], theme.SERIES[0])
+    cloud(axes, frequency_by_token["count"] + 1, frequency_by_token["variance"])
     logarithmic_x(axes)
     return figure
 

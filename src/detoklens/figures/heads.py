@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from detoklens.figures import theme
-from detoklens.figures.head_rows import Measure, head_rows, in_order, points, share_range, show_neutral
+from detoklens.figures.head_rows import Measure, auroc_range, head_rows, in_order, points, show_neutral
 from detoklens.figures.marks import line, line_entry, numbers, point_entry, reference
 from detoklens.figures.panels import name_places, titled_panels
 from detoklens.figures.position_curves import chosen_heads
@@ -45,7 +45,7 @@ def head_cards(heads_table: pl.DataFrame, *, heads: Sequence[int] | None = None,
         if measure.column in NULLS:
             points(axes, rows[NULLS[measure.column]], NULL, filled=False)
         points(axes, rows[measure.column], HEAD)
-    share_range([axes for axes, measure in zip(panels, MEASURES, strict=True) if measure.column in NULLS])
+    auroc_range([axes for axes, measure in zip(panels, MEASURES, strict=True) if measure.column in NULLS])
     return figure
 
 
@@ -94,5 +94,5 @@ def _draw_measure(axes: Axes, rows: pl.DataFrame, column: str, named: Mapping[in
         return
     for head in rows["head"].unique().sort():
         values = rows.filter(head=head).sort("place")
-        look = {} if head in named else {"alpha": theme.FAINT * 2, "linewidth": 0.6}
+        look = {} if head in named else {"alpha": theme.BESIDE, "linewidth": 0.6}
         line(axes, values["place"], values[column], named.get(head, OTHERS), **look)

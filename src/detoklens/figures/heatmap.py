@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,15 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from detoklens.figures import theme
-from detoklens.figures.panels import EDGE, LABEL, Grid, Room, add_labels
+from detoklens.figures.panels import EDGE, LABEL, TALLEST, Grid, Room, add_labels
 from detoklens.figures.position_curves import chosen_heads
-from detoklens.figures.wording import KEY, QUERY, short_number, token_label
+from detoklens.figures.wording import KEY, QUERY, short_number, token_name
 from detoklens.wording import head_name
 
 TOKEN = 0.1  # inches that a token's name needs
 LONGEST = 12  # letters of a token's name
+NARROWEST = 0.95  # inches of a panel
+MOST_UNNAMED = 2  # tokens between two that are named, before more panels side by side are worth more than names
 PLAIN = Room(left=LABEL + EDGE, top=3 * LABEL, bottom=LABEL + EDGE, beside=EDGE * 1.5, above=2 * LABEL)
 NAMED = Room(left=0.9, top=3 * LABEL, bottom=0.9, beside=EDGE * 1.5, above=2 * LABEL)
 
@@ -42,23 +45,30 @@ def heatmap(
         axes = figure.add_axes(grid.place(index, total, room))
         _draw_panel(axes, heatmap.filter(head=head, layer_norm=variant), head, variant)
         if room is NAMED:
-            _name_tokens(axes, names, index % grid.columns == 0, grid.is_lowest(index, len(panels)))
+            every = ceil(len(names) * TOKEN / grid.panel_width)
+            _name_tokens(axes, names, every, index % grid.columns == 0, grid.is_lowest(index, len(panels)))
     add_labels(figure, KEY, QUERY, room, legend=LABEL)
     _add_colour_key(figure)
     return figure
 
 
 def _names(tokens: pl.DataFrame | None) -> list[str]:
-    return [] if tokens is None else [token_label(text, LONGEST) for text in tokens.sort("place")["token"]]
+    if tokens is None:
+        return []
+    drawn = tokens.sort("place").select("token", "token_id")
+    return [token_name(text, token, LONGEST) for text, token in drawn.iter_rows()]
 
 
 def _layout(panels: int, variants: int, total: float, names: list[str]) -> tuple[Room, Grid]:
-    """Room for the tokens' names where they can be read, else none."""
-    for room in (NAMED, PLAIN):
-        grid = Grid.fit(max(1, panels), total, room, narrowest=0.95, proportion=1.0, multiple=variants, tallest=total)
-        if room is PLAIN or (names and len(names) * TOKEN <= grid.panel_width):
+    """Panels as wide as the tokens' names need, or half or a third of them; else as many side by side as can be."""
+    room = NAMED if names else PLAIN
+    look: dict[str, Any] = {"proportion": 1.0, "multiple": variants, "tallest": total}
+    for every in range(1, MOST_UNNAMED + 2) if names else ():
+        wanted = len(names) * TOKEN / every
+        grid = Grid.fit(max(1, panels), total, room, narrowest=max(NARROWEST, wanted), **look)
+        if grid.panel_width >= wanted and grid.height(room) <= TALLEST:
             return room, grid
-    raise AssertionError("the plain layout always does")
+    return room, Grid.fit(max(1, panels), total, room, narrowest=NARROWEST, **look)
 
 
 def _draw_panel(axes: Axes, rows: pl.DataFrame, head: int, layer_norm: bool) -> None:
@@ -84,13 +94,13 @@ def _rounded(value: float) -> float:
     return float(f"{value:.2g}") if abs(value) < 10 else float(round(value))
 
 
-def _name_tokens(axes: Axes, names: list[str], beside: bool, below: bool) -> None:
-    places = range(len(names))
-    size = theme.SMALL_SIZE
+def _name_tokens(axes: Axes, names: list[str], every: int, beside: bool, below: bool) -> None:
+    """All tokens by name, or every second, third … where names would touch."""
+    places, named, size = range(0, len(names), every), names[::every], theme.SMALL_SIZE
     if beside:
-        axes.set_yticks(places, names, fontsize=size)
+        axes.set_yticks(places, named, fontsize=size)
     if below:
-        axes.set_xticks(places, names, fontsize=size, rotation=90)
+        axes.set_xticks(places, named, fontsize=size, rotation=90)
     axes.tick_params(length=0)
 
 

@@ -65,7 +65,7 @@ def lexicon_scores(lexicon: pl.DataFrame, *, heads: Sequence[int] | None = None,
     )
     for head in reversed(best["head"].to_list()):
         pairs = rows.filter(head=head)
-        look = {} if head in named else {"alpha": theme.FAINT * 2, "linewidth": 0.6}
+        look = {} if head in named else {"alpha": theme.BESIDE, "linewidth": 0.6}
         line(axes, pairs["rank"], pairs["score"], named.get(head, OTHERS), **look)
     logarithmic_x(axes)
     return figure

@@ -17,7 +17,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from detoklens.figures import theme
 from detoklens.figures.wording import short_number
 
-MANY_POINTS = 10_000  # from here on smaller and fainter
+MANY_POINTS = 10_000  # from here on smaller
 
 
 def numbers(values: pl.Series) -> Num[np.ndarray, " row"]:
@@ -40,21 +40,21 @@ def band(axes: Axes, x: pl.Series, low: pl.Series, high: pl.Series, style: theme
     axes.fill_between(numbers(x), numbers(low), numbers(high), color=style.colour, alpha=0.22, linewidth=0)
 
 
-def cloud(axes: Axes, x: pl.Series, y: pl.Series, style: theme.Style) -> None:
+def cloud(axes: Axes, x: pl.Series, y: pl.Series) -> None:
     """Many points, as an image inside vector files."""
     kept = pl.DataFrame({"x": x, "y": y}).drop_nulls()
     if kept.is_empty():
         return
-    size, opacity = (2.4, 0.5) if kept.height < MANY_POINTS else (1.6, 0.35)
+    size = 1.8 if kept.height < MANY_POINTS else 1.0
     axes.plot(
         numbers(kept["x"]),
         numbers(kept["y"]),
-        color=style.colour,
+        color=theme.POINT,
         linestyle="",
         marker=".",
         markersize=size,
         markeredgewidth=0,
-        alpha=opacity,
+        alpha=theme.POINT_OPACITY,
         rasterized=True,
     )
 

@@ -21,7 +21,7 @@ def stacked(axes: Axes, parts: Sequence[pl.Series], styles: Sequence[theme.Style
         places = [place + shift for place in range(len(part))]
         look: dict[str, Any] = {
             "color": style.colour,
-            "hatch": style.hatch * 2,
+            "hatch": style.hatch,
             "edgecolor": theme.INK,
             "linewidth": 0.3,
         }

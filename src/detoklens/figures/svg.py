@@ -2,7 +2,8 @@
 
 matplotlib's SVG is made safe to inline beside others, under a strict content security policy:
 every id carries the figure's name; style attributes become presentation attributes and the global style sheet goes;
-text stays text; the figure says what it shows to a screen reader; nothing outside the file is referred to.
+text stays text; the figure says what it shows to a screen reader; nothing outside the file is referred to; places
+are rounded to a hundredth of a point, which halves what a long curve takes.
 For a page, INK becomes currentColor, so that the figure is readable on light and on dark ground.
 """
 
@@ -21,6 +22,7 @@ _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "http://www.w3.org/1999/xlink"
 _DROPPED = {f"{{{_SVG}}}metadata", f"{{{_SVG}}}style"}
 _URL = re.compile(r"url\(#([^)]*)\)")
+_BEYOND_HUNDREDTHS = re.compile(r"(\.\d\d)\d+")
 _DROPPED_PROPERTIES = {"-inkscape-stroke"}
 
 ElementTree.register_namespace("", _SVG)
@@ -72,6 +74,8 @@ def _clean(element: Element, prefix: str, ink: str) -> None:
             element.set(name, f"#{prefix}{value[1:]}")
         elif value == theme.INK:
             element.set(name, ink)
+        elif name == "d":
+            element.set(name, _BEYOND_HUNDREDTHS.sub(r"\1", value).replace("  ", " "))
         elif "url(#" in value:
             element.set(name, _URL.sub(rf"url(#{prefix}\1)", value))
 

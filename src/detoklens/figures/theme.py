@@ -1,8 +1,9 @@
 """How does every figure look? One ink, six colours that differ in grey too, two widths, fonts that are everywhere.
 
 All that is not data is drawn in INK, fainter parts in INK with some opacity, on no background: an inlined SVG then
-takes the page's own text colour, light or dark (svg.py). Colours are Okabe and Ito's, in an order of alternating
-lightness; each has its own line style, marker and hatch, so that colour is never the only difference.
+takes the page's own text colour, light or dark (svg.py). The first four colours are Okabe and Ito's; each has its own
+line style, marker and hatch, so that colour is never the only difference, and a contrast of at least 3 on white. On
+dark ground the page gives each the colour `on_dark`, which even text could have: its contrast is at least 4.5.
 """
 
 from __future__ import annotations
@@ -21,8 +22,12 @@ from detoklens.errors import RangeError
 
 INK = "#1a1b1c"
 FAINT = 0.16  # opacity of grids and of bands
-SOFT = 0.55  # opacity of reference lines and of notes
+SOFT = 0.62  # opacity of reference lines and of notes: a contrast of 4.5 on white and on dark
+BESIDE = 0.5  # opacity of lines that others are seen against: a contrast of 3
 SEQUENTIAL = "cividis"  # lightness rises all the way: the same picture in grey and to colour-blind eyes
+
+POINT, POINT_OPACITY = "#2f7fc1", 0.8
+"""Of many points, an image that no page can colour anew: a contrast of 3 on white and on dark alike."""
 
 REFERENCE = "_reference"  # label of what is drawn without being data
 
@@ -42,15 +47,16 @@ class Style:
     line: Any
     marker: str
     hatch: str
+    on_dark: str = "currentColor"
 
 
 SERIES = (
-    Style("#0072b2", "solid", "o", ""),
-    Style("#d55e00", (0, (5, 1.5)), "s", "////"),
-    Style("#009e73", (0, (1, 1)), "^", "...."),
-    Style("#cc79a7", (0, (5, 1.5, 1, 1.5)), "D", "xxxx"),
-    Style("#e69f00", (0, (8, 2)), "v", "----"),
-    Style("#56b4e9", (0, (3, 1, 1, 1, 1, 1)), "P", "||||"),
+    Style("#0072b2", "solid", "o", "", "#56b4e9"),
+    Style("#d55e00", (0, (5, 1.5)), "s", "////", "#ff8a3d"),
+    Style("#009e73", (0, (1, 1)), "^", "\\" * 4, "#2fc99a"),
+    Style("#cc79a7", (0, (5, 1.5, 1, 1.5)), "D", "xxxx", "#e6a1c6"),
+    Style("#9a7d0a", (0, (8, 2)), "v", "----", "#e6b800"),
+    Style("#6a3d9a", (0, (3, 1, 1, 1, 1, 1)), "P", "||||", "#b79ae0"),
 )
 
 _SETTINGS: dict[str, Any] = {

@@ -47,6 +47,11 @@ def token_label(text: str | None, longest: int = LONGEST_TOKEN, space: str = "‚ê
     return "".join(piece for piece, end in zip(pieces, ends, strict=True) if end < longest) + "‚Ä¶"
 
 
+def token_name(text: str | None, token_id: int, longest: int = LONGEST_TOKEN) -> str:
+    """A token for eyes; by its id where no tokenizer says more."""
+    return f"id {token_id}" if text is None else token_label(text, longest)
+
+
 def number(value: float | None, digits: int = 2) -> str:
     """A rounded number with a true minus sign, a dash where it is undefined."""
     if value is None or value != value:

@@ -16,7 +16,7 @@ from detoklens.questions.parameters import Centred, Parameter, Scale
 from detoklens.questions.parameters import Heads as Chosen
 from detoklens.questions.question import Question, View
 from detoklens.questions.shape import Shape
-from detoklens.questions.words import Words
+from detoklens.questions.words import Words, best_by_words, is_clearly_better
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent, signed
 
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from detoklens.questions.study import Study
 
 SEEN_FIRST = ("head", "auroc", "above_null", "word_share", "self_match", "position_class", "on_previous")
-CLEARLY_IN_WORDS = 0.1  # of the vocabulary by which a piece of the same word stands above one of another
 CLEARLY_ITSELF = 2.0  # standard deviations: the token itself then stands above 98 % of all keys
 
 JUDGED = {
@@ -46,6 +45,7 @@ HEADS = Schema(
         Column("above_null", "Float64", "auroc less auroc_null: what the head knows of the query"),
         Column("word_share", "Float64", "median rank, as a share of the vocabulary, of a word's piece before"),
         Column("word_null", "Float64", "the same for a piece of another word; both need a tokenizer"),
+        Column("word_pairs", "Int64", "pairs of neighbouring pieces that both are medians over"),
         Column("self_match", "Float64", "mean over tokens of the z-score of Tᵉᵉ[i, i] in row i of all keys"),
         Column("position_class", "String", "where position alone looks from the middle: see the table shape"),
         Column("on_previous", "Float64", "attention of position alone, from the middle, on the token before"),
@@ -155,7 +155,7 @@ class Heads(Question):
         if not study.has("vocabulary"):
             return None
         ranked = study.ask(Words(heads=self.heads, centred=self.centred, scale=self.scale)).tables["words_by_head"]
-        return ranked.select("head", word_share="median_share", word_null="null_median_share")
+        return ranked.select("head", word_share="median_share", word_null="null_median_share", word_pairs="pairs")
 
     def _positions(self, study: Study) -> pl.DataFrame | None:
         """Where position alone looks from the middle of the table, far from its exceptional ends."""
@@ -207,8 +207,8 @@ class Heads(Question):
         return [View("Head cards; press a heading to sort by it", tables["heads"], open=True)]
 
 
-def _best(cards: pl.DataFrame, column: str, descending: bool = True) -> dict[str, Any] | None:
-    known = cards.drop_nulls(column).sort(column, descending=descending, maintain_order=True)
+def _best(cards: pl.DataFrame, column: str) -> dict[str, Any] | None:
+    known = cards.drop_nulls(column).sort(column, descending=True, maintain_order=True)
     return None if known.is_empty() else known.row(0, named=True) | {"best": known[column][0]}
 
 
@@ -218,14 +218,14 @@ def _joining_said(cards: pl.DataFrame) -> str:
     if found is not None and found.has_null:
         against = "" if found.named else f": {listed(found.against)}"
         return _verdict(found.row, found.named, "joins tokens", f"AUROC {numbers_said(found.row)}{against}")
-    best = _best(cards, "word_share", descending=False)
+    by_words = {"word_share": "median_share", "word_null": "null_median_share", "word_pairs": "pairs"}
+    best = best_by_words(cards.drop_nulls("word_share").rename(by_words))
     if best is None:
         return "Without counts and a tokenizer nothing is known of joining tokens"
-    null = best["word_null"]
-    clearly = null is not None and null - best["word_share"] > CLEARLY_IN_WORDS
-    judged = f"a word's piece before has its median rank in the top {percent(best['word_share'])} of the vocabulary"
+    null = best["null_median_share"]
+    judged = f"a word's piece before has its median rank in the top {percent(best['median_share'])} of the vocabulary"
     beside = "" if null is None else f", another word's in the top {percent(null)}"
-    return _verdict(best, clearly, "joins tokens", judged + beside)
+    return _verdict(best, is_clearly_better(best), "joins tokens", judged + beside)
 
 
 def _self_match_said(cards: pl.DataFrame) -> str:

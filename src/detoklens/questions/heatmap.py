@@ -101,8 +101,8 @@ class Heatmap(Question):
             ("heatmap",),
             "Tᵉᵉ of tokens drawn at random",
             "Scores of every pair of the drawn tokens, with and without LayerNorm's division. Each panel is coloured "
-            "from its own smallest to its own largest score, given above it; no LN: without the division. A diagonal: "
-            "the token looks for itself.",
+            "from its own smallest to its own largest score, given above it; no LN: without the division. Where names "
+            "would touch, only every second, third … token is named. A diagonal: the token looks for itself.",
             optional=("heatmap_tokens",),
             per_head=True,
         ),

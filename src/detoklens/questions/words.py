@@ -194,7 +194,7 @@ class Words(Question):
         """The head that finds the piece before best, beside its null, if any is clearly better than that."""
         if self.paper:
             return _say_paper(tables["paper_ranks"])
-        best = _best(tables["words_by_head"])
+        best = best_by_words(tables["words_by_head"])
         if best is None:
             return NOTHING_SPLIT
         name, null = head_name(best["head"]), best["null_median_share"]
@@ -209,7 +209,7 @@ class Words(Question):
     def say_compared(self, by_label: ByLabel) -> str:
         if self.paper:
             return super().say_compared(by_label)
-        best = {label: _best(tables["words_by_head"]) for label, tables in by_label.items()}
+        best = {label: best_by_words(tables["words_by_head"]) for label, tables in by_label.items()}
         said = [
             f"{_share(row['median_share'])} in {label} ({head_name(row['head'])}{_beside(row)})"
             for label, row in best.items()
@@ -229,7 +229,7 @@ def is_clearly_better(row: Mapping[str, Any]) -> bool:
     return null is not None and row["median_share"] <= min(CLEARLY, sure) * null
 
 
-def _best(by_head: pl.DataFrame) -> dict[str, Any] | None:
+def best_by_words(by_head: pl.DataFrame) -> dict[str, Any] | None:
     """The highest rank among heads clearly better than their null; where there are none, the best against its null."""
     import polars as pl
 

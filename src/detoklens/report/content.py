@@ -16,6 +16,8 @@ class Picture:
     title: str
     caption: str
     svg: str
+    phone: str
+    """The same drawn narrow, which a narrow screen shows instead."""
     folded: bool = False
     """Whether the page shows it only when asked: the all-heads version of a figure, for example."""
 
@@ -88,19 +90,33 @@ class Download:
 
 
 @dataclass(frozen=True)
-class PartnerIndex:
-    """The strongest partners of many tokens, packed for the page's search box.
+class PartnerView:
+    """The strongest partners of the searched tokens by one kind of scores.
 
-    `partners` holds token ids as little-endian uint32 in base64, [token, head, rank]; `seen` one bit for each of them,
+    `partners` holds token ids as little-endian numbers in base64, [token, head, rank]; `seen` one bit for each of them,
     most significant first, set where the corpus has the pair.
     """
 
-    tokens: Sequence[str]
+    partners: str
+    seen: str | None
+
+
+@dataclass(frozen=True)
+class PartnerIndex:
+    """The strongest partners of many tokens, packed for the page's search box.
+
+    `tokens` are the texts of all tokens, None where no tokenizer says them; `mark` is what a tokenizer writes before a
+    piece that goes on with a word, if it writes anything. An id takes `id_bytes` in the two views.
+    """
+
+    tokens: Sequence[str] | None
+    mark: str
     searched: Sequence[int]
     n_heads: int
     top: int
-    partners: str
-    seen: str | None
+    id_bytes: int
+    plain: PartnerView
+    centred: PartnerView
     note: str
 
 

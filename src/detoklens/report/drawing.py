@@ -1,4 +1,4 @@
-"""Draws a report's figures, each once: SVG, PDF and PNG in a folder, and the SVG again for the page.
+"""Draws a report's figures: SVG, PDF and PNG in a folder, the SVG again for the page, and a narrow one for phones.
 
 What a drawing depends on (its tables' contents, the heads, the width, the version) is hashed into `drawn.json` beside
 the files; a figure whose hash is the same is read, not drawn again.
@@ -31,6 +31,8 @@ Tables = Mapping[str, Any]
 """Tables by name; for a comparison, by name and then by the model's label."""
 
 FORMATS = ("svg", "pdf", "png")
+PHONE, PHONE_WIDTH = "phone.svg", "column"
+"""How the file for phones ends, and how wide it is: a screen of 420 px shows its text at 10 to 12 px."""
 XML_DECLARATION_END = "?>\n"
 
 
@@ -79,7 +81,9 @@ def draw_files(task: DrawingTask) -> dict[str, bytes]:
     drawing = task.drawing
     figure = drawing.draw(task.width)
     described = {"title": drawing.title, "description": drawing.spec.caption}
-    return {ending: file_content(figure, ending, drawing.name, **described) for ending in task.formats}
+    files = {ending: file_content(figure, ending, drawing.name, **described) for ending in task.formats}
+    phone = file_content(drawing.draw(PHONE_WIDTH), "svg", f"{drawing.name}_phone", **described)
+    return files | {PHONE: phone}
 
 
 class Sketchbook:
@@ -106,7 +110,7 @@ class Sketchbook:
         return {drawing.name: self._picture(drawing) for drawing in planned}
 
     def _has(self, drawing: Drawing, fingerprint: str) -> bool:
-        there = all((self._folder / f"{drawing.name}.{ending}").is_file() for ending in FORMATS)
+        there = all((self._folder / f"{drawing.name}.{ending}").is_file() for ending in (*FORMATS, PHONE))
         return there and self._drawn.get(drawing.name) == fingerprint
 
     def _keep(self, drawing: Drawing, files: Mapping[str, bytes], fingerprint: str) -> None:
@@ -116,8 +120,11 @@ class Sketchbook:
         write_whole(self._memory, json.dumps(self._drawn, indent=1, sort_keys=True).encode())
 
     def _picture(self, drawing: Drawing) -> Picture:
-        svg = for_page((self._folder / f"{drawing.name}.svg").read_text(encoding="utf-8"))
-        return Picture(drawing.name, drawing.title, drawing.spec.caption, svg, drawing.folded)
+        svg, phone = (
+            for_page((self._folder / f"{drawing.name}.{ending}").read_text(encoding="utf-8"))
+            for ending in ("svg", PHONE)
+        )
+        return Picture(drawing.name, drawing.title, drawing.spec.caption, svg, phone, drawing.folded)
 
     def _fingerprint(self, drawing: Drawing) -> str:
         digest = hashlib.sha256(f"{__version__} {self._width} {drawing}".encode())

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from detoklens.questions.auroc_verdict import verdict
 from detoklens.questions.store import labelled
 from detoklens.report.answers import Asked, all_tables, ask_all
-from detoklens.report.content import Computed, Content, Download, Grid, Part, PartnerIndex, Picture, Section
+from detoklens.report.content import Computed, Content, Download, Grid, Part, Picture, Section
 from detoklens.report.drawing import Drawing, Sketchbook, drawings
 from detoklens.report.folder import PAGE, claim, column_guide, record
+from detoklens.report.large_heads import LargeHead, heads_drawn_large, why_these
 from detoklens.report.page import render_page
 from detoklens.report.paper import numbers_of_the_paper
 from detoklens.report.search_index import partner_index
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 KIND = "report"
 LARGEST_CSV = 600_000  # bytes of a table that lives in the page itself
 SHOWN_ROWS = 30  # of a table that the page folds away
-LARGE_HEADS = 2  # heads that are drawn large
+LARGEST_PAGE = 14_500_000  # bytes, the search's data included; browsers open it and letters carry it
 SUMMARY = (
     "What does this layer attend to, and why? Read off its weights alone: attention scores are exactly the sum of six "
     "terms of tokens and positions. Tᵉᵉ, token with token, is the one that can put words together again."
@@ -47,21 +48,21 @@ def make_report(
 ) -> Path:
     """Write FOLDER/report.html with its tables/, figures/ and provenance.json; what is there already is kept."""
     listener = listener or Listener()
-    chosen_heads = None if heads is None else study.heads(heads)
+    wanted = None if heads is None else [LargeHead(head, "asked for") for head in study.heads(heads)]
     claim(folder, KIND)
     with study.running() as engine:
         asked = ask_all(study, folder / "tables", listener)
-        chosen = chosen_heads if chosen_heads is not None else heads_drawn_large(all_tables(asked))
-        planned = plan(asked, chosen, study.layer.n_heads)
+        large = heads_drawn_large(all_tables(asked)) if wanted is None else wanted
+        planned = plan(asked, [each.head for each in large], study.layer.n_heads)
         with listener.step("Draw the figures") as watch:
             book = Sketchbook(folder / "figures", width)
             pictures = book.pictures([each for some in planned for each in some], engine, watch)
+        content = _content(study, asked, planned, pictures, large)
         with listener.step("Find the partners of every token"):
-            index = partner_index(study, engine)
+            index = partner_index(study, LARGEST_PAGE - len(render_page(content).encode()), engine)
     with listener.step("Write the page"):
-        content = _content(study, asked, planned, pictures, index)
         write_guide(folder, asked)
-        write_whole(folder / PAGE, render_page(content).encode())
+        write_whole(folder / PAGE, render_page(replace(content, partners=index)).encode())
     record(folder, KIND, [study], listener.passed)
     return folder / PAGE
 
@@ -69,24 +70,6 @@ def make_report(
 def plan(asked: Sequence[Asked], chosen: Sequence[int], n_heads: int | None) -> list[list[Drawing]]:
     """The figures of each question that has an answer."""
     return [[] if each.answer is None else drawings(each.entry, each.answer, chosen, n_heads) for each in asked]
-
-
-def heads_drawn_large(tables: Mapping[str, pl.DataFrame]) -> list[int]:
-    """The best gluing head and the most self-matching ones."""
-    cards = tables["heads"].sort("self_match", descending=True, nulls_last=True, maintain_order=True)
-    best = gluing_head(tables)
-    return list(dict.fromkeys([*([] if best is None else [best]), *cards["head"]]))[:LARGE_HEADS]
-
-
-def gluing_head(tables: Mapping[str, pl.DataFrame]) -> int | None:
-    """The head that is named over pieces of words, else over all tokens; without a corpus, the best by words."""
-    judged = [verdict(tables[name]) for name in ("auroc_pieces_controls", "auroc_controls") if name in tables]
-    if judged:
-        return next((found.head for found in judged if found is not None and found.named), None)
-    if "words_by_head" not in tables:
-        return None
-    ranked = tables["words_by_head"].drop_nulls("median_share").sort("median_share", maintain_order=True)
-    return int(ranked["head"][0]) if len(ranked) else None
 
 
 def write_guide(folder: Path, asked: Sequence[Asked]) -> None:
@@ -148,7 +131,7 @@ def _content(
     asked: Sequence[Asked],
     planned: Sequence[Sequence[Drawing]],
     pictures: Mapping[str, Picture],
-    index: PartnerIndex | None,
+    large: Sequence[LargeHead],
 ) -> Content:
     sections, tables = sections_of(asked, planned, pictures), all_tables(asked)
     if sections[-1].title == PAPER.title:
@@ -160,8 +143,7 @@ def _content(
         facts=_facts(study),
         sections=sections,
         downloads=downloads(asked),
-        partners=index,
-        notes=_notes(study, asked),
+        notes=_notes(study, asked, why_these(large, study.layer.n_heads)),
     )
 
 
@@ -205,6 +187,6 @@ def _facts(study: Study) -> list[tuple[str, str]]:
     ]
 
 
-def _notes(study: Study, asked: Sequence[Asked]) -> list[str]:
-    said = [*study.notes, *(note for each in asked if each.answer is not None for note in each.answer.notes)]
+def _notes(study: Study, asked: Sequence[Asked], why: str) -> list[str]:
+    said = [*study.notes, *(note for each in asked if each.answer is not None for note in each.answer.notes), why]
     return [f"{note[0].upper()}{note[1:]}." for note in dict.fromkeys(said)]

@@ -1,7 +1,7 @@
-"""The strongest partners of every token, packed for the page's search box: 20 ids a head, four bytes each.
+"""The strongest partners of every token, packed for the page's search box: by plain and by centred scores.
 
-A vocabulary too large for the page is cut to its most frequent tokens (to its first ones where no corpus tells), so
-that the packed index stays below 15 MB.
+Ids take two bytes, four where the vocabulary needs them. Where not all fit into the room that the page has left, fewer
+partners are listed; then the vocabulary is cut to its most frequent tokens (to its first ones where no corpus tells).
 """
 
 from __future__ import annotations
@@ -16,44 +16,56 @@ from detoklens.measures.pair_counts import pair_counts
 from detoklens.measures.ranking import HeadScores, top_keys
 from detoklens.measures.token_text import token_texts
 from detoklens.questions.study import Study
-from detoklens.report.content import PartnerIndex
+from detoklens.report.content import PartnerIndex, PartnerView
+from detoklens.report.page import script_json
 from detoklens.scores.affinity import Affinity
 from detoklens.wording import token_shown
 
-TOP = 20
-LARGEST = 15_000_000  # bytes of the packed index
+TOPS = (20, 10)  # partners in each head: as many as fit
+FEWEST = 100  # tokens that are searched however full the page is
+ID_TEXT = 8  # bytes that a searched token's id takes as text
 ROWS = 128  # query tokens scored together
 TASK_QUERIES = 4096  # query tokens of one task of a worker
 
 
-def partner_index(study: Study, engine: Engine | None = None) -> PartnerIndex | None:
-    """Partners by T^ee of every token, or of as many frequent ones as fit; None without a tokenizer."""
+def partner_index(study: Study, room: int, engine: Engine | None = None) -> PartnerIndex:
+    """Partners by T^ee of every token, or of as many frequent ones as fit into so many bytes."""
     layer = study.layer
-    if not layer.has_vocabulary:
-        return None
-    top = min(TOP, layer.vocab_size)
-    searched = _searched(study, top)
-    partners = find_partners(layer.token_affinity(), searched, top, engine)
+    texts = token_texts(layer, range(layer.vocab_size))
+    tokens = [token_shown(text or "") for text in texts] if layer.has_vocabulary else None
+    id_bytes = 2 if layer.vocab_size <= 1 << 16 else 4
+    left = room - (0 if tokens is None else len(script_json(tokens)))
+    top, searched = _searched(study, id_bytes, left)
+
+    def view(centred: bool) -> PartnerView:
+        partners = find_partners(layer.token_affinity(centred=centred), searched, top, engine)
+        packed = base64.b64encode(partners.astype(f"<u{id_bytes}").tobytes()).decode("ascii")
+        return PartnerView(packed, _seen(study, searched, partners))
+
     return PartnerIndex(
-        tokens=["" if text is None else token_shown(text) for text in token_texts(layer, range(layer.vocab_size))],
+        tokens=tokens,
+        mark=layer.vocabulary.continuing_mark if layer.has_vocabulary else "",
         searched=[int(token) for token in searched],
         n_heads=layer.n_heads,
         top=top,
-        partners=base64.b64encode(partners.astype("<u4").tobytes()).decode("ascii"),
-        seen=_seen(study, searched, partners),
+        id_bytes=id_bytes,
+        plain=view(centred=False),
+        centred=view(centred=True),
         note=_note(len(searched), layer.vocab_size, study.counts is not None, top),
     )
 
 
-def _searched(study: Study, top: int) -> Int[np.ndarray, "query"]:
-    layer = study.layer
-    bytes_per_token = layer.n_heads * top * (4 + 1 / 8) * 4 / 3
-    room = int(LARGEST // bytes_per_token)
-    if room >= layer.vocab_size:
-        return np.arange(layer.vocab_size)
-    if study.counts is None:
-        return np.arange(room)
-    return np.sort(np.argsort(-study.counts.tokens, kind="stable")[:room])
+def _searched(study: Study, id_bytes: int, room: int) -> tuple[int, Int[np.ndarray, "query"]]:
+    """How many partners of which tokens fit into so many bytes?"""
+    layer, counts = study.layer, study.counts
+    for top in (min(most, layer.vocab_size) for most in TOPS):
+        bits = 2 * layer.n_heads * top * (8 * id_bytes + (counts is not None))
+        fits = max(FEWEST, int(room // (bits / 8 * 4 / 3 + ID_TEXT)))
+        if fits >= layer.vocab_size:
+            return top, np.arange(layer.vocab_size)
+    if counts is None:
+        return top, np.arange(fits)
+    return top, np.sort(np.argsort(-counts.tokens, kind="stable")[:fits])
 
 
 def find_partners(
@@ -96,4 +108,7 @@ def _note(searched: int, vocab_size: int, has_counts: bool, top: int) -> str:
     else:
         chosen = "most frequent" if has_counts else "first"
         whom = f"The {searched:,} {chosen} of {vocab_size:,} tokens can be searched: more would not fit into the page"
-    return f"{whom}; the {top} keys with the largest Tᵉᵉ in each head. ␣ is a space."
+    return (
+        f"{whom}; the {top} keys with the largest Tᵉᵉ in each head. ␣ is a space. A word of several tokens is found by "
+        "the fewest tokens that spell it; the tokenizer may cut it elsewhere."
+    )

@@ -120,10 +120,15 @@ class Vocabulary:
 
         A WordPiece tokenizer marks them itself (`##ing`); there a token without the mark begins a word.
         """
-        mark = getattr(self.tokenizer.model, "continuing_subword_prefix", None) or ""
+        mark = self.continuing_mark
         texts = enumerate(map(self.raw, range(self.size))) if mark else enumerate(self.texts())
         marked = ((token, text.removeprefix(mark)) for token, text in texts if text.startswith(mark))
         return [token for token, text in marked if text[:1].isalpha() and token not in self.apart]
+
+    @property
+    def continuing_mark(self) -> str:
+        """What the tokenizer's file writes before a piece that goes on with a word (`##`); most write nothing."""
+        return getattr(self.tokenizer.model, "continuing_subword_prefix", None) or ""
 
     @cached_property
     def apart(self) -> frozenset[int]:

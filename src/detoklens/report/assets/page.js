@@ -88,33 +88,86 @@
   if (data && field) startSearch(data, field);
 
   function startSearch(index, input) {
+    const SHOWN = 24;
     const bytes = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
-    const ids = new Uint32Array(bytes(index.partners).buffer);
-    const seen = index.seen ? bytes(index.seen) : null;
-    const isSeen = (place) => seen !== null && ((seen[place >> 3] >> (7 - (place & 7))) & 1) === 1;
-    const lowered = index.searched.map((id) => index.tokens[id].toLowerCase());
+    const unpacked = (view) => ({
+      ids: new (index.id_bytes === 2 ? Uint16Array : Uint32Array)(bytes(view.partners).buffer),
+      seen: view.seen ? bytes(view.seen) : null,
+    });
+    const views = {};
+    const view = () => {
+      const name = byId("centred").checked ? "centred" : "plain";
+      return (views[name] ??= unpacked(index[name]));
+    };
+    const isSeen = (seen, place) => seen !== null && ((seen[place >> 3] >> (7 - (place & 7))) & 1) === 1;
+    const textOf = (id) => (index.tokens ? index.tokens[id] : "id " + id);
+    const rowOf = new Map(index.searched.map((id, row) => [id, row]));
+    const lowered = index.searched.map((id) => textOf(id).toLowerCase());
+    const idOf = new Map();
+    if (index.tokens) index.tokens.forEach((text, id) => idOf.has(text) || idOf.set(text, id));
 
     const matching = (text) => {
-      const asked = text.replaceAll(" ", "␣").toLowerCase();
+      const asked = text.replaceAll(" ", index.tokens ? "␣" : " ").toLowerCase();
       const scored = [];
       lowered.forEach((token, row) => {
         const at = token.indexOf(asked);
         if (at < 0) return;
-        const exact = index.tokens[index.searched[row]] === text.replaceAll(" ", "␣");
+        const exact = textOf(index.searched[row]) === text.replaceAll(" ", "␣");
         scored.push([exact ? -1 : token.length - asked.length + (at ? 1 : 0), row]);
       });
       return scored.sort((a, b) => a[0] - b[0] || a[1] - b[1]).map((pair) => pair[1]);
     };
 
-    const token = (text) => {
-      const element = make("bdi", text, "token");
-      return element;
+    // The fewest tokens that spell a text, the longest first; null where none do.
+    const spelled = (text) => {
+      const best = new Array(text.length + 1).fill(null);
+      best[text.length] = [];
+      for (let from = text.length - 1; from >= 0; from--) {
+        for (let to = text.length; to > from; to--) {
+          const id = idOf.get((from ? index.mark : "") + text.slice(from, to));
+          if (id !== undefined && best[to] && (!best[from] || best[to].length + 1 < best[from].length)) best[from] = [id, ...best[to]];
+        }
+      }
+      return best[0];
+    };
+    const piecesOf = (asked) => {
+      if (!asked || asked.length > 60 || !index.tokens) return [];
+      const text = asked.replaceAll(" ", "␣");
+      const ways = [text.startsWith("␣") ? text : "␣" + text, text, text.toLowerCase()];
+      const found = ways.map(spelled).filter((ids) => ids !== null);
+      if (found.some((ids) => ids.length === 1)) return [];
+      return found.sort((a, b) => a.length - b.length)[0] || [];
+    };
+
+    const token = (text) => make("bdi", text, "token");
+    const joined = (key, query) => {
+      const text = textOf(query);
+      if (!index.mark) return textOf(key) + text;
+      return text.startsWith(index.mark) ? textOf(key) + text.slice(index.mark.length) : null;
+    };
+
+    // Where the piece before stands among the partners of the piece that is asked about.
+    const whereBefore = (row, before) => {
+      const { ids } = view();
+      const places = [];
+      for (let h = 0; h < index.n_heads; h++) {
+        const start = (row * index.n_heads + h) * index.top;
+        const rank = ids.subarray(start, start + index.top).indexOf(before);
+        if (rank >= 0) places.push("rank " + (rank + 1) + " in L0H" + h);
+      }
+      const said = make("p");
+      const where = places.length ? places.join(", ") : "not among the first " + index.top + " of any head";
+      said.append("The piece before, ", token(textOf(before)), ": " + where + ".");
+      return said;
     };
 
     const partnerTable = (row) => {
+      const { ids, seen } = view();
+      const query = index.searched[row];
       const table = make("table");
       const caption = make("caption", "Strongest partners (keys) of ");
-      caption.append(token(index.tokens[index.searched[row]]), seen ? "; shaded: the pair occurs in the corpus" : "");
+      caption.append(token(textOf(query)), seen ? "; shaded: the pair occurs in the corpus" : "");
+      if (index.tokens) caption.append("; underlined: joined, the two are a token themselves");
       const head = make("tr");
       head.append(make("th", "rank"));
       for (let h = 0; h < index.n_heads; h++) head.append(make("th", "L0H" + h));
@@ -124,8 +177,10 @@
         line.append(make("td", String(rank + 1)));
         for (let h = 0; h < index.n_heads; h++) {
           const place = (row * index.n_heads + h) * index.top + rank;
-          const cell = make("td", undefined, isSeen(place) ? "seen" : undefined);
-          cell.append(token(index.tokens[ids[place]]));
+          const cell = make("td", undefined, isSeen(seen, place) ? "seen" : undefined);
+          const partner = token(textOf(ids[place]));
+          if (index.tokens && idOf.has(joined(ids[place], query))) partner.classList.add("whole");
+          cell.append(partner);
           line.append(cell);
         }
         body.append(line);
@@ -139,31 +194,65 @@
       return region;
     };
 
-    const choose = (row) => {
-      for (const button of byId("matches").querySelectorAll("button"))
+    let chosen = null;
+    const choose = (row, before) => {
+      chosen = row === undefined ? null : [row, before];
+      for (const button of byId("search").querySelectorAll("button[data-row]"))
         button.setAttribute("aria-pressed", String(button.dataset.row === String(row)));
-      byId("found").replaceChildren(partnerTable(row));
+      if (chosen === null) byId("found").replaceChildren();
+      else byId("found").replaceChildren(...(before === undefined ? [] : [whereBefore(row, before)]), partnerTable(row));
     };
 
-    const search = () => {
-      const rows = input.value ? matching(input.value) : [];
-      byId("search-count").textContent = !input.value ? "" : rows.length === 1 ? "1 token matches" : rows.length + " tokens match";
-      byId("matches").replaceChildren(
-        ...rows.slice(0, 24).map((row) => {
-          const button = make("button");
-          button.type = "button";
-          button.dataset.row = String(row);
-          button.append(token(index.tokens[index.searched[row]]));
-          button.addEventListener("click", () => choose(row));
+    const tokenButton = (id, before) => {
+      const button = make("button");
+      const row = rowOf.get(id);
+      button.type = "button";
+      button.append(token(textOf(id)));
+      if (row === undefined) button.disabled = true;
+      else {
+        button.dataset.row = String(row);
+        button.addEventListener("click", () => choose(row, before));
+      }
+      return button;
+    };
+
+    const showPieces = (pieces) => {
+      const line = byId("pieces");
+      line.replaceChildren();
+      if (!pieces.length) return;
+      line.append("As pieces: ");
+      pieces.forEach((id, place) => line.append(place ? " · " : "", tokenButton(id, place ? pieces[place - 1] : undefined)));
+    };
+
+    let rows = [], shown = 0;
+    const showMore = () => {
+      const next = rows.slice(shown, shown + SHOWN);
+      shown += next.length;
+      byId("matches").append(
+        ...next.map((row) => {
           const item = make("li");
-          item.append(button);
+          item.append(tokenButton(index.searched[row]));
           return item;
         }),
       );
+      byId("search-count").textContent = input.value ? shown + " of " + rows.length + " shown" : "";
+      byId("more").hidden = shown >= rows.length;
+    };
+
+    const search = () => {
+      rows = input.value ? matching(input.value) : [];
+      shown = 0;
+      const pieces = piecesOf(input.value);
+      byId("matches").replaceChildren();
+      showPieces(pieces);
+      showMore();
+      const last = pieces.length ? rowOf.get(pieces[pieces.length - 1]) : undefined;
       if (rows.length) choose(rows[0]);
-      else byId("found").replaceChildren();
+      else choose(last, last === undefined ? undefined : pieces[pieces.length - 2]);
     };
     input.addEventListener("input", search);
+    byId("more").addEventListener("click", showMore);
+    byId("centred").addEventListener("change", () => chosen && choose(...chosen));
   }
 
   // On paper everything is open.
