@@ -23,7 +23,7 @@ def test_the_form_is_that_of_the_whole_matrix(size):
         values = np.linalg.svd(whole, compute_uv=False)
         values[values < 1e-12 * values[0]] = 0
         shares = values[values > 0] / values.sum()
-        found = bilinear_form(layer.folded, head)
+        found = bilinear_form(layer, head)
         assert found.symmetric_share == pytest.approx(np.sum(symmetric**2) / np.sum(whole**2), abs=1e-9)
         assert found.antisymmetric_share == pytest.approx(np.sum(antisymmetric**2) / np.sum(whole**2), abs=1e-9)
         assert found.effective_rank == pytest.approx(np.exp(-np.sum(shares * np.log(shares))), rel=1e-6)
@@ -35,6 +35,6 @@ def test_a_symmetric_head_is_all_symmetric_and_a_dead_one_is_undefined():
     layer = random_layer()
     layer.folded.key_weight[0] = layer.folded.query_weight[0]
     layer.folded.key_weight[1] = 0
-    assert bilinear_form(layer.folded, 0).symmetric_share == pytest.approx(1)
-    assert np.isnan(bilinear_form(layer.folded, 1).symmetric_share)
-    assert bilinear_form(layer.folded, 1).spectral_norm == 0
+    assert bilinear_form(layer, 0).symmetric_share == pytest.approx(1)
+    assert np.isnan(bilinear_form(layer, 1).symmetric_share)
+    assert bilinear_form(layer, 1).spectral_norm == 0

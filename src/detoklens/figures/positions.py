@@ -12,7 +12,7 @@ from detoklens.figures import theme
 from detoklens.figures.marks import band, band_entry, line, line_entry
 from detoklens.figures.panels import head_panels, titled_panels
 from detoklens.figures.position_curves import chosen_heads, chosen_queries, middle
-from detoklens.figures.wording import KEY_POSITION, band_name, token_label
+from detoklens.figures.wording import KEY_POSITION, OFFSET, band_name, token_label
 from detoklens.wording import head_name, term_name
 
 MEAN, LARGEST, SMALLEST = theme.SERIES[0], theme.SERIES[2], theme.SERIES[1]
@@ -106,6 +106,41 @@ def position_attention(
 ) -> Figure:
     """What would attention be if positions were all there is? softmax of T^p + T^pp."""
     return _query_curves(positions, "attention", heads, queries, width)
+
+
+@theme.figure_function
+def kernel(
+    positions_by_offset: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page"
+) -> Figure:
+    """What does the distance from query to key add to the score, whatever the tokens?"""
+    rows = positions_by_offset.filter(quantity="p").sort("head", "offset")
+    figure, panels = head_panels(chosen_heads(rows, heads), width, x_label=OFFSET, y_label="position kernel (Tᵖ)")
+    for head, axes in panels.items():
+        curve = rows.filter(head=head)
+        line(axes, curve["offset"], curve["value"], MEAN)
+    return figure
+
+
+@theme.figure_function
+def kernel_attention(
+    positions_by_offset: pl.DataFrame,
+    *,
+    heads: Sequence[int] | None = None,
+    queries: Sequence[int] | None = None,
+    width: theme.Width = "page",
+) -> Figure:
+    """What would attention be if distance were all there is? Softmax of the kernel, from each query position."""
+    rows = positions_by_offset.filter(quantity="attention").sort("head", "query_position", "offset")
+    asked = chosen_queries(rows, queries)
+    legend = [line_entry(f"query {query}", theme.style_of(place)) for place, query in enumerate(asked)]
+    figure, panels = head_panels(
+        chosen_heads(rows, heads), width, x_label=OFFSET, y_label="attention by distance alone", legend=legend
+    )
+    for head, axes in panels.items():
+        for place, query in enumerate(asked):
+            curve = rows.filter(head=head, query_position=query)
+            line(axes, curve["offset"], curve["value"], theme.style_of(place))
+    return figure
 
 
 @theme.figure_function

@@ -20,6 +20,7 @@ KEY = "key (attended to)"
 QUERY = "query (attends)"
 KEY_POSITION = f"{KEY}, position"
 QUERY_POSITION = f"{QUERY}, position"
+OFFSET = "distance from the key (attended to) to its query"
 COUNT = "occurrences in the corpus, plus one"
 
 LONGEST_TOKEN = 16

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from detoklens.weights.folding import FoldedLayer
+from detoklens.scores.layer import Layer
+from detoklens.scores.rotation import rotated_by_offset
 
 
 @dataclass(frozen=True)
@@ -27,9 +28,11 @@ class BilinearForm:
     spectral_norm: float
 
 
-def bilinear_form(folded: FoldedLayer, head: int) -> BilinearForm:
-    """The numbers of one head's W_QK."""
-    query, key = folded.query_weight[head].astype(np.float64), folded.key_weight[head].astype(np.float64)
+def bilinear_form(layer: Layer, head: int, offset: int = 1) -> BilinearForm:
+    """The numbers of one head's W_QK; with rotary positions of W̃_Q R_δ W̃_Kᵀ at one offset δ."""
+    own_keys = head // layer.weights.heads_per_key
+    query = rotated_by_offset(layer.weights, layer.folded.query_weight[head].astype(np.float64), offset)
+    key = layer.folded.key_weight[own_keys].astype(np.float64)
     values = singular_values(query, key)
     if not values.any():
         return BilinearForm(np.nan, np.nan, np.nan, np.nan, 0.0)

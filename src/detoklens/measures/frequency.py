@@ -2,6 +2,8 @@
 
     T^e[h, j] = q_b[h] · K_e[h, j] / σ_j        σ_j averaged over positions
 
+With rotary positions it is that at one offset, and q_b may be the mean query (see `scores.terms`).
+
 Spearman's correlation is Pearson's of the ranks, ties sharing their mean rank.
 """
 
@@ -12,13 +14,21 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Float, Int
 
+from detoklens.scores.common_part import Mean
 from detoklens.scores.layer import Layer, TokenScale
 
 
 def self_assertion(
-    layer: Layer, heads: Sequence[int] | None = None, scale: TokenScale = "mean"
+    layer: Layer,
+    heads: Sequence[int] | None = None,
+    scale: TokenScale = "mean",
+    *,
+    offset: int = 1,
+    mean: Mean = None,
 ) -> Float[np.ndarray, "head token"]:
     """T^e of every token, in all heads or some."""
+    if layer.positions != "learned":
+        return layer.token_assertion(scale, heads, offset=offset, mean=mean)
     heads = range(layer.n_heads) if heads is None else heads
     asserted = [np.einsum("d,td->t", layer.folded.query_bias[head], layer.token_factors(head).key) for head in heads]
     return np.stack(asserted) / layer.token_scale(scale)

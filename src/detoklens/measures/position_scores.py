@@ -15,7 +15,8 @@ from jaxtyping import Float
 
 from detoklens.scores.factors import project
 from detoklens.scores.layer import Layer
-from detoklens.scores.softmax import softmax
+from detoklens.scores.softmax import seen_keys, softcapped, softmax
+from detoklens.weights.first_layer import FirstLayer
 
 
 @dataclass(frozen=True)
@@ -25,7 +26,7 @@ class PositionScores:
     query: Float[np.ndarray, "head position d_head"]
     key: Float[np.ndarray, "head position d_head"]
     query_bias: Float[np.ndarray, "head d_head"]
-    attention_scale: float
+    layer: FirstLayer
 
     @classmethod
     def of(cls, layer: Layer) -> PositionScores:
@@ -34,26 +35,34 @@ class PositionScores:
             query=project(positions, folded.query_weight.astype(np.float64)),
             key=project(positions, folded.key_weight.astype(np.float64)),
             query_bias=folded.query_bias.astype(np.float64),
-            attention_scale=layer.attention_scale,
+            layer=layer.weights,
         )
+
+    def seen(self, query_position: int, n_keys: int | None = None) -> slice:
+        """The keys that a query sees, of a text of so many; by default of all positions."""
+        keys = self.key.shape[1] if n_keys is None else n_keys
+        return seen_keys(query_position, keys, self.layer.is_causal, self.layer.window)
 
     def self_assertion(self) -> Float[np.ndarray, "head key"]:
         """T^p × σ_j of every key position."""
         return np.einsum("hk,hjk->hj", self.query_bias, self.key)
 
-    def comparison(self, query_position: int) -> Float[np.ndarray, "head key"]:
-        """T^pp × σ_i σ_j of the keys that this query sees: positions 0 to its own."""
-        return np.einsum("hk,hjk->hj", self.query[:, query_position], self.key[:, : query_position + 1])
+    def comparison(self, query_position: int, n_keys: int | None = None) -> Float[np.ndarray, "head key"]:
+        """T^pp × σ_i σ_j of the keys that this query sees: in most models positions 0 to its own."""
+        return self.compared(query_position, self.seen(query_position, n_keys))
 
-    def scaled_sum(
-        self, query_position: int, query_inverse: float, key_inverse: Float[np.ndarray, "position"]
+    def compared(self, query_position: int, keys: slice) -> Float[np.ndarray, "head key"]:
+        """T^pp × σ_i σ_j of some keys, whether the query sees them or not."""
+        return np.einsum("hk,hjk->hj", self.query[:, query_position], self.key[:, keys])
+
+    def attention(
+        self, query_position: int, inverse: Float[np.ndarray, "position"], n_keys: int | None = None
     ) -> Float[np.ndarray, "head key"]:
-        """T^p + T^pp at one query position, with given numbers in place of 1/σ."""
-        seen = slice(query_position + 1)
-        comparison = self.comparison(query_position) * query_inverse
-        return (self.self_assertion()[:, seen] + comparison) * key_inverse[seen]
+        """softmax over the keys that a query sees of (T^p + T^pp) × attention scale; `inverse` is 1/σ."""
+        seen = self.seen(query_position, n_keys)
+        comparison = self.comparison(query_position, n_keys) * float(inverse[query_position])
+        return self.softmax((self.self_assertion()[:, seen] + comparison) * inverse[seen])
 
-    def attention(self, query_position: int, inverse: Float[np.ndarray, "position"]) -> Float[np.ndarray, "head key"]:
-        """softmax over keys ≤ query of (T^p + T^pp) × attention scale."""
-        scores = self.scaled_sum(query_position, float(inverse[query_position]), inverse)
-        return softmax(scores * self.attention_scale)
+    def softmax(self, scores: Float[np.ndarray, "head key"]) -> Float[np.ndarray, "head key"]:
+        """Attention of scores that are not yet scaled."""
+        return softmax(softcapped(scores * self.layer.attention_scale, self.layer.softcap))

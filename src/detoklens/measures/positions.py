@@ -11,18 +11,19 @@ share of all pairs of tokens keeps, so it may be wider than it need be, never na
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float
 
 from detoklens.errors import RangeError
+from detoklens.measures.offset_scores import OffsetScores
 from detoklens.measures.position_scores import PositionScores
 from detoklens.measures.scale_summary import Average, ScaleSummary, summarise_scales
 from detoklens.measures.trained_range import trained_range
 from detoklens.progress import Watcher
+from detoklens.scores.common_part import Mean
 from detoklens.scores.layer import Layer
-from detoklens.scores.softmax import softmax
 
 # The paper looks from positions 50, 500 and 1000 of GPT-2's 1024; other lengths take the same fractions.
 PAPER_QUERIES, PAPER_LENGTH = (50, 500, 1000), 1024
@@ -43,6 +44,27 @@ class Curve:
     high: HeadKey
     at_smallest_scale: HeadKey
     at_largest_scale: HeadKey
+    first_key: int = 0
+
+
+@dataclass(frozen=True)
+class OffsetCurve:
+    """The position kernel, or its softmax from a query position, along the offsets from the smallest to the largest."""
+
+    quantity: str
+    query_position: int | None
+    first_offset: int
+    values: Float[np.ndarray, "head offset"]
+
+
+def offset_curves(layer: Layer, query_positions: Sequence[int], mean: Mean = "vocabulary") -> list[OffsetCurve]:
+    """Where does distance alone pull attention, with rotary or ALiBi positions? The kernel, and its softmax."""
+    scores = OffsetScores.of(layer, max(query_positions) + 1 if layer.is_causal else trained_length(layer), mean)
+    found = [OffsetCurve("p", None, scores.first_offset, scores.kernel)]
+    for query in query_positions:
+        nearest = query - scores.seen(query).stop + 1
+        found.append(OffsetCurve("attention", query, nearest, scores.attention(query)[:, ::-1]))
+    return found
 
 
 def position_curves(
@@ -67,12 +89,36 @@ def predicted_attention(
     query_positions: Sequence[int],
     average: Average = "ratio-of-mean",
     token_weights: Float[np.ndarray, "token"] | None = None,
+    *,
+    n_keys: int | None = None,
+    mean: Mean = "vocabulary",
 ) -> list[HeadKey]:
-    """Where would position alone send attention? softmax of T^p + T^pp, one [head, key ≤ query] for each query."""
+    """Where would position alone send attention? softmax of T^p + T^pp, one [head, key ≤ query] for each query.
+
+    A model that looks both ways has keys after the query, too: those of a text of `n_keys`. With rotary or ALiBi
+    positions it is the softmax of the kernel T^p, which `mean` decides.
+    """
     layer.check_positions(query_positions)
-    inverse = summarise_scales(layer.scales, token_weights).inverse(average)
-    scores = PositionScores.of(layer)
-    return [scores.attention(position, inverse) for position in query_positions]
+    longest = layer.n_positions if n_keys is None else n_keys
+    if layer.positions != "learned":
+        kernel = OffsetScores.of(layer, max(query_positions) + 1 if layer.is_causal else longest, mean)
+        rows = [(kernel.attention(query), kernel.seen(query)) for query in query_positions]
+    else:
+        inverse = summarise_scales(layer.scales, token_weights).inverse(average)
+        scores = PositionScores.of(layer)
+        rows = [(scores.attention(query, inverse, longest), scores.seen(query, longest)) for query in query_positions]
+    ends = [query + 1 if layer.is_causal else longest for query in query_positions]
+    return [_of_all_keys(row, seen, end) for (row, seen), end in zip(rows, ends, strict=True)]
+
+
+def _of_all_keys(attention: HeadKey, seen: slice, n_keys: int) -> HeadKey:
+    """The same for all keys: those beyond a window get nothing."""
+    return np.pad(attention, ((0, 0), (seen.start, n_keys - seen.stop)))
+
+
+def trained_length(layer: Layer) -> int:
+    """How many positions are worth looking at? The trained ones; of rotary and ALiBi models as many as the paper's."""
+    return trained_range(layer).trained if layer.positions == "learned" else min(layer.n_positions, PAPER_LENGTH)
 
 
 def chosen_queries(layer: Layer, query_positions: Sequence[int] | None, length: int | None = None) -> list[int]:
@@ -81,7 +127,7 @@ def chosen_queries(layer: Layer, query_positions: Sequence[int] | None, length: 
     The length is that of the trained positions, or the one given where that is less.
     """
     if query_positions is None:
-        trained = trained_range(layer).trained
+        trained = trained_length(layer)
         within = trained if length is None else min(trained, length)
         return sorted({within * position // PAPER_LENGTH for position in PAPER_QUERIES})
     if not query_positions:
@@ -95,12 +141,12 @@ def _curves(scores: PositionScores, summary: ScaleSummary, average: Average, que
     yield _undivided("p", None, asserted)
     yield _key_curve(asserted, summary, average)
     for query in queries:
-        compared = scores.comparison(query)
-        yield _undivided("pp", query, compared)
-        yield _pair_curve("pp", query, summary, average, _comparison_over(compared))
-        whole = _pair_curve("p+pp", query, summary, average, _sum_over(asserted[:, : query + 1], compared))
-        yield whole
-        yield _attention(whole, scores.attention_scale)
+        compared, seen = scores.comparison(query), scores.seen(query)
+        found = [_undivided("pp", query, compared)]
+        found.append(_pair_curve("pp", query, summary, average, _comparison_over(compared, seen)))
+        whole = _pair_curve("p+pp", query, summary, average, _sum_over(asserted[:, seen], compared, seen))
+        found += [whole, _attention(whole, scores)]
+        yield from (replace(curve, first_key=seen.start) for curve in found)
 
 
 def _undivided(quantity: str, query: int | None, values: HeadKey) -> Curve:
@@ -123,12 +169,12 @@ def _key_curve(asserted: HeadKey, summary: ScaleSummary, average: Average) -> Cu
     )
 
 
-def _comparison_over(compared: HeadKey) -> Divided:
-    return lambda query, key: compared * query * key[: compared.shape[1]]
+def _comparison_over(compared: HeadKey, seen: slice) -> Divided:
+    return lambda query, key: compared * query * key[seen]
 
 
-def _sum_over(asserted: HeadKey, compared: HeadKey) -> Divided:
-    return lambda query, key: (asserted + compared * query) * key[: compared.shape[1]]
+def _sum_over(asserted: HeadKey, compared: HeadKey, seen: slice) -> Divided:
+    return lambda query, key: (asserted + compared * query) * key[seen]
 
 
 def _pair_curve(quantity: str, query: int, summary: ScaleSummary, average: Average, divided: Divided) -> Curve:
@@ -148,10 +194,9 @@ def _pair_curve(quantity: str, query: int, summary: ScaleSummary, average: Avera
     )
 
 
-def _attention(whole: Curve, attention_scale: float) -> Curve:
+def _attention(whole: Curve, scores: PositionScores) -> Curve:
     """softmax of a sum; a band of sums has no softmax, since it is no one row of scores."""
-    mean, smallest, largest = (
-        softmax(scores * attention_scale) for scores in (whole.mean, whole.at_smallest_scale, whole.at_largest_scale)
-    )
+    sums = (whole.mean, whole.at_smallest_scale, whole.at_largest_scale)
+    mean, smallest, largest = (scores.softmax(values) for values in sums)
     none = np.full_like(mean, np.nan)
     return Curve("attention", whole.query_position, True, mean, none, none, smallest, largest)

@@ -10,11 +10,14 @@ The class of a row of attention, with the keys 0 to i of a query at i, is the fi
 |----------------|---------------------------------------------------------------------------------------------|
 | self           | at least half of the mass on the query itself                                               |
 | previous token | at least half on the token before it                                                        |
+| next token     | at least half on the token after it, in a model that looks both ways                        |
 | first          | at least half on position 0                                                                 |
 | local          | at least half on the last 15 tokens, or on the last quarter of the keys where that is fewer |
 | broad          | none of these                                                                               |
 
-σ is averaged over the vocabulary throughout.
+σ is averaged over the vocabulary throughout. A model that looks both ways is local where the keys as near after the
+query make up the half, too. Of rotary and ALiBi positions the line and the waves are those of the kernel (see
+`offset_scores`) along the keys.
 """
 
 from __future__ import annotations
@@ -25,12 +28,15 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
+from detoklens.measures.offset_scores import OffsetScores
 from detoklens.measures.position_scores import PositionScores
+from detoklens.measures.positions import trained_length
 from detoklens.measures.scale_summary import Average, summarise_scales
 from detoklens.measures.trained_range import trained_range
 from detoklens.measures.variance import outliers
 from detoklens.measures.waves import Wave, is_sinusoidal, leading_waves
 from detoklens.progress import Watcher
+from detoklens.scores.common_part import Mean
 from detoklens.scores.layer import Layer
 
 LINEAR_R_SQUARED = 0.9
@@ -66,6 +72,13 @@ class SeenFrom:
     waves: list[list[Wave]]
     sinusoidal: list[bool | None]
     attention: HeadKey
+    first_key: int
+    """Position of the first key that it sees."""
+
+    @property
+    def place(self) -> int:
+        """Where the query itself stands among the keys that it sees: last, unless it sees later ones."""
+        return self.query_position - self.first_key
 
 
 @dataclass(frozen=True)
@@ -83,14 +96,38 @@ def position_shape(
     average: Average = "ratio-of-mean",
     token_weights: Float[np.ndarray, "token"] | None = None,
     watch: Watcher | None = None,
+    mean: Mean = "vocabulary",
 ) -> PositionShape:
-    """Is T^p a line, is T^pp a wave, and how near does their sum pull attention?"""
+    """Is T^p a line, is T^pp a wave, and how near does their sum pull attention?
+
+    Of rotary and ALiBi positions there is one curve, the kernel, which `mean` decides: is it a line, is it a wave?
+    """
+    if layer.positions != "learned":
+        return _kernel_shape(layer, query_positions, mean)
     inverse = summarise_scales(layer.scales, token_weights, watch=watch).inverse(average)
     scores = PositionScores.of(layer)
     usual = np.flatnonzero(~outliers(layer.scales.position_variance[: trained_range(layer).trained]))
     line = best_line((scores.self_assertion() * inverse)[:, usual], usual)
     seen = [_seen_from(query, scores, inverse, usual) for query in query_positions]
-    return PositionShape(line, line.slope * scores.attention_scale, seen)
+    return PositionShape(line, line.slope * layer.attention_scale, seen)
+
+
+def _kernel_shape(layer: Layer, query_positions: Sequence[int], mean: Mean) -> PositionShape:
+    """The kernel along the keys, as the last query sees it: a line, waves, a pull."""
+    n_keys = max(query_positions) + 1 if layer.is_causal else trained_length(layer)
+    scores, last = OffsetScores.of(layer, n_keys, mean), max(query_positions)
+    line = best_line(scores.along(last), _places(scores.seen(last)))
+    seen = []
+    for query in query_positions:
+        keys = _places(scores.seen(query))
+        waves = leading_waves(scores.along(query), keys)
+        sinusoidal = [is_sinusoidal(found, len(keys)) for found in waves]
+        seen.append(SeenFrom(query, waves, sinusoidal, scores.attention(query), int(keys[0])))
+    return PositionShape(line, line.slope * layer.attention_scale, seen)
+
+
+def _places(keys: slice) -> Int[np.ndarray, "key"]:
+    return np.arange(keys.start, keys.stop)
 
 
 def _seen_from(
@@ -99,11 +136,12 @@ def _seen_from(
     inverse: Float[np.ndarray, "position"],
     usual: Int[np.ndarray, "usual"],
 ) -> SeenFrom:
-    keys = usual[usual <= query]
-    curves = scores.comparison(query)[:, keys] * inverse[query] * inverse[keys]
+    seen = scores.seen(query)
+    keys = usual[(usual >= seen.start) & (usual < seen.stop)]
+    curves = scores.comparison(query)[:, keys - seen.start] * inverse[query] * inverse[keys]
     waves = leading_waves(curves, keys)
     sinusoidal = [is_sinusoidal(found, len(keys)) for found in waves]
-    return SeenFrom(query, waves, sinusoidal, scores.attention(query, inverse))
+    return SeenFrom(query, waves, sinusoidal, scores.attention(query, inverse), seen.start)
 
 
 def best_line(curves: HeadKey, places: Int[np.ndarray, "key"]) -> Line:
@@ -125,14 +163,26 @@ def _does_vary(curves: HeadKey) -> Bool[np.ndarray, "head"]:
     return np.ptp(curves, axis=1) > ROUNDING * np.abs(curves).max(axis=1)
 
 
-def mass_on_last(attention: HeadKey, count: int) -> Float[np.ndarray, "head"]:
-    """Attention on the last `count` keys, of which the query itself is the last."""
-    return attention[:, -count:].sum(axis=1)
+def mass_on_last(attention: HeadKey, count: int, place: int | None = None) -> Float[np.ndarray, "head"]:
+    """Attention on the last `count` keys up to the query, which stands at `place`: by default last."""
+    end = attention.shape[1] if place is None else place + 1
+    return attention[:, max(0, end - count) : end].sum(axis=1)
 
 
-def mass_on_previous(attention: HeadKey) -> Float[np.ndarray, "head"]:
+def mass_on_next(attention: HeadKey, count: int, place: int) -> Float[np.ndarray, "head"]:
+    """Attention on the `count` keys after the query."""
+    return attention[:, place + 1 : place + 1 + count].sum(axis=1)
+
+
+def mass_on_previous(attention: HeadKey, place: int | None = None) -> Float[np.ndarray, "head"]:
     """Attention on the token before the query; NaN where there is none."""
-    return attention[:, -2] if attention.shape[1] > 1 else np.full(len(attention), np.nan)
+    before = (attention.shape[1] - 1 if place is None else place) - 1
+    return attention[:, before] if before >= 0 else np.full(len(attention), np.nan)
+
+
+def mass_on_first(attention: HeadKey, first_key: int = 0) -> Float[np.ndarray, "head"]:
+    """Attention on position 0: none where a query does not see it."""
+    return attention[:, 0] if first_key == 0 else np.zeros(len(attention))
 
 
 def entropy(attention: HeadKey) -> Float[np.ndarray, "head"]:
@@ -141,14 +191,16 @@ def entropy(attention: HeadKey) -> Float[np.ndarray, "head"]:
     return np.einsum("hj,hj->h", attention, bits)
 
 
-def classes(attention: HeadKey) -> list[str]:
+def classes(attention: HeadKey, place: int | None = None, first_key: int = 0) -> list[str]:
     """The class of each head, by the rules above."""
+    at = attention.shape[1] - 1 if place is None else place
     nearby = min(NEAR[-1], max(1, attention.shape[1] // 4))
     rules = {
-        "self": mass_on_last(attention, 1),
-        "previous token": mass_on_previous(attention),
-        "first": attention[:, 0],
-        "local": mass_on_last(attention, nearby),
+        "self": mass_on_last(attention, 1, at),
+        "previous token": mass_on_previous(attention, at),
+        "next token": mass_on_next(attention, 1, at),
+        "first": mass_on_first(attention, first_key),
+        "local": mass_on_last(attention, nearby, at) + mass_on_next(attention, nearby - 1, at),
     }
     return [
         next((name for name, mass in rules.items() if mass[head] >= MOST), "broad") for head in range(len(attention))

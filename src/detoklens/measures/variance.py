@@ -122,9 +122,10 @@ def _mean_over_keys(values: HeadKey) -> PerHead:
 
 
 def last_rows(scores: PositionScores) -> dict[int, HeadKey]:
-    """T^pp without LayerNorm at each of the last five query positions, over the keys that it sees."""
+    """T^pp without LayerNorm at each of the last five query positions, over the keys that it sees; no window counts."""
     n_positions = scores.query.shape[1]
-    return {query: scores.comparison(query) for query in range(max(0, n_positions - LAST), n_positions)}
+    ends = {query: query + 1 if scores.layer.is_causal else n_positions for query in range(n_positions)[-LAST:]}
+    return {query: scores.compared(query, slice(end)) for query, end in ends.items()}
 
 
 @dataclass(frozen=True)
@@ -143,8 +144,8 @@ class Departure:
 
 def departure_of_last(rows_by_query: dict[int, HeadKey]) -> Departure:
     """Does the last query position depart from those before it, over the keys that all of them see?"""
-    seen = slice(min(rows_by_query) + 1)
-    rows = np.stack([row[:, seen] for row in rows_by_query.values()], axis=1)
+    seen = min(row.shape[1] for row in rows_by_query.values())
+    rows = np.stack([row[:, :seen] for row in rows_by_query.values()], axis=1)
     before, last = rows[:, :-1], rows[:, -1]
     return Departure(_size(last), _size(_mean_of_rows(before)), _departure(last, before), _usual_departure(before))
 

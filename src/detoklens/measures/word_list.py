@@ -33,12 +33,19 @@ class SplitWord:
 
 @dataclass(frozen=True)
 class WordPairs:
-    """All adjacent pairs of pieces of some words: the piece before is the key, the piece after the query."""
+    """All adjacent pairs of pieces of some words: the piece before is the key, the piece after the query.
+
+    `ahead` exchanges the two.
+    """
 
     words: tuple[str, ...]
     pair: Int[np.ndarray, "pair"]
     keys: Int[np.ndarray, "pair"]
     queries: Int[np.ndarray, "pair"]
+
+    def ahead(self) -> WordPairs:
+        """The same pairs, asked from the piece before."""
+        return WordPairs(self.words, self.pair, self.queries, self.keys)
 
 
 def given_words(words: Path | Sequence[str] | None) -> list[str]:

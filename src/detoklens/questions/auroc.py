@@ -21,8 +21,9 @@ from detoklens.questions.auroc_truth import (
     read_tokens,
     spelled_tokens,
 )
+from detoklens.questions.family_options import Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, words_of
-from detoklens.questions.question import Question, View
+from detoklens.questions.question import View
 from detoklens.questions.words import by_file
 from detoklens.wording import plural
 
@@ -36,8 +37,11 @@ if TYPE_CHECKING:
     from detoklens.scores.affinity import Affinity
 
 
+PIECES_ASKED = "asked from pieces that go on with a word,"
+
+
 @dataclass(frozen=True, repr=False)
-class Auroc(Question):
+class Auroc(Joining):
     """Judge every head: does it rank the tokens that stand before a token above all others?
 
     A head's AUROC is shown with its nulls (another token's scores; keys exchanged for equally frequent ones), with what
@@ -179,7 +183,11 @@ class Auroc(Question):
     def depends_on(self, need: Need) -> bool:
         judged = self.roc is None
         if need == "counts":
-            return self.truth == "counts" or (judged and (self.controls or self.negatives == "matched"))
+            return (
+                self.truth == "counts"
+                or self.mean == "frequency"
+                or (judged and (self.controls or self.negatives == "matched"))
+            )
         if need == "seed":
             return judged and (self.controls or self.bootstrap > 0)
         return super().depends_on(need)
@@ -197,7 +205,7 @@ class Auroc(Question):
     def settings(self, study: Study) -> dict[str, Any]:
         self._refuse_missing(study)
         ranked = {"heads": study.heads(self.heads), "centred": self.centred, "scale": self.scale}
-        asked = self._right.settings() | ranked
+        asked = self._right.settings() | ranked | self.of_family(study)
         if self.roc is not None:
             return asked | {"roc": study.token_ids(self.roc)}
         judged = {
@@ -216,15 +224,25 @@ class Auroc(Question):
             raise MissingError("vocabulary", f"Auroc by {what} needs a tokenizer")
 
     def _queries(self, study: Study) -> list[int]:
+        """Asked ahead, pieces are what is looked for, so any token may look for them."""
         named = None if self.tokens is None else study.token_ids(self.tokens)
-        return query_tokens(study.layer, named, self.pieces)
+        return query_tokens(study.layer, named, self.pieces and not self.is_ahead)
+
+    def _pairs(self, study: Study) -> Positives:
+        """The right pairs; asked ahead, the same ones from the other side."""
+        import numpy as np
+
+        pairs = self._right.positives(study.layer, study.counts)
+        if not self.is_ahead:
+            return pairs
+        ahead = pairs.ahead()
+        return ahead.where(np.isin(ahead.keys, study.layer.vocabulary.word_internal())) if self.pieces else ahead
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         from detoklens.questions.auroc_tables import auroc_tables, roc_points
 
         heads = study.heads(self.heads)
-        affinity = study.layer.token_affinity(self.scale, self.centred, heads)
-        pairs = self._right.positives(study.layer, study.counts)
+        affinity, pairs = self.affinity(study, self.scale, self.centred, heads), self._pairs(study)
         if self.roc is not None:
             return {"roc_points": roc_points(study.layer, affinity, heads, pairs, study.token_ids(self.roc))}
         measured = self._measured(study, affinity, pairs, runner)
@@ -243,11 +261,11 @@ class Auroc(Question):
         if "roc_points" in tables:
             return curves_said(tables["roc_points"])
         truth = f"{self._right} among equally frequent keys" if self.negatives == "matched" else str(self._right)
-        return judgement_said(tables["auroc_controls"], self._whom(tables["auroc_by_head"]), truth)
+        return judgement_said(tables["auroc_controls"], self._whom(tables["auroc_by_head"]), truth + self.manner)
 
     def _whom(self, by_head: pl.DataFrame) -> str:
         if self.pieces:
-            return "asked from pieces that go on with a word,"
+            return "asked ahead for pieces that go on with a word," if self.is_ahead else PIECES_ASKED
         return "over all query tokens" if self.tokens is None else f"over {plural(by_head['tokens'][0], 'query token')}"
 
     def say_compared(self, by_label: ByLabel) -> str:

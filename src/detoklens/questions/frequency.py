@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from detoklens.figures.spec import FigureSpec
+from detoklens.questions.family_options import AtOffset, SplitOff
 from detoklens.questions.parameters import Heads, Parameter, Scale
-from detoklens.questions.question import Question
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.tables.tokens import TOKEN, TOKEN_ID
 from detoklens.wording import head_name, listed, listed_some, plural, signed
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from detoklens.measures.block_runs import Runner
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
-    from detoklens.scores.layer import Layer, TokenScale
+    from detoklens.scores.layer import Layer
 
 CLEAR_CORRELATION = 0.1  # below, no preference is said
 NAMED = 4  # heads of either preference in a sentence
@@ -56,7 +56,11 @@ EMBEDDING_VARIANCE = Schema(
             "Float64",
             "variance over tokens of |e / σ(e)|, as if LayerNorm met the bare token",
         ),
-        Column("mean_absolute_covariance", "Float64", "mean |Cov(e, p)| over all tokens and positions"),
+        Column(
+            "mean_absolute_covariance",
+            "Float64",
+            "mean |Cov(e, p)| over tokens and positions; null without a table",
+        ),
         Column("variance_to_covariance", "Float64", "mean Var(e) divided by mean |Cov(e, p)|"),
     ),
 )
@@ -68,7 +72,7 @@ FREQUENCY_BY_TOKEN = Schema(
         TOKEN_ID,
         TOKEN,
         COUNT,
-        Column("variance", "Float64", "Var(e) over the features"),
+        Column("variance", "Float64", "Var(e) over the features; with RMSNorm their mean square"),
         Column("norm", "Float64", "|e|"),
         Column("divided_norm", "Float64", "|e / σ(e)|, as if LayerNorm met the bare token"),
         Column("mean_scale", "Float64", "σ(e + p) averaged over positions"),
@@ -86,7 +90,7 @@ Unseen = Literal["published", "include", "exclude"]
 
 
 @dataclass(frozen=True, repr=False)
-class Frequency(Question):
+class Frequency(AtOffset):
     """Correlate Tᵉ, and the variance of token embeddings, with how often tokens occur (Spearman).
 
     Also the variance of the embeddings' norms before and after division by σ, and mean |Cov(e, p)| against mean Var(e).
@@ -103,11 +107,12 @@ class Frequency(Question):
     ] = "published"
     heads: Heads = None
     scale: Scale = "mean"
+    mean: SplitOff = field(default="vocabulary", kw_only=True)
 
     topic = "Which heads detokenize?"
     doing = "correlating"
-    needs = frozenset({"position_table"})
     uses = frozenset({"counts", "vocabulary"})
+    counted = True
     tables = (FREQUENCY_BY_HEAD, EMBEDDING_VARIANCE, FREQUENCY_BY_TOKEN, SELF_ASSERTION)
     by: ClassVar[Mapping[str, str]] = {
         "head": "frequency_by_head",
@@ -118,7 +123,10 @@ class Frequency(Question):
         "embedding_variance": ("spearman", "norm_variance", "divided_norm_variance", "variance_to_covariance"),
         "frequency_by_token": ("token_id", "count", "variance", "norm", "token"),
     }
-    equation = "Tᵉ[h, j] = b̃_Q·(eⱼ W̃_K) / σⱼ;  Spearman's ρ with the token's count;  Var(e) of every token"
+    equation = (
+        "Tᵉ[h, j] = b̃_Q·(eⱼ W̃_K) / σⱼ, with rotary positions a R_δ (eⱼ W̃_K)ᵀ / σⱼ, a what all queries have in common;  "
+        "Spearman's ρ with the token's count;  Var(e) of every token"
+    )
     figures = (
         FigureSpec(
             "token_alone",
@@ -141,14 +149,17 @@ class Frequency(Question):
     )
 
     def ask(self, study: Study, runner: Runner) -> Frames:
+        from detoklens.measures.frequency import self_assertion
+
         layer, counts, heads = study.layer, study.counts, study.heads(self.heads)
         if counts is None:
             runner.say("without counts nothing can be correlated: those columns are empty")
+        scores = self_assertion(layer, heads, self.scale, offset=self.offset, mean=self.split_off(study))
         return {
-            "frequency_by_head": frequency_by_head(layer, counts, heads, self.scale, self.unseen),
+            "frequency_by_head": frequency_by_head(scores, counts, heads, self.unseen),
             "embedding_variance": _embedding_variance(layer, counts, self.unseen),
             "frequency_by_token": _by_token(layer, counts),
-            "self_assertion": _self_assertion(layer, counts, heads, self.scale),
+            "self_assertion": _self_assertion(scores, counts, heads),
         }
 
     def say(self, tables: Frames) -> str:
@@ -200,15 +211,15 @@ def _say_spread(by_head: pl.DataFrame) -> str:
 
 
 def frequency_by_head(
-    layer: Layer, counts: Counts | None, heads: Sequence[int], scale: TokenScale, unseen: Unseen = "published"
+    asserted: np.ndarray, counts: Counts | None, heads: Sequence[int], unseen: Unseen = "published"
 ) -> pl.DataFrame:
     """How does Tᵉ go with the token's count, head by head? Without counts, its spread alone."""
     import numpy as np
 
-    from detoklens.measures.frequency import self_assertion, slope, spearman
+    from detoklens.measures.frequency import slope, spearman
 
-    scores = self_assertion(layer, heads, scale).astype(np.float64)
-    tokens = _tokens(layer, counts, include_unseen=unseen != "exclude")
+    scores = asserted.astype(np.float64)
+    tokens = _tokens(scores.shape[1], counts, include_unseen=unseen != "exclude")
     frequency = None if counts is None else counts.tokens[tokens]
     return FREQUENCY_BY_HEAD.frame(
         {
@@ -223,19 +234,18 @@ def frequency_by_head(
     )
 
 
-def _self_assertion(layer: Layer, counts: Counts | None, heads: Sequence[int], scale: TokenScale) -> pl.DataFrame:
+def _self_assertion(scores: np.ndarray, counts: Counts | None, heads: Sequence[int]) -> pl.DataFrame:
     """Tᵉ of every token beside its count, head by head."""
     import numpy as np
     import polars as pl
 
-    from detoklens.measures.frequency import self_assertion
-
+    vocab_size = scores.shape[1]
     return SELF_ASSERTION.frame(
         {
-            "head": np.repeat(np.asarray(heads), layer.vocab_size),
-            "token_id": np.tile(np.arange(layer.vocab_size), len(heads)),
-            "count": pl.concat([_counts_or_null(layer, counts)] * len(heads)),
-            "score": self_assertion(layer, heads, scale).ravel(),
+            "head": np.repeat(np.asarray(heads), vocab_size),
+            "token_id": np.tile(np.arange(vocab_size), len(heads)),
+            "count": pl.concat([_counts_or_null(vocab_size, counts)] * len(heads)),
+            "score": scores.ravel(),
         }
     )
 
@@ -247,8 +257,8 @@ def _embedding_variance(layer: Layer, counts: Counts | None, unseen: Unseen) -> 
     from detoklens.measures.frequency import divided_norms, embedding_norms, spearman
 
     variance = layer.scales.token_variance.astype(np.float64)
-    tokens = _tokens(layer, counts, include_unseen=unseen == "include")
-    covariance = layer.scales.mean_absolute_covariance()
+    tokens = _tokens(layer.vocab_size, counts, include_unseen=unseen == "include")
+    covariance = layer.scales.mean_absolute_covariance() if layer.positions == "learned" else None
     return EMBEDDING_VARIANCE.frame(
         {
             "tokens": [layer.vocab_size],
@@ -259,7 +269,7 @@ def _embedding_variance(layer: Layer, counts: Counts | None, unseen: Unseen) -> 
             "norm_variance": [embedding_norms(layer).var()],
             "divided_norm_variance": [divided_norms(layer).var()],
             "mean_absolute_covariance": [covariance],
-            "variance_to_covariance": [variance.mean() / covariance if covariance > 0 else None],
+            "variance_to_covariance": [variance.mean() / covariance if covariance else None],
         }
     )
 
@@ -276,7 +286,7 @@ def _by_token(layer: Layer, counts: Counts | None) -> pl.DataFrame:
         {
             "token_id": np.arange(layer.vocab_size),
             "token": pl.Series(token_texts(layer, range(layer.vocab_size)), dtype=pl.String),
-            "count": _counts_or_null(layer, counts),
+            "count": _counts_or_null(layer.vocab_size, counts),
             "variance": layer.scales.token_variance,
             "norm": embedding_norms(layer),
             "divided_norm": divided_norms(layer),
@@ -285,15 +295,15 @@ def _by_token(layer: Layer, counts: Counts | None) -> pl.DataFrame:
     )
 
 
-def _tokens(layer: Layer, counts: Counts | None, include_unseen: bool) -> np.ndarray:
+def _tokens(vocab_size: int, counts: Counts | None, include_unseen: bool) -> np.ndarray:
     import numpy as np
 
     if counts is None or include_unseen:
-        return np.arange(layer.vocab_size)
+        return np.arange(vocab_size)
     return np.flatnonzero(counts.tokens)
 
 
-def _counts_or_null(layer: Layer, counts: Counts | None) -> pl.Series:
+def _counts_or_null(vocab_size: int, counts: Counts | None) -> pl.Series:
     import polars as pl
 
-    return pl.Series([None] * layer.vocab_size if counts is None else counts.tokens, dtype=pl.Int64)
+    return pl.Series([None] * vocab_size if counts is None else counts.tokens, dtype=pl.Int64)

@@ -11,10 +11,11 @@ from detoklens.figures.spec import FigureSpec
 from detoklens.questions.auroc import Auroc
 from detoklens.questions.auroc_schemas import AUROC_CONTROLS
 from detoklens.questions.auroc_verdict import in_short, numbers_said, verdict
+from detoklens.questions.family_options import Joining
 from detoklens.questions.frequency import Frequency
 from detoklens.questions.parameters import Centred, Parameter, Scale
 from detoklens.questions.parameters import Heads as Chosen
-from detoklens.questions.question import Question, View
+from detoklens.questions.question import View
 from detoklens.questions.shape import Shape
 from detoklens.questions.words import Words, best_by_words, is_clearly_better
 from detoklens.tables.schema import HEAD, Column, Schema
@@ -62,7 +63,7 @@ HEADS = Schema(
 
 
 @dataclass(frozen=True, repr=False)
-class Heads(Question):
+class Heads(Joining):
     """Show one row a head: what it joins, whether it looks for itself, where it looks, what kind of form W_QK is.
 
     AUROC and the correlation with frequency need counts; without them those columns are empty.
@@ -79,6 +80,7 @@ class Heads(Question):
     topic = "Which heads detokenize?"
     doing = "judging heads"
     uses = frozenset({"counts", "vocabulary", "seed"})
+    counted = True
     parallel = True
     tables = (HEADS,)
     equation = (
@@ -119,7 +121,7 @@ class Heads(Question):
         from detoklens.measures.self_match import self_match_scores
 
         heads = study.heads(self.heads)
-        affinity = study.layer.token_affinity(self.scale, self.centred, heads)
+        affinity = self.affinity(study, self.scale, self.centred, heads)
         cards = pl.DataFrame({"head": heads, "self_match": self_match_scores(affinity).mean(axis=1)})
         cards = cards.with_columns(pl.col("head").cast(pl.Int32))
         parts = (self._forms, self._auroc, self._words, self._positions, self._frequency)
@@ -129,15 +131,21 @@ class Heads(Question):
         unknown = [pl.lit(None).alias(name) for name in HEADS.names if name not in cards.columns]
         return {"heads": self._sorted(HEADS.conform(cards.with_columns(unknown)))}
 
+    def _same(self) -> dict[str, Any]:
+        """What the questions that cards are put together from are asked alike."""
+        names = ("heads", "centred", "scale", "offset", "mean", "direction")
+        return {name: getattr(self, name) for name in names}
+
     def _forms(self, study: Study) -> pl.DataFrame | None:
-        """W_QK as one form; with rotary positions it is another one at every offset."""
+        """W_QK as one form, with rotary positions that at the offset; none where queries and keys are normed."""
         import polars as pl
 
         from detoklens.measures.bilinear import bilinear_form
 
-        if not study.has("position_table"):
+        if study.layer.weights.has_query_key_norms:
             return None
-        forms = [{"head": head, **vars(bilinear_form(study.layer.folded, head))} for head in study.heads(self.heads)]
+        heads = study.heads(self.heads)
+        forms = [{"head": head, **vars(bilinear_form(study.layer, head, self.offset))} for head in heads]
         return pl.DataFrame(forms).with_columns(pl.col("head").cast(pl.Int32))
 
     def _auroc(self, study: Study) -> pl.DataFrame | None:
@@ -146,7 +154,7 @@ class Heads(Question):
 
         if study.counts is None:
             return None
-        judged = study.ask(Auroc(heads=self.heads, centred=self.centred, scale=self.scale))
+        judged = study.ask(Auroc(**self._same()))
         null = (pl.col("auroc") - pl.col("above_null")).alias("auroc_null")
         return judged.tables["auroc_controls"].select("head", "auroc", null, "above_null", *JUDGED)
 
@@ -154,22 +162,20 @@ class Heads(Question):
         """The pieces of the words that come along."""
         if not study.has("vocabulary"):
             return None
-        ranked = study.ask(Words(heads=self.heads, centred=self.centred, scale=self.scale)).tables["words_by_head"]
+        ranked = study.ask(Words(**self._same())).tables["words_by_head"]
         return ranked.select("head", word_share="median_share", word_null="null_median_share", word_pairs="pairs")
 
     def _positions(self, study: Study) -> pl.DataFrame | None:
         """Where position alone looks from the middle of the table, far from its exceptional ends."""
-        from detoklens.measures.trained_range import trained_range
+        from detoklens.measures.positions import trained_length
 
-        if study.missing(Shape()):
-            return None
-        shapes = study.ask(Shape([trained_range(study.layer).trained // 2])).tables["shape"]
+        shapes = study.ask(Shape([trained_length(study.layer) // 2])).tables["shape"]
         return shapes.select("head", "on_previous", position_class="class")
 
     def _frequency(self, study: Study) -> pl.DataFrame | None:
-        asserting = Frequency(heads=self.heads, scale=self.scale)
-        if study.missing(asserting):
-            return None
+        """Tᵉ of the mean query also where nothing is split off of Tᵉᵉ: without biases there would be none."""
+        mean = "vocabulary" if self.mean == "none" else self.mean
+        asserting = Frequency(heads=self.heads, scale=self.scale, offset=self.offset, mean=mean)
         by_head = study.ask(asserting).tables["frequency_by_head"]
         return by_head.select("head", frequency_spearman="spearman", frequency_slope="slope")
 

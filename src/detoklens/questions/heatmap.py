@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from detoklens.figures.spec import FigureSpec
 from detoklens.questions.equations import AFFINITY
+from detoklens.questions.family_options import AtOffset
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
-from detoklens.questions.question import Question
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.tables.tokens import KEY_TOKEN_ID, QUERY_TOKEN_ID, TOKEN, TOKEN_ID
 from detoklens.wording import head_name, listed, listed_some, percent, plural
@@ -71,7 +71,7 @@ ALL_EQUAL = "All keys have the same score in every head, so no token stands out.
 
 
 @dataclass(frozen=True, repr=False)
-class Heatmap(Question):
+class Heatmap(AtOffset):
     """Draw tokens and compare each with each by Tᵉᵉ, with LayerNorm's division by σ and without.
 
     Prints per head the range of the scores, how far the identical token stands out, and whether all queries prefer the
@@ -87,7 +87,7 @@ class Heatmap(Question):
 
     topic = "What does a token look for?"
     doing = "comparing tokens"
-    uses = frozenset({"vocabulary", "seed"})
+    uses = frozenset({"vocabulary", "seed", "counts"})
     tables = (HEATMAP_BY_HEAD, HEATMAP_TOKENS, HEATMAP)
     eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "heatmap_by_head": ("head", "layer_norm", "minimum", "maximum", "self_match", "self_first", "same_keys"),
@@ -116,7 +116,10 @@ class Heatmap(Question):
         return super().settings(study) | {"tokens": min(self.tokens, study.layer.vocab_size)}
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        """The half with LayerNorm has the σ that was asked for; the other half leaves the division out."""
+        """The half with LayerNorm has the σ that was asked for; the other half leaves the division out.
+
+        Where queries and keys are normed themselves there is no other half.
+        """
         import numpy as np
         import polars as pl
 
@@ -128,8 +131,8 @@ class Heatmap(Question):
             runner.say(f"all {layer.vocab_size} tokens of the vocabulary are compared; {self.tokens} were asked for")
         ids = draw_tokens(layer.vocab_size, min(self.tokens, layer.vocab_size), study.seed)
         scores, by_head = [], []
-        for divided in (True, False):
-            affinity = layer.token_affinity(self.scale if divided else None, self.centred, heads)
+        for divided in (True,) if layer.weights.has_query_key_norms else (True, False):
+            affinity = self.affinity(study, self.scale if divided else None, self.centred, heads)
             drawn = drawn_scores(affinity, ids)
             scores.append(_long(heads, divided, ids, drawn))
             columns = {"head": heads, "layer_norm": [divided] * len(heads)}
@@ -147,9 +150,11 @@ class Heatmap(Question):
         if alike.is_empty():
             return ALL_EQUAL
         best, drawn = alike.row(0, named=True), len(tables["heatmap_tokens"])
+        same = _say_same(alike)
         return (
-            f"{_say_alike(alike)}: over {plural(drawn, 'drawn token')} its score is on average {_deviations(best)} the "
-            f"mean of all keys, and the largest of all for {percent(best['self_first'])} of them; {_say_same(alike)}."
+            f"{_say_alike(alike)}: over {plural(drawn, 'drawn token')}{self.manner} its score is on average "
+            f"{_deviations(best)} the mean of all keys, and the largest of all for {percent(best['self_first'])} of them; "
+            f"{same}."
         )
 
     def say_compared(self, by_label: ByLabel) -> str:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 from detoklens.errors import DetokLensError, RangeError
 from detoklens.figures.spec import FigureSpec
 from detoklens.questions.equations import AFFINITY
+from detoklens.questions.family_options import Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
-from detoklens.questions.question import Question, View
+from detoklens.questions.question import View
 from detoklens.questions.words import by_file
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.tables.tokens import (
@@ -84,7 +85,7 @@ MOST_PAIRS = 10_000_000
 
 
 @dataclass(frozen=True, repr=False)
-class Lexicon(Question):
+class Lexicon(Joining):
     """Mine the pairs of tokens with the largest Tᵉᵉ over the whole vocabulary, head by head, from weights alone.
 
     A table for eyes shows the first 20 pairs of a head, the other formats and --out all. With --out an interrupted
@@ -112,6 +113,7 @@ class Lexicon(Question):
     topic = "What does a token look for?"
     doing = "mining pairs"
     uses = frozenset({"counts", "vocabulary"})
+    counted = True
     parallel = True
     tables = (LEXICON, LEXICON_BY_HEAD)
     by: ClassVar[Mapping[str, str]] = {"pair": "lexicon", "head": "lexicon_by_head"}
@@ -173,10 +175,10 @@ class Lexicon(Question):
                 f"the top {self.top:,} pairs, heads: {len(heads)}, are more than the {MOST_PAIRS:,} that fit into "
                 "memory; ask for fewer pairs, or for some of the heads"
             )
-        affinity = study.layer.token_affinity(self.scale, self.centred, heads)
+        affinity = self.affinity(study, self.scale, self.centred, heads)
         best = largest_pairs(affinity, self.top, not self.no_self, runner)
         pairs = pl.concat([_ranked(head, of_head) for head, of_head in zip(heads, best, strict=True)])
-        described = _described(study, pairs, is_word)
+        described = _described(study, pairs, is_word, self.is_ahead)
         return {"lexicon": described, "lexicon_by_head": _by_head(described)}
 
     def view(self, tables: Frames, name: str) -> View:
@@ -199,12 +201,17 @@ class Lexicon(Question):
         sides = strongest.select(
             "rank",
             head=pl.format("L0H{}", "head"),
-            joined=pl.concat_str("key_token", "query_token", separator=SEAM).fill_null(
-                pl.format("ids {} {}", "key_token_id", "query_token_id")
+            joined=pl.concat_str(*self._in_order("token"), separator=SEAM).fill_null(
+                pl.format("ids {} {}", *self._in_order("token_id"))
             ),
         ).pivot("head", index="rank", values="joined")
         title = "The lexicon in the weights: each head's strongest pairs, joined"
         return [View(title, sides, open=True)]
+
+    def _in_order(self, column: str) -> tuple[str, str]:
+        """The columns of the two tokens of a pair as they stand in text."""
+        back = (f"key_{column}", f"query_{column}")
+        return back[::-1] if self.is_ahead else back
 
     def say(self, tables: Frames) -> str:
         """What the strongest pairs are, in the head with most pairs of the corpus, else most words."""
@@ -212,8 +219,8 @@ class Lexicon(Question):
         if best is None:
             return NO_PAIRS
         first = tables["lexicon"].filter(head=best["head"]).sort("rank").head(NAMED_PAIRS)
-        shown = [_shown(pair) for pair in first.iter_rows(named=True)]
-        of = f"the {plural(best['pairs'], 'strongest pair')} of {head_name(best['head'])}"
+        shown = [_shown(pair, self._in_order("token")) for pair in first.iter_rows(named=True)]
+        of = f"the {plural(best['pairs'], 'strongest pair')} of {head_name(best['head'])}{self.manner}"
         said = [f"{percent(best[name])} {words}" for name, words in SHARES.items() if best[name] is not None]
         left_out = "; pairs of a token with itself are left out" if self.no_self else ""
         if said:
@@ -244,12 +251,12 @@ def _best(by_head: pl.DataFrame) -> dict[str, Any] | None:
     return ordered.row(0, named=True) if len(ordered) else None
 
 
-def _shown(pair: Mapping[str, Any]) -> str:
+def _shown(pair: Mapping[str, Any], order: Sequence[str]) -> str:
     """A pair with its seam; by its ids without a tokenizer."""
-    key, query = pair["key_token"], pair["query_token"]
-    if key is None or query is None:
-        return f"ids {pair['key_token_id']} and {pair['query_token_id']}"
-    return f"“{pair_shown(key, query)}”"
+    first, second = (pair[name] for name in order)
+    if first is None or second is None:
+        return "ids " + " and ".join(str(pair[f"{name}_id"]) for name in order)
+    return f"“{pair_shown(first, second)}”"
 
 
 def in_list(words: Iterable[str]) -> WordCheck:
@@ -291,7 +298,7 @@ def _ranked(head: int, pairs: Arrays) -> pl.DataFrame:
     )
 
 
-def _described(study: Study, found: pl.DataFrame, is_word: WordCheck | None) -> pl.DataFrame:
+def _described(study: Study, found: pl.DataFrame, is_word: WordCheck | None, is_ahead: bool) -> pl.DataFrame:
     """The same with texts, whether they are words and, where there are counts, how often the pair occurs."""
     import polars as pl
 
@@ -299,7 +306,8 @@ def _described(study: Study, found: pl.DataFrame, is_word: WordCheck | None) -> 
     from detoklens.measures.token_text import joined_texts, token_texts
 
     keys, queries = found["key_token_id"].to_numpy(), found["query_token_id"].to_numpy()
-    joined = joined_texts(study.layer, keys, queries)
+    first, second = (queries, keys) if is_ahead else (keys, queries)
+    joined = joined_texts(study.layer, first, second)
     known = [None if is_word is None or text is None else is_word(text) for text in joined]
     frame = found.with_columns(
         pl.Series("key_token", token_texts(study.layer, keys), pl.String),
@@ -309,7 +317,7 @@ def _described(study: Study, found: pl.DataFrame, is_word: WordCheck | None) -> 
     )
     if study.counts is None:
         return LEXICON.without("count").conform(frame)
-    return LEXICON.conform(frame.with_columns(pl.Series("count", pair_counts(study.counts, keys, queries))))
+    return LEXICON.conform(frame.with_columns(pl.Series("count", pair_counts(study.counts, first, second))))
 
 
 def _by_head(pairs: pl.DataFrame) -> pl.DataFrame:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 from detoklens.errors import TokenError
 from detoklens.figures.spec import FigureSpec
 from detoklens.questions.equations import AFFINITY
+from detoklens.questions.family_options import Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, words_of
-from detoklens.questions.question import Question, View
+from detoklens.questions.question import View
 from detoklens.tables.schema import HEAD, Schema
 from detoklens.tables.tokens import (
     BIGRAM_COUNT,
@@ -46,7 +47,7 @@ def token_words(tokens: Sequence[str | int]) -> list[str]:
 
 
 @dataclass(frozen=True, repr=False)
-class Partners(Question):
+class Partners(Joining):
     """Show the key tokens with the largest Tᵉᵉ for a query token, in every head.
 
     A token is looked up exactly as written: " Korea" with its space and "Korea" are two tokens.
@@ -72,6 +73,7 @@ class Partners(Question):
     topic = "What does a token look for?"
     doing = "ranking keys"
     uses = frozenset({"counts", "vocabulary"})
+    counted = True
     tables = (PARTNERS,)
     equation = AFFINITY
     figures = (
@@ -104,9 +106,9 @@ class Partners(Question):
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         heads, queries = study.heads(self.heads), self._queries(study)
-        affinity = study.layer.token_affinity(self.scale, self.centred, heads)
+        affinity = self.affinity(study, self.scale, self.centred, heads)
         found = partners_of(affinity, heads, queries, self.top)
-        return {"partners": _described(study, found)}
+        return {"partners": _described(study, found, self.is_ahead)}
 
     def say(self, tables: Frames) -> str:
         """The first partners of the first token, in the head whose best partner stands farthest above its next ones."""
@@ -131,7 +133,8 @@ class Partners(Question):
         """The same, joined texts with their seam."""
         import polars as pl
 
-        seamed = pl.concat_str("key_token", "query_token", separator=SEAM).alias("joined")
+        order = ("query_token", "key_token") if self.is_ahead else ("key_token", "query_token")
+        seamed = pl.concat_str(*order, separator=SEAM).alias("joined")
         return [View(view.title, view.frame.with_columns(seamed)) for view in self.views(tables)]
 
     def _queries(self, study: Study) -> list[int]:
@@ -166,7 +169,7 @@ def partners_of(affinity: Affinity, heads: Sequence[int], queries: Sequence[int]
     )
 
 
-def _described(study: Study, found: pl.DataFrame) -> pl.DataFrame:
+def _described(study: Study, found: pl.DataFrame, is_ahead: bool) -> pl.DataFrame:
     """The same with the tokens' texts and, where there are counts, how often the pair occurs."""
     import polars as pl
 
@@ -174,11 +177,12 @@ def _described(study: Study, found: pl.DataFrame) -> pl.DataFrame:
     from detoklens.measures.token_text import joined_texts, token_texts
 
     queries, keys = found["query_token_id"].to_numpy(), found["key_token_id"].to_numpy()
+    first, second = (queries, keys) if is_ahead else (keys, queries)
     texts = found.with_columns(
         pl.Series("query_token", token_texts(study.layer, queries), pl.String),
         pl.Series("key_token", token_texts(study.layer, keys), pl.String),
-        pl.Series("joined", joined_texts(study.layer, keys, queries), pl.String),
+        pl.Series("joined", joined_texts(study.layer, first, second), pl.String),
     )
     if study.counts is None:
         return PARTNERS.without("count").conform(texts)
-    return PARTNERS.conform(texts.with_columns(pl.Series("count", pair_counts(study.counts, keys, queries))))
+    return PARTNERS.conform(texts.with_columns(pl.Series("count", pair_counts(study.counts, first, second))))

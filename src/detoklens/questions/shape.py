@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from detoklens.figures.spec import FigureSpec
 from detoklens.questions.parameters import Heads, QueryPositions
-from detoklens.questions.positions import OverVocabulary
+from detoklens.questions.positions import OfPositions
 from detoklens.questions.question import View
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent
@@ -41,12 +41,19 @@ SHAPE = Schema(
         Column("last_1", "Float64", "attention of the softmaxed sum on the query itself"),
         Column("last_5", "Float64", "attention on the last 5 tokens, the query included"),
         Column("last_15", "Float64", "attention on the last 15 tokens, the query included"),
+        Column("next_1", "Float64", "attention on the token after the query; only where a model looks both ways"),
+        Column("next_5", "Float64", "attention on the 5 tokens after the query"),
+        Column("next_15", "Float64", "attention on the 15 tokens after the query"),
         Column("on_previous", "Float64", "attention on the token before the query; null at query 0"),
         Column("on_first", "Float64", "attention on position 0"),
         Column("entropy", "Float64", "entropy of the softmaxed sum, in bits"),
-        Column("class", "String", "self, previous token, first, local or broad"),
+        Column("class", "String", "self, previous token, next token, first, local or broad"),
+        Column("by_offset", "Boolean", "that line and wave are those of the kernel; only of rotary or ALiBi positions"),
     ),
 )
+
+AHEAD = ("next_1", "next_5", "next_15")  # columns of models that look both ways
+BY_OFFSET = ("by_offset",)  # and of those whose positions are no table
 
 WAVES = Schema(
     "waves",
@@ -64,12 +71,12 @@ WAVES = Schema(
 
 
 @dataclass(frozen=True, repr=False)
-class Shape(OverVocabulary):
+class Shape(OfPositions):
     """Put the shape of the position terms in numbers, per head.
 
     The best line through Tᵖ (linear as ALiBi?), the leading waves of Tᵖᵖ (sinusoidal?), the attention that the
     softmax of their sum puts on the last 1, 5 and 15 tokens, its entropy, and a class: self, previous token, first,
-    local or broad.
+    local or broad. Of rotary and ALiBi positions line and waves are those of the kernel along the keys.
 
     Example: detoklens shape gpt2 --query-positions 500
     """
@@ -79,7 +86,7 @@ class Shape(OverVocabulary):
 
     tables = (SHAPE, WAVES)
     compared_tables = ("shape",)
-    equation = "best line through Tᵖ; periodogram of Tᵖᵖ around its best line; softmax mass"
+    equation = "best line through Tᵖ; periodogram of Tᵖᵖ (of the kernel) around its best line; softmax mass"
     figures = (
         FigureSpec(
             "shape_numbers",
@@ -99,9 +106,17 @@ class Shape(OverVocabulary):
 
         from detoklens.measures.shape import position_shape
 
-        found = position_shape(study.layer, self._queries(study), self.average, self.token_weights(study), runner.watch)
+        found = position_shape(
+            study.layer,
+            self._queries(study),
+            self.average,
+            self.token_weights(study),
+            runner.watch,
+            self.split_off(study),
+        )
         asked = pl.col("head").is_in(study.heads(self.heads))
-        return {"shape": _shape_table(found).filter(asked), "waves": _waves_table(found).filter(asked)}
+        others = [*(AHEAD if study.layer.is_causal else ()), *(BY_OFFSET if study.has("position_table") else ())]
+        return {"shape": _shape_table(found).filter(asked).drop(others), "waves": _waves_table(found).filter(asked)}
 
     def say(self, tables: Frames) -> str:
         """How many heads look near from the middle one of the query positions, and where Tᵖ and Tᵖᵖ have a shape."""
@@ -113,7 +128,7 @@ class Shape(OverVocabulary):
         return (
             f"By position alone {len(near)} of {len(there)} heads put most attention on the last five tokens "
             f"({head_name(nearest['head'])}: {percent(nearest['last_5'])} from position {nearest['query_position']}); "
-            f"{_told('Tᵖ is a line', there['linear'])}, {_told('Tᵖᵖ is a wave', there['sinusoidal'])}."
+            f"{_told('Tᵖ is a line', there['linear'])}, {_told(f'{_waved(there)} is a wave', there['sinusoidal'])}."
         )
 
     def say_compared(self, by_label: ByLabel) -> str:
@@ -123,16 +138,17 @@ class Shape(OverVocabulary):
 
     def views(self, tables: Frames) -> Sequence[View]:
         """Three tables that fit a terminal: the line, the wave, the pull."""
-        import polars.selectors as cs
+        import polars as pl
 
         by_head = tables["shape"].sort("head", "query_position").rename({"query_position": "query"})
         line = by_head.select("head", "slope", "alibi_slope", "r_squared", "linear").unique(maintain_order=True)
         wave = by_head.select("head", "query", "period", "wave_share", "waves_share", "sinusoidal")
-        pull = by_head.select("head", "query", "last_1", "last_5", "last_15", "entropy", "class")
+        near = [name for name in by_head.columns if name.startswith(("last_", "next_"))]
+        pull = by_head.select("head", "query", *near, "entropy", "class").with_columns(pl.col(near).round(3))
         return [
             View("is Tᵖ a line?", line),
-            View("is Tᵖᵖ a wave?", wave),
-            View("where does the softmax of Tᵖ + Tᵖᵖ look?", pull.with_columns(cs.starts_with("last_").round(3))),
+            View(f"is {_waved(by_head)} a wave?", wave),
+            View(f"where does the softmax of {_pulled(by_head)} look?", pull),
         ]
 
     def _queries(self, study: Study) -> list[int]:
@@ -169,11 +185,13 @@ def _columns_of(seen: SeenFrom) -> dict[str, Any]:
         "wave_share": pl.Series([share[0] if share else None for share in shares], dtype=pl.Float64),
         "waves_share": pl.Series([sum(share) if share else None for share in shares], dtype=pl.Float64),
         "sinusoidal": pl.Series(seen.sinusoidal, dtype=pl.Boolean),
-        **{f"last_{count}": shape.mass_on_last(attention, count) for count in shape.NEAR},
-        "on_previous": shape.mass_on_previous(attention),
-        "on_first": attention[:, 0],
+        **{f"last_{count}": shape.mass_on_last(attention, count, seen.place) for count in shape.NEAR},
+        **{f"next_{count}": shape.mass_on_next(attention, count, seen.place) for count in shape.NEAR},
+        "on_previous": shape.mass_on_previous(attention, seen.place),
+        "on_first": shape.mass_on_first(attention, seen.first_key),
         "entropy": shape.entropy(attention),
-        "class": shape.classes(attention),
+        "class": shape.classes(attention, seen.place, seen.first_key),
+        "by_offset": [True] * len(attention),
     }
 
 
@@ -195,6 +213,15 @@ def _from_the_middle(shape: pl.DataFrame) -> pl.DataFrame:
     """The heads as seen from the middle one of the query positions, most attention on the last five tokens first."""
     places = shape["query_position"].unique().sort()
     return shape.filter(query_position=places[len(places) // 2]).sort("last_5", descending=True, maintain_order=True)
+
+
+def _pulled(shape: pl.DataFrame) -> str:
+    return "Tᵖ" if _waved(shape) == "Tᵖ" else "Tᵖ + Tᵖᵖ"
+
+
+def _waved(shape: pl.DataFrame) -> str:
+    """The curve whose waves are told: of rotary and ALiBi positions there is but one."""
+    return "Tᵖ" if shape.get_column("by_offset", default=shape["head"] < 0).any() else "Tᵖᵖ"
 
 
 def _told(what: str, verdicts: pl.Series) -> str:

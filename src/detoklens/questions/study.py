@@ -262,7 +262,8 @@ _NEEDED = {
     "counts": "corpus counts",
     "text": "text",
     "seed": "a seed",
-    "position_table": "a table of learned positions, which rotary and ALiBi models do not have",
+    "position_table": "a table of learned positions, which rotary and ALiBi models do not have; Frequency has the "
+    "variance of their token embeddings",
     "causal": "attention that looks back only, and this model looks both ways",
 }
 

@@ -111,6 +111,7 @@ class Variance(OverVocabulary):
     Example: detoklens variance gpt2
     """
 
+    needs = frozenset({"position_table"})
     tables = (POSITION_VARIANCE, SWITCH, UNDERTRAINED, TRAINED_RANGE, LAST_QUERIES)
     compared_tables = ("position_variance",)
     equation = "Var(pⱼ) over the features;  σ(x) = √(Var(x) + ε)"

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from detoklens.errors import DetokLensError
 from detoklens.figures.spec import FigureSpec
+from detoklens.questions.family_options import Joining
 from detoklens.questions.paper_table import PAPER_RANKS, paper_ranks
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
-from detoklens.questions.question import Question
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.tables.tokens import KEY_TOKEN, KEY_TOKEN_ID, QUERY_TOKEN, QUERY_TOKEN_ID, RANK, SCORE
 from detoklens.wording import head_name, listed, plural
@@ -98,7 +98,7 @@ def by_file(*flag: str) -> Callable[[Path | Sequence[str]], list[str]]:
 
 
 @dataclass(frozen=True, repr=False)
-class Words(Question):
+class Words(Joining):
     """Rank the piece before among all key tokens, asked from the piece after, for words that the tokenizer splits.
 
     Rank 1 is best. Beside it stands the rank of another word's piece, which for frequent keys is better than the middle
@@ -134,7 +134,7 @@ class Words(Question):
         "word_ranks": ("word", "head", "rank", "key_token", "query_token", "score"),
         "paper_ranks": ("head", "query_token", "key_token", "paper_rank", "rank", "difference", "score"),
     }
-    equation = "rank of the piece before among all keys by Tᵉᵉ, asked from the piece after"
+    equation = "rank of the piece before among all keys by Tᵉᵉ, asked from the piece after (ahead: the other way round)"
     figures = (
         FigureSpec(
             "words",
@@ -150,6 +150,8 @@ class Words(Question):
         super().__post_init__()
         if self.paper and self.word_list is not None:
             raise DetokLensError(f"the paper's table has its own words; leave it or {words_file(self.word_list)} out")
+        if self.paper and (self.offset, self.mean, self.direction) != (1, "none", "back"):
+            raise DetokLensError("the paper's table is of learned positions; leave offset, mean and direction out")
 
     def settings(self, study: Study) -> dict[str, Any]:
         """The list by its fingerprint; the paper's table has no list."""
@@ -177,7 +179,8 @@ class Words(Question):
         pieces = _pieces(study.layer, split)
         if self.word_list is None and not any(True for word in split for _ in word.pairs()):
             return {"words_by_head": WORDS_BY_HEAD.empty(), "word_pieces": pieces, "word_ranks": WORD_RANKS.empty()}
-        ranked = self._ranked(study, word_pairs(split), runner)
+        pairs = word_pairs(split)
+        ranked = self._ranked(study, pairs.ahead() if self.is_ahead else pairs, runner)
         runner.say(_counted(pieces["pieces"], len(ranked["word_ranks"]) // len(ranked["words_by_head"])))
         return {"words_by_head": ranked["words_by_head"], "word_pieces": pieces, "word_ranks": ranked["word_ranks"]}
 
@@ -186,7 +189,7 @@ class Words(Question):
         from detoklens.measures.words import piece_ranks, rank_summary
 
         heads, layer = study.heads(self.heads), study.layer
-        found = piece_ranks(layer.token_affinity(self.scale, self.centred, heads), pairs, runner.watch)
+        found = piece_ranks(self.affinity(study, self.scale, self.centred, heads), pairs, runner.watch)
         summary = {"head": heads, "pairs": [len(pairs.words)] * len(heads), **rank_summary(found, layer.vocab_size)}
         return {"words_by_head": WORDS_BY_HEAD.frame(summary), "word_ranks": _pair_by_pair(layer, heads, pairs, found)}
 
@@ -198,13 +201,15 @@ class Words(Question):
         if best is None:
             return NOTHING_SPLIT
         name, null = head_name(best["head"]), best["null_median_share"]
-        found = f"median rank in the top {_share(best['median_share'])} of the vocabulary over {_pairs(best)}"
+        found = (
+            f"median rank in the top {_share(best['median_share'])} of the vocabulary over {_pairs(best)}{self.manner}"
+        )
         if null is None:
-            return f"{name} ranks the word's piece before highest: {found}; one word has no other to compare with."
+            return f"{name} ranks the word's {self._sought} highest: {found}; one word has no other to compare with."
         beside = f"{found}, asked from another word {_share(null)}."
         if is_clearly_better(best):
-            return f"{name} finds a word's piece before best: {beside}"
-        return f"No head finds a word's piece before clearly better than another word's; {name} is nearest: {beside}"
+            return f"{name} finds a word's {self._sought} best: {beside}"
+        return f"No head finds a word's {self._sought} clearly better than another word's; {name} is nearest: {beside}"
 
     def say_compared(self, by_label: ByLabel) -> str:
         if self.paper:
@@ -217,7 +222,11 @@ class Words(Question):
         ]
         if not said:
             return NOTHING_SPLIT
-        return f"Median rank of a word's piece before in the best head, as a share of the vocabulary: {listed(said)}."
+        return f"Median rank of a word's {self._sought} in the best head, as a share of the vocabulary: {listed(said)}."
+
+    @property
+    def _sought(self) -> str:
+        return "piece after" if self.is_ahead else "piece before"
 
 
 def is_clearly_better(row: Mapping[str, Any]) -> bool:

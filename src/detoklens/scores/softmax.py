@@ -14,6 +14,20 @@ def softmax(scores: Float[np.ndarray, "*rows key"]) -> Float[np.ndarray, "*rows 
     return shifted
 
 
+def softcapped(scores: Float[np.ndarray, "..."], cap: float | None) -> Float[np.ndarray, "..."]:
+    """cap · tanh(score / cap) of scaled scores; as they are where a model caps nothing."""
+    if cap is None:
+        return scores
+    limit = scores.dtype.type(cap)
+    return np.tanh(scores / limit) * limit
+
+
+def seen_keys(query: int, n_keys: int, is_causal: bool = True, window: int | None = None) -> slice:
+    """The keys that a query may look at, of a text of so many."""
+    reach = n_keys if window is None else window
+    return slice(max(0, query - reach + 1), query + 1 if is_causal else min(n_keys, query + reach))
+
+
 def masked(
     scores: Float[np.ndarray, "head query key"], is_causal: bool = True, window: int | None = None
 ) -> Float[np.ndarray, "head query key"]:

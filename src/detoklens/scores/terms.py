@@ -35,7 +35,7 @@ import numpy as np
 from jaxtyping import Float
 
 from detoklens.errors import RangeError
-from detoklens.scores.softmax import masked, softmax
+from detoklens.scores.softmax import masked, softcapped, softmax
 
 
 class Term(StrEnum):
@@ -142,10 +142,7 @@ class Terms:
 
     def _softmax(self, scores: Float[np.ndarray, "head query key"]) -> Float[np.ndarray, "head query key"]:
         scaled = scores * scores.dtype.type(self.attention_scale)
-        if self.softcap is not None:
-            cap = scores.dtype.type(self.softcap)
-            scaled = np.tanh(scaled / cap) * cap
-        return softmax(masked(scaled, self.is_causal, self.window))
+        return softmax(masked(softcapped(scaled, self.softcap), self.is_causal, self.window))
 
 
 def _shape_shown(shape: tuple[int, ...]) -> str:

@@ -47,6 +47,13 @@ class Positives:
         """The same pairs, each with weight 1."""
         return Positives(self.indptr, self.keys, np.ones_like(self.weights))
 
+    def ahead(self) -> Positives:
+        """The same pairs, asked from the other token: keys become queries."""
+        queries = np.repeat(np.arange(self.vocab_size, dtype=np.uint32), self.sizes)
+        order = np.argsort(self.keys, kind="stable")
+        sizes = np.bincount(self.keys, minlength=self.vocab_size)
+        return Positives(np.concatenate([[0], np.cumsum(sizes)]), queries[order], self.weights[order])
+
     def where(self, kept: Bool[np.ndarray, "pair"]) -> Positives:
         """Only some of the pairs; the others become negatives."""
         passed = np.concatenate([[0], np.cumsum(kept)])
