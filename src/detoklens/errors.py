@@ -7,6 +7,8 @@ longer than a screen is cut in its middle.
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from reprlib import Repr
 
 LONGEST_MESSAGE = 1_000  # characters: a dozen lines of a terminal
@@ -68,6 +70,13 @@ class MissingError(DetokLensError):
         }
         super().__init__(f"{what}: {hints[need]}" if need in hints else what)
         self.need, self.what = need, what
+
+
+def as_path(given: object, what: str) -> Path:
+    """A path as people give it; one line about anything else."""
+    if not isinstance(given, str | os.PathLike):
+        raise RangeError(f"{what} is a path, given as text or by pathlib.Path, not {shown(given)}")
+    return Path(given)
 
 
 def one_line(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from detoklens.errors import RangeError
+from detoklens.errors import RangeError, as_path
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
 from detoklens.weights.checkpoint import (
@@ -28,12 +28,14 @@ def load(model: Any, dtype: Literal["float32", "float64"] = "float32", revision:
     """
     if dtype not in DTYPES:
         raise RangeError(f"dtype {dtype!r} is not computed in; accepted are {' and '.join(DTYPES)}")
+    if not hasattr(model, "state_dict"):
+        as_path(model, "a model, if it is not one in memory,")
     return Layer(read_checkpoint(model, np.dtype(dtype), revision))
 
 
 def load_vocabulary(model: str | Path, revision: str | None = None) -> Vocabulary:
     """Read a model's tokenizer alone: from its folder, its tokenizer.json, a GGUF file, or the hub."""
-    path = Path(model)
+    path = as_path(model, "a tokenizer's place")
     with plain_file_errors():
         if path.suffix == ".json" and path.is_file():
             return Vocabulary.from_file(path)

@@ -168,10 +168,40 @@ def written(tmp_path):
 def test_an_answer_is_read_again(written):
     from detoklens.questions.store import read_answer
 
-    again = read_answer(written)
+    again, before = read_answer(written), dl.study("demo").ask(dl.Partners(["ion"], top=2))
+    assert again == before
+    assert again != dl.study("demo").ask(dl.Partners(["ion"], top=3))
+    assert again != "ion"
+    assert len({again, before}) == 1
     assert again.question == dl.Partners(["ion"], top=2)
     assert again.command == "detoklens partners demo ion --top 2"
     assert again.figures
+
+
+def test_a_list_of_words_in_a_file_is_read_again(tmp_path):
+    (tmp_path / "words.txt").write_text("nationality\nconnection\n", encoding="utf-8")
+    answer = dl.study("demo").ask(dl.Words(tmp_path / "words.txt"))
+    answer.write(tmp_path / "answer")
+    assert dl.read_answer(tmp_path / "answer") == answer
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda answer: dl.study(5),
+        lambda answer: dl.load_vocabulary(5),
+        lambda answer: dl.study("demo", counts=5),
+        lambda answer: dl.Counts.open(5),
+        lambda answer: dl.read_answer(5),
+        lambda answer: answer.write(5),
+        lambda answer: dl.study("demo").ask(answer.question, 5),
+        lambda answer: dl.study("demo").report(5),
+        lambda answer: dl.compare(["demo", "demo@0"], answer.question),
+    ],
+)
+def test_what_is_no_path_is_one_line(wrong, written):
+    with pytest.raises(dl.DetokLensError, match=r"is a path, given as text|given by label"):
+        wrong(dl.read_answer(written))
 
 
 def test_folders_that_hold_no_whole_answer_are_refused(written, tmp_path):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from detoklens.errors import DetokLensError, OutputError, one_line
 from detoklens.figures.spec import chosen_spec
 from detoklens.questions.parameters import Parameter
+from detoklens.wording import plural
 
 if TYPE_CHECKING:
     import polars as pl
@@ -80,7 +81,7 @@ def show_answer(answer: Answer, output: Output) -> None:
     for note in answer.notes:
         say(note)
     if output.out is not None:
-        say(f"wrote {len(answer.tables)} tables into {output.out}")
+        say(f"wrote {plural(len(answer.tables), 'table')} into {output.out}")
     if output.output_format == "table":
         views = [answer.question.view(answer.tables, named)] if named else answer.views
         print_views(views, answer.model, output.wide)

@@ -21,7 +21,7 @@ from detoklens.corpus.columns import BIGRAM_SCHEMA, TOKEN_SCHEMA
 from detoklens.corpus.csr import Bigrams, Predecessors
 from detoklens.corpus.finished import TOTALS, check_finished
 from detoklens.corpus.manifest import BIGRAMS, MANIFEST, TOKENS, WORK, JsonObject, read_json
-from detoklens.errors import CountsError, TokenError, first_line
+from detoklens.errors import CountsError, TokenError, as_path, first_line
 
 
 class Counts:
@@ -45,7 +45,8 @@ class Counts:
 
         `demo` names the counts that come with the package, unless a folder is called so.
         """
-        folder = demo.COUNTS if str(folder) == demo.NAME and not Path(folder).exists() else Path(folder)
+        folder = as_path(folder, "a folder of counts")
+        folder = demo.COUNTS if str(folder) == demo.NAME and not folder.exists() else folder
         if not (folder / MANIFEST).is_file():
             raise CountsError(f"{folder}: {_why_no_counts(folder)}")
         manifest = read_json(folder / MANIFEST)

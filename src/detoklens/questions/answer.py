@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from detoklens.errors import RangeError
+from detoklens.errors import RangeError, as_path
 from detoklens.figures.spec import FigureSpec, chosen_spec
 from detoklens.questions.question import Question, View
 from detoklens.tables.rendering import html_table, text_table
@@ -24,7 +24,7 @@ SHOWN_ROWS = 10  # of a table in a notebook
 MODEL = Column("model", "String", "label of the checkpoint")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Answer:
     """What a study answered to a question.
 
@@ -38,6 +38,21 @@ class Answer:
     provenance: Provenance
     command: str
     notes: tuple[str, ...] = ()
+
+    def __eq__(self, other: object) -> bool:
+        """The same question with the same numbers from the same source; `read_answer` gives what was written."""
+        if not isinstance(other, Answer):
+            return NotImplemented
+        if (self.provenance.to_json(), self.model, [*self.tables]) != (
+            other.provenance.to_json(),
+            other.model,
+            [*other.tables],
+        ):
+            return False
+        return all(frame.equals(other.tables[name]) for name, frame in self.tables.items())
+
+    def __hash__(self) -> int:
+        return hash(self.provenance.to_json())
 
     @cached_property
     def sentence(self) -> str:
@@ -82,7 +97,7 @@ class Answer:
         """Keep the tables in a folder, as parquet with provenance and as CSV, whole or not at all."""
         from detoklens.questions.store import Store
 
-        return Store(Path(folder)).keep(self)
+        return Store(as_path(folder, "the folder to write to")).keep(self)
 
     @property
     def views(self) -> Sequence[View]:
@@ -122,7 +137,7 @@ class Answer:
         return f"<figure>{drawn}{caption}</figure>"
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Comparison(Answer):
     """One question answered by several models: each table holds all of them, told apart by the column `model`."""
 

@@ -19,6 +19,8 @@ def compare(models: Mapping[str, Any], question: Question, **options: Any) -> Co
 
     Options are those of `study`, for the models that are no studies yet.
     """
+    if not isinstance(models, Mapping):
+        raise DetokLensError('models to compare are given by label: {"start": "demo@0", "end": "demo"}')
     if len(models) < 2:
         raise DetokLensError(f"{len(models)} model was named; name at least two to compare")
     studies = {label: model if isinstance(model, Study) else study(model, **options) for label, model in models.items()}

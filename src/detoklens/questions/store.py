@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from detoklens.errors import OutputError, RangeError
+from detoklens.errors import OutputError, RangeError, as_path
 from detoklens.questions.answer import Answer, Comparison
 from detoklens.questions.parameters import settings_of
 from detoklens.tables.files import ABOUT, MARK, TABLE, read_metadata, write_tables
@@ -105,7 +105,8 @@ def _read(paths: Mapping[str, Path]) -> dict[str, pl.DataFrame]:
 
 def read_answer(folder: str | Path, question: str | None = None) -> Answer | Comparison:
     """An answer that `answer.write` (or --out) left in a folder; where there are several, name the question."""
-    found = _answers_in(Path(folder))
+    folder = as_path(folder, "a folder of answers")
+    found = _answers_in(folder)
     names = sorted({about["question"] for about, _ in found.values()})
     chosen = [key for key, (about, _) in found.items() if question in (None, about["question"])]
     if not chosen:
@@ -120,7 +121,7 @@ def read_answer(folder: str | Path, question: str | None = None) -> Answer | Com
         asked = found[chosen[0]][0]["question"]
         raise OutputError(f"{folder} has {len(chosen)} answers to {asked}; write each into a folder of its own")
     about, paths = found[chosen[0]]
-    return _made_again(Path(folder), chosen[0], about, paths)
+    return _made_again(folder, chosen[0], about, paths)
 
 
 def _answers_in(folder: Path) -> dict[str, tuple[dict[str, Any], dict[str, Path]]]:

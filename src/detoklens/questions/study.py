@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from detoklens import demo
-from detoklens.errors import CorpusError, CountsError, MissingError, RangeError
+from detoklens.errors import CorpusError, CountsError, MissingError, RangeError, as_path
 from detoklens.progress import Watching, shown_steps
 from detoklens.questions.parameters import Parameter, check_settings, words_of
 from detoklens.questions.texts import Texts, read_documents
@@ -134,13 +134,12 @@ class Study:
         With a folder it is written there; finished work in it is taken up, so that an interrupted question goes on.
         """
         from detoklens.questions.question import Question
-        from detoklens.questions.store import Store
 
         if not isinstance(question, Question):
             raise RangeError(f"{question!r} is no question; give one such as dl.Auroc(pieces=True)")
         self._check(question)
         provenance = self.provenance(question)
-        store, begun = Store(Path(folder)) if isinstance(folder, str | Path) else folder, len(self._parts)
+        store, begun = _store(folder), len(self._parts)
         kept = None if store is None else store.find(question, provenance)
         answer = kept or self._answers.get(provenance.to_json())
         if answer is None:
@@ -248,7 +247,15 @@ class Study:
         """The whole report as one page with its tables and figures, as `detoklens report` makes it."""
         from detoklens.report.report import make_report
 
-        return make_report(self, Path(folder), **options)
+        return make_report(self, as_path(folder, "the report's folder"), **options)
+
+
+def _store(folder: str | Path | Store | None) -> Store | None:
+    from detoklens.questions.store import Store
+
+    if folder is None or isinstance(folder, Store):
+        return folder
+    return Store(as_path(folder, "the folder for an answer"))
 
     def explore(self, port: int = 0) -> Explorer:
         """The first layer, live: in the output cell of a notebook, elsewhere in the browser; `close()` ends it."""
