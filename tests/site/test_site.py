@@ -147,6 +147,6 @@ def test_the_explorer_answers_in_the_site(browser, address: str) -> None:
     with opened(browser, address) as page:
         page.goto(address + "live/explorer/index.html")
         page.wait_for_function("window.detoklens")
-        asked = {"head": 1, "token": token, "way": "looks", "centred": False, "offset": 1, "split": "none", "top": 3}
+        asked = {"head": 1, "token": token, "way": "looks", "centred": False, "offset": 1, "split": "biases", "top": 3}
         found = page.evaluate("asked => window.detoklens.partners(asked)", asked)
         assert found["top"][0]["id"] == expected
