@@ -64,9 +64,12 @@ def _links_mended(text: str) -> str:
 
 
 def put_live(folder: Path) -> None:
-    """The demo's report and its explorer, whole, as anybody's would be."""
+    """The demo's report and its explorer, as anybody's would be."""
+    from detoklens.explorer.bundle import write_bundle
+
     study = dl.study("demo", documents=200)
     folder.mkdir(parents=True)
+    write_bundle(study, folder / "explorer")
     study.report(folder / "report")
     for unneeded in ("figures", "tables"):
         shutil.rmtree(folder / "report" / unneeded, ignore_errors=True)

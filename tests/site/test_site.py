@@ -136,3 +136,17 @@ def test_the_report_lives_in_the_site(browser, address: str) -> None:
         report = page.frame_locator('iframe[title="The report of the demo model"]')
         report.locator("main h2").first.wait_for()
         assert report.locator("main h2").first.inner_text() == "Which heads glue tokens together?"
+
+
+def test_the_explorer_answers_in_the_site(browser, address: str) -> None:
+    import detoklens as dl
+
+    layer = dl.load("demo")
+    token = layer.token_id("ion")
+    expected = int(layer.token_affinity(heads=[1]).scores([token])[0, 0].argmax())
+    with opened(browser, address) as page:
+        page.goto(address + "live/explorer/index.html")
+        page.wait_for_function("window.detoklens")
+        asked = {"head": 1, "token": token, "way": "looks", "centred": False, "offset": 1, "split": "biases", "top": 3}
+        found = page.evaluate("asked => window.detoklens.partners(asked)", asked)
+        assert found["top"][0]["id"] == expected
