@@ -31,7 +31,12 @@ def content(text: str = "plain") -> Content:
             Section(
                 "Which?",
                 [
-                    Part(text, [Picture("name", text, text, "<svg></svg>")], [grid(text)], Computed(text, text)),
+                    Part(
+                        text,
+                        [Picture("name", text, text, "<svg></svg>", "<svg></svg>")],
+                        [grid(text)],
+                        Computed(text, text),
+                    ),
                     Part(left_out=text),
                     Part(f"another {text}", grids=[grid(text, folded=True)]),
                 ],

@@ -129,6 +129,7 @@ class Frequency(Question):
             "correlation, over all tokens unless unseen ones were left out.",
             optional=("frequency_by_head",),
             per_head=True,
+            needs="corpus counts",
         ),
         FigureSpec(
             "token_variance",
@@ -137,6 +138,7 @@ class Frequency(Question):
             "Variance of token embeddings against frequency",
             "Variance of each token's embedding against its corpus count plus one.",
             optional=("embedding_variance",),
+            needs="corpus counts",
         ),
     )
 

@@ -128,6 +128,7 @@ class Lexicon(Question):
             "Among each head's strongest pairs over the whole vocabulary, up to each rank: the share that the legend "
             "names, of pairs that occur in the corpus (with counts) or join to a word (with a list of words).",
             per_head=True,
+            needs="corpus counts, or a tokenizer to join pairs to words",
         ),
         FigureSpec(
             "lexicon_scores",
@@ -196,7 +197,7 @@ class Lexicon(Question):
             "rank",
             head=pl.format("L0H{}", "head"),
             joined=pl.concat_str("key_token", "query_token", separator=SEAM).fill_null(
-                pl.format("ids {} {}", "key_token_id", "query_token_id")
+                pl.format(f"{{}}{SEAM}{{}}", "key_token_id", "query_token_id")
             ),
         ).pivot("head", index="rank", values="joined")
         title = "The lexicon in the weights: each head's strongest pairs, joined"
