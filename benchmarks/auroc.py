@@ -7,7 +7,9 @@ Everything is timed in one run: a 2048³ float32 product on all cores, for some 
 the operations of H · V² · d' multiply-adds (both sides of the ratio are means over what the machine gave in those
 seconds; the ratio to the single fastest product is printed too); scikit-learn's `roc_auc_score` on the very same scores
 of some query tokens.
-The same is timed with frequency-matched negatives beside all of them, and with both nulls and the baseline too.
+The same is timed with frequency-matched negatives beside all of them; with keys exchanged anew for each query and the
+baseline too, which is also set against 2.3 times the product, what AUROC against all keys alone once took, and of which
+1.6 times is the limit; and with queries exchanged as well.
 Ratios are of elapsed time, which needs a quiet machine, and of processor time, which a busy one disturbs less.
 Memory is the sum over this process and its workers, shared pages counted once, sampled while the AUROC is computed.
 """
@@ -19,9 +21,10 @@ import json
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from statistics import mean
+from unittest.mock import patch
 
 import numpy as np
 import psutil
@@ -37,6 +40,9 @@ from detoklens.scores.affinity import Affinity
 PRODUCT_SIZE = 2048
 SKEW = 0.7
 """Tokens are drawn with a probability that falls as rank to the power −0.7: Zipf-like, among distinct pairs."""
+
+BEFORE = 2.3
+"""Times the product that AUROC against all keys alone took, before anything stood beside it."""
 
 random = np.random.default_rng(0)
 
@@ -150,6 +156,11 @@ def watched_memory() -> Iterator[Memory]:
     thread.join()
 
 
+def without_exchanged_queries() -> AbstractContextManager[object]:
+    """No query is asked for another one's positives: of the nulls only exchanged keys are left."""
+    return patch("detoklens.measures.auroc.measuring.next_in_circle", return_value=None)
+
+
 def timed(
     runner: Runner, affinity: Affinity, positives: Positives, counted: bool = False, controls: bool = False
 ) -> tuple[Cost, Measures]:
@@ -207,6 +218,8 @@ def run(options: argparse.Namespace) -> dict[str, float]:
         fewer_heads, _ = timed(runner, affinity.of_heads(list(range(options.heads // 2))), positives)
         fewer_tokens, _ = timed(runner, *smaller(affinity, positives))
         matched_too, _ = timed(runner, affinity, positives, counted=True)
+        with without_exchanged_queries():
+            with_exchanged, _ = timed(runner, affinity, positives, counted=True, controls=True)
         all_controls, _ = timed(runner, affinity, positives, counted=True, controls=True)
     product = scaled_mean(squares, squares_in(options))
     sklearn_seconds, difference = sklearn_on_same_scores(affinity, positives, measures, options.sklearn_tokens)
@@ -224,6 +237,9 @@ def run(options: argparse.Namespace) -> dict[str, float]:
         "of_that_before_gigabytes": memory.before / 1e9,
         "with_matched_negatives_processor_time": (matched_too / cost)[1],
         "with_all_controls_processor_time": (all_controls / cost)[1],
+        "with_matched_and_exchanged_keys_processor_time": (with_exchanged / cost)[1],
+        "with_matched_and_exchanged_keys_times_before": (with_exchanged / product)[0] / BEFORE,
+        "with_matched_and_exchanged_keys_times_before_in_processor_time": (with_exchanged / product)[1] / BEFORE,
         "twice_the_heads_processor_time": (cost / fewer_heads)[1],
         "twice_the_vocabulary_processor_time": (cost / fewer_tokens)[1],
     }

@@ -212,7 +212,7 @@ def test_the_sentence_names_the_head_its_interval_its_null_and_frequency() -> No
     assert said(Auroc(), controls(0.3, 0.1, **MATCHED)) == (
         "L0H0 stands highest above its nulls: over all query tokens its mean AUROC against corpus bigrams is "
         "0.800 [0.790, 0.810], its null 0.500, frequency alone 0.700; among equally frequent keys 0.650 [0.640, "
-        "0.660], its null 0.550, frequency alone 0.510."
+        "0.660], its null 0.550, frequency alone 0.510: frequency does not explain it."
     )
     assert said(Auroc(pieces=True), controls(0.05, 0.25, **MATCHED | {"auroc": 0.6})).startswith(
         "L0H1 stands highest above its nulls: asked from pieces that go on with a word, its mean AUROC against corpus "

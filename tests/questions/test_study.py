@@ -11,7 +11,7 @@ import pytest
 import detoklens as dl
 from detoklens.errors import CorpusError, CountsError, MissingError, OutputError, RangeError
 from detoklens.questions.study import Study
-from detoklens.questions.texts import Texts
+from detoklens.questions.texts import Texts, too_short
 from tests.command_line import refuse
 from tests.layers import random_layer
 from tests.questions.toy import Lengths
@@ -308,3 +308,10 @@ def test_two_answers_to_one_question_say_what_to_do(written):
     dl.study("demo").ask(dl.Auroc(truth="merges", bootstrap=0, controls=False, tokens=["ion"])).write(written)
     with pytest.raises(OutputError, match="2 answers to auroc; write each into a folder of its own"):
         dl.read_answer(written, "auroc")
+
+
+def test_documents_that_are_too_short_are_told_in_few_lines() -> None:
+    documents = [np.zeros(length, np.int64) for length in (3, 5, 8)]
+    assert too_short(documents, [2, 4]) == ["1 of 3 documents are too short for query position 4"]
+    many = too_short(documents, [1, 3, 4, 5, 6, 7])
+    assert many == ["1 to 2 of 3 documents are too short for query positions 3 to 7"]

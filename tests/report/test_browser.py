@@ -31,6 +31,22 @@ KEPT_DOWNLOADS = """async () => {
 }"""
 
 
+FIGURES_ON_SCREEN = """() => [...document.querySelectorAll("figure svg")]
+  .filter((svg) => svg.getClientRects().length)
+  .map((svg) => {
+    const box = svg.getBoundingClientRect();
+    const sizes = [...svg.querySelectorAll("text")].map((text) => parseFloat(getComputedStyle(text).fontSize));
+    const scale = box.width / svg.viewBox.baseVal.width;
+    return { id: svg.id, right: box.right, text: Math.min(...sizes) * scale };
+  })"""
+FIRST_PARTNERS = """(view) => {
+  const d = JSON.parse(document.getElementById('partner-data').content.textContent);
+  const ids = new Uint16Array(Uint8Array.from(atob(d[view].partners), c => c.charCodeAt(0)).buffer);
+  const chosen = document.querySelector('#matches [aria-pressed=true]').dataset.row;
+  return [0, 1, 2].map(h => d.tokens[ids[(Number(chosen) * 3 + h) * d.top]]);
+}"""
+
+
 @contextlib.contextmanager
 def opened(browser, folder, **context):
     """The page, with everything that went wrong or tried to leave; nothing of either is allowed."""
@@ -65,20 +81,67 @@ def test_opens_with_the_network_off_and_is_organised_by_questions(browser, whole
 def test_searching_a_token_shows_its_partners_in_every_head(browser, whole):
     with opened(browser, whole) as page:
         page.get_by_label("Partners of a token").fill("ien")
-        assert page.locator("#search-count").inner_text().endswith(("match", "matches"))
+        assert page.locator("#search-count").inner_text().endswith(" shown")
         table = page.locator("#found table")
         assert table.locator("thead th").all_inner_texts() == ["rank", "L0H0", "L0H1", "L0H2"]
         assert table.locator("tbody tr").count() == 20
         shown = table.locator("tbody tr").first.locator("td").all_inner_texts()
-        listed = page.evaluate(
-            """() => { const d = JSON.parse(document.getElementById('partner-data').content.textContent);
-            const ids = new Uint32Array(Uint8Array.from(atob(d.partners), c => c.charCodeAt(0)).buffer);
-            const chosen = document.querySelector('#matches [aria-pressed=true]').dataset.row;
-            return [0, 1, 2].map(h => d.tokens[ids[(Number(chosen) * 3 + h) * d.top]]); }"""
-        )
+        listed = page.evaluate(FIRST_PARTNERS, "plain")
         assert shown[1:] == listed
+        plain = table.inner_text()
+        page.get_by_label("centred").check()
+        assert table.inner_text() != plain
+        centred = table.locator("tbody tr").first.locator("td").all_inner_texts()
+        assert centred[1:] == page.evaluate(FIRST_PARTNERS, "centred")
         page.get_by_label("Partners of a token").fill("no such token")
         assert page.locator("#found table").count() == 0
+
+
+def test_more_matches_are_shown_on_request(browser, whole):
+    with opened(browser, whole) as page:
+        page.get_by_label("Partners of a token").fill("e")
+        said = page.locator("#search-count")
+        shown, found = (int(number) for number in said.inner_text().removesuffix(" shown").split(" of "))
+        assert (shown, page.locator("#matches li").count()) == (24, 24) < (found, 0)
+        page.get_by_role("button", name="Show more").click()
+        assert said.inner_text() == f"{min(48, found)} of {found} shown"
+        page.get_by_label("Partners of a token").fill("")
+        assert said.inner_text() == ""
+        assert not page.get_by_role("button", name="Show more").is_visible()
+
+
+def test_a_word_is_found_by_its_pieces_and_whole_pairs_are_marked(browser, whole):
+    """The tokenizer spells “sapiens” as two tokens; a pair that it would join to one is underlined."""
+    with opened(browser, whole) as page:
+        page.get_by_label("Partners of a token").fill("sapiens")
+        pieces = page.locator("#pieces button")
+        assert "".join(pieces.all_inner_texts()) == "␣sapiens"
+        assert pieces.count() > 1
+        assert pieces.last.get_attribute("aria-pressed") == "true"
+        assert "The piece before" in page.locator("#found").inner_text()
+        tokens = page.evaluate("JSON.parse(document.getElementById('partner-data').content.textContent).tokens")
+        known, marked = set(tokens), 0
+        for asked in ("n", "s", "e", "r"):
+            page.get_by_label("Partners of a token").fill(asked)
+            asked = page.locator("#matches [aria-pressed=true]").inner_text()
+            for partner in page.locator("#found td .token").all():
+                is_whole = partner.inner_text() + asked in known
+                assert is_whole == ("whole" in partner.get_attribute("class").split())
+                marked += is_whole
+        assert marked
+
+
+@pytest.mark.parametrize(("width", "is_narrow"), [(420, True), (1280, False)])
+def test_each_figure_has_a_version_that_fits_the_screen(browser, whole, width, is_narrow):
+    """No figure is wider than its place, and its smallest text has at least 8 pixels."""
+    with opened(browser, whole, viewport={"width": width, "height": 900}) as page:
+        page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        drawn = page.locator("figure svg:visible")
+        assert drawn.count() == page.locator("figure").count() > 20
+        for found in page.evaluate(FIGURES_ON_SCREEN):
+            assert found["id"].endswith("_phone") == is_narrow
+            assert found["right"] <= width
+            assert found["text"] >= 8, found
 
 
 def test_the_heads_can_be_sorted_with_the_keyboard(browser, whole):

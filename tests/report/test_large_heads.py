@@ -59,9 +59,9 @@ SAME = cards() | {
             LargeHead(0, HIGHEST),
         ),
         (cards() | {"words_by_head": words((0.2, 0.2), (0.1, 0.4))}, LargeHead(1, "finds a word's piece before best")),
-        (ITSELF, LargeHead(2, "looks most for the token itself (z 9.0)")),
+        (ITSELF, LargeHead(2, "looks most for the token itself: z 9.0")),
         (NEAR, LargeHead(1, "looks near by position alone: 90 % on the token before")),
-        (RARE, LargeHead(3, "prefers rare tokens most (ρ −0.600)")),
+        (RARE, LargeHead(3, "prefers rare tokens most: ρ −0.600")),
         (SAME, LargeHead(4, "prefers the same keys for all queries: 70 % of the variance")),
     ],
 )

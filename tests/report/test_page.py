@@ -22,6 +22,10 @@ def grid(text: str, folded: bool = False) -> Grid:
     return Grid(text, [(text, text), ("n", "")], [(text, 1.5), (None, None)], sortable=not folded, folded=folded)
 
 
+def picture(text: str) -> Picture:
+    return Picture("name", text, text, "<svg></svg>", "<svg></svg>")
+
+
 def content(text: str = "plain") -> Content:
     return Content(
         title=text,
@@ -31,7 +35,7 @@ def content(text: str = "plain") -> Content:
             Section(
                 "Which?",
                 [
-                    Part(text, [Picture("name", text, text, "<svg></svg>")], [grid(text)], Computed(text, text)),
+                    Part(text, [picture(text)], [grid(text)], Computed(text, text), not_drawn=[text]),
                     Part(left_out=text),
                     Part(f"another {text}", grids=[grid(text, folded=True)]),
                 ],

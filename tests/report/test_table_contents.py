@@ -22,7 +22,7 @@ ADDED: dict[str, set[str]] = {
     | {"precision_by_token", "word_pieces", "auroc", "auroc_pieces", "trained_range"},
     "comparison": set(),
 }
-ADDED_COLUMNS = {"heatmap_by_head": ["same_keys"]}
+ADDED_COLUMNS = {"heatmap_by_head": ["same_keys"], "heads": ["word_pairs"]}
 
 
 @pytest.mark.parametrize("name", ["report", "comparison"])

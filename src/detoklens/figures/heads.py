@@ -38,14 +38,17 @@ def head_cards(heads_table: pl.DataFrame, *, heads: Sequence[int] | None = None,
     rows = in_order(heads_table, asked)
     wide = theme.inches(width) >= WIDE_ENOUGH
     names = [_name(head, kind if wide else None) for head, kind in zip(asked, rows["position_class"], strict=True)]
-    legend = [point_entry("head", HEAD), point_entry("the larger of its nulls", NULL, filled=False)]
-    figure, panels = head_rows(asked, width, [measure.title for measure in MEASURES], names=names, legend=legend)
-    for axes, measure in zip(panels, MEASURES, strict=True):
+    measures = [measure for measure in MEASURES if rows[measure.column].null_count() < len(rows)] or MEASURES
+    legend = [point_entry("head", HEAD)]
+    if any(measure.column in NULLS for measure in measures):
+        legend.append(point_entry("the larger of its nulls", NULL, filled=False))
+    figure, panels = head_rows(asked, width, [measure.title for measure in measures], names=names, legend=legend)
+    for axes, measure in zip(panels, measures, strict=True):
         show_neutral(axes, measure)
         if measure.column in NULLS:
             points(axes, rows[NULLS[measure.column]], NULL, filled=False)
         points(axes, rows[measure.column], HEAD)
-    auroc_range([axes for axes, measure in zip(panels, MEASURES, strict=True) if measure.column in NULLS])
+    auroc_range([axes for axes, measure in zip(panels, measures, strict=True) if measure.column in NULLS])
     return figure
 
 

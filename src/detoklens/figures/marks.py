@@ -45,7 +45,7 @@ def cloud(axes: Axes, x: pl.Series, y: pl.Series) -> None:
     kept = pl.DataFrame({"x": x, "y": y}).drop_nulls()
     if kept.is_empty():
         return
-    size = 1.8 if kept.height < MANY_POINTS else 1.0
+    size = 2.4 if kept.height < MANY_POINTS else 1.2
     axes.plot(
         numbers(kept["x"]),
         numbers(kept["y"]),

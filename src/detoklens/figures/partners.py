@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from detoklens.figures import theme
 from detoklens.figures.panels import EDGE, LABEL
 from detoklens.figures.position_curves import chosen_heads
-from detoklens.figures.wording import head_name, token_label
+from detoklens.figures.wording import head_name, token_name
 
 LINE = 0.125  # inches
 NARROWEST = 0.92  # inches for a token's name
@@ -36,8 +36,9 @@ def partners(
     rows = partners.filter(pl.col("rank") <= top).sort("rank")
     figure, places = _blank_blocks(len(blocks), len(shown), top, theme.inches(width))
     for (token, head), (left, upper) in zip(blocks, places, strict=True):
-        keys = rows.filter(query_token_id=token, head=head)["key_token"]
-        _write_block(figure, left, upper, f"{token_label(labels.get(token))}  {head_name(head)}", keys)
+        found = rows.filter(query_token_id=token, head=head).select("key_token", "key_token_id")
+        keys = [token_name(text, key, MOST_LETTERS) for text, key in found.iter_rows()]
+        _write_block(figure, left, upper, f"{token_name(labels.get(token), token)}  {head_name(head)}", keys)
     return figure
 
 
@@ -53,9 +54,9 @@ def _blank_blocks(blocks: int, heads: int, lines: int, total: float) -> tuple[Fi
     return figure, [(EDGE + index % columns * step, index // columns * tall) for index in range(blocks)]
 
 
-def _write_block(figure: Figure, left: float, upper: float, title: str, keys: pl.Series) -> None:
+def _write_block(figure: Figure, left: float, upper: float, title: str, keys: Sequence[str]) -> None:
     wide, tall = figure.get_size_inches()
-    lines = [title, *(f"{rank}  {token_label(key, MOST_LETTERS)}" for rank, key in enumerate(keys, 1))]
+    lines = [title, *(f"{rank}  {key}" for rank, key in enumerate(keys, 1))]
     for place, text in enumerate(lines if len(keys) else [title, "no data"]):
         y = 1 - (upper + 0.03 + place * LINE + (0.03 if place else 0)) / tall
         weight = "normal" if place else "bold"

@@ -15,6 +15,7 @@ from detoklens.figures.position_curves import chosen_heads, chosen_queries, midd
 from detoklens.figures.wording import KEY_POSITION, OFFSET, band_name, token_label
 from detoklens.wording import head_name, term_name
 
+ANY_QUERY = theme.Style(theme.INK, "solid", "o", "")
 MEAN, LARGEST, SMALLEST = theme.SERIES[0], theme.SERIES[2], theme.SERIES[1]
 PAIRS_PER_INCH = 2  # heads whose panels without LayerNorm still fit beside those with it
 LONGEST_LABEL = 40
@@ -195,6 +196,8 @@ def _query_curves(
     legend = [line_entry(f"query {query}", theme.style_of(place)) for place, query in enumerate(asked)]
     if not many and asked:
         legend = _extremes_legend(asked[0], band_share) if has_extremes else legend
+    if many and not rows["low"].drop_nulls().is_empty():
+        legend.append(band_entry(band_name("pairs of tokens", band_share), ANY_QUERY))
     figure, panels = head_panels(
         chosen_heads(rows, heads), width, x_label=KEY_POSITION, y_label=NAMES[quantity], legend=legend
     )

@@ -34,6 +34,8 @@ class FigureSpec:
     optional: tuple[str, ...] = ()
     per_head: bool = False
     options: tuple[tuple[str, Any], ...] = ()
+    needs: str = ""
+    """What its numbers need, for the reader of a report that had to leave it out."""
 
     def with_band(self, share: float) -> FigureSpec:
         """The same with the share that its bands hold, in the caption and in what is drawn; as it is if it has none."""
@@ -41,6 +43,11 @@ class FigureSpec:
             return self
         caption = self.caption.replace("{band}", exact_percent(share))
         return replace(self, caption=caption, options=(*self.options, ("band_share", share)))
+
+    @property
+    def why_empty(self) -> str:
+        """Why there may be nothing to draw."""
+        return f"it needs {self.needs}" if self.needs else "none of its numbers is known"
 
     def can_draw(self, tables: Mapping[str, Any]) -> bool:
         """Whether every table that it can't do without is there and has rows."""

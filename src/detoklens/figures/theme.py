@@ -56,7 +56,7 @@ SERIES = (
     Style("#009e73", (0, (1, 1)), "^", "\\" * 4, "#2fc99a"),
     Style("#cc79a7", (0, (5, 1.5, 1, 1.5)), "D", "xxxx", "#e6a1c6"),
     Style("#9a7d0a", (0, (8, 2)), "v", "----", "#e6b800"),
-    Style("#6a3d9a", (0, (3, 1, 1, 1, 1, 1)), "P", "||||", "#b79ae0"),
+    Style("#8a63b8", (0, (3, 1, 1, 1, 1, 1)), "P", "||||", "#b79ae0"),
 )
 
 _SETTINGS: dict[str, Any] = {
@@ -158,6 +158,12 @@ def _finish(figure: Figure) -> None:
         for axis in (axes.xaxis, axes.yaxis):
             axis.get_majorticklabels()  # ticks are made now, in this theme, not when somebody saves
             axis.set_label_coords(0.5, 0.5)  # panels have no labels of their own: no place is looked for
+
+
+def is_empty(figure: Figure) -> bool:
+    """Whether a figure has panels, and none of them shows any number."""
+    panels = [axes for axes in figure.axes if axes.axison]
+    return bool(panels) and not any(map(_has_data, panels))
 
 
 def _has_data(axes: Axes) -> bool:

@@ -23,7 +23,8 @@ def judgement_said(controls: pl.DataFrame, whom: str, truth: str) -> str:
     name = head_name(found.head)
     judged = f"{whom} its mean AUROC against {truth} is {numbers_said(found.row)}"
     if found.named:
-        return f"{name} stands highest above its nulls: {judged}."
+        answered = "" if found.row["matched_above_null"] is None else ": frequency does not explain it"
+        return f"{name} stands highest above its nulls: {judged}{answered}."
     if not found.has_null:
         return f"No head is named without a null beside it; {name} has the highest AUROC: {judged}."
     return f"No head stands clearly above its nulls; the nearest is {name}: {judged}: {listed(found.against)}."

@@ -137,6 +137,7 @@ class Frequency(AtOffset):
             "correlation, over all tokens unless unseen ones were left out.",
             optional=("frequency_by_head",),
             per_head=True,
+            needs="corpus counts",
         ),
         FigureSpec(
             "token_variance",
@@ -145,6 +146,7 @@ class Frequency(AtOffset):
             "Variance of token embeddings against frequency",
             "Variance of each token's embedding against its corpus count plus one.",
             optional=("embedding_variance",),
+            needs="corpus counts",
         ),
     )
 

@@ -130,6 +130,7 @@ class Lexicon(Joining):
             "Among each head's strongest pairs over the whole vocabulary, up to each rank: the share that the legend "
             "names, of pairs that occur in the corpus (with counts) or join to a word (with a list of words).",
             per_head=True,
+            needs="corpus counts, or a tokenizer to join pairs to words",
         ),
         FigureSpec(
             "lexicon_scores",
@@ -202,7 +203,7 @@ class Lexicon(Joining):
             "rank",
             head=pl.format("L0H{}", "head"),
             joined=pl.concat_str(*self._in_order("token"), separator=SEAM).fill_null(
-                pl.format("ids {} {}", *self._in_order("token_id"))
+                pl.format(f"{{}}{SEAM}{{}}", *self._in_order("token_id"))
             ),
         ).pivot("head", index="rank", values="joined")
         title = "The lexicon in the weights: each head's strongest pairs, joined"

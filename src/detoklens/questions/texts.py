@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 BEGINNINGS = ("<|endoftext|>", "<s>", "<bos>", "[CLS]")
 OFTEN = 1000  # documents between two updates of how many were read
+SAID_ONE_BY_ONE = 4  # query positions that some documents do not reach
 OWN_TEXT = (
     "the documents that come with the demo model are sampled from it (temperature 1, from its end-of-text token), "
     "not written by people"
@@ -162,13 +163,15 @@ def _described(sample: Sample[np.ndarray], skipped: int) -> str:
 
 
 def too_short(documents: Sequence[np.ndarray], query_positions: Sequence[int]) -> list[str]:
-    """How many documents end before a query position? A line for each where there are some."""
-    found = {position: sum(len(ids) <= position for ids in documents) for position in query_positions}
-    return [
-        f"{short:,} of {len(documents):,} documents are too short for query position {position}"
-        for position, short in found.items()
-        if short
-    ]
+    """How many documents end before a query position? A line for each, or one for many."""
+    lengths = [len(ids) for ids in documents]
+    found = {position: sum(length <= position for length in lengths) for position in query_positions}
+    short = {position: number for position, number in found.items() if number}
+    all_of_them = f"of {len(documents):,} documents are too short for query position"
+    if len(short) > SAID_ONE_BY_ONE:
+        fewest, most = min(short.values()), max(short.values())
+        return [f"{fewest:,} to {most:,} {all_of_them}s {min(short)} to {max(short)}"]
+    return [f"{number:,} {all_of_them} {position}" for position, number in short.items()]
 
 
 def check_reachable(query_positions: Sequence[int], length: int | None) -> None:

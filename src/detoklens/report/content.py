@@ -56,6 +56,8 @@ class Part:
     grids: Sequence[Grid] = ()
     computed: Computed | None = None
     left_out: str = ""
+    not_drawn: Sequence[str] = ()
+    """Why figures are missing, one sentence each."""
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ FORMATS = ("svg", "pdf", "png")
 PHONE, PHONE_WIDTH = "phone.svg", "column"
 """How the file for phones ends, and how wide it is: a screen of 420 px shows its text at 10 to 12 px."""
 XML_DECLARATION_END = "?>\n"
+EMPTY = "nothing to draw: "  # before the fingerprint of a figure that shows no number
 
 
 @dataclass(frozen=True)
@@ -75,11 +76,17 @@ class DrawingTask:
 
 
 def draw_files(task: DrawingTask) -> dict[str, bytes]:
-    """One figure as the content of its files, by their endings. Pure, so that any process of an engine can do it."""
+    """One figure as the content of its files, by their endings; none where it shows nothing.
+
+    Pure, so that any process of an engine can do it.
+    """
     from detoklens.figures.save import file_content
+    from detoklens.figures.theme import is_empty
 
     drawing = task.drawing
     figure = drawing.draw(task.width)
+    if is_empty(figure):
+        return {}
     described = {"title": drawing.title, "description": drawing.spec.caption}
     files = {ending: file_content(figure, ending, drawing.name, **described) for ending in task.formats}
     phone = file_content(drawing.draw(PHONE_WIDTH), "svg", f"{drawing.name}_phone", **described)
@@ -98,7 +105,7 @@ class Sketchbook:
     def pictures(
         self, planned: Sequence[Drawing], engine: Engine | None = None, watch: Watcher | None = None
     ) -> dict[str, Picture]:
-        """The figures for the page by name; those that are not there yet are drawn, by the engine."""
+        """The figures for the page by name, empty ones left out; what is not there yet is drawn, by the engine."""
         wanted = {drawing.name: self._fingerprint(drawing) for drawing in planned}
         missing = [drawing for drawing in planned if not self._has(drawing, wanted[drawing.name])]
         tasks = (DrawingTask(drawing, self._width, FORMATS) for drawing in missing)
@@ -107,16 +114,19 @@ class Sketchbook:
             if watch is not None:
                 watch(done, len(missing))
             self._keep(drawing, next(drawn), wanted[drawing.name])
-        return {drawing.name: self._picture(drawing) for drawing in planned}
+        shown = [drawing for drawing in planned if self._drawn[drawing.name] != EMPTY + wanted[drawing.name]]
+        return {drawing.name: self._picture(drawing) for drawing in shown}
 
     def _has(self, drawing: Drawing, fingerprint: str) -> bool:
+        if self._drawn.get(drawing.name) == EMPTY + fingerprint:
+            return True
         there = all((self._folder / f"{drawing.name}.{ending}").is_file() for ending in (*FORMATS, PHONE))
         return there and self._drawn.get(drawing.name) == fingerprint
 
     def _keep(self, drawing: Drawing, files: Mapping[str, bytes], fingerprint: str) -> None:
         for ending, content in files.items():
             write_whole(self._folder / f"{drawing.name}.{ending}", content)
-        self._drawn[drawing.name] = fingerprint
+        self._drawn[drawing.name] = fingerprint if files else EMPTY + fingerprint
         write_whole(self._memory, json.dumps(self._drawn, indent=1, sort_keys=True).encode())
 
     def _picture(self, drawing: Drawing) -> Picture:

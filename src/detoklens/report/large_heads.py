@@ -47,7 +47,7 @@ def _that_do_something(tables: Tables) -> Iterator[LargeHead]:
     if joins is not None:
         yield joins
     cards = tables["heads"]
-    yield from _most(cards, "self_match", CLEARLY_ITSELF, "looks most for the token itself (z {:.1f})")
+    yield from _most(cards, "self_match", CLEARLY_ITSELF, "looks most for the token itself: z {:.1f}")
     near = cards.filter(cards["position_class"].is_in(NEAR))
     yield from _most(near, "on_previous", 0.0, "looks near by position alone: {:.0%} on the token before")
     yield from _by_frequency(cards)
@@ -60,7 +60,7 @@ def _by_frequency(cards: pl.DataFrame) -> Iterator[LargeHead]:
     ranked = cards.with_columns(strength=cards["frequency_spearman"].abs()).drop_nulls("strength")
     clearly = ranked.filter(ranked["strength"] >= CLEARLY_BY_FREQUENCY)
     for head, rho in _first(clearly, "strength", "frequency_spearman"):
-        yield LargeHead(head, f"prefers {'rare' if rho < 0 else 'frequent'} tokens most (ρ {signed(rho)})")
+        yield LargeHead(head, f"prefers {'rare' if rho < 0 else 'frequent'} tokens most: ρ {signed(rho)}")
 
 
 def _joining(tables: Tables) -> LargeHead | None:

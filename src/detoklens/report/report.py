@@ -106,9 +106,14 @@ def _part(asked: Asked, drawn: Sequence[Drawing], pictures: Mapping[str, Picture
     schemas = {column.name: column.meaning for schema in answer.schemas for column in schema.columns}
     return Part(
         answer.sentence,
-        [pictures[drawing.name] for drawing in drawn],
+        [pictures[drawing.name] for drawing in drawn if drawing.name in pictures],
         [_grid(view, schemas) for view in answer.page_views],
         Computed(answer.command, answer.question.equation),
+        not_drawn=[
+            f"{drawing.title} is left out: {drawing.spec.why_empty}."
+            for drawing in drawn
+            if drawing.name not in pictures and not drawing.folded
+        ],
     )
 
 
@@ -123,7 +128,14 @@ def _grid(view: View, meanings: Mapping[str, str]) -> Grid:
 def _cell(name: str, value: object) -> str | int | float | bool | None:
     if name == "head" and isinstance(value, int):
         return head_name(value)
-    return token_shown(value) if isinstance(value, str) else value  # type: ignore[return-value]
+    if not isinstance(value, str):
+        return value  # type: ignore[return-value]
+    return token_shown(value) if _holds_tokens(name) else token_shown(value).replace("␣", " ")
+
+
+def _holds_tokens(column: str) -> bool:
+    """Whether a column's text is of tokens, whose spaces must be seen."""
+    return column.startswith("L0H") or column.endswith(("token", "text", "split", "joined"))
 
 
 def _content(

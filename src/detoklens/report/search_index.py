@@ -18,6 +18,7 @@ from detoklens.measures.token_text import token_texts
 from detoklens.questions.study import Study
 from detoklens.report.content import PartnerIndex, PartnerView
 from detoklens.report.page import script_json
+from detoklens.report.sections import EXAMPLES, example_tokens
 from detoklens.scores.affinity import Affinity
 from detoklens.wording import token_shown
 
@@ -51,7 +52,7 @@ def partner_index(study: Study, room: int, engine: Engine | None = None) -> Part
         id_bytes=id_bytes,
         plain=view(centred=False),
         centred=view(centred=True),
-        note=_note(len(searched), layer.vocab_size, study.counts is not None, top),
+        note=_note(len(searched), study, top),
     )
 
 
@@ -63,9 +64,8 @@ def _searched(study: Study, id_bytes: int, room: int) -> tuple[int, Int[np.ndarr
         fits = max(FEWEST, int(room // (bits / 8 * 4 / 3 + ID_TEXT)))
         if fits >= layer.vocab_size:
             return top, np.arange(layer.vocab_size)
-    if counts is None:
-        return top, np.arange(fits)
-    return top, np.sort(np.argsort(-counts.tokens, kind="stable")[:fits])
+    first = np.arange(layer.vocab_size) if counts is None else np.argsort(-counts.tokens, kind="stable")
+    return top, np.unique([*example_tokens(study), *first[: fits - EXAMPLES]])
 
 
 def find_partners(
@@ -102,13 +102,18 @@ def _seen(study: Study, searched: Int[np.ndarray, "query"], partners: Int[np.nda
     return base64.b64encode(np.packbits(counted > 0).tobytes()).decode("ascii")
 
 
-def _note(searched: int, vocab_size: int, has_counts: bool, top: int) -> str:
+def _note(searched: int, study: Study, top: int) -> str:
+    vocab_size, has_counts, by_text = study.layer.vocab_size, study.counts is not None, study.layer.has_vocabulary
     if searched == vocab_size:
         whom = f"All {vocab_size:,} tokens can be searched"
     else:
         chosen = "most frequent" if has_counts else "first"
-        whom = f"The {searched:,} {chosen} of {vocab_size:,} tokens can be searched: more would not fit into the page"
+        which = f"The examples below and the {chosen} tokens, {searched:,} of {vocab_size:,}, can be searched"
+        whom = f"{which}: more would not fit into the page"
+    found = f"{whom}; the {top} keys with the largest Tᵉᵉ in each head."
+    if not by_text:
+        return found
     return (
-        f"{whom}; the {top} keys with the largest Tᵉᵉ in each head. ␣ is a space. A word of several tokens is found by "
-        "the fewest tokens that spell it; the tokenizer may cut it elsewhere."
+        f"{found} ␣ is a space. A word of several tokens is found by the fewest tokens that spell it; the tokenizer "
+        "may cut it elsewhere."
     )

@@ -72,7 +72,7 @@ def partners(study: Study) -> Sequence[Entry]:
     top = min(SHOWN_PARTNERS, study.layer.vocab_size)
     return [
         Entry(Lexicon(top=LEXICON_PAIRS, no_self=True)),
-        *([Entry(Partners(example_tokens(study), top=top))] if study.has("vocabulary") else []),
+        Entry(Partners(example_tokens(study), top=top)),
     ]
 
 
@@ -121,8 +121,14 @@ SECTIONS: list[SectionPlan] = [
 
 
 def example_tokens(study: Study) -> list[int]:
-    """Query tokens to show: the paper's where the vocabulary has them, else the most frequent pieces of words."""
-    vocabulary, size = study.layer.vocabulary, study.layer.vocab_size
+    """Query tokens to show: the paper's where the vocabulary has them, else the most frequent pieces of words.
+
+    Without a tokenizer, whose pieces are not known, the most frequent tokens, or the first.
+    """
+    size = study.layer.vocab_size
+    if not study.has("vocabulary"):
+        return _most_frequent(study, list(range(size)))[:EXAMPLES]
+    vocabulary = study.layer.vocabulary
     spelled = (vocabulary.tokenizer.token_to_id(text.replace(" ", "Ġ")) for text in PAPER_TOKENS)
     known = [token for token in spelled if token is not None and token < size]
     if len(known) == len(PAPER_TOKENS):
@@ -141,7 +147,7 @@ def _most_frequent(study: Study, tokens: list[int]) -> list[int]:
 
 def curve_tokens(study: Study) -> list[int]:
     """Example tokens whose curve is defined: the corpus has some of its pairs, but not all."""
-    if study.counts is None or not study.has("vocabulary"):
+    if study.counts is None:
         return []
     starts = study.counts.bigrams.indptr
     sizes = starts[1:] - starts[:-1]

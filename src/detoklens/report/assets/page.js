@@ -235,7 +235,8 @@
           return item;
         }),
       );
-      byId("search-count").textContent = input.value ? shown + " of " + rows.length + " shown" : "";
+      const counted = rows.length ? shown + " of " + rows.length + " shown" : "No token that can be searched holds this.";
+      byId("search-count").textContent = input.value ? counted : "";
       byId("more").hidden = shown >= rows.length;
     };
 
