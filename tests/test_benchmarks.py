@@ -55,7 +55,14 @@ def test_counting_is_compared_with_the_published_way(tmp_path):
     assert re.search(r"  demo +gigatoken: .* times; ids equal", printed)
 
 
+def test_the_memory_of_a_large_model_is_measured():
+    sizes = "--vocabulary 300 --width 64 --heads 4 --key-heads 2 --inner 96 --layers 3 --bigrams 2000 --queries 20"
+    printed = run("large_model", *sizes.split(), "--workers", "1")
+    assert re.search(r"partners of one head: 0\.\d+ GB at most", printed)
+    assert re.search(r"auroc of one head: 0\.\d+ GB at most", printed)
+
+
 def test_the_one_of_fixed_size_has_all_that_it_imports():
-    others = {path.stem for path in FOLDER.glob("*.py")} - {*SMALLEST, "counting"}
+    others = {path.stem for path in FOLDER.glob("*.py")} - {*SMALLEST, "counting", "large_model"}
     assert others == {"contributions"}
     subprocess.run([sys.executable, "-c", "import contributions"], cwd=FOLDER, check=True)

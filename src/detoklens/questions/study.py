@@ -65,7 +65,8 @@ class Study:
     ) -> None:
         if type(seed) is not int or seed < 0:
             raise RangeError(f"the seed is a whole number from 0, not {seed!r}")
-        self.layer, self.counts, self.seed = layer, counts, seed
+        self.layer = layer if counts is None else layer.with_frequencies(counts.tokens)
+        self.counts, self.seed = counts, seed
         self.texts, self.work = texts or Texts(), work or Work()
         self.model_words = list(model_words) or [layer.name]
         self.notes: list[str] = list(layer.notes)

@@ -32,3 +32,15 @@ def check_range(what: str, values: Numbers, size: int) -> None:
     wrong = [int(value) for value in values if not 0 <= value < size]
     if wrong:
         raise RangeError(f"{what} {wrong[0]} does not exist; {what}s go from 0 to {size - 1}")
+
+
+def check_readable(ids: np.ndarray, longest: int, placeless: int | None) -> None:
+    """Refuse ids that are no text for a model: of another shape, none, too many, or with padding."""
+    if ids.ndim != 1:
+        raise RangeError(f"a text is a string, or one list of token ids, not an array of {ids.ndim} dimensions")
+    if not ids.size:
+        raise RangeError("a text needs at least one token; give a text, or a list of token ids")
+    if len(ids) > longest:
+        raise RangeError(f"a text of {len(ids)} tokens is longer than the {longest} positions; shorten it")
+    if placeless in ids:
+        raise RangeError(f"token id {placeless} is padding that takes no position; leave it out")

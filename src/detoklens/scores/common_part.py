@@ -14,7 +14,8 @@ from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.folding import FoldedLayer
 
 Mean = str | np.ndarray | None
-"""Of what is the mean that is split off? "vocabulary", or a weight for each token; None splits nothing off."""
+"""Of what is the mean that is split off? None splits nothing off; "vocabulary" is all tokens alike, "frequency" each as
+often as it occurs in text; an array has a weight for each token."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,21 @@ def means(
     return Common(*(_mean_vectors(layer.token_embeddings, side, scales, shares) for side in sides))
 
 
-def token_shares(mean: Mean, vocab_size: int) -> Float[np.ndarray, "token"]:
+def token_shares(
+    mean: Mean, vocab_size: int, frequencies: Float[np.ndarray, "_"] | None = None
+) -> Float[np.ndarray, "token"]:
     """Shares of the vocabulary that add up to 1."""
-    weights: Any = np.ones(vocab_size) if isinstance(mean, str) and mean == "vocabulary" else mean
+    named = {"vocabulary": np.ones(vocab_size), "frequency": frequencies}
+    if isinstance(mean, str) and mean == "frequency" and frequencies is None:
+        raise RangeError(
+            "mean 'frequency' needs to know how often tokens occur: take the layer of a study with counts, "
+            "study(model, counts=…).layer, or layer.with_frequencies(counts.tokens)"
+        )
+    weights: Any = named.get(mean) if isinstance(mean, str) else mean
     if not isinstance(weights, np.ndarray) or weights.shape != (vocab_size,):
         raise RangeError(
-            f"mean {shown(mean)} is neither 'vocabulary' nor an array of {vocab_size} weights, one per token"
+            f"mean {shown(mean)} is neither 'vocabulary' nor 'frequency' nor an array of {vocab_size} weights, "
+            "one per token"
         )
     total = float(weights.sum())
     if not (np.isfinite(total) and total > 0 and (weights >= 0).all()):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import replace
 from functools import cached_property
 from typing import Literal
@@ -11,19 +11,19 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
-from detoklens.errors import RangeError, TokenError, UnsupportedModelError
+from detoklens.errors import RangeError, UnsupportedModelError
 from detoklens.scores.affinity import Affinity, token_affinity
 from detoklens.scores.block import block_output
-from detoklens.scores.checks import Numbers, check_range, whole_numbers
+from detoklens.scores.checks import Numbers, check_range, check_readable, whole_numbers
 from detoklens.scores.common_part import Common, Mean, biases, means, token_shares
 from detoklens.scores.factors import Side, TokenFactors, key_side, query_side
+from detoklens.scores.facts import LayerFacts
 from detoklens.scores.offset_terms import kernel, offset_terms
 from detoklens.scores.rotation import rotated_by_offset
 from detoklens.scores.six_terms import head_outputs, six_terms
 from detoklens.scores.terms import MEANINGS, Terms
-from detoklens.tokens import Vocabulary
 from detoklens.weights.checkpoint import Checkpoint
-from detoklens.weights.first_layer import FirstLayer, Positions
+from detoklens.weights.first_layer import Positions
 from detoklens.weights.folding import FoldedLayer, fold
 from detoklens.weights.rest_of_block import RestOfBlock
 from detoklens.weights.scale import ScaleTable
@@ -33,15 +33,15 @@ TokenIds = str | Sequence[int] | Int[np.ndarray, "query"]
 """A text: its token ids, or the text itself."""
 
 
-class Layer:
+class Layer(LayerFacts):
     """The first attention layer of a checkpoint: its sizes, its tokens, its terms.
 
     Arrays go head, query, key. Nothing is computed before it is asked for; what is asked for once is kept.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
-        self.checkpoint = checkpoint
-        self.weights: FirstLayer = checkpoint.first_layer
+        super().__init__(checkpoint)
+        self.frequencies: Float[np.ndarray, "token"] | None = None
         self._query_factors: dict[int, Float[np.ndarray, "token d_head"]] = {}
         self._key_factors: dict[int, Float[np.ndarray, "token d_head"]] = {}
 
@@ -51,47 +51,11 @@ class Layer:
             f"vocab_size={self.vocab_size}, n_positions={self.n_positions})"
         )
 
-    @property
-    def name(self) -> str:
-        return self.checkpoint.name
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """What reading the checkpoint left out or did without."""
-        return self.checkpoint.notes
-
-    @cached_property
-    def fingerprint(self) -> str:
-        """sha256 of the first layer's weights: two checkpoints with the same one give the same numbers."""
-        return self.weights.fingerprint()
-
-    @cached_property
-    def tokenizer_fingerprint(self) -> str | None:
-        """sha256 of all that decides the ids of a text and the text of an id; None without a tokenizer."""
-        if not self.has_vocabulary:
-            return None
-        return hashlib.sha256(self.vocabulary.to_json().encode()).hexdigest()
-
-    @property
-    def n_heads(self) -> int:
-        return self.weights.query_weight.shape[1]
-
-    @property
-    def d_head(self) -> int:
-        return self.weights.query_weight.shape[2]
-
-    @property
-    def d_model(self) -> int:
-        return self.weights.query_weight.shape[0]
-
-    @property
-    def vocab_size(self) -> int:
-        return len(self.weights.token_embeddings)
-
-    @property
-    def n_positions(self) -> int:
-        """The longest text: the rows of the position table, or what the config says."""
-        return self.weights.n_positions
+    def with_frequencies(self, frequencies: Sequence[float] | np.ndarray) -> Layer:
+        """The same layer that knows how often each token occurs in text: `mean="frequency"` weighs tokens by that."""
+        other = copy(self)
+        other.frequencies = np.asarray(frequencies, np.float64)
+        return other
 
     @property
     def positions(self) -> Positions:
@@ -117,19 +81,6 @@ class Layer:
     def attention_scale(self) -> float:
         """What scores are multiplied by before the softmax: 1/sqrt(d') in nearly every model."""
         return self.weights.attention_scale
-
-    @property
-    def has_vocabulary(self) -> bool:
-        return self.checkpoint.vocabulary is not None
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """The tokenizer's vocabulary; an error where the checkpoint came without one."""
-        if self.checkpoint.vocabulary is None:
-            raise TokenError(
-                f"{self.name} has no tokenizer: give token ids, or put its tokenizer.json beside the weights"
-            )
-        return self.checkpoint.vocabulary
 
     def token(self, token_id: int) -> str:
         """The text of a token; `<id 7>` where the checkpoint has no tokenizer."""
@@ -205,7 +156,8 @@ class Layer:
         """The terms of a text, its first token at position 0.
 
         With learned positions they are six. With rotary or ALiBi positions `mean` says what tokens have in common:
-        their biases, or, with "vocabulary" or a weight for each token, the mean of their queries and of their keys.
+        their biases, or the mean of their queries and of their keys over the "vocabulary", by "frequency" (of a layer
+        that knows it: a study's with counts), or by a weight for each token.
         """
         ids = self.check_text(token_ids)
         if self.positions != "learned":
@@ -265,7 +217,7 @@ class Layer:
         factors = [self.token_factors(head) for head in heads]
         affinity = token_affinity(factors, self._divisors(scale))
         if mean is not None:
-            affinity = affinity.less_means(token_shares(mean, self.vocab_size))
+            affinity = affinity.less_means(self._shares(mean))
         if self.positions == "rotary":
             affinity = replace(affinity, query=rotated_by_offset(self.weights, affinity.query, offset))
         return affinity.centred() if centred else affinity
@@ -313,7 +265,10 @@ class Layer:
         return self._means("vocabulary")
 
     def _means(self, mean: Mean) -> Common:
-        return means(self.weights, self.folded, self.scales.bare_tokens(), token_shares(mean, self.vocab_size))
+        return means(self.weights, self.folded, self.scales.bare_tokens(), self._shares(mean))
+
+    def _shares(self, mean: Mean) -> Float[np.ndarray, "token"]:
+        return token_shares(mean, self.vocab_size, self.frequencies)
 
     def _stream(self, ids: Int[np.ndarray, "query"]) -> Float[np.ndarray, "query d_model"]:
         """What enters the block: e, with learned positions e + p."""
@@ -337,15 +292,8 @@ class Layer:
     def check_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
         """The ids as an array, if they are a text that the model can read; a text itself is encoded."""
         ids = whole_numbers(self.vocabulary.encode(token_ids) if isinstance(token_ids, str) else token_ids)
-        if ids.ndim != 1:
-            raise RangeError(f"a text is a string, or one list of token ids, not an array of {ids.ndim} dimensions")
-        if not ids.size:
-            raise RangeError("a text needs at least one token; give a text, or a list of token ids")
-        if len(ids) > self.n_positions:
-            raise RangeError(f"a text of {len(ids)} tokens is longer than the {self.n_positions} positions; shorten it")
+        check_readable(ids, self.n_positions, self.weights.placeless_token)
         self.check_tokens(ids)
-        if self.weights.placeless_token in ids:
-            raise RangeError(f"token id {self.weights.placeless_token} is padding that takes no position; leave it out")
         return ids
 
     def _text_scales(self, ids: Int[np.ndarray, "query"]) -> Float[np.ndarray, "query"]:

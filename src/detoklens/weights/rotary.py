@@ -21,6 +21,7 @@ from jaxtyping import Float
 from detoklens.errors import CheckpointError, UnsupportedModelError, shown
 
 DEFAULT_BASE = 10_000.0
+MOST_COORDINATES = 1 << 16  # of a head that are turned; published models have up to 512
 ALWAYS = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
 SETTINGS: Mapping[str, set[str]] = {
     "default": set(),
@@ -52,11 +53,13 @@ def rotary_frequencies(
 ) -> tuple[Float[np.ndarray, "pair"], float]:
     """Each pair's angle per position, and what rotated vectors are multiplied by; `longest` is the text's limit."""
     kind = rope.get("rope_type", rope.get("type", "default"))
-    if kind not in SETTINGS:
+    if not isinstance(kind, str) or kind not in SETTINGS:
         raise UnsupportedModelError(
             f"config.json: RoPE type {shown(kind)} is not computed; supported are: {', '.join(SETTINGS)}"
         )
     _refuse_unknown(rope, kind)
+    if d_rotated > MOST_COORDINATES:
+        raise CheckpointError(f"config.json: no head has {d_rotated:,} features; download it again")
     if d_rotated % 2 or d_rotated < 2:
         raise UnsupportedModelError(f"config.json: {d_rotated} rotary coordinates are no whole number of pairs")
     plain = base ** (-np.arange(0, d_rotated, 2) / d_rotated)

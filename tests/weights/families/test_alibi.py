@@ -1,4 +1,4 @@
-"""BLOOM and MPT: equal to transformers for any number of heads, whose slopes each puts in an order of its own."""
+"""BLOOM and MPT: equal to transformers for any number of heads."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 import detoklens
 from detoklens.errors import UnsupportedModelError
-from detoklens.weights.alibi import bloom_slopes, mpt_slopes
+from detoklens.weights.alibi import alibi_slopes
 from tests.weights.families.tiny import IDS, assert_equals_real, saved, tiny
 
 
@@ -37,12 +37,9 @@ def test_mpt_is_exact(tmp_path, heads):
 
 
 def test_slopes_are_the_published_ones():
-    np.testing.assert_allclose(bloom_slopes(8), [2.0**-n for n in range(1, 9)])
-    np.testing.assert_allclose(mpt_slopes(8), [2.0**-n for n in range(1, 9)])
-    np.testing.assert_allclose(bloom_slopes(3), [2.0**-4, 2.0**-8, 2.0**-2])
-    np.testing.assert_allclose(mpt_slopes(3), [2.0**-4, 2.0**-8, 2.0**-2])
-    np.testing.assert_allclose(bloom_slopes(6), [0.25, 2.0**-4, 2.0**-6, 2.0**-8, 0.5, 2.0**-3])
-    np.testing.assert_allclose(mpt_slopes(6), [0.25, 2.0**-4, 2.0**-6, 2.0**-8, 0.5, 2.0**-3])
+    np.testing.assert_allclose(alibi_slopes(8), [2.0**-n for n in range(1, 9)])
+    np.testing.assert_allclose(alibi_slopes(3), [2.0**-4, 2.0**-8, 2.0**-2])
+    np.testing.assert_allclose(alibi_slopes(6), [0.25, 2.0**-4, 2.0**-6, 2.0**-8, 0.5, 2.0**-3])
 
 
 def test_the_kernel_is_the_given_slope():

@@ -7,7 +7,7 @@ import json
 import pytest
 
 import detoklens
-from detoklens.errors import UnsupportedModelError
+from detoklens.errors import DetokLensError
 from tests.weights.families.tiny import assert_equals_real, saved, tiny
 
 SIZES = {
@@ -79,6 +79,7 @@ def test_settings_as_older_configs_of_gemma_3_have_them_mean_the_same(tmp_path):
     ("family", "settings", "message"),
     [
         ("gemma3_text", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping = 50.0 is not handled for Gemma 3"),
+        ("gemma3_text", {"rope_parameters": [1]}, "rope_parameters must be an object"),
         ("gemma2", {"use_bidirectional_attention": True}, "use_bidirectional_attention is not handled"),
     ],
 )
@@ -86,5 +87,5 @@ def test_what_is_not_computed_is_refused_by_name(tmp_path, family, settings, mes
     folder = saved(tiny(family, **SIZES), tmp_path)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | settings))
-    with pytest.raises(UnsupportedModelError, match=message):
+    with pytest.raises(DetokLensError, match=message):
         detoklens.load(folder)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import detoklens
-from detoklens.errors import CheckpointError, UnsupportedModelError
+from detoklens.errors import CheckpointError, DetokLensError, UnsupportedModelError
 from tests.weights.families.tiny import IDS, assert_equals_real, saved, tiny
 
 OPT = {
@@ -49,6 +49,24 @@ def test_xglm_is_exact(width):
     sizes = {"d_model": width, "attention_heads": 3, "ffn_dim": 19, "vocab_size": 23, "num_layers": 2}
     assert_equals_real(tiny("xglm", **sizes, max_position_embeddings=30))
     assert_equals_real(tiny("xglm", **sizes, max_position_embeddings=30, pad_token_id=4, scale_embedding=False))
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"pad_token_id": []}, "pad_token_id must be a whole number from 0 up, not"),
+        ({"max_position_embeddings": 1 << 30}, "max_position_embeddings = 1,073,741,824 waves are not computed"),
+        ({"d_model": 1 << 30}, "the config asks for"),
+    ],
+    ids=str,
+)
+def test_odd_settings_of_xglm_are_one_line(tmp_path, settings, message):
+    sizes = {"d_model": 21, "attention_heads": 3, "ffn_dim": 19, "vocab_size": 23, "num_layers": 1}
+    folder = saved(tiny("xglm", **sizes, max_position_embeddings=30), tmp_path)
+    config = json.loads((folder / "config.json").read_text()) | {"attention_heads": 1} | settings
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(DetokLensError, match=message):
+        detoklens.load(folder)
 
 
 NEO = {

@@ -127,6 +127,21 @@ def test_an_even_mean_leaves_nothing_in_common():
     np.testing.assert_allclose(affinity.key.mean(axis=1), 0, atol=1e-12)
 
 
+def test_a_mean_by_frequency_is_that_of_the_counts():
+    layer, counted = detoklens.load(tiny("llama", **SIZES), dtype="float64"), np.arange(29) % 5
+    known = layer.with_frequencies(counted)
+    for name in ("ee", "e", "ep", "p"):
+        theirs = layer.terms(IDS, mean=counted)[name]
+        np.testing.assert_array_equal(known.terms(IDS, mean="frequency")[name], theirs)
+        assert np.abs(theirs - layer.terms(IDS, mean="vocabulary")[name]).max() > 1e-3
+    np.testing.assert_array_equal(known.kernel([1, 2], mean="frequency"), layer.kernel([1, 2], mean=counted))
+    np.testing.assert_array_equal(
+        known.affinity([3], offset=2, mean="frequency"), layer.affinity([3], offset=2, mean=counted)
+    )
+    assert layer.frequencies is None
+    assert known.token_factors(0).query is layer.token_factors(0).query
+
+
 def test_the_block_is_computed_from_the_whole_checkpoint_alone(tmp_path):
     from safetensors.numpy import load_file, save_file
 
@@ -151,6 +166,9 @@ def test_the_block_is_computed_from_the_whole_checkpoint_alone(tmp_path):
         ({"rope_scaling": {"type": "linear", "factor": 0}}, CheckpointError, "factor must be a number above 0, not 0"),
         ({"rope_scaling": {"type": "linear", "factor": 2, "depth": 3}}, UnsupportedModelError, "setting 'depth' = 3"),
         ({"rope_scaling": [1]}, CheckpointError, "rope_scaling must be an object"),
+        ({"rope_scaling": {"rope_type": ["x"]}}, UnsupportedModelError, r"RoPE type \['x'\] is not computed"),
+        ({"head_dim": 10**30}, CheckpointError, "head_dim must be a whole number above 0"),
+        ({"head_dim": 10**9}, CheckpointError, "no head has 1,000,000,000 features"),
         ({"num_key_value_heads": 4}, CheckpointError, "4 key heads do not divide the 6 heads"),
         ({"attention_bias": True}, CheckpointError, "q_proj.bias' is missing"),
         ({"head_dim": 9}, UnsupportedModelError, "9 rotary coordinates are no whole number of pairs"),
@@ -175,9 +193,12 @@ def test_offsets_and_means_that_make_no_sense_are_refused():
             layer.token_affinity(offset=offset)
         with pytest.raises(RangeError, match="does not exist"):
             layer.kernel([offset])
-    for mean in ("frequency", np.ones(3)):
-        with pytest.raises(RangeError, match="is neither 'vocabulary' nor an array of 29 weights"):
+    for mean in ("often", np.ones(3)):
+        with pytest.raises(RangeError, match="is neither 'vocabulary' nor 'frequency' nor an array of 29 weights"):
             layer.terms(IDS, mean=mean)
+    for ask in (lambda: layer.terms(IDS, mean="frequency"), lambda: layer.token_affinity(mean="frequency")):
+        with pytest.raises(RangeError, match="needs to know how often tokens occur: take the layer of a study with"):
+            ask()
     with pytest.raises(RangeError, match="from 0 up, not all 0"):
         layer.terms(IDS, mean=np.zeros(29))
 

@@ -151,14 +151,25 @@ def whole_number(config: Config, *names: str) -> int:
     if any(other != value for other in stated.values()):
         contradiction = ", ".join(f"{name} = {shown(other)}" for name, other in stated.items())
         raise CheckpointError(f"config.json contradicts itself: {contradiction} mean the same; keep the right one")
-    if type(value) is not int or value < 1:
+    if type(value) is not int or not 1 <= value < LARGEST_SIZE:
         raise CheckpointError(f"config.json: {' or '.join(names)} must be a whole number above 0, not {shown(value)}")
     return value
+
+
+LARGEST_SIZE = 1 << 31
 
 
 def stated_size(config: Config, *names: str) -> int | None:
     """A size that a config need not repeat: None where it does not."""
     return whole_number(config, *names) if any(config.get(name) is not None for name in names) else None
+
+
+def padding_token(config: Config, default: int) -> int | None:
+    """The id of the padding token; None where the config says that there is none."""
+    padding = config.get("pad_token_id", default)
+    if padding is not None and (type(padding) is not int or not 0 <= padding < LARGEST_SIZE):
+        raise CheckpointError(f"config.json: pad_token_id must be a whole number from 0 up, not {shown(padding)}")
+    return padding
 
 
 def epsilon_of(config: Config, name: str, default: float | None = None) -> float:

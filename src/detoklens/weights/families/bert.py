@@ -18,6 +18,7 @@ from detoklens.weights.families.base import (
     activation_of,
     epsilon_of,
     head_size,
+    padding_token,
     refuse_unhandled,
     stated_size,
     whole_number,
@@ -105,9 +106,9 @@ class Roberta(Bert):
     prefixes = ("roberta.", "")
 
     def _first_position(self, config: Config) -> int:
-        padding = config.get("pad_token_id", 1)
-        if type(padding) is not int or padding < 0:
-            raise CheckpointError(f"config.json: pad_token_id must be a whole number from 0 up, not {shown(padding)}")
+        padding = padding_token(config, 1)
+        if padding is None:
+            raise CheckpointError("config.json: pad_token_id must be a whole number from 0 up, not None")
         return padding + 1
 
 

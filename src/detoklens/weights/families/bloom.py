@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from detoklens.errors import UnsupportedModelError
-from detoklens.weights.alibi import bloom_slopes
+from detoklens.weights.alibi import alibi_slopes
 from detoklens.weights.families.base import (
     Config,
     LayerReader,
@@ -65,7 +65,7 @@ class Bloom(NamedTensors):
             norm_epsilon=epsilon,
             **fused(reader, JOINT, OUTPUT, d, heads, by_head=True),
             attention_scale=head_size(d, heads) ** -0.5,
-            alibi_slopes=bloom_slopes(heads),
+            alibi_slopes=alibi_slopes(heads),
             longest_text=stated_size(config, "seq_length") or TRAINED_LENGTH,
         )
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from detoklens.errors import UnsupportedModelError, shown
+from detoklens.errors import CheckpointError, UnsupportedModelError, shown
 from detoklens.weights.families import llama_like
 from detoklens.weights.families.base import Config, NamedTensors, refuse_unhandled, whole_number, yes_or_no
 from detoklens.weights.families.llama_like import LlamaLike, first_layer_is_local, window_of
@@ -119,8 +119,10 @@ class Gemma3(Gemma2):
 
 def _rope(config: Config, is_local: bool) -> dict[str, Any]:
     """The RoPE settings of layer 0: local layers have their own base and no scaling."""
-    kinds = config.get("rope_parameters") or {}
-    own = kinds.get("sliding_attention" if is_local else "full_attention")
+    for name in ("rope_parameters", "rope_scaling"):
+        if not isinstance(config.get(name) or {}, dict):
+            raise CheckpointError(f"config.json: {name} must be an object, not {shown(config[name])}")
+    own = (config.get("rope_parameters") or {}).get("sliding_attention" if is_local else "full_attention")
     if isinstance(own, dict):
         return own
     if is_local:

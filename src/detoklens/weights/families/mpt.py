@@ -1,4 +1,4 @@
-"""MPT: ALiBi's slopes in an order of its own, LayerNorm without bias, no biases, causal."""
+"""MPT: no positions but ALiBi's slopes, LayerNorm without bias, no biases, causal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from detoklens.errors import CheckpointError, UnsupportedModelError, shown
-from detoklens.weights.alibi import mpt_slopes
+from detoklens.weights.alibi import alibi_slopes
 from detoklens.weights.families.base import (
     Config,
     NamedTensors,
@@ -63,7 +63,7 @@ class Mpt(NamedTensors):
             norm_epsilon=_epsilon(config),
             **fused(reader, JOINT, OUTPUT, d, heads, by_head=False, has_bias=False),
             attention_scale=positive(settings, "softmax_scale", scale),
-            alibi_slopes=mpt_slopes(heads),
+            alibi_slopes=alibi_slopes(heads),
             longest_text=stated_size(config, "max_seq_len") or 2048,
         )
 

@@ -18,6 +18,7 @@ from detoklens.weights.families.base import (
     NamedTensors,
     activation_of,
     head_size,
+    padding_token,
     refuse_unhandled,
     stated_size,
     transform_rows,
@@ -30,6 +31,7 @@ from detoklens.weights.rest_of_block import RestOfBlock
 from detoklens.weights.sources import TensorSource
 
 TORCH_DEFAULT_EPSILON = 1e-5
+LONGEST_WAVES = 1 << 20  # positions of XGLM, whose table no tensor holds; published ones have 2,048
 UNUSED_POSITIONS = 2  # rows of the table in front of position 0
 BLOCK = "layers.0."
 PROJECTIONS = tuple(f"{BLOCK}self_attn.{name}_proj" for name in ("q", "k", "v", "out"))
@@ -63,9 +65,9 @@ class OPT(NamedTensors):
         _refuse(config)
         d, heads = _width(config), whole_number(config, "num_attention_heads", "attention_heads")
         reader, norm_first = self.reader(source, dtype), yes_or_no(config, "do_layer_norm_before", True)
-        zeros = np.zeros(d, dtype)
+        embeddings, zeros = self._embeddings(config, reader, d), np.zeros(d, dtype)
         return FirstLayer(
-            token_embeddings=self._embeddings(config, reader, d),
+            token_embeddings=embeddings,
             position_embeddings=self._positions(config, reader, d),
             norm_gain=reader.bias(f"{FIRST_NORM}.weight", d) if norm_first else zeros + dtype.type(1),
             norm_bias=reader.bias(f"{FIRST_NORM}.bias", d) if norm_first else zeros,
@@ -125,13 +127,15 @@ class XGLM(OPT):
 
     def _positions(self, config: Config, reader: LayerReader, d: int) -> np.ndarray:
         longest, half = whole_number(config, "max_position_embeddings"), d // 2
+        if longest > LONGEST_WAVES:
+            raise UnsupportedModelError(f"config.json: max_position_embeddings = {longest:,} waves are not computed")
         if half < 2:
             raise UnsupportedModelError(f"config.json: a width of {d} has no waves to count positions with")
         frequencies = np.exp(-np.arange(half) * math.log(10_000) / (half - 1))
         numbers = np.arange(UNUSED_POSITIONS, longest + UNUSED_POSITIONS)
         angles = np.multiply.outer(numbers, frequencies)
         table = np.hstack([np.sin(angles), np.cos(angles), np.zeros((longest, d % 2))])
-        table[numbers == config.get("pad_token_id", 1)] = 0
+        table[numbers == padding_token(config, 1)] = 0
         return table.astype(reader.dtype)
 
 
