@@ -7,7 +7,7 @@ import { fetchJson } from "./data/fetching";
 import { Problem } from "./data/problem";
 import { TextTokenizer } from "./data/tokenizer";
 import { Vocabulary } from "./data/vocabulary";
-import { lookedFor, lookingFor, type Head } from "./math/affinity";
+import { lookedFor, lookedForBy, lookingFor, type Head } from "./math/affinity";
 import { attentionOf, type Sight } from "./math/attention";
 import { alibiKernel, kernelCurves, learnedCurves, rotaryKernel, type Kernel, type PositionCurves } from "./math/positions";
 import { alibiTerms, dividedRows, learnedScale, learnedTerms, restricted, rotaryTerms, scoreOf, type Terms } from "./math/terms";
@@ -28,6 +28,7 @@ export class Explorer {
   readonly sight: Sight;
   private cards: Promise<HeadCards> | null = null;
   private inverseScale: Float32Array | null = null;
+  private keyMeans: { of: string; means: Float32Array } | null = null;
 
   constructor(
     readonly bundle: Bundle,
@@ -62,10 +63,26 @@ export class Explorer {
   /** Tᵉᵉ of a token with every other, as the query or as the key. */
   async affinity(question: AffinityQuestion): Promise<Float32Array> {
     this.checkToken(question.token);
-    const head = await this.head(question.head, question.split, question.centred);
-    const turning = this.bundle.model.positions === "rotary" ? question.offset : 0;
+    const head = await this.head(question.head, question.split);
     const ask = question.way === "looks" ? lookedFor : lookingFor;
-    return ask(head, question.token, turning, this.bundle.rotary);
+    const scores = ask(head, question.token, question.offset, this.bundle.rotary);
+    return question.centred && question.split === "biases" ? this.centred(scores, head, question) : scores;
+  }
+
+  /** Scores less each key's mean over all query tokens. */
+  private async centred(scores: Float32Array, head: Head, question: AffinityQuestion): Promise<Float32Array> {
+    const means = await this.meansOfKeys(head, question);
+    if (question.way === "looks") return scores.map((score, key) => score - means[key]);
+    return scores.map((score) => score - means[question.token]);
+  }
+
+  /** Each key's mean over all query tokens; kept for the head and offset that were asked for last. */
+  private async meansOfKeys(head: Head, question: AffinityQuestion): Promise<Float32Array> {
+    const of = `${question.head} ${question.offset}`;
+    if (this.keyMeans?.of === of) return this.keyMeans.means;
+    const mean = await this.arrays.row("centre_query", question.head);
+    this.keyMeans = { of, means: lookedForBy(head, mean, question.offset, this.bundle.rotary) };
+    return this.keyMeans.means;
   }
 
   async terms(head: number, ids: number[], split: SplitName): Promise<Terms> {
@@ -136,7 +153,7 @@ export class Explorer {
   }
 
   /** Query and key factors of a head, with what is added to all of them. */
-  private async head(head: number, split: SplitName, centred: boolean): Promise<Head> {
+  private async head(head: number, split: SplitName): Promise<Head> {
     this.checkHead(head);
     const width = this.bundle.model.d_head;
     const [query, key, inverseScale] = await Promise.all([
@@ -144,7 +161,8 @@ export class Explorer {
       this.arrays.floats(`key_${this.keysOf(head)}`),
       this.inverses(),
     ]);
-    const common = await this.addedToAll(head, split, centred);
+    const nothing = new Float64Array(width);
+    const common = split === "vocabulary" ? await this.lessCommon(head, split) : { query: nothing, key: nothing };
     return {
       width,
       inverseScale,
@@ -156,14 +174,6 @@ export class Explorer {
   private async inverses(): Promise<Float32Array> {
     const scale = await this.arrays.floats("token_scale");
     return (this.inverseScale ??= scale.map((value) => 1 / value));
-  }
-
-  private async addedToAll(head: number, split: SplitName, centred: boolean): Promise<{ query: Float64Array; key: Float64Array }> {
-    const width = this.bundle.model.d_head;
-    if (split === "vocabulary") return this.lessCommon(head, "vocabulary");
-    const query = new Float64Array(width);
-    if (centred) query.set((await this.arrays.row("centre_query", head)).map((value) => -value));
-    return { query, key: new Float64Array(width) };
   }
 
   /** What all queries and all keys of a head have in common, by split. */
@@ -213,8 +223,7 @@ export class Explorer {
       this.common(head, split),
       this.lessCommon(head, split),
     ]);
-    const rows = (table: Float32Array, added: Float64Array) =>
-      dividedRows(table, ids, model.d_head, scale).map((row) => row.map((value, place) => value + added[place]));
+    const rows = (table: Float32Array, added: Float64Array) => dividedRows(table, ids, model.d_head, scale, added);
     const parts = { tokens: { query: rows(query, own.query), key: rows(key, own.key) }, common };
     if (slopes) return alibiTerms(parts, slopes[head], model.attention_scale, scale);
     if (!rotary) throw new Problem("This bundle lacks the frequencies of its rotary positions.");

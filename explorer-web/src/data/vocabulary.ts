@@ -5,7 +5,7 @@ import type { TokensFile } from "./contract";
 export const SEAM = "·";
 const LONGEST = 40; // characters of a token on the page
 const UNSEEN = /^[\p{C}\p{Z}]$/u;
-const NAMED: Record<string, string> = { "\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\" };
+const NAMED: Record<string, string> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
 /** A token for the page: a space as ␣, what can't be seen (or turns the text round) as an escape, cut when long. */
 export function shown(text: string): string {

@@ -26,7 +26,7 @@ export function change(changed: Partial<State>, step = false): void {
   else history.replaceState(null, "", address);
 }
 
-/** The address that the page would have after a change. */
+/** The address that the page would have after a change; who shows it says when it is drawn again. */
 export function addressAfter(changed: Partial<State>): string {
-  return written({ ...state.value, ...changed }, explorer.bundle);
+  return written({ ...state.peek(), ...changed }, explorer.bundle);
 }

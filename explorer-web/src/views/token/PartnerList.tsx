@@ -53,7 +53,7 @@ export function PartnerList({ title, kind, found, ids, counts, point }: Props) {
         </thead>
         <tbody>
           {ids.map((id, place) => (
-            <Row key={id} id={id} rank={place + 1} found={found} counts={counts} point={point} />
+            <Row key={place} id={id} rank={place + 1} found={found} counts={counts} point={point} />
           ))}
         </tbody>
       </table>
