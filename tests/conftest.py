@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,8 @@ settings.load_profile("detoklens")
 
 SHARED = ROOT.parent / "shared"
 
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
 # What runs whole reports, browsers, notebooks, trainings, real models, kills, disks or other users: left out of
 # `make quick`, which is for working.
 SLOW = (
@@ -35,6 +38,7 @@ SLOW = (
     "tests/cli/test_full_disk.py",
     "tests/corpus",
     "tests/engines",
+    "tests/explorer/browser",
     "tests/figures",
     "tests/fuzz",
     "tests/questions/test_attention.py",
@@ -99,3 +103,16 @@ def corpus_folder() -> Path:
 def tiny_text() -> Path:
     """200 kB of English text."""
     return _shared("corpus", "tiny.txt")
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """A real browser without a network; loudly missed where there is none."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="NOT TESTED IN A BROWSER: playwright is missing")
+    path = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
+    if path is None:
+        pytest.skip("NOT TESTED IN A BROWSER: no Chromium was found; install Debian's package chromium")
+    with playwright.sync_playwright() as driver:
+        running = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        yield running
+        running.close()

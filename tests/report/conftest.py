@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -11,8 +10,6 @@ from detoklens.report import drawing
 from tests.command_line import run
 from tests.report import made
 from tests.spelled import LINES, write_spelled
-
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 @pytest.fixture(scope="session")
@@ -54,16 +51,3 @@ def hostile(tmp_path_factory) -> Path:
 def only_svg(monkeypatch) -> None:
     """Two of the three formats left out: quicker."""
     monkeypatch.setattr(drawing, "FORMATS", ("svg",))
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """A real browser without a network; loudly missed where there is none."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="NOT TESTED IN A BROWSER: playwright is missing")
-    path = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
-    if path is None:
-        pytest.skip("NOT TESTED IN A BROWSER: no Chromium was found; install Debian's package chromium")
-    with playwright.sync_playwright() as driver:
-        running = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
-        yield running
-        running.close()
