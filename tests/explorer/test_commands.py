@@ -102,7 +102,9 @@ def test_what_can_not_be_done_is_one_line(model, exported, tmp_path):
     with Server(exported) as taken:
         port = taken.server_port
         line = refuse("explore", model, "--port", port, "--no-open")
-        assert line == f"detoklens: port {port} can't be listened on: another program is using it; name another, or none"
+        assert (
+            line == f"detoklens: port {port} can't be listened on: another program is using it; name another, or none"
+        )
     assert "ports go from 1 to 65535" in refuse("explore", exported, "--port", 70000)
     assert "--export serves nothing" in refuse("explore", model, "--export", tmp_path / "out", "--port", 8000)
     assert "is an explorer already" in refuse("explore", exported, "--export", tmp_path / "out")
