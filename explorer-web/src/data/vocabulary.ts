@@ -42,7 +42,8 @@ export class Vocabulary {
   }
 
   shown(id: number): string {
-    return shown(this.text(id));
+    const text = this.file?.texts[id];
+    return text === undefined ? this.text(id) : shown(text);
   }
 
   /** The two texts as one, bytes joined before they are read; the mark of a going-on piece is taken off. */
@@ -54,7 +55,7 @@ export class Vocabulary {
   }
 
   joinedShown(key: number, query: number): string {
-    return `${this.shown(key)}${SEAM}${shown(this.file ? this.unmarked(query) : this.text(query))}`;
+    return `${this.shown(key)}${SEAM}${this.file ? shown(this.unmarked(query)) : this.shown(query)}`;
   }
 
   /** The smallest id whose text is just this. */
