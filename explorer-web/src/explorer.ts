@@ -3,7 +3,7 @@
 import { Arrays } from "./data/arrays";
 import type { Bundle, HeadCards, Split, SplitName, TokensFile, Way } from "./data/contract";
 import { Counts } from "./data/counts";
-import { fetchJson } from "./data/fetching";
+import { fetchJson, fetchPending } from "./data/fetching";
 import { Problem } from "./data/problem";
 import { TextTokenizer } from "./data/tokenizer";
 import { Vocabulary } from "./data/vocabulary";
@@ -11,6 +11,10 @@ import { lookedFor, lookedForBy, lookingFor, type Head } from "./math/affinity";
 import { attentionOf, type Sight } from "./math/attention";
 import { alibiKernel, kernelCurves, learnedCurves, rotaryKernel, type Kernel, type PositionCurves } from "./math/positions";
 import { alibiTerms, dividedRows, learnedScale, learnedTerms, restricted, rotaryTerms, scoreOf, type Terms } from "./math/terms";
+
+type HeadsFile = HeadCards | { problem: string };
+
+const ASK_AGAIN = 2000; // milliseconds between two looks for what is still being computed
 
 export interface AffinityQuestion {
   head: number;
@@ -56,8 +60,16 @@ export class Explorer {
   }
 
   headCards(): Promise<HeadCards> {
-    if (!this.bundle.heads) throw new Problem(this.bundle.views.heads ?? "This bundle has no head cards.");
-    return (this.cards ??= fetchJson<HeadCards>(this.bundle.heads));
+    return (this.cards ??= this.readHeadCards());
+  }
+
+  private async readHeadCards(): Promise<HeadCards> {
+    const { heads, heads_pending: isPending, views } = this.bundle;
+    if (!heads) throw new Problem(views.heads ?? "This bundle has no head cards.");
+    const reading = isPending ? fetchPending<HeadsFile>(heads, ASK_AGAIN) : fetchJson<HeadsFile>(heads);
+    const found = await reading;
+    if ("problem" in found) throw new Problem(found.problem);
+    return found;
   }
 
   /** Tᵉᵉ of a token with every other, as the query or as the key. */

@@ -3,7 +3,7 @@ import { readable, shown, Vocabulary } from "../src/data/vocabulary";
 
 const file = {
   texts: [" mag", "ic", " magic", "<script>", "\\xc3", "\\xa9", "é", "Mag", "\u202e", "a\u0000b", "mag"],
-  bytes: { "4": "c3", "5": "a9" }, special: [], continuing_prefix: "", byte_level: true,
+  bytes: { "4": "c3", "5": "a9" }, special: [], continuing_prefix: "",
 };
 const vocabulary = new Vocabulary(file.texts.length, file);
 

@@ -58,6 +58,7 @@ export function TokenSearch() {
         onBlur={() => setTimeout(() => setOpen(false), 150)}
         onKeyDown={onKeyDown}
       />
+      {typed && explorer.vocabulary.hasTexts && <Pieces typed={typed} pick={pick} />}
       <ul id="token-matches" role="listbox" aria-label="Matching tokens" hidden={!isShown}>
         {ids.map((id, place) => (
           <li
@@ -78,16 +79,15 @@ export function TokenSearch() {
         ))}
       </ul>
       <p id="search-note" class="note" role="status">
-        {note(explorer.vocabulary.hasTexts, typed, ids.length, total)}
+        {explorer.bundle.reasons.vocabulary ?? note(typed, ids.length, total)}
       </p>
-      {typed && explorer.vocabulary.hasTexts && <Pieces typed={typed} pick={pick} />}
     </div>
   );
 }
 
-function note(hasTexts: boolean, typed: string, shown: number, total: number): string {
-  if (!typed) return hasTexts ? "Type ␣ or a space for a space; #7 is the token with id 7." : "This model has no tokenizer: tokens are ids.";
-  if (!total) return hasTexts ? "No token holds this." : "There is no such id.";
+function note(typed: string, shown: number, total: number): string {
+  if (!typed) return "Type ␣ or a space for a space; #7 is the token with id 7.";
+  if (!total) return "No token holds this.";
   const found = `${whole(total)} token${total === 1 ? " holds" : "s hold"} this`;
   return shown < total ? `${found}, the first ${shown} are listed.` : `${found}.`;
 }

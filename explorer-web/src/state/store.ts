@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import type { Explorer } from "../explorer";
-import { parsed, written, type State } from "./address";
+import { moved, parsed, written, type State } from "./address";
 import { begin } from "./timing";
 
 export const state = signal<State>(null as unknown as State);
@@ -12,7 +12,7 @@ export function connect(to: Explorer): void {
   explorer = to;
   state.value = parsed(location.hash, to.bundle);
   window.addEventListener("popstate", () => {
-    state.value = parsed(location.hash, to.bundle);
+    state.value = moved(state.peek(), location.hash, to.bundle);
   });
 }
 

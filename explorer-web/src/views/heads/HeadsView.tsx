@@ -20,6 +20,11 @@ export function HeadsView() {
     <section aria-labelledby="view-title">
       <h2 id="view-title">Heads: what is each one like?</h2>
       {answer.problem && <p class="problem">{answer.problem}</p>}
+      {answer.waiting && explorer.bundle.heads_pending && (
+        <p class="notice" role="status">
+          The head cards are being computed; they appear here when they are ready. The other views need not wait.
+        </p>
+      )}
       {answer.value && <Cards cards={answer.value} />}
     </section>
   );
