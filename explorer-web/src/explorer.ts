@@ -251,13 +251,15 @@ export class Explorer {
     }
     if (model.norm === "none") return new Float32Array(ids.length).fill(1);
     const thin = this.arrays.has("token_covariance");
-    const [token, position, tokenCovariance, positionCovariance] = await Promise.all([
+    const nothing = new Float32Array();
+    const [variance, position, tokenCovariance, positionCovariance] = await Promise.all([
       this.arrays.floats("token_variance"),
       this.arrays.floats("position_variance"),
-      thin ? this.arrays.floats("token_covariance") : null,
-      thin ? this.arrays.floats("position_covariance") : null,
+      thin ? this.arrays.rows("token_covariance", ids) : nothing,
+      thin ? this.arrays.floats("position_covariance") : nothing,
     ]);
     const rank = thin ? this.arrays.shape("token_covariance")[1] : 0;
-    return learnedScale(ids, { token, position, tokenCovariance, positionCovariance, rank, epsilon: model.epsilon });
+    const token = ids.map((id) => variance[id]);
+    return learnedScale({ token, position, tokenCovariance, positionCovariance, rank, epsilon: model.epsilon });
   }
 }

@@ -62,12 +62,12 @@ test("rows are divided by their own place's σ, and the same vector is added to 
 
 test("σ of token and position together", () => {
   const variances = {
-    token: Float32Array.of(1, 4), position: Float32Array.of(0.5, 0.25), rank: 2, epsilon: 0.25,
+    token: [1, 4], position: Float32Array.of(0.5, 0.25), rank: 2, epsilon: 0.25,
     tokenCovariance: Float32Array.of(0, 0, 0.5, 1), positionCovariance: Float32Array.of(1, 1, -2, 0.5),
   };
-  const scales = learnedScale([0, 1], variances);
+  const scales = learnedScale(variances);
   expect(scales[0]).toBeCloseTo(Math.sqrt(1.75), 6);
   expect(scales[1]).toBeCloseTo(Math.sqrt(4 + 0.25 + 2 * (-1 + 0.5) + 0.25), 6);
-  const without = { ...variances, tokenCovariance: null, positionCovariance: null, rank: 0 };
-  expect(learnedScale([0, 1], without)[1]).toBeCloseTo(Math.sqrt(4.5), 6);
+  const without = { ...variances, tokenCovariance: Float32Array.of(), positionCovariance: Float32Array.of(), rank: 0 };
+  expect(learnedScale(without)[1]).toBeCloseTo(Math.sqrt(4.5), 6);
 });

@@ -145,26 +145,23 @@ function sameForAll(query: ArrayLike<number>, keys: Rows): Float32Array {
   return result;
 }
 
+/** What σ of each place of a text needs; covariances are [place, rank], those of places with their own tokens. */
 export interface Variances {
-  token: Float32Array; // of every token
-  position: Float32Array; // of every place
-  tokenCovariance: Float32Array | null; // [token, rank]
-  positionCovariance: Float32Array | null; // [place, rank]
+  token: ArrayLike<number>;
+  position: ArrayLike<number>;
+  tokenCovariance: Float32Array;
+  positionCovariance: Float32Array;
   rank: number;
   epsilon: number;
 }
 
-/** σ of token t at place i where positions are learned: Var(e + p) = Var(e) + Var(p) + 2 Cov(e, p). */
-export function learnedScale(ids: ArrayLike<number>, variances: Variances): Float32Array {
+/** σ of each place where positions are learned: Var(e + p) = Var(e) + Var(p) + 2 Cov(e, p). */
+export function learnedScale(variances: Variances): Float32Array {
   const { rank, tokenCovariance, positionCovariance } = variances;
-  return Float32Array.from(ids, (token, place) => {
+  return Float32Array.from(variances.token, (ofToken, place) => {
     let covariance = 0;
-    if (tokenCovariance && positionCovariance) {
-      for (let each = 0; each < rank; each++) {
-        covariance += tokenCovariance[token * rank + each] * positionCovariance[place * rank + each];
-      }
-    }
-    const variance = variances.token[token] + variances.position[place] + 2 * covariance;
+    for (let each = place * rank; each < (place + 1) * rank; each++) covariance += tokenCovariance[each] * positionCovariance[each];
+    const variance = ofToken + variances.position[place] + 2 * covariance;
     return Math.sqrt(Math.max(0, variance) + variances.epsilon);
   });
 }
