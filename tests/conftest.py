@@ -31,6 +31,8 @@ settings.load_profile("detoklens")
 SHARED = ROOT.parent / "shared"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
 # What runs whole reports, browsers, notebooks, trainings, real models, kills, disks or other users: left out of
 # `make quick`, which is for working.
 SLOW = (
@@ -39,6 +41,7 @@ SLOW = (
     "tests/cli/test_full_disk.py",
     "tests/corpus",
     "tests/engines",
+    "tests/explorer/browser",
     "tests/figures",
     "tests/fuzz",
     "tests/questions/test_attention.py",

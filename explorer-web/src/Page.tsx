@@ -1,6 +1,6 @@
 /** What surrounds the views: title, facts, the way from view to view, who made it. */
 
-import { useLayoutEffect } from "preact/hooks";
+import { useLayoutEffect, useRef } from "preact/hooks";
 import type { ViewName } from "./data/contract";
 import { useExplorer, useReady } from "./parts/hooks";
 import { whole } from "./parts/numbers";
@@ -54,10 +54,13 @@ function go(event: MouseEvent, view: ViewName): void {
 export function View() {
   const { bundle } = useExplorer();
   const { view } = state.value;
+  const wasShown = useRef(false);
   useLayoutEffect(() => {
     document.title = `${TITLES[view]} · ${bundle.model.name} · detoklens`;
     const main = document.querySelector("main");
     if (main) main.dataset.view = view;
+    if (main && wasShown.current && document.activeElement === document.body) main.focus({ preventScroll: true });
+    wasShown.current = true; // what was pressed may be gone with its view: who uses the keyboard goes on from here
   }, [view]);
   const reason = bundle.views[view];
   if (reason !== null) return <WithoutMeaning view={view} reason={reason} />;

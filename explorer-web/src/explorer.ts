@@ -3,14 +3,18 @@
 import { Arrays } from "./data/arrays";
 import type { Bundle, HeadCards, Split, SplitName, TokensFile, Way } from "./data/contract";
 import { Counts } from "./data/counts";
-import { fetchJson } from "./data/fetching";
+import { fetchJson, fetchPending } from "./data/fetching";
 import { Problem } from "./data/problem";
 import { TextTokenizer } from "./data/tokenizer";
 import { Vocabulary } from "./data/vocabulary";
-import { lookedFor, lookingFor, type Head } from "./math/affinity";
+import { lookedFor, lookedForBy, lookingFor, type Head } from "./math/affinity";
 import { attentionOf, type Sight } from "./math/attention";
 import { alibiKernel, kernelCurves, learnedCurves, rotaryKernel, type Kernel, type PositionCurves } from "./math/positions";
 import { alibiTerms, dividedRows, learnedScale, learnedTerms, restricted, rotaryTerms, scoreOf, type Terms } from "./math/terms";
+
+type HeadsFile = HeadCards | { problem: string };
+
+const ASK_AGAIN = 2000; // milliseconds between two looks for what is still being computed
 
 export interface AffinityQuestion {
   head: number;
@@ -28,6 +32,7 @@ export class Explorer {
   readonly sight: Sight;
   private cards: Promise<HeadCards> | null = null;
   private inverseScale: Float32Array | null = null;
+  private keyMeans: { of: string; means: Float32Array } | null = null;
 
   constructor(
     readonly bundle: Bundle,
@@ -55,17 +60,41 @@ export class Explorer {
   }
 
   headCards(): Promise<HeadCards> {
-    if (!this.bundle.heads) throw new Problem(this.bundle.views.heads ?? "This bundle has no head cards.");
-    return (this.cards ??= fetchJson<HeadCards>(this.bundle.heads));
+    return (this.cards ??= this.readHeadCards());
+  }
+
+  private async readHeadCards(): Promise<HeadCards> {
+    const { heads, heads_pending: isPending, views } = this.bundle;
+    if (!heads) throw new Problem(views.heads ?? "This bundle has no head cards.");
+    const reading = isPending ? fetchPending<HeadsFile>(heads, ASK_AGAIN) : fetchJson<HeadsFile>(heads);
+    const found = await reading;
+    if ("problem" in found) throw new Problem(found.problem);
+    return found;
   }
 
   /** Tᵉᵉ of a token with every other, as the query or as the key. */
   async affinity(question: AffinityQuestion): Promise<Float32Array> {
     this.checkToken(question.token);
-    const head = await this.head(question.head, question.split, question.centred);
-    const turning = this.bundle.model.positions === "rotary" ? question.offset : 0;
+    const head = await this.head(question.head, question.split);
     const ask = question.way === "looks" ? lookedFor : lookingFor;
-    return ask(head, question.token, turning, this.bundle.rotary);
+    const scores = ask(head, question.token, question.offset, this.bundle.rotary);
+    return question.centred && question.split === "biases" ? this.centred(scores, head, question) : scores;
+  }
+
+  /** Scores less each key's mean over all query tokens. */
+  private async centred(scores: Float32Array, head: Head, question: AffinityQuestion): Promise<Float32Array> {
+    const means = await this.meansOfKeys(head, question);
+    if (question.way === "looks") return scores.map((score, key) => score - means[key]);
+    return scores.map((score) => score - means[question.token]);
+  }
+
+  /** Each key's mean over all query tokens; kept for the head and offset that were asked for last. */
+  private async meansOfKeys(head: Head, question: AffinityQuestion): Promise<Float32Array> {
+    const of = `${question.head} ${question.offset}`;
+    if (this.keyMeans?.of === of) return this.keyMeans.means;
+    const mean = await this.arrays.row("centre_query", question.head);
+    this.keyMeans = { of, means: lookedForBy(head, mean, question.offset, this.bundle.rotary) };
+    return this.keyMeans.means;
   }
 
   async terms(head: number, ids: number[], split: SplitName): Promise<Terms> {
@@ -136,7 +165,7 @@ export class Explorer {
   }
 
   /** Query and key factors of a head, with what is added to all of them. */
-  private async head(head: number, split: SplitName, centred: boolean): Promise<Head> {
+  private async head(head: number, split: SplitName): Promise<Head> {
     this.checkHead(head);
     const width = this.bundle.model.d_head;
     const [query, key, inverseScale] = await Promise.all([
@@ -144,7 +173,8 @@ export class Explorer {
       this.arrays.floats(`key_${this.keysOf(head)}`),
       this.inverses(),
     ]);
-    const common = await this.addedToAll(head, split, centred);
+    const nothing = new Float64Array(width);
+    const common = split === "vocabulary" ? await this.lessCommon(head, split) : { query: nothing, key: nothing };
     return {
       width,
       inverseScale,
@@ -156,14 +186,6 @@ export class Explorer {
   private async inverses(): Promise<Float32Array> {
     const scale = await this.arrays.floats("token_scale");
     return (this.inverseScale ??= scale.map((value) => 1 / value));
-  }
-
-  private async addedToAll(head: number, split: SplitName, centred: boolean): Promise<{ query: Float64Array; key: Float64Array }> {
-    const width = this.bundle.model.d_head;
-    if (split === "vocabulary") return this.lessCommon(head, "vocabulary");
-    const query = new Float64Array(width);
-    if (centred) query.set((await this.arrays.row("centre_query", head)).map((value) => -value));
-    return { query, key: new Float64Array(width) };
   }
 
   /** What all queries and all keys of a head have in common, by split. */
@@ -213,8 +235,7 @@ export class Explorer {
       this.common(head, split),
       this.lessCommon(head, split),
     ]);
-    const rows = (table: Float32Array, added: Float64Array) =>
-      dividedRows(table, ids, model.d_head, scale).map((row) => row.map((value, place) => value + added[place]));
+    const rows = (table: Float32Array, added: Float64Array) => dividedRows(table, ids, model.d_head, scale, added);
     const parts = { tokens: { query: rows(query, own.query), key: rows(key, own.key) }, common };
     if (slopes) return alibiTerms(parts, slopes[head], model.attention_scale, scale);
     if (!rotary) throw new Problem("This bundle lacks the frequencies of its rotary positions.");
@@ -230,13 +251,15 @@ export class Explorer {
     }
     if (model.norm === "none") return new Float32Array(ids.length).fill(1);
     const thin = this.arrays.has("token_covariance");
-    const [token, position, tokenCovariance, positionCovariance] = await Promise.all([
+    const nothing = new Float32Array();
+    const [variance, position, tokenCovariance, positionCovariance] = await Promise.all([
       this.arrays.floats("token_variance"),
       this.arrays.floats("position_variance"),
-      thin ? this.arrays.floats("token_covariance") : null,
-      thin ? this.arrays.floats("position_covariance") : null,
+      thin ? this.arrays.rows("token_covariance", ids) : nothing,
+      thin ? this.arrays.floats("position_covariance") : nothing,
     ]);
     const rank = thin ? this.arrays.shape("token_covariance")[1] : 0;
-    return learnedScale(ids, { token, position, tokenCovariance, positionCovariance, rank, epsilon: model.epsilon });
+    const token = ids.map((id) => variance[id]);
+    return learnedScale({ token, position, tokenCovariance, positionCovariance, rank, epsilon: model.epsilon });
   }
 }

@@ -6,13 +6,14 @@ import { Problem, sentenceOf } from "./data/problem";
 import { Explorer } from "./explorer";
 import { missingFeatures } from "./features";
 import { Footer, Header, View } from "./Page";
-import { ExplorerContext } from "./parts/hooks";
+import { ExplorerContext, failFirstView } from "./parts/hooks";
 import { startScheme } from "./state/scheme";
 import { connect } from "./state/store";
-import { expose } from "./testing";
+import { expose, exposeReady } from "./testing";
 
 async function start(): Promise<void> {
   startScheme();
+  exposeReady();
   const missing = missingFeatures(globalThis);
   if (missing.length) {
     throw new Problem(`This browser lacks ${missing.join(" and ")}, which the explorer needs. Open it in a current one.`);
@@ -32,6 +33,7 @@ function show(id: string, explorer: Explorer, content: preact.ComponentChildren)
 }
 
 function tell(error: unknown): void {
+  failFirstView(error);
   const problem = document.getElementById("problem") ?? document.querySelector("main")?.appendChild(document.createElement("p"));
   if (!problem) return;
   problem.id = "problem";

@@ -8,8 +8,15 @@ import { described, partnersOf } from "./views/token/partners";
 
 type Asked = Partial<AffinityQuestion> & Pick<AffinityQuestion, "head" | "token">;
 
+const exposed = { ready: firstView, timings };
+
+/** Before anything is read: whether the first view is drawn can be asked at once. */
+export function exposeReady(): void {
+  Object.assign(window, { detoklens: exposed });
+}
+
 export function expose(explorer: Explorer): void {
-  Object.assign(window, { detoklens: api(explorer) });
+  Object.assign(exposed, api(explorer));
 }
 
 function complete(asked: Asked): AffinityQuestion {
@@ -19,9 +26,7 @@ function complete(asked: Asked): AffinityQuestion {
 function api(explorer: Explorer) {
   const usual: SplitName = explorer.bundle.splits[0].name;
   return {
-    ready: firstView,
     bundle: explorer.bundle as Bundle,
-    timings,
     encode: (text: string) => explorer.tokenizer.encode(text),
     affinity: async (asked: Asked) => Array.from(await explorer.affinity(complete(asked))),
     partners: async ({ top = 10, ...asked }: Asked & { top?: number }) => {

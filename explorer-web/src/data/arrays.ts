@@ -8,10 +8,10 @@ import { Problem } from "./problem";
 export type Numbers = Float32Array | Float64Array | Uint32Array;
 
 const BYTES = { float16: 2, float32: 4, float64: 8, uint32: 4 } as const;
-const ROOM = 160e6; // bytes of decoded arrays: six heads of GPT-2 small, one of a model with 256,000 tokens
+const ROOM = 110e6; // bytes of what is kept: four heads of GPT-2 small; of larger models the head that is shown
 
 interface Kept {
-  numbers: Promise<Numbers>;
+  content: Promise<Numbers | ArrayBuffer>;
   bytes: number;
 }
 
@@ -33,17 +33,24 @@ export class Arrays {
 
   /** The numbers of one array; the arrays asked for longest ago make room. */
   get(name: string): Promise<Numbers> {
-    const found = this.kept.get(name);
-    if (found) {
-      this.kept.delete(name);
-      this.kept.set(name, found);
-      return found.numbers;
+    const description = this.described(name);
+    const read = async () => decoded(await this.bytesOf(description), description);
+    return this.remembered(name, size(description.shape) * 4, read) as Promise<Numbers>;
+  }
+
+  /** Some rows of an array of which few are needed: it is kept as it is stored. */
+  async rows(name: string, places: ArrayLike<number>): Promise<Float32Array> {
+    const description = this.described(name);
+    const [length, width] = description.shape;
+    const bytes = length * width * BYTES[description.dtype];
+    const stored = (await this.remembered(`${name} as stored`, bytes, () => this.bytesOf(description))) as ArrayBuffer;
+    const result = new Float32Array(places.length * width);
+    const each = width * BYTES[description.dtype];
+    for (let place = 0; place < places.length; place++) {
+      const row = stored.slice(places[place] * each, (places[place] + 1) * each);
+      result.set(decoded(row, description), place * width);
     }
-    const numbers = this.read(name);
-    numbers.catch(() => this.kept.delete(name));
-    this.kept.set(name, { numbers, bytes: size(this.shape(name)) * 4 });
-    this.makeRoom();
-    return numbers;
+    return result;
   }
 
   async floats(name: string): Promise<Float32Array> {
@@ -62,10 +69,17 @@ export class Arrays {
     return description;
   }
 
-  private async read(name: string): Promise<Numbers> {
-    const description = this.described(name);
-    const bytes = await fetchBytes(description.file, size(description.shape) * BYTES[description.dtype]);
-    return decoded(bytes, description);
+  private bytesOf(description: ArrayDescription): Promise<ArrayBuffer> {
+    return fetchBytes(description.file, size(description.shape) * BYTES[description.dtype]);
+  }
+
+  private remembered(name: string, bytes: number, read: () => Promise<Numbers | ArrayBuffer>): Kept["content"] {
+    const content = this.kept.get(name)?.content ?? read();
+    content.catch(() => this.kept.delete(name));
+    this.kept.delete(name);
+    this.kept.set(name, { content, bytes });
+    this.makeRoom();
+    return content;
   }
 
   private makeRoom(): void {

@@ -64,13 +64,14 @@ export interface Bundle {
   text_limit: number;
   has_tokens: boolean;
   beginning: number | null;
-  sample: { token: number; text: string | null; ids: number[] };
+  sample: { token: number; text: string | null; ids: number[]; head: number };
   splits: Split[];
   rotary: { frequencies: number[]; factor: number } | null;
   alibi_slopes: number[] | null;
   arrays: Record<string, ArrayDescription>;
   counts: CountsDescription | null;
   heads: string | null;
+  heads_pending: boolean;
   views: Record<ViewName, string | null>;
   reasons: Record<"counts" | "layer_norm" | "offset" | "vocabulary", string | null>;
 }
@@ -80,7 +81,6 @@ export interface TokensFile {
   bytes: Record<string, string>;
   special: number[];
   continuing_prefix: string;
-  byte_level: boolean;
 }
 
 export type Cell = number | string | boolean | null;

@@ -5,19 +5,34 @@ import { Problem } from "./problem";
 
 const TRY_AGAIN = "Make the bundle again with detoklens explore, or see whether its server still runs.";
 
-async function fetched(file: string): Promise<Response> {
-  let answer: Response;
+async function asked(file: string): Promise<Response> {
   try {
-    answer = await fetch(new URL(file, document.baseURI), { credentials: "same-origin" });
+    return await fetch(new URL(file, document.baseURI), { credentials: "same-origin" });
   } catch {
     throw new Problem(`The file ${file} can't be read. ${TRY_AGAIN}`);
   }
+}
+
+async function fetched(file: string): Promise<Response> {
+  const answer = await asked(file);
   if (!answer.ok) throw new Problem(`The file ${file} is missing (${answer.status}). ${TRY_AGAIN}`);
   return answer;
 }
 
 export async function fetchJson<Content>(file: string): Promise<Content> {
-  const answer = await fetched(file);
+  return contentOf(file, await fetched(file));
+}
+
+/** A file that is still being computed: asked for again and again until it is there. */
+export async function fetchPending<Content>(file: string, milliseconds: number): Promise<Content> {
+  for (;;) {
+    const answer = await asked(file);
+    if (answer.ok) return contentOf(file, answer);
+    await new Promise((resolve) => setTimeout(resolve, milliseconds));
+  }
+}
+
+async function contentOf<Content>(file: string, answer: Response): Promise<Content> {
   try {
     return (await answer.json()) as Content;
   } catch {

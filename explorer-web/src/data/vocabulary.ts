@@ -5,7 +5,7 @@ import type { TokensFile } from "./contract";
 export const SEAM = "·";
 const LONGEST = 40; // characters of a token on the page
 const UNSEEN = /^[\p{C}\p{Z}]$/u;
-const NAMED: Record<string, string> = { "\n": "\\n", "\r": "\\r", "\t": "\\t", "\\": "\\\\" };
+const NAMED: Record<string, string> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
 /** A token for the page: a space as ␣, what can't be seen (or turns the text round) as an escape, cut when long. */
 export function shown(text: string): string {
@@ -42,7 +42,8 @@ export class Vocabulary {
   }
 
   shown(id: number): string {
-    return shown(this.text(id));
+    const text = this.file?.texts[id];
+    return text === undefined ? this.text(id) : shown(text);
   }
 
   /** The two texts as one, bytes joined before they are read; the mark of a going-on piece is taken off. */
@@ -54,7 +55,7 @@ export class Vocabulary {
   }
 
   joinedShown(key: number, query: number): string {
-    return `${this.shown(key)}${SEAM}${shown(this.file ? this.unmarked(query) : this.text(query))}`;
+    return `${this.shown(key)}${SEAM}${this.file ? shown(this.unmarked(query)) : this.shown(query)}`;
   }
 
   /** The smallest id whose text is just this. */

@@ -1,9 +1,9 @@
 /** A drawing of the page as a file of its own: what the style sheet says of it is written into it. */
 
 const NAMESPACE = "http://www.w3.org/2000/svg";
-const KEPT = [
-  "fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "stroke-linejoin", "opacity",
-  "font-family", "font-size", "font-weight", "text-anchor", "dominant-baseline", "display",
+const INHERITED = [
+  "fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "stroke-linejoin", "font-family",
+  "font-size", "font-weight", "text-anchor",
 ] as const;
 
 /** Several drawings, one below the other, on the page's ground. */
@@ -25,17 +25,20 @@ export function svgText(title: string, drawings: SVGSVGElement[]): string {
 
 const MARGIN = 16;
 
-function styledCopy(element: Element): Element {
-  const copy = element.cloneNode(false) as Element;
-  for (const name of ["class", "style", "tabindex", "role", "aria-label", "aria-hidden"]) copy.removeAttribute(name);
-  for (const name of copy.getAttributeNames()) if (name.startsWith("data-")) copy.removeAttribute(name);
+/** The same with what the style sheet says of it; what it has from its parent is said there. */
+function styledCopy(element: Element, parent: CSSStyleDeclaration | null = null): Element {
+  const isLink = element.localName === "a"; // it leads nowhere from a file
+  const copy = isLink ? document.createElementNS(NAMESPACE, "g") : (element.cloneNode(false) as Element);
+  for (const name of copy.getAttributeNames()) {
+    if (/^(class|style|tabindex|role|aria-.*|data-.*)$/.test(name)) copy.removeAttribute(name);
+  }
   const style = getComputedStyle(element);
-  for (const name of KEPT) {
+  for (const name of INHERITED) {
     const value = style.getPropertyValue(name);
-    if (value && !(name === "display" && value !== "none")) copy.setAttribute(name, value);
+    if (value && value !== parent?.getPropertyValue(name)) copy.setAttribute(name, value);
   }
   for (const child of element.childNodes) {
-    copy.append(child instanceof Element ? styledCopy(child) : child.cloneNode(false));
+    copy.append(child instanceof Element ? styledCopy(child, style) : child.cloneNode(false));
   }
   return copy;
 }

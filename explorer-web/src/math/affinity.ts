@@ -27,7 +27,12 @@ export function lookingFor(head: Head, token: number, offset: number, rotary: Ro
   return productsWith(head, head.query, asked);
 }
 
-export function vectorOf(head: Head, side: Side, token: number): Float64Array {
+/** What a given query, no token's own, looks for: with the mean query, each key's mean over all queries. */
+export function lookedForBy(head: Head, query: ArrayLike<number>, offset: number, rotary: Rotary | null): Float32Array {
+  return productsWith(head, head.key, turnedByOffset(query, offset, rotary));
+}
+
+function vectorOf(head: Head, side: Side, token: number): Float64Array {
   const row = side.factors.subarray(token * head.width, (token + 1) * head.width);
   return Float64Array.from(row, (value, place) => value * head.inverseScale[token] + side.common[place]);
 }
@@ -40,7 +45,10 @@ function productsWith(head: Head, side: Side, vector: Float64Array): Float32Arra
   const scores = new Float32Array(inverseScale.length);
   const whole = width - (width % 4);
   for (let token = 0, begin = 0; token < scores.length; token++, begin += width) {
-    let [first, second, third, fourth] = [0, 0, 0, 0];
+    let first = 0;
+    let second = 0;
+    let third = 0;
+    let fourth = 0;
     for (let place = 0; place < whole; place += 4) {
       first += vector[place] * factors[begin + place];
       second += vector[place + 1] * factors[begin + place + 1];

@@ -1,6 +1,5 @@
 /** The terms of a text in one head: named parts [query, key] that add up to the score. */
 
-import { dot } from "./affinity";
 import { turned, type Rotary } from "./rotation";
 
 export interface Terms {
@@ -10,13 +9,27 @@ export interface Terms {
   scale: Float32Array; // σ of each place
 }
 
-type Rows = Float64Array[]; // one vector a place
+/** One vector a place, one after the other. */
+export interface Rows {
+  width: number;
+  numbers: Float64Array;
+}
 
-/** Rows of a table of factors, each divided by its place's σ. */
-export function dividedRows(table: Float32Array, rows: ArrayLike<number>, width: number, scale: Float32Array): Rows {
-  return Array.from(rows, (row, place) =>
-    Float64Array.from(table.subarray(row * width, (row + 1) * width), (value) => value / scale[place]),
-  );
+/** Rows of a table of factors, each divided by its place's σ; to each the same vector is added. */
+export function dividedRows(
+  table: Float32Array,
+  rows: ArrayLike<number>,
+  width: number,
+  scale: Float32Array,
+  added: Float64Array = new Float64Array(width),
+): Rows {
+  const numbers = new Float64Array(rows.length * width);
+  for (let place = 0; place < rows.length; place++) {
+    for (let each = 0; each < width; each++) {
+      numbers[place * width + each] = table[rows[place] * width + each] / scale[place] + added[each];
+    }
+  }
+  return { width, numbers };
 }
 
 /** Six terms where positions are learned: three query factors times two key factors. */
@@ -26,14 +39,13 @@ export function learnedTerms(
   bias: ArrayLike<number>,
   scale: Float32Array,
 ): Terms {
-  const every = tokens.query.map(() => Float64Array.from(bias));
   return named(scale, {
     ee: products(tokens.query, tokens.key),
     pp: products(positions.query, positions.key),
     pe: products(positions.query, tokens.key),
     ep: products(tokens.query, positions.key),
-    e: products(every, tokens.key),
-    p: products(every, positions.key),
+    e: sameForAll(bias, tokens.key),
+    p: sameForAll(bias, positions.key),
   });
 }
 
@@ -45,8 +57,8 @@ export interface OffsetParts {
 
 export function rotaryTerms({ tokens, common }: OffsetParts, rotary: Rotary, scale: Float32Array): Terms {
   const [query, key] = [turnedRows(tokens.query, rotary), turnedRows(tokens.key, rotary)];
-  const commonQuery = turnedRows(tokens.query.map(() => common.query), rotary);
-  const commonKey = turnedRows(tokens.key.map(() => common.key), rotary);
+  const commonQuery = turnedRows(repeated(common.query, scale.length), rotary);
+  const commonKey = turnedRows(repeated(common.key, scale.length), rotary);
   return named(scale, {
     ee: products(query, key),
     e: products(commonQuery, key),
@@ -69,7 +81,7 @@ export function alibiTerms(
   }
   return named(scale, {
     ee: products(tokens.query, tokens.key),
-    e: products(tokens.query.map(() => common.query), tokens.key),
+    e: sameForAll(common.query, tokens.key),
     p: lowered,
   });
 }
@@ -95,39 +107,61 @@ function named(scale: Float32Array, parts: Record<string, Float32Array>): Terms 
   return { length: scale.length, names: Object.keys(parts), parts, scale };
 }
 
-function turnedRows(rows: Rows, rotary: Rotary): Rows {
-  return rows.map((row, place) => turned(row, place, rotary));
+function repeated(vector: Float64Array, times: number): Rows {
+  const numbers = new Float64Array(vector.length * times);
+  for (let place = 0; place < times; place++) numbers.set(vector, place * vector.length);
+  return { width: vector.length, numbers };
+}
+
+function turnedRows({ width, numbers }: Rows, rotary: Rotary): Rows {
+  const result = new Float64Array(numbers.length);
+  for (let place = 0; place * width < numbers.length; place++) {
+    result.set(turned(numbers.subarray(place * width, (place + 1) * width), place, rotary), place * width);
+  }
+  return { width, numbers: result };
 }
 
 /** Each query's product with each key. */
 function products(queries: Rows, keys: Rows): Float32Array {
-  const result = new Float32Array(queries.length * keys.length);
-  for (let query = 0; query < queries.length; query++) {
-    for (let key = 0; key < keys.length; key++) result[query * keys.length + key] = dot(queries[query], keys[key]);
+  const { width, numbers: query } = queries;
+  const key = keys.numbers;
+  const result = new Float32Array((query.length / width) * (key.length / width));
+  let place = 0;
+  for (let from = 0; from < query.length; from += width) {
+    for (let to = 0; to < key.length; to += width) {
+      let sum = 0;
+      for (let each = 0; each < width; each++) sum += query[from + each] * key[to + each];
+      result[place++] = sum;
+    }
   }
   return result;
 }
 
+/** One query's product with each key, the same in every row. */
+function sameForAll(query: ArrayLike<number>, keys: Rows): Float32Array {
+  const row = products({ width: keys.width, numbers: Float64Array.from(query) }, keys);
+  const result = new Float32Array(row.length * row.length);
+  for (let place = 0; place < row.length; place++) result.set(row, place * row.length);
+  return result;
+}
+
+/** What σ of each place of a text needs; covariances are [place, rank], those of places with their own tokens. */
 export interface Variances {
-  token: Float32Array; // of every token
-  position: Float32Array; // of every place
-  tokenCovariance: Float32Array | null; // [token, rank]
-  positionCovariance: Float32Array | null; // [place, rank]
+  token: ArrayLike<number>;
+  position: ArrayLike<number>;
+  tokenCovariance: Float32Array;
+  positionCovariance: Float32Array;
   rank: number;
   epsilon: number;
 }
 
-/** σ of token t at place i where positions are learned: Var(e + p) = Var(e) + Var(p) + 2 Cov(e, p). */
-export function learnedScale(ids: ArrayLike<number>, variances: Variances): Float32Array {
+/** σ of each place where positions are learned: Var(e + p) = Var(e) + Var(p) + 2 Cov(e, p). */
+export function learnedScale(variances: Variances): Float32Array {
   const { rank, tokenCovariance, positionCovariance } = variances;
-  return Float32Array.from(ids, (token, place) => {
+  return Float32Array.from(variances.token, (ofToken, place) => {
     let covariance = 0;
-    if (tokenCovariance && positionCovariance) {
-      for (let each = 0; each < rank; each++) {
-        covariance += tokenCovariance[token * rank + each] * positionCovariance[place * rank + each];
-      }
-    }
-    const variance = variances.token[token] + variances.position[place] + 2 * covariance;
+    for (let each = place * rank; each < (place + 1) * rank; each++) covariance += tokenCovariance[each] * positionCovariance[each];
+    const variance = ofToken + variances.position[place] + 2 * covariance;
     return Math.sqrt(Math.max(0, variance) + variances.epsilon);
   });
 }

@@ -10,7 +10,8 @@ const MOST = 4;
 export function HeadPicker({ several = false }: { several?: boolean }) {
   const { n_heads: count } = useExplorer().bundle.model;
   const { heads } = state.value;
-  const [adding, setAdding] = useState(heads.length > 1);
+  const [wantsMore, setWantsMore] = useState(false);
+  const adding = wantsMore || heads.length > 1;
   const shown = several ? heads : heads.slice(0, 1);
   const press = (head: number, add: boolean) => change({ heads: several && add ? toggled(heads, head) : [head] }, true);
   return (
@@ -34,7 +35,7 @@ export function HeadPicker({ several = false }: { several?: boolean }) {
               type="checkbox"
               checked={adding}
               onChange={(event) => {
-                setAdding(event.currentTarget.checked);
+                setWantsMore(event.currentTarget.checked);
                 if (!event.currentTarget.checked) change({ heads: heads.slice(0, 1) }, true);
               }}
             />

@@ -1,6 +1,7 @@
 /** Type a token: a list of those that match, and the pieces of what is several tokens. */
 
 import { useRef, useState } from "preact/hooks";
+import type { Explorer } from "../explorer";
 import { change, state } from "../state/store";
 import { useAnswer, useExplorer } from "./hooks";
 import { whole } from "./numbers";
@@ -58,6 +59,7 @@ export function TokenSearch() {
         onBlur={() => setTimeout(() => setOpen(false), 150)}
         onKeyDown={onKeyDown}
       />
+      {typed && explorer.vocabulary.hasTexts && <Pieces typed={typed} pick={pick} />}
       <ul id="token-matches" role="listbox" aria-label="Matching tokens" hidden={!isShown}>
         {ids.map((id, place) => (
           <li
@@ -78,35 +80,45 @@ export function TokenSearch() {
         ))}
       </ul>
       <p id="search-note" class="note" role="status">
-        {note(explorer.vocabulary.hasTexts, typed, ids.length, total)}
+        {explorer.bundle.reasons.vocabulary ?? note(typed, ids.length, total)}
       </p>
-      {typed && explorer.vocabulary.hasTexts && <Pieces typed={typed} pick={pick} />}
     </div>
   );
 }
 
-function note(hasTexts: boolean, typed: string, shown: number, total: number): string {
-  if (!typed) return hasTexts ? "Type ␣ or a space for a space; #7 is the token with id 7." : "This model has no tokenizer: tokens are ids.";
-  if (!total) return hasTexts ? "No token holds this." : "There is no such id.";
+function note(typed: string, shown: number, total: number): string {
+  if (!typed) return "Type ␣ or a space for a space; #7 is the token with id 7.";
+  if (!total) return "No token holds this.";
   const found = `${whole(total)} token${total === 1 ? " holds" : "s hold"} this`;
   return shown < total ? `${found}, the first ${shown} are listed.` : `${found}.`;
 }
 
-/** What was typed, as the model's tokenizer reads it. */
+/** What was typed, as the model's tokenizer reads it: as it stands, and behind a space, as words stand in a text. */
 function Pieces({ typed, pick }: { typed: string; pick: (id: number) => void }) {
   const explorer = useExplorer();
   const text = typed.replaceAll("␣", " ");
-  const { value: pieces, problem } = useAnswer(() => explorer.tokenizer.encode(text), [text]);
+  const { value: readings, problem } = useAnswer(() => readingsOf(explorer, text), [text]);
   if (problem) return <p class="note">{problem}</p>;
-  if (!pieces || pieces.length < 2) return null;
   return (
-    <p class="pieces">
-      <span class="note">{pieces.length} tokens:</span>{" "}
-      {pieces.map((id, place) => (
-        <button type="button" key={place} aria-pressed={id === state.value.token} onClick={() => pick(id)}>
-          <TokenText id={id} />
-        </button>
+    <>
+      {(readings ?? []).map((pieces) => (
+        <p class="pieces" key={pieces.join(" ")}>
+          <span class="note">{pieces.length} tokens:</span>{" "}
+          {pieces.map((id, place) => (
+            <button type="button" key={place} aria-pressed={id === state.value.token} onClick={() => pick(id)}>
+              <TokenText id={id} />
+            </button>
+          ))}
+        </p>
       ))}
-    </p>
+    </>
   );
+}
+
+/** The different ways to read a text that are several tokens. */
+async function readingsOf({ tokenizer }: Explorer, text: string): Promise<number[][]> {
+  const variants = /^\s/.test(text) ? [text] : [text, ` ${text}`];
+  const found = await Promise.all(variants.map((variant) => tokenizer.encode(variant)));
+  const several = found.filter((pieces) => pieces.length > 1 && pieces.length <= MOST);
+  return several.filter((pieces, place) => several.findIndex((other) => other.join() === pieces.join()) === place);
 }

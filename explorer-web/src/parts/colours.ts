@@ -14,14 +14,30 @@ const LESS: Record<Scheme, Colour[]> = {
 };
 const UNSEEN: Record<Scheme, Colour> = { light: [240, 242, 244], dark: [20, 23, 26] };
 
+const LEVELS = 255; // on each side of nothing
+const palettes = new Map<Scheme, Colour[]>();
+
+/** The colours from −1 to 1, made once. */
+function palette(scheme: Scheme): Colour[] {
+  const made = palettes.get(scheme);
+  if (made) return made;
+  const colours = Array.from({ length: 2 * LEVELS + 1 }, (_, place) => {
+    const value = place / LEVELS - 1;
+    return along(value < 0 ? LESS[scheme] : MORE[scheme], Math.abs(value));
+  });
+  palettes.set(scheme, colours);
+  return colours;
+}
+
 /** A share from 0 to 1; its root is drawn, so that a hundredth can be seen. */
 export function shareColour(share: number, scheme: Scheme): Colour {
-  return along(MORE[scheme], Math.sqrt(Math.max(0, share)));
+  return signedColour(Math.sqrt(Math.max(0, share)), scheme);
 }
 
 /** A signed number from −1 to 1. */
 export function signedColour(value: number, scheme: Scheme): Colour {
-  return along(value < 0 ? LESS[scheme] : MORE[scheme], Math.abs(value));
+  const kept = value > 1 ? 1 : value < -1 ? -1 : value || 0;
+  return palette(scheme)[Math.round((kept + 1) * LEVELS)];
 }
 
 export function unseenColour(scheme: Scheme): Colour {

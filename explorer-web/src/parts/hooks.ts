@@ -37,17 +37,25 @@ export function useAnswer<Value>(ask: () => Promise<Value>, inputs: unknown[]): 
   return answer.of === of ? answer : { ...answer, waiting: true };
 }
 
-let onFirstView: (() => void) | null = null;
-export const firstView = new Promise<void>((resolve) => {
+let onFirstView: () => void;
+let onFailure: (error: unknown) => void;
+/** Kept when the first view is drawn with its data. */
+export const firstView = new Promise<void>((resolve, reject) => {
   onFirstView = resolve;
+  onFailure = reject;
 });
+firstView.catch(() => undefined); // who waits for it is told; nobody need wait
+
+export function failFirstView(error: unknown): void {
+  onFailure(error);
+}
 
 /** Say on <main> whether what is seen is drawn with its data. */
 export function useReady(isReady: boolean): void {
   useLayoutEffect(() => {
     const main = document.querySelector("main");
     if (main) main.dataset.ready = String(isReady);
-    if (isReady) void drawn().then(() => onFirstView?.());
+    if (isReady) void drawn().then(() => onFirstView());
   });
 }
 

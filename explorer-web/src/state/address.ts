@@ -26,6 +26,7 @@ export interface State {
 }
 
 export const VIEWS: ViewName[] = ["token", "text", "positions", "heads"];
+const FAR = 1000; // a query position from which distances can still be seen on a page
 export const TOPS = [10, 25, 50, 100];
 
 const KEYS: Record<ViewName, string[]> = {
@@ -35,12 +36,26 @@ const KEYS: Record<ViewName, string[]> = {
   heads: ["sort", "descending", "x", "y"],
 };
 
+/** What of the state each view's address says; the rest stays as it was. */
+const SAID: Record<ViewName, (keyof State)[]> = {
+  token: ["heads", "token", "way", "centred", "offset", "split", "top"],
+  text: ["heads", "text", "ids", "bos", "split", "off", "show", "cell"],
+  positions: ["heads", "query", "norm", "split"],
+  heads: ["sort", "descending", "x", "y"],
+};
+
+/** The state after going to an address: what it says, and the rest as it was. */
+export function moved(before: State, hash: string, bundle: Bundle): State {
+  const said = parsed(hash, bundle);
+  const taken = ["view" as const, ...SAID[said.view]].map((name) => [name, said[name]]);
+  return { ...before, ...(Object.fromEntries(taken) as Partial<State>) };
+}
+
 export function defaults(bundle: Bundle): State {
   const { sample, model } = bundle;
-  const sampleHead = (sample as { head?: number }).head;
   return {
     view: VIEWS.find((view) => bundle.views[view] === null) ?? "token",
-    heads: [within(sampleHead, 0, model.n_heads - 1) ?? 0],
+    heads: [within(sample.head, 0, model.n_heads - 1) ?? 0],
     token: sample.token,
     way: "looks",
     centred: false,
@@ -53,7 +68,7 @@ export function defaults(bundle: Bundle): State {
     off: [],
     show: "attention",
     cell: null,
-    query: Math.floor(model.n_positions / 2),
+    query: Math.min(Math.floor(model.n_positions / 2), FAR),
     norm: true,
     sort: "head",
     descending: false,

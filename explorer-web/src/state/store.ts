@@ -2,7 +2,7 @@
 
 import { signal } from "@preact/signals";
 import type { Explorer } from "../explorer";
-import { parsed, written, type State } from "./address";
+import { moved, parsed, written, type State } from "./address";
 import { begin } from "./timing";
 
 export const state = signal<State>(null as unknown as State);
@@ -12,7 +12,7 @@ export function connect(to: Explorer): void {
   explorer = to;
   state.value = parsed(location.hash, to.bundle);
   window.addEventListener("popstate", () => {
-    state.value = parsed(location.hash, to.bundle);
+    state.value = moved(state.peek(), location.hash, to.bundle);
   });
 }
 
@@ -26,7 +26,7 @@ export function change(changed: Partial<State>, step = false): void {
   else history.replaceState(null, "", address);
 }
 
-/** The address that the page would have after a change. */
+/** The address that the page would have after a change; who shows it says when it is drawn again. */
 export function addressAfter(changed: Partial<State>): string {
-  return written({ ...state.value, ...changed }, explorer.bundle);
+  return written({ ...state.peek(), ...changed }, explorer.bundle);
 }

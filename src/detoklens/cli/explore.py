@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,8 @@ from detoklens.cli.adapter import Corpus, Model, command_of, open_study
 from detoklens.cli.output import say
 from detoklens.errors import DetokLensError
 from detoklens.questions.parameters import Parameter
+
+OFTEN = 0.2  # seconds between two looks for Ctrl-C
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def _serve_exported(folder: Path, asked: Explore, corpus: Corpus) -> None:
         raise DetokLensError(f"{folder} is an explorer already and is only served; name its model to export it anew")
     with Server(folder, asked.port) as server, serving(server), _until_interrupted():
         _show(server.url, asked)
-        threading.Event().wait()
+        _wait()
 
 
 def _serve_model(model: Model, asked: Explore, corpus: Corpus) -> None:
@@ -79,7 +81,7 @@ def _serve_model(model: Model, asked: Explore, corpus: Corpus) -> None:
     with _until_interrupted(), served(study, asked.port) as server:
         _show(server.url, asked)
         add_cards(study, server.folder)
-        threading.Event().wait()
+        _wait()
 
 
 def _show(url: str, asked: Explore) -> None:
@@ -88,6 +90,12 @@ def _show(url: str, asked: Explore) -> None:
     typer.echo(url)
     opened = not asked.no_open and open_browser(url)
     say("Ctrl-C ends it" if opened else "open this address in a browser of this machine; Ctrl-C ends it")
+
+
+def _wait() -> None:
+    """Until Ctrl-C, looked for now and then: once polars has set its own handler a system call goes on after it."""
+    while True:
+        time.sleep(OFTEN)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,8 @@ from detoklens.explorer.corpus_counts import token_counts, write_counts
 from detoklens.explorer.folder import BUNDLE, FORMAT, KIND, whole_folder
 from detoklens.explorer.layer_arrays import write_layer
 from detoklens.explorer.page import copy_page
-from detoklens.explorer.tokens import described_tokens, sample
+from detoklens.explorer.sample import sample
+from detoklens.explorer.tokens import described_tokens
 from detoklens.progress import shown_steps
 from detoklens.questions.study import Study
 from detoklens.questions.texts import beginning_token

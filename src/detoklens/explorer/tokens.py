@@ -6,8 +6,6 @@ from typing import Any
 
 from detoklens.scores.layer import Layer
 
-SAMPLE = "The magician untied the wooden puppets before the unforgettable performance."
-
 
 def described_tokens(layer: Layer) -> dict[str, Any]:
     """tokens.json: one text for each row of the embedding table."""
@@ -27,17 +25,3 @@ def _is_text(found: bytes) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def sample(layer: Layer, limit: int) -> dict[str, Any]:
-    """What a page shows before anybody has asked: a text of several pieces a word, and one of those pieces."""
-    ids = layer.vocabulary.encode(SAMPLE)[:limit] if layer.has_vocabulary else []
-    if not ids or not _can_be_read(layer, ids):
-        first = layer.vocab_size // 2
-        return {"token": first, "text": None, "ids": [first]}
-    inside = set(layer.vocabulary.word_internal())
-    return {"token": next((token for token in ids[1:] if token in inside), ids[-1]), "text": SAMPLE, "ids": ids}
-
-
-def _can_be_read(layer: Layer, ids: list[int]) -> bool:
-    return all(token < layer.vocab_size and token != layer.weights.placeless_token for token in ids)

@@ -7,10 +7,10 @@ import { Switch } from "../../parts/Choice";
 import { Downloads } from "../../parts/Downloads";
 import { headName } from "../../parts/HeadPicker";
 import { useAnswer, useExplorer, useReady, useWidth } from "../../parts/hooks";
-import { brief } from "../../parts/numbers";
 import { addressAfter, change, state } from "../../state/store";
+import { CardsDrawing } from "./CardsDrawing";
 import { Scatter } from "./Scatter";
-import { numeric, sorted } from "./cards";
+import { numeric, shownCell, sorted } from "./cards";
 
 export function HeadsView() {
   const explorer = useExplorer();
@@ -20,6 +20,11 @@ export function HeadsView() {
     <section aria-labelledby="view-title">
       <h2 id="view-title">Heads: what is each one like?</h2>
       {answer.problem && <p class="problem">{answer.problem}</p>}
+      {answer.waiting && explorer.bundle.heads_pending && (
+        <p class="notice" role="status">
+          The head cards are being computed; they appear here when they are ready. The other views need not wait.
+        </p>
+      )}
       {answer.value && <Cards cards={answer.value} />}
     </section>
   );
@@ -68,7 +73,7 @@ function Cards({ cards }: { cards: HeadCards }) {
       <Downloads
         name={fileName(explorer.bundle.model.name, "heads")}
         title={`${explorer.bundle.model.name}: heads`}
-        picture={() => axes && <Scatter cards={cards} x={axes[0]} y={axes[1]} width={760} />}
+        picture={() => <CardsDrawing cards={cards} axes={axes} columns={first} rows={rows} title={`${explorer.bundle.model.name}: heads`} />}
         tables={{ CSV: () => ({ columns: cards.columns.map((column) => column.name), rows: rows.map((row) => cards.columns.map((column) => row[column.name] ?? null)) }) }}
       />
     </>
@@ -127,11 +132,6 @@ function HeadLink({ head, view, label }: { head: number; view: "token" | "text" 
       {label}
     </a>
   );
-}
-
-function shownCell(value: Cell | undefined): string {
-  if (value === null || value === undefined) return "–";
-  return typeof value === "number" ? brief(value) : String(value);
 }
 
 function AxisChoice({ name, chosen, cards }: { name: "x" | "y"; chosen: HeadColumn; cards: HeadCards }) {

@@ -25,11 +25,12 @@ export function Scatter({ cards, x: across, y: up, width }: Props) {
   const yRange = roomy(extent(points.map((point) => point.up)), 0.08);
   const x = linear(xRange, [box.left, box.right]);
   const y = linear(yRange, [box.bottom, box.top]);
+  const labels = placed(points.map((point) => [x(point.across), y(point.up)]), width);
   const name = (column: HeadColumn) => column.name.replaceAll("_", " ");
   return (
     <svg class="chart" role="group" aria-label={`${points.length} heads by ${name(across)} and ${name(up)}`} width={width} height={HEIGHT}>
       <Axes {...box} x={x} y={y} xTicks={ticks(...xRange, Math.max(3, width / 110))} yTicks={ticks(...yRange, 6)} xName={name(across)} yName={name(up)} />
-      {points.map((point) => (
+      {points.map((point, place) => (
         <a
           key={point.head}
           class="point"
@@ -41,11 +42,58 @@ export function Scatter({ cards, x: across, y: up, width }: Props) {
           }}
         >
           <circle cx={x(point.across)} cy={y(point.up)} r={6} />
-          <text x={x(point.across) + 9} y={y(point.up)} dy="0.32em">
-            {headName(point.head)}
-          </text>
+          {labels[place] && (
+            <text x={labels[place].x} y={labels[place].y} dy="0.32em" text-anchor={labels[place].anchor}>
+              {headName(point.head)}
+            </text>
+          )}
         </a>
       ))}
     </svg>
   );
+}
+
+interface Label {
+  x: number;
+  y: number;
+  anchor: "start" | "middle" | "end";
+}
+
+const LABEL_WIDTH = 40;
+const LABEL_HEIGHT = 13;
+const SIDES: { dx: number; dy: number; anchor: Label["anchor"] }[] = [
+  { dx: 9, dy: 0, anchor: "start" },
+  { dx: -9, dy: 0, anchor: "end" },
+  { dx: 0, dy: -14, anchor: "middle" },
+  { dx: 0, dy: 15, anchor: "middle" },
+];
+
+/** Each point's label on the first side where it covers no point and no other label; none where there is no such side. */
+function placed(points: number[][], width: number): (Label | null)[] {
+  const taken: Box[] = points.map(([x, y]) => ({ left: x - 6, right: x + 6, top: y - 6, bottom: y + 6 }));
+  return points.map(([x, y]) => {
+    for (const { dx, dy, anchor } of SIDES) {
+      const box = boxOf(x + dx, y + dy, anchor);
+      if (box.left < 0 || box.right > width || taken.some((other) => overlaps(box, other))) continue;
+      taken.push(box);
+      return { x: x + dx, y: y + dy, anchor };
+    }
+    return null;
+  });
+}
+
+interface Box {
+  left: number;
+  right: number;
+  top: number;
+  bottom: number;
+}
+
+function boxOf(x: number, y: number, anchor: Label["anchor"]): Box {
+  const left = x - { start: 0, middle: 0.5, end: 1 }[anchor] * LABEL_WIDTH;
+  return { left, right: left + LABEL_WIDTH, top: y - LABEL_HEIGHT / 2, bottom: y + LABEL_HEIGHT / 2 };
+}
+
+function overlaps(one: Box, other: Box): boolean {
+  return one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom;
 }

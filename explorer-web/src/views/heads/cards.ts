@@ -1,9 +1,16 @@
 /** Head cards in order, and those of their columns that are numbers. */
 
 import type { Cell, HeadCards, HeadColumn } from "../../data/contract";
+import { brief } from "../../parts/numbers";
 
 export function numeric(cards: HeadCards): HeadColumn[] {
   return cards.columns.filter(({ name }) => cards.rows.some((row) => typeof row[name] === "number"));
+}
+
+/** A value for eyes; a dash for what is not known. */
+export function shownCell(value: Cell | undefined): string {
+  if (value === null || value === undefined) return "–";
+  return typeof value === "number" ? brief(value) : String(value);
 }
 
 /** By a column; what is not known comes last either way, equal ones by head. */

@@ -5,6 +5,7 @@ import { Choice, Switch } from "../../parts/Choice";
 import { Downloads } from "../../parts/Downloads";
 import { HeadPicker, headName } from "../../parts/HeadPicker";
 import { CurveNames } from "../../parts/LineChart";
+import { Titled } from "../../parts/Titled";
 import { useAnswer, useExplorer, useReady, useWidth } from "../../parts/hooks";
 import { share } from "../../parts/numbers";
 import { change, state } from "../../state/store";
@@ -106,10 +107,10 @@ function PositionResult({ answer }: { answer: PositionAnswer }) {
             name={fileName(explorer.bundle.model.name, "positions", name, answer.query)}
             title={`${explorer.bundle.model.name} ${name}: positions alone, from position ${answer.query}`}
             picture={() => (
-              <>
+              <Titled title={`${name}: positions alone${norm ? "" : ", without LN"}`} width={760} curves={curvesOf(answer, norm)}>
                 <TermChart answer={answer} norm={norm} width={760} />
                 <AttentionChart answer={answer} norm={norm} width={760} />
-              </>
+              </Titled>
             )}
             tables={{ CSV: () => positionTable(answer) }}
           />

@@ -1,6 +1,6 @@
 /** Attention (or what it is made of) as a matrix: a row is a query that attends, a column a key that is attended to. */
 
-import { useLayoutEffect, useRef } from "preact/hooks";
+import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { sees } from "../../math/attention";
 import { useExplorer, useWidth } from "../../parts/hooks";
 import { share, signed } from "../../parts/numbers";
@@ -38,7 +38,7 @@ function Drawn({ seen, matrix, what, cell, hover, choose, width }: Props & { wid
   const { sight, vocabulary } = useExplorer();
   const canvas = useRef<HTMLCanvasElement>(null);
   const length = seen.ids.length;
-  const layout = layoutOf(length, width);
+  const layout = useMemo(() => layoutOf(seen.ids.map((id) => vocabulary.shown(id)), width), [seen.ids, width]);
   const theme = scheme.value;
   useLayoutEffect(() => {
     if (canvas.current) paint(canvas.current, matrix, theme);
@@ -81,7 +81,7 @@ function Drawn({ seen, matrix, what, cell, hover, choose, width }: Props & { wid
         <canvas ref={canvas} aria-hidden="true" />
       </div>
       <svg aria-hidden="true" width={layout.left + layout.size + 2} height={layout.top + layout.size + 2}>
-        <MatrixLabels ids={seen.ids} layout={layout} cell={cell} />
+        <MatrixLabels layout={layout} cell={cell} />
       </svg>
     </div>
   );

@@ -1,17 +1,13 @@
 /** What stands beside the cells: names of the axes, tokens, a frame around the chosen cell. */
 
-import { useExplorer } from "../../parts/hooks";
 import type { Layout } from "./matrix";
 
-const LONGEST = 14;
-
 interface Props {
-  ids: number[];
   layout: Layout;
   cell: [number, number] | null;
 }
 
-export function MatrixLabels({ ids, layout, cell }: Props) {
+export function MatrixLabels({ layout, cell }: Props) {
   const { left, top, size } = layout;
   return (
     <g class="labels">
@@ -21,11 +17,11 @@ export function MatrixLabels({ ids, layout, cell }: Props) {
       <text class="name" transform={`translate(11 ${top + Math.min(size, 200)}) rotate(-90)`} x={Math.min(size, 200)} text-anchor="end">
         ← query: attends
       </text>
-      {ids.map((id, place) => (
-        <Label key={`q${place}`} id={id} place={place} layout={layout} isRow isChosen={cell?.[0] === place} chosen={cell?.[0]} />
+      {withRoom(layout, cell?.[0]).map((place) => (
+        <Label key={`q${place}`} place={place} layout={layout} isRow isChosen={cell?.[0] === place} />
       ))}
-      {ids.map((id, place) => (
-        <Label key={`k${place}`} id={id} place={place} layout={layout} isRow={false} isChosen={cell?.[1] === place} chosen={cell?.[1]} />
+      {withRoom(layout, cell?.[1]).map((place) => (
+        <Label key={`k${place}`} place={place} layout={layout} isRow={false} isChosen={cell?.[1] === place} />
       ))}
       <rect class="frame" x={left} y={top} width={size} height={size} />
       {cell && (
@@ -41,30 +37,25 @@ export function MatrixLabels({ ids, layout, cell }: Props) {
   );
 }
 
-interface LabelProps {
-  id: number;
-  place: number;
-  layout: Layout;
-  isRow: boolean;
-  isChosen: boolean;
-  chosen: number | undefined;
+/** The places whose labels there is room for: some, and always the chosen one. */
+function withRoom(layout: Layout, chosen: number | undefined): number[] {
+  const places = layout.labels.map((_, place) => place);
+  return places.filter((place) => {
+    if (place === chosen) return true;
+    const isCrowded = chosen !== undefined && Math.abs(chosen - place) < layout.every;
+    return place % layout.every === 0 && !isCrowded;
+  });
 }
 
-/** A token beside its row or above its column; where there is no room for all, some, and always the chosen one. */
-function Label({ id, place, layout, isRow, isChosen, chosen }: LabelProps) {
-  const { vocabulary } = useExplorer();
-  const isCrowded = chosen !== undefined && !isChosen && Math.abs(chosen - place) < layout.every;
-  if (!isChosen && (place % layout.every !== 0 || isCrowded)) return null;
+/** A token beside its row or above its column. */
+function Label({ place, layout, isRow, isChosen }: { place: number; layout: Layout; isRow: boolean; isChosen: boolean }) {
   const middle = (place + 0.5) * layout.cell;
-  const at = isRow ? `translate(${layout.left - 5} ${layout.top + middle})` : `translate(${layout.left + middle} ${layout.top - 5}) rotate(-90)`;
+  const at = isRow
+    ? `translate(${layout.left - 5} ${layout.top + middle})`
+    : `translate(${layout.left + middle} ${layout.top - 5}) rotate(-90)`;
   return (
     <text class={`token ${isChosen ? "chosen-label" : ""}`} transform={at} dy="0.32em" text-anchor={isRow ? "end" : "start"}>
-      {cut(vocabulary.shown(id), layout.left < 100 ? 9 : LONGEST)}
+      {layout.labels[place]}
     </text>
   );
-}
-
-function cut(text: string, longest: number): string {
-  const characters = [...text];
-  return characters.length <= longest ? text : `${characters.slice(0, longest - 1).join("")}…`;
 }

@@ -1,6 +1,7 @@
 /** The text as one reads it: each token in the colour of the attention that the chosen query gives it. */
 
-import { css, inkOn, shareColour, type Colour } from "../../parts/colours";
+import { useLayoutEffect, useRef } from "preact/hooks";
+import { css, inkOn, shareColour } from "../../parts/colours";
 import { useExplorer } from "../../parts/hooks";
 import { share } from "../../parts/numbers";
 import { scheme } from "../../state/scheme";
@@ -15,8 +16,15 @@ interface Props {
 export function ReadingLine({ seen, query, choose }: Props) {
   const { vocabulary } = useExplorer();
   const length = seen.ids.length;
+  const line = useRef<HTMLDivElement>(null);
+  useLayoutEffect(() => {
+    const [holder, chosen] = [line.current, line.current?.children[query] as HTMLElement | undefined];
+    if (!holder || !chosen || holder.scrollHeight <= holder.clientHeight) return;
+    const top = chosen.offsetTop - holder.offsetTop;
+    if (top < holder.scrollTop || top + chosen.offsetHeight > holder.scrollTop + holder.clientHeight) holder.scrollTop = top - 40;
+  }, [query, seen.ids]);
   return (
-    <div class="reading" role="group" aria-label="The text's tokens; press one to see what it attends to">
+    <div ref={line} class="reading" role="group" aria-label="The text's tokens; press one to see what it attends to">
       {seen.ids.map((id, place) => {
         const attention = seen.attention[query * length + place];
         const colour = shareColour(attention, scheme.value);
@@ -27,7 +35,7 @@ export function ReadingLine({ seen, query, choose }: Props) {
             aria-pressed={place === query}
             tabindex={place === query ? 0 : -1}
             title={`${place}: attention ${share(attention)}`}
-            style={{ background: css(colour as Colour), color: inkOn(colour) }}
+            style={{ background: css(colour), color: inkOn(colour) }}
             onClick={() => choose([place, mostAttended(seen, place)])}
             onKeyDown={(event) => {
               const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];

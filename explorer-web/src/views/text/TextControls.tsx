@@ -34,7 +34,7 @@ export function TextControls({ count, split }: { count: number | null; split: Sp
         />
         <p id="text-note" class="note" role="status">
           {count === null ? "" : `${count} token${count === 1 ? "" : "s"}; `}at most {bundle.text_limit}.
-          {!bundle.has_tokens && " This model has no tokenizer: type ids, with spaces between them."}
+          {!bundle.has_tokens && " This model has no tokenizer: type ids, with spaces or commas between them."}
         </p>
       </div>
       <HeadPicker />

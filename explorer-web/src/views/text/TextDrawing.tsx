@@ -23,7 +23,7 @@ interface Props {
 
 export function TextDrawing({ seen, matrix, what, terms, cell }: Props) {
   const { vocabulary } = useExplorer();
-  const layout = layoutOf(seen.ids.length, WIDTH);
+  const layout = layoutOf(seen.ids.map((id) => vocabulary.shown(id)), WIDTH);
   const [query, key] = cell.map((place) => vocabulary.shown(seen.ids[place]));
   const attention = seen.attention[cell[0] * seen.ids.length + cell[1]];
   return (
@@ -34,7 +34,7 @@ export function TextDrawing({ seen, matrix, what, terms, cell }: Props) {
         </text>
         <g transform="translate(0 22)">
           <Cells matrix={matrix} left={layout.left} top={layout.top} size={layout.cell} />
-          <MatrixLabels ids={seen.ids} layout={layout} cell={cell} />
+          <MatrixLabels layout={layout} cell={cell} />
           <g transform={`translate(${layout.left - 20} ${layout.top + layout.size + 6})`}>
             <LegendDrawing matrix={matrix} theme={scheme.value} />
           </g>

@@ -47,6 +47,7 @@ export function paint(canvas: HTMLCanvasElement, matrix: Coloured, scheme: Schem
 }
 
 export interface Layout {
+  labels: string[]; // one for each token, cut to what there is room for
   left: number; // of the cells
   top: number;
   cell: number; // size of a cell
@@ -54,11 +55,19 @@ export interface Layout {
   every: number; // which labels have room
 }
 
-const LABEL = 11; // pixels of a line of labels
+const LINE = 12; // pixels of a line of labels
+const LETTER = 7; // pixels of a letter
+const AXIS_NAME = 24;
 
-export function layoutOf(length: number, width: number): Layout {
-  const left = width < 520 ? 84 : 124;
-  const top = width < 520 ? 84 : 112;
-  const cell = Math.max(2, Math.min(30, (width - left - 4) / length));
-  return { left, top, cell, size: cell * length, every: Math.max(1, Math.ceil(LABEL / cell)) };
+/** Where everything stands, for tokens as they are shown. */
+export function layoutOf(shown: string[], width: number): Layout {
+  const labels = shown.map((text) => cut(text, width < 520 ? 9 : 14));
+  const beside = AXIS_NAME + 8 + LETTER * Math.max(2, ...labels.map((label) => [...label].length));
+  const cell = Math.max(2, Math.min(30, (width - beside - 4) / shown.length));
+  return { labels, left: beside, top: beside, cell, size: cell * shown.length, every: Math.max(1, Math.ceil(LINE / cell)) };
+}
+
+function cut(text: string, longest: number): string {
+  const characters = [...text];
+  return characters.length <= longest ? text : `${characters.slice(0, longest - 1).join("")}…`;
 }

@@ -1,6 +1,7 @@
 /** Partners in order: what they make together with the token, how often, with which score; press one to go on. */
 
 import { countShown } from "../../data/counts";
+import { headName } from "../../parts/HeadPicker";
 import { Joined, TokenText } from "../../parts/TokenText";
 import { useExplorer } from "../../parts/hooks";
 import { fixed } from "../../parts/numbers";
@@ -21,7 +22,7 @@ export function PartnerList({ title, kind, found, ids, counts, point }: Props) {
   const hasCounts = explorer.counts !== null;
   const hasTexts = explorer.vocabulary.hasTexts;
   return (
-    <div class="scroll" role="region" aria-label={title} tabindex={0}>
+    <div class="scroll" role="region" aria-label={`${headName(found.question.head)}: ${title}`} tabindex={0}>
       <table class={`partners ${kind}`}>
         <caption>{title}</caption>
         <thead>
@@ -53,7 +54,7 @@ export function PartnerList({ title, kind, found, ids, counts, point }: Props) {
         </thead>
         <tbody>
           {ids.map((id, place) => (
-            <Row key={id} id={id} rank={place + 1} found={found} counts={counts} point={point} />
+            <Row key={place} id={id} rank={place + 1} found={found} counts={counts} point={point} />
           ))}
         </tbody>
       </table>

@@ -1,9 +1,10 @@
 /** What does a token look for, and who looks for it? Tᵉᵉ with the whole vocabulary, head by head. */
 
-import { useState } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
 import type { SplitName } from "../../data/contract";
 import { fileName } from "../../exports/download";
 import type { AffinityQuestion } from "../../explorer";
+import { rankOf } from "../../math/ranking";
 import { Choice, Switch } from "../../parts/Choice";
 import { Downloads } from "../../parts/Downloads";
 import { HeadPicker, headName } from "../../parts/HeadPicker";
@@ -35,6 +36,10 @@ export function TokenView() {
   useReady(!answer.waiting && !counts.waiting);
   const found = answer.value ?? [];
   const row = counts.value?.of === found[0]?.question.token ? (counts.value?.row ?? null) : null;
+  const lists = useMemo(
+    () => found.map((each) => <HeadPartners key={each.question.head} found={each} counts={row} />),
+    [answer.value, row],
+  ); // the same until there is something new, so that waiting draws nothing anew
   const all = found.map((each) => ({ found: each, counts: row }));
   return (
     <section aria-labelledby="view-title">
@@ -44,9 +49,7 @@ export function TokenView() {
       {answer.problem && <p class="problem">{answer.problem}</p>}
       {counts.problem && <p class="problem">{counts.problem}</p>}
       <div class={answer.waiting ? "waiting" : ""} aria-busy={answer.waiting}>
-        {found.map((each) => (
-          <HeadPartners key={each.question.head} found={each} counts={row} />
-        ))}
+        {lists}
       </div>
       {explorer.bundle.reasons.counts && <p class="note">No counts: {explorer.bundle.reasons.counts}</p>}
       <Downloads
@@ -155,7 +158,10 @@ function HeadPartners({ found, counts }: { found: Partners; counts: Map<number, 
   return (
     <section class="head" aria-label={headName(question.head)}>
       <h3>
-        {headName(question.head)} <span class="soft">{name + offset}</span>
+        {headName(question.head)}{" "}
+        <span class="soft">
+          {name + offset} · the token itself has rank {whole(rankOf(found.ranked, question.token))} of {whole(found.ranked.length)}
+        </span>
       </h3>
       <Strip found={found} name={name} pointed={pointed} />
       <div class="lists">

@@ -1,0 +1,193 @@
+"""How quick is the explorer's page? Measured in a real browser, at GPT-2 small's size with random weights.
+
+    python benchmarks/explorer.py                              about a minute, 230 MB of temporary files
+    python benchmarks/explorer.py --vocabulary 2000 --heads 2
+
+The times are the page's own, from the input until it is painted; the bytes are those of all answers up to the first
+view; the memory is that of the tab's process as the system counts it (Chromium's own 80 MB included), after every head
+and the text were looked at. Beside each number stands what it must stay below. The time of one token against all keys
+is also given as a ratio to numpy's matrix product of the same size in the same run. It needs Chromium and playwright.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import statistics
+import sys
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from detoklens.explorer.bundle import write_bundle
+from detoklens.explorer.server import Server, serving
+from detoklens.questions.study import Study
+from detoklens.scores.layer import Layer
+from detoklens.tokens import Vocabulary
+from detoklens.weights.checkpoint import Checkpoint
+from detoklens.weights.first_layer import FirstLayer
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
+BELOW = {
+    "first_view_seconds": 2.0,
+    "first_view_megabytes": 15.0,
+    "token_change_milliseconds": 30.0,
+    "head_change_milliseconds": 1000.0,
+    "text_change_milliseconds": 100.0,
+    "tab_megabytes": 500.0,
+}
+WORDS = "bcdfghklmnprstvz", "aeiou"
+LATEST = """async ([kind, before]) => {
+  const { timings } = window.detoklens;
+  while (timings[kind] === before) await new Promise((resolve) => setTimeout(resolve, 1));
+  return timings[kind];
+}"""
+
+
+def random_vocabulary(size: int) -> Vocabulary:
+    """A byte-level tokenizer of that many tokens, most of them syllables."""
+    random = np.random.default_rng(0)
+    names = dict.fromkeys(sorted(pre_tokenizers.ByteLevel.alphabet()))
+    while len(names) < size:
+        syllables = "".join(random.choice(list(letters)) for letters in WORDS * int(random.integers(1, 5)))
+        names["Ġ" * int(random.integers(2)) + syllables] = None
+    tokenizer = Tokenizer(models.BPE({name: number for number, name in enumerate(list(names)[:size])}, []))
+    tokenizer.pre_tokenizer, tokenizer.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    return Vocabulary(tokenizer)
+
+
+def random_layer(vocabulary: int, heads: int, d_head: int, positions: int) -> Layer:
+    random, width = np.random.default_rng(0), heads * d_head
+
+    def draw(*shape: int, size: float = 0.05) -> np.ndarray:
+        return random.standard_normal(shape, np.float32) * np.float32(size)
+
+    weights = {f"{side}_weight": draw(width, heads, d_head) for side in ("query", "key", "value")}
+    biases = {f"{side}_bias": draw(heads, d_head) for side in ("query", "key", "value")}
+    first = FirstLayer(
+        token_embeddings=draw(vocabulary, width),
+        position_embeddings=draw(positions, width),
+        norm_gain=1 + draw(width),
+        norm_bias=draw(width),
+        norm_epsilon=1e-5,
+        output_weight=draw(heads, d_head, width),
+        output_bias=draw(width),
+        attention_scale=d_head**-0.5,
+        **weights,
+        **biases,
+    )
+    return Layer(Checkpoint("random", {}, first, random_vocabulary(vocabulary), None))
+
+
+class Tab:
+    """The page in a browser, asked to do what a person would."""
+
+    def __init__(self, browser: Any, url: str) -> None:
+        self.browser, self.page = browser, browser.new_page()
+        self.page.set_default_timeout(120_000)
+        self.fetched = 0
+        self.page.on("response", self._count)
+        self.page.goto(url)
+        self.page.wait_for_selector("main[data-ready=true]")
+        self.page.evaluate("() => window.detoklens.ready")
+
+    def _count(self, answer: Any) -> None:
+        self.fetched += int(answer.headers.get("content-length", 0))
+
+    def timing(self, kind: str) -> float | None:
+        return self.page.evaluate("(kind) => window.detoklens.timings[kind]", kind)
+
+    def changed(self, kind: str, act: Any) -> float:
+        """How long the page takes for one change."""
+        before = self.timing(kind)
+        act()
+        return self.page.evaluate(LATEST, [kind, before])
+
+    def megabytes(self) -> float:
+        """Of the tab's process: its resident memory."""
+        session = self.browser.new_browser_cdp_session()
+        processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
+        renderers = [int(process["id"]) for process in processes if process["type"] == "renderer"]
+        return max(_resident(process) for process in renderers) / 1e6
+
+
+def _resident(process: int) -> int:
+    status = Path(f"/proc/{process}/status").read_text(encoding="ascii")
+    return 1024 * int(status.split("VmRSS:")[1].split()[0])
+
+
+def measured(tab: Tab, layer: Layer, changes: int) -> dict[str, float]:
+    page = tab.page
+    found = {"first_view_seconds": (tab.timing("first_view") or 0) / 1000, "first_view_megabytes": tab.fetched / 1e6}
+    partners = page.locator("main table tbody a, main table tbody button")
+    tokens = [tab.changed("token", partners.nth(number % 20).click) for number in range(changes)]
+    heads = [
+        tab.changed("head", page.get_by_role("button", name=f"L0H{head}", exact=True).click)
+        for head in range(1, layer.n_heads)
+    ]
+    page.get_by_role("link", name="Text", exact=True).click()
+    page.wait_for_selector("main[data-view=text][data-ready=true]")
+    letters = "".join("etaoinshrdlu"[number % 12] for number in range(256))  # a token each: there are no merges
+    tab.changed("text", lambda: page.get_by_role("textbox").first.fill(letters))
+    terms = page.get_by_role("checkbox", name="T")
+    switches = [tab.changed("text", terms.nth(number % 6).click) for number in range(changes)]
+    for head in range(layer.n_heads):
+        tab.changed("head", page.get_by_role("button", name=f"L0H{head}", exact=True).click)
+    return found | {
+        "token_change_milliseconds": statistics.median(tokens),
+        "head_change_milliseconds": max(heads, default=0.0),
+        "text_change_milliseconds": statistics.median(switches),
+        "tab_megabytes": tab.megabytes(),
+    }
+
+
+def numpy_milliseconds(layer: Layer, times: int = 20) -> float:
+    """One query against all keys, in numpy."""
+    keys = np.ascontiguousarray(layer.weights.token_embeddings[:, : layer.d_head])
+    taken = []
+    for number in range(times):
+        started = time.perf_counter()
+        keys @ keys[number]
+        taken.append(1000 * (time.perf_counter() - started))
+    return statistics.median(taken)
+
+
+def run(options: argparse.Namespace) -> dict[str, float]:
+    from playwright.sync_api import sync_playwright
+
+    path = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
+    if path is None:
+        sys.exit("no Chromium was found; install Debian's package chromium")
+    layer = random_layer(options.vocabulary, options.heads, options.d_head, options.positions)
+    with TemporaryDirectory() as folder, sync_playwright() as driver:
+        started = time.perf_counter()
+        bundle = write_bundle(Study(layer), Path(folder) / "explorer", cards_later=True)
+        found = {"bundle_seconds": time.perf_counter() - started}
+        found["bundle_megabytes"] = sum(file.stat().st_size for file in bundle.rglob("*") if file.is_file()) / 1e6
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        with Server(bundle) as server, serving(server):
+            found |= measured(Tab(browser, server.url), layer, options.changes)
+        browser.close()
+    found["token_change_over_numpy"] = found["token_change_milliseconds"] / numpy_milliseconds(layer)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vocabulary", type=int, default=50_257)
+    parser.add_argument("--heads", type=int, default=12)
+    parser.add_argument("--d-head", type=int, default=64)
+    parser.add_argument("--positions", type=int, default=1024)
+    parser.add_argument("--changes", type=int, default=20, help="of the token, and of the terms, that are timed")
+    found = run(parser.parse_args())
+    said = {name: round(value, 2) for name, value in found.items()}
+    print(json.dumps(said | {f"{name}_must_be_below": limit for name, limit in BELOW.items()}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
