@@ -95,9 +95,12 @@ class Layers(Question):
     def settings(self, study: Study) -> dict[str, Any]:
         """The list by its fingerprint, the depth as it is."""
         from detoklens.measures.word_list import fingerprint_of, given_words
+        from detoklens.weights.blocks import blocks_fingerprint
 
         words = None if self.words is None else fingerprint_of(given_words(self.words))
-        return super().settings(study) | {"words": words, "up_to": self._depth(study)}
+        depth = self._depth(study)
+        weights = blocks_fingerprint(study.layer.checkpoint, depth)
+        return super().settings(study) | {"words": words, "up_to": depth, "weights": weights}
 
     def _depth(self, study: Study) -> int:
         from detoklens.model.first_blocks import check_depth
