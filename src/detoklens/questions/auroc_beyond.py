@@ -67,7 +67,7 @@ def _check_memory(layer: Layer, heads: Sequence[int]) -> None:
     factors = 4 * layer.vocab_size * layer.d_head * len(heads)  # queries and keys, as they are and divided
     refuse_too_large(
         4 * (vectors + factors),
-        f"the vectors of {plural(layer.vocab_size, 'token')} of width {layer.d_model:,} and of {plural(len(heads), 'head')}",
+        f"{layer.vocab_size:,} vectors of width {layer.d_model:,} and the factors of {plural(len(heads), 'head')}",
         "ask for fewer heads, or on a machine with more memory",
     )
 
@@ -96,8 +96,8 @@ def deeper_layer(blocks: FirstBlocks, layer: Layer, number: int, inputs: np.ndar
     ours = np.stack([_preferred(found, pair) for pair in tokens])
     if float(np.abs(ours - real).max()) > TOLERANCE * max(1.0, float(np.abs(real).max())):
         raise UnsupportedModelError(
-            f"{layer.name}: layer {number} does not attend as layer 0 does, so its scores are not read exactly; ask for "
-            "another layer"
+            f"{layer.name}: layer {number} does not attend as layer 0 does, so its scores are not read exactly; "
+            "ask for another layer"
         )
     return found
 
@@ -136,9 +136,7 @@ def real_links(
 
     found = runner.under("links").run(scores, texts.__getitem__, len(texts))
     real = np.concatenate([part["scores"] for part in found], axis=1)
-    runner.say(
-        f"predicted and real scores of layer {number} were compared on {plural(real.shape[1], 'link')} to the token before"
-    )
+    runner.say(f"predicted and real scores of layer {number} were compared on {plural(real.shape[1], 'link')}")
     return real
 
 

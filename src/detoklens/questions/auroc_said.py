@@ -64,9 +64,10 @@ def validity_said(validity: pl.DataFrame, pieces: bool) -> str:
         for head, found in rows.select("head", column).iter_rows()
         if found is not None and found >= HOLDS
     ]
+    links = validity["pieces_links" if pieces else "links"][0]
     how = (
-        f"rank correlation of predicted and real scores, on {validity['pieces_links' if pieces else 'links'][0]:,} links "
-        f"of the text to the token before, at least {HOLDS}"
+        f"rank correlation of predicted and real scores at least {HOLDS}, on {links:,} links of the text to the token "
+        "before"
     )
     if held:
         return f"It holds for {listed(held)} ({how}), for no other head."
