@@ -84,8 +84,8 @@ class Twins(Question):
             "Does it write the word?",
             "Median rank of a word's twin among all tokens, seen from the word's last piece, with its 95 % interval "
             "over words (left is better): as it is, with another word's first piece, for the last piece alone, with "
-            "one head's look back cut, with one term left out or alone; words of the fewest pieces. The dotted line is the "
-            "word as it is.",
+            "one head's look back cut, with one term left out or alone; words of the fewest pieces. The dotted line is "
+            "the word as it is.",
         ),
         FigureSpec(
             "twins_pieces",
@@ -103,8 +103,8 @@ class Twins(Question):
             ("twins_by_condition",),
             "Writing words in several checkpoints",
             "How many times worse the twin's rank is with another word's first piece, for the last piece alone, and "
-            "with the look back of one head cut, each with its 95 % interval over words. 1 is no difference: a model whose "
-            "null is at 1 writes no words.",
+            "with the look back of one head cut, each with its 95 % interval over words. 1 is no difference: a model "
+            "whose null is at 1 writes no words.",
         ),
     )
 
