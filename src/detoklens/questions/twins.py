@@ -11,7 +11,7 @@ from detoklens.figures.spec import FigureSpec
 from detoklens.questions.parameters import Heads, Parameter
 from detoklens.questions.question import Question, View
 from detoklens.questions.twin_words import Pieces, Triples, TwinWords, beginning_of, check_pieces, twin_words
-from detoklens.questions.twins_said import twins_compared, twins_said
+from detoklens.questions.twins_said import last_place, twins_compared, twins_said
 from detoklens.questions.twins_schemas import TWINS, TWINS_BY_CONDITION
 
 if TYPE_CHECKING:
@@ -84,8 +84,8 @@ class Twins(Question):
             "Does it write the word?",
             "Median rank of a word's twin among all tokens, seen from the word's last piece, with its 95 % interval "
             "over words (left is better): as it is, with another word's first piece, for the last piece alone, with "
-            "one head's look back cut, with one term left out or alone; words of the fewest pieces. The dotted line is "
-            "the word as it is.",
+            "one head's look back cut, with one term left out or alone; words of the fewest pieces. On the right how many "
+            "times worse that is, word by word (geometric mean). The dotted line is the word as it is.",
         ),
         FigureSpec(
             "twins_pieces",
@@ -195,8 +195,7 @@ class Twins(Question):
     def views(self, tables: Frames) -> Sequence[View]:
         """The words of the fewest pieces at the last place; the other formats hold all."""
         table = tables["twins_by_condition"]
-        place = "block" if "block" in table["place"] else "attention"
-        fewest = table.filter(place=place).filter(pieces=int(table["pieces"].to_numpy().min()))
+        fewest = table.filter(place=last_place([table]), pieces=int(table["pieces"].to_numpy().min()))
         return [View(TWINS_BY_CONDITION.question, fewest.select(SHOWN))]
 
 
