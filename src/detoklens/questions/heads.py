@@ -100,8 +100,8 @@ class Heads(Question):
             ("heads",),
             "Head cards",
             "Each head in one row: AUROC against corpus bigrams, and among equally frequent keys, each with its null; "
-            "rank of a word's piece before, rank of a word's twin lost when the head's look back is cut, how much a token matches itself, preference for rare tokens, and the "
-            "shape of the query-key product.",
+            "rank of a word's piece before, rank of a word's twin lost when the head's look back is cut, how much a "
+            "token matches itself, preference for rare tokens, and the shape of the query-key product.",
         ),
     )
     compared_figures = (
@@ -165,7 +165,7 @@ class Heads(Question):
         return ranked.select("head", word_share="median_share", word_null="null_median_share")
 
     def _twins(self, study: Study) -> pl.DataFrame | None:
-        """What is lost of the words of two pieces when the head does not look back; nothing where no word has a twin."""
+        """What words of two pieces lose when the head does not look back; nothing where no word has a twin."""
         import polars as pl
 
         try:

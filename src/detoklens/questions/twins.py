@@ -13,6 +13,7 @@ from detoklens.questions.question import Question, View
 from detoklens.questions.twin_words import Pieces, Triples, TwinWords, beginning_of, check_pieces, twin_words
 from detoklens.questions.twins_said import last_place, twins_compared, twins_said
 from detoklens.questions.twins_schemas import TWINS, TWINS_BY_CONDITION
+from detoklens.wording import percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,8 +85,8 @@ class Twins(Question):
             "Does it write the word?",
             "Median rank of a word's twin among all tokens, seen from the word's last piece, with its 95 % interval "
             "over words (left is better): as it is, with another word's first piece, for the last piece alone, with "
-            "one head's look back cut, with one term left out or alone; words of the fewest pieces. On the right how many "
-            "times worse that is, word by word (geometric mean). The dotted line is the word as it is.",
+            "one head's look back cut, with one term left out or alone; words of the fewest pieces. On the right how "
+            "many times worse that is, word by word (geometric mean). The dotted line is the word as it is.",
         ),
         FigureSpec(
             "twins_pieces",
@@ -218,7 +219,8 @@ def _check_memory(layer: Layer, n_candidates: int, n_places: int) -> None:
         fitting = int(n_candidates * SHARE_OF_MEMORY * there / needed)
         raise RangeError(
             f"{n_candidates:,} candidates of width {layer.d_model:,} need {needed / 1e9:.1f} GB, more than "
-            f"{SHARE_OF_MEMORY:.0%} of this machine's {there / 1e9:.1f} GB; look for twins among {fitting:,} or fewer"
+            f"{percent(SHARE_OF_MEMORY)} of this machine's {there / 1e9:.1f} GB; look for twins among {fitting:,} or "
+            "fewer"
         )
 
 
