@@ -77,11 +77,17 @@ def check_depth(checkpoint: Checkpoint, n_blocks: int) -> None:
         raise RangeError(f"{n_blocks} blocks were asked for; {checkpoint.name} has {depth}: ask for {depth} or fewer")
 
 
+def refuse_layers(checkpoint: Checkpoint, n_blocks: int) -> None:
+    """Refuse early what could not be run: without the extra, of an unknown type, more blocks than there are."""
+    require_extra("running the real model's first blocks")
+    place_of(checkpoint.config)
+    check_depth(checkpoint, n_blocks)
+
+
 def open_blocks(checkpoint: Checkpoint, n_blocks: int, n_heads: int, dtype: str = "float32") -> FirstBlocks:
     """Load the first blocks of a checkpoint's real model: only their tensors are read, or fetched from the hub."""
-    require_extra("running the real model's first blocks")
+    refuse_layers(checkpoint, n_blocks)
     place = place_of(checkpoint.config)
-    check_depth(checkpoint, n_blocks)
     real = checkpoint.blocks_folder(n_blocks) or checkpoint.model
     if real is None:
         raise CheckpointError(f"{checkpoint.name} is arrays only: there is no real model; save it to a folder")

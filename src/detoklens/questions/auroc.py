@@ -221,10 +221,10 @@ class Auroc(Question):
 
     def _weights(self, study: Study) -> str:
         """What decides the numbers beyond layer 0: the blocks up to this one."""
-        from detoklens.model.first_blocks import check_depth
+        from detoklens.model.first_blocks import refuse_layers
         from detoklens.weights.blocks import blocks_fingerprint
 
-        check_depth(study.layer.checkpoint, self.layer + 1)
+        refuse_layers(study.layer.checkpoint, self.layer + 1)
         return blocks_fingerprint(study.layer.checkpoint, self.layer + 1)
 
     def _refuse_missing(self, study: Study) -> None:

@@ -103,12 +103,12 @@ class Layers(Question):
         return super().settings(study) | {"words": words, "up_to": depth, "weights": weights}
 
     def _depth(self, study: Study) -> int:
-        from detoklens.model.first_blocks import check_depth
+        from detoklens.model.first_blocks import refuse_layers
         from detoklens.model.loading import depth_of
 
         checkpoint = study.layer.checkpoint
         depth = min(USUAL_DEPTH, depth_of(checkpoint.config)) if self.up_to is None else self.up_to
-        check_depth(checkpoint, depth)
+        refuse_layers(checkpoint, depth)
         if self.after is not None and self.after >= depth:
             raise RangeError(f"layer {self.after} is not among the first {depth}, which go from 0 to {depth - 1}")
         return depth

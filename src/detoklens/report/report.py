@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from detoklens.model.first_blocks import refuse_layers
 from detoklens.questions.auroc_verdict import verdict
 from detoklens.questions.store import labelled
 from detoklens.report.answers import Asked, all_tables, ask_all
@@ -44,13 +45,19 @@ def make_report(
     width: str | float = "page",
     heads: Sequence[int] | None = None,
     listener: Listener | None = None,
+    layers: int | None = None,
 ) -> Path:
-    """Write FOLDER/report.html with its tables/, figures/ and provenance.json; what is there already is kept."""
+    """Write FOLDER/report.html with its tables/, figures/ and provenance.json; what is there already is kept.
+
+    With `layers`, so many blocks of the real model are run too, which needs the extra `model`.
+    """
+    if layers is not None:
+        refuse_layers(study.layer.checkpoint, layers)
     listener = listener or Listener()
     chosen_heads = None if heads is None else study.heads(heads)
     claim(folder, KIND)
     with study.running() as engine:
-        asked = ask_all(study, folder / "tables", listener)
+        asked = ask_all(study, folder / "tables", listener, layers=layers)
         chosen = chosen_heads if chosen_heads is not None else heads_drawn_large(all_tables(asked))
         planned = plan(asked, chosen, study.layer.n_heads)
         with listener.step("Draw the figures") as watch:

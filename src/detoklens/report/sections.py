@@ -114,9 +114,10 @@ def is_gpt2_small(study: Study) -> bool:
 
 
 PAPER = SectionPlan("Are the paper's numbers found again?", paper)
+WORD = SectionPlan("Does it write the word?", word)
 SECTIONS: list[SectionPlan] = [
     SectionPlan("Which heads glue tokens together?", glue),
-    SectionPlan("Does it write the word?", word),
+    WORD,
     SectionPlan("With what?", partners, has_search=True),
     SectionPlan("How does position pull?", position),
     SectionPlan("What does the text say?", text),
