@@ -21,6 +21,7 @@ from detoklens.questions.lexicon import LEXICON
 from detoklens.questions.partners import PARTNERS
 from detoklens.questions.positions import POSITIONS
 from detoklens.questions.shape import SHAPE
+from detoklens.questions.twins_schemas import TWINS_BY_CONDITION
 from detoklens.questions.variance import LAST_QUERIES, POSITION_VARIANCE, SWITCH, UNDERTRAINED
 from detoklens.questions.words import WORDS_BY_HEAD
 from detoklens.tables.schema import Schema
@@ -48,6 +49,7 @@ def tables(n_heads: int = 3, positions: int = 64, vocabulary: int = 200, seed: i
         _shares(rng, heads),
         *_frequency_tables(rng, heads, vocabulary),
         *_variance_tables(rng, heads, positions),
+        _twins(rng, heads),
     ]
     return {schema.name: frame for schema, frame in made}
 
@@ -211,3 +213,11 @@ def _variance_tables(rng: np.random.Generator, heads: range, positions: int) -> 
         _by_head(UNDERTRAINED, rng, heads),
         _by_head(SWITCH, rng, heads),
     ]
+
+
+def _twins(rng: np.random.Generator, heads: range) -> Named:
+    cuts = [f"cut_L0H{head}" for head in heads]
+    by_term = [f"{kind}_{term}" for kind in ("without", "only") for term in TERMS]
+    keys = pl.DataFrame({"place": ["attention", "block"]}).join(pl.DataFrame({"pieces": [2, 3, 4]}), how="cross")
+    conditions = pl.DataFrame({"condition": ["whole", "null", "last_piece", *cuts, *by_term]})
+    return _filled(TWINS_BY_CONDITION, keys.join(conditions, how="cross"), rng)

@@ -11,8 +11,9 @@ from detoklens.figures.spec import FigureSpec
 from detoklens.questions.parameters import Heads, Parameter
 from detoklens.questions.question import Question, View
 from detoklens.questions.twin_words import Pieces, Triples, TwinWords, beginning_of, check_pieces, twin_words
-from detoklens.questions.twins_said import twins_compared, twins_said
+from detoklens.questions.twins_said import last_place, twins_compared, twins_said
 from detoklens.questions.twins_schemas import TWINS, TWINS_BY_CONDITION
+from detoklens.wording import percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -84,8 +85,8 @@ class Twins(Question):
             "Does it write the word?",
             "Median rank of a word's twin among all tokens, seen from the word's last piece, with its 95 % interval "
             "over words (left is better): as it is, with another word's first piece, for the last piece alone, with "
-            "one head's look back cut, with one term left out or alone; words of the fewest pieces. The dotted line is the "
-            "word as it is.",
+            "one head's look back cut, with one term left out or alone; words of the fewest pieces. On the right how "
+            "many times worse that is, word by word (geometric mean). The dotted line is the word as it is.",
         ),
         FigureSpec(
             "twins_pieces",
@@ -103,8 +104,8 @@ class Twins(Question):
             ("twins_by_condition",),
             "Writing words in several checkpoints",
             "How many times worse the twin's rank is with another word's first piece, for the last piece alone, and "
-            "with the look back of one head cut, each with its 95 % interval over words. 1 is no difference: a model whose "
-            "null is at 1 writes no words.",
+            "with the look back of one head cut, each with its 95 % interval over words. 1 is no difference: a model "
+            "whose null is at 1 writes no words.",
         ),
     )
 
@@ -195,8 +196,7 @@ class Twins(Question):
     def views(self, tables: Frames) -> Sequence[View]:
         """The words of the fewest pieces at the last place; the other formats hold all."""
         table = tables["twins_by_condition"]
-        place = "block" if "block" in table["place"] else "attention"
-        fewest = table.filter(place=place).filter(pieces=int(table["pieces"].to_numpy().min()))
+        fewest = table.filter(place=last_place([table]), pieces=int(table["pieces"].to_numpy().min()))
         return [View(TWINS_BY_CONDITION.question, fewest.select(SHOWN))]
 
 
@@ -219,7 +219,8 @@ def _check_memory(layer: Layer, n_candidates: int, n_places: int) -> None:
         fitting = int(n_candidates * SHARE_OF_MEMORY * there / needed)
         raise RangeError(
             f"{n_candidates:,} candidates of width {layer.d_model:,} need {needed / 1e9:.1f} GB, more than "
-            f"{SHARE_OF_MEMORY:.0%} of this machine's {there / 1e9:.1f} GB; look for twins among {fitting:,} or fewer"
+            f"{percent(SHARE_OF_MEMORY)} of this machine's {there / 1e9:.1f} GB; look for twins among {fitting:,} or "
+            "fewer"
         )
 
 

@@ -17,6 +17,7 @@ from detoklens.questions.catalogue import (
     Partners,
     Positions,
     Shape,
+    Twins,
     Variance,
     Words,
 )
@@ -68,6 +69,10 @@ def glue(study: Study) -> Sequence[Entry]:
     ]
 
 
+def word(_study: Study) -> Sequence[Entry]:
+    return [Entry(Twins(), compared=True)]
+
+
 def partners(study: Study) -> Sequence[Entry]:
     top = min(SHOWN_PARTNERS, study.layer.vocab_size)
     return [
@@ -109,8 +114,10 @@ def is_gpt2_small(study: Study) -> bool:
 
 
 PAPER = SectionPlan("Are the paper's numbers found again?", paper)
+WORD = SectionPlan("Does it write the word?", word)
 SECTIONS: list[SectionPlan] = [
     SectionPlan("Which heads glue tokens together?", glue),
+    WORD,
     SectionPlan("With what?", partners, has_search=True),
     SectionPlan("How does position pull?", position),
     SectionPlan("What does the text say?", text),
