@@ -19,7 +19,7 @@ from detoklens.questions.heads import HEADS
 from detoklens.questions.heatmap import HEATMAP, HEATMAP_TOKENS
 from detoklens.questions.lexicon import LEXICON
 from detoklens.questions.partners import PARTNERS
-from detoklens.questions.positions import POSITIONS
+from detoklens.questions.positions import POSITIONS, POSITIONS_BY_OFFSET
 from detoklens.questions.shape import SHAPE
 from detoklens.questions.twins_schemas import TWINS_BY_CONDITION
 from detoklens.questions.variance import LAST_QUERIES, POSITION_VARIANCE, SWITCH, UNDERTRAINED
@@ -43,6 +43,7 @@ def tables(n_heads: int = 3, positions: int = 64, vocabulary: int = 200, seed: i
         _partners(rng, heads),
         _lexicon(rng, heads),
         _positions(rng, heads, positions, queries),
+        _positions_by_offset(rng, heads, positions, queries),
         _by_head_and(SHAPE, rng, heads, "query_position", queries),
         *_attention_tables(rng, heads, queries),
         _by_head_and(CONTRIBUTIONS, rng, heads, "query_position", range(0, positions, 3), "term", TERMS),
@@ -157,6 +158,12 @@ def _curve(head: int, quantity: str, query: int | None, values: np.ndarray, norm
     return POSITIONS.conform(pl.DataFrame(columns))
 
 
+def _positions_by_offset(rng: np.random.Generator, heads: range, positions: int, queries: list[int]) -> Named:
+    quantities = {"quantity": ["p", *["attention"] * len(queries)], "query_position": [None, *queries]}
+    keys = pl.DataFrame({"head": list(heads)}).join(pl.DataFrame(quantities), how="cross")
+    return _filled(POSITIONS_BY_OFFSET, keys.join(pl.DataFrame({"offset": range(positions)}), how="cross"), rng)
+
+
 def _attention_tables(rng: np.random.Generator, heads: range, queries: list[int]) -> list[Named]:
     frames = []
     for head in heads:
@@ -168,7 +175,7 @@ def _attention_tables(rng: np.random.Generator, heads: range, queries: list[int]
             frames.append(ATTENTION.conform(pl.DataFrame(columns)))
     agreement = _by_head_and(ATTENTION_AGREEMENT, rng, heads, "query_position", queries)[1]
     for source in ("measured", "predicted"):
-        parts = [f"{source}_{part}" for part in ("first", "far", "recent", "self")]
+        parts = [f"{source}_{part}" for part in ("first", "far", "recent", "self", "next")]
         agreement = agreement.with_columns(pl.col(parts) / pl.sum_horizontal(parts))
     return [(ATTENTION, pl.concat(frames)), (ATTENTION_AGREEMENT, agreement)]
 

@@ -98,18 +98,18 @@ class Explanation:
         others = np.delete(scaled, key - seen.start)
         return float(scaled[key - seen.start] - np.logaddexp.reduce(others)) if len(others) else 0.0
 
-    def _seen(self, query: int) -> slice:
-        return seen_keys(query, len(self.token_ids), self.terms.is_causal, self.terms.window)
+    def _seen(self, query: int | np.integer) -> slice:
+        return seen_keys(int(query), len(self.token_ids), self.terms.is_causal, self.terms.window)
 
     def seen(self) -> Bool[np.ndarray, "query key"]:
         """Which keys each query sees."""
         keys = np.arange(len(self.token_ids))
-        ranges = [self._seen(int(query)) for query in keys]
+        ranges = [self._seen(query) for query in keys]
         return np.stack([(keys >= seen.start) & (keys < seen.stop) for seen in ranges])
 
     def _lifts(self, name: str, place: int, query: np.ndarray, key: np.ndarray) -> Float[np.ndarray, "link"]:
         scores = self.terms.full(name)[place]
-        means = np.array([scores[i, self._seen(int(i))].mean(dtype=np.float64) for i in query])
+        means = np.array([scores[i, self._seen(i)].mean(dtype=np.float64) for i in query])
         return (scores[query, key] - means) * self.terms.attention_scale
 
 
