@@ -81,14 +81,9 @@ def word(_study: Study) -> Sequence[Entry]:
 def partners(study: Study) -> Sequence[Entry]:
     top, lexicon = min(SHOWN_PARTNERS, study.layer.vocab_size), Lexicon(top=LEXICON_PAIRS, no_self=True)
     return [
-<<<<<<< HEAD
-        Entry(Lexicon(top=LEXICON_PAIRS, no_self=True)),
-        Entry(Partners(example_tokens(study), top=top)),
-=======
         Entry(lexicon),
         *of_family(study, lexicon, "lexicon"),
-        *([Entry(Partners(example_tokens(study), top=top))] if study.has("vocabulary") else []),
->>>>>>> p4q
+        Entry(Partners(example_tokens(study), top=top)),
     ]
 
 
