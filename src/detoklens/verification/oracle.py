@@ -73,6 +73,7 @@ PLACES = {
     "gpt_neox": Place("layers.0", "attention", "attention.dense"),
     "gptj": Place("h.0", "attn", "attn.out_proj"),
     "phi": Place("layers.0", "self_attn", "self_attn.dense"),
+    "phi3": _LLAMA,
     "opt": Place("layers.0", "self_attn", "self_attn.out_proj", part="decoder"),
     "gpt_neo": Place("h.0", "attn", "attn.attention.out_proj"),
     "openai-gpt": Place("h.0", "attn", "attn.c_proj"),
