@@ -31,6 +31,7 @@ ELSEWHERE = re.compile(
 AT_HAND = {
     "gpt2": "demo",
     "MODEL": "demo",
+    "model.gguf": "demo",
     "small=gpt2": "small=demo@0",
     "medium=gpt2-medium": "medium=demo",
     "TOKEN": "ion",
