@@ -50,12 +50,6 @@ def hostile(tmp_path_factory) -> Path:
         )
 
 
-@pytest.fixture
-def only_svg(monkeypatch) -> None:
-    """Two of the three formats left out: quicker."""
-    monkeypatch.setattr(drawing, "FORMATS", ("svg",))
-
-
 @pytest.fixture(scope="session")
 def browser():
     """A real browser without a network; loudly missed where there is none."""
