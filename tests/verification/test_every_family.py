@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import detoklens
-from detoklens.verification.oracle import PLACES
+from detoklens.model.places import PLACES
 from detoklens.verification.verify import verify
 from detoklens.weights.families import FAMILIES
 from tests.command_line import call
