@@ -19,8 +19,8 @@ TERMS = {
 _UNSEEN = ("C", "Z")  # control, format, unassigned; separators
 
 
-def head_name(head: int) -> str:
-    return f"L0H{head}"
+def head_name(head: int, layer: int = 0) -> str:
+    return f"L{layer}H{head}"
 
 
 def term_name(term: str) -> str:

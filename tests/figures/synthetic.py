@@ -19,8 +19,9 @@ from detoklens.questions.heads import HEADS
 from detoklens.questions.heatmap import HEATMAP, HEATMAP_TOKENS
 from detoklens.questions.lexicon import LEXICON
 from detoklens.questions.partners import PARTNERS
-from detoklens.questions.positions import POSITIONS
+from detoklens.questions.positions import POSITIONS, POSITIONS_BY_OFFSET
 from detoklens.questions.shape import SHAPE
+from detoklens.questions.twins_schemas import TWINS_BY_CONDITION
 from detoklens.questions.variance import LAST_QUERIES, POSITION_VARIANCE, SWITCH, UNDERTRAINED
 from detoklens.questions.words import WORDS_BY_HEAD
 from detoklens.tables.schema import Schema
@@ -42,12 +43,14 @@ def tables(n_heads: int = 3, positions: int = 64, vocabulary: int = 200, seed: i
         _partners(rng, heads),
         _lexicon(rng, heads),
         _positions(rng, heads, positions, queries),
+        _positions_by_offset(rng, heads, positions, queries),
         _by_head_and(SHAPE, rng, heads, "query_position", queries),
         *_attention_tables(rng, heads, queries),
         _by_head_and(CONTRIBUTIONS, rng, heads, "query_position", range(0, positions, 3), "term", TERMS),
         _shares(rng, heads),
         *_frequency_tables(rng, heads, vocabulary),
         *_variance_tables(rng, heads, positions),
+        _twins(rng, heads),
     ]
     return {schema.name: frame for schema, frame in made}
 
@@ -155,6 +158,12 @@ def _curve(head: int, quantity: str, query: int | None, values: np.ndarray, norm
     return POSITIONS.conform(pl.DataFrame(columns))
 
 
+def _positions_by_offset(rng: np.random.Generator, heads: range, positions: int, queries: list[int]) -> Named:
+    quantities = {"quantity": ["p", *["attention"] * len(queries)], "query_position": [None, *queries]}
+    keys = pl.DataFrame({"head": list(heads)}).join(pl.DataFrame(quantities), how="cross")
+    return _filled(POSITIONS_BY_OFFSET, keys.join(pl.DataFrame({"offset": range(positions)}), how="cross"), rng)
+
+
 def _attention_tables(rng: np.random.Generator, heads: range, queries: list[int]) -> list[Named]:
     frames = []
     for head in heads:
@@ -166,7 +175,7 @@ def _attention_tables(rng: np.random.Generator, heads: range, queries: list[int]
             frames.append(ATTENTION.conform(pl.DataFrame(columns)))
     agreement = _by_head_and(ATTENTION_AGREEMENT, rng, heads, "query_position", queries)[1]
     for source in ("measured", "predicted"):
-        parts = [f"{source}_{part}" for part in ("first", "far", "recent", "self")]
+        parts = [f"{source}_{part}" for part in ("first", "far", "recent", "self", "next")]
         agreement = agreement.with_columns(pl.col(parts) / pl.sum_horizontal(parts))
     return [(ATTENTION, pl.concat(frames)), (ATTENTION_AGREEMENT, agreement)]
 
@@ -211,3 +220,11 @@ def _variance_tables(rng: np.random.Generator, heads: range, positions: int) -> 
         _by_head(UNDERTRAINED, rng, heads),
         _by_head(SWITCH, rng, heads),
     ]
+
+
+def _twins(rng: np.random.Generator, heads: range) -> Named:
+    cuts = [f"cut_L0H{head}" for head in heads]
+    by_term = [f"{kind}_{term}" for kind in ("without", "only") for term in TERMS]
+    keys = pl.DataFrame({"place": ["attention", "block"]}).join(pl.DataFrame({"pieces": [2, 3, 4]}), how="cross")
+    conditions = pl.DataFrame({"condition": ["whole", "null", "last_piece", *cuts, *by_term]})
+    return _filled(TWINS_BY_CONDITION, keys.join(conditions, how="cross"), rng)

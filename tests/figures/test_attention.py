@@ -58,7 +58,7 @@ def test_parts_of_attention_are_means_over_queries_or_one_query() -> None:
         widths = [[bar.get_width() for bar in container] for container in axes.containers]
         means = wanted.group_by("head", maintain_order=True).mean()
         np.testing.assert_allclose(widths[0], means["measured_first"])
-        np.testing.assert_allclose(widths[7], means["predicted_self"])
+        np.testing.assert_allclose(widths[8], means["predicted_self"])
 
 
 @pytest.mark.parametrize("name", FIGURES)

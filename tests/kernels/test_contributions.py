@@ -18,10 +18,11 @@ from detoklens.kernels.contributions import term_divergences
 
 random, found = np.random.default_rng(0), hashlib.sha256()
 for keys in (2, 3, 7, 8, 17, 31, 100):
-    pair_scores = random.normal(size=(2, 2, 1, keys)).astype(np.float32)
+    pair_scores = random.normal(size=(4, 1, keys)).astype(np.float32)
     key_scores = random.normal(size=(2, keys)).astype(np.float32)
     divergence, changed = np.empty((1, 6)), np.empty((1, 6), np.bool_)
-    term_divergences(pair_scores, key_scores, np.array([keys]), True, divergence, changed)
+    seen = np.array([0]), np.array([keys])
+    term_divergences(pair_scores, key_scores, np.arange(6), *seen, 0.0, True, divergence, changed)
     found.update(divergence.tobytes())
 print(found.hexdigest())
 """
@@ -42,10 +43,11 @@ def test_code_just_compiled_and_code_from_the_cache_give_the_same_bits(tmp_path)
 @pytest.mark.parametrize("number", [np.float32, np.float64])
 def test_a_query_that_sees_one_key_loses_nothing(number):
     random = np.random.default_rng(1)
-    pair_scores = (50 * random.normal(size=(2, 2, 2, 2))).astype(number)
+    pair_scores = (50 * random.normal(size=(4, 2, 2))).astype(number)
     key_scores = (50 * random.normal(size=(2, 2))).astype(number)
     divergence, changed = np.full((2, 6), np.nan), np.ones((2, 6), np.bool_)
-    term_divergences(pair_scores, key_scores, np.array([1, 2]), True, divergence, changed)
+    seen = np.array([0, 0]), np.array([1, 2])
+    term_divergences(pair_scores, key_scores, np.arange(6), *seen, 0.0, True, divergence, changed)
     assert not divergence[0].any()
     assert not changed[0].any()
     assert np.isfinite(divergence[1]).all()

@@ -143,7 +143,7 @@ def test_a_planted_partner_is_explained_by_ee() -> None:
 def test_strength_is_bits_above_even_attention() -> None:
     attention = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 1.0, 0.0]])
     expected = [[0, -np.inf, -np.inf], [0, 0, -np.inf], [0, np.log2(3), 0]]
-    np.testing.assert_allclose(link_strength(attention), expected)
+    np.testing.assert_allclose(link_strength(attention, np.tri(len(attention), dtype=bool)), expected)
 
 
 @pytest.mark.parametrize(

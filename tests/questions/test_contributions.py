@@ -6,10 +6,10 @@ import polars as pl
 import pytest
 
 from detoklens.errors import MissingError, RangeError
-from detoklens.kernels.contributions import TERMS
 from detoklens.questions.contributions import Contributions, contributions_by_head
 from detoklens.questions.study import Study
 from tests.layers import random_layer
+from tests.measures.plain_contributions import TERMS
 from tests.questions.asking import (
     TERMINAL,
     assert_command_gives_the_same,

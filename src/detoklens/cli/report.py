@@ -34,6 +34,9 @@ class Report:
         ),
     ] = ()
     heads: Heads = None
+    layers: Annotated[
+        int | None, Parameter("Run so many blocks of the real model too; needs the extra model.", least=1)
+    ] = None
     out: Annotated[Path, Parameter("Where the report goes.", metavar="DIR")] = Path("report")
     figure_width: Annotated[
         str, Parameter("How wide figures are: 3.3 in, 7 in, or so.", metavar="column|page|INCHES")
@@ -63,7 +66,7 @@ def report(model: Model, made: Report, corpus: Corpus, texts: Texts, chance: Cha
         claim(made.out, KIND)
         study = _with_counts(study, made, texts)
     with step_list() as listener:
-        page = make_report(study, made.out, width, made.heads, listener)
+        page = make_report(study, made.out, width, made.heads, listener, made.layers)
     say(f"open {page} in a browser")
     typer.echo(page)
 

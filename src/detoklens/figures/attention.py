@@ -17,8 +17,13 @@ from detoklens.figures.wording import KEY_POSITION, band_name
 
 MEASURED, PREDICTED = theme.SERIES[0], theme.SERIES[1]
 NEAR = 30  # keys
-PARTS = {"first": "position 0", "far": "far keys", "recent": "15 keys before the query", "self": "the query itself"}
-STYLES = [theme.style_of(place) for place in range(len(PARTS))]
+PARTS = {
+    "first": "position 0",
+    "far": "far keys",
+    "recent": "15 keys before the query",
+    "self": "the query itself",
+    "next": "15 keys after it",
+}
 
 
 @theme.figure_function
@@ -35,11 +40,11 @@ def attention(
     asked = query if query is not None else middle(chosen_queries(attention, None))
     rows = attention.filter(query_position=asked).sort("head", "key_position")
     if last is not None:
-        rows = rows.filter(pl.col("key_position") > asked - last)
+        rows = rows.filter((pl.col("key_position") - asked).abs() < last)
     legend = [
         line_entry(f"on text, mean (query {asked})", MEASURED),
         band_entry(band_name("documents", band_share), MEASURED),
-        line_entry("predicted: softmax of Tᵖ + Tᵖᵖ", PREDICTED),
+        line_entry("predicted by position alone", PREDICTED),
     ]
     figure, panels = head_panels(
         chosen_heads(attention, heads), width, x_label=KEY_POSITION, y_label="attention", legend=legend
@@ -77,10 +82,12 @@ def attention_parts(
     rows = attention_agreement if query is None else attention_agreement.filter(query_position=query)
     means = in_order(rows.group_by("head").mean(), asked)
     where = "mean over query positions" if query is None else f"query {query}"
-    legend = [patch_entry(label, style) for label, style in zip(PARTS.values(), STYLES, strict=True)]
+    parts = [part for part in PARTS if f"measured_{part}" in means.columns]
+    styles = [theme.style_of(place) for place in range(len(parts))]
+    legend = [patch_entry(PARTS[part], style) for part, style in zip(parts, styles, strict=True)]
     title = f"attention, {where}\nupper bar: on text; lower bar: predicted from position"
     figure, (axes,) = head_rows(asked, width, [title], legend=legend, row=0.24)
     for source, shift in (("measured", -0.2), ("predicted", 0.2)):
-        stacked(axes, [means[f"{source}_{part}"] for part in PARTS], STYLES, shift, height=0.34)
+        stacked(axes, [means[f"{source}_{part}"] for part in parts], styles, shift, height=0.34)
     axes.set_xlim(0, 1)
     return figure

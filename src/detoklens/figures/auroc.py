@@ -13,9 +13,10 @@ from matplotlib.figure import Figure
 from detoklens.figures import theme
 from detoklens.figures.head_rows import ROW, auroc_range, head_rows, in_order, intervals, points
 from detoklens.figures.marks import line, line_entry, numbers, point_entry, reference
-from detoklens.figures.panels import head_panels
+from detoklens.figures.panels import titled_panels
 from detoklens.figures.position_curves import chosen_heads
 from detoklens.figures.wording import number, token_label, token_name
+from detoklens.wording import head_name
 
 HEAD, CHANCE = theme.SERIES[0], theme.SERIES[1]
 CONTROLS = {
@@ -44,6 +45,7 @@ def auroc(
     *,
     heads: Sequence[int] | None = None,
     measure: str = "seen",
+    layer: int = 0,
     width: theme.Width = "page",
 ) -> Figure:
     """How high is each head's AUROC (`seen`, `all` or `weighted`), and how much would remain without the query?"""
@@ -54,7 +56,7 @@ def auroc(
         legend += [point_entry(label, style, filled=False) for label, style in CONTROLS.values()]
         if _has_matched(auroc_controls):
             titles = [*titles, AMONG_EQUALS] if theme.inches(width) >= NARROW else list(BRIEF)
-    figure, panels = head_rows(asked, width, titles, legend=legend)
+    figure, panels = head_rows(asked, width, titles, legend=legend, names=_names(asked, layer))
     if auroc_controls is not None:
         beside = in_order(auroc_controls, asked)
         for column, (_, style) in CONTROLS.items():
@@ -66,6 +68,10 @@ def auroc(
         reference(axes, x=0.5)
     auroc_range(panels)
     return figure
+
+
+def _names(heads: Sequence[int], layer: int) -> list[str]:
+    return [head_name(head, layer) for head in heads]
 
 
 def _has_matched(controls: pl.DataFrame) -> bool:
@@ -92,7 +98,11 @@ def _title(auroc_by_head: pl.DataFrame, measure: str) -> str:
 
 @theme.figure_function
 def precision(
-    precision_by_head: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page"
+    precision_by_head: pl.DataFrame,
+    *,
+    heads: Sequence[int] | None = None,
+    layer: int = 0,
+    width: theme.Width = "page",
 ) -> Figure:
     """How many of the keys that a head ranks first are positives? Beside what a constant score would reach."""
     asked = chosen_heads(precision_by_head, heads)
@@ -100,7 +110,7 @@ def precision(
     k = max(rows["k"].drop_nulls().to_list(), default=0)
     columns = {"average_precision": "average precision", "precision_at_k": f"precision of the first {k} keys"}
     legend = [point_entry("head", HEAD), point_entry("constant score", CHANCE, filled=False)]
-    figure, panels = head_rows(asked, width, list(columns.values()), legend=legend)
+    figure, panels = head_rows(asked, width, list(columns.values()), legend=legend, names=_names(asked, layer))
     for axes, column in zip(panels, columns, strict=True):
         points(axes, rows[f"chance_{column}"], CHANCE, filled=False)
         points(axes, rows[column], HEAD)
@@ -113,6 +123,7 @@ def roc(
     *,
     heads: Sequence[int] | None = None,
     tokens: Sequence[int] | None = None,
+    layer: int = 0,
     width: theme.Width = "page",
 ) -> Figure:
     """What share of the bigrams is found above each threshold? For the given query tokens, or the first six."""
@@ -120,8 +131,9 @@ def roc(
     asked = list(tokens) if tokens is not None else named["token_id"].head(MOST_TOKENS).to_list()
     texts = dict(named.iter_rows())
     labels = [token_name(texts.get(token), token) for token in asked]
-    figure, panels = head_panels(
-        chosen_heads(roc_points, heads),
+    shown = chosen_heads(roc_points, heads)
+    figure, panels = titled_panels(
+        _names(shown, layer),
         width,
         x_label="other tokens found (false positive rate)",
         y_label="bigrams found (true positive rate)",
@@ -129,7 +141,7 @@ def roc(
         proportion=1.0,
         share_y=True,
     )
-    for head, axes in panels.items():
+    for head, axes in zip(shown, panels, strict=True):
         axes.plot([0, 1], [0, 1], color=theme.INK, alpha=theme.SOFT, linewidth=0.5, label=theme.REFERENCE)
         curves = [_curve(roc_points.filter(head=head, token_id=token)) for token in asked]
         for place, curve in enumerate(curves):

@@ -55,7 +55,7 @@ def explain(
     """Which tokens attend to which, and why? As matrices where all names can be read, else the links as bars."""
     asked = chosen_heads(explanation, heads)
     shown = links.filter(pl.col("head").is_in(asked) & (pl.col("rank") <= top))
-    texts = explanation.filter(key_position=0).unique("query_position").sort("query_position")["query_text"]
+    texts = explanation.unique("query_position").sort("query_position")["query_text"]
     names = [token_label(text, LONGEST) for text in texts]
     layout = _layout(len(asked), names, _widest_label(shown), theme.inches(width))
     if layout is None:
@@ -117,8 +117,10 @@ def _matrices(
     for index, head in enumerate(heads):
         axes = figure.add_axes(grid.place(index, total, room))
         axes.set_title(head_name(head))
-        _draw_attention(axes, _matrix(explanation.filter(head=head), len(names)))
-        _frame_links(axes, links.filter(head=head).drop_nulls("attention"))
+        attention = _matrix(explanation.filter(head=head), len(names))
+        ends = _row_ends(explanation.filter(head=head), len(names))
+        _draw_attention(axes, attention, ends)
+        _frame_links(axes, links.filter(head=head).drop_nulls("attention"), ends)
         _name_tokens(axes, names, index % grid.columns == 0, grid.is_lowest(index, len(heads)), layout)
     used = room.left + grid.columns * (grid.panel_width + room.beside) - room.beside
     add_labels(figure, KEY, QUERY, Room(**{**vars(room), "right": total - used}), legend=KEY_HEIGHT)
@@ -127,13 +129,19 @@ def _matrices(
 
 
 def _matrix(rows: pl.DataFrame, size: int) -> Float[np.ndarray, "query key"]:
-    """Attention by query and key; NaN where a key comes after its query."""
+    """Attention by query and key; NaN where a query does not see a key."""
     attention = np.full((size, size), np.nan)
     attention[rows["query_position"].to_numpy(), rows["key_position"].to_numpy()] = numbers(rows["attention"])
     return attention
 
 
-def _draw_attention(axes: Axes, attention: Float[np.ndarray, "query key"]) -> None:
+def _row_ends(rows: pl.DataFrame, size: int) -> list[int]:
+    """How far each row goes: to the query's own key, or to the end where a model looks both ways."""
+    ahead = len(rows) and bool((rows["key_position"] > rows["query_position"]).any())
+    return [size] * size if ahead else list(range(1, size + 1))
+
+
+def _draw_attention(axes: Axes, attention: Float[np.ndarray, "query key"], ends: Sequence[int]) -> None:
     size = len(attention)
     axes.spines[:].set_visible(False)
     axes.set(xlim=(-0.5, size - 0.5), ylim=(size - 0.5, -0.5))
@@ -141,10 +149,10 @@ def _draw_attention(axes: Axes, attention: Float[np.ndarray, "query key"]) -> No
         axes.imshow(attention, cmap=SHADES, norm=SHADING, aspect="auto", interpolation="nearest")
     steps = np.arange(size).repeat(2) + np.tile([-0.5, 0.5], size)  # the border of what a query sees
     look: dict[str, Any] = {"color": theme.INK, "alpha": theme.FAINT, "linewidth": 0.5, "label": theme.REFERENCE}
-    axes.plot([-0.5, *np.arange(size).repeat(2) + 0.5, -0.5, -0.5], [-0.5, *steps, size - 0.5, -0.5], **look)
+    axes.plot([-0.5, *np.asarray(ends).repeat(2) - 0.5, -0.5, -0.5], [-0.5, *steps, size - 0.5, -0.5], **look)
 
 
-def _frame_links(axes: Axes, links: pl.DataFrame) -> None:
+def _frame_links(axes: Axes, links: pl.DataFrame, ends: Sequence[int]) -> None:
     """A frame round each link, and at the end of its row the terms of the row's links, in the order of their keys."""
     for (query,), row in links.sort("key_position").group_by("query_position", maintain_order=True):
         keys = row["key_position"].to_list()
@@ -152,11 +160,11 @@ def _frame_links(axes: Axes, links: pl.DataFrame) -> None:
             frame = Rectangle((key - 0.5, query - 0.5), 1, 1, fill=False, edgecolor=theme.INK, linewidth=0.8)
             axes.add_patch(frame).set_clip_on(False)
         label = _label(row["term"].drop_nulls().to_list())
-        if label and keys[-1] < query:
-            axes.hlines(query, keys[-1] + 0.5, query + 0.5, color=theme.INK, linewidth=0.4, alpha=theme.SOFT)
+        if label and keys[-1] < ends[query] - 1:
+            axes.hlines(query, keys[-1] + 0.5, ends[query] - 0.5, color=theme.INK, linewidth=0.4, alpha=theme.SOFT)
         axes.annotate(
             label,
-            (query + 0.5, query),
+            (ends[query] - 0.5, query),
             (2, 0),
             textcoords="offset points",
             va="center",

@@ -19,6 +19,7 @@ MEASURES = (
     Measure("auroc", "AUROC\n(bigrams)", 0.5),
     Measure("matched", "AUROC, equal\nfrequency", 0.5),
     Measure("word_share", "rank share\nin words", 0.5),
+    Measure("rank_lost", "twin's rank\nlost if cut", 0.0),
     Measure("self_match", "self-match\n(z of Tᵉᵉ)", 0.0),
     Measure("frequency_spearman", "ρ of Tᵉ with\nfrequency", 0.0),
     Measure("symmetric_share", "symmetric\nshare"),

@@ -24,30 +24,40 @@ KINDS = {
     "only": ("a term alone", theme.SERIES[5]),
 }
 BASES = ("whole", "null", "last_piece")
-RANK = ("median_rank", "median_rank_low", "median_rank_high")
+NULLS = {
+    "null": theme.Style(theme.INK, "solid", "o", ""),
+    "last_piece": theme.Style(theme.INK, theme.SERIES[1].line, "^", ""),
+}
+MEASURES = {"median_rank": "median rank of the twin", "rank_ratio": "rank ÷ rank as it is"}
+APART = 0.05  # of a step, between the intervals of two lines
 MOST_HEADS = len(theme.SERIES)
 
 
 @theme.figure_function
 def twins(twins_by_condition: pl.DataFrame, *, width: theme.Width = "page") -> Figure:
-    """At which rank does the twin stand in each condition?"""
+    """At which rank does the twin stand in each condition, and how much worse is that, word by word?"""
     rows = _shortest(twins_by_condition)
-    conditions = list(dict.fromkeys(rows["condition"]))
-    titles = [f"median rank of the twin,\n{PLACES[place]}" for place in _places(rows)]
+    places = _places(rows)
+    shown = [(place, "median_rank") for place in places] + [(place, "rank_ratio") for place in places[-1:]]
+    names = [_name(condition) for condition in dict.fromkeys(rows["condition"])]
     legend = [point_entry(label, style) for label, style in KINDS.values()]
-    names = [_name(condition) for condition in conditions]
+    titles = [f"{MEASURES[column]},\n{PLACES[place]}" for place, column in shown]
     figure, panels = head_rows(list(range(len(names))), width, titles, names=names, legend=legend)
-    for axes, place in zip(panels, _places(rows), strict=True):
-        here = rows.filter(place=place)
-        for value in here.filter(condition="whole")["median_rank"].drop_nulls():
-            reference(axes, x=value)
-        for kind, (_, style) in KINDS.items():
-            of_kind = here.with_columns(
-                pl.when(pl.col("condition").str.starts_with(kind)).then(pl.col(name)).alias(name) for name in RANK
-            )
-            intervals(axes, of_kind[RANK[1]], of_kind[RANK[2]], style)
-            points(axes, of_kind[RANK[0]], style)
+    for axes, (place, column) in zip(panels, shown, strict=True):
+        _draw_conditions(axes, rows.filter(place=place), column)
     return figure
+
+
+def _draw_conditions(axes: Axes, rows: pl.DataFrame, column: str) -> None:
+    """One row a condition, each kind in its style; a line through the word as it is."""
+    for value in rows.filter(condition="whole")[column].drop_nulls():
+        reference(axes, x=value)
+    ends = (column, f"{column}_low", f"{column}_high")
+    for kind, (_, style) in KINDS.items():
+        is_kind = pl.col("condition").str.starts_with(kind)
+        values = rows.with_columns(pl.when(is_kind).then(pl.col(name)).alias(name) for name in ends)
+        intervals(axes, values[ends[1]], values[ends[2]], style)
+        points(axes, values[column], style)
 
 
 def _shortest(table: pl.DataFrame) -> pl.DataFrame:
@@ -76,14 +86,14 @@ def twins_pieces(twins_by_condition: pl.DataFrame, *, width: theme.Width = "page
         x_label="pieces",
         y_label="median rank of the twin",
         legend=[line_entry(KINDS[name][0], KINDS[name][1], marker=True) for name in BASES],
-        tick_names=["4"],
     )
     for axes, place in zip(panels, places, strict=True):
-        for name in BASES:
+        for turn, name in enumerate(BASES):
             rows = twins_by_condition.filter(place=place, condition=name).sort("pieces")
-            at = pl.Series([counts.index(pieces) for pieces in rows["pieces"]], dtype=pl.Float64)
+            at = rows["pieces"].cast(pl.Float64) + (turn - 1) * APART
             _line_with_intervals(axes, at, rows, "median_rank", KINDS[name][1])
-    name_places(panels, [str(pieces) for pieces in counts])
+        axes.set_xticks(counts, [str(pieces) for pieces in counts])
+        axes.set_xlim(counts[0] - 0.3, counts[-1] + 0.3)
     return figure
 
 
@@ -99,7 +109,9 @@ def compare_twins(
     by_label: Mapping[str, pl.DataFrame], *, heads: Sequence[int] | None = None, width: theme.Width = "page"
 ) -> Figure:
     """When does a model begin to write words? By default the cuts that cost the last checkpoint most are shown."""
-    tables = [_last_place(_shortest(table)) for table in by_label.values()]
+    shared = set.intersection(*(set(_places(table)) for table in by_label.values()))
+    last = [place for place in PLACES if place in shared][-1:]
+    tables = [_shortest(table).filter(pl.col("place").is_in(last)) for table in by_label.values()]
     joined = pl.concat([table.with_columns(at=pl.lit(float(at))) for at, table in enumerate(tables)])
     cuts = _cuts(tables[-1], heads)
     figure, panels = titled_panels(
@@ -108,24 +120,20 @@ def compare_twins(
         x_label="checkpoint",
         y_label="times worse",
         legend=[
-            *(line_entry(KINDS[name][0], KINDS[name][1], marker=True) for name in BASES[1:]),
+            *(line_entry(KINDS[name][0], style, marker=True) for name, style in NULLS.items()),
             *(line_entry(_name(cut), theme.style_of(place), marker=True) for place, cut in enumerate(cuts)),
         ],
         share_y=True,
         tick_names=list(by_label),
     )
-    for axes, names in zip(panels, (BASES[1:], cuts), strict=True):
+    styles = {cut: theme.style_of(place) for place, cut in enumerate(cuts)}
+    for axes, drawn in zip(panels, (NULLS, styles), strict=True):
         reference(axes, y=1.0)
-        for place, name in enumerate(names):
+        for name, style in drawn.items():
             rows = joined.filter(condition=name)
-            style = KINDS[name][1] if name in KINDS else theme.style_of(place)
             _line_with_intervals(axes, rows["at"], rows, "rank_ratio", style)
     name_places(panels, list(by_label))
     return figure
-
-
-def _last_place(table: pl.DataFrame) -> pl.DataFrame:
-    return table.filter(place=_places(table)[-1]) if len(table) else table
 
 
 def _cuts(last: pl.DataFrame, heads: Sequence[int] | None) -> list[str]:

@@ -5,7 +5,8 @@ P = 2^a′ / 2^ℓ′, where ℓ = log₂ Σ 2^a. The logarithms of P and Q diff
 
     D(P‖Q) = ln 2 · ( −E_P[t] − ℓ′ + ℓ )        D(Q‖P) = ln 2 · ( E_Q[t] + ℓ′ − ℓ )
 
-and a row needs one exponential for each key and term, and no logarithm of a probability.
+and a row needs one exponential for each key and term, and no logarithm of a probability. Where a model bends scores, a
+and a′ are the bent ones, and t is their difference.
 """
 
 import math
@@ -21,61 +22,104 @@ SIMD = {"reassoc", "contract", "nnan", "nsz"}
 Helpers with this are inlined: a helper compiled once by itself and once more inside its caller may add in two orders,
 and which of the two runs would depend on whether the code was just compiled or comes from numba's cache.
 """
-TERMS = ("ee", "pp", "pe", "ep", "e", "p")
-"""The order of terms in the results of `term_divergences`."""
+APART = 64
+"""Numbers between two buffers. Of neighbours a vector loop can't tell whether they overlap, and then goes one by one:
+sums would depend on where the buffers happened to lie."""
 
 
 @compiled(fastmath=SIMD)
 def term_divergences(
     pair_scores: np.ndarray,
     key_scores: np.ndarray,
-    n_keys: np.ndarray,
+    order: np.ndarray,
+    begins: np.ndarray,
+    ends: np.ndarray,
+    cap: float,
     removed_first: bool,
     divergence: np.ndarray,
     top_changed: np.ndarray,
 ) -> None:
     """Write D(P‖Q) (or, not `removed_first`, D(Q‖P)) and whether the top key changes for each [row, term].
 
-    pair_scores [query factor, key factor, row, key] holds ee, ep, pe and pp, its factors being token and position;
-    key_scores [key factor, key] holds e and p. Row r sees its first n_keys[r] keys; all scores are in units of ln 2.
+    pair_scores [pair, row, key] are the terms of query and key, key_scores [other, key] those of the key alone; `order`
+    says which of them, one after the other, is which term. Row r sees the keys from begins[r] to before ends[r]. All
+    scores are in units of ln 2, and so is `cap`, at which a model bends them (0: it does not).
     """
-    scores = np.empty(pair_scores.shape[3], pair_scores.dtype)
-    whole = np.empty(pair_scores.shape[3], pair_scores.dtype)
-    for row in range(len(n_keys)):
-        keys = n_keys[row]
+    scores = np.empty(pair_scores.shape[2] + APART, pair_scores.dtype)
+    whole = np.empty_like(scores)
+    bent = np.empty_like(scores)
+    moved = np.empty_like(scores)
+    for row in range(len(begins)):
+        begin, end = begins[row], ends[row]
+        keys = end - begin
         if keys == 1:  # All attention is on the one key, whatever its score; rounding would leave 1e-9.
             divergence[row, :] = 0.0
             top_changed[row, :] = False
             continue
-        ee, ep = pair_scores[0, 0, row, :keys], pair_scores[0, 1, row, :keys]
-        pe, pp = pair_scores[1, 0, row, :keys], pair_scores[1, 1, row, :keys]
-        e, p = key_scores[0, :keys], key_scores[1, :keys]
-        top = _add_up(ee, pp, pe, ep, e, p, scores)
-        log_sum = _softmax_weights(scores[:keys], top, whole)
-        top_key = _first_equal(scores[:keys], top)
-        for place, term in enumerate((ee, pp, pe, ep, e, p)):
-            found = _divergence(scores[:keys], whole[:keys], term, log_sum, removed_first)
+        _add_up(pair_scores, key_scores, order, row, begin, end, scores)
+        seen = scores[:keys]
+        if cap > 0:
+            _bend(scores[:keys], cap, bent)
+            seen = bent[:keys]
+        top = _largest(seen)
+        log_sum = _softmax_weights(seen, top, whole)
+        top_key = _first_equal(seen, top)
+        for place in range(len(order)):
+            term = _term(pair_scores, key_scores, order[place], row, begin, end)
+            if cap > 0:
+                _bent_apart(scores[:keys], seen, term, cap, moved)
+                term = moved[:keys]
+            found = _divergence(seen, whole[:keys], term, log_sum, removed_first)
             divergence[row, place] = found[0]
-            top_changed[row, place] = scores[top_key] - term[top_key] < found[1]
+            top_changed[row, place] = seen[top_key] - term[top_key] < found[1]
+
+
+@compiled(inline="always")
+def _term(pair_scores: np.ndarray, key_scores: np.ndarray, which: int, row: int, begin: int, end: int) -> np.ndarray:
+    """One term of one row along the keys that it sees."""
+    pairs = len(pair_scores)
+    return pair_scores[which, row, begin:end] if which < pairs else key_scores[which - pairs, begin:end]
 
 
 @compiled(inline="always", fastmath=SIMD)
 def _add_up(
-    ee: np.ndarray,
-    pp: np.ndarray,
-    pe: np.ndarray,
-    ep: np.ndarray,
-    e: np.ndarray,
-    p: np.ndarray,
+    pair_scores: np.ndarray,
+    key_scores: np.ndarray,
+    order: np.ndarray,
+    row: int,
+    begin: int,
+    end: int,
     scores: np.ndarray,
-) -> float:
-    """Write the whole score of each key; the largest is returned."""
-    top = ee[0] + pp[0] + pe[0] + ep[0] + e[0] + p[0]
-    for key in range(len(ee)):
-        score = ee[key] + pp[key] + pe[key] + ep[key] + e[key] + p[key]
-        scores[key] = score
-        top = max(top, score)
+) -> None:
+    """Write the whole score of each key."""
+    for key in range(end - begin):
+        scores[key] = 0
+    for place in range(len(order)):
+        term = _term(pair_scores, key_scores, order[place], row, begin, end)
+        for key in range(len(term)):
+            scores[key] += term[key]
+
+
+@compiled(inline="always", fastmath=SIMD)
+def _largest(scores: np.ndarray) -> float:
+    top = scores[0]
+    for key in range(len(scores)):
+        top = max(top, scores[key])
     return top
+
+
+@compiled(inline="always", fastmath=SIMD)
+def _bend(scores: np.ndarray, cap: float, bent: np.ndarray) -> None:
+    """Write cap · tanh(score / cap)."""
+    for key in range(len(scores)):
+        bent[key] = cap * math.tanh(scores[key] / cap)
+
+
+@compiled(inline="always", fastmath=SIMD)
+def _bent_apart(scores: np.ndarray, bent: np.ndarray, term: np.ndarray, cap: float, moved: np.ndarray) -> None:
+    """Write by how much each bent score falls when a term is taken away before bending."""
+    for key in range(len(scores)):
+        moved[key] = bent[key] - cap * math.tanh((scores[key] - term[key]) / cap)
 
 
 @compiled(inline="always", fastmath=SIMD)

@@ -4,8 +4,7 @@ Layer 0's attention needs the first layer's weights alone, and at given query po
 
     s[h, i, j] = ((x_i W̃_Q + b̃_Q) W̃_Kᵀ) · x_jᵀ       x = (e + p) / σ
 
-With few queries the query goes through both projections and no key through any: for GPT-2 small, three queries and
-1,024 keys, 60 million multiplications instead of 1.2 thousand million.
+A model that looks both ways attends to later keys, too, so its documents are all cut to one length.
 """
 
 from __future__ import annotations
@@ -14,13 +13,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
+from detoklens.errors import RangeError
 from detoklens.measures.block_runs import Arrays, Runner, one_thread
+from detoklens.measures.document_terms import Rules, TokenIds
+from detoklens.measures.offset_blocks import OffsetBlock
 from detoklens.measures.positions import predicted_attention
-from detoklens.measures.text_blocks import TextBlock, TokenIds, checked_documents, in_blocks, text_block
+from detoklens.measures.text_blocks import TextBlock, checked_documents, in_blocks, text_block
+from detoklens.scores.common_part import Mean
 from detoklens.scores.layer import Layer
-from detoklens.scores.softmax import softmax
+from detoklens.scores.softmax import softcapped, softmax
 
 RECENT = 15
 """How many keys before the query count as recent."""
@@ -30,7 +33,7 @@ RECENT = 15
 class AttentionTask:
     """A block of documents and the query positions to look from."""
 
-    block: TextBlock
+    block: TextBlock | OffsetBlock
     query_positions: Sequence[int]
 
 
@@ -59,21 +62,29 @@ def text_attention(
     heads: list[int] | None = None,
     band: float = 0.95,
     runner: Runner | None = None,
+    mean: Mean = None,
 ) -> list[Measured]:
-    """Measured and predicted attention of each query position that some document reaches, in order."""
+    """Measured and predicted attention of each query position that some document reaches, in order.
+
+    What position alone predicts is, with rotary positions, what `mean` leaves to it.
+    """
     heads = list(range(layer.n_heads)) if heads is None else heads
     layer.check_heads(heads)
     texts = checked_documents(layer, documents, query_positions)
-    reached = [position for position in sorted(set(query_positions)) if position < max(map(len, texts))]
-    predicted = [each[heads].astype(np.float64) for each in predicted_attention(layer, reached)]
+    length = max(map(len, texts))
+    if not layer.is_causal and min(map(len, texts)) < length:
+        raise RangeError("a model that looks both ways is measured on documents of one length; cut them")
+    reached = [position for position in sorted(set(query_positions)) if position < length]
+    prediction = predicted_attention(layer, reached, n_keys=None if layer.is_causal else length, mean=mean)
+    predicted = [each[heads].astype(np.float64) for each in prediction]
     gatherers = [
-        _Gatherer(position, sum(len(ids) > position for ids in texts), prediction, band)
-        for position, prediction in zip(reached, predicted, strict=True)
+        _Gatherer(position, sum(len(ids) > position for ids in texts), expected, band)
+        for position, expected in zip(reached, predicted, strict=True)
     ]
     blocks = in_blocks(texts)
 
     def task(number: int) -> AttentionTask:
-        return AttentionTask(text_block(layer, blocks[number], heads), reached)
+        return AttentionTask(text_block(layer, blocks[number], heads, mean), reached)
 
     for found in (runner or Runner()).run(attention_of_block, task, len(blocks)):
         for gatherer in gatherers:
@@ -83,26 +94,26 @@ def text_attention(
 
 def attention_of_block(task: AttentionTask) -> Arrays:
     """For each query position, the rows [document, head, key] of the documents that have it, in float32."""
-    rows: dict[str, list[Float[np.ndarray, "head key"]]] = {str(position): [] for position in task.query_positions}
+    rows: dict[int, list[Float[np.ndarray, "head key"]]] = {position: [] for position in task.query_positions}
+    ends = dict.fromkeys(rows, 0)
     with one_thread():
-        for inputs in task.block.inputs():
-            reached = np.asarray([position for position in task.query_positions if position < len(inputs)])
-            for position, scores in zip(reached, _scores(task.block, inputs, reached), strict=True):
-                rows[str(position)].append(softmax(scores[:, : position + 1]))
-    heads = len(task.block.query_bias)
+        for scores in task.block.scores(task.query_positions):
+            for position, scored in zip(rows, scores, strict=False):
+                rows[position].append(_attention(task.block.rules, position, scored))
+    for position, found in rows.items():
+        ends[position] = found[0].shape[1] if found else position + 1
     return {
-        position: np.asarray(each, np.float32).reshape(len(each), heads, int(position) + 1)
-        for position, each in rows.items()
+        str(position): np.asarray(found, np.float32).reshape(len(found), task.block.n_heads, ends[position])
+        for position, found in rows.items()
     }
 
 
-def _scores(
-    block: TextBlock, inputs: Float[np.ndarray, "key d_model"], positions: Int[np.ndarray, "query"]
-) -> Float[np.ndarray, "query head key"]:
-    """The scores of some queries against every key of one document, as the model scales them."""
-    queries = np.einsum("id,hdk->ihk", inputs[positions], block.query_weight, optimize=True) + block.query_bias
-    through_keys = np.einsum("ihk,hdk->ihd", queries, block.key_weight, optimize=True)
-    return (through_keys @ inputs.T) * inputs.dtype.type(block.attention_scale)
+def _attention(rules: Rules, query: int, scores: Float[np.ndarray, "head key"]) -> Float[np.ndarray, "head key"]:
+    """softmax over the keys that a query sees; those beyond its window get nothing."""
+    n_keys = scores.shape[1]
+    seen, end = rules.seen(query, n_keys), query + 1 if rules.is_causal else n_keys
+    attention = softmax(softcapped(scores[:, seen], rules.softcap))
+    return np.pad(attention, ((0, 0), (seen.start, end - seen.stop)))
 
 
 class _Gatherer:
@@ -123,18 +134,22 @@ class _Gatherer:
         return Measured(self.position, self._documents, band.mean(), band.low(), band.high(), self._predicted, distance)
 
 
-def region_masses(attention: Float[np.ndarray, "head key"]) -> dict[str, Float[np.ndarray, "head"]]:
-    """Attention on the first key, on far keys, on the 15 recent ones, and on the query itself; they add up to 1.
+def region_masses(
+    attention: Float[np.ndarray, "head key"], query: int | None = None
+) -> dict[str, Float[np.ndarray, "head"]]:
+    """Attention on the first key, on far keys, on the 15 recent ones, on the query itself and on the 15 next ones.
 
-    Each key is in one region: the query itself before the first, the first before the recent.
+    They add up to 1, each key being in one region: the query itself before the first, the first before the recent.
+    By default the query is the last key, and there are no next ones.
     """
-    query = attention.shape[1] - 1
-    begin = max(1, query - RECENT)
+    query = attention.shape[1] - 1 if query is None else query
+    begin, end = max(1, query - RECENT), query + 1 + RECENT
     return {
         "first": attention[:, 0] if query else np.zeros(len(attention)),
-        "far": attention[:, 1:begin].sum(axis=1),
+        "far": attention[:, 1:begin].sum(axis=1) + attention[:, end:].sum(axis=1),
         "recent": attention[:, begin:query].sum(axis=1),
         "self": attention[:, query],
+        "next": attention[:, query + 1 : end].sum(axis=1),
     }
 
 

@@ -14,16 +14,12 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from detoklens.kernels.contributions import TERMS, term_divergences
+from detoklens.kernels.contributions import term_divergences
 from detoklens.measures.block_runs import Arrays, Runner, one_thread
-from detoklens.measures.text_blocks import (
-    DocumentFactors,
-    TextBlock,
-    TokenIds,
-    checked_documents,
-    in_blocks,
-    text_block,
-)
+from detoklens.measures.document_terms import DocumentFactors, Keys, Rules, TokenIds
+from detoklens.measures.offset_blocks import OffsetBlock
+from detoklens.measures.text_blocks import TextBlock, checked_documents, in_blocks, text_block
+from detoklens.scores.common_part import Mean
 from detoklens.scores.layer import Layer
 
 ROWS = 64
@@ -36,7 +32,7 @@ class Formula:
 
     direction: D(P‖Q), from the attention `without` the term to the whole, or D(Q‖P), from the `whole` attention.
     scaling: softmax of the scores as the model scales them (s / sqrt(d')), or of the unscaled s.
-    reduction: the divergence itself, a sum over keys, or its mean over the i + 1 keys.
+    reduction: the divergence itself, a sum over keys, or its mean over the keys that are seen, in most models i + 1.
     """
 
     direction: Literal["without", "whole"] = "without"
@@ -52,15 +48,16 @@ PUBLISHED = Formula("whole", "unscaled", "mean")
 class ContributionTask:
     """A block of documents and what is asked of it."""
 
-    block: TextBlock
+    block: TextBlock | OffsetBlock
     query_positions: Int[np.ndarray, "query"]
     formula: Formula
 
 
 @dataclass(frozen=True)
 class Divergences:
-    """What each term contributes at each query position, over the documents that have it; terms go as in TERMS."""
+    """What each term contributes at each query position, over the documents that have it."""
 
+    terms: tuple[str, ...]
     query_positions: Int[np.ndarray, "query"]
     mean: Float[np.ndarray, "head query term"]
     standard_error: Float[np.ndarray, "head query term"]
@@ -75,8 +72,12 @@ def contributions(
     heads: list[int] | None = None,
     formula: Formula = PAPER,
     runner: Runner | None = None,
+    mean: Mean = None,
 ) -> Divergences:
-    """The contribution of each term at each query position (by default at all) that some document reaches."""
+    """The contribution of each term at each query position (by default at all) that some document reaches.
+
+    The terms are those of `layer.terms(ids, mean)`.
+    """
     positions = sorted(set(range(layer.n_positions) if query_positions is None else query_positions))
     heads = list(range(layer.n_heads)) if heads is None else heads
     layer.check_heads(heads)
@@ -85,60 +86,65 @@ def contributions(
     blocks = in_blocks(texts)
 
     def task(number: int) -> ContributionTask:
-        return ContributionTask(text_block(layer, blocks[number], heads), asked, formula)
+        return ContributionTask(text_block(layer, blocks[number], heads, mean), asked, formula)
 
-    total = Moments.none(len(asked), (len(heads), len(TERMS)))
+    terms = tuple(text_block(layer, [texts[0][:1]], heads[:1], mean).rules.terms)
+    total = Moments.none(len(asked), (len(heads), len(terms)))
     for found in (runner or Runner()).run(contributions_of_block, task, len(blocks)):
         total = total.merged(Moments.from_arrays(found))
     order = (1, 0, 2)  # from query, head, term to head, query, term
     error, changed = total.standard_error(), total.share_flagged()
     return Divergences(
-        asked, total.mean.transpose(order), error.transpose(order), changed.transpose(order), total.count
+        terms, asked, total.mean.transpose(order), error.transpose(order), changed.transpose(order), total.count
     )
 
 
 def contributions_of_block(task: ContributionTask) -> Arrays:
     """The moments of the divergences over the documents of one block."""
-    block, heads = task.block, len(task.block.query_bias)
-    total = Moments.none(len(task.query_positions), (heads, len(TERMS)))
+    block, rules = task.block, task.block.rules
+    total = Moments.none(len(task.query_positions), (block.n_heads, len(rules.terms)))
     with one_thread():
         for factors in block.factors():
-            seen = task.query_positions[task.query_positions < factors.query_token.shape[1]]
-            total = total.merged(Moments.one(*_divergences(factors, block, seen, task.formula), total.shape))
+            seen = task.query_positions[task.query_positions < factors.n_tokens]
+            total = total.merged(Moments.one(*_divergences(factors, rules, seen, task.formula), total.shape))
     return total.to_arrays()
 
 
 def _divergences(
-    factors: DocumentFactors, block: TextBlock, positions: Int[np.ndarray, "query"], formula: Formula
+    factors: DocumentFactors, rules: Rules, positions: Int[np.ndarray, "query"], formula: Formula
 ) -> tuple[Float[np.ndarray, "query head term"], Bool[np.ndarray, "query head term"]]:
     """The divergences of one document at some query positions, and where the top key changes."""
-    shape = (len(positions), len(block.query_bias), len(TERMS))
+    shape = (len(positions), factors.query.shape[1], len(rules.terms))
     divergence, changed = np.empty(shape), np.empty(shape, np.bool_)
-    unit = factors.query_token.dtype.type((block.attention_scale if formula.scaling == "scaled" else 1.0) / np.log(2.0))
-    for head, rows, query, key in _row_blocks(factors, positions):
+    unit = factors.query.dtype.type((rules.attention_scale if formula.scaling == "scaled" else 1.0) / np.log(2.0))
+    cap = 0.0 if rules.softcap is None else float(unit) * rules.softcap / rules.attention_scale
+    seen = [rules.seen(int(position), factors.n_tokens) for position in positions]
+    begins, ends = np.array([keys.start for keys in seen]), np.array([keys.stop for keys in seen])
+    order = np.array(list(rules.terms.values()))
+    for head, rows, keys in _row_blocks(factors, ends):
         term_divergences(
-            (query * unit)[:, None] @ key[None],
-            block.query_bias[head] * unit @ key,
-            positions[rows] + 1,
+            factors.pair_scores(head, positions[rows], keys, unit),
+            factors.key_scores(head, keys, unit),
+            order,
+            begins[rows],
+            ends[rows],
+            cap,
             formula.direction == "without",
             divergence[rows, head],
             changed[rows, head],
         )
     if formula.reduction == "mean":
-        divergence /= positions[:, None, None] + 1
+        divergence /= (ends - begins)[:, None, None]
     return divergence, changed
 
 
-def _row_blocks(
-    factors: DocumentFactors, positions: Int[np.ndarray, "query"]
-) -> Iterator[tuple[int, slice, Float[np.ndarray, "factor query d_head"], Float[np.ndarray, "factor d_head key"]]]:
-    """(head, rows, query factors, key factors), a few rows at a time with no more keys than they see."""
-    for head in range(len(factors.query_token)):
-        query = np.stack([factors.query_token[head], factors.query_position[head]])
-        key = np.ascontiguousarray(np.stack([factors.key_token[head].T, factors.key_position[head].T]))
-        for begin in range(0, len(positions), ROWS):
-            rows = slice(begin, min(begin + ROWS, len(positions)))
-            yield head, rows, query[:, positions[rows]], key[:, :, : positions[rows][-1] + 1]
+def _row_blocks(factors: DocumentFactors, ends: Int[np.ndarray, "query"]) -> Iterator[tuple[int, slice, Keys]]:
+    """(head, rows, key factors), a few rows at a time with no more keys than they see."""
+    for head in range(factors.query.shape[1]):
+        keys = factors.keys_of(head)
+        for begin in range(0, len(ends), ROWS):
+            rows = slice(begin, min(begin + ROWS, len(ends)))
+            yield head, rows, keys[:, :, : ends[rows][-1]]
 
 
 @dataclass(frozen=True)

@@ -13,12 +13,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
+from detoklens.scores.common_part import Mean
 from detoklens.scores.layer import Layer, TokenIds
+from detoklens.scores.softmax import seen_keys, softcapped
 from detoklens.scores.terms import Terms
 from detoklens.wording import head_name, listed, plural
 
@@ -65,7 +67,7 @@ class Explanation:
         return [self._links_of(place, top) for place in range(len(self.heads))]
 
     def _links_of(self, place: int, top: int) -> Links:
-        strength = link_strength(self.attention[place])
+        strength = link_strength(self.attention[place], self.seen())
         query, key = _largest(strength, top)
         terms = self._explaining(place, query, key)
         without = [
@@ -83,31 +85,41 @@ class Explanation:
         left = {name: whole - self.terms.full(name)[place] for name in names}
         explaining: list[str | None] = []
         for i, j in zip(query, key, strict=True):
-            odds = {name: self._log_odds(scores[i, : i + 1], j) for name, scores in left.items()}
+            odds = {name: self._log_odds(scores[i], i, j) for name, scores in left.items()}
             least = min(names, key=odds.__getitem__)
-            lowers = self._log_odds(whole[i, : i + 1], j) - odds[least] > ROUNDING
+            lowers = self._log_odds(whole[i], i, j) - odds[least] > ROUNDING
             explaining.append(least if lowers else None)
         return explaining
 
-    def _log_odds(self, scores: Float[np.ndarray, "key"], key: int) -> float:
-        """How far one key is ahead of all others together, in nats; 0 where there is no other."""
-        scaled = scores.astype(np.float64) * self.terms.attention_scale
-        others = np.delete(scaled, key)
-        return float(scaled[key] - np.logaddexp.reduce(others)) if len(others) else 0.0
+    def _log_odds(self, scores: Float[np.ndarray, "key"], query: int, key: int) -> float:
+        """How far one key is ahead of all others that a query sees together, in nats; 0 where there is no other."""
+        seen = self._seen(query)
+        scaled = softcapped(scores[seen].astype(np.float64) * self.terms.attention_scale, self.terms.softcap)
+        others = np.delete(scaled, key - seen.start)
+        return float(scaled[key - seen.start] - np.logaddexp.reduce(others)) if len(others) else 0.0
+
+    def _seen(self, query: int | np.integer) -> slice:
+        return seen_keys(int(query), len(self.token_ids), self.terms.is_causal, self.terms.window)
+
+    def seen(self) -> Bool[np.ndarray, "query key"]:
+        """Which keys each query sees."""
+        keys = np.arange(len(self.token_ids))
+        ranges = [self._seen(query) for query in keys]
+        return np.stack([(keys >= seen.start) & (keys < seen.stop) for seen in ranges])
 
     def _lifts(self, name: str, place: int, query: np.ndarray, key: np.ndarray) -> Float[np.ndarray, "link"]:
         scores = self.terms.full(name)[place]
-        means = np.array([scores[i, : i + 1].mean(dtype=np.float64) for i in query])
+        means = np.array([scores[i, self._seen(i)].mean(dtype=np.float64) for i in query])
         return (scores[query, key] - means) * self.terms.attention_scale
 
 
-def explain(layer: Layer, token_ids: TokenIds, heads: Sequence[int] | None = None) -> Explanation:
-    """Why does each head attend as it does in this text?"""
+def explain(layer: Layer, token_ids: TokenIds, heads: Sequence[int] | None = None, mean: Mean = None) -> Explanation:
+    """Why does each head attend as it does in this text? The terms are those of `layer.terms(ids, mean)`."""
     chosen = list(range(layer.n_heads)) if heads is None else list(heads)
     layer.check_heads(chosen)
     ids = layer.check_text(token_ids)
-    whole = layer.terms(ids)
-    terms = Terms({str(name): part[chosen] for name, part in whole.parts.items()}, whole.attention_scale)
+    whole = layer.terms(ids, mean)
+    terms = replace(whole, parts={str(name): part[chosen] for name, part in whole.parts.items()})
     return Explanation(
         heads=chosen,
         token_ids=ids,
@@ -118,12 +130,13 @@ def explain(layer: Layer, token_ids: TokenIds, heads: Sequence[int] | None = Non
     )
 
 
-def link_strength(attention: Float[np.ndarray, "query key"]) -> Float[np.ndarray, "query key"]:
-    """α log2(α n) for the n keys that a query sees; −inf for keys that come after it."""
-    n_queries = len(attention)
-    times_even = attention.astype(np.float64) * np.arange(1, n_queries + 1)[:, None]
+def link_strength(
+    attention: Float[np.ndarray, "query key"], seen: Bool[np.ndarray, "query key"]
+) -> Float[np.ndarray, "query key"]:
+    """α log2(α n) for the n keys that a query sees; −inf for all others."""
+    times_even = attention.astype(np.float64) * seen.sum(axis=1)[:, None]
     bits = np.log2(times_even, out=np.zeros_like(times_even), where=times_even > 0)
-    return np.where(np.tri(n_queries, dtype=bool), attention * bits, -np.inf)
+    return np.where(seen, attention * bits, -np.inf)
 
 
 def _largest(values: Float[np.ndarray, "query key"], count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -10,7 +10,7 @@ sight, so that layer 0 is a closed form of these few tokens. Each condition chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -87,14 +87,17 @@ class ClosedWorld:
         vectors = self.vectors(token_ids[:, None])
         return {place: Candidates.of(vectors.pop(place)) for place in self.places}
 
-    def conditions(self, words: Chains, heads: Sequence[int], seed: int) -> list[Condition]:
-        """The whole first, then null and baseline, then each head and each term."""
+    def words_changed(self, words: Chains, seed: int) -> list[Condition]:
+        """The words as they are first, then null and baseline."""
+        pieces = words.pieces
+        null = exchanged_first(pieces, seed)
+        return [Condition("whole", pieces), Condition("null", null), Condition("last_piece", pieces[:, -1:])]
+
+    def layer_changed(self, words: Chains, heads: Sequence[int]) -> list[Condition]:
+        """Each head's link cut, each term left out, each term alone."""
         pieces, terms = words.pieces, [str(term) for term in self.layer.term_meanings]
         before = slice(len(self.beginning), -1)
         return [
-            Condition("whole", pieces),
-            Condition("null", exchanged_first(pieces, seed)),
-            Condition("last_piece", pieces[:, -1:]),
             *(Condition(f"cut_{head_name(head)}", pieces, _cut(head, before)) for head in heads),
             *(Condition(f"without_{term}", pieces, _by(set(terms) - {term})) for term in terms),
             *(Condition(f"only_{term}", pieces, _by({term})) for term in terms),
@@ -107,16 +110,3 @@ def _cut(head: int, places: slice) -> Look:
 
 def _by(terms: set[str]) -> Look:
     return lambda seen: seen.attention(terms)
-
-
-def ranks_by_place(
-    world: ClosedWorld,
-    candidates: dict[str, Candidates],
-    conditions: Sequence[Condition],
-    twins: Int[np.ndarray, "word"],
-    threads: int,
-) -> Iterator[dict[str, Int[np.ndarray, "word"]]]:
-    """Condition by condition: the rank of each word's twin (by its place among the candidates) at each place."""
-    for condition in conditions:
-        vectors = world.vectors(condition.pieces, condition.look)
-        yield {place: candidates[place].ranks(vectors[place], twins, threads) for place in world.places}

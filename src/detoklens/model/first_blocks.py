@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +61,10 @@ class Passed:
         """The state of each text's last place after block `after`."""
         return last_places(self.states[after + 1])
 
+    def all_places(self, after: int) -> Float[np.ndarray, "text place d_model"]:
+        """The states of all places after a block."""
+        return np.array(self.states[after + 1].numpy())
+
 
 def last_places(states: torch.Tensor) -> Float[np.ndarray, "text d_model"]:
     return np.array(states[:, -1].numpy())
@@ -73,11 +77,17 @@ def check_depth(checkpoint: Checkpoint, n_blocks: int) -> None:
         raise RangeError(f"{n_blocks} blocks were asked for; {checkpoint.name} has {depth}: ask for {depth} or fewer")
 
 
+def refuse_layers(checkpoint: Checkpoint, n_blocks: int) -> None:
+    """Refuse early what could not be run: without the extra, of an unknown type, more blocks than there are."""
+    require_extra("running the real model's first blocks", checkpoint.folder)
+    place_of(checkpoint.config)
+    check_depth(checkpoint, n_blocks)
+
+
 def open_blocks(checkpoint: Checkpoint, n_blocks: int, n_heads: int, dtype: str = "float32") -> FirstBlocks:
     """Load the first blocks of a checkpoint's real model: only their tensors are read, or fetched from the hub."""
-    require_extra("running the real model's first blocks", checkpoint.folder)
+    refuse_layers(checkpoint, n_blocks)
     place = place_of(checkpoint.config)
-    check_depth(checkpoint, n_blocks)
     real = checkpoint.blocks_folder(n_blocks) or checkpoint.model
     if real is None:
         raise CheckpointError(f"{checkpoint.name} is arrays only: there is no real model; save it to a folder")
@@ -102,6 +112,10 @@ def _precision(dtype: str) -> AbstractContextManager[None]:
     return in_double_precision() if dtype == "float64" else nullcontext()
 
 
+class Enough(Exception):
+    """The block is reached up to which a text was to be run."""
+
+
 class FirstBlocks:
     """The first blocks of a real model, to be run on tokens."""
 
@@ -120,13 +134,14 @@ class FirstBlocks:
     def n_blocks(self) -> int:
         return len(self._blocks)
 
-    def run(self, token_ids: Int[np.ndarray, "text place"]) -> Passed:
-        """Texts of the same length through all blocks."""
+    def run(self, token_ids: Int[np.ndarray, "text place"], until: int | None = None) -> Passed:
+        """Texts of the same length through all blocks, or up to what enters block `until`."""
         import torch
 
         caught = self._now.caught = Passed([], [])
+        self._now.until = until
         try:
-            with torch.inference_mode(), _precision(self.dtype):
+            with suppress(Enough), torch.inference_mode(), _precision(self.dtype):
                 self._model(torch.from_numpy(np.ascontiguousarray(token_ids, np.int64)))
         finally:
             self._now.caught = None
@@ -142,15 +157,23 @@ class FirstBlocks:
                 states = self._through(layer, states, passed)
         return last_places(states)
 
+    def config_list(self, name: str) -> list[Any]:
+        """A list of the model's config with an entry for each block; empty where it has none."""
+        return list(getattr(self._model.config, name, None) or [])
+
     def scores(
-        self, passed: Passed, layer: int
+        self, passed: Passed, layer: int, entering: Float[np.ndarray, "text place d_model"] | None = None
     ) -> tuple[Float[np.ndarray, "text head query key"], Float[np.ndarray, "text head query key"]]:
-        """What enters the softmax of one block's attention (the mask included), and what leaves it."""
+        """What enters the softmax of one block's attention (the mask included), and what leaves it.
+
+        Other states than the texts' own may enter the block.
+        """
         import torch
 
+        states = passed.states[layer] if entering is None else torch.from_numpy(entering)
         catching = _softmax_catcher()
         with torch.inference_mode(), self._wide(), catching:
-            self._through(layer, passed.states[layer], passed)
+            self._through(layer, states, passed)
         scores, attention = catching.caught
         return scores.numpy(), attention.numpy()
 
@@ -176,6 +199,8 @@ class FirstBlocks:
         if caught is not None:
             caught.states.append(named["hidden_states"] if "hidden_states" in named else args[0])
             caught.beside.append((args, named))
+            if len(caught.states) - 1 == self._now.until:
+                raise Enough
 
     def _keep_leaving(self, _block: Any, _inputs: Any, output: Any) -> None:
         caught = getattr(self._now, "caught", None)

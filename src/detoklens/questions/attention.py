@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
+from detoklens.questions.family_options import SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, QueryPositions
-from detoklens.questions.question import Question, View
+from detoklens.questions.question import View
 from detoklens.questions.texts import check_reachable, too_short
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, plural
 
 if TYPE_CHECKING:
+    import numpy as np
     import polars as pl
 
     from detoklens.measures.attention import Measured
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 
 QUERY_POSITION = Column("query_position", "Int32", "position of the token that attends, from 0")
 DOCUMENTS = Column("documents", "Int64", "documents long enough to have this query position")
-REGIONS = ("first", "far", "recent", "self")
+REGIONS = ("first", "far", "recent", "self", "next")
 
 ATTENTION = Schema(
     "attention",
@@ -32,7 +34,11 @@ ATTENTION = Schema(
     (
         HEAD,
         QUERY_POSITION,
-        Column("key_position", "Int32", "position of the token attended to, from 0 to the query's own"),
+        Column(
+            "key_position",
+            "Int32",
+            "position of the token attended to, to the query's own or, looking both ways, the last",
+        ),
         Column("mean", "Float64", "attention, mean over documents"),
         Column("low", "Float64", "lower edge of the band that holds the asked share of documents"),
         Column("high", "Float64", "upper edge of that band"),
@@ -53,22 +59,26 @@ ATTENTION_AGREEMENT = Schema(
         Column("measured_far", "Float64", "mean attention on all keys that are neither first, recent nor self"),
         Column("measured_recent", "Float64", "mean attention on the 15 keys before the query (never position 0)"),
         Column("measured_self", "Float64", "mean attention on the query's own position"),
+        Column("measured_next", "Float64", "mean attention on the 15 keys after the query; only if it sees them"),
         Column("predicted_first", "Float64", "predicted attention on position 0"),
         Column("predicted_far", "Float64", "predicted attention on far keys"),
         Column("predicted_recent", "Float64", "predicted attention on recent keys"),
         Column("predicted_self", "Float64", "predicted attention on the query's own position"),
+        Column("predicted_next", "Float64", "predicted attention on next keys"),
         DOCUMENTS,
     ),
 )
 
 
 @dataclass(frozen=True, repr=False)
-class Attention(Question):
+class Attention(SplitTerms):
     """Show layer 0's real attention on text beside the softmax of Tᵖ + Tᵖᵖ, and how far apart they are.
 
     First is position 0, self the query's own, recent the 15 before it, far the rest. Unless query positions are named,
     the paper's 50, 500 and 1000 of 1024 are scaled to the model's trained positions. Where a folder is named to write
-    into, an interrupted run is continued by asking again.
+    into, an interrupted run is continued by asking again. Rotary and ALiBi positions have no Tᵖᵖ: there Tᵖ, the kernel,
+    predicts. A model that looks both ways attends to the 15 next keys, too; its documents are all cut to one length, by
+    default their median, and shorter ones left out.
 
     Example: detoklens attention gpt2 --text 'openwebtext/*.parquet' --query-positions 500 --heads 1,7
     """
@@ -79,11 +89,14 @@ class Attention(Question):
 
     topic = "What happens on text?"
     doing = "measuring attention on text"
-    needs = frozenset({"text", "position_table", "causal"})
+    needs = frozenset({"text"})
     tables = (ATTENTION_AGREEMENT, ATTENTION)
     by: ClassVar[Mapping[str, str]] = {"query": "attention_agreement", "key": "attention"}
     parallel = True
-    equation = "α[h, i, :] = softmax over j ≤ i of s[h, i, j] / √d′,  s = Tᵉᵉ + Tᵖᵖ + Tᵖᵉ + Tᵉᵖ + Tᵉ + Tᵖ"
+    equation = (
+        "α[h, i, :] = softmax over j ≤ i of s[h, i, j] / √d′, over all j where a model looks both ways,  s = Tᵉᵉ + "
+        "Tᵖᵖ + Tᵖᵉ + Tᵉᵖ + Tᵉ + Tᵖ, as far as the model has them"
+    )
     figures = (
         FigureSpec(
             "attention",
@@ -130,8 +143,29 @@ class Attention(Question):
         positions, heads = self._positions(study), study.heads(self.heads)
         for line in too_short(study.documents, positions):
             runner.say(line)
-        measured = text_attention(study.layer, study.documents, positions, heads, self.band, runner)
-        return {"attention_agreement": _agreement_table(measured, heads), "attention": _key_table(measured, heads)}
+        documents = study.documents if study.layer.is_causal else self._cut(study, runner)
+        measured = text_attention(study.layer, documents, positions, heads, self.band, runner, self.split_off(study))
+        agreement = _agreement_table(measured, heads)
+        if study.layer.is_causal:
+            agreement = agreement.drop("measured_next", "predicted_next")
+        return {"attention_agreement": agreement, "attention": _key_table(measured, heads)}
+
+    def _cut(self, study: Study, runner: Runner) -> list[np.ndarray]:
+        """The documents of a model that looks both ways, all of one length."""
+        length = self._length(study) or 0
+        kept = [ids[:length] for ids in study.documents if len(ids) >= length]
+        runner.say(
+            f"{len(kept):,} of {len(study.documents):,} documents are measured, cut to {length} tokens each, since "
+            "every key counts where a model looks both ways"
+        )
+        return kept
+
+    def _length(self, study: Study) -> int | None:
+        """How long documents are cut: as asked; of a model that looks both ways, else the median length."""
+        if study.layer.is_causal or study.texts.length is not None:
+            return study.texts.length
+        lengths = sorted(len(ids) for ids in study.documents)
+        return lengths[len(lengths) // 2]
 
     def say(self, tables: Frames) -> str:
         """In which head position alone predicts attention best, and in which worst."""
@@ -168,7 +202,7 @@ class Attention(Question):
             "head",
             agreement["query_position"].alias("query"),
             "total_variation",
-            *(_beside(agreement, region) for region in REGIONS),
+            *(_beside(agreement, region) for region in REGIONS if f"measured_{region}" in agreement.columns),
             "documents",
             "document_total_variation",
         )
@@ -178,8 +212,9 @@ class Attention(Question):
         """Those asked for; else the paper's, scaled to the trained positions or to the length of the cut documents."""
         from detoklens.measures.positions import chosen_queries
 
-        positions = chosen_queries(study.layer, self.query_positions, study.texts.length)
-        check_reachable(positions, study.texts.length)
+        length = self._length(study)
+        positions = chosen_queries(study.layer, self.query_positions, length)
+        check_reachable(positions, length)
         return positions
 
 
@@ -202,9 +237,9 @@ def _key_table(measured: Sequence[Measured], heads: list[int]) -> pl.DataFrame:
     frames = [
         ATTENTION.frame(
             {
-                "head": np.repeat(heads, each.query_position + 1),
+                "head": np.repeat(heads, each.mean.shape[1]),
                 "query_position": np.full(each.mean.size, each.query_position),
-                "key_position": np.tile(np.arange(each.query_position + 1), len(heads)),
+                "key_position": np.tile(np.arange(each.mean.shape[1]), len(heads)),
                 "mean": each.mean.ravel(),
                 "low": each.low.ravel(),
                 "high": each.high.ravel(),
@@ -221,8 +256,6 @@ def _agreement_table(measured: Sequence[Measured], heads: list[int]) -> pl.DataF
     import numpy as np
     import polars as pl
 
-    from detoklens.measures.attention import region_masses
-
     frames = [
         ATTENTION_AGREEMENT.frame(
             {
@@ -230,11 +263,17 @@ def _agreement_table(measured: Sequence[Measured], heads: list[int]) -> pl.DataF
                 "query_position": np.full(len(heads), each.query_position),
                 "total_variation": each.distance,
                 "document_total_variation": each.document_distance,
-                **{f"measured_{region}": mass for region, mass in region_masses(each.mean).items()},
-                **{f"predicted_{region}": mass for region, mass in region_masses(each.predicted).items()},
+                **_masses("measured", each.mean, each.query_position),
+                **_masses("predicted", each.predicted, each.query_position),
                 "documents": np.full(len(heads), each.documents),
             }
         )
         for each in measured
     ]
     return pl.concat(frames).sort("head", "query_position")
+
+
+def _masses(source: str, attention: np.ndarray, query: int) -> dict[str, np.ndarray]:
+    from detoklens.measures.attention import region_masses
+
+    return {f"{source}_{region}": mass for region, mass in region_masses(attention, query).items()}

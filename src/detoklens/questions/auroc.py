@@ -9,8 +9,15 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from detoklens.errors import DetokLensError, MissingError, TokenError
 from detoklens.figures.spec import FigureSpec
-from detoklens.questions.auroc_said import comparison_said, curves_said, judgement_said
-from detoklens.questions.auroc_schemas import AUROC_BY_TOKEN, GLANCE, OF_HEADS, PRECISION_BY_TOKEN, ROC_POINTS
+from detoklens.questions.auroc_said import comparison_said, curves_said, judgement_said, validity_said
+from detoklens.questions.auroc_schemas import (
+    AUROC_BY_TOKEN,
+    AUROC_VALIDITY,
+    GLANCE,
+    OF_HEADS,
+    PRECISION_BY_TOKEN,
+    ROC_POINTS,
+)
 from detoklens.questions.auroc_truth import (
     GroundTruth,
     Kind,
@@ -53,6 +60,13 @@ class Auroc(Joining):
     Example: detoklens auroc gpt2 --counts counts --pieces --out results
     """
 
+    layer: Annotated[
+        int,
+        Parameter(
+            "Of this layer. Beyond 0 an approximation that carries its validity: needs text and the extra model.",
+            least=0,
+        ),
+    ] = 0
     tokens: Annotated[
         Sequence[str | int] | None,
         Parameter(
@@ -110,9 +124,9 @@ class Auroc(Joining):
 
     topic = "Which heads detokenize?"
     doing = "ranking keys"
-    uses = frozenset({"counts", "vocabulary", "seed"})
+    uses = frozenset({"counts", "vocabulary", "seed", "text"})
     parallel = True
-    tables = (GLANCE, AUROC_BY_TOKEN, *OF_HEADS, PRECISION_BY_TOKEN, ROC_POINTS)
+    tables = (GLANCE, AUROC_BY_TOKEN, *OF_HEADS, PRECISION_BY_TOKEN, ROC_POINTS, AUROC_VALIDITY)
     compared_tables = ("auroc_by_head", "auroc_controls", "roc_points")
     equation = (
         "AUROCᵢ = Σ_pos Σ_neg w_pos ([s_pos > s_neg] + ½ [s_pos = s_neg]) / (Σ w_pos · number of negatives),  s = "
@@ -188,6 +202,8 @@ class Auroc(Joining):
                 or self.mean == "frequency"
                 or (judged and (self.controls or self.negatives == "matched"))
             )
+        if need == "text":
+            return self.layer > 0
         if need == "seed":
             return judged and (self.controls or self.bootstrap > 0)
         return super().depends_on(need)
@@ -206,12 +222,22 @@ class Auroc(Joining):
         self._refuse_missing(study)
         ranked = {"heads": study.heads(self.heads), "centred": self.centred, "scale": self.scale}
         asked = self._right.settings() | ranked | self.of_family(study)
+        if self.layer:
+            asked |= {"layer": self.layer, "weights": self._weights(study)}
         if self.roc is not None:
             return asked | {"roc": study.token_ids(self.roc)}
         judged = {
             name: getattr(self, name) for name in ("negatives", "per_octave", "k", "controls", "bootstrap", "pieces")
         }
         return asked | judged | {"tokens": "all" if self.tokens is None else self._queries(study)}
+
+    def _weights(self, study: Study) -> str:
+        """What decides the numbers beyond layer 0: the blocks up to this one."""
+        from detoklens.model.first_blocks import refuse_layers
+        from detoklens.weights.blocks import blocks_fingerprint
+
+        refuse_layers(study.layer.checkpoint, self.layer + 1)
+        return blocks_fingerprint(study.layer.checkpoint, self.layer + 1)
 
     def _refuse_missing(self, study: Study) -> None:
         """What is needed depends on what is asked."""
@@ -241,6 +267,10 @@ class Auroc(Joining):
     def ask(self, study: Study, runner: Runner) -> Frames:
         from detoklens.questions.auroc_tables import auroc_tables, roc_points
 
+        if self.layer:
+            from detoklens.questions.auroc_beyond import asked_beyond
+
+            return asked_beyond(self, study, runner)
         heads = study.heads(self.heads)
         affinity, pairs = self.affinity(study, self.scale, self.centred, heads), self._pairs(study)
         if self.roc is not None:
@@ -259,9 +289,21 @@ class Auroc(Joining):
     def say(self, tables: Frames) -> str:
         """Which head stands above chance, its nulls and frequency, if any does; or the largest areas under curves."""
         if "roc_points" in tables:
-            return curves_said(tables["roc_points"])
+            return curves_said(tables["roc_points"], self.layer) + self._validity(tables)
         truth = f"{self._right} among equally frequent keys" if self.negatives == "matched" else str(self._right)
-        return judgement_said(tables["auroc_controls"], self._whom(tables["auroc_by_head"]), truth + self.manner)
+        said = judgement_said(
+            tables["auroc_controls"], self._whom(tables["auroc_by_head"]), truth + self.manner, self.layer
+        )
+        return said + self._validity(tables)
+
+    def _validity(self, tables: Frames) -> str:
+        return f" {validity_said(tables['auroc_validity'], self.pieces)}" if self.layer else ""
+
+    def specs(self) -> Sequence[FigureSpec]:
+        """Beyond layer 0 heads have that layer's names."""
+        return (
+            [replace(spec, options=(("layer", self.layer),)) for spec in self.figures] if self.layer else self.figures
+        )
 
     def _whom(self, by_head: pl.DataFrame) -> str:
         if self.pieces:
@@ -270,7 +312,7 @@ class Auroc(Joining):
 
     def say_compared(self, by_label: ByLabel) -> str:
         """Which head of each model stands above its nulls, if any does."""
-        said = comparison_said(by_label, " over pieces of words" if self.pieces else "")
+        said = comparison_said(by_label, " over pieces of words" if self.pieces else "", self.layer)
         return said or super().say_compared(by_label)
 
     def views(self, tables: Frames) -> Sequence[View]:

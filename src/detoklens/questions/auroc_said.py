@@ -12,15 +12,16 @@ if TYPE_CHECKING:
 
     from detoklens.questions.question import ByLabel
 
+HOLDS = 0.5  # rank correlation of predicted and real scores
 SAID_CURVES = 4  # query tokens that the sentence about curves names
 
 
-def judgement_said(controls: pl.DataFrame, whom: str, truth: str) -> str:
+def judgement_said(controls: pl.DataFrame, whom: str, truth: str, layer: int = 0) -> str:
     """Which head stands above chance, its nulls and frequency, asked from whom and judged by what; or why none does."""
     found = verdict(controls)
     if found is None:
         return "No query token has both positives and negatives, so no head can be judged."
-    name = head_name(found.head)
+    name = head_name(found.head, layer)
     judged = f"{whom} its mean AUROC against {truth} is {numbers_said(found.row)}"
     if found.named:
         answered = "" if found.row["matched_above_null"] is None else ": frequency does not explain it"
@@ -30,15 +31,17 @@ def judgement_said(controls: pl.DataFrame, whom: str, truth: str) -> str:
     return f"No head stands clearly above its nulls; the nearest is {name}: {judged}: {listed(found.against)}."
 
 
-def comparison_said(by_label: ByLabel, whom: str) -> str:
+def comparison_said(by_label: ByLabel, whom: str, layer: int = 0) -> str:
     """Which head of each model stands above its nulls, and how far; nothing where no model has any null."""
     controls = {label: tables["auroc_controls"] for label, tables in by_label.items() if "auroc_controls" in tables}
     found = {label: verdict(frame) for label, frame in controls.items()}
-    said = [f"in {label} {in_short(each)}" for label, each in found.items() if each is not None and each.has_null]
+    said = [
+        f"in {label} {in_short(each, layer)}" for label, each in found.items() if each is not None and each.has_null
+    ]
     return f"Whose AUROC{whom} stands above its nulls: {'; '.join(said)}." if said else ""
 
 
-def curves_said(points: pl.DataFrame) -> str:
+def curves_said(points: pl.DataFrame, layer: int = 0) -> str:
     """The head with the largest area for each of the first query tokens."""
     from detoklens.questions.auroc_tables import areas_under
 
@@ -48,6 +51,27 @@ def curves_said(points: pl.DataFrame) -> str:
     for token in tokens.head(SAID_CURVES):
         best = areas.filter(token_id=token).row(0, named=True)
         shown = f"id {token}" if best["token"] is None else f"“{token_shown(best['token'])}”"
-        said.append(f"{best['area']:.3f} for {shown} ({head_name(best['head'])})")
+        said.append(f"{best['area']:.3f} for {shown} ({head_name(best['head'], layer)})")
     first = f" of the first {SAID_CURVES} of {len(tokens)} query tokens" if len(tokens) > SAID_CURVES else ""
     return f"Largest areas under the ROC curves{first}: {listed(said)}; 0.5 is chance."
+
+
+def validity_said(validity: pl.DataFrame, pieces: bool) -> str:
+    """For which heads do predicted scores say what the real ones are? By all links, or by those of pieces."""
+    column = "pieces_correlation" if pieces else "correlation"
+    layer, rows = int(validity["layer"][0]), validity.sort(column, descending=True, nulls_last=True)
+    held = [
+        f"{head_name(head, layer)} ({found:.2f})"
+        for head, found in rows.select("head", column).iter_rows()
+        if found is not None and found >= HOLDS
+    ]
+    links = validity["pieces_links" if pieces else "links"][0]
+    how = (
+        f"rank correlation of predicted and real scores at least {HOLDS}, on {links:,} links of the text to the token "
+        "before"
+    )
+    if held:
+        return f"It holds for {listed(held)} ({how}), for no other head."
+    best = rows[column][0]
+    nearest = "" if best is None else f"; the nearest is {head_name(rows['head'][0], layer)} with {best:.2f}"
+    return f"But it does not hold for any head ({how}{nearest}): this says nothing of what layer {layer} does on text."

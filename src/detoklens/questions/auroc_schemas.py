@@ -104,6 +104,19 @@ ROC_POINTS = Schema(
         Column("true_positive_rate", "Float64", "share of the positives' weight found"),
     ),
 )
+
+AUROC_VALIDITY = Schema(
+    "auroc_validity",
+    "Beyond layer 0: do predicted scores say what the real ones are?",
+    (
+        Column("head", "Int32", "attention head of the layer, from 0"),
+        Column("layer", "Int32", "the layer, from 0"),
+        Column("correlation", "Float64", "rank correlation of Tᵉᵉ by closed-world inputs with real scores"),
+        Column("links", "Int64", "links from a token of the text to the token before it"),
+        Column("pieces_correlation", "Float64", "the same over the links of tokens that go on with a word"),
+        Column("pieces_links", "Int64", "those links"),
+    ),
+)
 OF_HEADS = (AUROC_BY_HEAD, AUROC_CONTROLS, PRECISION_BY_HEAD)
 _SHOWN = ["head", "seen", "seen_low", "seen_high", "shuffled_queries", "permuted_keys", "frequency", "matched"]
 _SHOWN += [

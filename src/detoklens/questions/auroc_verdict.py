@@ -92,14 +92,14 @@ def _is_clear(above: float | None) -> bool:
     return above is None or above > CLEARLY
 
 
-def in_short(found: Verdict) -> str:
+def in_short(found: Verdict, layer: int = 0) -> str:
     """Which head, and how far above its nulls: for a list of models."""
     above = [signed(found.row["above_null"])]
     if found.row["matched_above_null"] is not None:
         above.append(f"{signed(found.row['matched_above_null'])} among equally frequent keys")
     if found.named:
-        return f"{head_name(found.head)} ({', '.join(above)})"
-    return f"no head (nearest {head_name(found.head)}: {', '.join(above)}; {listed(found.against)})"
+        return f"{head_name(found.head, layer)} ({', '.join(above)})"
+    return f"no head (nearest {head_name(found.head, layer)}: {', '.join(above)}; {listed(found.against)})"
 
 
 def numbers_said(row: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""How much would attention on real text change if one term were missing? Each of the six, in every head."""
+"""How much would attention on real text change if one term were missing? Each term, in every head."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from detoklens.figures.spec import FigureSpec
 from detoklens.questions.attention import DOCUMENTS, QUERY_POSITION
+from detoklens.questions.family_options import SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, in_one_word, whole_numbers
-from detoklens.questions.question import Question
 from detoklens.questions.texts import check_reachable, too_short
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, listed_some, percent, plural, term_symbol
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 HARDLY = 0.005  # nats: would be written as 0.00
 NAMED = 6  # heads of one leading term in a sentence
-TERM = Column("term", "String", "the term that is left out: ee, pp, pe, ep, e or p")
+TERM = Column("term", "String", "the term that is left out: ee, pp, pe, ep, e or p, as far as the model has it")
 
 CONTRIBUTIONS = Schema(
     "contributions",
@@ -47,7 +47,7 @@ CONTRIBUTIONS_BY_HEAD = Schema(
         HEAD,
         TERM,
         Column("kl", "Float64", "KL divergence in nats: mean over documents, then over query positions"),
-        Column("share", "Float64", "this term's part of the sum of the head's six KL divergences"),
+        Column("share", "Float64", "this term's part of the sum of the head's KL divergences"),
         Column("top_changed", "Float64", "share of documents where the top token changes: mean over positions"),
         Column("rank", "Int32", "1 for the term whose absence changes this head's attention most"),
     ),
@@ -55,12 +55,13 @@ CONTRIBUTIONS_BY_HEAD = Schema(
 
 
 @dataclass(frozen=True, repr=False)
-class Contributions(Question):
-    """Take away one of the six terms at a time: by how many nats does the attention on real text move?
+class Contributions(SplitTerms):
+    """Take away one term at a time: by how many nats does the attention on real text move?
 
     Looks from every position unless told otherwise. Documents are the ones whose texts have the smallest sha256, so
     anyone gets the same. Where a folder is named to write into, an interrupted run is continued by asking again.
-    Numbers are the same whatever the number of workers.
+    Numbers are the same whatever the number of workers. Learned positions make six terms, rotary ones four (ee, e, ep
+    and the kernel p), ALiBi three.
 
     Example: detoklens contributions gpt2 --text 'openwebtext/*.parquet' --prepend-bos --documents 5000 --out results
     """
@@ -86,11 +87,11 @@ class Contributions(Question):
     scaling: Annotated[
         Literal["scaled", "unscaled"] | None, Parameter("Softmax of s / sqrt(d'), or of s as it is.")
     ] = None
-    reduction: Annotated[Literal["sum", "mean"] | None, Parameter("Sum over keys, or mean over the i + 1 keys.")] = None
+    reduction: Annotated[Literal["sum", "mean"] | None, Parameter("Sum or mean over the keys that are seen.")] = None
 
     topic = "What happens on text?"
     doing = "taking each term away"
-    needs = frozenset({"text", "position_table", "causal"})
+    needs = frozenset({"text"})
     tables = (CONTRIBUTIONS_BY_HEAD, CONTRIBUTIONS)
     compared_tables = ("contributions_by_head",)
     by: ClassVar[Mapping[str, str]] = {"head": "contributions_by_head", "position": "contributions"}
@@ -129,7 +130,7 @@ class Contributions(Question):
             "heads": study.heads(self.heads),
             "query_positions": self._positions(study),
             "formula": vars(self._formula()),
-        }
+        } | self.of_family(study)
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         from detoklens.measures.contributions import contributions
@@ -137,7 +138,8 @@ class Contributions(Question):
         positions, heads = self._positions(study), study.heads(self.heads)
         for line in too_short(study.documents, positions or []):
             runner.say(line)
-        measured = contributions(study.layer, study.documents, positions, heads, self._formula(), runner)
+        mean = self.split_off(study)
+        measured = contributions(study.layer, study.documents, positions, heads, self._formula(), runner, mean)
         table = contribution_table(measured, heads)
         return {"contributions_by_head": contributions_by_head(table), "contributions": table}
 
@@ -201,14 +203,12 @@ def contribution_table(measured: Divergences, heads: Sequence[int]) -> pl.DataFr
     """One row for each head, query position and term, as CONTRIBUTIONS."""
     import numpy as np
 
-    from detoklens.kernels.contributions import TERMS
-
     shape = measured.mean.shape
     return CONTRIBUTIONS.frame(
         {
             "head": np.broadcast_to(np.asarray(heads)[:, None, None], shape).ravel(),
             "query_position": np.broadcast_to(measured.query_positions[None, :, None], shape).ravel(),
-            "term": np.broadcast_to(np.asarray(TERMS), shape).ravel(),
+            "term": np.broadcast_to(np.asarray(measured.terms), shape).ravel(),
             "kl": measured.mean.ravel(),
             "standard_error": measured.standard_error.ravel(),
             "top_changed": measured.top_changed.ravel(),

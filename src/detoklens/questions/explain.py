@@ -20,8 +20,9 @@ from detoklens.questions.explain_tables import (
     symbol,
     terms_of,
 )
+from detoklens.questions.family_options import SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, in_one_word, whole_numbers, words_of
-from detoklens.questions.question import Question, View
+from detoklens.questions.question import View
 from detoklens.questions.texts import beginning_token
 from detoklens.tables.schema import Schema
 from detoklens.wording import head_name, listed, plural, term_name, token_shown
@@ -47,7 +48,7 @@ def read_text(given: str) -> str:
 
 
 @dataclass(frozen=True, repr=False)
-class Explain(Question):
+class Explain(SplitTerms):
     """Show which term explains each head's strongest links in a text.
 
     Beside the links there is every pair of tokens: the terms, the score, the attention, and what the attention would be
@@ -77,12 +78,11 @@ class Explain(Question):
 
     topic = "What happens on text?"
     doing = "explaining"
-    needs = frozenset({"causal"})
-    uses = frozenset({"vocabulary"})
+    uses = frozenset({"vocabulary", "counts"})
     tables = (explanation_schema(SIX), links_schema(SIX))
     equation = (
-        "s = Σ T,  α[h, i, :] = softmax over j ≤ i of s / √d′,  without T: softmax of (s − T) / √d′;  strength of a "
-        "link: α log₂(α n), where its query sees n keys;  its term: the one whose removal lowers α most"
+        "s = Σ T,  α[h, i, :] = softmax over the keys in view of s / √d′,  without T: softmax of (s − T) / √d′;  "
+        "strength of a link: α log₂(α n), where its query sees n keys;  its term: the one whose removal lowers α most"
     )
     figures = (
         FigureSpec(
@@ -90,10 +90,10 @@ class Explain(Question):
             "explain",
             ("explanation", "links"),
             "Attention in the text and the terms that explain it",
-            "Attention of each token (row) to the tokens up to it (columns); each head's strongest links are framed, "
-            "with the term whose removal lowers the link most at the end of the row. Where names would be too small, "
-            "the links are bars instead. Tᵉᵉ: token and token; Tᵖᵖ: position and position; Tᵉᵖ: token and position; "
-            "Tᵖᵉ: position and token; Tᵉ: token alone; Tᵖ: position alone.",
+            "Attention of each token (row) to the tokens that it sees (columns); each head's strongest links are "
+            "framed, with the term whose removal lowers the link most at the end of the row. Where names would be "
+            "too small, the links are bars instead. Tᵉᵉ: token and token; Tᵖᵖ: position and position; Tᵉᵖ: token and "
+            "position; Tᵖᵉ: position and token; Tᵉ: token alone; Tᵖ: position alone.",
             per_head=True,
         ),
     )
@@ -109,7 +109,8 @@ class Explain(Question):
         return (cls("the priest was descending", heads=[1]),)
 
     def settings(self, study: Study) -> dict[str, Any]:
-        return {"token_ids": self._ids(study), "heads": study.heads(self.heads), "top": self.top}
+        asked = {"token_ids": self._ids(study), "heads": study.heads(self.heads), "top": self.top}
+        return asked | self.of_family(study)
 
     def command_words(self, study: Study) -> list[str]:
         """A text that a command line would take for an option, or can't hold, is given by its token ids."""
@@ -120,7 +121,7 @@ class Explain(Question):
     def ask(self, study: Study, runner: Runner) -> Frames:
         from detoklens.measures.explain import explain
 
-        found = explain(study.layer, self._ids(study), study.heads(self.heads))
+        found = explain(study.layer, self._ids(study), study.heads(self.heads), self.split_off(study))
         texts = [study.layer.token(int(token_id)) for token_id in found.token_ids]
         return {"explanation": pair_table(found, texts), "links": strongest_links(found, texts, self.top)}
 

@@ -16,14 +16,6 @@ if TYPE_CHECKING:
     from detoklens.measures.explain import Explanation, Links
 
 SIX = ("ee", "pp", "pe", "ep", "e", "p")  # as scores.terms.Term has them; other families bring other terms
-READINGS = {
-    "ee": "token compares itself with token",
-    "pp": "position compares itself with position",
-    "pe": "position looks for token",
-    "ep": "token looks for position",
-    "e": "token asserts itself, whoever asks",
-    "p": "position asserts itself, whoever asks",
-}
 TOKEN = 12  # places of a token and its position in a terminal
 BAR = 4  # places of a whole attention
 LIFTS = 2  # the largest ones that are shown of a link
@@ -31,7 +23,11 @@ LIFTS = 2  # the largest ones that are shown of a link
 _PAIR = (
     HEAD,
     Column("query_position", "Int32", "place of the token that attends, from 0"),
-    Column("key_position", "Int32", "place of the token attended to, from 0 to the query's own"),
+    Column(
+        "key_position",
+        "Int32",
+        "place of the token attended to, to the query's own or, looking both ways, the last",
+    ),
     Column("query_token", "Int32", "id of the token that attends"),
     Column("key_token", "Int32", "id of the token attended to"),
     Column("query_text", "String", "its text"),
@@ -48,7 +44,7 @@ def explanation_schema(terms: Sequence[str]) -> Schema:
             *_PAIR,
             *(Column(term, "Float64", f"the term {term}, not yet multiplied by the attention scale") for term in terms),
             Column("score", "Float64", "the sum of all terms"),
-            Column("attention", "Float64", "softmax over keys ≤ query of score × attention scale"),
+            Column("attention", "Float64", "softmax of score × attention scale over the keys that the query sees"),
             *(
                 Column(f"without_{term}", "Float64", f"what the attention would be without the term {term}")
                 for term in terms
@@ -91,7 +87,7 @@ def pair_table(found: Explanation, texts: Sequence[str]) -> pl.DataFrame:
 
     names = list(found.without)
     schema = explanation_schema(names)
-    query, key = np.tril_indices(len(texts))
+    query, key = np.nonzero(found.seen())
     return pl.concat(
         schema.frame(
             {
@@ -144,6 +140,13 @@ def _pair_columns(
         "query_text": named.gather(query),
         "key_text": named.gather(key),
     }
+
+
+def _positions_of(terms: Sequence[str]) -> str:
+    """The kind of positions that has these terms."""
+    if "pp" in terms:
+        return "learned"
+    return "rotary" if "ep" in terms or len(terms) == 1 else "alibi"
 
 
 def symbol(term: str) -> str:
@@ -200,12 +203,15 @@ def legend_view(links: pl.DataFrame) -> View:
     """What the terms stand for, and how many of the links each explains."""
     import polars as pl
 
+    from detoklens.scores.terms import MEANINGS
+
     terms = terms_of(links)
+    meanings = MEANINGS[_positions_of(terms)]
     explained = [(links["term"] == term).sum() for term in terms]
     legend = {
         "term": terms,
         "symbol": [symbol(term) for term in terms],
-        "reads as": [READINGS.get(term, term) for term in terms],
+        "reads as": [meanings[term] for term in terms],
         "explains": [f"{number} of {len(links)}" for number in explained],
     }
     return View("a link's term is the one whose removal lowers its attention most", pl.DataFrame(legend))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from detoklens.errors import RangeError
+from detoklens.errors import MissingError, RangeError, TokenError
 from detoklens.figures.spec import FigureSpec
 from detoklens.questions.auroc import Auroc
 from detoklens.questions.auroc_schemas import AUROC_CONTROLS
@@ -17,6 +17,8 @@ from detoklens.questions.parameters import Centred, Parameter, Scale
 from detoklens.questions.parameters import Heads as Chosen
 from detoklens.questions.question import View
 from detoklens.questions.shape import Shape
+from detoklens.questions.twins import Twins
+from detoklens.questions.twins_said import last_place
 from detoklens.questions.words import Words, best_by_words, is_clearly_better
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent, signed
@@ -28,7 +30,7 @@ if TYPE_CHECKING:
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
 
-SEEN_FIRST = ("head", "auroc", "above_null", "word_share", "self_match", "position_class", "on_previous")
+SEEN_FIRST = ("head", "auroc", "above_null", "word_share", "rank_lost", "self_match", "position_class", "on_previous")
 CLEARLY_ITSELF = 2.0  # standard deviations: the token itself then stands above 98 % of all keys
 
 JUDGED = {
@@ -47,6 +49,11 @@ HEADS = Schema(
         Column("word_share", "Float64", "median rank, as a share of the vocabulary, of a word's piece before"),
         Column("word_null", "Float64", "the same for a piece of another word; both need a tokenizer"),
         Column("word_pairs", "Int64", "pairs of neighbouring pieces that both are medians over"),
+        Column(
+            "rank_lost",
+            "Float64",
+            "median rank of a word's twin with this head's link to the piece before cut, less that as it is: see twins",
+        ),
         Column("self_match", "Float64", "mean over tokens of the z-score of Tᵉᵉ[i, i] in row i of all keys"),
         Column("position_class", "String", "where position alone looks from the middle: see the table shape"),
         Column("on_previous", "Float64", "attention of position alone, from the middle, on the token before"),
@@ -84,7 +91,7 @@ class Heads(Joining):
     parallel = True
     tables = (HEADS,)
     equation = (
-        "one row a head from auroc, words, shape and frequency;  self-match: mean over i of "
+        "one row a head from auroc, words, twins, shape and frequency;  self-match: mean over i of "
         "(Tᵉᵉ[i, i] − meanⱼ Tᵉᵉ[i, j]) / stdⱼ Tᵉᵉ[i, j];  W_QK = W̃_Q W̃_Kᵀ = S + A, S symmetric, A antisymmetric;  "
         "effective rank exp(−Σ p ln p), p the singular values of W_QK as shares of their sum"
     )
@@ -95,8 +102,8 @@ class Heads(Joining):
             ("heads",),
             "Head cards",
             "Each head in one row: AUROC against corpus bigrams, and among equally frequent keys, each with its null; "
-            "rank of a word's piece before, how much a token matches itself, preference for rare tokens, and the "
-            "shape of the query-key product.",
+            "rank of a word's piece before, rank of a word's twin lost when the head's look back is cut, how much a "
+            "token matches itself, preference for rare tokens, and the shape of the query-key product.",
         ),
     )
     compared_figures = (
@@ -124,7 +131,7 @@ class Heads(Joining):
         affinity = self.affinity(study, self.scale, self.centred, heads)
         cards = pl.DataFrame({"head": heads, "self_match": self_match_scores(affinity).mean(axis=1)})
         cards = cards.with_columns(pl.col("head").cast(pl.Int32))
-        parts = (self._forms, self._auroc, self._words, self._positions, self._frequency)
+        parts = (self._forms, self._auroc, self._words, self._twins, self._positions, self._frequency)
         for part in (each(study) for each in parts):
             if part is not None:
                 cards = cards.join(part, on="head", how="left", maintain_order="left")
@@ -164,6 +171,18 @@ class Heads(Joining):
             return None
         ranked = study.ask(Words(**self._same())).tables["words_by_head"]
         return ranked.select("head", word_share="median_share", word_null="null_median_share", word_pairs="pairs")
+
+    def _twins(self, study: Study) -> pl.DataFrame | None:
+        """What words of two pieces lose when the head does not look back; nothing where no word has a twin."""
+        import polars as pl
+
+        try:
+            found = study.ask(Twins(heads=self.heads)).tables["twins_by_condition"]
+        except (MissingError, TokenError, RangeError):
+            return None
+        cuts = found.filter(pl.col("condition").str.starts_with("cut_L0H"), place=last_place([found]), pieces=2)
+        head = pl.col("condition").str.strip_prefix("cut_L0H").cast(pl.Int32)
+        return cuts.select(head.alias("head"), "rank_lost")
 
     def _positions(self, study: Study) -> pl.DataFrame | None:
         """Where position alone looks from the middle of the table, far from its exceptional ends."""

@@ -153,8 +153,8 @@ class Heatmap(AtOffset):
         same = _say_same(alike)
         return (
             f"{_say_alike(alike)}: over {plural(drawn, 'drawn token')}{self.manner} its score is on average "
-            f"{_deviations(best)} the mean of all keys, and the largest of all for {percent(best['self_first'])} of them; "
-            f"{same}."
+            f"{_deviations(best)} the mean of all keys, and the largest of all for "
+            f"{percent(best['self_first'])} of them; {same}."
         )
 
     def say_compared(self, by_label: ByLabel) -> str:

@@ -95,17 +95,20 @@ class Layers(Question):
     def settings(self, study: Study) -> dict[str, Any]:
         """The list by its fingerprint, the depth as it is."""
         from detoklens.measures.word_list import fingerprint_of, given_words
+        from detoklens.weights.blocks import blocks_fingerprint
 
         words = None if self.words is None else fingerprint_of(given_words(self.words))
-        return super().settings(study) | {"words": words, "up_to": self._depth(study)}
+        depth = self._depth(study)
+        weights = blocks_fingerprint(study.layer.checkpoint, depth)
+        return super().settings(study) | {"words": words, "up_to": depth, "weights": weights}
 
     def _depth(self, study: Study) -> int:
-        from detoklens.model.first_blocks import check_depth
+        from detoklens.model.first_blocks import refuse_layers
         from detoklens.model.loading import depth_of
 
         checkpoint = study.layer.checkpoint
         depth = min(USUAL_DEPTH, depth_of(checkpoint.config)) if self.up_to is None else self.up_to
-        check_depth(checkpoint, depth)
+        refuse_layers(checkpoint, depth)
         if self.after is not None and self.after >= depth:
             raise RangeError(f"layer {self.after} is not among the first {depth}, which go from 0 to {depth - 1}")
         return depth

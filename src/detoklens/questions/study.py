@@ -250,6 +250,12 @@ class Study:
 
         return make_report(self, as_path(folder, "the report's folder"), **options)
 
+    def explore(self, port: int = 0) -> Explorer:
+        """The first layer, live: in the output cell of a notebook, elsewhere in the browser; `close()` ends it."""
+        from detoklens.explorer.explore import explore
+
+        return explore(self, port)
+
 
 def _store(folder: str | Path | Store | None) -> Store | None:
     from detoklens.questions.store import Store
@@ -257,12 +263,6 @@ def _store(folder: str | Path | Store | None) -> Store | None:
     if folder is None or isinstance(folder, Store):
         return folder
     return Store(as_path(folder, "the folder for an answer"))
-
-    def explore(self, port: int = 0) -> Explorer:
-        """The first layer, live: in the output cell of a notebook, elsewhere in the browser; `close()` ends it."""
-        from detoklens.explorer.explore import explore
-
-        return explore(self, port)
 
 
 _NEEDED = {

@@ -7,7 +7,7 @@ lower end of the ratio without it is above 1 and at least NEEDED of the gain (as
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import log
 from typing import TYPE_CHECKING, Any
@@ -17,7 +17,7 @@ from detoklens.wording import listed, plural, term_symbol
 if TYPE_CHECKING:
     import polars as pl
 
-CLEARLY = 1.1  # times: with thousands of words any difference is beyond chance
+CLEARLY = 1.2  # times: with thousands of words any difference is beyond chance
 NEEDED = 0.25  # of the gain
 WHERE = {"attention": "after the attention", "block": "after the first block"}
 IN_PIECES = {2: "two pieces", 3: "three pieces", 4: "four pieces"}
@@ -66,16 +66,20 @@ class Found:
         return [self.rows[name] for name in sorted(found, key=self.lost, reverse=True)]
 
 
-def found_at(table: pl.DataFrame, pieces: int) -> Found | None:
-    """The rows of the last place that is known and of so many pieces; None where there is no word of them."""
-    place = "block" if "block" in table["place"] else "attention"
+def last_place(tables: Iterable[pl.DataFrame]) -> str:
+    """The last place that all of these tables know."""
+    return "block" if all("block" in table["place"] for table in tables) else "attention"
+
+
+def found_at(table: pl.DataFrame, place: str, pieces: int) -> Found | None:
+    """The rows of one place and of so many pieces; None where there is no word of them."""
     rows = table.filter(place=place, pieces=pieces).to_dicts()
     return Found({row["condition"]: row for row in rows}) if rows else None
 
 
-def fewest_pieces(table: pl.DataFrame) -> Found:
-    """The words of fewest pieces: two, unless others were asked for."""
-    found = found_at(table, int(table["pieces"].to_numpy().min()))
+def fewest_pieces(table: pl.DataFrame, place: str | None = None) -> Found:
+    """The words of fewest pieces, two unless others were asked for; by default at the last place that is known."""
+    found = found_at(table, place or last_place([table]), int(table["pieces"].to_numpy().min()))
     assert found is not None
     return found
 
@@ -131,7 +135,7 @@ def _longer(table: pl.DataFrame, shortest: int) -> str:
     """What becomes of words in more pieces, their first piece exchanged."""
     said = []
     for pieces in sorted(set(table["pieces"].to_list()) - {shortest}):
-        found = found_at(table, pieces)
+        found = found_at(table, last_place([table]), pieces)
         if found is None or not found.has_intervals:
             continue
         null = found.rows["null"]
@@ -144,15 +148,15 @@ def _longer(table: pl.DataFrame, shortest: int) -> str:
 
 def twins_compared(tables: Mapping[str, pl.DataFrame]) -> str:
     """Which of several models write words, with the gain of each and the head that each needs."""
-    said = []
+    said, place = [], last_place(tables.values())
     for label, table in tables.items():
-        found = fewest_pieces(table)
+        found = fewest_pieces(table, place)
         heads = [_name(row) for row in found.needed("cut_")] if found.writes else []
         needs = f", needs {listed(heads)}" if heads else ""
         does = "yes" if found.writes else "hardly" if found.is_above else "no"
         whole, null = (_rank(found.rows[name]["median_rank"]) for name in ("whole", "null"))
         said.append(f"{label} {does} ({whole} against {null} with another word's first piece{needs})")
-    return f"Does the first layer write words? By the twin's median rank: {'; '.join(said)}."
+    return f"Does the first layer write words? By the twin's median rank {WHERE[place]}: {'; '.join(said)}."
 
 
 def _name(row: Row) -> str:

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from detoklens.errors import MissingError, RangeError, TokenError
+from detoklens.questions.layers import Layers
 from detoklens.questions.store import Store, labelled
-from detoklens.report.sections import SECTIONS, Entry, SectionPlan
+from detoklens.report.sections import SECTIONS, WORD, Entry, SectionPlan
 from detoklens.report.steps import Listener, Step
 
 if TYPE_CHECKING:
@@ -48,9 +49,17 @@ class Asked:
         return {labelled(self.entry.label, self.entry.question, name): frame for name, frame in named}
 
 
-def ask_all(study: Study, folder: Path, listener: Listener, only_compared: bool = False) -> list[Asked]:
-    """All questions of all sections; what was answered before with the same inputs is read, not computed again."""
-    planned = [(section, entry) for section in SECTIONS for entry in section.entries(study)]
+def ask_all(
+    study: Study, folder: Path, listener: Listener, only_compared: bool = False, layers: int | None = None
+) -> list[Asked]:
+    """All questions of all sections; what was answered before with the same inputs is read, not computed again.
+
+    So many blocks of the real model are run for the section on words, where that is asked for.
+    """
+    run = {} if layers is None else {WORD.title: [Entry(Layers(up_to=layers))]}
+    planned = [
+        (section, entry) for section in SECTIONS for entry in (*section.entries(study), *run.get(section.title, ()))
+    ]
     return [
         _ask(study, section, entry, folder, listener)
         for section, entry in planned

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from detoklens.model.first_blocks import refuse_layers
 from detoklens.questions.store import labelled
 from detoklens.report.answers import Asked, all_tables, ask_all
 from detoklens.report.content import Computed, Content, Download, Grid, Part, Picture, Section
@@ -45,13 +46,19 @@ def make_report(
     width: str | float = "page",
     heads: Sequence[int] | None = None,
     listener: Listener | None = None,
+    layers: int | None = None,
 ) -> Path:
-    """Write FOLDER/report.html with its tables/, figures/ and provenance.json; what is there already is kept."""
+    """Write FOLDER/report.html with its tables/, figures/ and provenance.json; what is there already is kept.
+
+    With `layers`, so many blocks of the real model are run too, which needs the extra `model`.
+    """
+    if layers is not None:
+        refuse_layers(study.layer.checkpoint, layers)
     listener = listener or Listener()
     wanted = None if heads is None else [LargeHead(head, "asked for") for head in study.heads(heads)]
     claim(folder, KIND)
     with study.running() as engine:
-        asked = ask_all(study, folder / "tables", listener)
+        asked = ask_all(study, folder / "tables", listener, layers=layers)
         large = heads_drawn_large(all_tables(asked)) if wanted is None else wanted
         planned = plan(asked, [each.head for each in large], study.layer.n_heads)
         with listener.step("Draw the figures") as watch:

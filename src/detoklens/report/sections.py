@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from detoklens.questions.catalogue import (
@@ -17,9 +17,11 @@ from detoklens.questions.catalogue import (
     Partners,
     Positions,
     Shape,
+    Twins,
     Variance,
     Words,
 )
+from detoklens.questions.family_options import AtOffset, Joining
 from detoklens.questions.question import Question
 
 if TYPE_CHECKING:
@@ -58,22 +60,43 @@ class SectionPlan:
 
 def glue(study: Study) -> Sequence[Entry]:
     curves = curve_tokens(study)
+    heatmap = Heatmap(tokens=max(2, min(DRAWN_TOKENS, study.layer.vocab_size)))
     return [
         Entry(Auroc(pieces=True), "auroc_pieces", " over pieces of words", compared=True),
+        *of_family(study, Auroc(pieces=True), "auroc_pieces", " over pieces of words"),
         Entry(Auroc(), compared=True),
         *([Entry(Auroc(roc=curves))] if curves else []),
         Entry(Words(), compared=True),
+        *of_family(study, Words(), "words"),
         Entry(Heads(), compared=True),
-        Entry(Heatmap(tokens=max(2, min(DRAWN_TOKENS, study.layer.vocab_size)))),
+        Entry(heatmap),
+        *of_family(study, heatmap, "heatmap"),
     ]
+
+
+def word(_study: Study) -> Sequence[Entry]:
+    return [Entry(Twins(), compared=True)]
 
 
 def partners(study: Study) -> Sequence[Entry]:
-    top = min(SHOWN_PARTNERS, study.layer.vocab_size)
+    top, lexicon = min(SHOWN_PARTNERS, study.layer.vocab_size), Lexicon(top=LEXICON_PAIRS, no_self=True)
     return [
-        Entry(Lexicon(top=LEXICON_PAIRS, no_self=True)),
+        Entry(lexicon),
+        *of_family(study, lexicon, "lexicon"),
         Entry(Partners(example_tokens(study), top=top)),
     ]
+
+
+def of_family(study: Study, question: AtOffset, label: str, remark: str = "") -> Sequence[Entry]:
+    """The same asked as only some families can be: with the means split off, or ahead."""
+    entries = []
+    if study.layer.positions != "learned":
+        split = replace(question, mean="vocabulary")
+        entries.append(Entry(split, f"{label}_split", f"{remark}, means split off", compared=True))
+    if isinstance(question, Joining) and not study.layer.is_causal:
+        ahead = replace(question, direction="ahead")
+        entries.append(Entry(ahead, f"{label}_ahead", f"{remark}, asked ahead", compared=True))
+    return entries
 
 
 def position(_study: Study) -> Sequence[Entry]:
@@ -109,8 +132,10 @@ def is_gpt2_small(study: Study) -> bool:
 
 
 PAPER = SectionPlan("Are the paper's numbers found again?", paper)
+WORD = SectionPlan("Does it write the word?", word)
 SECTIONS: list[SectionPlan] = [
     SectionPlan("Which heads glue tokens together?", glue),
+    WORD,
     SectionPlan("With what?", partners, has_search=True),
     SectionPlan("How does position pull?", position),
     SectionPlan("What does the text say?", text),

@@ -145,11 +145,13 @@ def _by_offset(
     }
 
 
-def _products(query: Float[np.ndarray, "head query d_head"], key: PerKey) -> Float[np.ndarray, "head text key"]:
+def _products(
+    query: Float[np.ndarray, "head _ d_head"], key: Float[np.ndarray, "head _ key d_head"]
+) -> Float[np.ndarray, "head text key"]:
     """Query times each key of its text; one query, or one text's keys, may stand for all."""
     return np.matmul(key, query[..., None])[..., 0]
 
 
-def _for_heads(weights: FirstLayer, shared: PerKey) -> PerKey:
+def _for_heads(weights: FirstLayer, shared: PerKey) -> Float[np.ndarray, "head text key d_head"]:
     """Keys repeated for the heads that share them."""
     return shared if weights.heads_per_key == 1 else np.repeat(shared, weights.heads_per_key, axis=0)

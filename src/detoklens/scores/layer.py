@@ -70,7 +70,7 @@ class Layer(LayerFacts):
     @cached_property
     def has_biases(self) -> bool:
         """Do queries, or keys where it matters, have a part that is the same for every token?"""
-        return not self._common(None).is_nothing
+        return not self.common_part(None).is_nothing
 
     @property
     def term_meanings(self) -> Mapping[str, str]:
@@ -161,7 +161,7 @@ class Layer(LayerFacts):
         """
         ids = self.check_text(token_ids)
         if self.positions != "learned":
-            return offset_terms(self.weights, self.folded, ids, self._text_scales(ids), self._common(mean))
+            return offset_terms(self.weights, self.folded, ids, self._text_scales(ids), self.common_part(mean))
         if mean is not None:
             raise UnsupportedModelError(f"{self.name}: no mean is split off where positions are learned; leave it out")
         return six_terms(self.weights, self.folded, ids, self._text_scales(ids))
@@ -173,7 +173,7 @@ class Layer(LayerFacts):
         asked = whole_numbers(offsets)
         for offset in asked:
             self._check_offset(int(offset))
-        return kernel(self.weights, self._common(mean), asked)
+        return kernel(self.weights, self.common_part(mean), asked)
 
     def attention_output(self, token_ids: TokenIds) -> Float[np.ndarray, "query d_model"]:
         """What layer 0's attention adds to the residual stream at each place of a text."""
@@ -241,7 +241,7 @@ class Layer(LayerFacts):
         """T^e of the whole vocabulary: how much does each token assert itself, whoever asks?"""
         heads = list(range(self.n_heads) if heads is None else heads)
         keys = self.token_affinity(scale, heads=heads, offset=offset, mean=mean)
-        asking = rotated_by_offset(self.weights, self._common(mean).query[heads], offset)
+        asking = rotated_by_offset(self.weights, self.common_part(mean).query[heads], offset)
         return np.stack([keys.key_of(place) @ asking[place] for place in range(len(heads))])
 
     def _divisors(self, scale: TokenScale | None) -> Float[np.ndarray, "token"] | None:
@@ -252,7 +252,7 @@ class Layer(LayerFacts):
             return None
         return None if scale is None else self.token_scale(scale)
 
-    def _common(self, mean: Mean) -> Common:
+    def common_part(self, mean: Mean) -> Common:
         """What all queries and all keys have in common: their biases, or their means over the vocabulary."""
         if mean is None:
             return biases(self.weights, self.folded)

@@ -65,7 +65,7 @@ def read_checkpoint(model: Any, dtype: np.dtype[Any], revision: str | None = Non
         folder = find_folder(model, revision)
         config = read_config(folder)
         family_of(config)  # an unsupported type is said before the weights are looked for
-        checkpoint = _assemble(str(model), config, _open_weights(folder), Vocabulary.find(folder), dtype)
+        checkpoint = _assemble(str(model), config, open_weights(folder), Vocabulary.find(folder), dtype)
         return replace(
             checkpoint,
             folder=folder,
@@ -124,7 +124,7 @@ def _read_rest_from_disk(
         folder = _local_folder(model) or _fetch(
             str(model), revision, lambda family, names: [*family.tensor_names(names), *family.rest_names(names)]
         )
-        return _read_rest(config, _open_weights(folder), dtype)
+        return _read_rest(config, open_weights(folder), dtype)
 
 
 def _blocks_folder(model: str | Path, revision: str | None, n_blocks: int) -> Path:
@@ -190,7 +190,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     return config
 
 
-def _open_weights(folder: Path) -> TensorSource:
+def open_weights(folder: Path) -> TensorSource:
     if has_safetensors(folder):
         return SafetensorsFolder(folder)
     if (folder / PICKLE_FILE).is_file():

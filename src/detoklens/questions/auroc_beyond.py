@@ -1,0 +1,180 @@
+"""AUROC of a layer beyond the first, with its validity beside it.
+
+1. The closed-world input of each token t: what enters layer l at the place of t in [BOS, t], by the real model.
+2. T^ee of layer l with these vectors in place of the embeddings, and AUROC of it as ever.
+3. In a text other tokens are in sight, so that this is an approximation. How good a one is measured on the study's
+   text: per head, the rank correlation of predicted and real scores (before the softmax) of every token with the token
+   before it, and of those alone that go on with a word.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import polars as pl
+
+from detoklens.errors import MissingError, UnsupportedModelError
+from detoklens.model.closed_worlds import batches
+from detoklens.model.first_blocks import FirstBlocks, one_thread_each, open_blocks
+from detoklens.model.memory import refuse_too_large
+from detoklens.questions.auroc_schemas import AUROC_VALIDITY
+from detoklens.questions.layers_run import in_threads
+from detoklens.questions.study import Study
+from detoklens.questions.twin_words import beginning_of
+from detoklens.scores.layer import Layer
+from detoklens.weights.blocks import KINDS, read_block
+from detoklens.wording import plural
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from detoklens.measures.block_runs import Arrays, Runner
+    from detoklens.questions.auroc import Auroc
+    from detoklens.questions.question import Frames
+    from detoklens.scores.affinity import Affinity
+
+LONGEST = 512  # tokens of a document that are looked at
+LINKS = 20_000  # from a token to the one before
+CHECKED = 16  # tokens on which the block's attention is compared with the real one
+TOLERANCE = 1e-3  # of float32, relative to the largest score
+
+
+def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
+    """The tables of a question about a layer beyond the first."""
+    if not study.has("text"):
+        raise MissingError("text", "Auroc beyond layer 0 needs text, on which it is measured whether it holds")
+    heads, layer = study.heads(question.heads), question.layer
+    _check_memory(study.layer, heads)
+    blocks = open_blocks(study.layer.checkpoint, layer + 1, study.layer.n_heads)
+    with one_thread_each():
+        threads = in_threads(study, runner)
+        inputs = closed_world_inputs(blocks, study.layer, layer, threads)
+        deeper = deeper_layer(blocks, study.layer, layer, inputs)
+        texts = some_texts(study.documents)
+        real = real_links(blocks, deeper, texts, layer, heads, threads)
+    there = Study(deeper, study.counts, study.texts, study.seed, study.work)
+    queries, keys = (np.concatenate([text[part] for text in texts]) for part in (slice(1, None), slice(None, -1)))
+    predicted = predicted_links(deeper.token_affinity(question.scale, question.centred, heads), queries, keys)
+    pieces = np.isin(queries, study.layer.vocabulary.word_internal()) if study.has("vocabulary") else None
+    tables = replace(question, layer=0).ask(there, runner)
+    return {**tables, "auroc_validity": validity(heads, layer, predicted, real, pieces)}
+
+
+def _check_memory(layer: Layer, heads: Sequence[int]) -> None:
+    vectors = 2 * layer.vocab_size * layer.d_model  # what enters, and the embeddings beside it
+    factors = 4 * layer.vocab_size * layer.d_head * len(heads)  # queries and keys, as they are and divided
+    refuse_too_large(
+        4 * (vectors + factors),
+        f"{layer.vocab_size:,} vectors of width {layer.d_model:,} and the factors of {plural(len(heads), 'head')}",
+        "ask for fewer heads, or on a machine with more memory",
+    )
+
+
+def closed_world_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner) -> np.ndarray:
+    """What enters block `number` at the place of each token in [BOS, token]."""
+    cut = batches(np.arange(layer.vocab_size)[:, None], beginning_of(layer, runner.say))
+
+    def entering(batch: np.ndarray) -> Arrays:
+        return {"states": blocks.run(batch, until=number).last_places(number - 1)}
+
+    found = runner.under("inputs").run(entering, cut.__getitem__, len(cut))
+    return np.concatenate([part["states"] for part in found])
+
+
+def deeper_layer(blocks: FirstBlocks, layer: Layer, number: int, inputs: np.ndarray) -> Layer:
+    """Layer `number` as if it were the first, its tokens' vectors being what enters it; refused where that is not so.
+
+    How much tokens prefer another to themselves must be the same in the real block.
+    """
+    kinds = {name: blocks.config_list(name) for name in KINDS}
+    found = Layer(replace(layer.checkpoint, first_layer=read_block(layer.checkpoint, number, inputs, kinds), notes=()))
+    tokens = np.random.default_rng(0).integers(0, layer.vocab_size, (CHECKED, 2))
+    real = blocks.scores(blocks.run(tokens, until=number), number, inputs[tokens])[0][:, :, 1]
+    real = real[..., 0] - real[..., 1]
+    ours = np.stack([_preferred(found, pair) for pair in tokens])
+    if float(np.abs(ours - real).max()) > TOLERANCE * max(1.0, float(np.abs(real).max())):
+        raise UnsupportedModelError(
+            f"{layer.name}: layer {number} does not attend as layer 0 does, so its scores are not read exactly; "
+            "ask for another layer"
+        )
+    return found
+
+
+def _preferred(layer: Layer, pair: np.ndarray) -> np.ndarray:
+    """By how much does the second token prefer the first to itself? A score's part that no softmax sees is left out."""
+    total = layer.terms(pair).total()[:, 1] * layer.attention_scale
+    cap = layer.weights.softcap
+    scores = total if cap is None else np.tanh(total / cap) * cap
+    return np.asarray(scores[:, 0] - scores[:, 1])
+
+
+def predicted_links(affinity: Affinity, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """T^ee [head, link] of each query with its key."""
+    return np.stack(
+        [
+            np.einsum("ld,ld->l", query[queries], affinity.key_of(head)[keys], dtype=np.float64)
+            for head, query in enumerate(affinity.query)
+        ]
+    )
+
+
+def real_links(
+    blocks: FirstBlocks, deeper: Layer, texts: Sequence[np.ndarray], number: int, heads: Sequence[int], runner: Runner
+) -> np.ndarray:
+    """The real scores [head, link] of every token of the texts with the token before it, in one block.
+
+    Without what a query adds to the scores of all keys alike, which no softmax sees.
+    """
+
+    def scores(text: np.ndarray) -> Arrays:
+        passed = blocks.run(text[None], until=number)
+        places = np.arange(1, len(text))
+        found = blocks.scores(passed, number)[0][0][:, places, places - 1]
+        return {"scores": (found - _unseen(deeper, passed.all_places(number - 1)[0][1:]))[list(heads)]}
+
+    found = runner.under("links").run(scores, texts.__getitem__, len(texts))
+    real = np.concatenate([part["scores"] for part in found], axis=1)
+    runner.say(f"predicted and real scores of layer {number} were compared on {plural(real.shape[1], 'link')}")
+    return real
+
+
+def _unseen(layer: Layer, entering: np.ndarray) -> np.ndarray:
+    """q · b_K by head and place: the same for all keys, unless keys are turned by their place."""
+    if layer.positions == "rotary":
+        return np.zeros((layer.n_heads, len(entering)))
+    places = Layer(replace(layer.checkpoint, first_layer=replace(layer.weights, token_embeddings=entering)))
+    query, shared = places.token_affinity("bare").query, layer.weights.heads_per_key
+    parts = zip(query, layer.folded.query_bias, np.repeat(layer.folded.key_bias, shared, axis=0), strict=True)
+    return np.stack([(each + bias) @ key_bias for each, bias, key_bias in parts]) * layer.attention_scale
+
+
+def some_texts(documents: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """Documents from the first on, until they have links enough."""
+    cut = [document[:LONGEST] for document in documents if len(document) > 1]
+    if not cut:
+        raise MissingError("text", "no document has two tokens, so there is no link to compare scores of")
+    enough = int(np.searchsorted(np.cumsum([len(text) - 1 for text in cut]), LINKS)) + 1
+    return cut[:enough]
+
+
+def validity(
+    heads: Sequence[int], layer: int, predicted: np.ndarray, real: np.ndarray, pieces: np.ndarray | None
+) -> pl.DataFrame:
+    """Each head's rank correlations, over all links and over those of pieces that go on with a word."""
+    from detoklens.measures.frequency import spearman
+
+    of_pieces = np.zeros(predicted.shape[1], bool) if pieces is None else pieces
+    return AUROC_VALIDITY.frame(
+        {
+            "head": list(heads),
+            "layer": [layer] * len(heads),
+            "correlation": [spearman(*each) for each in zip(predicted, real, strict=True)],
+            "links": [predicted.shape[1]] * len(heads),
+            "pieces_correlation": [
+                spearman(one[of_pieces], other[of_pieces]) for one, other in zip(predicted, real, strict=True)
+            ],
+            "pieces_links": [int(of_pieces.sum())] * len(heads),
+        }
+    )

@@ -1,0 +1,90 @@
+"""What does the checkpoint say of blocks beyond the first? Their attention as plain arrays, and a fingerprint of them.
+
+A family reads the tensors of block 0 by their names; here it is given those of another block under these names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from detoklens.errors import UnsupportedModelError
+from detoklens.weights.checkpoint import Checkpoint, open_weights, plain_file_errors
+from detoklens.weights.families import family_of
+from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.sources import StateDict, TensorSource
+
+KINDS = ("layer_types", "attention_layers")  # one entry a block
+
+
+class OtherBlock:
+    """A source that gives the tensors of another block where those of block 0 are asked for."""
+
+    def __init__(self, source: TensorSource, stem: str, block: int) -> None:
+        self.where = source.where
+        self._source, self._first, self._other = source, f"{stem}0.", f"{stem}{block}."
+
+    def names(self) -> Collection[str]:
+        there = self._source.names()
+        own = {self._first + name.removeprefix(self._other) for name in there if name.startswith(self._other)}
+        return {name for name in there if not name.startswith(self._first)} | own
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        return self._source.shape(self._named(name))
+
+    def read(self, name: str, dtype: np.dtype[Any]) -> np.ndarray:
+        return self._source.read(self._named(name), dtype)
+
+    def _named(self, name: str) -> str:
+        return self._other + name.removeprefix(self._first) if name.startswith(self._first) else name
+
+
+def source_of(checkpoint: Checkpoint, n_blocks: int) -> TensorSource:
+    """Where the tensors of the first blocks are; those of a GGUF file are named otherwise, and refused."""
+    folder = checkpoint.blocks_folder(n_blocks)
+    if folder is None:
+        return StateDict(checkpoint.model.state_dict(), checkpoint.name)
+    if Path(folder).is_file():
+        raise UnsupportedModelError(
+            f"{checkpoint.name}: of a GGUF file only the first layer is read; give the checkpoint as safetensors"
+        )
+    with plain_file_errors():
+        return open_weights(folder)
+
+
+def read_block(checkpoint: Checkpoint, block: int, inputs: np.ndarray, kinds: dict[str, list[Any]]) -> FirstLayer:
+    """A block's attention, with one vector for each token as what enters it; `kinds` are lists with an entry a block.
+
+    What enters is neither a position nor, where the stream was normed before the first block, normed again.
+    """
+    source, config = source_of(checkpoint, block + 1), checkpoint.config
+    stem = family_of(config).blocks_stem(source.names())
+    own = config | {name: entries[block:] for name, entries in kinds.items() if entries}
+    with plain_file_errors():
+        read = family_of(config).read(own, OtherBlock(source, stem, block), inputs.dtype)
+    if read.norm_enters_stream:
+        gain = np.ones_like(read.norm_gain)
+        read = replace(read, norm_kind="none", norm_gain=gain, norm_bias=gain * 0, norm_enters_stream=False)
+    if config.get("scale_attn_by_inverse_layer_idx"):
+        read = replace(read, attention_scale=read.attention_scale / (block + 1))
+    places = np.zeros((2, inputs.shape[1]), inputs.dtype) if len(read.position_embeddings) else read.position_embeddings
+    return replace(read, token_embeddings=inputs, position_embeddings=places)
+
+
+def blocks_fingerprint(checkpoint: Checkpoint, n_blocks: int) -> str:
+    """sha256 of all tensors of the first blocks and of what is in no block, in float32."""
+    folder = checkpoint.blocks_folder(n_blocks)
+    digest = hashlib.sha256()
+    if folder is not None and Path(folder).is_file():
+        with Path(folder).open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    source = source_of(checkpoint, n_blocks)
+    for name in family_of(checkpoint.config).block_names(source.names(), n_blocks):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(source.read(name, np.dtype("<f4"))).data.cast("B"))
+    return digest.hexdigest()

@@ -1,0 +1,135 @@
+"""A block beyond the first is read as exactly as the first, and what is predicted of it is measured on text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+import detoklens
+from detoklens.errors import CheckpointError, UnsupportedModelError
+from detoklens.measures.block_runs import Runner
+from detoklens.model.first_blocks import open_blocks
+from detoklens.questions import auroc_beyond
+from detoklens.questions.auroc_beyond import closed_world_inputs, deeper_layer, real_links, validity
+from detoklens.scores.layer import Layer
+from detoklens.weights.blocks import blocks_fingerprint, source_of
+from tests.model.test_first_blocks import FAMILIES, HEADS, LLAMA
+from tests.weights.families.tiny import saved, tiny
+from tests.weights.gguf_files import write_gguf
+
+MORE = {
+    "qwen3": LLAMA | {"head_dim": 8},
+    "gemma3_text": LLAMA | {"head_dim": 8, "sliding_window": 2, "query_pre_attn_scalar": 6},
+}
+NAMES = ["gpt2", "llama", "qwen2", "gemma2", "gpt_neox", "opt", "bloom", "bert", "qwen3", "gemma3_text"]
+
+
+def deeper(model: Any, number: int) -> tuple[Any, Any, np.ndarray]:
+    layer = detoklens.load(model)
+    blocks = open_blocks(layer.checkpoint, number + 1, HEADS)
+    inputs = closed_world_inputs(blocks, layer, number, Runner())
+    return blocks, deeper_layer(blocks, layer, number, inputs), inputs
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_scores_of_a_block_beyond_the_first_are_the_real_ones(name):
+    """On texts of other lengths and places than those that are looked at when it is read."""
+    model = tiny(name, **(FAMILIES | MORE)[name])
+    for number in (1, 2):
+        blocks, layer, inputs = deeper(model, number)
+        tokens = np.array([[4, 7], [9, 2], [11, 20]])
+        passed = blocks.run(tokens, until=number)
+        real = blocks.scores(passed, number, inputs[tokens])[0]
+        for pair, theirs in zip(tokens, real, strict=True):
+            scores = layer.terms(pair).total() * layer.attention_scale
+            if layer.weights.softcap is not None:
+                scores = np.tanh(scores / layer.weights.softcap) * layer.weights.softcap
+            ours = scores[:, 1, 0] - scores[:, 1, 1]
+            np.testing.assert_allclose(ours, theirs[:, 1, 0] - theirs[:, 1, 1], rtol=1e-4, atol=1e-4)
+
+
+def test_closed_world_inputs_are_what_enters_the_block():
+    model = tiny("llama", **LLAMA)
+    layer = detoklens.load(model)
+    blocks = open_blocks(layer.checkpoint, 3, HEADS)
+    inputs = closed_world_inputs(blocks, layer, 2, Runner())
+    bos = layer.checkpoint.config["bos_token_id"]
+    for token in (0, 5, 22):
+        alone = blocks.run(np.array([[bos, token]])).last_places(1)[0]
+        np.testing.assert_allclose(inputs[token], alone, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["gpt2", "llama"])
+def test_links_are_scores_without_what_no_softmax_sees(name):
+    """What really enters the block, through our arrays: the score of each pair of neighbours, all terms together."""
+    model = tiny(name, **FAMILIES[name])
+    blocks, layer, _ = deeper(model, 1)
+    texts = [np.array([3, 8, 2, 5]), np.array([6, 1, 9])]
+    real = real_links(blocks, layer, texts, 1, range(HEADS), Runner())
+    assert real.shape == (HEADS, 5)
+    place = 0
+    for text in texts:
+        passed = blocks.run(text[None])
+        weights = replace(layer.weights, token_embeddings=passed.all_places(0)[0])
+        here = Layer(replace(layer.checkpoint, first_layer=weights))
+        for number in range(1, len(text)):
+            pair = here.terms([number - 1, number]).total()[:, 1, 0] * layer.attention_scale
+            np.testing.assert_allclose(real[:, place], pair, rtol=1e-4, atol=1e-4)
+            place += 1
+
+
+def test_another_kind_of_block_is_refused(monkeypatch):
+    """A block that is read wrongly does not pass: here its weights are those of the first one."""
+    monkeypatch.setattr(
+        auroc_beyond, "read_block", lambda checkpoint, _number, inputs, _kinds: _first_as(checkpoint, inputs)
+    )
+    with pytest.raises(UnsupportedModelError, match="layer 1 does not attend as layer 0 does"):
+        deeper(tiny("llama", **LLAMA), 1)
+
+
+def _first_as(checkpoint: Any, inputs: np.ndarray) -> Any:
+    return replace(checkpoint.first_layer, token_embeddings=inputs)
+
+
+def test_validity_is_spearmans_correlation():
+    random = np.random.default_rng(0)
+    predicted, real = random.normal(size=(2, 2, 50))
+    pieces = np.arange(50) % 3 == 0
+    table = validity([1, 3], 2, predicted, real, pieces)
+    assert table["head"].to_list() == [1, 3]
+    for row in range(2):
+        assert table["correlation"][row] == pytest.approx(spearmanr(predicted[row], real[row]).statistic)
+        some = spearmanr(predicted[row][pieces], real[row][pieces]).statistic
+        assert table["pieces_correlation"][row] == pytest.approx(some)
+    assert table["links"].to_list() == [50, 50]
+    assert table["pieces_links"].to_list() == [17, 17]
+    assert validity([0], 1, predicted[:1], real[:1], None)["pieces_correlation"].to_list() == [None]
+
+
+def test_a_fingerprint_is_that_of_the_blocks_asked_for(tmp_path):
+    model = tiny("llama", **LLAMA)
+    folder = saved(model, tmp_path / "one")
+    with torch.no_grad():
+        model.layers[2].mlp.up_proj.weight[0, 0] += 1
+    other = saved(model, tmp_path / "other")
+    one, another = detoklens.load(folder).checkpoint, detoklens.load(other).checkpoint
+    assert blocks_fingerprint(one, 2) == blocks_fingerprint(another, 2) != blocks_fingerprint(another, 3)
+    assert blocks_fingerprint(one, 3) != blocks_fingerprint(another, 3)
+    assert blocks_fingerprint(detoklens.load(model).checkpoint, 3) == blocks_fingerprint(another, 3)
+
+
+def test_gguf_files_are_refused_beyond_the_first_layer(tmp_path):
+    path = write_gguf(tmp_path / "m.gguf", tiny("llama", **LLAMA), "llama")
+    with pytest.raises(UnsupportedModelError, match="of a GGUF file only the first layer is read"):
+        source_of(detoklens.load(path).checkpoint, 2)
+
+
+def test_arrays_alone_have_no_blocks():
+    checkpoint = replace(detoklens.load(tiny("gpt2", **FAMILIES["gpt2"])).checkpoint, model=None)
+    with pytest.raises(CheckpointError, match="arrays only"):
+        open_blocks(checkpoint, 1, HEADS)

@@ -1,0 +1,206 @@
+"""A planted model is found with its layer, head and MLP; random weights show none; interrupted work goes on."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from tokenizers import Tokenizer, models
+from transformers import LlamaConfig, LlamaModel
+
+import detoklens as dl
+from detoklens import demo
+from detoklens.errors import CheckpointError, MissingError, MissingExtraError, RangeError, TokenError
+from detoklens.measures.geometric_means import geometric_means
+from detoklens.questions.layers_run import Measuring
+from detoklens.questions.layers_tables import best_layer
+from detoklens.tokens import Vocabulary
+from tests.command_line import refuse, run
+from tests.questions.asking import assert_kept_and_read_again, same_tables
+from tests.questions.planted_blocks import write_planted
+
+SHORT = dl.Layers(triples=150, bootstrap=200)
+
+
+@pytest.fixture(scope="module")
+def on_demo():
+    return dl.study("demo", workers=2).ask(SHORT)
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    return dl.study(write_planted(tmp_path_factory.mktemp("planted"))).ask(dl.Layers())
+
+
+@pytest.fixture(scope="module")
+def random_model(tmp_path_factory) -> Path:
+    """A rotary model of random weights with the demo's tokenizer."""
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 4}
+    model = LlamaModel(LlamaConfig(vocab_size=4096, bos_token_id=0, initializer_range=0.2, **sizes))
+    folder = tmp_path_factory.mktemp("random")
+    model.save_pretrained(folder)
+    shutil.copy(demo.CHECKPOINT / "tokenizer.json", folder)
+    return folder
+
+
+def test_a_planted_model_is_found_in_its_layer_with_its_head_and_mlp(planted):
+    by_layer = {(row["layer"], row["condition"]): row for row in planted.tables["twins_by_layer"].to_dicts()}
+    assert by_layer[1, "whole"]["median_rank"] == by_layer[1, "whole"]["first"] == 1
+    assert by_layer[0, "whole"]["first"] == 0
+    assert by_layer[1, "null"]["rank_ratio_low"] > 2
+    off = planted.tables["twins_by_component"]
+    assert off["after"].unique().to_list() == [1]
+    assert sorted(off.filter("matters")["component"]) == ["L1H1", "MLP1"]
+    assert off.filter(component="L1H1")["attention"].item() > 0.99
+    assert off.filter(pl.col("head").is_in([0, 2]))["attention"].max() < 0.5
+    assert planted.sentence.startswith("The word is there after layer 1: after layer 1 the twin has median rank 1 (")
+    assert "L0" not in planted.sentence
+
+
+def test_without_that_heads_values_there_is_nothing(tmp_path):
+    answer = dl.study(write_planted(tmp_path, has_values=False)).ask(dl.Layers())
+    assert answer.sentence.startswith("No layer from 0 to 1 ")
+    assert not answer.tables["twins_by_component"]["matters"].any()
+
+
+def test_random_weights_show_no_layer_and_no_head(random_model):
+    answer = dl.study(random_model).ask(dl.Layers(triples=300, candidates=1000))
+    assert answer.sentence.startswith("No layer from 0 to 2 shows the word beyond its null: ")
+    assert not answer.tables["twins_by_component"]["matters"].any()
+
+
+def test_on_the_demo_it_names_the_head_that_auroc_names(on_demo):
+    assert on_demo.sentence.startswith("The word is there after layer 0 and after each up to 2: ")
+    off = on_demo.tables["twins_by_component"]
+    assert off.filter("matters")["component"].to_list() == ["MLP0", "L0H1"]
+    assert off.sort("attention", nulls_last=True, descending=True)["component"][0] == "L0H1"
+    assert len(off) == 3 * 5
+    assert off["needed"].is_sorted(descending=True)
+
+
+def test_after_the_first_block_it_is_what_weights_alone_say(on_demo):
+    """`twins` computes the first block itself, and shares no step with the real model's."""
+    twins = dl.study("demo").ask(dl.Twins(pieces=[2], triples=150, bootstrap=0, heads=[1]))
+    closed = {row["condition"]: row for row in twins.tables["twins_by_condition"].filter(place="block").to_dicts()}
+    for row in on_demo.tables["twins_by_layer"].filter(layer=0).to_dicts():
+        for name in ("median_rank", "first_ten", "rank_ratio"):
+            assert row[name] == pytest.approx(closed[row["condition"]][name], rel=0.01), (row["condition"], name)
+
+
+def test_the_tables_are_the_same_whatever_the_number_of_workers(on_demo):
+    assert same_tables(on_demo, dl.study("demo", workers=1).ask(SHORT))
+
+
+def test_a_head_off_is_that_heads_output_off(random_model):
+    """The columns, from ranks that are computed here by running the model twice."""
+    question = dl.Layers(triples=40, candidates=300, after=2, bootstrap=0)
+    answer = dl.study(random_model, workers=1).ask(question)
+    off = answer.tables["twins_by_component"]
+    row = off.filter(component="L1H2").row(0, named=True)
+    assert row["needed"] == pytest.approx(row["rank_ratio"] / row["null_ratio"])
+    assert (row["layer"], row["head"], row["after"], row["needed_low"]) == (1, 2, 2, None)
+    assert off.filter(component="MLP1")["head"].item() is None
+
+
+def test_interrupted_work_goes_on(tmp_path, monkeypatch):
+    """What was finished is neither lost nor done again, and nothing is left when all is written."""
+    question, done = dl.Layers(triples=40, candidates=200, bootstrap=20, up_to=2), []
+    true = Measuring._ranks
+
+    def counted(self, states, layer):
+        done.append(layer)
+        if len(done) == 12:
+            raise KeyboardInterrupt
+        return true(self, states, layer)
+
+    monkeypatch.setattr(Measuring, "_ranks", counted)
+    study = dl.study("demo", workers=1)
+    with pytest.raises(KeyboardInterrupt):
+        study.ask(question, tmp_path)
+    kept = list(tmp_path.glob(".layers-*.parts/*/*.npz"))
+    assert len(kept) > 3
+    answer, before = study.ask(question, tmp_path), len(done)
+    assert before - 12 == 2 * 3 + 2 * len(answer.tables["twins_by_component"]) - 10
+    assert same_tables(answer, dl.study("demo", workers=1).ask(question))
+    assert not list(tmp_path.glob(".layers-*"))
+
+
+def test_an_answer_is_kept_and_its_command_gives_it_again(tmp_path):
+    question = dl.Layers(up_to=1, triples=40, candidates=200, bootstrap=20)
+    assert_kept_and_read_again(dl.study("demo"), question, tmp_path)
+    said = run(*question_words(question), "--out", tmp_path / "again").stderr
+    assert "the word" in said.lower()
+    one, other = (pl.read_parquet(tmp_path / place / "twins_by_component.parquet") for place in (".", "again"))
+    assert one.equals(other)
+
+
+def question_words(question: dl.Layers) -> list[str]:
+    return dl.study("demo").command(question).split()[1:]
+
+
+def test_models_are_compared_by_where_the_word_is(on_demo, planted):
+    said = SHORT.say_compared({"demo": on_demo.tables, "planted": planted.tables})
+    assert "demo after layers 0, 1 and 2 (" in said
+    assert ", needs MLP0 and L0H1)" in said
+    assert "planted after layer 1 (1 against " in said
+
+
+def test_few_words_have_no_intervals_and_name_nothing(tmp_path):
+    from tests.questions.planted_words import WORDS
+
+    answer = dl.study(write_planted(tmp_path)).ask(dl.Layers(words=WORDS[:9]))
+    assert answer.sentence.startswith("9 words are too few to conclude anything from: after layer 1 the twin has ")
+    assert not answer.tables["twins_by_component"]["matters"].any()
+
+
+def test_the_best_layer_is_furthest_above_both():
+    ranks = np.array([[[4, 4], [40, 40], [5, 5]], [[4, 4], [12, 12], [12, 12]], [[4, 4], [5, 5], [90, 90]]])
+    assert best_layer(ranks) == 1
+
+
+def test_geometric_means_and_their_intervals():
+    ratios = np.random.default_rng(0).lognormal(size=(2, 50))
+    found = geometric_means(ratios, 300, 1)
+    np.testing.assert_allclose(found.value, np.exp(np.log(ratios).mean(axis=1)))
+    random = np.random.default_rng(1)
+    samples = [np.exp(np.log(ratios[:, random.integers(50, size=50)]).mean(axis=1)) for _ in range(300)]
+    np.testing.assert_allclose(found.low, np.quantile(samples, 0.025, axis=0), rtol=1e-2)
+    assert (found.low < found.value).all()
+    assert (found.value < found.high).all()
+    assert np.isnan(geometric_means(ratios[:, :29]).low).all()
+
+
+def test_what_can_not_be_asked_is_refused_in_one_line(tmp_path, monkeypatch):
+    study = dl.study("demo")
+    with pytest.raises(RangeError, match="9 blocks were asked for; demo has 3: ask for 3 or fewer"):
+        study.ask(dl.Layers(up_to=9))
+    with pytest.raises(RangeError, match="layer 2 is not among the first 2, which go from 0 to 1"):
+        study.ask(dl.Layers(up_to=2, after=2))
+    with pytest.raises(CheckpointError, match=r"demo@0: tensor .* is missing"):
+        dl.study("demo@0").ask(dl.Layers())
+    ids = {letter: number for number, letter in enumerate("abcdefghij")}
+    letters = Vocabulary(Tokenizer(models.WordLevel(ids, unk_token="a")))
+    shutil.copytree(demo.CHECKPOINT, tmp_path / "letters")
+    (tmp_path / "letters" / "tokenizer.json").write_text(letters.to_json())
+    with pytest.raises(TokenError, match="has a twin: its tokenizer has no merges"):
+        dl.study(tmp_path / "letters").ask(dl.Layers())
+    (tmp_path / "letters" / "tokenizer.json").unlink()
+    with pytest.raises(MissingError, match="needs a tokenizer"):
+        dl.study(tmp_path / "letters").ask(dl.Layers())
+    monkeypatch.setattr("detoklens.corpus.memory.machine_memory", lambda: 10_000_000)
+    with pytest.raises(RangeError, match=r"candidates of width 128 after 3 blocks need .* ask for fewer candidates"):
+        study.ask(dl.Layers())
+
+
+def test_without_the_extra_the_line_to_install_it_is_said(monkeypatch):
+    monkeypatch.setattr("detoklens.model.loading.find_spec", lambda _name: None)
+    with pytest.raises(MissingExtraError):
+        dl.study("demo").ask(dl.Layers())
+    said = refuse("layers", "demo")
+    assert "needs torch and transformers: pip install 'detoklens[model]' (in a clone: '.[model]')" in said
+    assert "pip install" in refuse("auroc", "demo", "--layer", "1")

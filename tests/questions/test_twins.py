@@ -1,0 +1,187 @@
+"""A planted model that writes words is found out, the demo's head too, and what writes none is said to write none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from tokenizers import Tokenizer, models
+
+import detoklens as dl
+from detoklens.errors import MissingError, RangeError, TokenError
+from detoklens.questions.study import Study
+from detoklens.questions.twins_said import fewest_pieces
+from detoklens.scores.layer import Layer
+from detoklens.tokens import Vocabulary
+from tests.command_line import refuse
+from tests.layers import random_layer
+from tests.questions.planted_words import WORDS, planted_layer
+
+SHORT = dl.Twins(pieces=[2], triples=300, bootstrap=200)
+
+
+def by_condition(answer) -> dict[str, dict]:
+    """The rows of the last place, by condition."""
+    return dict(fewest_pieces(answer.tables["twins_by_condition"]).rows)
+
+
+@pytest.fixture(scope="module")
+def planted():
+    return Study(planted_layer()).ask(SHORT)
+
+
+@pytest.fixture(scope="module")
+def demo():
+    return dl.study("demo").ask(SHORT)
+
+
+def test_a_planted_model_is_found_with_the_right_head_and_rank_1(planted):
+    rows = by_condition(planted)
+    assert rows["whole"]["words"] == len(WORDS) == 34
+    assert (rows["whole"]["median_rank"], rows["whole"]["first"], rows["whole"]["mean_reciprocal_rank"]) == (1, 1, 1)
+    assert [name for name, row in rows.items() if row["first"] < 1] == [
+        *("null", "last_piece", "cut_L0H1", "without_pp"),
+        *("only_ee", "only_pe", "only_ep", "only_e", "only_p"),
+    ]
+    assert planted.sentence.startswith(
+        "The first layer writes words: after the first block, the twin of a word in two "
+    )
+    assert "it needs L0H1 (" in planted.sentence
+    assert "and of the terms Tᵖᵖ (" in planted.sentence
+
+
+def test_without_that_heads_values_there_is_the_null():
+    answer = Study(planted_layer(has_values=False)).ask(SHORT)
+    rows = by_condition(answer)
+    assert rows["whole"]["first"] == 0
+    assert rows["null"]["rank_ratio_low"] <= 1 or rows["last_piece"]["rank_ratio_low"] <= 1
+    assert answer.sentence.startswith("The first layer writes no words beyond its null: ")
+
+
+def test_the_tables_say_what_was_looked_for(planted):
+    words = planted.tables["twins"]
+    assert set(words["place"]) == {"attention", "block"}
+    row = words.filter(token="ag", place="block").row(0, named=True)
+    assert (row["split"], row["pieces"], row["rank"]) == ("a|g", 2, 1)
+    assert row["null_rank"] > 1
+    table = planted.tables["twins_by_condition"]
+    medians = words.group_by("place").agg(pl.col("null_rank").median())
+    for place, median in medians.iter_rows():
+        assert table.filter(place=place, condition="null")["median_rank"].item() == median
+
+
+def test_on_the_demo_one_head_stands_out_and_the_others_do_not(demo):
+    rows = by_condition(demo)
+    assert rows["null"]["median_rank"] > 1.5 * rows["whole"]["median_rank"]
+    assert rows["last_piece"]["median_rank"] > 1.3 * rows["whole"]["median_rank"]
+    assert rows["cut_L0H1"]["rank_ratio_low"] > 1.2
+    assert max(rows[f"cut_L0H{head}"]["rank_ratio"] for head in (0, 2, 3)) < 1.1
+    assert "The first layer writes words" in demo.sentence
+    assert "it needs L0H1 (" in demo.sentence
+
+
+def test_an_untrained_snapshot_writes_nothing():
+    answer = dl.study("demo@0").ask(SHORT)
+    assert answer.sentence.startswith("The first layer writes no words beyond its null: after the attention, ")
+    assert any("only the place after attention is known" in note for note in answer.notes)
+
+
+def test_longer_words_keep_their_last_piece(demo):
+    answer = dl.study("demo").ask(dl.Twins(pieces=[3], triples=100, bootstrap=50, heads=[1]))
+    assert answer.sentence.startswith("The first layer")
+    assert "a word in three pieces" in answer.sentence
+    assert set(answer.tables["twins"]["pieces"]) == {3}
+    assert "cut_L0H0" not in answer.tables["twins_by_condition"]["condition"]
+
+
+def test_the_tables_are_the_same_whatever_the_number_of_workers(demo):
+    alone = dl.study("demo", workers=1).ask(SHORT)
+    for name, table in demo.tables.items():
+        assert table.equals(alone.tables[name])
+
+
+def test_nulls_and_samples_are_drawn_by_the_seed(demo):
+    other = dl.study("demo", seed=1).ask(SHORT)
+    assert not other.tables["twins"]["token_id"].equals(demo.tables["twins"]["token_id"])
+    assert other.provenance.options["seed"] == 1
+
+
+def test_a_sample_of_candidates_holds_every_twin():
+    answer = dl.study("demo").ask(dl.Twins(pieces=[2], triples=50, candidates=200, bootstrap=0, heads=[1]))
+    candidates = answer.tables["twins_by_condition"]["candidates"][0]
+    assert 200 <= candidates <= 250
+    assert answer.tables["twins"]["rank"].max() <= candidates
+
+
+def test_few_words_have_no_intervals_and_that_is_said():
+    answer = Study(planted_layer()).ask(dl.Twins(words=WORDS[:9], pieces=[2]))
+    rows = by_condition(answer)
+    assert rows["whole"]["words"] == 9
+    assert rows["whole"]["median_rank_low"] is None
+    assert answer.sentence.endswith("; 9 words are too few to conclude anything from.")
+    assert "9 words in 2 pieces: too few for intervals" in answer.notes
+
+
+def test_a_model_without_a_beginning_does_without_and_says_so():
+    layer = planted_layer(begins=False)
+    unnamed = Vocabulary(Tokenizer.from_str(layer.vocabulary.to_json().replace('"<s>"', '"~"')))
+    answer = Study(Layer(replace(layer.checkpoint, vocabulary=unnamed))).ask(SHORT)
+    assert by_condition(answer)["whole"]["first"] == 1
+    assert "planted has no beginning-of-text token: words stand at the very start of the text" in answer.notes
+
+
+def test_a_speech_decoder_is_asked_after_its_attention_only(whisper_folder):
+    answer = dl.study(whisper_folder).ask(dl.Twins(pieces=[2], triples=60, candidates=500, bootstrap=20, heads=[0]))
+    assert set(answer.tables["twins_by_condition"]["place"]) == {"attention"}
+    assert any("only the place after attention is known" in note for note in answer.notes)
+
+
+@pytest.mark.parametrize("letters", ["abcdefghij", "ACDEFGHIKLMNPQRSTVWY"])
+def test_a_vocabulary_of_letters_is_refused(letters):
+    ids = {letter: number for number, letter in enumerate(letters)}
+    for model in (models.BPE(ids, []), models.WordLevel(ids, unk_token=letters[0])):
+        bare = random_layer(vocab_size=len(letters)).checkpoint
+        layer = Layer(replace(bare, name="letters", vocabulary=Vocabulary(Tokenizer(model))))
+        with pytest.raises(TokenError, match="no word of letters has a twin: its tokenizer has no merges"):
+            Study(layer).ask(SHORT)
+
+
+def test_what_can_not_be_asked_is_refused_in_one_line(monkeypatch):
+    study = Study(planted_layer())
+    with pytest.raises(TokenError, match="no two words of the list are tokens of planted"):
+        study.ask(dl.Twins(words=["zz", "abc"], pieces=[2]))
+    with pytest.raises(TokenError, match="into so many pieces; ask for fewer"):
+        study.ask(dl.Twins(pieces=[3]))
+    with pytest.raises(RangeError, match="a word has at least 2 pieces, not 1"):
+        dl.Twins(pieces=[1])
+    with pytest.raises(RangeError, match="a word has at least 2 pieces, not none"):
+        dl.Twins(pieces=[])
+    with pytest.raises(MissingError, match="needs a tokenizer"):
+        Study(random_layer()).ask(SHORT)
+    with pytest.raises(RangeError, match="head 3 does not exist"):
+        study.ask(dl.Twins(heads=[3]))
+    monkeypatch.setattr("detoklens.corpus.memory.machine_memory", lambda: 40_000)
+    with pytest.raises(
+        RangeError, match=r"53 candidates of width 63 need 0\.0 GB.* 75 % .* look for twins among 17 or fewer"
+    ):
+        study.ask(SHORT)
+    assert "a word has at least 2 pieces" in refuse("twins", "demo", "--pieces", "1")
+
+
+def test_a_text_that_is_too_long_for_the_model_is_refused():
+    layer = dl.load("demo")
+    short = replace(layer.weights, position_embeddings=layer.weights.position_embeddings[:3])
+    study = Study(Layer(replace(layer.checkpoint, first_layer=short)))
+    with pytest.raises(RangeError, match="words in 3 pieces need 4 positions, demo has 3; ask for fewer pieces"):
+        study.ask(dl.Twins(pieces=[2, 3]))
+
+
+def test_models_are_compared_at_a_place_that_all_know(demo):
+    early = dl.study("demo@0").ask(SHORT)
+    said = SHORT.say_compared({"early": early.tables, "late": demo.tables})
+    assert said.startswith(
+        "Does the first layer write words? By the twin's median rank after the attention: early no ("
+    )
+    assert "; late yes (" in said
+    assert said.endswith("needs L0H1).")
