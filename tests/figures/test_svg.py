@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from detoklens.figures.svg import svg_file_text, svg_text
+from detoklens.figures.svg import COLUMN, svg_file_text, svg_text, thinned
 from detoklens.figures.theme import INK
 from tests.figures.specs import FIGURES
 from tests.figures.synthetic import tables
@@ -104,3 +105,22 @@ def test_a_cloud_of_points_is_one_image() -> None:
     root = ElementTree.fromstring(svg_text(figure, "x"))
     assert len(list(root.iter(f"{SVG}image"))) == 2
     assert len(svg_text(FIGURES["token_alone"].draw(tables(2, vocabulary=20_000)), "x")) < 1_000_000
+
+
+def test_a_long_path_keeps_what_an_eye_can_tell() -> None:
+    random = np.random.default_rng(0)
+    x, y = np.round(np.linspace(10, 110, 2001), 2), random.normal(size=2001).cumsum()
+    line = " L ".join(f"{a:.6f} {b:.6f}" for a, b in zip(x, y, strict=True))
+    band = f"{line} L {' L '.join(f'{a:.6f} {b - 3:.6f}' for a, b in zip(x[::-1], y[::-1], strict=True))}"
+    kept = np.array([point.split() for point in thinned(f"M {line} ")[1:].split("L")], float)
+    assert len(kept) < 4 * 100 / COLUMN
+    np.testing.assert_allclose(kept[[0, -1]], [[10, y[0]], [110, y[-1]]], atol=0.005)
+    for column in range(int(10 / COLUMN), int(110 / COLUMN)):
+        before, after = y[(x / COLUMN).astype(int) == column], kept[(kept[:, 0] / COLUMN).astype(int) == column, 1]
+        assert (before.min(), before.max()) == pytest.approx((after.min(), after.max()), abs=0.005)
+    both = thinned(f"M {band} z M {line} ")
+    assert both.count("M") == 2
+    assert both.count("z") == 1
+    assert thinned("M 1 2 L 3.123456 4") == "M 1 2 L 3.123456 4"
+    curved = "M 0 0 " + "L 1 1 " * 300 + "C 1 2 3 4 5 6"
+    assert thinned(curved) == curved

@@ -193,11 +193,11 @@ def test_where_nothing_stands_out_that_is_said() -> None:
 
 
 def test_without_counts_words_tell_and_without_words_nothing() -> None:
-    told = made(word_share=[0.4, 0.05], word_null=[0.45, 0.5], self_match=[0.0, 0.0])
+    told = made(word_share=[0.4, 0.05], word_null=[0.45, 0.5], word_pairs=[999, 999], self_match=[0.0, 0.0])
     said = Heads().say(told)
     assert said.startswith("L0H1 joins tokens most (a word's piece before has its median rank in the top 5 % of the")
     assert "vocabulary, another word's in the top 50 %); no head clearly looks" in said
-    unclear = made(word_share=[0.4, 0.45], word_null=[0.45, 0.5], self_match=[0.0, 0.0])
+    unclear = made(word_share=[0.4, 0.45], word_null=[0.45, 0.5], word_pairs=[999, 999], self_match=[0.0, 0.0])
     assert Heads().say(unclear).startswith("No head clearly joins tokens; the nearest is L0H0 (")
     assert (
         Heads()

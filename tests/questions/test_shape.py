@@ -11,11 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detoklens.measures.positions import predicted_attention
+from detoklens.questions.positions import Positions
 from detoklens.questions.shape import SHAPE, Shape
 from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
 from detoklens.tables.rendering import text_table
 from tests.layers import random_layer, sizes
+from tests.measures.test_trained_range import partly_trained
 from tests.planted import BIAS, planted_layer
 
 
@@ -129,3 +131,13 @@ def test_three_tables_for_eyes_fit_80_columns() -> None:
     titles = [view.title for view in Shape().views(tables)]
     assert titles == ["is Tᵖ a line?", "is Tᵖᵖ a wave?", "where does the softmax of Tᵖ + Tᵖᵖ look?"]
     assert len(Shape().views(tables)[0].frame) == 3, "the line does not depend on the query"
+
+
+@pytest.mark.parametrize("question", [Shape(), Positions()])
+def test_a_table_that_was_not_trained_to_its_end_is_told_and_looked_at_inside(question: Shape | Positions) -> None:
+    cut = Study(partly_trained(100, 300)).ask(question)
+    assert [note for note in cut.notes if note.startswith("only the first 100 of 300 positions are trained")]
+    table = next(iter(cut.tables.values()))
+    column = "query" if "query" in table.columns else "query_position"
+    assert table[column].max() < 100
+    assert Study(partly_trained(300, 300)).ask(question).notes == ()

@@ -2,8 +2,9 @@
 
 matplotlib's SVG is made safe to inline beside others, under a strict content security policy:
 every id carries the figure's name; style attributes become presentation attributes and the global style sheet goes;
-text stays text; the figure says what it shows to a screen reader; nothing outside the file is referred to; places
-are rounded to a hundredth of a point, which halves what a long curve takes.
+text stays text; the figure says what it shows to a screen reader; nothing outside the file is referred to.
+A long curve has many points to each column that an eye can tell: of those only the first, the lowest, the highest and
+the last are kept, rounded to a hundredth of a point. It looks the same and takes less than half.
 For a page, INK becomes currentColor, so that the figure is readable on light and on dark ground.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import re
 from io import BytesIO
+from itertools import groupby
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element
 
@@ -22,6 +24,8 @@ _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "http://www.w3.org/1999/xlink"
 _DROPPED = {f"{{{_SVG}}}metadata", f"{{{_SVG}}}style"}
 _URL = re.compile(r"url\(#([^)]*)\)")
+LONG = 200  # points of a path that is thinned
+COLUMN = 0.6  # points wide: a pixel of a page, less than a line is thick
 _BEYOND_HUNDREDTHS = re.compile(r"(\.\d\d)\d+")
 _DROPPED_PROPERTIES = {"-inkscape-stroke"}
 
@@ -75,9 +79,32 @@ def _clean(element: Element, prefix: str, ink: str) -> None:
         elif value == theme.INK:
             element.set(name, ink)
         elif name == "d":
-            element.set(name, _BEYOND_HUNDREDTHS.sub(r"\1", value).replace("  ", " "))
+            element.set(name, _BEYOND_HUNDREDTHS.sub(r"\1", thinned(value)).replace("  ", " "))
         elif "url(#" in value:
             element.set(name, _URL.sub(rf"url(#{prefix}\1)", value))
+
+
+def thinned(path: str) -> str:
+    """The same path with few points to a column; one that is short, or has curves, as it is."""
+    if path.count("L") < LONG or set("CQAHVSTmlhvcsqta") & set(path):
+        return path
+    lines = [_thinned_line(line) for line in path.split("M")[1:]]
+    return " ".join(f"M {line}" for line in lines)
+
+
+def _thinned_line(line: str) -> str:
+    points, end, _ = line.partition("z")
+    places = [tuple(map(float, point.split())) for point in points.split("L")]
+    columns = [list(some) for _, some in groupby(places, lambda place: int(place[0] / COLUMN))]
+    kept = [place for column in columns for place in _telling(column)]
+    return " L ".join(f"{x:.2f} {y:.2f}" for x, y in kept) + (" z" if end else "")
+
+
+def _telling(column: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    """First, lowest, highest and last of the points of a column, in their order, each once."""
+    heights = [y for _, y in column]
+    telling = {0, heights.index(min(heights)), heights.index(max(heights)), len(column) - 1}
+    return [column[place] for place in sorted(telling)]
 
 
 def _describe(root: Element, prefix: str, title: str, description: str) -> None:

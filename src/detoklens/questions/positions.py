@@ -88,6 +88,17 @@ class OverVocabulary(Question):
     def depends_on(self, need: Need) -> bool:
         return super().depends_on(need) and (need != "counts" or self.weights == "frequency")
 
+    def say_what_was_trained(self, study: Study, runner: Runner) -> None:
+        """Tell where the table of positions was not trained to its end: nothing is looked for there unless asked."""
+        from detoklens.measures.trained_range import trained_range
+
+        found = trained_range(study.layer)
+        if not found.is_whole:
+            runner.say(
+                f"only the first {found.trained:,} of {found.positions:,} positions are trained: query positions are "
+                "chosen and lines fitted among them"
+            )
+
     def token_weights(self, study: Study) -> np.ndarray | None:
         """How much each token counts; None where all count alike."""
         if self.weights == "even":
@@ -232,6 +243,7 @@ class Positions(OfPositions):
         if study.layer.positions != "learned":
             by_offset = offset_curves(study.layer, self._queries(study), self.split_off(study))
             return {"positions_by_offset": pl.concat([_offset_table(curve) for curve in by_offset]).filter(asked)}
+        self.say_what_was_trained(study, runner)
         curves = position_curves(
             study.layer, self._queries(study), self.average, self.token_weights(study), self.band, runner.watch
         )

@@ -106,6 +106,8 @@ class Shape(OfPositions):
 
         from detoklens.measures.shape import position_shape
 
+        if study.layer.positions == "learned":
+            self.say_what_was_trained(study, runner)
         found = position_shape(
             study.layer,
             self._queries(study),

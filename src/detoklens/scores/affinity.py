@@ -111,13 +111,13 @@ def _refuse_undefined(
     defined = np.logical_and.reduce([np.isfinite(side).all(axis=1) for side in (*query, *key)])
     if not defined.all():
         raise CheckpointError(
-            f"T^ee of token id {int(np.argmin(defined))} is not finite, so keys have no order: its σ is 0, or the "
+            f"Tᵉᵉ of token id {int(np.argmin(defined))} is not finite, so keys have no order: its σ is 0, or the "
             "weights are damaged; try another scale"
         )
     largest = float(_largest_norm(query)) * float(_largest_norm(key))
     if largest > float(np.finfo(query.dtype).max):
         raise CheckpointError(
-            f"T^ee can be as large as {largest:.0e}, beyond {query.dtype}: the weights are damaged, or of another scale"
+            f"Tᵉᵉ can be as large as {largest:.0e}, beyond {query.dtype}: the weights are damaged, or of another scale"
         )
 
 

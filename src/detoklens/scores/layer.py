@@ -248,7 +248,7 @@ class Layer(LayerFacts):
         """What factors are divided by: nothing where they are normed already."""
         if self.weights.has_query_key_norms:
             if scale is None:
-                raise UnsupportedModelError(f"{self.name} norms queries and keys: there is no T^ee without division")
+                raise UnsupportedModelError(f"{self.name} norms queries and keys: there is no Tᵉᵉ without division")
             return None
         return None if scale is None else self.token_scale(scale)
 
