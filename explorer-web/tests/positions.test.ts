@@ -6,6 +6,7 @@ const sight = { attentionScale: 0.5, softcap: null, isCausal: true, window: null
 test("the keys that a query sees", () => {
   expect(seenKeys(3, 10, sight)).toEqual([0, 4]);
   expect(seenKeys(3, 10, { ...sight, window: 2 })).toEqual([2, 4]);
+  expect(seenKeys(3, 10, { ...sight, window: 1 })).toEqual([3, 4]);
   expect(seenKeys(3, 10, { ...sight, isCausal: false })).toEqual([0, 10]);
   expect(seenKeys(3, 10, { ...sight, isCausal: false, window: 3 })).toEqual([1, 6]);
 });
