@@ -17,7 +17,7 @@ from detoklens.explorer.server import Server, serving
 from detoklens.questions.study import Study
 from tests.report.made import write_hostile
 
-WAIT = 12_000  # milliseconds; a machine may be busy
+WAIT = 60_000  # milliseconds; a machine may be busy
 DRAWN = "main[data-ready=true]"
 
 

@@ -164,7 +164,7 @@ def test_a_term_switched_off_changes_attention_at_once(opened, demo):
         assert "with all terms" in page.locator(".panel .amount").inner_text()
         table = list(csv.DictReader(io.StringIO(saved(page, "CSV"))))
         row = next(each for each in table if each["query_position"] == "2" and each["key_position"] == "0")
-        assert float(row["attention"]) == pytest.approx(terms.attention_without("e")[1][2, 0], abs=1e-3)
+        assert float(row["attention_without_e"]) == pytest.approx(terms.attention_without("e")[1][2, 0], abs=1e-3)
 
 
 @pytest.mark.parametrize(
