@@ -13,7 +13,11 @@ test("the keys that a query sees", () => {
 
 test("terms of positions alone, divided by σ or not", () => {
   const factors = {
-    width: 2, query: Float32Array.of(1, 0, 2, 1), key: Float32Array.of(1, 1, 3, -1), bias: [0.5, 2], scale: Float32Array.of(2, 4),
+    width: 2,
+    query: Float32Array.of(1, 0, 2, 1),
+    key: Float32Array.of(1, 1, 3, -1),
+    bias: [0.5, 2],
+    scale: Float32Array.of(2, 4),
   };
   const normed = learnedCurves(factors, 1, 2, sight);
   expect(Array.from(normed.p ?? [])).toEqual([2.5 / 2, -0.5 / 4]);
