@@ -50,7 +50,7 @@ function Cards({ cards }: { cards: HeadCards }) {
       </div>
       {cards.missing.length > 0 && (
         <details>
-          <summary>Not known of this model: {cards.missing.map((column) => column.name).join(", ")}</summary>
+          <summary>Not known of this model: {cards.missing.length} columns</summary>
           <ul>
             {cards.missing.map((column) => (
               <li key={column.name}>

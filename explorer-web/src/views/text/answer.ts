@@ -43,10 +43,17 @@ export function shownValues(seen: Seen, show: string): { values: Float32Array; i
   return part ? { values: part, isShare: false } : { values: seen.attention, isShare: true };
 }
 
-/** The cell that is shown before one is chosen: where the last query looks most. */
-export function firstCell(seen: Seen): [number, number] {
-  const query = seen.ids.length - 1;
-  return [query, mostAttended(seen, query)];
+/** The cell that is shown before one is chosen: the strongest link to another token, the first one aside. */
+export function firstCell({ ids, attention }: Seen): [number, number] {
+  const length = ids.length;
+  let best: [number, number] = [length - 1, Math.max(0, length - 2)];
+  for (let query = 1; query < length; query++) {
+    for (let key = 1; key < length; key++) {
+      const isStronger = attention[query * length + key] > attention[best[0] * length + best[1]];
+      if (key !== query && isStronger) best = [query, key];
+    }
+  }
+  return best;
 }
 
 export function mostAttended(seen: Seen, query: number): number {
