@@ -20,6 +20,7 @@ SMALLEST = {
     "auroc": f"{SMALL} --bigrams 2000 --workers 1 --sklearn-tokens 2 --seconds-of-products 0.05",
     "lexicon": f"{SMALL} --top 20 --workers 1 --baseline-queries 128 --seconds-of-products 0.05",
     "twins": f"{SMALL} --words 40 --threads 2 --seconds-of-products 0.05",
+    "explorer": f"{SMALL} --positions 256 --changes 2",
     "report": f"{SMALL} --bigrams 500 --documents 8 --length 32 --twice",
 }
 
@@ -44,6 +45,13 @@ def test_each_step_of_a_report_is_timed():
     printed = run("report", *SMALLEST["report"].split())
     assert " s  auroc\n" in printed
     assert "page and figures take" in printed
+
+
+def test_the_explorers_page_is_measured(browser):
+    found = json.loads(run("explorer", *SMALLEST["explorer"].split()))
+    assert found["token_change_milliseconds"] > 0
+    assert 0 < found["first_view_megabytes"] < found["bundle_megabytes"]
+    assert found["tab_megabytes_must_be_below"] == 500
 
 
 def test_counting_is_compared_with_the_published_way(tmp_path):

@@ -25,7 +25,7 @@ CODE = re.compile(r"```.*?```|`[^`\n]+`|^(?: {4}.*\n)+", re.DOTALL | re.MULTILIN
 COMMAND = re.compile(r"detoklens [a-z]+(?: [^`\n#|]+)?")
 ELSEWHERE = re.compile(
     r"detoklens as dl|Skylion007|whisper|count texts|/shared/|ray|COUNTS|INPUT|DIR\b|"
-    r"…|\[|NAME|\.\.\.|--engine|--paper|\\$|FILE|SIZE"
+    r"explore|…|\[|NAME|\.\.\.|--engine|--paper|\\$|FILE|SIZE"
 )
 
 AT_HAND = {
