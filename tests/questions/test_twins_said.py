@@ -11,7 +11,7 @@ WHOLE = {"median_rank": 100.0, "rank_ratio": 1.0, "rank_lost": 0.0, "width": 0.0
 
 
 def table(place: str = "block", pieces: int = 2, words: int = 600, **conditions: dict[str, float]) -> pl.DataFrame:
-    """Rows of `twins_by_condition`, each number's interval as far from it as `width` says (of ranks a hundred times)."""
+    """Rows of `twins_by_condition`, intervals as wide as `width` says (of ranks a hundred times)."""
     rows = []
     for name, given in {"whole": WHOLE, **conditions}.items():
         ratio, width = given["rank_ratio"], given.get("width", 0.05)
