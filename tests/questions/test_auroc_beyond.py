@@ -84,11 +84,13 @@ def test_where_it_holds_for_some_heads_they_are_named():
             "correlation": [0.2, 0.5, 0.9],
             "links": [1000] * 3,
             "pieces_correlation": [0.1, 0.7, None],
-            "pieces_links": [100] * 3,
+            "pieces_links": [200] * 3,
         }
     )
     assert validity_said(table, pieces=False).startswith("It holds for L3H2 (0.90) and L3H1 (0.50) (")
     assert validity_said(table, pieces=True).startswith("It holds for L3H1 (0.70) (")
+    few = table.with_columns(pl.lit(199, pl.Int64).alias("links"))
+    assert validity_said(few, pieces=False).startswith("Whether it holds can't be told: 199 links ")
     none = table.with_columns(pl.lit(None, pl.Float64).alias("correlation"))
     assert "does not hold for any head" in validity_said(none, pieces=False)
 
