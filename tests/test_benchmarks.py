@@ -21,6 +21,7 @@ SMALLEST = {
     "lexicon": f"{SMALL} --top 20 --workers 1 --baseline-queries 128 --seconds-of-products 0.05",
     "twins": f"{SMALL} --words 40 --threads 2 --seconds-of-products 0.05",
     "explorer": f"{SMALL} --positions 256 --changes 2",
+    "layers": "--width 24 --heads 2 --key-heads 1 --mlp 16 --blocks 3 --up-to 2 --triples 30 --workers 1",
     "report": f"{SMALL} --bigrams 500 --documents 8 --length 32 --twice",
 }
 
@@ -39,6 +40,12 @@ def test_ratios_are_printed_and_agree_with_the_baseline(name):
     assert found["times_the_product"] > 0
     (difference,) = [value for what, value in found.items() if what.startswith("largest_difference")]
     assert difference < 1e-5
+
+
+def test_each_pass_of_layers_is_timed():
+    found = json.loads(run("layers", *SMALLEST["layers"].split()))
+    assert found["steps"]["words with each off"]["passes"] == 2 * 3
+    assert found["times_the_product"] > 0
 
 
 def test_each_step_of_a_report_is_timed():
