@@ -188,7 +188,7 @@ def test_the_slope_of_alibi_is_found_again_and_a_rotary_kernel_is_a_wave():
     shape = study_of(layer).ask(dl.Shape([39])).tables["shape"].sort("head")
     np.testing.assert_allclose(shape["alibi_slope"], layer.weights.alibi_slopes, rtol=1e-9)
     assert shape["linear"].all()
-    wave = replace(random_rotary(rotary_frequencies=np.array([0.7])), longest_text=200)
+    wave = replace(random_rotary(), rotary_frequencies=np.array([0.7]), longest_text=200)
     found = study_of(as_layer(wave)).ask(dl.Shape([180])).tables["shape"]
     np.testing.assert_allclose(found["period"], 2 * np.pi / 0.7, rtol=1e-3)
     assert found["sinusoidal"].all()
@@ -327,7 +327,7 @@ def test_pieces_are_asked_back_and_ahead_with_the_same_pairs(minilm):
         minilm.ask(replace(asked, pieces=True, direction=direction)).tables["auroc_by_token"].filter(head=0)
         for direction in ("back", "ahead")
     )
-    assert back["positives"].sum() == ahead["positives"].sum() > 3
+    assert back["positives"].sum() == ahead["positives"].sum() == 3
     layer = minilm.layer
     pieces = layer.vocabulary.encode("embedding")
     row = ahead.filter(token_id=pieces[0]).row(0, named=True)
@@ -348,12 +348,12 @@ def test_families_are_set_side_by_side(stories, minilm):
         answers = {"stories": stories.ask(question), "minilm": minilm.ask(question)}
         both = side_by_side(question, answers)
         assert {"stories", "minilm"} <= {label for frame in both.tables.values() for label in frame["model"].unique()}
-        assert "stories" in both.sentence and "minilm" in both.sentence
+        assert all(label in both.sentence for label in answers)
         assert all(both.figure(name) for name in both.figures)
 
 
 def test_the_command_line_takes_and_refuses_in_one_line(stories_folder):
-    shown = run("partners", stories_folder, "girl", "--offset", "2", "--mean", "vocabulary", "--top", "1").stdout
+    shown = run("partners", stories_folder, " girl", "--offset", "2", "--mean", "vocabulary", "--top", "1").stdout
     assert shown.count("girl") >= 6
     assert refuse("variance", stories_folder) == (
         "detoklens: Variance needs a table of learned positions, which rotary and ALiBi models do not have; Frequency "

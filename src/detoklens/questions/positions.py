@@ -345,7 +345,7 @@ def _along_keys(by_offset: pl.DataFrame) -> pl.DataFrame:
 
 def _peaks(tables: Frames) -> tuple[pl.DataFrame, int]:
     """From the middle query position: each head's largest attention and its key, the sharpest head first."""
-    positions = tables["positions"] if "positions" in tables else _along_keys(tables["positions_by_offset"])
+    positions = tables["positions"] if len(tables.get("positions", ())) else _along_keys(tables["positions_by_offset"])
     attention = positions.filter(quantity="attention")
     queries = attention["query_position"].unique().sort()
     middle = queries[len(queries) // 2]
