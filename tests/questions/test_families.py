@@ -20,13 +20,14 @@ from tests.weights.families.tiny import real, tiny
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
 WORDS = ["the little girl went to the park", "Once upon a time there was a big dog who liked to play"]
+SPLIT_WORDS = ["embedding", "tokenizers", "unbelievably", "photosynthesis"]
 ASKED = {
     "partners": dl.Partners([5], top=3),
-    "words": dl.Words(),
-    "heatmap": dl.Heatmap(tokens=5),
-    "lexicon": dl.Lexicon(top=5),
-    "auroc": dl.Auroc(truth="words", bootstrap=0, tokens=range(300, 340)),
-    "heads": dl.Heads(),
+    "words": dl.Words(SPLIT_WORDS, heads=[0]),
+    "heatmap": dl.Heatmap(tokens=5, heads=[0]),
+    "lexicon": dl.Lexicon(top=5, heads=[0]),
+    "auroc": dl.Auroc(truth="words", words=SPLIT_WORDS, bootstrap=0, heads=[0]),
+    "heads": dl.Heads(heads=[0]),
     "frequency": dl.Frequency(),
     "positions": dl.Positions(),
     "shape": dl.Shape(),
@@ -344,7 +345,7 @@ def test_words_are_asked_ahead_from_the_piece_before(minilm):
 
 
 def test_families_are_set_side_by_side(stories, minilm):
-    for question in (dl.Shape([5]), dl.Positions([5]), dl.Contributions([2]), dl.Frequency(), dl.Words()):
+    for question in (dl.Shape([5]), dl.Positions([5]), dl.Contributions([2]), dl.Frequency(), ASKED["words"]):
         answers = {"stories": stories.ask(question), "minilm": minilm.ask(question)}
         both = side_by_side(question, answers)
         assert {"stories", "minilm"} <= {label for frame in both.tables.values() for label in frame["model"].unique()}
