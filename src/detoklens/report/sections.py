@@ -83,7 +83,7 @@ def partners(study: Study) -> Sequence[Entry]:
 
 
 def of_family(study: Study, question: AtOffset, label: str, remark: str = "") -> Sequence[Entry]:
-    """The same as only some families can be asked: with the means split off, by frequency if that is known, or ahead."""
+    """The same as only some families can be asked: with the means split off, by frequency if it is known, or ahead."""
     entries = []
     if study.layer.positions != "learned":
         split = replace(question, mean="vocabulary" if study.counts is None else "frequency")
