@@ -40,6 +40,7 @@ SLOW = (
     "tests/questions/test_attention.py",
     "tests/questions/test_auroc",
     "tests/questions/test_contributions.py",
+    "tests/questions/test_families.py",
     "tests/questions/test_trained_models.py",
     "tests/measures/test_auroc",
     "tests/measures/test_block_runs.py",
