@@ -50,6 +50,7 @@ SLOW = (
     "tests/questions/test_attention.py",
     "tests/questions/test_auroc",
     "tests/questions/test_contributions.py",
+    "tests/questions/test_families.py",
     "tests/questions/test_layers.py",
     "tests/questions/test_trained_models.py",
     "tests/questions/test_twins.py",
