@@ -16,9 +16,9 @@ import torch
 import detoklens
 from detoklens.measures.twin_chains import Chains
 from detoklens.measures.twin_ranks import ClosedWorld, Condition
-from detoklens.scores.layer import Layer
 from detoklens.model.loading import in_double_precision, load_blocks
 from detoklens.model.places import PLACES
+from detoklens.scores.layer import Layer
 from tests.weights.families.test_alibi import bloom
 from tests.weights.families.test_bert import SIZES as BERT
 from tests.weights.families.test_gemma import SIZES as GEMMA
