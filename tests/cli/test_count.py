@@ -127,10 +127,10 @@ REFUSED = {
     "no such file or folder": ["nowhere.txt"],
     "not a kind of file that can be counted": ["tokenizer.json"],
     "--memory 'much' is no size": ["texts.jsonl", "--memory", "much"],
-    "needed: raise --memory": ["texts.jsonl", "--memory", "1MB"],
+    "needed: allow more memory": ["texts.jsonl", "--memory", "1MB"],
     "--batch '0' is nothing": ["texts.jsonl", "--batch", "0"],
     "no field 'body'; it has 'text'": ["texts.jsonl", "--text-field", "body"],
-    "add --engine ray": ["texts.jsonl", "--ray-address", "auto"],
+    "ask for the engine ray": ["texts.jsonl", "--ray-address", "auto"],
 }
 
 

@@ -103,22 +103,21 @@ def print_views(views: Sequence[View], model: str, wide: bool = False) -> None:
     from detoklens.tables.rendering import text_table
 
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() and not wide else ALL
-    left_out = False
     for view in views:
-        text = text_table(view.frame, f"{model}: {view.title}", width)
-        left_out = left_out or " more column" in text.splitlines()[-2]
-        sys.stdout.write(text)
-    if left_out:
-        say("--wide shows all columns; --format csv, json or parquet has them too")
+        sys.stdout.write(text_table(view.frame, f"{model}: {view.title}", width, " (--wide, or another --format)"))
 
 
-def print_table(frame: pl.DataFrame, output_format: Format, title: str) -> None:
-    """One table that is no answer to a question: totals of counts, a comparison with the real model."""
+def print_table(frame: pl.DataFrame, output_format: Format, title: str, first: Sequence[str] = ()) -> None:
+    """One table that is no answer to a question: totals of counts, a comparison with the real model.
+
+    Eyes see some columns first.
+    """
     from detoklens.tables.rendering import text_table
 
     if output_format == "table":
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else ALL
-        sys.stdout.write(text_table(frame, title, width))
+        ordered = frame.select(list(dict.fromkeys([*first, *frame.columns])))
+        sys.stdout.write(text_table(ordered, title, width, " (in another --format)"))
     else:
         emit(frame, output_format)
 

@@ -41,7 +41,8 @@ def verify(model: Model, check: Check, printed: Printed) -> None:
     for note in layer.notes:
         say(note)
     frame = compare(layer, default_token_ids(layer, check.text, check.length), check.tolerance)
-    print_table(frame, printed.output_format, f"{layer.name}: decomposition against the real first layer")
+    title = f"{layer.name}: decomposition against the real first layer"
+    print_table(frame, printed.output_format, title, ("dtype", "head", "passed"))
     failed = int((~frame["passed"]).sum())
     if failed:
         raise DetokLensError(f"{layer.name}: {failed} of {len(frame)} comparisons are above tolerance")

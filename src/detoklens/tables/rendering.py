@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import textwrap
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import pairwise
@@ -18,8 +19,8 @@ GAP = 2  # characters between two columns
 BARS = "▁▂▃▄▅▆▇█"
 
 
-def text_table(frame: pl.DataFrame, title: str = "", width: int | None = None) -> str:
-    """The table as text: as many of its first columns as fit the width, and a line about the others."""
+def text_table(frame: pl.DataFrame, title: str = "", width: int | None = None, elsewhere: str = "") -> str:
+    """The table as text: as many of its first columns as fit the width, and the others' names with where they are."""
     width = width or shutil.get_terminal_size((USUAL_WIDTH, 24)).columns
     columns = {name: [name, *column_cells(frame[name].to_list())] for name in frame.columns}
     shown = fitting_columns(columns, width)
@@ -27,8 +28,15 @@ def text_table(frame: pl.DataFrame, title: str = "", width: int | None = None) -
     heading, *rows = (" " * GAP + (" " * GAP).join(row).rstrip() for row in zip(*aligned, strict=True))
     rule = " " * GAP + "─" * (sum(_width(column) + GAP for column in aligned) - GAP)
     left_out = [name for name in frame.columns if name not in shown]
-    more = [f"  {plural(len(left_out), 'more column')}: {', '.join(left_out)}"] if left_out else []
-    return "\n".join([*([title, ""] if title else []), heading, rule, *rows, *more, "", ""])
+    more = [f"  {plural(len(left_out), 'more column')}{elsewhere}: {', '.join(left_out)}"] if left_out else []
+    told = [_lines(title, width), ""] if title else []
+    return "\n".join([*told, heading, rule, *rows, *(_lines(line, width) for line in more), "", ""])
+
+
+def _lines(text: str, width: int) -> str:
+    """A sentence in lines of at most so many characters, no word of it broken."""
+    indent = " " * (len(text) - len(text.lstrip()))
+    return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def fitting_columns(columns: Mapping[str, Sequence[str]], width: int) -> list[str]:
