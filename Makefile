@@ -17,7 +17,7 @@ SNAPSHOTS ?= 0
 SECONDS ?= 120
 FUZZ_SEED ?= 0
 
-.PHONY: demo test quick notebooks tutorial docs site
+.PHONY: demo test quick notebooks tutorial docs site explorer-web
 .PHONY: check lint format types imports browser
 .PHONY: test-lowest test-newest dependencies fuzz explore benchmarks train-demo
 .PHONY: release-check forget-compiled clean
@@ -101,11 +101,16 @@ browser:
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium; } \
 	  || echo "No Chromium here: the tests in a real browser will be skipped."
 
+# The explorer's page, built into the package; it needs Node, which nothing else does.
+explorer-web:
+	cd explorer-web && npm ci --no-audit --no-fund && npm test && npm run build
+
 # Speed claims, each a ratio against a named baseline in the same run; they need the shared texts and some minutes.
 benchmarks: forget-compiled .venv/installed-for-tests
 	$(BIN)/python benchmarks/counting.py $(TEXT) --tokenizer demo
 	for name in auroc lexicon contributions; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 	$(BIN)/python benchmarks/report.py --twice
+	$(BIN)/python benchmarks/explorer.py
 
 # The recipe of training/README.md, step by step; a step whose file is there is not done again, training continues.
 FROM_TEXT = $(TEXT) $(1) $(if $(strip $(SOURCES)),--sources $(SOURCES))

@@ -19,7 +19,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import torch
@@ -82,11 +81,11 @@ def product_processor_seconds() -> float:
     return min(found) / PRODUCT**3
 
 
-def multiply_adds(options: argparse.Namespace, layers: SimpleNamespace, n_words: int) -> int:
+def multiply_adds(options: argparse.Namespace, n_words: int) -> int:
     """Of the linear layers for the words and their null with each component off: three tokens each."""
     width, keys = options.width, options.width // options.heads * options.key_heads
     block = 2 * width * width + 2 * width * keys + 3 * width * options.mlp
-    passes = sum((options.heads + 1) * (layers.after + 1 - layer) for layer in range(layers.after + 1))
+    passes = sum((options.heads + 1) * (options.up_to - layer) for layer in range(options.up_to))
     return 2 * n_words * 3 * block * passes
 
 
@@ -99,7 +98,7 @@ def main() -> None:
         parser.add_argument(f"--{name}", type=int, default=usual)
     options = parser.parse_args()
     torch.manual_seed(0)
-    steps, after = Steps(), options.up_to - 1
+    steps = Steps()
     with tempfile.TemporaryDirectory() as name:
         make_model(options, Path(name))
         layer = load(name)
@@ -117,12 +116,11 @@ def main() -> None:
             with steps.step("words after every block", options.up_to):
                 measuring.after_every_block(runner)
             with steps.step("words with each off", options.up_to * (options.heads + 1)):
-                measuring.with_each_off(after, runner)
-            bare = multiply_adds(options, SimpleNamespace(after=after), len(words)) * product_processor_seconds()
+                measuring.with_each_off(options.up_to - 1, runner)
+            bare = multiply_adds(options, len(words)) * product_processor_seconds()
     off = steps.found["words with each off"]["processor_seconds"]
-    total = {
-        name: round(sum(step[name] for step in steps.found.values()), 1) for name in ("seconds", "processor_seconds")
-    }
+    kinds = ("seconds", "processor_seconds")
+    total = {kind: round(sum(step[kind] for step in steps.found.values()), 1) for kind in kinds}
     said = {"words": len(words), "candidates": layer.vocab_size, "workers": options.workers, "steps": steps.found}
     beside = {"bare_products_processor_seconds": round(bare, 2), "times_the_product": round(off / bare, 2)}
     print(json.dumps(said | {"total": total} | beside, indent=1))

@@ -79,11 +79,11 @@ def run(options: argparse.Namespace) -> dict[str, float]:
         conditions = world.words_changed(chains, 0) + world.layer_changed(chains, range(options.heads))
         world.candidates(token_ids[:64])["block"].ranks(normal(2, options.heads * options.d_head), twins[:2] % 64)
         with measured() as of_candidates:
-            candidates = world.candidates(token_ids)
+            candidates = world.candidates(token_ids, threads)
         vectors_cost, ranks_cost, ranks = [], [], []
         for condition in conditions:
             with measured() as cost:
-                vectors = world.vectors(condition.pieces, condition.look)
+                vectors = world.vectors(condition.pieces, condition.look, threads)
             vectors_cost += cost
             with measured() as cost:
                 ranks.append({place: candidates[place].ranks(vectors[place], twins, threads) for place in vectors})

@@ -28,6 +28,8 @@ settings.register_profile(
 settings.register_profile("detoklens", settings.get_profile("exploring"), derandomize=True)
 settings.load_profile("detoklens")
 
+os.fsync = lambda descriptor: None  # no test pulls the plug, and a disk at work takes its time
+
 SHARED = ROOT.parent / "shared"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
@@ -48,12 +50,15 @@ SLOW = (
     "tests/questions/test_attention.py",
     "tests/questions/test_auroc",
     "tests/questions/test_contributions.py",
+    "tests/questions/test_families.py",
     "tests/questions/test_layers.py",
     "tests/questions/test_trained_models.py",
+    "tests/questions/test_twins.py",
     "tests/measures/test_auroc",
     "tests/measures/test_block_runs.py",
     "tests/measures/test_contributions.py",
     "tests/measures/test_trained_models.py",
+    "tests/measures/test_twin_conditions.py",
     "tests/report",
     "tests/site",
     "tests/test_another_user.py",
@@ -79,6 +84,12 @@ def _shared(*parts: str) -> Path:
     if not path.exists():
         pytest.skip(f"NOT TESTED ON REAL DATA: {'/'.join(parts)} is missing beside the repository (../shared)")
     return path
+
+
+@pytest.fixture
+def only_svg(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports without two of the three formats of their figures: drawing is most of their work."""
+    monkeypatch.setattr("detoklens.report.drawing.FORMATS", ("svg",))
 
 
 @pytest.fixture(scope="session")

@@ -25,8 +25,10 @@ AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-group
 MAY_READ = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
 """Where Python itself lives in root's home: to read everything, and to write no more than before."""
 
-README = to_run([ROOT / "README.md"])
+README = [words for words in to_run([ROOT / "README.md"]) if words[0] != "report"]  # which a small model has, too
 IN_ITS_TABLE = {**ASKED, **READING}
+COMPILING = ("count", "partners")
+"""Commands that have no place to keep compiled loops in, with workers and without; the others share one: quicker."""
 
 
 def environment(workplace: Path) -> dict[str, str]:
@@ -78,17 +80,19 @@ def settings(workplace) -> dict[str, str]:
 
 def run_as_nobody(words: list[str], become_nobody, workplace, settings) -> None:
     command = [*become_nobody, "-m", "detoklens", *words]
-    done = subprocess.run(command, cwd=workplace, env=settings, capture_output=True, text=True, check=False)
+    told = words[0] in COMPILING
+    env = settings if told else settings | {"NUMBA_CACHE_DIR": str(workplace / "temporary" / "loops")}
+    done = subprocess.run(command, cwd=workplace, env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout
     assert "Traceback" not in done.stderr
-    assert done.stderr.count("for this run only; set NUMBA_CACHE_DIR") <= 1, "workers are silent"
+    assert done.stderr.count("for this run only; set NUMBA_CACHE_DIR") == told, "once, and workers are silent"
     assert list((workplace / "temporary").glob("detoklens-*")) == [], "nothing stays"
 
 
 @pytest.mark.parametrize("words", README, ids=" ".join)
 def test_the_commands_of_the_readme(words, become_nobody, workplace, settings):
-    out = ["--out", f"out-{README.index(words)}"] if words[0] in ("count", "report") else []
+    out = ["--out", f"out-{README.index(words)}"] if words[0] == "count" else []
     plain = words[: words.index("--out")] if "--out" in words else words
     run_as_nobody([*plain, *out], become_nobody, workplace, settings)
 

@@ -20,6 +20,8 @@ SMALLEST = {
     "auroc": f"{SMALL} --bigrams 2000 --workers 1 --sklearn-tokens 2 --seconds-of-products 0.05",
     "lexicon": f"{SMALL} --top 20 --workers 1 --baseline-queries 128 --seconds-of-products 0.05",
     "twins": f"{SMALL} --words 40 --threads 2 --seconds-of-products 0.05",
+    "explorer": f"{SMALL} --positions 256 --changes 2",
+    "layers": "--width 24 --heads 2 --key-heads 1 --mlp 16 --blocks 3 --up-to 2 --triples 30 --workers 1",
     "report": f"{SMALL} --bigrams 500 --documents 8 --length 32 --twice",
 }
 
@@ -40,10 +42,23 @@ def test_ratios_are_printed_and_agree_with_the_baseline(name):
     assert difference < 1e-5
 
 
+def test_each_pass_of_layers_is_timed():
+    found = json.loads(run("layers", *SMALLEST["layers"].split()))
+    assert found["steps"]["words with each off"]["passes"] == 2 * 3
+    assert found["times_the_product"] > 0
+
+
 def test_each_step_of_a_report_is_timed():
     printed = run("report", *SMALLEST["report"].split())
     assert " s  auroc\n" in printed
     assert "page and figures take" in printed
+
+
+def test_the_explorers_page_is_measured(browser):
+    found = json.loads(run("explorer", *SMALLEST["explorer"].split()))
+    assert found["token_change_milliseconds"] > 0
+    assert 0 < found["first_view_megabytes"] < found["bundle_megabytes"]
+    assert found["tab_megabytes_must_be_below"] == 500
 
 
 def test_counting_is_compared_with_the_published_way(tmp_path):

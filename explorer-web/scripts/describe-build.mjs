@@ -8,7 +8,14 @@ import { fileURLToPath } from "node:url";
 const root = dirname(dirname(fileURLToPath(import.meta.url)));
 const page = join(root, "..", "src", "detoklens", "explorer", "page");
 const sources = [
-  "index.html", "package.json", "package-lock.json", "tsconfig.json", "vite.config.ts", "src", "public", "scripts",
+  "index.html",
+  "package.json",
+  "package-lock.json",
+  "tsconfig.json",
+  "vite.config.ts",
+  "src",
+  "public",
+  "scripts",
 ];
 const libraries = ["@huggingface/tokenizers", "@preact/signals", "@preact/signals-core", "preact"];
 
@@ -24,8 +31,16 @@ const digestOf = (path) => createHash("sha256").update(readFileSync(path)).diges
 
 function sourcesDigest() {
   const digest = createHash("sha256");
-  const files = sources.flatMap((name) => filesBelow(join(root, name))).map(named(root)).sort(byBytes);
-  for (const file of files) digest.update(file).update("\0").update(readFileSync(join(root, file))).update("\0");
+  const files = sources
+    .flatMap((name) => filesBelow(join(root, name)))
+    .map(named(root))
+    .sort(byBytes);
+  for (const file of files)
+    digest
+      .update(file)
+      .update("\0")
+      .update(readFileSync(join(root, file)))
+      .update("\0");
   return digest.digest("hex");
 }
 
@@ -39,6 +54,9 @@ function licences() {
 }
 
 writeFileSync(join(page, "licences.txt"), licences());
-const files = filesBelow(page).map(named(page)).filter((file) => file !== "built.json").sort(byBytes);
+const files = filesBelow(page)
+  .map(named(page))
+  .filter((file) => file !== "built.json")
+  .sort(byBytes);
 const digests = Object.fromEntries(files.map((file) => [file, digestOf(join(page, file))]));
 writeFileSync(join(page, "built.json"), `${JSON.stringify({ sources: sourcesDigest(), files: digests }, null, 1)}\n`);

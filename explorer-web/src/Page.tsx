@@ -31,12 +31,18 @@ export function Header() {
         </button>
       </div>
       <p class="facts">
-        {model.n_heads} heads of {model.d_head} dimensions · {whole(model.vocab_size)} tokens · {whole(model.n_positions)} {POSITIONS[model.positions]}{" "}
-        positions · {model.is_causal ? "sees what comes before" : "sees both ways"}
+        {model.n_heads} heads of {model.d_head} dimensions · {whole(model.vocab_size)} tokens ·{" "}
+        {whole(model.n_positions)} {POSITIONS[model.positions]} positions ·{" "}
+        {model.is_causal ? "sees what comes before" : "sees both ways"}
       </p>
       <nav aria-label="Views">
         {VIEWS.map((view) => (
-          <a key={view} href={addressAfter({ view })} aria-current={state.value.view === view ? "page" : undefined} onClick={(event) => go(event, view)}>
+          <a
+            key={view}
+            href={addressAfter({ view })}
+            aria-current={state.value.view === view ? "page" : undefined}
+            onClick={(event) => go(event, view)}
+          >
             {TITLES[view]}
           </a>
         ))}
@@ -82,8 +88,9 @@ export function Footer() {
   const { bundle } = useExplorer();
   return (
     <p>
-      Made by detoklens {bundle.detoklens}, which implements Kamoda et al., “Weight-based Analysis of Detokenization in Language Models” (arXiv
-      2501.15754). Everything is computed in this page from the layer's weights, stored in half precision; nothing is sent anywhere.
+      Made by detoklens {bundle.detoklens}, which implements Kamoda et al., “Weight-based Analysis of Detokenization in
+      Language Models” (arXiv 2501.15754). Everything is computed in this page from the layer's weights, stored in half
+      precision; nothing is sent anywhere.
     </p>
   );
 }

@@ -9,8 +9,24 @@ import { TextTokenizer } from "./data/tokenizer";
 import { Vocabulary } from "./data/vocabulary";
 import { lookedFor, lookedForBy, lookingFor, type Head } from "./math/affinity";
 import { attentionOf, type Sight } from "./math/attention";
-import { alibiKernel, kernelCurves, learnedCurves, rotaryKernel, type Kernel, type PositionCurves } from "./math/positions";
-import { alibiTerms, dividedRows, learnedScale, learnedTerms, restricted, rotaryTerms, scoreOf, type Terms } from "./math/terms";
+import {
+  alibiKernel,
+  kernelCurves,
+  learnedCurves,
+  rotaryKernel,
+  type Kernel,
+  type PositionCurves,
+} from "./math/positions";
+import {
+  alibiTerms,
+  dividedRows,
+  learnedScale,
+  learnedTerms,
+  restricted,
+  rotaryTerms,
+  scoreOf,
+  type Terms,
+} from "./math/terms";
 
 type HeadsFile = HeadCards | { problem: string };
 
@@ -99,8 +115,12 @@ export class Explorer {
 
   async terms(head: number, ids: number[], split: SplitName): Promise<Terms> {
     this.checkText(ids);
-    const found = this.bundle.model.positions === "learned" ? this.sixTerms(head, ids) : this.offsetTerms(head, ids, split);
-    return restricted(await found, this.split(split).terms.map((term) => term.name));
+    const found =
+      this.bundle.model.positions === "learned" ? this.sixTerms(head, ids) : this.offsetTerms(head, ids, split);
+    return restricted(
+      await found,
+      this.split(split).terms.map((term) => term.name),
+    );
   }
 
   attention(terms: Terms, off: readonly string[] = []): Float32Array {
@@ -111,7 +131,8 @@ export class Explorer {
   async positions(head: number, query: number, norm: boolean, split: SplitName): Promise<PositionCurves> {
     this.checkHead(head);
     const length = this.bundle.model.n_positions;
-    if (!(query >= 0 && query < length)) throw new Problem(`Position ${query} does not exist; they go from 0 to ${length - 1}.`);
+    if (!(query >= 0 && query < length))
+      throw new Problem(`Position ${query} does not exist; they go from 0 to ${length - 1}.`);
     if (this.bundle.model.positions !== "learned") {
       return kernelCurves(await this.kernel(head, split), query, length, this.sight);
     }

@@ -16,7 +16,9 @@ async function start(): Promise<void> {
   exposeReady();
   const missing = missingFeatures(globalThis);
   if (missing.length) {
-    throw new Problem(`This browser lacks ${missing.join(" and ")}, which the explorer needs. Open it in a current one.`);
+    throw new Problem(
+      `This browser lacks ${missing.join(" and ")}, which the explorer needs. Open it in a current one.`,
+    );
   }
   const explorer = await Explorer.of(await fetchBundle());
   expose(explorer);
@@ -34,7 +36,8 @@ function show(id: string, explorer: Explorer, content: preact.ComponentChildren)
 
 function tell(error: unknown): void {
   failFirstView(error);
-  const problem = document.getElementById("problem") ?? document.querySelector("main")?.appendChild(document.createElement("p"));
+  const problem =
+    document.getElementById("problem") ?? document.querySelector("main")?.appendChild(document.createElement("p"));
   if (!problem) return;
   problem.id = "problem";
   problem.className = "problem now";

@@ -41,11 +41,36 @@ function api(explorer: Explorer) {
       const values = Object.fromEntries(terms.names.map((name) => [name, Array.from(terms.parts[name])]));
       return { names: terms.names, values, scale: Array.from(terms.scale) };
     },
-    attention: async ({ head, ids, split = usual, off = [] }: { head: number; ids: number[]; split?: SplitName; off?: string[] }) =>
-      Array.from(explorer.attention(await explorer.terms(head, ids, split), off)),
-    positions: async ({ head, query, ln = true, split = usual }: { head: number; query: number; ln?: boolean; split?: SplitName }) => {
+    attention: async ({
+      head,
+      ids,
+      split = usual,
+      off = [],
+    }: {
+      head: number;
+      ids: number[];
+      split?: SplitName;
+      off?: string[];
+    }) => Array.from(explorer.attention(await explorer.terms(head, ids, split), off)),
+    positions: async ({
+      head,
+      query,
+      ln = true,
+      split = usual,
+    }: {
+      head: number;
+      query: number;
+      ln?: boolean;
+      split?: SplitName;
+    }) => {
       const { first, p, pp, sum, attention } = await explorer.positions(head, query, ln, split);
-      return { first, p: p && Array.from(p), pp: pp && Array.from(pp), sum: Array.from(sum), attention: Array.from(attention) };
+      return {
+        first,
+        p: p && Array.from(p),
+        pp: pp && Array.from(pp),
+        sum: Array.from(sum),
+        attention: Array.from(attention),
+      };
     },
     kernel: async ({ head, offsets, split = usual }: { head: number; offsets: number[]; split?: SplitName }) =>
       offsets.map(await explorer.kernel(head, split)),

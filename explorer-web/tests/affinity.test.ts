@@ -10,10 +10,18 @@ let seed = 5;
 const next = () => (seed = (seed * 16807) % 2147483647) / 2147483647 - 0.5;
 
 function side() {
-  return { factors: Float32Array.from({ length: TOKENS * WIDTH }, next), common: Float64Array.from({ length: WIDTH }, next) };
+  return {
+    factors: Float32Array.from({ length: TOKENS * WIDTH }, next),
+    common: Float64Array.from({ length: WIDTH }, next),
+  };
 }
 
-const head: Head = { width: WIDTH, inverseScale: Float32Array.from({ length: TOKENS }, () => 1 + next()), query: side(), key: side() };
+const head: Head = {
+  width: WIDTH,
+  inverseScale: Float32Array.from({ length: TOKENS }, () => 1 + next()),
+  query: side(),
+  key: side(),
+};
 
 function vector({ factors, common }: Head["query"], token: number): number[] {
   return Array.from(common, (value, place) => factors[token * WIDTH + place] * head.inverseScale[token] + value);
@@ -21,7 +29,8 @@ function vector({ factors, common }: Head["query"], token: number): number[] {
 
 test("without rotary positions a score is the product of query and key", () => {
   const scores = lookedFor(head, 4, 9, null);
-  for (let key = 0; key < TOKENS; key++) expect(scores[key]).toBeCloseTo(dot(vector(head.query, 4), vector(head.key, key)), 5);
+  for (let key = 0; key < TOKENS; key++)
+    expect(scores[key]).toBeCloseTo(dot(vector(head.query, 4), vector(head.key, key)), 5);
 });
 
 test("what a token looks for and who looks for it are the same scores, at any offset", () => {
@@ -41,5 +50,9 @@ test("a query of no token, and the kernel as waves", () => {
   const [query, key] = [vector(head.query, 1), vector(head.key, 8)].map((each) => Float64Array.from(each));
   expect(lookedForBy(head, query, 2, rotary)[8]).toBeCloseTo(lookedFor(head, 1, 2, rotary)[8], 5);
   const kernel = rotaryKernel(query, key, rotary);
-  for (const offset of [0, 2, -7]) expect(kernel(offset)).toBeCloseTo(dot(turned(query, offset, { ...rotary, factor: 1.2 }), turned(key, 0, rotary)), 9);
+  for (const offset of [0, 2, -7])
+    expect(kernel(offset)).toBeCloseTo(
+      dot(turned(query, offset, { ...rotary, factor: 1.2 }), turned(key, 0, rotary)),
+      9,
+    );
 });

@@ -2,7 +2,13 @@ import { afterEach, expect, test, vi } from "vitest";
 import { Arrays } from "../src/data/arrays";
 import type { ArrayDescription } from "../src/data/contract";
 
-const described = (file: string, dtype: ArrayDescription["dtype"], shape: number[], multiplier = 1) => ({ file, dtype, shape, multiplier, error: 0 });
+const described = (file: string, dtype: ArrayDescription["dtype"], shape: number[], multiplier = 1) => ({
+  file,
+  dtype,
+  shape,
+  multiplier,
+  error: 0,
+});
 const files: Record<string, ArrayBuffer> = {
   half: Uint16Array.of(0x3c00, 0x4000, 0x4200, 0x4400, 0x4500, 0x4600).buffer, // 1 … 6
   one: Float32Array.of(1, 2).buffer,

@@ -1,7 +1,16 @@
 import { expect, test } from "vitest";
 import { dot } from "../src/math/affinity";
 import { turned, type Rotary } from "../src/math/rotation";
-import { alibiTerms, dividedRows, learnedScale, learnedTerms, restricted, rotaryTerms, scoreOf, type Rows } from "../src/math/terms";
+import {
+  alibiTerms,
+  dividedRows,
+  learnedScale,
+  learnedTerms,
+  restricted,
+  rotaryTerms,
+  scoreOf,
+  type Rows,
+} from "../src/math/terms";
 
 const WIDTH = 5;
 const LENGTH = 6;
@@ -10,7 +19,8 @@ const next = () => (seed = (seed * 16807) % 2147483647) / 2147483647 - 0.5;
 const vector = () => Float64Array.from({ length: WIDTH }, next);
 const rows = (): Rows => ({ width: WIDTH, numbers: Float64Array.from({ length: WIDTH * LENGTH }, next) });
 const row = (of: Rows, place: number) => of.numbers.subarray(place * WIDTH, (place + 1) * WIDTH);
-const sum = (...vectors: ArrayLike<number>[]) => Float64Array.from(vectors[0], (_, place) => vectors.reduce((total, each) => total + each[place], 0));
+const sum = (...vectors: ArrayLike<number>[]) =>
+  Float64Array.from(vectors[0], (_, place) => vectors.reduce((total, each) => total + each[place], 0));
 const scale = new Float32Array(LENGTH).fill(1);
 
 test("six terms add up to (query + position + bias) times (key + position)", () => {
@@ -20,7 +30,10 @@ test("six terms add up to (query + position + bias) times (key + position)", () 
   const score = scoreOf(terms);
   for (let i = 0; i < LENGTH; i++) {
     for (let j = 0; j < LENGTH; j++) {
-      const whole = dot(sum(row(tokens.query, i), row(positions.query, i), bias), sum(row(tokens.key, j), row(positions.key, j)));
+      const whole = dot(
+        sum(row(tokens.query, i), row(positions.query, i), bias),
+        sum(row(tokens.key, j), row(positions.key, j)),
+      );
       expect(score[i * LENGTH + j]).toBeCloseTo(whole, 5);
       expect(terms.parts.ep[i * LENGTH + j]).toBeCloseTo(dot(row(tokens.query, i), row(positions.key, j)), 5);
     }
@@ -29,7 +42,10 @@ test("six terms add up to (query + position + bias) times (key + position)", () 
 
 test("four rotary terms add up to the product of turned wholes", () => {
   const rotary: Rotary = { frequencies: [0.9, 0.2], factor: 1.1 };
-  const [tokens, common] = [{ query: rows(), key: rows() }, { query: vector(), key: vector() }];
+  const [tokens, common] = [
+    { query: rows(), key: rows() },
+    { query: vector(), key: vector() },
+  ];
   const score = scoreOf(rotaryTerms({ tokens, common }, rotary, scale));
   for (let i = 0; i < LENGTH; i++) {
     for (let j = 0; j < LENGTH; j++) {
@@ -62,8 +78,12 @@ test("rows are divided by their own place's σ, and the same vector is added to 
 
 test("σ of token and position together", () => {
   const variances = {
-    token: [1, 4], position: Float32Array.of(0.5, 0.25), rank: 2, epsilon: 0.25,
-    tokenCovariance: Float32Array.of(0, 0, 0.5, 1), positionCovariance: Float32Array.of(1, 1, -2, 0.5),
+    token: [1, 4],
+    position: Float32Array.of(0.5, 0.25),
+    rank: 2,
+    epsilon: 0.25,
+    tokenCovariance: Float32Array.of(0, 0, 0.5, 1),
+    positionCovariance: Float32Array.of(1, 1, -2, 0.5),
   };
   const scales = learnedScale(variances);
   expect(scales[0]).toBeCloseTo(Math.sqrt(1.75), 6);

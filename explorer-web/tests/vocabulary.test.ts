@@ -3,7 +3,9 @@ import { readable, shown, Vocabulary } from "../src/data/vocabulary";
 
 const file = {
   texts: [" mag", "ic", " magic", "<script>", "\\xc3", "\\xa9", "é", "Mag", "\u202e", "a\u0000b", "mag"],
-  bytes: { "4": "c3", "5": "a9" }, special: [], continuing_prefix: "",
+  bytes: { "4": "c3", "5": "a9" },
+  special: [],
+  continuing_prefix: "",
 };
 const vocabulary = new Vocabulary(file.texts.length, file);
 
@@ -26,7 +28,12 @@ test("bytes are joined before they are read", () => {
 });
 
 test("the mark of a going-on piece is taken off", () => {
-  const marked = new Vocabulary(3, { ...file, texts: ["play", "##ing", "playing"], bytes: {}, continuing_prefix: "##" });
+  const marked = new Vocabulary(3, {
+    ...file,
+    texts: ["play", "##ing", "playing"],
+    bytes: {},
+    continuing_prefix: "##",
+  });
   expect(marked.joined(0, 1)).toBe("playing");
   expect(marked.isToken(0, 1)).toBe(2);
 });

@@ -43,6 +43,12 @@ ASKED: dict[str, tuple[str, ...]] = {
 
 READING = {"verify": ("MODEL",), "counts": ("show", "COUNTS")}
 FORMATS = ("table", "csv", "json", "parquet")
+PRINTED_BY = [command for command in COMMANDS if command not in ("report", "compare")]
+PRINTING = [
+    *((command, FORMATS[number % len(FORMATS)]) for number, command in enumerate(PRINTED_BY)),
+    *(("shape", output_format) for output_format in FORMATS),
+]
+"""All print in the same way: each in one of the formats, one of them in every format."""
 AT_THE_END = [
     *(["partners", "MODEL", "--token-id", "300", "--format", name] for name in FORMATS),
     ["verify", "MODEL", "--tolerance", "0", "--format", "csv"],
@@ -165,8 +171,7 @@ def test_a_full_temporary_folder_is_one_line(at_hand, small_disk):
 
 
 @pytest.mark.skipif(not Path(FULL).exists(), reason="NOT TESTED: this system has no /dev/full")
-@pytest.mark.parametrize("output_format", FORMATS)
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in ("report", "compare")])
+@pytest.mark.parametrize(("command", "output_format"), PRINTING)
 def test_stdout_that_takes_nothing_is_one_line(command, output_format, at_hand, tmp_path):
     asked = [*typed(command, at_hand), "--format", output_format]
     if command == "count":

@@ -202,7 +202,8 @@ def test_what_is_not_there_has_a_reason(bundles, plain):
 def test_a_sample_is_a_piece_inside_a_word(bundles):
     study, found = bundles["learned"]
     shown = found.said["sample"]
-    assert shown["ids"] == study.layer.vocabulary.encode(shown["text"])[: study.layer.n_positions]
+    assert shown["ids"] == study.layer.vocabulary.encode(shown["text"])
+    assert len(shown["ids"]) <= study.layer.n_positions  # the whole text would be longer
     assert shown["token"] in study.layer.vocabulary.word_internal()
 
 

@@ -17,6 +17,7 @@ from detoklens.questions.contributions import CONTRIBUTIONS, CONTRIBUTIONS_BY_HE
 from detoklens.questions.frequency import EMBEDDING_VARIANCE, FREQUENCY_BY_HEAD, FREQUENCY_BY_TOKEN, SELF_ASSERTION
 from detoklens.questions.heads import HEADS
 from detoklens.questions.heatmap import HEATMAP, HEATMAP_TOKENS
+from detoklens.questions.layers_schemas import TWINS_BY_COMPONENT, TWINS_BY_LAYER
 from detoklens.questions.lexicon import LEXICON
 from detoklens.questions.partners import PARTNERS
 from detoklens.questions.positions import POSITIONS, POSITIONS_BY_OFFSET
@@ -51,6 +52,7 @@ def tables(n_heads: int = 3, positions: int = 64, vocabulary: int = 200, seed: i
         *_frequency_tables(rng, heads, vocabulary),
         *_variance_tables(rng, heads, positions),
         _twins(rng, heads),
+        *_layers(rng, heads),
     ]
     return {schema.name: frame for schema, frame in made}
 
@@ -228,3 +230,14 @@ def _twins(rng: np.random.Generator, heads: range) -> Named:
     keys = pl.DataFrame({"place": ["attention", "block"]}).join(pl.DataFrame({"pieces": [2, 3, 4]}), how="cross")
     conditions = pl.DataFrame({"condition": ["whole", "null", "last_piece", *cuts, *by_term]})
     return _filled(TWINS_BY_CONDITION, keys.join(conditions, how="cross"), rng)
+
+
+def _layers(rng: np.random.Generator, heads: range) -> list[Named]:
+    layers = pl.DataFrame({"layer": range(4)})
+    conditions = pl.DataFrame({"condition": ["whole", "null", "last_piece"]})
+    off = layers.join(pl.DataFrame({"head": [*heads, None]}), how="cross")
+    matters = rng.random(off.height) > 0.8
+    return [
+        _filled(TWINS_BY_LAYER, layers.join(conditions, how="cross"), rng),
+        _filled(TWINS_BY_COMPONENT, off, rng, after=3, matters=matters),
+    ]

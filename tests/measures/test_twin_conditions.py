@@ -16,9 +16,9 @@ import torch
 import detoklens
 from detoklens.measures.twin_chains import Chains
 from detoklens.measures.twin_ranks import ClosedWorld, Condition
+from detoklens.model.loading import in_double_precision, load_blocks
+from detoklens.model.places import PLACES
 from detoklens.scores.layer import Layer
-from detoklens.verification import oracle
-from detoklens.verification.oracle import PLACES
 from tests.weights.families.test_alibi import bloom
 from tests.weights.families.test_bert import SIZES as BERT
 from tests.weights.families.test_gemma import SIZES as GEMMA
@@ -49,9 +49,9 @@ class Real:
 
     def __init__(self, model: Any, layer: Layer) -> None:
         place = PLACES[layer.checkpoint.config["model_type"]]
-        self.model = oracle._from_memory(model, torch.float64).eval()
+        self.model = load_blocks(model, 1, torch.float64).model
         self.caught: dict[str, torch.Tensor] = {}
-        block = self.model.get_submodule(place.block)
+        block = self.model.get_submodule(place.blocks)[0]
         block.register_forward_hook(self._catch("block"))
         block.get_submodule(place.projection).register_forward_hook(self._catch("attention"))
 
@@ -107,7 +107,7 @@ def test_every_condition_equals_the_real_model_with_the_same_intervention(family
     words = Chains(np.array(WORDS[pieces]), np.array([20, 21]))
     conditions = world.words_changed(words, seed=0) + world.layer_changed(words, range(layer.n_heads))
     assert [condition.name for condition in conditions] == names(layer)
-    with oracle.in_double_precision():
+    with in_double_precision():
         real = Real(model, layer)
         for condition in conditions:
             ours = world.vectors(condition.pieces, condition.look)

@@ -24,9 +24,16 @@ from tests.weights.gguf_files import write_gguf
 
 MORE = {
     "qwen3": LLAMA | {"head_dim": 8},
-    "gemma3_text": LLAMA | {"head_dim": 8, "sliding_window": 2, "query_pre_attn_scalar": 6},
+    "gemma3_text": LLAMA
+    | {
+        "head_dim": 8,
+        "sliding_window": 2,
+        "query_pre_attn_scalar": 6,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
+    },
+    "inverse": FAMILIES["gpt2"] | {"scale_attn_by_inverse_layer_idx": True},
 }
-NAMES = ["gpt2", "llama", "qwen2", "gemma2", "gpt_neox", "opt", "bloom", "bert", "qwen3", "gemma3_text"]
+NAMES = ["gpt2", "llama", "qwen2", "gemma2", "gpt_neox", "opt", "bloom", "bert", "qwen3", "gemma3_text", "inverse"]
 
 
 def deeper(model: Any, number: int) -> tuple[Any, Any, np.ndarray]:
@@ -39,7 +46,7 @@ def deeper(model: Any, number: int) -> tuple[Any, Any, np.ndarray]:
 @pytest.mark.parametrize("name", NAMES)
 def test_scores_of_a_block_beyond_the_first_are_the_real_ones(name):
     """On texts of other lengths and places than those that are looked at when it is read."""
-    model = tiny(name, **(FAMILIES | MORE)[name])
+    model = tiny("gpt2" if name == "inverse" else name, **(FAMILIES | MORE)[name])
     for number in (1, 2):
         blocks, layer, inputs = deeper(model, number)
         tokens = np.array([[4, 7], [9, 2], [11, 20]])

@@ -45,9 +45,3 @@ def hostile(tmp_path_factory) -> Path:
         return made.report(
             made.write_hostile(folder / "</script><script>window.injected=9<script>"[2:9]), folder / "out"
         )
-
-
-@pytest.fixture
-def only_svg(monkeypatch) -> None:
-    """Two of the three formats left out: quicker."""
-    monkeypatch.setattr(drawing, "FORMATS", ("svg",))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import detoklens
-from detoklens.verification.oracle import PLACES
+from detoklens.model.places import PLACES
 from detoklens.verification.verify import verify
 from detoklens.weights.families import FAMILIES
 from tests.command_line import call
@@ -47,6 +47,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "gpt_neox": ODD | {"hidden_size": 32},
     "gptj": GPT | {"n_embd": 36, "rotary_dim": 4},
     "phi": ODD | {"hidden_size": 32},
+    "phi3": LLAMA | {"hidden_size": 24, "pad_token_id": 0},
     "opt": ODD | {"ffn_dim": 11},
     "gpt_neo": {
         "hidden_size": 21, "num_heads": 3, "vocab_size": 23, "num_layers": 2, "max_position_embeddings": 30,

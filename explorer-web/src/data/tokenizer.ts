@@ -13,7 +13,8 @@ export class TextTokenizer {
 
   /** The ids of a text; no special token is added. */
   async encode(text: string): Promise<number[]> {
-    if (!this.has) throw new Problem("This model has no tokenizer: type token ids, with spaces or commas between them.");
+    if (!this.has)
+      throw new Problem("This model has no tokenizer: type token ids, with spaces or commas between them.");
     this.worker ??= this.start();
     return this.ask(await this.worker, { number: ++this.asked, text: text.replace(/\p{Surrogate}/gu, "\uFFFD") });
   }

@@ -92,7 +92,8 @@ export class Vocabulary {
       if (!text.includes(low)) continue;
       groups[group(texts[id], text, wanted, low, bare)].push(id);
     }
-    for (const found of groups.slice(2)) found.sort((one, other) => texts[one].length - texts[other].length || one - other);
+    for (const found of groups.slice(2))
+      found.sort((one, other) => texts[one].length - texts[other].length || one - other);
     const all = groups.flat();
     return { ids: all.slice(0, most), total: all.length };
   }
@@ -122,7 +123,7 @@ function group(text: string, lowered: string, wanted: string, low: string, bare:
 /** Bytes as text; those that are no UTF-8 as \xNN. */
 export function readable(bytes: number[]): string {
   let text = "";
-  for (let place = 0; place < bytes.length; ) {
+  for (let place = 0; place < bytes.length;) {
     const length = characterLength(bytes, place);
     if (length === 0) text += `\\x${bytes[place++].toString(16).padStart(2, "0")}`;
     else {

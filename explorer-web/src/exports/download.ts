@@ -10,5 +10,8 @@ export function download(name: string, type: string, content: string): void {
 
 /** A model's name as part of a file's name. */
 export function fileName(...parts: (string | number)[]): string {
-  return parts.map((part) => String(part).replace(/[^\w.-]+/g, "-")).join("-").replace(/^[-.]+/, "");
+  return parts
+    .map((part) => String(part).replace(/[^\w.-]+/g, "-"))
+    .join("-")
+    .replace(/^[-.]+/, "");
 }

@@ -2,13 +2,25 @@
 
 const NAMESPACE = "http://www.w3.org/2000/svg";
 const INHERITED = [
-  "fill", "fill-opacity", "stroke", "stroke-opacity", "stroke-width", "stroke-dasharray", "stroke-linejoin", "font-family",
-  "font-size", "font-weight", "text-anchor",
+  "fill",
+  "fill-opacity",
+  "stroke",
+  "stroke-opacity",
+  "stroke-width",
+  "stroke-dasharray",
+  "stroke-linejoin",
+  "font-family",
+  "font-size",
+  "font-weight",
+  "text-anchor",
 ] as const;
 
 /** Several drawings, one below the other, on the page's ground. */
 export function svgText(title: string, drawings: SVGSVGElement[]): string {
-  const sizes = drawings.map((drawing) => ({ width: drawing.width.baseVal.value, height: drawing.height.baseVal.value }));
+  const sizes = drawings.map((drawing) => ({
+    width: drawing.width.baseVal.value,
+    height: drawing.height.baseVal.value,
+  }));
   const width = Math.max(...sizes.map((size) => size.width)) + 2 * MARGIN;
   const whole = document.createElementNS(NAMESPACE, "svg");
   let top = MARGIN;

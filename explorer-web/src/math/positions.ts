@@ -31,7 +31,8 @@ export function seenKeys(query: number, length: number, sight: Sight): [number, 
 
 export function learnedCurves(factors: PositionFactors, query: number, length: number, sight: Sight): PositionCurves {
   const [first, end] = seenKeys(query, length, sight);
-  const row = (table: Float32Array, place: number) => table.subarray(place * factors.width, (place + 1) * factors.width);
+  const row = (table: Float32Array, place: number) =>
+    table.subarray(place * factors.width, (place + 1) * factors.width);
   const sigma = (place: number) => (factors.scale ? factors.scale[place] : 1);
   const keys = Array.from({ length: end - first }, (_, place) => first + place);
   const asking = row(factors.query, query);

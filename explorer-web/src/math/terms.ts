@@ -160,7 +160,8 @@ export function learnedScale(variances: Variances): Float32Array {
   const { rank, tokenCovariance, positionCovariance } = variances;
   return Float32Array.from(variances.token, (ofToken, place) => {
     let covariance = 0;
-    for (let each = place * rank; each < (place + 1) * rank; each++) covariance += tokenCovariance[each] * positionCovariance[each];
+    for (let each = place * rank; each < (place + 1) * rank; each++)
+      covariance += tokenCovariance[each] * positionCovariance[each];
     const variance = ofToken + variances.position[place] + 2 * covariance;
     return Math.sqrt(Math.max(0, variance) + variances.epsilon);
   });

@@ -27,7 +27,19 @@ export interface ChartProps {
 }
 
 export function LineChart(props: ChartProps) {
-  const { curves, xRange, xName, yName, label, width, height = 240, fromZero = false, marked = null, markName, drag } = props;
+  const {
+    curves,
+    xRange,
+    xName,
+    yName,
+    label,
+    width,
+    height = 240,
+    fromZero = false,
+    marked = null,
+    markName,
+    drag,
+  } = props;
   const svg = useRef<SVGSVGElement>(null);
   const box = { left: 48, right: width - 8, top: 22, bottom: height - 38 };
   const x = linear(xRange, [box.left, box.right]);
@@ -72,7 +84,11 @@ export function LineChart(props: ChartProps) {
         <g class="position" transform={`translate(${x(marked)} 0)`}>
           <line y1={box.top} y2={box.bottom} />
           <circle cx={0} cy={box.bottom} r={6} />
-          <text x={x(marked) > width / 2 ? -8 : 8} y={box.top + 8} text-anchor={x(marked) > width / 2 ? "end" : "start"}>
+          <text
+            x={x(marked) > width / 2 ? -8 : 8}
+            y={box.top + 8}
+            text-anchor={x(marked) > width / 2 ? "end" : "start"}
+          >
             {markName}
           </text>
         </g>
@@ -87,7 +103,8 @@ function pathOf(curve: Curve, x: Scale, y: Scale): string {
   const pixels = Math.abs(x(curve.first + length) - x(curve.first));
   const bucket = Math.max(1, Math.floor((2 * length) / Math.max(1, pixels) / 2));
   const points: string[] = [];
-  const add = (place: number) => points.push(`${x(curve.first + place).toFixed(1)} ${y(curve.values[place]).toFixed(1)}`);
+  const add = (place: number) =>
+    points.push(`${x(curve.first + place).toFixed(1)} ${y(curve.values[place]).toFixed(1)}`);
   for (let begin = 0; begin < length; begin += bucket) {
     if (bucket === 1) add(begin);
     else for (const place of endsOf(curve.values, begin, Math.min(length, begin + bucket))) add(place);

@@ -43,7 +43,11 @@ export function TokenSearch() {
         autocomplete="off"
         autocapitalize="off"
         spellcheck={false}
-        placeholder={explorer.vocabulary.hasTexts ? "part of a token, a word, or #id" : `0 to ${explorer.bundle.model.vocab_size - 1}`}
+        placeholder={
+          explorer.vocabulary.hasTexts
+            ? "part of a token, a word, or #id"
+            : `0 to ${explorer.bundle.model.vocab_size - 1}`
+        }
         aria-expanded={isShown}
         aria-controls="token-matches"
         aria-autocomplete="list"

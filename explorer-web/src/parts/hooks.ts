@@ -20,7 +20,12 @@ export interface Answer<Value> {
 
 /** The answer to what is asked whenever one of the inputs changes; an answer that comes too late is dropped. */
 export function useAnswer<Value>(ask: () => Promise<Value>, inputs: unknown[]): Answer<Value> {
-  const [answer, setAnswer] = useState<Answer<Value> & { of: string }>({ value: null, problem: null, waiting: true, of: "" });
+  const [answer, setAnswer] = useState<Answer<Value> & { of: string }>({
+    value: null,
+    problem: null,
+    waiting: true,
+    of: "",
+  });
   const of = JSON.stringify(inputs);
   const latest = useRef(of);
   latest.current = of;

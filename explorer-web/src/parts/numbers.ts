@@ -42,7 +42,8 @@ export function ticks(low: number, high: number, about: number): number[] {
   const step = power * ([1, 2, 5, 10].find((each) => each * power >= rough) ?? 10);
   const first = Math.ceil(low / step);
   const found: number[] = [];
-  for (let place = first; place * step <= high + step * 1e-9; place++) found.push(Number((place * step).toPrecision(12)));
+  for (let place = first; place * step <= high + step * 1e-9; place++)
+    found.push(Number((place * step).toPrecision(12)));
   return found;
 }
 

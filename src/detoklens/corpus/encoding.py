@@ -1,6 +1,6 @@
 """Which token ids does a batch of texts have? Two tokenizing libraries, one answer.
 
-`gigatoken` is some 15 to 60 times as fast as `tokenizers`, and reads only BPE. It is used where it gives the same
+`gigatoken` is some 10 to 200 times as fast as `tokenizers`, and reads only BPE. It is used where it gives the same
 ids as `tokenizers` on a sample of the very input and on the text of every token; `tokenizers` is the truth.
 """
 
@@ -120,7 +120,7 @@ def _load_encoder(library: str, tokenizer_json: str, parse_special_tokens: bool)
     return encoder(tokenizer_json, parse_special_tokens)
 
 
-COST = "some 15 to 140 times as long as gigatoken takes for a tokenizer that it reads"
+COST = "some 10 to 200 times as long as gigatoken takes for a tokenizer that it reads"
 """What `tokenizers` costs: the ratios of `benchmarks/counting.py`, Gemma's being the smallest."""
 
 

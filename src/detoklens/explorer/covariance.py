@@ -32,13 +32,13 @@ class ThinCovariance:
 def thin_covariance(scales: ScaleTable, length: int) -> ThinCovariance:
     """The covariances of all tokens with the first positions."""
     covariance = scales.covariance(slice(0, length))
-    variance = scales.of_positions(slice(0, length)).astype(np.float64) ** 2
+    variance = np.maximum(scales.of_positions(slice(0, length)) ** 2, np.finfo(covariance.dtype).tiny)
     positions = _leading(covariance)
     tokens = (covariance.T @ positions).astype(np.float32)
     rank = _smallest_rank(covariance, variance, positions, tokens)
     token, position = tokens[:, :rank], positions[:, :rank]
     multiplier = multiplier_of(token)
-    stored = halved(token, multiplier).astype(np.float64) * multiplier
+    stored = halved(token, multiplier).astype(np.float32) * np.float32(multiplier)
     return ThinCovariance(token, position, _scale_error(covariance, variance, position @ stored.T))
 
 
@@ -69,6 +69,7 @@ def _scale_error(
     variance: Float[np.ndarray, "position token"],
     found: Float[np.ndarray, "position token"],
 ) -> float:
-    """The largest relative error of σ, where σ² is what `variance` says."""
-    off = 1 + 2 * (found - covariance) / np.maximum(variance, np.finfo(np.float32).tiny)
-    return float(np.abs(np.sqrt(np.maximum(off, 0)) - 1).max())
+    """The largest relative error of σ, where σ² is what `variance` says: that of Cov over σ²."""
+    found -= covariance
+    found /= variance
+    return float(max(found.max(), -found.min()))

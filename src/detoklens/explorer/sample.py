@@ -18,14 +18,25 @@ COMPARED = 2048  # key tokens that a true one is compared with
 
 def sample(layer: Layer, limit: int) -> dict[str, Any]:
     """The text, its ids, a piece inside a word, and the head in which such pieces look most for the one before."""
-    ids = layer.vocabulary.encode(TEXT)[:limit] if layer.has_vocabulary else []
-    if not ids or not _can_be_read(layer, ids):
+    text, ids = _readable(layer, limit)
+    if not text:
         first = layer.vocab_size // 2
         return {"token": first, "text": None, "ids": [first], "head": 0}
     inside = set(layer.vocabulary.word_internal())
     pairs = [(key, query) for key, query in pairwise(ids) if query in inside]
     head = joining_head(layer, pairs) if pairs else 0
-    return {"token": pairs[0][1] if pairs else ids[-1], "text": TEXT, "ids": ids, "head": head}
+    return {"token": pairs[0][1] if pairs else ids[-1], "text": text, "ids": ids, "head": head}
+
+
+def _readable(layer: Layer, limit: int) -> tuple[str, list[int]]:
+    """As many words of the text as the model can read; none where it has no tokenizer, or not their tokens."""
+    words = TEXT.split(" ") if layer.has_vocabulary else []
+    for number in range(len(words), 0, -1):
+        text = " ".join(words[:number])
+        ids = layer.vocabulary.encode(text)
+        if 0 < len(ids) <= limit and _can_be_read(layer, ids):
+            return text, ids
+    return "", []
 
 
 def joining_head(layer: Layer, pairs: Sequence[tuple[int, int]]) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import ceil
+
 import numpy as np
 import polars as pl
 from jaxtyping import Float
@@ -21,6 +23,7 @@ CONDITIONS = {
 }
 RING = theme.Style("#d55e00", "", "o", "")
 MOST_TICKS = 16
+TICK, TICK_BEFORE_MLP = 0.2, 0.3  # inches from one head's number to the next, and to the MLP
 NARROW = 5.0  # inches
 
 
@@ -59,7 +62,7 @@ def component_map(twins_by_component: pl.DataFrame, *, width: theme.Width = "pag
     after = twins_by_component["after"].head(1).to_list() or [0]
     brief = theme.inches(width) < NARROW
     looks = "looks back" if brief else "attention to the piece before"
-    lost = "lost without it" if brief else f"rank lost without it, after layer {after[0]}"
+    lost = "lost" if brief else f"rank lost without it, after layer {after[0]}"
     titles = [f"{looks}: {_range(attention)}", f"{lost}: {_range(np.exp(needed), '×')}"]
     figure, panels = titled_panels(
         titles,
@@ -99,11 +102,17 @@ def _draw_map(axes: Axes, values: Float[np.ndarray, "layer head_and_mlp"]) -> No
     axes.spines[:].set_visible(False)
     if np.isfinite(values).any():
         axes.imshow(values, cmap=theme.SEQUENTIAL, aspect="auto", interpolation="nearest")
-    step = max(1, -(-(n_columns - 1) // MOST_TICKS))
-    heads = list(range(0, n_columns - 1, step))
-    axes.set_xticks([*heads, n_columns - 1], [*map(str, heads), "MLP"])
+    axes.set_xticks(*_columns(n_columns, axes.bbox.width / axes.figure.dpi))
     axes.set_yticks(range(0, n_layers, max(1, n_layers // MOST_TICKS)))
     axes.tick_params(length=0)
+
+
+def _columns(n_columns: int, inches: float) -> tuple[list[int], list[str]]:
+    """The heads that there is room to number, and the MLP: no head is numbered that would touch it."""
+    column, mlp = inches / n_columns, n_columns - 1
+    step = max(1, ceil(TICK / column))
+    heads = [head for head in range(0, mlp, step) if (mlp - head) * column >= TICK_BEFORE_MLP]
+    return [*heads, mlp], [*map(str, heads), "MLP"]
 
 
 def _ring(axes: Axes, table: pl.DataFrame, values: Float[np.ndarray, "layer head_and_mlp"]) -> None:
@@ -111,5 +120,6 @@ def _ring(axes: Axes, table: pl.DataFrame, values: Float[np.ndarray, "layer head
     mlp = values.shape[1] - 1
     places = [(mlp if head is None else head, layer) for head, layer in table.filter("matters")["head", "layer"].rows()]
     seen = [(column, layer) for column, layer in places if np.isfinite(values[layer, column])]
-    x, y = zip(*seen, strict=True) if seen else ((), ())
-    axes.plot(x, y, linestyle="", marker="o", fillstyle="none", color=RING.colour)
+    if seen:
+        x, y = zip(*seen, strict=True)
+        axes.plot(x, y, linestyle="", marker="o", fillstyle="none", color=RING.colour)

@@ -147,14 +147,20 @@ def kernel_attention(
 @theme.figure_function
 def compare_positions(
     positions_by_label: Mapping[str, pl.DataFrame],
+    by_offset_by_label: Mapping[str, pl.DataFrame] | None = None,
     *,
     heads: Sequence[int] | None = None,
     quantity: str = "p",
     query: int | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """How does position's pull differ between checkpoints? At one query position where the quantity has one."""
+    """How does position's pull differ between checkpoints? At one query position where the quantity has one.
+
+    Of rotary and ALiBi positions, which the second tables hold, there is the attention by distance.
+    """
     tables = {label: _rows_of(table, quantity) for label, table in positions_by_label.items()}
+    if quantity == "attention" and by_offset_by_label is not None:
+        tables |= {label: _along_keys(table) for label, table in by_offset_by_label.items()}
     asked = _shared_query(list(tables.values()), query) if quantity != "p" else None
     found = sorted({head for table in tables.values() for head in table["head"].unique()})
     labels = [token_label(label, LONGEST_LABEL, space=" ") for label in tables]
@@ -172,6 +178,38 @@ def compare_positions(
             curve = curve if asked is None else curve.filter(query_position=asked)
             line(axes, curve["key_position"], curve["mean"], theme.style_of(place))
     return figure
+
+
+@theme.figure_function
+def compare_kernels(
+    by_offset_by_label: Mapping[str, pl.DataFrame],
+    *,
+    heads: Sequence[int] | None = None,
+    width: theme.Width = "page",
+) -> Figure:
+    """How does the position kernel differ between checkpoints?"""
+    tables = {label: table.filter(quantity="p").sort("offset") for label, table in by_offset_by_label.items()}
+    found = sorted({head for table in tables.values() for head in table["head"].unique()})
+    labels = [token_label(label, LONGEST_LABEL, space=" ") for label in tables]
+    figure, panels = head_panels(
+        list(heads) if heads is not None else found,
+        width,
+        x_label=OFFSET,
+        y_label="position kernel (Tᵖ)",
+        legend=[line_entry(label, theme.style_of(place)) for place, label in enumerate(labels)],
+    )
+    for head, axes in panels.items():
+        for place, table in enumerate(tables.values()):
+            curve = table.filter(head=head)
+            line(axes, curve["offset"], curve["value"], theme.style_of(place))
+    return figure
+
+
+def _along_keys(by_offset: pl.DataFrame) -> pl.DataFrame:
+    """Attention by distance as attention along the keys."""
+    key = (pl.col("query_position") - pl.col("offset")).alias("key_position")
+    attention = by_offset.filter(quantity="attention").with_columns(key).rename({"value": "mean"})
+    return attention.sort("head", "query_position", "key_position")
 
 
 def _rows_of(positions: pl.DataFrame, quantity: str, layer_norm: bool = True) -> pl.DataFrame:

@@ -15,8 +15,8 @@ from detoklens.figures.position_curves import chosen_heads, chosen_queries
 MEASURES = (
     Measure("alibi_slope", "slope of Tᵖ\n(as ALiBi's)", 0.0),
     Measure("r_squared", "R² of\nthe line"),
-    Measure("period", "period of Tᵖᵖ\n(positions)"),
-    Measure("wave_share", "wave's share\nof Tᵖᵖ"),
+    Measure("period", "leading wave's\nperiod"),
+    Measure("wave_share", "leading wave's\nshare"),
     Measure("last_5", "attention on\nlast 5"),
     Measure("last_15", "attention on\nlast 15"),
     Measure("on_first", "attention on\nposition 0"),

@@ -29,8 +29,10 @@ class OffsetBlock:
     key_side: Side
     own_keys: Sequence[int]
     common: Common
-    positions: FirstLayer
-    """What positions do, and nothing else of the layer."""
+    rotation: FirstLayer
+    """What rotary positions do, and nothing else of the layer."""
+    slopes: Float[np.ndarray, "head"] | None
+    """ALiBi's, over the attention scale."""
     rules: Rules
 
     @property
@@ -42,12 +44,11 @@ class OffsetBlock:
         query = self.query_side.less_constant(self.table, self.common.query)
         key = self.key_side.less_constant(self.table, self.common.key)[list(self.own_keys)]
         common_key = self.common.key[list(self.own_keys)]
-        slopes = self.positions.alibi_slopes
         for places in self.places:
             tokens = query[:, places], key[:, places]
-            if slopes is not None:
+            if self.slopes is not None:
                 asking = self.common.query if "e" in self.rules.terms else None
-                yield DocumentFactors(tokens[0][None], tokens[1][None], asking, slopes / self.rules.attention_scale)
+                yield DocumentFactors(tokens[0][None], tokens[1][None], asking, self.slopes)
             else:
                 yield DocumentFactors(self._turned(tokens[0], self.common.query), self._turned(tokens[1], common_key))
 
@@ -59,7 +60,7 @@ class OffsetBlock:
         found = [tokens]
         if "p" in self.rules.terms:
             found.append(np.broadcast_to(common[:, None], tokens.shape))
-        return np.stack([rotated(self.positions, np.ascontiguousarray(vectors), places) for vectors in found])
+        return np.stack([rotated(self.rotation, np.ascontiguousarray(vectors), places) for vectors in found])
 
     def scores(self, positions: Sequence[int]) -> Iterator[Float[np.ndarray, "query head key"]]:
         """The whole scores of some queries of each document against all its keys, as the model scales them."""
@@ -71,7 +72,7 @@ class OffsetBlock:
 def offset_block(layer: Layer, documents: Sequence[TokenIds], heads: list[int], mean: Mean) -> OffsetBlock:
     """Some documents with what their scores in these heads depend on."""
     tokens, places = in_places(documents)
-    weights, common = layer.weights, layer.common_part(mean)
+    weights, common, slopes = layer.weights, layer.common_part(mean), layer.weights.alibi_slopes
     shared = sorted({head // weights.heads_per_key for head in heads})
     return OffsetBlock(
         places=places,
@@ -80,7 +81,8 @@ def offset_block(layer: Layer, documents: Sequence[TokenIds], heads: list[int], 
         key_side=_of_heads(key_side(weights, layer.folded), shared),
         own_keys=[shared.index(head // weights.heads_per_key) for head in heads],
         common=Common(common.query[heads], common.key[shared]),
-        positions=_without_weights(weights),
+        rotation=_without_weights(weights),
+        slopes=None if slopes is None else slopes[heads] / layer.attention_scale,
         rules=Rules.of(layer, _terms(layer, common)),
     )
 
@@ -108,4 +110,5 @@ def _without_weights(layer: FirstLayer) -> FirstLayer:
         value_weight=layer.value_weight[:, :0],
         value_bias=layer.value_bias[:0],
         output_weight=layer.output_weight[:0],
+        alibi_slopes=None,
     )

@@ -11,11 +11,13 @@ sight, so that layer 0 is a closed form of these few tokens. Each condition chan
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from detoklens.measures.block_runs import one_thread
 from detoklens.measures.twin_chains import Chains
 from detoklens.measures.twins import Candidates, exchanged_first
 from detoklens.scores.block import block_output, stream_after_attention
@@ -64,27 +66,33 @@ class ClosedWorld:
     def places(self) -> tuple[str, ...]:
         return (ATTENTION,) if self.rest is None else (ATTENTION, BLOCK)
 
-    def vectors(self, pieces: Int[np.ndarray, "word piece"], look: Look = LastPlace.attention) -> dict[str, Rows]:
-        """The stream at the last place of every text, at each place of the block."""
+    def vectors(
+        self, pieces: Int[np.ndarray, "word piece"], look: Look = LastPlace.attention, threads: int = 1
+    ) -> dict[str, Rows]:
+        """The stream at the last place of every text, at each place of the block; the same for any threads."""
         weights = self.layer.weights
         shape = len(pieces), weights.token_embeddings.shape[1]
         found = {place: np.empty(shape, weights.token_embeddings.dtype) for place in self.places}
-        for begin in range(0, len(pieces), ROWS):
+
+        def fill(begin: int) -> None:
             block = slice(begin, begin + ROWS)
             seen = last_place(self.layer, self._texts(pieces[block]), self.common)
             written = seen.attention_output(look(seen))
             found[ATTENTION][block] = stream_after_attention(weights, self.rest, seen.stream, written)
             if self.rest is not None:
                 found[BLOCK][block] = block_output(weights, self.rest, seen.stream, written)
+
+        with one_thread(), ThreadPoolExecutor(threads) as pool:
+            list(pool.map(fill, range(0, len(pieces), ROWS)))
         return found
 
     def _texts(self, pieces: Int[np.ndarray, "word piece"]) -> Int[np.ndarray, "word token"]:
         beginning = np.tile(np.asarray(self.beginning, np.int64), (len(pieces), 1))
         return np.concatenate([beginning, pieces], axis=1)
 
-    def candidates(self, token_ids: Int[np.ndarray, "candidate"]) -> dict[str, Candidates]:
+    def candidates(self, token_ids: Int[np.ndarray, "candidate"], threads: int = 1) -> dict[str, Candidates]:
         """All that the twin is looked for among, each token as a whole word."""
-        vectors = self.vectors(token_ids[:, None])
+        vectors = self.vectors(token_ids[:, None], threads=threads)
         return {place: Candidates.of(vectors.pop(place)) for place in self.places}
 
     def words_changed(self, words: Chains, seed: int) -> list[Condition]:

@@ -135,8 +135,8 @@ def their_failures(where: Path | str) -> Iterator[None]:
         raise
     except Exception as error:  # of every kind: KeyError for an unknown activation, errors of their own
         raise UnsupportedModelError(
-            f"{where}: transformers can't run this checkpoint, so there is nothing to compare with "
-            f"({type(error).__name__}: {first_line(error)}); mend its config.json"
+            f"{where}: transformers can't run this checkpoint ({type(error).__name__}: {first_line(error)}); "
+            "mend its config.json"
         ) from error
 
 

@@ -37,6 +37,7 @@ PLACES = {
     "gpt_neox": Place("layers", "attention", "attention.dense"),
     "gptj": Place("h", "attn", "attn.out_proj"),
     "phi": Place("layers", "self_attn", "self_attn.dense"),
+    "phi3": _LLAMA,
     "opt": replace(_BART, part="decoder"),
     "gpt_neo": Place("h", "attn", "attn.attention.out_proj"),
     "openai-gpt": Place("h", "attn", "attn.c_proj"),

@@ -223,7 +223,7 @@ class Auroc(Joining):
         ranked = {"heads": study.heads(self.heads), "centred": self.centred, "scale": self.scale}
         asked = self._right.settings() | ranked | self.of_family(study)
         if self.layer:
-            asked |= {"layer": self.layer, "weights": self._weights(study)}
+            asked |= {"layer": self.layer, "blocks": self._blocks(study)}
         if self.roc is not None:
             return asked | {"roc": study.token_ids(self.roc)}
         judged = {
@@ -231,7 +231,7 @@ class Auroc(Joining):
         }
         return asked | judged | {"tokens": "all" if self.tokens is None else self._queries(study)}
 
-    def _weights(self, study: Study) -> str:
+    def _blocks(self, study: Study) -> str:
         """What decides the numbers beyond layer 0: the blocks up to this one."""
         from detoklens.model.first_blocks import refuse_layers
         from detoklens.weights.blocks import blocks_fingerprint

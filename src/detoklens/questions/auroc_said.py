@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
     from detoklens.questions.question import ByLabel
 
+FEWEST_LINKS = 200
 HOLDS = 0.5  # rank correlation of predicted and real scores
 SAID_CURVES = 4  # query tokens that the sentence about curves names
 
@@ -70,6 +71,8 @@ def validity_said(validity: pl.DataFrame, pieces: bool) -> str:
         f"rank correlation of predicted and real scores at least {HOLDS}, on {links:,} links of the text to the token "
         "before"
     )
+    if links < FEWEST_LINKS:
+        return f"Whether it holds can't be told: {links:,} links of the text to the token before are too few."
     if held:
         return f"It holds for {listed(held)} ({how}), for no other head."
     best = rows[column][0]

@@ -99,8 +99,8 @@ class Layers(Question):
 
         words = None if self.words is None else fingerprint_of(given_words(self.words))
         depth = self._depth(study)
-        weights = blocks_fingerprint(study.layer.checkpoint, depth)
-        return super().settings(study) | {"words": words, "up_to": depth, "weights": weights}
+        blocks = blocks_fingerprint(study.layer.checkpoint, depth)
+        return super().settings(study) | {"words": words, "up_to": depth, "blocks": blocks}
 
     def _depth(self, study: Study) -> int:
         from detoklens.model.first_blocks import refuse_layers

@@ -10,8 +10,16 @@ from detoklens.errors import MissingError, RangeError
 from detoklens.figures.spec import FigureSpec
 from detoklens.questions.family_options import SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, QueryPositions
+from detoklens.questions.positions_tables import (
+    POSITIONS,
+    POSITIONS_BY_OFFSET,
+    along_keys,
+    curve_table,
+    curve_view,
+    offset_table,
+    offset_view,
+)
 from detoklens.questions.question import Question, View
-from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent
 
 if TYPE_CHECKING:
@@ -19,50 +27,8 @@ if TYPE_CHECKING:
     import polars as pl
 
     from detoklens.measures.block_runs import Runner
-    from detoklens.measures.positions import Curve, OffsetCurve
     from detoklens.questions.question import ByLabel, Frames, Need
     from detoklens.questions.study import Study
-
-DRAWN_PLACES = 22  # characters of a curve in a terminal: the whole row then fits 80, also with six-digit positions
-SHOWN_DIGITS = 3
-
-POSITIONS = Schema(
-    "positions",
-    "Where does position alone pull attention?",
-    (
-        HEAD,
-        Column(
-            "quantity",
-            "String",
-            "p, pp, their sum (p+pp), or attention: softmax of the sum over the keys in view",
-        ),
-        Column("query_position", "Int32", "position of the query, from 0; null where the query has no part"),
-        Column("key_position", "Int32", "position of the key, up to the query's own unless the model looks both ways"),
-        Column("layer_norm", "Boolean", "whether the division by σ is in"),
-        Column("mean", "Float64", "value with σ averaged over the vocabulary, as the option `average` says"),
-        Column(
-            "low",
-            "Float64",
-            "lower end of the band that holds most tokens (pp, p+pp: pairs of tokens); attention: null",
-        ),
-        Column("high", "Float64", "upper end of that band"),
-        Column("at_smallest_scale", "Float64", "value with the vocabulary's smallest σ at the query and at the key"),
-        Column("at_largest_scale", "Float64", "value with the vocabulary's largest σ at the query and at the key"),
-    ),
-)
-
-
-POSITIONS_BY_OFFSET = Schema(
-    "positions_by_offset",
-    "Where does distance alone pull attention?",
-    (
-        HEAD,
-        Column("quantity", "String", "p: the position kernel, or attention: its softmax over the keys in view"),
-        Column("query_position", "Int32", "position of the query, from 0; null for the kernel, which has none"),
-        Column("offset", "Int32", "how many places before its query a key stands; below 0 after it"),
-        Column("value", "Float64", "the kernel, not yet multiplied by the attention scale, or the attention"),
-    ),
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -212,20 +178,31 @@ class Positions(OfPositions):
             per_head=True,
         ),
     )
-    compared_figures = tuple(
+    compared_figures = (
+        *(
+            FigureSpec(
+                f"compare_positions_{quantity}",
+                "positions:compare_positions",
+                ("positions",),
+                f"Position's pull in several checkpoints: {words}",
+                f"{meaning} in each head, one line a checkpoint.",
+                optional=("positions_by_offset",),
+                per_head=True,
+                options=(("quantity", quantity),),
+            )
+            for quantity, words, meaning in (
+                ("p", "position alone (Tᵖ)", "How strongly each key position asserts itself"),
+                ("attention", "attention by position alone", "Softmax of Tᵖ + Tᵖᵖ from a query position that all have"),
+            )
+        ),
         FigureSpec(
-            f"compare_positions_{quantity}",
-            "positions:compare_positions",
-            ("positions",),
-            f"Position's pull in several checkpoints: {words}",
-            f"{meaning} in each head, one line a checkpoint.",
+            "compare_kernels",
+            "positions:compare_kernels",
+            ("positions_by_offset",),
+            "Position kernels of several checkpoints",
+            "What the distance from query to key adds to the score in each head, one line a checkpoint.",
             per_head=True,
-            options=(("quantity", quantity),),
-        )
-        for quantity, words, meaning in (
-            ("p", "position alone (Tᵖ)", "How strongly each key position asserts itself"),
-            ("attention", "attention by position alone", "Softmax of Tᵖ + Tᵖᵖ from a query position that all have"),
-        )
+        ),
     )
 
     def settings(self, study: Study) -> dict[str, Any]:
@@ -242,12 +219,12 @@ class Positions(OfPositions):
         asked = pl.col("head").is_in(study.heads(self.heads))
         if study.layer.positions != "learned":
             by_offset = offset_curves(study.layer, self._queries(study), self.split_off(study))
-            return {"positions_by_offset": pl.concat([_offset_table(curve) for curve in by_offset]).filter(asked)}
+            return {"positions_by_offset": pl.concat([offset_table(curve) for curve in by_offset]).filter(asked)}
         self.say_what_was_trained(study, runner)
         curves = position_curves(
             study.layer, self._queries(study), self.average, self.token_weights(study), self.band, runner.watch
         )
-        frame = pl.concat([_curve_table(curve) for curve in curves])
+        frame = pl.concat([curve_table(curve) for curve in curves])
         return {"positions": frame.filter(asked)}
 
     def say(self, tables: Frames) -> str:
@@ -264,28 +241,10 @@ class Positions(OfPositions):
         return f"By position alone the sharpest head puts on a single key: {listed(said)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
-        """One line per curve with LayerNorm: its ends, its peak, its course from the first key to the last."""
-        import polars as pl
-
+        """One line per curve: its ends, its peak, its course."""
         if "positions" not in tables:
-            return [_offset_view(tables["positions_by_offset"])]
-        shown = tables["positions"].filter(pl.col("layer_norm") & (pl.col("quantity") != "p+pp"))
-        by_curve = shown.sort("head", maintain_order=True).group_by(
-            "head", "quantity", "query_position", maintain_order=True
-        )
-        lines = by_curve.agg(
-            pl.col("mean").min().round_sig_figs(SHOWN_DIGITS).alias("lowest"),
-            pl.col("mean").max().round_sig_figs(SHOWN_DIGITS).alias("highest"),
-            pl.col("key_position").get(pl.col("mean").arg_max()).alias("at key"),
-            pl.col("mean").alias("along the keys"),
-        )
-        drawn = [_drawn(curve) for curve in lines["along the keys"]]
-        return [
-            View(
-                POSITIONS.question,
-                lines.rename({"query_position": "query"}).with_columns(pl.Series("along the keys", drawn, pl.String)),
-            )
-        ]
+            return [offset_view(tables["positions_by_offset"])]
+        return [curve_view(tables["positions"])]
 
     def _queries(self, study: Study) -> list[int]:
         from detoklens.measures.positions import chosen_queries
@@ -293,71 +252,9 @@ class Positions(OfPositions):
         return chosen_queries(study.layer, self.query_positions)
 
 
-def _curve_table(curve: Curve) -> pl.DataFrame:
-    import numpy as np
-    import polars as pl
-
-    n_heads, n_keys = curve.mean.shape
-    rows = n_heads * n_keys
-    return POSITIONS.frame(
-        {
-            "head": np.repeat(np.arange(n_heads), n_keys),
-            "quantity": [curve.quantity] * rows,
-            "query_position": pl.Series([curve.query_position] * rows, dtype=pl.Int32),
-            "key_position": np.tile(np.arange(n_keys) + curve.first_key, n_heads),
-            "layer_norm": [curve.layer_norm] * rows,
-            **{
-                name: getattr(curve, name).ravel()
-                for name in ("mean", "low", "high", "at_smallest_scale", "at_largest_scale")
-            },
-        }
-    )
-
-
-def _offset_table(curve: OffsetCurve) -> pl.DataFrame:
-    import numpy as np
-    import polars as pl
-
-    n_heads, n_offsets = curve.values.shape
-    return POSITIONS_BY_OFFSET.frame(
-        {
-            "head": np.repeat(np.arange(n_heads), n_offsets),
-            "quantity": [curve.quantity] * curve.values.size,
-            "query_position": pl.Series([curve.query_position] * curve.values.size, dtype=pl.Int32),
-            "offset": np.tile(np.arange(n_offsets) + curve.first_offset, n_heads),
-            "value": curve.values.ravel(),
-        }
-    )
-
-
-def _offset_view(by_offset: pl.DataFrame) -> View:
-    """One line per curve: its ends, its peak, its course from the query back."""
-    import polars as pl
-
-    curves = by_offset.sort("head", maintain_order=True).group_by(
-        "head", "quantity", "query_position", maintain_order=True
-    )
-    lines = curves.agg(
-        pl.col("value").min().round_sig_figs(SHOWN_DIGITS).alias("lowest"),
-        pl.col("value").max().round_sig_figs(SHOWN_DIGITS).alias("highest"),
-        pl.col("offset").get(pl.col("value").arg_max()).alias("at offset"),
-        pl.col("value").alias("along the offsets"),
-    )
-    drawn = pl.Series("along the offsets", [_drawn(curve) for curve in lines["along the offsets"]], pl.String)
-    return View(POSITIONS_BY_OFFSET.question, lines.rename({"query_position": "query"}).with_columns(drawn))
-
-
-def _along_keys(by_offset: pl.DataFrame) -> pl.DataFrame:
-    """Attention by distance as attention by key position."""
-    import polars as pl
-
-    key = (pl.col("query_position") - pl.col("offset")).alias("key_position")
-    return by_offset.with_columns(key).rename({"value": "mean"})
-
-
 def _peaks(tables: Frames) -> tuple[pl.DataFrame, int]:
     """From the middle query position: each head's largest attention and its key, the sharpest head first."""
-    positions = tables["positions"] if "positions" in tables else _along_keys(tables["positions_by_offset"])
+    positions = tables["positions"] if len(tables.get("positions", ())) else along_keys(tables["positions_by_offset"])
     attention = positions.filter(quantity="attention")
     queries = attention["query_position"].unique().sort()
     middle = queries[len(queries) // 2]
@@ -373,9 +270,3 @@ def _peak_shown(peak: dict[str, Any]) -> str:
 def _share(share: float) -> str:
     """In percent; a share below one percent keeps a digit, since even attention is that small on many keys."""
     return percent(share) if share >= 0.01 else f"{100 * share:.1g} %"
-
-
-def _drawn(curve: pl.Series) -> str:
-    from detoklens.tables.rendering import sparkline
-
-    return sparkline(curve.drop_nulls().to_list(), DRAWN_PLACES)

@@ -93,7 +93,8 @@ class Shape(OfPositions):
             "shape:shape_numbers",
             ("shape",),
             "Shape of the position terms",
-            "Each head in one row: slope of Tᵖ and how well a line fits, period and share of Tᵖᵖ's leading wave, and "
+            "Each head in one row: slope of Tᵖ and how well a line fits, period and share of Tᵖᵖ's leading wave (with "
+            "rotary positions of Tᵖ's, the kernel's), and "
             "where the softmax of their sum puts its mass, for each query position.",
         ),
     )

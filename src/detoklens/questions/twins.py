@@ -228,12 +228,13 @@ def _ranked(
 
     from detoklens.engines.choose import available_cores
 
-    candidates, threads = world.candidates(token_ids), workers or available_cores()
+    threads = workers or available_cores()
+    candidates = world.candidates(token_ids, threads)
     ranks: dict[tuple[str, int], list[np.ndarray]] = {(place, pieces): [] for place in world.places for pieces in asked}
     steps = [(pieces, condition) for pieces, conditions in asked.items() for condition in conditions]
     for number, (pieces, condition) in enumerate(steps, 1):
         twins = np.searchsorted(token_ids, words[pieces].whole)
-        vectors = world.vectors(condition.pieces, condition.look)
+        vectors = world.vectors(condition.pieces, condition.look, threads)
         for place in world.places:
             ranks[place, pieces].append(candidates[place].ranks(vectors[place], twins, threads))
         if runner.watch is not None:

@@ -34,9 +34,10 @@ KIND = "report"
 LARGEST_CSV = 600_000  # bytes of a table that lives in the page itself
 SHOWN_ROWS = 30  # of a table that the page folds away
 LARGEST_PAGE = 14_500_000  # bytes, the search's data included; browsers open it and letters carry it
+NUMBERS = {"learned": "six", "rotary": "four", "alibi": "three"}
 SUMMARY = (
-    "What does this layer attend to, and why? Read off its weights alone: attention scores are exactly the sum of six "
-    "terms of tokens and positions. Tᵉᵉ, token with token, is the one that can put words together again."
+    "What does this layer attend to, and why? Read off its weights alone: attention scores are exactly the sum of "
+    "{number} terms of tokens and positions. Tᵉᵉ, token with token, is the one that can put words together again."
 )
 
 
@@ -158,7 +159,7 @@ def _content(
         sections[-1] = Section(PAPER.title, parts)
     return Content(
         title=f"The first attention layer of {_short_name(study.layer.name)}",
-        summary=SUMMARY,
+        summary=SUMMARY.format(number=NUMBERS[study.layer.positions]),
         facts=_facts(study),
         sections=sections,
         downloads=downloads(asked),

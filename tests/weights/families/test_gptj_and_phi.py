@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import detoklens
@@ -30,6 +32,29 @@ def test_gptj_is_exact(tmp_path, rotary_dim):
 )
 def test_phi_is_exact(tmp_path, settings):
     assert_equals_real(saved(tiny("phi", **PHI | settings), tmp_path))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"num_key_value_heads": 2, "sliding_window": 3, "rms_norm_eps": 0.5},
+        {"rope_parameters": {"rope_type": "default", "rope_theta": 70.0, "partial_rotary_factor": 0.5}},
+    ],
+    ids=str,
+)
+def test_phi_3_is_exact(tmp_path, settings):
+    sizes = {name: size for name, size in PHI.items() if name != "layer_norm_eps"} | {"pad_token_id": 0}
+    assert_equals_real(saved(tiny("phi3", **sizes | settings), tmp_path))
+
+
+def test_part_of_heads_is_turned_only_where_the_family_does_so(tmp_path):
+    folder = saved(tiny("llama", hidden_size=32, num_attention_heads=4, vocab_size=9, intermediate_size=8), tmp_path)
+    config = json.loads((folder / "config.json").read_text())
+    config["rope_parameters"]["partial_rotary_factor"] = 0.5
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UnsupportedModelError, match=r"partial_rotary_factor = 0\.5 is not handled for this family"):
+        detoklens.load(folder)
 
 
 def test_phi_with_normed_queries_is_refused():

@@ -35,7 +35,9 @@ function Cards({ cards }: { cards: HeadCards }) {
   const [all, setAll] = useState(false);
   const [holder, width] = useWidth<HTMLDivElement>();
   const { sort, descending, x, y } = state.value;
-  const first = cards.shown.map((name) => cards.columns.find((column) => column.name === name)).filter((column) => column !== undefined);
+  const first = cards.shown
+    .map((name) => cards.columns.find((column) => column.name === name))
+    .filter((column) => column !== undefined);
   const columns = all ? [...first, ...cards.columns.filter((column) => !first.includes(column))] : first;
   const rows = sorted(cards.rows, sort, descending);
   const axes = axesOf(cards, x, y);
@@ -48,7 +50,7 @@ function Cards({ cards }: { cards: HeadCards }) {
       </div>
       {cards.missing.length > 0 && (
         <details>
-          <summary>Not known of this model: {cards.missing.map((column) => column.name).join(", ")}</summary>
+          <summary>Not known of this model: {cards.missing.length} columns</summary>
           <ul>
             {cards.missing.map((column) => (
               <li key={column.name}>
@@ -73,8 +75,21 @@ function Cards({ cards }: { cards: HeadCards }) {
       <Downloads
         name={fileName(explorer.bundle.model.name, "heads")}
         title={`${explorer.bundle.model.name}: heads`}
-        picture={() => <CardsDrawing cards={cards} axes={axes} columns={first} rows={rows} title={`${explorer.bundle.model.name}: heads`} />}
-        tables={{ CSV: () => ({ columns: cards.columns.map((column) => column.name), rows: rows.map((row) => cards.columns.map((column) => row[column.name] ?? null)) }) }}
+        picture={() => (
+          <CardsDrawing
+            cards={cards}
+            axes={axes}
+            columns={first}
+            rows={rows}
+            title={`${explorer.bundle.model.name}: heads`}
+          />
+        )}
+        tables={{
+          CSV: () => ({
+            columns: cards.columns.map((column) => column.name),
+            rows: rows.map((row) => cards.columns.map((column) => row[column.name] ?? null)),
+          }),
+        }}
       />
     </>
   );
@@ -90,7 +105,13 @@ function CardTable({ columns, rows }: { columns: HeadColumn[]; rows: Record<stri
         <thead>
           <tr>
             {columns.map(({ name, meaning, dtype }) => (
-              <th key={name} scope="col" title={meaning} class={dtype === "String" ? "" : "number"} aria-sort={name !== sort ? undefined : descending ? "descending" : "ascending"}>
+              <th
+                key={name}
+                scope="col"
+                title={meaning}
+                class={dtype === "String" ? "" : "number"}
+                aria-sort={name !== sort ? undefined : descending ? "descending" : "ascending"}
+              >
                 <button type="button" onClick={() => press(name)}>
                   {name.replaceAll("_", " ")}
                 </button>
@@ -104,7 +125,11 @@ function CardTable({ columns, rows }: { columns: HeadColumn[]; rows: Record<stri
             <tr key={String(row.head)}>
               {columns.map(({ name, dtype }) => (
                 <td key={name} class={dtype === "String" ? "" : "number"}>
-                  {name === "head" ? <HeadLink head={Number(row.head)} view="token" label={headName(Number(row.head))} /> : shownCell(row[name])}
+                  {name === "head" ? (
+                    <HeadLink head={Number(row.head)} view="token" label={headName(Number(row.head))} />
+                  ) : (
+                    shownCell(row[name])
+                  )}
                 </td>
               ))}
               <td class="links">
@@ -128,7 +153,11 @@ function HeadLink({ head, view, label }: { head: number; view: "token" | "text" 
     change(changed, true);
   };
   return (
-    <a href={addressAfter(changed)} onClick={go} aria-label={label === view ? `${headName(head)} in ${view}` : undefined}>
+    <a
+      href={addressAfter(changed)}
+      onClick={go}
+      aria-label={label === view ? `${headName(head)} in ${view}` : undefined}
+    >
       {label}
     </a>
   );

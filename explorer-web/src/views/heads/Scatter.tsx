@@ -19,17 +19,37 @@ interface Props {
 export function Scatter({ cards, x: across, y: up, width }: Props) {
   const points = cards.rows
     .map((row) => ({ head: Number(row.head), across: row[across.name], up: row[up.name] }))
-    .filter((point): point is { head: number; across: number; up: number } => typeof point.across === "number" && typeof point.up === "number");
+    .filter(
+      (point): point is { head: number; across: number; up: number } =>
+        typeof point.across === "number" && typeof point.up === "number",
+    );
   const box = { left: 52, right: width - 28, top: 24, bottom: HEIGHT - 40 };
   const xRange = roomy(extent(points.map((point) => point.across)), 0.08);
   const yRange = roomy(extent(points.map((point) => point.up)), 0.08);
   const x = linear(xRange, [box.left, box.right]);
   const y = linear(yRange, [box.bottom, box.top]);
-  const labels = placed(points.map((point) => [x(point.across), y(point.up)]), width);
+  const labels = placed(
+    points.map((point) => [x(point.across), y(point.up)]),
+    width,
+  );
   const name = (column: HeadColumn) => column.name.replaceAll("_", " ");
   return (
-    <svg class="chart" role="group" aria-label={`${points.length} heads by ${name(across)} and ${name(up)}`} width={width} height={HEIGHT}>
-      <Axes {...box} x={x} y={y} xTicks={ticks(...xRange, Math.max(3, width / 110))} yTicks={ticks(...yRange, 6)} xName={name(across)} yName={name(up)} />
+    <svg
+      class="chart"
+      role="group"
+      aria-label={`${points.length} heads by ${name(across)} and ${name(up)}`}
+      width={width}
+      height={HEIGHT}
+    >
+      <Axes
+        {...box}
+        x={x}
+        y={y}
+        xTicks={ticks(...xRange, Math.max(3, width / 110))}
+        yTicks={ticks(...yRange, 6)}
+        xName={name(across)}
+        yName={name(up)}
+      />
       {points.map((point, place) => (
         <a
           key={point.head}

@@ -20,7 +20,8 @@ export function PositionsView() {
   const head = asked.heads[0];
   const answer = useAnswer(() => positionsOf(explorer, head, asked.query, split), [head, asked.query, split]);
   useReady(!answer.waiting);
-  const hasKernel = bundle.model.positions === "learned" || explorer.split(split).terms.some((term) => term.name === "p");
+  const hasKernel =
+    bundle.model.positions === "learned" || explorer.split(split).terms.some((term) => term.name === "p");
   return (
     <section aria-labelledby="view-title">
       <h2 id="view-title">Positions: where does position alone pull?</h2>
@@ -28,8 +29,8 @@ export function PositionsView() {
       {answer.problem && <p class="problem">{answer.problem}</p>}
       {!hasKernel && (
         <p class="notice">
-          Queries and keys of this model have no biases, so without a mean to split off there is nothing that depends on the position alone.
-          Split off the vocabulary's mean to see the kernel.
+          Queries and keys of this model have no biases, so without a mean to split off there is nothing that depends on
+          the position alone. Split off the vocabulary's mean to see the kernel.
         </p>
       )}
       {answer.value && hasKernel && <PositionResult answer={answer.value} />}
@@ -51,8 +52,22 @@ function PositionControls({ split }: { split: string }) {
       <div class="field wide">
         <label for="query-range">Query position</label>
         <div class="row">
-          <input id="query-range" type="range" min={0} max={last} value={query} onInput={(event) => turn(event.currentTarget.valueAsNumber)} />
-          <input type="number" aria-label="Query position as a number" min={0} max={last} value={query} onInput={(event) => turn(event.currentTarget.valueAsNumber)} />
+          <input
+            id="query-range"
+            type="range"
+            min={0}
+            max={last}
+            value={query}
+            onInput={(event) => turn(event.currentTarget.valueAsNumber)}
+          />
+          <input
+            type="number"
+            aria-label="Query position as a number"
+            min={0}
+            max={last}
+            value={query}
+            onInput={(event) => turn(event.currentTarget.valueAsNumber)}
+          />
         </div>
       </div>
       {!bundle.reasons.layer_norm && (
@@ -91,8 +106,14 @@ function PositionResult({ answer }: { answer: PositionAnswer }) {
         <>
           <figure>
             <figcaption>
-              <strong>{answer.kernel ? `${name}: the kernel by offset.` : `${name}: terms of positions alone${norm ? "" : ", without LN"}.`}</strong>{" "}
-              {answer.kernel ? "What the distance i − j alone adds to the score." : "Drag the line, or use the slider, to move the query."}
+              <strong>
+                {answer.kernel
+                  ? `${name}: the kernel by offset.`
+                  : `${name}: terms of positions alone${norm ? "" : ", without LN"}.`}
+              </strong>{" "}
+              {answer.kernel
+                ? "What the distance i − j alone adds to the score."
+                : "Drag the line, or use the slider, to move the query."}
             </figcaption>
             <CurveNames curves={curvesOf(answer, norm)} />
             <TermChart answer={answer} norm={norm} width={width} drag={answer.kernel ? undefined : drag} />
@@ -107,7 +128,11 @@ function PositionResult({ answer }: { answer: PositionAnswer }) {
             name={fileName(explorer.bundle.model.name, "positions", name, answer.query)}
             title={`${explorer.bundle.model.name} ${name}: positions alone, from position ${answer.query}`}
             picture={() => (
-              <Titled title={`${name}: positions alone${norm ? "" : ", without LN"}`} width={760} curves={curvesOf(answer, norm)}>
+              <Titled
+                title={`${name}: positions alone${norm ? "" : ", without LN"}`}
+                width={760}
+                curves={curvesOf(answer, norm)}
+              >
                 <TermChart answer={answer} norm={norm} width={760} />
                 <AttentionChart answer={answer} norm={norm} width={760} />
               </Titled>

@@ -15,7 +15,12 @@ export interface PositionAnswer {
   kernel: { first: number; values: Float64Array } | null; // by offset
 }
 
-export async function positionsOf(explorer: Explorer, head: number, query: number, split: SplitName): Promise<PositionAnswer> {
+export async function positionsOf(
+  explorer: Explorer,
+  head: number,
+  query: number,
+  split: SplitName,
+): Promise<PositionAnswer> {
   const isLearned = explorer.bundle.model.positions === "learned";
   return {
     head,
@@ -27,7 +32,11 @@ export async function positionsOf(explorer: Explorer, head: number, query: numbe
 }
 
 /** The kernel at all offsets that there are, or the nearest ones. */
-async function kernelOf(explorer: Explorer, head: number, split: SplitName): Promise<{ first: number; values: Float64Array }> {
+async function kernelOf(
+  explorer: Explorer,
+  head: number,
+  split: SplitName,
+): Promise<{ first: number; values: Float64Array }> {
   const { model } = explorer.bundle;
   const kernel = await explorer.kernel(head, split);
   const reach = Math.min(model.n_positions, model.window ?? Infinity, FARTHEST);
@@ -46,12 +55,21 @@ export function positionTable(answer: PositionAnswer): Table {
     return { columns, rows };
   }
   const columns = ["head", "query_position", "key_position", "layer_norm", "p", "pp", "p+pp", "attention"];
-  return { columns, rows: [...learnedRows(answer, normed, true), ...(undivided ? learnedRows(answer, undivided, false) : [])] };
+  return {
+    columns,
+    rows: [...learnedRows(answer, normed, true), ...(undivided ? learnedRows(answer, undivided, false) : [])],
+  };
 }
 
 function learnedRows(answer: PositionAnswer, curves: PositionCurves, isNormed: boolean) {
   return Array.from(curves.sum, (sum, place) => [
-    answer.head, answer.query, curves.first + place, isNormed, curves.p?.[place] ?? null, curves.pp?.[place] ?? null, sum,
+    answer.head,
+    answer.query,
+    curves.first + place,
+    isNormed,
+    curves.p?.[place] ?? null,
+    curves.pp?.[place] ?? null,
+    sum,
     curves.attention[place],
   ]);
 }

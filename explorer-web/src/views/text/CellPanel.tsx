@@ -22,11 +22,12 @@ export function CellPanel({ seen, terms, cell }: Props) {
   return (
     <aside class="panel" aria-label="The chosen cell">
       <p class="pair" role="status">
-        <TokenText id={seen.ids[query]} /> <span class="soft">({query}) attends to</span> <TokenText id={seen.ids[key]} />{" "}
-        <span class="soft">({key})</span>
+        <TokenText id={seen.ids[query]} /> <span class="soft">({query}) attends to</span>{" "}
+        <TokenText id={seen.ids[key]} /> <span class="soft">({key})</span>
       </p>
       <p class="amount">
-        <strong>{share(now)}</strong> <span class="soft">of its attention{seen.off.length > 0 && `; ${share(whole)} with all terms`}</span>
+        <strong>{share(now)}</strong>{" "}
+        <span class="soft">of its attention{seen.off.length > 0 && `; ${share(whole)} with all terms`}</span>
       </p>
       <div ref={holder}>{width > 0 && <Waterfall seen={seen} terms={terms} cell={cell} width={width} />}</div>
       <p class="note">

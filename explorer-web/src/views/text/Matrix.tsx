@@ -38,7 +38,14 @@ function Drawn({ seen, matrix, what, cell, hover, choose, width }: Props & { wid
   const { sight, vocabulary } = useExplorer();
   const canvas = useRef<HTMLCanvasElement>(null);
   const length = seen.ids.length;
-  const layout = useMemo(() => layoutOf(seen.ids.map((id) => vocabulary.shown(id)), width), [seen.ids, width]);
+  const layout = useMemo(
+    () =>
+      layoutOf(
+        seen.ids.map((id) => vocabulary.shown(id)),
+        width,
+      ),
+    [seen.ids, width],
+  );
   const theme = scheme.value;
   useLayoutEffect(() => {
     if (canvas.current) paint(canvas.current, matrix, theme);
@@ -69,7 +76,12 @@ function Drawn({ seen, matrix, what, cell, hover, choose, width }: Props & { wid
         tabindex={0}
         aria-roledescription="matrix"
         aria-label={`${what}, ${length} query tokens by ${length} key tokens. Arrow keys go from cell to cell. Now ${said}`}
-        style={{ left: `${layout.left}px`, top: `${layout.top}px`, width: `${layout.size}px`, height: `${layout.size}px` }}
+        style={{
+          left: `${layout.left}px`,
+          top: `${layout.top}px`,
+          width: `${layout.size}px`,
+          height: `${layout.size}px`,
+        }}
         onPointerMove={(event) => hover(cellAt(event))}
         onPointerLeave={() => hover(null)}
         onClick={(event) => {

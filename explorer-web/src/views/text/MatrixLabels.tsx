@@ -14,7 +14,12 @@ export function MatrixLabels({ layout, cell }: Props) {
       <text class="name" x={left} y={11}>
         key: is attended to →
       </text>
-      <text class="name" transform={`translate(11 ${top + Math.min(size, 200)}) rotate(-90)`} x={Math.min(size, 200)} text-anchor="end">
+      <text
+        class="name"
+        transform={`translate(11 ${top + Math.min(size, 200)}) rotate(-90)`}
+        x={Math.min(size, 200)}
+        text-anchor="end"
+      >
         ← query: attends
       </text>
       {withRoom(layout, cell?.[0]).map((place) => (
@@ -48,13 +53,28 @@ function withRoom(layout: Layout, chosen: number | undefined): number[] {
 }
 
 /** A token beside its row or above its column. */
-function Label({ place, layout, isRow, isChosen }: { place: number; layout: Layout; isRow: boolean; isChosen: boolean }) {
+function Label({
+  place,
+  layout,
+  isRow,
+  isChosen,
+}: {
+  place: number;
+  layout: Layout;
+  isRow: boolean;
+  isChosen: boolean;
+}) {
   const middle = (place + 0.5) * layout.cell;
   const at = isRow
     ? `translate(${layout.left - 5} ${layout.top + middle})`
     : `translate(${layout.left + middle} ${layout.top - 5}) rotate(-90)`;
   return (
-    <text class={`token ${isChosen ? "chosen-label" : ""}`} transform={at} dy="0.32em" text-anchor={isRow ? "end" : "start"}>
+    <text
+      class={`token ${isChosen ? "chosen-label" : ""}`}
+      transform={at}
+      dy="0.32em"
+      text-anchor={isRow ? "end" : "start"}
+    >
       {layout.labels[place]}
     </text>
   );

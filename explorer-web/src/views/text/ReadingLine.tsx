@@ -21,7 +21,8 @@ export function ReadingLine({ seen, query, choose }: Props) {
     const [holder, chosen] = [line.current, line.current?.children[query] as HTMLElement | undefined];
     if (!holder || !chosen || holder.scrollHeight <= holder.clientHeight) return;
     const top = chosen.offsetTop - holder.offsetTop;
-    if (top < holder.scrollTop || top + chosen.offsetHeight > holder.scrollTop + holder.clientHeight) holder.scrollTop = top - 40;
+    if (top < holder.scrollTop || top + chosen.offsetHeight > holder.scrollTop + holder.clientHeight)
+      holder.scrollTop = top - 40;
   }, [query, seen.ids]);
   return (
     <div ref={line} class="reading" role="group" aria-label="The text's tokens; press one to see what it attends to">

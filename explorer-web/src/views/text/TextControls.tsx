@@ -40,7 +40,11 @@ export function TextControls({ count, split }: { count: number | null; split: Sp
       <HeadPicker />
       <div class="switches">
         {bundle.beginning !== null && (
-          <Switch label="beginning-of-text token in front" on={asked.bos} turn={(on) => change({ bos: on, cell: null }, true)} />
+          <Switch
+            label="beginning-of-text token in front"
+            on={asked.bos}
+            turn={(on) => change({ bos: on, cell: null }, true)}
+          />
         )}
         {bundle.has_tokens && <Switch label="type ids" on={asIds} turn={(on) => void turnToIds(on)} />}
         {bundle.splits.length > 1 && (
@@ -59,14 +63,19 @@ export function TextControls({ count, split }: { count: number | null; split: Sp
 /** Each term with its meaning; a term that is off has no part in the softmax. */
 export function TermSwitches({ terms }: { terms: TermDescription[] }) {
   const { off } = state.value;
-  const turn = (name: string, on: boolean) => change({ off: on ? off.filter((each) => each !== name) : [...off, name] });
+  const turn = (name: string, on: boolean) =>
+    change({ off: on ? off.filter((each) => each !== name) : [...off, name] });
   return (
     <fieldset class="terms">
       <legend>Terms that count (switch one off and attention is what it would be without it)</legend>
       <div class="row">
         {terms.map(({ name, symbol, meaning }) => (
           <label key={name} class="switch term" title={meaning}>
-            <input type="checkbox" checked={!off.includes(name)} onChange={(event) => turn(name, event.currentTarget.checked)} />
+            <input
+              type="checkbox"
+              checked={!off.includes(name)}
+              onChange={(event) => turn(name, event.currentTarget.checked)}
+            />
             <span>
               <b>{symbol}</b> <span class="soft">{meaning}</span>
             </span>

@@ -23,7 +23,10 @@ interface Props {
 
 export function TextDrawing({ seen, matrix, what, terms, cell }: Props) {
   const { vocabulary } = useExplorer();
-  const layout = layoutOf(seen.ids.map((id) => vocabulary.shown(id)), WIDTH);
+  const layout = layoutOf(
+    seen.ids.map((id) => vocabulary.shown(id)),
+    WIDTH,
+  );
   const [query, key] = cell.map((place) => vocabulary.shown(seen.ids[place]));
   const attention = seen.attention[cell[0] * seen.ids.length + cell[1]];
   return (

@@ -44,7 +44,12 @@ export function TextView() {
 }
 
 /** The ids of what was typed, and their terms. */
-async function read(explorer: ReturnType<typeof useExplorer>, asked: State, head: number, split: SplitName): Promise<TextAnswer> {
+async function read(
+  explorer: ReturnType<typeof useExplorer>,
+  asked: State,
+  head: number,
+  split: SplitName,
+): Promise<TextAnswer> {
   const typed = asked.text === null ? asked.ids : await explorer.tokenizer.encode(asked.text);
   const { beginning } = explorer.bundle;
   return answerOf(explorer, head, asked.bos && beginning !== null ? [beginning, ...typed] : typed, split);
@@ -77,7 +82,14 @@ function TextResult({ answer, split }: { answer: TextAnswer; split: SplitName })
             </strong>{" "}
             <ShowChoice terms={terms} hasOff={seen.off.length > 0} />
           </figcaption>
-          <Matrix seen={seen} matrix={matrix} what={`${headName(seen.head)}: ${what}`} cell={cell} hover={hover} choose={choose} />
+          <Matrix
+            seen={seen}
+            matrix={matrix}
+            what={`${headName(seen.head)}: ${what}`}
+            cell={cell}
+            hover={hover}
+            choose={choose}
+          />
           <Legend matrix={matrix} />
         </figure>
         <CellPanel seen={seen} terms={terms} cell={cell} />
@@ -93,7 +105,11 @@ function TextResult({ answer, split }: { answer: TextAnswer; split: SplitName })
 }
 
 /** A cell that this text has and that may be looked at. */
-function valid(cell: [number, number] | null, seen: Seen, explorer: ReturnType<typeof useExplorer>): [number, number] | null {
+function valid(
+  cell: [number, number] | null,
+  seen: Seen,
+  explorer: ReturnType<typeof useExplorer>,
+): [number, number] | null {
   if (!cell || cell[0] >= seen.ids.length || cell[1] >= seen.ids.length) return null;
   return sees(explorer.sight, ...cell) ? cell : null;
 }

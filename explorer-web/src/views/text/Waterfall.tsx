@@ -42,7 +42,12 @@ export function Waterfall({ seen, terms, cell, width }: Props) {
         <text x={0} y={bottom - ROW / 2} dy="0.32em" class="strong">
           score
         </text>
-        <rect class={score < 0 ? "negative" : "positive"} {...box(x(0), x(score))} y={bottom - ROW + 5} height={ROW - 10} />
+        <rect
+          class={score < 0 ? "negative" : "positive"}
+          {...box(x(0), x(score))}
+          y={bottom - ROW + 5}
+          height={ROW - 10}
+        />
         <text class="strong" x={width} y={bottom - ROW / 2} dy="0.32em" text-anchor="end">
           {signed(score)}
         </text>
@@ -67,7 +72,12 @@ function BarRow({ bar, top, x, right }: { bar: Bar; top: number; x: (value: numb
       <text x={0} y={top + ROW / 2} dy="0.32em">
         {bar.symbol}
       </text>
-      <rect class={`${kind} ${bar.isOff ? "hollow" : ""}`} {...box(x(bar.from), x(end))} y={top + 5} height={ROW - 10} />
+      <rect
+        class={`${kind} ${bar.isOff ? "hollow" : ""}`}
+        {...box(x(bar.from), x(end))}
+        y={top + 5}
+        height={ROW - 10}
+      />
       {!bar.isOff && <line class="joint" x1={x(bar.to)} x2={x(bar.to)} y1={top + ROW - 5} y2={top + ROW + 5} />}
       <text x={right} y={top + ROW / 2} dy="0.32em" text-anchor="end">
         {bar.isOff ? `(${signed(bar.value)})` : signed(bar.value)}

@@ -18,7 +18,12 @@ export interface Seen extends TextAnswer {
   attention: Float32Array;
 }
 
-export async function answerOf(explorer: Explorer, head: number, ids: number[], split: "biases" | "vocabulary"): Promise<TextAnswer> {
+export async function answerOf(
+  explorer: Explorer,
+  head: number,
+  ids: number[],
+  split: "biases" | "vocabulary",
+): Promise<TextAnswer> {
   const terms = await explorer.terms(head, ids, split);
   return { head, ids, terms, whole: explorer.attention(terms) };
 }
@@ -32,15 +37,23 @@ export function without(explorer: Explorer, answer: TextAnswer, off: string[]): 
 /** The numbers that the matrix draws, and whether they are shares or signed. */
 export function shownValues(seen: Seen, show: string): { values: Float32Array; isShare: boolean } {
   if (show === "score") return { values: seen.score, isShare: false };
-  if (show === "change") return { values: seen.attention.map((value, place) => value - seen.whole[place]), isShare: false };
+  if (show === "change")
+    return { values: seen.attention.map((value, place) => value - seen.whole[place]), isShare: false };
   const part = seen.terms.parts[show];
   return part ? { values: part, isShare: false } : { values: seen.attention, isShare: true };
 }
 
-/** The cell that is shown before one is chosen: where the last query looks most. */
-export function firstCell(seen: Seen): [number, number] {
-  const query = seen.ids.length - 1;
-  return [query, mostAttended(seen, query)];
+/** The cell that is shown before one is chosen: the strongest link to another token, the first one aside. */
+export function firstCell({ ids, attention }: Seen): [number, number] {
+  const length = ids.length;
+  let best: [number, number] = [length - 1, Math.max(0, length - 2)];
+  for (let query = 1; query < length; query++) {
+    for (let key = 1; key < length; key++) {
+      const isStronger = attention[query * length + key] > attention[best[0] * length + best[1]];
+      if (key !== query && isStronger) best = [query, key];
+    }
+  }
+  return best;
 }
 
 export function mostAttended(seen: Seen, query: number): number {
@@ -54,8 +67,17 @@ export function textTable(explorer: Explorer, seen: Seen): Table {
   const length = seen.ids.length;
   const left = seen.off.length ? [`attention_without_${seen.off.join("_")}`] : [];
   const columns = [
-    "head", "query_position", "query_token_id", "query_token", "key_position", "key_token_id", "key_token", ...names, "score",
-    "attention", ...left,
+    "head",
+    "query_position",
+    "query_token_id",
+    "query_token",
+    "key_position",
+    "key_token_id",
+    "key_token",
+    ...names,
+    "score",
+    "attention",
+    ...left,
   ];
   const total = scoreOf(seen.terms);
   const rows = [];
@@ -64,8 +86,16 @@ export function textTable(explorer: Explorer, seen: Seen): Table {
       if (!sees(explorer.sight, query, key)) continue;
       const place = query * length + key;
       rows.push([
-        seen.head, query, seen.ids[query], explorer.vocabulary.text(seen.ids[query]), key, seen.ids[key],
-        explorer.vocabulary.text(seen.ids[key]), ...names.map((name) => parts[name][place]), total[place], seen.whole[place],
+        seen.head,
+        query,
+        seen.ids[query],
+        explorer.vocabulary.text(seen.ids[query]),
+        key,
+        seen.ids[key],
+        explorer.vocabulary.text(seen.ids[key]),
+        ...names.map((name) => parts[name][place]),
+        total[place],
+        seen.whole[place],
         ...(left.length ? [seen.attention[place]] : []),
       ]);
     }

@@ -64,7 +64,14 @@ export function layoutOf(shown: string[], width: number): Layout {
   const labels = shown.map((text) => cut(text, width < 520 ? 9 : 14));
   const beside = AXIS_NAME + 8 + LETTER * Math.max(2, ...labels.map((label) => [...label].length));
   const cell = Math.max(2, Math.min(30, (width - beside - 4) / shown.length));
-  return { labels, left: beside, top: beside, cell, size: cell * shown.length, every: Math.max(1, Math.ceil(LINE / cell)) };
+  return {
+    labels,
+    left: beside,
+    top: beside,
+    cell,
+    size: cell * shown.length,
+    every: Math.max(1, Math.ceil(LINE / cell)),
+  };
 }
 
 function cut(text: string, longest: number): string {

@@ -41,7 +41,11 @@ export function PartnerList({ title, kind, found, ids, counts, point }: Props) {
               Tᵉᵉ
             </th>
             {found.centred && (
-              <th scope="col" class={`number ${found.ranked === found.centred ? "by" : ""}`} title="less each key's mean over all query tokens">
+              <th
+                scope="col"
+                class={`number ${found.ranked === found.centred ? "by" : ""}`}
+                title="less each key's mean over all query tokens"
+              >
                 centred
               </th>
             )}
@@ -62,13 +66,24 @@ export function PartnerList({ title, kind, found, ids, counts, point }: Props) {
   );
 }
 
-function Row({ id, rank, found, counts, point }: Pick<Props, "found" | "counts" | "point"> & { id: number; rank: number }) {
+function Row({
+  id,
+  rank,
+  found,
+  counts,
+  point,
+}: Pick<Props, "found" | "counts" | "point"> & { id: number; rank: number }) {
   const explorer = useExplorer();
   const partner = described(explorer, found, counts, id);
   const hasTexts = explorer.vocabulary.hasTexts;
   const sides = sidesOf(found.question.way, found.question.token, id);
   return (
-    <tr onMouseEnter={() => point(id)} onMouseLeave={() => point(null)} onFocusIn={() => point(id)} onFocusOut={() => point(null)}>
+    <tr
+      onMouseEnter={() => point(id)}
+      onMouseLeave={() => point(null)}
+      onFocusIn={() => point(id)}
+      onFocusOut={() => point(null)}
+    >
       <td class="number soft">{rank}</td>
       <td>
         <TokenLink id={id} />
@@ -78,7 +93,11 @@ function Row({ id, rank, found, counts, point }: Pick<Props, "found" | "counts" 
           <Joined sides={sides} />
         </td>
       )}
-      {hasTexts && <td>{partner.is_token === null ? <span class="soft">no</span> : <TokenLink id={partner.is_token} label="yes" />}</td>}
+      {hasTexts && (
+        <td>
+          {partner.is_token === null ? <span class="soft">no</span> : <TokenLink id={partner.is_token} label="yes" />}
+        </td>
+      )}
       <td class="number">{fixed(found.plain[id])}</td>
       {found.centred && <td class="number">{fixed(found.centred[id])}</td>}
       {explorer.counts && <td class="number">{counts ? countShown(partner) : "…"}</td>}

@@ -54,7 +54,8 @@ function Column({ title, left, found, ids, counts }: ColumnProps) {
       </text>
       {ids.map((id, place) => {
         const partner = described(explorer, found, counts, id);
-        const joined = way === "looks" ? explorer.vocabulary.joinedShown(id, token) : explorer.vocabulary.joinedShown(token, id);
+        const joined =
+          way === "looks" ? explorer.vocabulary.joinedShown(id, token) : explorer.vocabulary.joinedShown(token, id);
         const y = (place + 2) * LINE - 4;
         return (
           <g key={id}>

@@ -37,7 +37,9 @@ export function StripDrawing({ found, name, pointed, width }: Props & { width: n
   const step = (bins.high - bins.low) / bins.counts.length || 1;
   const bars = bins.counts.map((count, place) => {
     const left = x(bins.low + place * step);
-    return count ? `M${left.toFixed(1)} ${BASE}V${y(Math.log10(1 + count)).toFixed(1)}H${(x(bins.low + (place + 1) * step) - 0.5).toFixed(1)}V${BASE}Z` : "";
+    return count
+      ? `M${left.toFixed(1)} ${BASE}V${y(Math.log10(1 + count)).toFixed(1)}H${(x(bins.low + (place + 1) * step) - 0.5).toFixed(1)}V${BASE}Z`
+      : "";
   });
   const levels = [1, 10, 100, 1000, 10000, 100000].filter((level) => level <= most);
   return (
@@ -85,10 +87,18 @@ export function StripDrawing({ found, name, pointed, width }: Props & { width: n
   );
 }
 
-function Marks({ ids, scores, at, kind }: { ids: number[]; scores: Float32Array; at: (value: number) => number; kind: string }) {
-  return (
-    <path class={`mark ${kind}`} d={ids.map((id) => `M${at(scores[id]).toFixed(1)} ${BASE + 1}v9`).join("")} />
-  );
+function Marks({
+  ids,
+  scores,
+  at,
+  kind,
+}: {
+  ids: number[];
+  scores: Float32Array;
+  at: (value: number) => number;
+  kind: string;
+}) {
+  return <path class={`mark ${kind}`} d={ids.map((id) => `M${at(scores[id]).toFixed(1)} ${BASE + 1}v9`).join("")} />;
 }
 
 /** Where the token itself stands. */

@@ -29,10 +29,21 @@ export function TokenView() {
   const asked = state.value;
   const split = tokenSplit(asked);
   const questions = asked.heads.map((head): AffinityQuestion => ({
-    head, token: asked.token, way: asked.way, centred: asked.centred && split === "biases", offset: asked.offset, split,
+    head,
+    token: asked.token,
+    way: asked.way,
+    centred: asked.centred && split === "biases",
+    offset: asked.offset,
+    split,
   }));
-  const answer = useAnswer(() => Promise.all(questions.map((each) => partnersOf(explorer, each, asked.top))), [questions, asked.top]);
-  const counts = useAnswer(async () => ({ of: asked.token, row: (await explorer.counts?.row(asked.token, asked.way)) ?? null }), [asked.token, asked.way]);
+  const answer = useAnswer(
+    () => Promise.all(questions.map((each) => partnersOf(explorer, each, asked.top))),
+    [questions, asked.top],
+  );
+  const counts = useAnswer(
+    async () => ({ of: asked.token, row: (await explorer.counts?.row(asked.token, asked.way)) ?? null }),
+    [asked.token, asked.way],
+  );
   useReady(!answer.waiting && !counts.waiting);
   const found = answer.value ?? [];
   const row = counts.value?.of === found[0]?.question.token ? (counts.value?.row ?? null) : null;
@@ -86,7 +97,9 @@ function TokenControls() {
         name="rank"
         options={[
           { value: "plain", label: "Tᵉᵉ" },
-          ...(split === "biases" ? [{ value: "centred", label: "Tᵉᵉ centred", title: "less each key's mean over all query tokens" }] : []),
+          ...(split === "biases"
+            ? [{ value: "centred", label: "Tᵉᵉ centred", title: "less each key's mean over all query tokens" }]
+            : []),
         ]}
         chosen={asked.centred && split === "biases" ? "centred" : "plain"}
         choose={(value) => change({ centred: value === "centred" }, true)}
@@ -135,7 +148,10 @@ function TokenTitle() {
   const explorer = useExplorer();
   const { token } = state.value;
   const hasCounts = explorer.arrays.has("token_counts");
-  const counted = useAnswer(async () => (hasCounts ? (await explorer.arrays.get("token_counts"))[token] : null), [token]);
+  const counted = useAnswer(
+    async () => (hasCounts ? (await explorer.arrays.get("token_counts"))[token] : null),
+    [token],
+  );
   return (
     <p class="chosen" aria-live="polite">
       <strong>
@@ -160,13 +176,28 @@ function HeadPartners({ found, counts }: { found: Partners; counts: Map<number, 
       <h3>
         {headName(question.head)}{" "}
         <span class="soft">
-          {name + offset} · the token itself has rank {whole(rankOf(found.ranked, question.token))} of {whole(found.ranked.length)}
+          {name + offset} · the token itself has rank {whole(rankOf(found.ranked, question.token))} of{" "}
+          {whole(found.ranked.length)}
         </span>
       </h3>
       <Strip found={found} name={name} pointed={pointed} />
       <div class="lists">
-        <PartnerList title={`Largest ${name}`} kind="positive" found={found} ids={found.top} counts={counts} point={point} />
-        <PartnerList title={`Smallest ${name}`} kind="negative" found={found} ids={found.bottom} counts={counts} point={point} />
+        <PartnerList
+          title={`Largest ${name}`}
+          kind="positive"
+          found={found}
+          ids={found.top}
+          counts={counts}
+          point={point}
+        />
+        <PartnerList
+          title={`Smallest ${name}`}
+          kind="negative"
+          found={found}
+          ids={found.bottom}
+          counts={counts}
+          point={point}
+        />
       </div>
     </section>
   );

@@ -34,7 +34,12 @@ export interface Partner extends PairCount {
   is_token: number | null;
 }
 
-export function described(explorer: Explorer, found: Partners, counts: Map<number, number> | null, id: number): Partner {
+export function described(
+  explorer: Explorer,
+  found: Partners,
+  counts: Map<number, number> | null,
+  id: number,
+): Partner {
   const sides = sidesOf(found.question.way, found.question.token, id);
   return {
     id,
@@ -46,12 +51,28 @@ export function described(explorer: Explorer, found: Partners, counts: Map<numbe
 }
 
 const COLUMNS = [
-  "head", "direction", "offset", "centred_rank", "list", "rank", "query_token_id", "query_token", "key_token_id", "key_token",
-  "score", "centred_score", "joined", "joined_token_id", "count",
+  "head",
+  "direction",
+  "offset",
+  "centred_rank",
+  "list",
+  "rank",
+  "query_token_id",
+  "query_token",
+  "key_token_id",
+  "key_token",
+  "score",
+  "centred_score",
+  "joined",
+  "joined_token_id",
+  "count",
 ];
 
 /** The rows of one list for a file. */
-export function partnerTable(explorer: Explorer, all: { found: Partners; counts: Map<number, number> | null }[]): Table {
+export function partnerTable(
+  explorer: Explorer,
+  all: { found: Partners; counts: Map<number, number> | null }[],
+): Table {
   const rows = all.flatMap(({ found, counts }) => [
     ...listRows(explorer, found, counts, "largest", found.top),
     ...listRows(explorer, found, counts, "smallest", found.bottom),
@@ -61,9 +82,7 @@ export function partnerTable(explorer: Explorer, all: { found: Partners; counts:
 
 /** Every token of the vocabulary, from the largest score to the smallest. */
 export function wholeTable(explorer: Explorer, all: { found: Partners; counts: Map<number, number> | null }[]): Table {
-  const rows = all.flatMap(({ found, counts }) =>
-    listRows(explorer, found, counts, "all", sortedPlaces(found.ranked)),
-  );
+  const rows = all.flatMap(({ found, counts }) => listRows(explorer, found, counts, "all", sortedPlaces(found.ranked)));
   return { columns: COLUMNS, rows };
 }
 
@@ -71,7 +90,13 @@ function sortedPlaces(scores: Float32Array): number[] {
   return Array.from(scores.keys()).sort((one, other) => scores[other] - scores[one] || one - other);
 }
 
-function listRows(explorer: Explorer, found: Partners, counts: Map<number, number> | null, list: string, ids: number[]) {
+function listRows(
+  explorer: Explorer,
+  found: Partners,
+  counts: Map<number, number> | null,
+  list: string,
+  ids: number[],
+) {
   const { question } = found;
   const isRotary = explorer.bundle.rotary !== null;
   return ids.map((id, place) => {

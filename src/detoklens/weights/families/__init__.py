@@ -17,6 +17,7 @@ from detoklens.weights.families.llama import Llama, Mistral, Mixtral
 from detoklens.weights.families.mpt import Mpt
 from detoklens.weights.families.opt import OPT, XGLM, BioGPT
 from detoklens.weights.families.phi import Phi
+from detoklens.weights.families.phi3 import Phi3
 from detoklens.weights.families.qwen import Qwen2, Qwen3, Qwen3Experts
 from detoklens.weights.families.whisper import Whisper
 
@@ -35,6 +36,7 @@ FAMILIES: tuple[Family, ...] = (
     GPTNeoX(),
     GPTJ(),
     Phi(),
+    Phi3(),
     OPT(),
     GPTNeo(),
     GPT1(),

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from detoklens.errors import CheckpointError
+from detoklens.errors import CheckpointError, UnsupportedModelError
 from detoklens.weights.families.base import (
     Config,
     LayerReader,
@@ -24,7 +24,7 @@ from detoklens.weights.families.base import (
 from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.norm import Norm
 from detoklens.weights.rest_of_block import FeedForward, RestOfBlock
-from detoklens.weights.rotary import DEFAULT_BASE, positive, rope_settings, rotary_frequencies
+from detoklens.weights.rotary import DEFAULT_BASE, Rope, positive, rope_settings, rotary_frequencies
 
 PREFIXES = ("model.", "")
 ATTENTION = "layers.0.self_attn."
@@ -70,6 +70,7 @@ class LlamaLike:
     is_causal: bool = True
     rope: dict[str, Any] | None = None
     default_length: int | None = None
+    may_turn_part_of_heads: bool = False
 
     @property
     def width(self) -> int:
@@ -98,7 +99,7 @@ class LlamaLike:
             raise CheckpointError("config.json: max_position_embeddings must be a whole number above 0, not None")
         rope = rope_settings(self.config) if self.rope is None else self.rope
         base = positive(rope, "rope_theta", positive(self.config, "rope_theta", DEFAULT_BASE))
-        frequencies, factor = rotary_frequencies(rope, base, d_head, longest)
+        frequencies, factor = rotary_frequencies(rope, base, self._turned(rope, d_head), longest)
         query_weight, query_bias = self._projection("q", heads, d_head)
         key_weight, key_bias = self._projection("k", key_heads, d_head)
         value_weight, value_bias = self._projection("v", key_heads, d_head)
@@ -127,6 +128,14 @@ class LlamaLike:
             window=self.window,
             softcap=self.softcap,
         )
+
+    def _turned(self, rope: Rope, d_head: int) -> int:
+        """How many features of a head are turned: all of them, but in a family that says otherwise."""
+        stated = self.config if self.config.get("partial_rotary_factor") is not None else rope
+        share = positive(stated, "partial_rotary_factor", 1.0)
+        if share != 1 and not self.may_turn_part_of_heads:
+            raise UnsupportedModelError(f"config.json: partial_rotary_factor = {share} is not handled for this family")
+        return int(d_head * share)
 
     def _embeddings(self, d: int) -> np.ndarray:
         table = self.reader.read("embed_tokens.weight", (stated_size(self.config, "vocab_size"), d))

@@ -1,0 +1,148 @@
+"""AUROC of a layer beyond the first: asked, said with its validity, kept, and refused where it can't be."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import detoklens as dl
+from detoklens import demo
+from detoklens.errors import MissingError, RangeError
+from detoklens.measures.frequency import spearman
+from detoklens.questions import auroc_beyond
+from detoklens.questions.auroc_said import validity_said
+from detoklens.questions.auroc_schemas import AUROC_VALIDITY
+from tests.command_line import refuse
+from tests.questions.asking import assert_kept_and_read_again, same_tables
+
+FEW = dl.Auroc(layer=1, tokens=list(range(300, 420)), bootstrap=20)
+
+
+@pytest.fixture(scope="module")
+def study():
+    return dl.study("demo", documents=6, workers=1)
+
+
+@pytest.fixture(scope="module")
+def answer(study):
+    return study.ask(FEW)
+
+
+def test_layer_0_is_what_it_was(study):
+    question = dl.Auroc(tokens=FEW.tokens, bootstrap=20)
+    first = study.ask(question)
+    assert "auroc_validity" not in first.tables
+    assert {"layer", "blocks", "documents_digest"}.isdisjoint(first.provenance.options)
+    assert study.command(question) == study.command(dl.Auroc(layer=0, tokens=FEW.tokens, bootstrap=20))
+    assert "--layer" not in first.command
+
+
+def test_its_validity_is_that_of_what_was_ranked(study, answer, monkeypatch):
+    """The same once more from what is predicted and what is real, caught on their way."""
+    caught: list[np.ndarray] = []
+
+    def keep(heads, layer, predicted, real, pieces):
+        caught.extend([predicted, real, pieces])
+        return answer.tables["auroc_validity"]
+
+    monkeypatch.setattr(auroc_beyond, "validity", keep)
+    dl.study("demo", documents=6, workers=2).ask(dl.Auroc(layer=1, tokens=[300], bootstrap=0))
+    predicted, real, pieces = caught
+    table = answer.tables["auroc_validity"]
+    assert predicted.shape == real.shape == (4, 6 * 255)
+    assert table["layer"].to_list() == [1] * 4
+    assert table["correlation"].to_list() == pytest.approx(
+        [spearman(*each) for each in zip(predicted, real, strict=True)]
+    )
+    assert table["pieces_links"][0] == pieces.sum()
+
+
+def test_heads_have_the_layers_names(answer):
+    assert "L1H" in answer.sentence
+    assert "L0H" not in answer.sentence
+    figure = answer.figure("auroc")
+    assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["L1H0", "L1H1", "L1H2", "L1H3"]
+
+
+def test_the_sentence_says_that_it_does_not_hold(answer):
+    assert "But it does not hold for any head (rank correlation of predicted and real scores at least 0.5, on " in (
+        answer.sentence
+    )
+    assert answer.sentence.endswith("this says nothing of what layer 1 does on text.")
+
+
+def test_where_it_holds_for_some_heads_they_are_named():
+    table = AUROC_VALIDITY.frame(
+        {
+            "head": [0, 1, 2],
+            "layer": [3] * 3,
+            "correlation": [0.2, 0.5, 0.9],
+            "links": [1000] * 3,
+            "pieces_correlation": [0.1, 0.7, None],
+            "pieces_links": [200] * 3,
+        }
+    )
+    assert validity_said(table, pieces=False).startswith("It holds for L3H2 (0.90) and L3H1 (0.50) (")
+    assert validity_said(table, pieces=True).startswith("It holds for L3H1 (0.70) (")
+    few = table.with_columns(pl.lit(199, pl.Int64).alias("links"))
+    assert validity_said(few, pieces=False).startswith("Whether it holds can't be told: 199 links ")
+    none = table.with_columns(pl.lit(None, pl.Float64).alias("correlation"))
+    assert "does not hold for any head" in validity_said(none, pieces=False)
+
+
+def test_it_is_the_same_with_any_number_of_workers_and_kept(study, answer, tmp_path):
+    assert same_tables(answer, dl.study("demo", documents=6, workers=2).ask(FEW))
+    assert_kept_and_read_again(study, FEW, tmp_path)
+
+
+def test_vectors_are_computed_once(tmp_path, monkeypatch):
+    """What was interrupted after the vectors takes them from where they were kept."""
+    ran: list[int] = []
+    true = auroc_beyond.real_links
+
+    def interrupted(*_args):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(auroc_beyond, "real_links", interrupted)
+    study = dl.study("demo", documents=2, workers=1)
+    question = dl.Auroc(layer=1, tokens=[300, 301], bootstrap=0, heads=[0])
+    with pytest.raises(KeyboardInterrupt):
+        study.ask(question, tmp_path)
+    assert len(list(tmp_path.glob(".auroc-*.parts/inputs/*.npz"))) == 4096 // 256
+    monkeypatch.setattr(auroc_beyond, "real_links", true)
+    blocks = auroc_beyond.FirstBlocks
+    before = blocks.run
+    monkeypatch.setattr(blocks, "run", lambda self, ids, until=None: ran.append(len(ids)) or before(self, ids, until))
+    study.ask(question, tmp_path)
+    assert max(ran) == auroc_beyond.CHECKED
+    assert not list(tmp_path.glob(".auroc-*"))
+
+
+def test_what_can_not_be_asked_is_refused_in_one_line(tmp_path, monkeypatch):
+    with pytest.raises(RangeError, match="4 blocks were asked for; demo has 3"):
+        dl.study("demo").ask(dl.Auroc(layer=3))
+    folder = tmp_path / "copy"
+    shutil.copytree(demo.CHECKPOINT, folder)
+    with pytest.raises(MissingError, match="Auroc beyond layer 0 needs text, on which it is measured whether it holds"):
+        dl.study(folder, counts=demo.COUNTS).ask(FEW)
+    monkeypatch.setattr("detoklens.corpus.memory.machine_memory", lambda: 1_000_000)
+    with pytest.raises(
+        RangeError, match=r"4,096 vectors of width 128 .* ask for fewer heads, or on a machine with more"
+    ):
+        dl.study("demo", documents=2).ask(dl.Auroc(layer=1, tokens=[1]))
+    _say_another_activation(folder)
+    (tmp_path / "text.txt").write_text("once upon a time")
+    monkeypatch.undo()
+    said = refuse("auroc", folder, "--layer", "1", "--truth", "merges", "--text", tmp_path / "text.txt")
+    assert "transformers can't run this checkpoint" in said
+    assert "nonsense" in said
+
+
+def _say_another_activation(folder: Path) -> None:
+    path = folder / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"activation_function": "nonsense"}))
