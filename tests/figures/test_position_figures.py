@@ -88,7 +88,8 @@ def test_several_queries_are_one_line_each(name: str, quantity: str) -> None:
             np.testing.assert_array_equal(curve(axes, place), expected(rows, "key_position", "mean"))
         assert len({line.get_linestyle() + str(line._dash_pattern) for line in axes.lines}) == 3
     legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert legend == [f"query {query}" for query in queries]
+    bands = [] if quantity == "attention" else ["band of pairs of tokens"]
+    assert legend == [*(f"query {query}" for query in queries), *bands]
 
 
 def test_one_query_is_shown_with_the_largest_and_smallest_scale() -> None:

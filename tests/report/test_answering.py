@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import polars as pl
 import pytest
 
+from detoklens.corpus.counts import Counts
 from detoklens.errors import OutputError
 from detoklens.questions.catalogue import Auroc, Contributions, Heads, Lexicon, Variance, Words
 from detoklens.questions.heads import HEADS
@@ -14,8 +16,8 @@ from detoklens.questions.study import Study
 from detoklens.report import answers
 from detoklens.report.drawing import Drawing, Sketchbook, draw_files, drawings
 from detoklens.report.folder import claim, column_guide, refuse_foreign
-from detoklens.report.report import KIND
-from detoklens.report.sections import Entry, SectionPlan
+from detoklens.report.report import KIND, _cell, _part
+from detoklens.report.sections import Entry, SectionPlan, curve_tokens, example_tokens
 from detoklens.report.steps import Listener
 from tests.figures.synthetic import tables as made_tables
 from tests.layers import random_layer
@@ -104,6 +106,41 @@ def test_head_cards_take_what_was_ranked_before(layer, tmp_path):
     cards = asked["heads"].tables["heads"]
     assert cards["auroc"].to_list() == asked["auroc"].tables["auroc_controls"]["auroc"].to_list()
     assert cards["word_share"].to_list() == asked["words"].tables["words_by_head"]["median_share"].to_list()
+
+
+def test_an_empty_figure_is_left_out_with_its_reason(layer, tmp_path, monkeypatch):
+    """Pairs of unknown tokens that no corpus counted: there is no share to draw, but there are scores."""
+    monkeypatch.setattr("detoklens.report.drawing.FORMATS", ("svg",))
+    answer = Study(random_layer(vocab_size=33)).ask(Lexicon(top=9))
+    asked = answers.Asked(QUICK, Entry(Lexicon(top=9)), answer)
+    drawn = drawings(asked.entry, answer, [0], None)
+    for _ in range(2):  # the second time nothing is drawn again
+        pictures = Sketchbook(tmp_path, "page").pictures(drawn)
+        assert list(pictures) == ["lexicon_scores"]
+        monkeypatch.setattr("detoklens.report.drawing.draw_files", None)
+    part = _part(asked, drawn, pictures)
+    assert [picture.name for picture in part.pictures] == ["lexicon_scores"]
+    reason = "it needs corpus counts, or a tokenizer to join pairs to words"
+    assert part.not_drawn == [f"The heads' own lexicons is left out: {reason}."]
+    assert part.pictures[0].phone.startswith("<svg")
+    assert not (tmp_path / "lexicon.svg").exists()
+
+
+def test_without_a_tokenizer_examples_are_the_most_frequent_ids():
+    without = random_layer(vocab_size=33)
+    assert example_tokens(Study(without)) == list(range(8))
+    assert curve_tokens(Study(without)) == []
+    often = np.arange(33)
+    counts = Counts.from_arrays(often, np.array([31, 32, 32]), np.array([1, 1, 2]), np.array([5, 1, 1]), "nobody")
+    assert example_tokens(Study(without, counts)) == list(range(32, 24, -1))
+    assert curve_tokens(Study(without, counts)) == [32, 31]
+
+
+def test_spaces_are_shown_where_text_is_of_tokens():
+    assert _cell("key_token", " the") == "␣the"
+    assert _cell("L0H1", "o· the") == "o·␣the"
+    assert _cell("position_class", "previous token") == "previous token"
+    assert _cell("head", 3) == "L0H3"
 
 
 def planned_of(tables: dict[str, pl.DataFrame]) -> list[Drawing]:

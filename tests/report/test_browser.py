@@ -93,8 +93,9 @@ def test_searching_a_token_shows_its_partners_in_every_head(browser, whole):
         assert table.inner_text() != plain
         centred = table.locator("tbody tr").first.locator("td").all_inner_texts()
         assert centred[1:] == page.evaluate(FIRST_PARTNERS, "centred")
-        page.get_by_label("Partners of a token").fill("no such token")
+        page.get_by_label("Partners of a token").fill("漢字")  # no token's text, nor spelled by any
         assert page.locator("#found table").count() == 0
+        assert page.locator("#search-count").inner_text().startswith("No token")
 
 
 def test_more_matches_are_shown_on_request(browser, whole):
