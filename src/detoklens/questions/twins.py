@@ -80,7 +80,7 @@ class Twins(Question):
             "twins",
             "twins",
             ("twins_by_condition",),
-            "Does it write the word?",
+            "Rank of the twin by condition",
             "Median rank of a word's twin among all tokens, seen from the word's last piece, with its 95 % interval "
             "over words (left is better): as it is, with another word's first piece, for the last piece alone, with "
             "one head's look back cut, with one term left out or alone; words of the fewest pieces. On the right how "
