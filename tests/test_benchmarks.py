@@ -16,6 +16,7 @@ SMALL = "--vocabulary 300 --heads 2 --d-head 8"
 SMALLEST = {
     "auroc": f"{SMALL} --bigrams 2000 --workers 1 --sklearn-tokens 2 --seconds-of-products 0.05",
     "lexicon": f"{SMALL} --top 20 --workers 1 --baseline-queries 128 --seconds-of-products 0.05",
+    "twins": f"{SMALL} --words 40 --threads 2 --seconds-of-products 0.05",
     "layers": "--width 24 --heads 2 --key-heads 1 --mlp 16 --blocks 3 --up-to 2 --triples 30 --workers 1",
     "report": f"{SMALL} --bigrams 500 --documents 8 --length 32 --twice",
 }
@@ -29,7 +30,7 @@ def run(name: str, *options: str) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("name", ["auroc", "lexicon"])
+@pytest.mark.parametrize("name", ["auroc", "lexicon", "twins"])
 def test_ratios_are_printed_and_agree_with_the_baseline(name):
     found = json.loads(run(name, *SMALLEST[name].split()))
     assert found["times_the_product"] > 0

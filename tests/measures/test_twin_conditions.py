@@ -104,7 +104,8 @@ def test_every_condition_equals_the_real_model_with_the_same_intervention(family
     model = MODELS[family]()
     layer = detoklens.load(model, dtype="float64")
     world = ClosedWorld.of(layer, (BOS,), layer.rest_of_block)
-    conditions = world.conditions(Chains(np.array(WORDS[pieces]), np.array([20, 21])), range(layer.n_heads), seed=0)
+    words = Chains(np.array(WORDS[pieces]), np.array([20, 21]))
+    conditions = world.words_changed(words, seed=0) + world.layer_changed(words, range(layer.n_heads))
     assert [condition.name for condition in conditions] == names(layer)
     with oracle.in_double_precision():
         real = Real(model, layer)

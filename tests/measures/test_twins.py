@@ -79,9 +79,9 @@ def test_a_summary_equals_its_plain_meaning():
     np.testing.assert_allclose(found.first.value, [0.25, 0])
     np.testing.assert_allclose(found.first_ten.value, [0.75, 0.5])
     np.testing.assert_allclose(
-        found.reciprocal_rank.value, [(1 + 0.2 + 0.1 + 0.025) / 4, (0.5 + 0.05 + 0.1 + 1 / 11) / 4]
+        found.mean_reciprocal_rank.value, [(1 + 0.2 + 0.1 + 0.025) / 4, (0.5 + 0.05 + 0.1 + 1 / 11) / 4]
     )
-    np.testing.assert_allclose(found.median_lost.value, [0, 3])
+    np.testing.assert_allclose(found.rank_lost.value, [0, 3])
     np.testing.assert_allclose(found.rank_ratio.value, [1, (2 * 4 * 1 * 11 / 40) ** 0.25])
     assert np.isnan(found.median_rank.low).all(), "four words have no interval"
 

@@ -16,6 +16,7 @@ ASKED = {
     "lexicon": dl.Lexicon(top=5),
     "auroc": dl.Auroc(truth="merges", bootstrap=0),
     "heads": dl.Heads(),
+    "twins": dl.Twins(pieces=[2], triples=50, candidates=300, bootstrap=20),
     "frequency": dl.Frequency(),
     "positions": dl.Positions(),
     "shape": dl.Shape(),

@@ -185,3 +185,15 @@ def test_models_are_compared_at_a_place_that_all_know(demo):
     )
     assert "; late yes (" in said
     assert said.endswith("needs L0H1).")
+
+
+def test_head_cards_say_what_a_cut_costs():
+    study = Study(planted_layer())
+    cards = study.ask(dl.Heads()).tables["heads"]
+    rows = by_condition(study.ask(dl.Twins()))
+    for head, lost in cards.select("head", "rank_lost").iter_rows():
+        assert lost == rows[f"cut_L0H{head}"]["rank_lost"]
+    assert cards["rank_lost"].to_list()[::2] == [0, 0]
+    assert cards["rank_lost"][1] > 10
+    without = Study(random_layer()).ask(dl.Heads()).tables["heads"]
+    assert without["rank_lost"].null_count() == len(without)

@@ -19,10 +19,11 @@ KEPT = json.loads((Path(__file__).parent.parent / "data" / "tables_of_demo.json"
 ADDED: dict[str, set[str]] = {
     # tables that came later, whole answers where a report once kept a part of them
     "report": {"auroc_pieces_by_token", "auroc_pieces_precision_by_head", "auroc_pieces_precision_by_token"}
-    | {"precision_by_token", "word_pieces", "auroc", "auroc_pieces", "trained_range"},
-    "comparison": set(),
+    | {"precision_by_token", "word_pieces", "auroc", "auroc_pieces", "trained_range"}
+    | {"twins", "twins_by_condition"},
+    "comparison": {"twins_by_condition"},
 }
-ADDED_COLUMNS = {"heatmap_by_head": ["same_keys"]}
+ADDED_COLUMNS = {"heatmap_by_head": ["same_keys"], "heads": ["rank_lost"]}
 
 
 @pytest.mark.parametrize("name", ["report", "comparison"])

@@ -29,6 +29,8 @@ NULLS = {
     "last_piece": theme.Style(theme.INK, theme.SERIES[1].line, "^", ""),
 }
 MEASURES = {"median_rank": "median rank of the twin", "rank_ratio": "rank ÷ rank as it is"}
+BRIEFLY = {"median_rank": "median rank", "rank_ratio": "times worse"}
+NARROW = 5.0  # inches
 APART = 0.05  # of a step, between the intervals of two lines
 MOST_HEADS = len(theme.SERIES)
 
@@ -41,7 +43,10 @@ def twins(twins_by_condition: pl.DataFrame, *, width: theme.Width = "page") -> F
     shown = [(place, "median_rank") for place in places] + [(place, "rank_ratio") for place in places[-1:]]
     names = [_name(condition) for condition in dict.fromkeys(rows["condition"])]
     legend = [point_entry(label, style) for label, style in KINDS.values()]
-    titles = [f"{MEASURES[column]},\n{PLACES[place]}" for place, column in shown]
+    measures, where = (
+        (MEASURES, PLACES) if theme.inches(width) >= NARROW else (BRIEFLY, {name: name for name in PLACES})
+    )
+    titles = [f"{measures[column]},\n{where[place]}" for place, column in shown]
     figure, panels = head_rows(list(range(len(names))), width, titles, names=names, legend=legend)
     for axes, (place, column) in zip(panels, shown, strict=True):
         _draw_conditions(axes, rows.filter(place=place), column)

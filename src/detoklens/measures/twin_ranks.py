@@ -10,12 +10,14 @@ sight, so that layer 0 is a closed form of these few tokens. Each condition chan
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from detoklens.measures.block_runs import one_thread
 from detoklens.measures.twin_chains import Chains
 from detoklens.measures.twins import Candidates, exchanged_first
 from detoklens.scores.block import block_output, stream_after_attention
@@ -64,37 +66,46 @@ class ClosedWorld:
     def places(self) -> tuple[str, ...]:
         return (ATTENTION,) if self.rest is None else (ATTENTION, BLOCK)
 
-    def vectors(self, pieces: Int[np.ndarray, "word piece"], look: Look = LastPlace.attention) -> dict[str, Rows]:
-        """The stream at the last place of every text, at each place of the block."""
+    def vectors(
+        self, pieces: Int[np.ndarray, "word piece"], look: Look = LastPlace.attention, threads: int = 1
+    ) -> dict[str, Rows]:
+        """The stream at the last place of every text, at each place of the block; the same for any threads."""
         weights = self.layer.weights
         shape = len(pieces), weights.token_embeddings.shape[1]
         found = {place: np.empty(shape, weights.token_embeddings.dtype) for place in self.places}
-        for begin in range(0, len(pieces), ROWS):
+
+        def fill(begin: int) -> None:
             block = slice(begin, begin + ROWS)
             seen = last_place(self.layer, self._texts(pieces[block]), self.common)
             written = seen.attention_output(look(seen))
             found[ATTENTION][block] = stream_after_attention(weights, self.rest, seen.stream, written)
             if self.rest is not None:
                 found[BLOCK][block] = block_output(weights, self.rest, seen.stream, written)
+
+        with one_thread(), ThreadPoolExecutor(threads) as pool:
+            list(pool.map(fill, range(0, len(pieces), ROWS)))
         return found
 
     def _texts(self, pieces: Int[np.ndarray, "word piece"]) -> Int[np.ndarray, "word token"]:
         beginning = np.tile(np.asarray(self.beginning, np.int64), (len(pieces), 1))
         return np.concatenate([beginning, pieces], axis=1)
 
-    def candidates(self, token_ids: Int[np.ndarray, "candidate"]) -> dict[str, Candidates]:
+    def candidates(self, token_ids: Int[np.ndarray, "candidate"], threads: int = 1) -> dict[str, Candidates]:
         """All that the twin is looked for among, each token as a whole word."""
-        vectors = self.vectors(token_ids[:, None])
+        vectors = self.vectors(token_ids[:, None], threads=threads)
         return {place: Candidates.of(vectors.pop(place)) for place in self.places}
 
-    def conditions(self, words: Chains, heads: Sequence[int], seed: int) -> list[Condition]:
-        """The whole first, then null and baseline, then each head and each term."""
+    def words_changed(self, words: Chains, seed: int) -> list[Condition]:
+        """The words as they are first, then null and baseline."""
+        pieces = words.pieces
+        null = exchanged_first(pieces, seed)
+        return [Condition("whole", pieces), Condition("null", null), Condition("last_piece", pieces[:, -1:])]
+
+    def layer_changed(self, words: Chains, heads: Sequence[int]) -> list[Condition]:
+        """Each head's link cut, each term left out, each term alone."""
         pieces, terms = words.pieces, [str(term) for term in self.layer.term_meanings]
         before = slice(len(self.beginning), -1)
         return [
-            Condition("whole", pieces),
-            Condition("null", exchanged_first(pieces, seed)),
-            Condition("last_piece", pieces[:, -1:]),
             *(Condition(f"cut_{head_name(head)}", pieces, _cut(head, before)) for head in heads),
             *(Condition(f"without_{term}", pieces, _by(set(terms) - {term})) for term in terms),
             *(Condition(f"only_{term}", pieces, _by({term})) for term in terms),
@@ -107,16 +118,3 @@ def _cut(head: int, places: slice) -> Look:
 
 def _by(terms: set[str]) -> Look:
     return lambda seen: seen.attention(terms)
-
-
-def ranks_by_place(
-    world: ClosedWorld,
-    candidates: dict[str, Candidates],
-    conditions: Sequence[Condition],
-    twins: Int[np.ndarray, "word"],
-    threads: int,
-) -> Iterator[dict[str, Int[np.ndarray, "word"]]]:
-    """Condition by condition: the rank of each word's twin (by its place among the candidates) at each place."""
-    for condition in conditions:
-        vectors = world.vectors(condition.pieces, condition.look)
-        yield {place: candidates[place].ranks(vectors[place], twins, threads) for place in world.places}

@@ -111,8 +111,8 @@ class Summary:
     median_rank: Measured
     first: Measured
     first_ten: Measured
-    reciprocal_rank: Measured
-    median_lost: Measured
+    mean_reciprocal_rank: Measured
+    rank_lost: Measured
     rank_ratio: Measured
 
 

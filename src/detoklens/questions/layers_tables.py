@@ -19,7 +19,10 @@ if TYPE_CHECKING:
 
     from detoklens.model.first_blocks import Component
 
-NAMES = {"reciprocal_rank": "mean_reciprocal_rank"}  # columns that are not called as in a summary
+NAMES = {
+    "reciprocal_rank": "mean_reciprocal_rank",
+    "median_lost": "rank_lost",
+}  # columns that are not called as in a summary
 WHOLE, NULL, LAST = range(3)
 
 
@@ -41,7 +44,8 @@ def by_layer(ranks: np.ndarray, words: Words, resamples: int, seed: int) -> pl.D
 def _of_layer(layer: int, ranks: np.ndarray, words: Words, resamples: int, seed: int) -> pl.DataFrame:
     found, n = summary(ranks, resamples, seed), len(CONDITIONS)
     columns = {
-        name: getattr(found, name) for name in ("median_rank", "first", "first_ten", "reciprocal_rank", "rank_ratio")
+        name: getattr(found, name)
+        for name in ("median_rank", "first", "first_ten", "reciprocal_rank", "median_lost", "rank_ratio")
     }
     return TWINS_BY_LAYER.frame(
         {

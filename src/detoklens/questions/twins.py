@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from detoklens.measures.block_runs import Runner
     from detoklens.measures.twin_chains import Chains
-    from detoklens.measures.twin_ranks import ClosedWorld
-    from detoklens.measures.twins import Summary
+    from detoklens.measures.twin_ranks import ClosedWorld, Condition
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
     from detoklens.scores.layer import Layer
@@ -36,7 +35,6 @@ SHOWN = (
     *("condition", "place", "pieces", "median_rank", "median_rank_low", "median_rank_high", "first", "first_ten"),
     *("rank_lost", "rank_ratio", "rank_ratio_low", "rank_ratio_high"),
 )
-PER_TABLE = {"mean_reciprocal_rank": "reciprocal_rank", "rank_lost": "median_lost"}
 
 Ranks = Mapping[tuple[str, int], "np.ndarray"]
 
@@ -47,15 +45,15 @@ class Twins(Question):
 
     A token that is a word has a twin, the same text in pieces (` magic` is also ` mag` + `ic`). The twin's rank among
     all tokens by cosine, after attention and after the block, stands beside that of the null (the first piece another
-    word's), of the last piece alone, of every head's look back cut, of every term left out and alone. From weights
-    alone and exact: only a beginning-of-text token and the pieces are in sight.
+    word's) and of the last piece alone; words of the fewest pieces also with every head's look back cut, and with every
+    term left out and alone. From weights alone and exact: only a beginning-of-text token and the pieces are in sight.
 
     Example: detoklens twins gpt2 --triples 2000 --pieces 2
     """
 
     words: TwinWords = None
     pieces: Pieces = (2, 3, 4)
-    triples: Triples = 1000
+    triples: Triples = 600
     candidates: Annotated[
         int | None, Parameter("Look for the twin among so many tokens, drawn by the seed. Default: all.", least=1)
     ] = None
@@ -121,6 +119,8 @@ class Twins(Question):
         return given | {"words": None if self.words is None else fingerprint_of(given_words(self.words))}
 
     def ask(self, study: Study, runner: Runner) -> Frames:
+        import polars as pl
+
         from detoklens.measures.twin_ranks import ClosedWorld
 
         layer = study.layer
@@ -130,12 +130,14 @@ class Twins(Question):
         world = ClosedWorld.of(layer, beginning, _rest(layer, runner.say))
         token_ids = self._candidates(layer, words, study.seed)
         _check_memory(layer, len(token_ids), len(world.places))
-        names, ranks = self._ranked(study, world, words, token_ids, runner)
-        summaries = {key: self._summary(found, study.seed) for key, found in ranks.items()}
-        return {
-            "twins_by_condition": _by_condition(names, ranks, summaries, len(token_ids)),
-            "twins": _word_by_word(layer, words, ranks),
-        }
+        asked = self._conditions(study, world, words)
+        ranks = _ranked(world, asked, words, token_ids, study.work.workers, runner)
+        by_condition = [
+            self._by_condition(place, pieces, [one.name for one in asked[pieces]], found, len(token_ids), study.seed)
+            for (place, pieces), found in ranks.items()
+        ]
+        by_word = [_word_by_word(layer, place, words[pieces], found) for (place, pieces), found in ranks.items()]
+        return {"twins_by_condition": pl.concat(by_condition), "twins": pl.concat(by_word)}
 
     def _check_places(self, layer: Layer, longest: int) -> None:
         if longest > layer.n_positions:
@@ -155,35 +157,24 @@ class Twins(Question):
         drawn = np.random.default_rng(seed).choice(everything, self.candidates, replace=False)
         return np.unique(np.concatenate([drawn, *(some.whole for some in words.values())]))
 
-    def _ranked(
-        self, study: Study, world: ClosedWorld, words: Mapping[int, Chains], token_ids: np.ndarray, runner: Runner
-    ) -> tuple[list[str], Ranks]:
-        """The names of the conditions, and by place and number of pieces the ranks [condition, word]."""
-        import numpy as np
+    def _conditions(self, study: Study, world: ClosedWorld, words: Mapping[int, Chains]) -> dict[int, list[Condition]]:
+        """By number of pieces: words of the fewest in every condition, longer ones as they are, null and baseline."""
+        asked = {pieces: world.words_changed(some, study.seed) for pieces, some in words.items()}
+        fewest = min(words)
+        asked[fewest] += world.layer_changed(words[fewest], study.heads(self.heads))
+        return asked
 
-        from detoklens.engines.choose import available_cores
-        from detoklens.measures.twin_ranks import ranks_by_place
-
-        candidates = world.candidates(token_ids)
-        threads, heads = study.work.workers or available_cores(), study.heads(self.heads)
-        ranks: dict[tuple[str, int], np.ndarray] = {}
-        names: list[str] = []
-        for turn, (pieces, some) in enumerate(words.items()):
-            conditions = world.conditions(some, heads, study.seed)
-            names = [condition.name for condition in conditions]
-            twins = np.searchsorted(token_ids, some.whole)
-            found = []
-            for number, step in enumerate(ranks_by_place(world, candidates, conditions, twins, threads), 1):
-                found.append(step)
-                if runner.watch is not None:
-                    runner.watch(turn * len(names) + number, len(words) * len(names))
-            ranks |= {(place, pieces): np.stack([step[place] for step in found]) for place in world.places}
-        return names, ranks
-
-    def _summary(self, ranks: np.ndarray, seed: int) -> Summary:
+    def _by_condition(
+        self, place: str, pieces: int, names: Sequence[str], ranks: np.ndarray, n_candidates: int, seed: int
+    ) -> pl.DataFrame:
         from detoklens.measures.twins import summary
 
-        return summary(ranks, self.bootstrap, seed)
+        known = {"place": place, "pieces": pieces, "words": ranks.shape[1], "candidates": n_candidates}
+        data: dict[str, Any] = {name: [value] * len(names) for name, value in known.items()}
+        data["condition"] = list(names)
+        for name, measured in vars(summary(ranks, self.bootstrap, seed)).items():
+            data |= {name: measured.value, f"{name}_low": measured.low, f"{name}_high": measured.high}
+        return TWINS_BY_CONDITION.frame(data)
 
     def say(self, tables: Frames) -> str:
         """Whether the layer writes words beyond its null, and which head and which term it needs."""
@@ -224,41 +215,42 @@ def _check_memory(layer: Layer, n_candidates: int, n_places: int) -> None:
         )
 
 
-def _by_condition(
-    names: Sequence[str], ranks: Ranks, summaries: Mapping[tuple[str, int], Summary], n_candidates: int
-) -> pl.DataFrame:
-    import polars as pl
+def _ranked(
+    world: ClosedWorld,
+    asked: Mapping[int, Sequence[Condition]],
+    words: Mapping[int, Chains],
+    token_ids: np.ndarray,
+    workers: int | None,
+    runner: Runner,
+) -> Ranks:
+    """By place and number of pieces the ranks [condition, word] of the twins among these candidates."""
+    import numpy as np
 
-    frames = []
-    for (place, pieces), summary in summaries.items():
-        known = {"place": place, "pieces": pieces, "words": ranks[place, pieces].shape[1], "candidates": n_candidates}
-        data: dict[str, Any] = {name: [value] * len(names) for name, value in known.items()}
-        data["condition"] = list(names)
-        for name in ("median_rank", "first", "first_ten", "mean_reciprocal_rank", "rank_lost", "rank_ratio"):
-            measured = getattr(summary, PER_TABLE.get(name, name))
-            data |= {name: measured.value, f"{name}_low": measured.low, f"{name}_high": measured.high}
-        frames.append(TWINS_BY_CONDITION.frame(data))
-    return pl.concat(frames)
+    from detoklens.engines.choose import available_cores
+
+    threads = workers or available_cores()
+    candidates = world.candidates(token_ids, threads)
+    ranks: dict[tuple[str, int], list[np.ndarray]] = {(place, pieces): [] for place in world.places for pieces in asked}
+    steps = [(pieces, condition) for pieces, conditions in asked.items() for condition in conditions]
+    for number, (pieces, condition) in enumerate(steps, 1):
+        twins = np.searchsorted(token_ids, words[pieces].whole)
+        vectors = world.vectors(condition.pieces, condition.look, threads)
+        for place in world.places:
+            ranks[place, pieces].append(candidates[place].ranks(vectors[place], twins, threads))
+        if runner.watch is not None:
+            runner.watch(number, len(steps))
+    return {key: np.stack(found) for key, found in ranks.items()}
 
 
-def _word_by_word(layer: Layer, words: Mapping[int, Chains], ranks: Ranks) -> pl.DataFrame:
-    import polars as pl
-
-    frames = []
-    for (place, pieces), found in ranks.items():
-        some = words[pieces]
-        frames.append(
-            TWINS.frame(
-                {
-                    "token_id": some.whole,
-                    "token": [layer.token(int(token)) for token in some.whole],
-                    "pieces": [pieces] * len(some),
-                    "split": ["|".join(map(layer.token, chain)) for chain in some.pieces.tolist()],
-                    "place": [place] * len(some),
-                    "rank": found[0],
-                    "null_rank": found[1],
-                    "last_piece_rank": found[2],
-                }
-            )
-        )
-    return pl.concat(frames)
+def _word_by_word(layer: Layer, place: str, words: Chains, ranks: np.ndarray) -> pl.DataFrame:
+    """The first three conditions are the word as it is, the null and the last piece."""
+    return TWINS.frame(
+        {
+            "token_id": words.whole,
+            "token": [layer.token(int(token)) for token in words.whole],
+            "pieces": [words.pieces.shape[1]] * len(words),
+            "split": ["|".join(map(layer.token, chain)) for chain in words.pieces.tolist()],
+            "place": [place] * len(words),
+            **dict(zip(("rank", "null_rank", "last_piece_rank"), ranks, strict=False)),
+        }
+    )

@@ -1,8 +1,9 @@
 """Does the layer write words, and what does it need for that? The one rule by which sentences and cards say so.
 
-It writes words where the twin's rank is worse with another word's first piece and worse for the last piece alone: the
-lower ends of both rank ratios above 1, and the smaller ratio at least CLEARLY. A head, or a term, is needed where the
-lower end of the ratio without it is above 1 and at least NEEDED of the gain (as logarithms of ratios) is lost.
+It writes words where the twin's rank is clearly worse with another word's first piece and for the last piece alone: the
+lower end of either rank ratio above 1, that of the median rank lost above 0 (else a few words decide the ratio), and
+the ratio at least CLEARLY. A head, or a term, is needed where the lower end of the ratio without it is above 1 and at
+least NEEDED of the gain (as logarithms of ratios) is lost.
 """
 
 from __future__ import annotations
@@ -46,14 +47,20 @@ class Found:
 
     @property
     def is_above(self) -> bool:
-        """Whether null and baseline are both worse beyond chance."""
-        if not self.has_intervals:
-            return False
-        return all(self.rows[name]["rank_ratio_low"] > 1 for name in ("null", "last_piece"))
+        """Whether null and baseline are both worse beyond chance, if only for some words."""
+        return all(self.is_worse(name) for name in ("null", "last_piece"))
 
     @property
     def writes(self) -> bool:
-        return self.is_above and self.gain >= CLEARLY
+        """Whether both are clearly worse."""
+        return all(self.is_clearly_worse(name) for name in ("null", "last_piece"))
+
+    def is_worse(self, condition: str) -> bool:
+        return self.has_intervals and self.rows[condition]["rank_ratio_low"] > 1
+
+    def is_clearly_worse(self, condition: str) -> bool:
+        row = self.rows[condition]
+        return self.is_worse(condition) and row["rank_ratio"] >= CLEARLY and row["rank_lost_low"] > 0
 
     def lost(self, condition: str) -> float:
         """Which share of the gain is lost in this condition?"""
@@ -139,8 +146,8 @@ def _longer(table: pl.DataFrame, shortest: int) -> str:
         if found is None or not found.has_intervals:
             continue
         null = found.rows["null"]
-        above = null["rank_ratio_low"] > 1
-        counts = "counts" if above and null["rank_ratio"] >= CLEARLY else "hardly counts" if above else "does not count"
+        hardly = "hardly counts" if found.is_worse("null") else "does not count"
+        counts = "counts" if found.is_clearly_worse("null") else hardly
         ranks = f"{_rank(found.whole['median_rank'])}, with another one {_rank(null['median_rank'])}"
         said.append(f"in {_pieces(found)} the first one {counts} ({ranks})")
     return f"; {listed(said)}" if said else ""

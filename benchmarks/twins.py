@@ -1,0 +1,131 @@
+"""What does looking for twins cost? Its steps, beside the bare matrix products that the ranks need.
+
+    python benchmarks/twins.py                                        GPT-2 small's size, 2,000 words, all conditions
+    python benchmarks/twins.py --vocabulary 4096 --heads 4 --d-head 32 --words 1000
+
+A random GPT-2 of these sizes, words of two pieces drawn at random (ranks cost the same for any weights). The steps are
+the block's output for every candidate, the words' vectors in every condition, their ranks at two places, and the
+intervals. The products are conditions · 2 places · words · candidates · width multiply-adds at the mean speed of 2048³
+float32 products on all cores, timed for some seconds before and after. Ratios are of elapsed time, which needs a quiet
+machine, and of processor time, which a busy one disturbs less. Memory is that of the process, weights included. The
+first words' ranks are compared with numpy's own, which may differ by one where two cosines are equal but for rounding.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+import numpy as np
+
+from auroc import PRODUCT_SIZE, Cost, measured, product_costs, scaled_mean, watched_memory
+from detoklens.engines.choose import available_cores
+from detoklens.measures.twin_chains import Chains
+from detoklens.measures.twin_ranks import ClosedWorld
+from detoklens.measures.twins import Candidates, standardised, summary
+from detoklens.scores.layer import Layer
+from detoklens.weights.checkpoint import Checkpoint
+from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.norm import Norm
+from detoklens.weights.rest_of_block import FeedForward, RestOfBlock
+
+PLACES, COMPARED = 2, 20
+random = np.random.default_rng(0)
+
+
+def normal(*shape: int) -> np.ndarray:
+    return random.standard_normal(shape, dtype=np.float32) * np.float32(0.1)
+
+
+def random_world(options: argparse.Namespace) -> ClosedWorld:
+    """A first block of GPT-2's kind."""
+    heads, d_head, width = options.heads, options.d_head, options.heads * options.d_head
+    gain, no_bias = np.ones(width, np.float32), np.zeros(width, np.float32)
+    sides = {f"{side}_weight": normal(width, heads, d_head) for side in ("query", "key", "value")}
+    biases = {f"{side}_bias": normal(heads, d_head) for side in ("query", "key", "value")}
+    layer = FirstLayer(
+        token_embeddings=normal(options.vocabulary, width),
+        position_embeddings=normal(16, width),
+        norm_gain=gain,
+        norm_bias=no_bias,
+        norm_epsilon=1e-5,
+        output_weight=normal(heads, d_head, width),
+        output_bias=no_bias,
+        attention_scale=d_head**-0.5,
+        **sides,
+        **biases,
+    )
+    mlp = FeedForward("gelu_tanh", normal(width, 4 * width), normal(4 * width), normal(4 * width, width), no_bias)
+    rest = RestOfBlock(mlp, input_norm=Norm("layer", gain, no_bias, 1e-5))
+    return ClosedWorld.of(Layer(Checkpoint("random", {"model_type": "gpt2"}, layer, None, None)), (0,), rest)
+
+
+def largest_difference(candidates: Candidates, whole: np.ndarray, words: np.ndarray, twins: np.ndarray) -> float:
+    """Of the first words' ranks from those by one product of numpy's."""
+    directions = standardised(words)[:COMPARED]
+    cosines = directions @ standardised(whole).T
+    own = cosines[np.arange(len(directions)), twins[:COMPARED]][:, None]
+    ours = candidates.ranks_by_direction(directions, twins[:COMPARED])
+    return float(np.abs(ours - 1 - (cosines > own).sum(axis=1)).max())
+
+
+def run(options: argparse.Namespace) -> dict[str, float]:
+    squares = product_costs(options.seconds_of_products)
+    with watched_memory() as memory:
+        world = random_world(options)
+        pieces = random.integers(1, options.vocabulary, (options.words, 2))
+        twins, token_ids = random.integers(1, options.vocabulary, options.words), np.arange(options.vocabulary)
+        chains, threads = Chains(pieces, twins), options.threads or available_cores()
+        conditions = world.words_changed(chains, 0) + world.layer_changed(chains, range(options.heads))
+        world.candidates(token_ids[:64])["block"].ranks(normal(2, options.heads * options.d_head), twins[:2] % 64)
+        with measured() as of_candidates:
+            candidates = world.candidates(token_ids, threads)
+        vectors_cost, ranks_cost, ranks = [], [], []
+        for condition in conditions:
+            with measured() as cost:
+                vectors = world.vectors(condition.pieces, condition.look, threads)
+            vectors_cost += cost
+            with measured() as cost:
+                ranks.append({place: candidates[place].ranks(vectors[place], twins, threads) for place in vectors})
+            ranks_cost += cost
+        with measured() as of_intervals:
+            for place in world.places:
+                summary(np.stack([found[place] for found in ranks]))
+    squares += product_costs(options.seconds_of_products)
+    steps = {"candidates": of_candidates, "vectors": vectors_cost, "ranks": ranks_cost, "intervals": of_intervals}
+    total = summed([one for costs in steps.values() for one in costs])
+    operations = len(conditions) * PLACES * options.words * options.vocabulary * options.heads * options.d_head
+    product = scaled_mean(squares, operations / PRODUCT_SIZE**3)
+    first = world.vectors(conditions[0].pieces[: options.words])["block"]
+    return {
+        **{f"seconds_of_{name}": summed(costs).elapsed for name, costs in steps.items()},
+        **{f"processor_seconds_of_{name}": summed(costs).processor for name, costs in steps.items()},
+        "conditions": len(conditions),
+        "seconds": total.elapsed,
+        "seconds_of_the_product": product.elapsed,
+        "times_the_product": (total / product)[0],
+        "times_the_product_in_processor_time": (total / product)[1],
+        "memory_megabytes": memory.peak / 1e6,
+        "largest_difference_of_ranks": largest_difference(
+            candidates["block"], world.vectors(token_ids[:, None])["block"], first, twins
+        ),
+    }
+
+
+def summed(costs: list[Cost]) -> Cost:
+    return Cost(sum(cost.elapsed for cost in costs), sum(cost.processor for cost in costs))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--vocabulary", type=int, default=50_257)
+    parser.add_argument("--heads", type=int, default=12)
+    parser.add_argument("--d-head", type=int, default=64)
+    parser.add_argument("--words", type=int, default=2_000)
+    parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument("--seconds-of-products", type=float, default=4.0)
+    print(json.dumps({name: round(value, 4) for name, value in run(parser.parse_args()).items()}, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,52 @@
+"""What the figures of twins hold: a point and an interval for each condition, at each place."""
+
+from __future__ import annotations
+
+import polars as pl
+from matplotlib.axes import Axes
+
+from detoklens.figures.theme import REFERENCE
+from tests.figures.specs import COMPARISONS, FIGURES
+from tests.figures.synthetic import tables
+
+DRAWN = tables(3)
+TABLE = DRAWN["twins_by_condition"]
+
+
+def values(axes: Axes, across: bool) -> list[float]:
+    """All that is drawn as points, undefined ones left out."""
+    drawn = [line for line in axes.lines if line.get_label() != REFERENCE]
+    numbers = [value for line in drawn for value in (line.get_xdata() if across else line.get_ydata())]
+    return sorted(value for value in numbers if value == value)
+
+
+def rows(place: str, *conditions: str) -> pl.DataFrame:
+    shortest = TABLE.filter(place=place, pieces=2)
+    return shortest.filter(pl.col("condition").is_in(conditions)) if conditions else shortest
+
+
+def test_each_condition_has_a_point_at_each_place_and_its_ratio() -> None:
+    figure = FIGURES["twins"].draw(DRAWN)
+    shown = [("attention", "median_rank"), ("block", "median_rank"), ("block", "rank_ratio")]
+    for axes, (place, column) in zip(figure.axes, shown, strict=True):
+        assert values(axes, across=True) == sorted(rows(place)[column])
+        marks = [line.get_xdata()[0] for line in axes.lines if line.get_label() == REFERENCE]
+        assert marks == rows(place, "whole")[column].to_list()
+    names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    assert names[:5] == ["whole", "null", "last piece", "cut L0H0", "cut L0H1"]
+    assert "without Tᵉᵉ" in names
+
+
+def test_words_of_more_pieces_stand_side_by_side() -> None:
+    figure = FIGURES["twins_pieces"].draw(DRAWN)
+    for axes, place in zip(figure.axes, ("attention", "block"), strict=True):
+        shown = TABLE.filter(pl.col("condition").is_in(["whole", "null", "last_piece"]), place=place)
+        assert values(axes, across=False) == sorted(shown["median_rank"])
+
+
+def test_checkpoints_are_compared_at_the_last_place_that_all_know() -> None:
+    early = TABLE.filter(place="attention")
+    figure = COMPARISONS["compare_twins"].draw({"twins_by_condition": {"early": early, "late": TABLE}}, heads=[2])
+    expected = [rows("attention", "null", "last_piece"), rows("attention", "cut_L0H2")]
+    for axes, found in zip(figure.axes, expected, strict=True):
+        assert values(axes, across=False) == sorted([*found["rank_ratio"], *found["rank_ratio"]])
