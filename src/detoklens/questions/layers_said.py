@@ -1,8 +1,8 @@
 """After which layer is the word there, and what does it need? Said of `Layers` by a rule like that of `Twins`.
 
-The word is there where it is written by the rule of `Twins`, and that even by the lower ends of both rank ratios: many layers are looked at, so that the best of them needs more than one layer alone. A
-head or an MLP is needed where the word loses more by its being off than its null does, beyond chance, and at least a
-quarter of what it had gained.
+The word is there where it is written by the rule of `Twins`, and clearly even by the lower ends of both rank ratios:
+many layers are looked at, so that more is asked of the best of them than of one alone. A head or an MLP is needed where
+the word loses more by its being off than its null does, beyond chance, and at least a quarter of what it had gained.
 """
 
 from __future__ import annotations
