@@ -19,7 +19,8 @@ def promised() -> list[Requirement]:
     """What pyproject.toml asks for: the package's own dependencies and those of its extras."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     texts = [*project["dependencies"], *(text for extra in project["optional-dependencies"].values() for text in extra)]
-    return [Requirement(text) for text in texts]
+    needs = [Requirement(text) for text in texts]
+    return [need for need in needs if need.name != project["name"]]  # an extra by another of its names
 
 
 def lowest() -> list[str]:

@@ -17,7 +17,7 @@ from detoklens.measures.frequency import spearman
 from detoklens.questions import auroc_beyond
 from detoklens.questions.auroc_said import validity_said
 from detoklens.questions.auroc_schemas import AUROC_VALIDITY
-from tests.command_line import refuse
+from tests.command_line import refuse, run
 from tests.questions.asking import assert_kept_and_read_again, same_tables
 
 FEW = dl.Auroc(layer=1, tokens=list(range(300, 420)), bootstrap=20)
@@ -141,6 +141,13 @@ def test_what_can_not_be_asked_is_refused_in_one_line(tmp_path, monkeypatch):
     said = refuse("auroc", folder, "--layer", "1", "--truth", "merges", "--text", tmp_path / "text.txt")
     assert "transformers can't run this checkpoint" in said
     assert "nonsense" in said
+
+
+def test_text_that_decides_nothing_is_said_to(tmp_path):
+    (tmp_path / "text.txt").write_text("once upon a time")
+    question = ("auroc", "demo", "--tokens", "300", "--no-controls", "--bootstrap", "0", "--workers", "1")
+    assert "--text has no part in what was asked" in run(*question, "--text", tmp_path / "text.txt").stderr
+    assert "--text has no part" not in run(*question).stderr
 
 
 def _say_another_activation(folder: Path) -> None:

@@ -23,7 +23,7 @@ from tests.command_line import refuse, run
 from tests.questions.asking import assert_kept_and_read_again, same_tables
 from tests.questions.planted_blocks import write_planted
 
-SHORT = dl.Layers(triples=150, bootstrap=200)
+SHORT = dl.Layers(triples=400, bootstrap=200)
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_on_the_demo_it_names_the_head_that_auroc_names(on_demo):
 
 def test_after_the_first_block_it_is_what_weights_alone_say(on_demo):
     """`twins` computes the first block itself, and shares no step with the real model's."""
-    twins = dl.study("demo").ask(dl.Twins(pieces=[2], triples=150, bootstrap=0, heads=[1]))
+    twins = dl.study("demo").ask(dl.Twins(pieces=[2], triples=400, bootstrap=0, heads=[1]))
     closed = {row["condition"]: row for row in twins.tables["twins_by_condition"].filter(place="block").to_dicts()}
     for row in on_demo.tables["twins_by_layer"].filter(layer=0).to_dicts():
         for name in ("median_rank", "first_ten", "rank_ratio"):
@@ -204,3 +204,21 @@ def test_without_the_extra_the_line_to_install_it_is_said(monkeypatch):
     said = refuse("layers", "demo")
     assert "needs torch and transformers: pip install 'detoklens[model]' (in a clone: '.[model]')" in said
     assert "pip install" in refuse("auroc", "demo", "--layer", "1")
+
+
+def test_a_report_asks_for_layers_where_that_is_wanted(tmp_path, monkeypatch):
+    from detoklens.report import answers
+
+    asked: list[str] = []
+
+    def note(_study, section, entry, _folder, _listener):
+        asked.append(f"{section.title} {entry.question!r}")
+
+    monkeypatch.setattr(answers, "_ask", note)
+    answers.ask_all(dl.study("demo"), tmp_path, None, layers=2)
+    assert "Does it write the word? Layers(up_to=2)" in asked
+    asked.clear()
+    answers.ask_all(dl.study("demo"), tmp_path, None)
+    assert not any("Layers" in question for question in asked)
+    said = refuse("report", "demo", "--layers", "9", "--out", tmp_path / "report")
+    assert "9 blocks were asked for; demo has 3" in said

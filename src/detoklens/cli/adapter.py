@@ -63,6 +63,7 @@ def question_command(question: type[Question]) -> Callable[..., None]:
         made = dict(zip(owners, parts, strict=True))
         made[Output].check(made[question])
         note_vain_counts(made[question], made.get(Corpus))
+        note_vain_text(made[question], made.get(Texts))
         study = open_study(made[Model], *(made.get(owner) for owner in (Corpus, Texts, Chance, Work)))
         show_answer(study.ask(made[question], made[Output].out), made[Output])
 
@@ -73,6 +74,12 @@ def note_vain_counts(question: Question, corpus: Corpus | None) -> None:
     """Say where counts were named and decide nothing: the numbers may not be what was meant."""
     if corpus is not None and corpus.counts is not None and not question.depends_on("counts"):
         say(f"--counts has no part in what was asked; `detoklens {question.name()} --help` says what it decides")
+
+
+def note_vain_text(question: Question, texts: Texts | None) -> None:
+    """The same for text."""
+    if texts is not None and texts.text and not question.depends_on("text"):
+        say(f"--text has no part in what was asked; `detoklens {question.name()} --help` says what it decides")
 
 
 def command_of(

@@ -1,9 +1,8 @@
 """After which layer is the word there, and what does it need? Said of `Layers` by a rule like that of `Twins`.
 
-The word is there where its rank is better than in the null and than for the last piece alone, both clearly even by the
-lower ends of their intervals: many layers are looked at, so that the best of them needs more than one layer alone. A
-head or an MLP is needed where the word loses more by its being off than its null does, beyond chance, and at least a
-quarter of what it had gained.
+The word is there where it is written by the rule of `Twins`, and clearly even by the lower ends of both rank ratios:
+many layers are looked at, so that more is asked of the best of them than of one alone. A head or an MLP is needed where
+the word loses more by its being off than its null does, beyond chance, and at least a quarter of what it had gained.
 """
 
 from __future__ import annotations
@@ -29,9 +28,7 @@ def found_after(by_layer: pl.DataFrame) -> dict[int, Found]:
 
 def is_there(found: Found) -> bool:
     """Whether the word's rank is clearly better than both that it is compared with, whatever the sample."""
-    if not found.has_intervals:
-        return False
-    return all(found.rows[name]["rank_ratio_low"] >= CLEARLY for name in ("null", "last_piece"))
+    return found.writes and all(found.rows[name]["rank_ratio_low"] >= CLEARLY for name in ("null", "last_piece"))
 
 
 def layers_said(by_layer: pl.DataFrame, by_component: pl.DataFrame) -> str:

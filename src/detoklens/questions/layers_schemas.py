@@ -17,6 +17,7 @@ TWINS_BY_LAYER = Schema(
         *with_interval("first", "share of words whose twin is at rank 1"),
         *with_interval("first_ten", "share of words whose twin is among the first ten"),
         *with_interval("mean_reciprocal_rank", "mean of 1 / rank"),
+        *with_interval("rank_lost", "median_rank less that of whole, of the same words"),
         *with_interval("rank_ratio", "geometric mean over words of rank / rank in whole; above 1 is worse"),
     ),
 )

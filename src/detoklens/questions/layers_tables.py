@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from detoklens.model.first_blocks import Component
 
-NAMES = {"reciprocal_rank": "mean_reciprocal_rank"}  # columns that are not called as in a summary
+MEASURES = ("median_rank", "first", "first_ten", "mean_reciprocal_rank", "rank_lost", "rank_ratio")
 WHOLE, NULL, LAST = range(3)
 
 
@@ -40,18 +40,13 @@ def by_layer(ranks: np.ndarray, words: Words, resamples: int, seed: int) -> pl.D
 
 def _of_layer(layer: int, ranks: np.ndarray, words: Words, resamples: int, seed: int) -> pl.DataFrame:
     found, n = summary(ranks, resamples, seed), len(CONDITIONS)
-    columns = {
-        name: getattr(found, name) for name in ("median_rank", "first", "first_ten", "reciprocal_rank", "rank_ratio")
-    }
     return TWINS_BY_LAYER.frame(
         {
             "layer": [layer] * n,
             "condition": CONDITIONS,
             "words": [len(words.chains)] * n,
             "candidates": [len(words.candidates)] * n,
-            **{
-                key: value for name, each in columns.items() for key, value in ends(NAMES.get(name, name), each).items()
-            },
+            **dict(item for name in MEASURES for item in ends(name, getattr(found, name)).items()),
         }
     )
 
