@@ -24,7 +24,7 @@ GENERATED = "cli.md"
 CODE = re.compile(r"```.*?```|`[^`\n]+`|^(?: {4}.*\n)+", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"detoklens [a-z]+(?: [^`\n#|]+)?")
 ELSEWHERE = re.compile(
-    r"detoklens as dl|Skylion007|whisper|count texts|/shared/|ray|COUNTS|INPUT|DIR\b|"
+    r"detoklens as dl|Skylion007|whisper|stories15M|MiniLM|count texts|/shared/|ray|COUNTS|INPUT|DIR\b|"
     r"…|\[|NAME|\.\.\.|--engine|--paper|\\$|FILE|SIZE"
 )
 
