@@ -84,7 +84,6 @@ WORDS_BY_HEAD = Schema(
 
 NOTHING_SPLIT = "The tokenizer splits none of the words, so there is no piece before to look for."
 CLEARLY = 0.5  # of the null's median at most
-CHANCE = 0.5  # a null that is worse than that is none to be proud of
 DEVIATIONS = 3.0
 
 
@@ -232,7 +231,7 @@ def is_clearly_better(row: Mapping[str, Any]) -> bool:
     The relative error of such a median is about 1/√pairs, that of a ratio of two √2 times as large.
     """
     null, sure = row["null_median_share"], 1 - DEVIATIONS * math.sqrt(2 / row["pairs"])
-    return null is not None and row["median_share"] <= min(CLEARLY, sure) * min(null, CHANCE)
+    return null is not None and row["median_share"] <= min(CLEARLY, sure) * null
 
 
 def _best(by_head: pl.DataFrame) -> dict[str, Any] | None:
