@@ -204,6 +204,9 @@ def test_a_model_that_looks_both_ways_is_seen_from_both_sides():
     np.testing.assert_allclose(rows.sum(axis=1), 1.0)
     np.testing.assert_allclose(shape["last_5"], rows[:, 1:6].sum(axis=1))
     np.testing.assert_allclose(shape["next_5"], rows[:, 6:11].sum(axis=1))
+    short = study_of(layer).ask(dl.Positions([5], length=10)).tables["positions"].filter(quantity="attention")
+    alone = positions_alone(layer, None)[:, 5]
+    np.testing.assert_allclose(short.sort("head", "key_position")["mean"].to_numpy().reshape(4, 10), alone, atol=1e-9)
     assert "next_5" not in study_of(FAMILIES["learned with a window"]).ask(dl.Shape([5])).tables["shape"].columns
 
 
@@ -249,6 +252,8 @@ def test_frequency_is_what_tokens_assert_to_the_mean_query():
         ("encoder", dl.Contributions(mean="none"), "positions are learned, so there is no mean to split off"),
         ("rotary", dl.Partners([5], direction="ahead"), "it looks back only, so nothing can be asked ahead"),
         ("rotary", dl.Positions(average="mean-of-ratio"), "depends on no σ"),
+        ("rotary", dl.Shape(length=5), "how long a text goes on changes nothing"),
+        ("encoder", dl.Shape([7], length=5), "query position 7 lies beyond documents cut to 5 tokens"),
         ("rotary", dl.Partners([5], offset=40), "offsets go from 0 to 39"),
     ],
 )

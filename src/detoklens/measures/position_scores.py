@@ -27,40 +27,40 @@ class PositionScores:
     key: Float[np.ndarray, "head position d_head"]
     query_bias: Float[np.ndarray, "head d_head"]
     layer: FirstLayer
+    n_keys: int
+    """Of a text as long as this: only a model that looks both ways sees how long it is."""
 
     @classmethod
-    def of(cls, layer: Layer) -> PositionScores:
+    def of(cls, layer: Layer, n_keys: int | None = None) -> PositionScores:
         positions, folded = layer.weights.position_embeddings.astype(np.float64), layer.folded
         return cls(
             query=project(positions, folded.query_weight.astype(np.float64)),
             key=project(positions, folded.key_weight.astype(np.float64)),
             query_bias=folded.query_bias.astype(np.float64),
             layer=layer.weights,
+            n_keys=len(positions) if n_keys is None else n_keys,
         )
 
-    def seen(self, query_position: int, n_keys: int | None = None) -> slice:
-        """The keys that a query sees, of a text of so many; by default of all positions."""
-        keys = self.key.shape[1] if n_keys is None else n_keys
-        return seen_keys(query_position, keys, self.layer.is_causal, self.layer.window)
+    def seen(self, query_position: int) -> slice:
+        """The keys that a query sees."""
+        return seen_keys(query_position, self.n_keys, self.layer.is_causal, self.layer.window)
 
     def self_assertion(self) -> Float[np.ndarray, "head key"]:
         """T^p × σ_j of every key position."""
         return np.einsum("hk,hjk->hj", self.query_bias, self.key)
 
-    def comparison(self, query_position: int, n_keys: int | None = None) -> Float[np.ndarray, "head key"]:
+    def comparison(self, query_position: int) -> Float[np.ndarray, "head key"]:
         """T^pp × σ_i σ_j of the keys that this query sees: in most models positions 0 to its own."""
-        return self.compared(query_position, self.seen(query_position, n_keys))
+        return self.compared(query_position, self.seen(query_position))
 
     def compared(self, query_position: int, keys: slice) -> Float[np.ndarray, "head key"]:
         """T^pp × σ_i σ_j of some keys, whether the query sees them or not."""
         return np.einsum("hk,hjk->hj", self.query[:, query_position], self.key[:, keys])
 
-    def attention(
-        self, query_position: int, inverse: Float[np.ndarray, "position"], n_keys: int | None = None
-    ) -> Float[np.ndarray, "head key"]:
+    def attention(self, query_position: int, inverse: Float[np.ndarray, "position"]) -> Float[np.ndarray, "head key"]:
         """softmax over the keys that a query sees of (T^p + T^pp) × attention scale; `inverse` is 1/σ."""
-        seen = self.seen(query_position, n_keys)
-        comparison = self.comparison(query_position, n_keys) * float(inverse[query_position])
+        seen = self.seen(query_position)
+        comparison = self.comparison(query_position) * float(inverse[query_position])
         return self.softmax((self.self_assertion()[:, seen] + comparison) * inverse[seen])
 
     def softmax(self, scores: Float[np.ndarray, "head key"]) -> Float[np.ndarray, "head key"]:

@@ -74,14 +74,16 @@ def position_curves(
     token_weights: Float[np.ndarray, "token"] | None = None,
     coverage: float = 0.95,
     watch: Watcher | None = None,
+    n_keys: int | None = None,
 ) -> list[Curve]:
     """Where does position alone pull attention, and how much does that depend on the token?
 
     `average` names the mean: the score over σ's mean, or the mean of score over σ. `token_weights` weights the
-    vocabulary, say by counts in a corpus. `coverage` is the share of the vocabulary within the band.
+    vocabulary, say by counts in a corpus. `coverage` is the share of the vocabulary within the band. Where a model
+    looks both ways, the text has `n_keys`.
     """
     summary = summarise_scales(layer.scales, token_weights, coverage, watch)
-    return list(_curves(PositionScores.of(layer), summary, average, query_positions))
+    return list(_curves(PositionScores.of(layer, n_keys), summary, average, query_positions))
 
 
 def predicted_attention(
@@ -105,8 +107,8 @@ def predicted_attention(
         rows = [(kernel.attention(query), kernel.seen(query)) for query in query_positions]
     else:
         inverse = summarise_scales(layer.scales, token_weights).inverse(average)
-        scores = PositionScores.of(layer)
-        rows = [(scores.attention(query, inverse, longest), scores.seen(query, longest)) for query in query_positions]
+        scores = PositionScores.of(layer, longest)
+        rows = [(scores.attention(query, inverse), scores.seen(query)) for query in query_positions]
     ends = [query + 1 if layer.is_causal else longest for query in query_positions]
     return [_of_all_keys(row, seen, end) for (row, seen), end in zip(rows, ends, strict=True)]
 

@@ -97,6 +97,7 @@ def position_shape(
     token_weights: Float[np.ndarray, "token"] | None = None,
     watch: Watcher | None = None,
     mean: Mean = "vocabulary",
+    n_keys: int | None = None,
 ) -> PositionShape:
     """Is T^p a line, is T^pp a wave, and how near does their sum pull attention?
 
@@ -105,7 +106,7 @@ def position_shape(
     if layer.positions != "learned":
         return _kernel_shape(layer, query_positions, mean)
     inverse = summarise_scales(layer.scales, token_weights, watch=watch).inverse(average)
-    scores = PositionScores.of(layer)
+    scores = PositionScores.of(layer, n_keys)
     usual = np.flatnonzero(~outliers(layer.scales.position_variance[: trained_range(layer).trained]))
     line = best_line((scores.self_assertion() * inverse)[:, usual], usual)
     seen = [_seen_from(query, scores, inverse, usual) for query in query_positions]

@@ -108,6 +108,7 @@ class Joining(AtOffset):
 REFUSED = {
     "mean": "positions are learned, so there is no mean to split off; leave it out",
     "offset": "Tᵉᵉ is the same at every offset where positions are not rotary; leave it out",
+    "length": "it looks back only, so how long a text goes on changes nothing; leave it out",
     "direction": "it looks back only, so nothing can be asked ahead; leave the direction out",
 }
 """The options of families, and why each is refused where it has no part."""
@@ -117,6 +118,7 @@ def _has_part(name: str, layer: Layer) -> bool:
     has_part = {
         "mean": layer.positions != "learned",
         "offset": layer.positions == "rotary",
+        "length": not layer.is_causal and layer.positions == "learned",
         "direction": not layer.is_causal,
     }
     return has_part[name]

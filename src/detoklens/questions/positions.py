@@ -20,6 +20,7 @@ from detoklens.questions.positions_tables import (
     offset_view,
 )
 from detoklens.questions.question import Question, View
+from detoklens.questions.texts import check_reachable
 from detoklens.wording import head_name, listed, percent
 
 if TYPE_CHECKING:
@@ -77,6 +78,21 @@ class OverVocabulary(Question):
 @dataclass(frozen=True, repr=False)
 class OfPositions(OverVocabulary, SplitTerms):
     """The same of every family: the kernel of rotary and ALiBi positions depends on no σ, but on a mean."""
+
+    length: Annotated[
+        int | None,
+        Parameter("A model that looks both ways: in a text of so many tokens. Default: all positions.", least=1),
+    ] = field(default=None, kw_only=True)
+
+    def queries(self, study: Study, asked: Sequence[int] | None) -> list[int]:
+        """The query positions, all within the text."""
+        from detoklens.measures.positions import chosen_queries
+
+        if self.length is not None:
+            study.layer.check_positions([self.length - 1])
+        queries = chosen_queries(study.layer, asked, self.length)
+        check_reachable(queries, self.length)
+        return queries
 
     def depends_on(self, need: Need) -> bool:
         return "frequency" in (self.weights, self.mean) if need == "counts" else super().depends_on(need)
@@ -222,7 +238,13 @@ class Positions(OfPositions):
             return {"positions_by_offset": pl.concat([offset_table(curve) for curve in by_offset]).filter(asked)}
         self.say_what_was_trained(study, runner)
         curves = position_curves(
-            study.layer, self._queries(study), self.average, self.token_weights(study), self.band, runner.watch
+            study.layer,
+            self._queries(study),
+            self.average,
+            self.token_weights(study),
+            self.band,
+            runner.watch,
+            self.length,
         )
         frame = pl.concat([curve_table(curve) for curve in curves])
         return {"positions": frame.filter(asked)}
@@ -247,9 +269,7 @@ class Positions(OfPositions):
         return [curve_view(tables["positions"])]
 
     def _queries(self, study: Study) -> list[int]:
-        from detoklens.measures.positions import chosen_queries
-
-        return chosen_queries(study.layer, self.query_positions)
+        return self.queries(study, self.query_positions)
 
 
 def _peaks(tables: Frames) -> tuple[pl.DataFrame, int]:

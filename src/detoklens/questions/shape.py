@@ -116,6 +116,7 @@ class Shape(OfPositions):
             self.token_weights(study),
             runner.watch,
             self.split_off(study),
+            self.length,
         )
         asked = pl.col("head").is_in(study.heads(self.heads))
         others = [*(AHEAD if study.layer.is_causal else ()), *(BY_OFFSET if study.has("position_table") else ())]
@@ -155,9 +156,7 @@ class Shape(OfPositions):
         ]
 
     def _queries(self, study: Study) -> list[int]:
-        from detoklens.measures.positions import chosen_queries
-
-        return chosen_queries(study.layer, self.query_positions)
+        return self.queries(study, self.query_positions)
 
 
 def _shape_table(found: PositionShape) -> pl.DataFrame:

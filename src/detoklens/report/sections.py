@@ -88,10 +88,10 @@ def partners(study: Study) -> Sequence[Entry]:
 
 
 def of_family(study: Study, question: AtOffset, label: str, remark: str = "") -> Sequence[Entry]:
-    """The same as only some families can be asked: with the means split off, by frequency if it is known, or ahead."""
+    """The same as only some families can be asked: with the means split off, or ahead."""
     entries = []
     if study.layer.positions != "learned":
-        split = replace(question, mean="vocabulary" if study.counts is None else "frequency")
+        split = replace(question, mean="vocabulary")
         entries.append(Entry(split, f"{label}_split", f"{remark}, means split off", compared=True))
     if isinstance(question, Joining) and not study.layer.is_causal:
         ahead = replace(question, direction="ahead")
