@@ -16,7 +16,6 @@ export function connect(to: Pick<Explorer, "bundle">): void {
   explorer = to;
   state.value = parsed(location.hash, to.bundle);
   window.addEventListener("popstate", () => {
-    forget();
     state.value = moved(state.peek(), location.hash, to.bundle);
   });
 }
