@@ -5,8 +5,7 @@
 
 The times are the page's own, from the input until it is painted; the bytes are those of all answers up to the first
 view; the memory is that of the tab's process as the browser's task manager counts it, after every head was looked at
-in two views. Beside each number stands what it must stay below. The time of one token against all keys
-is also given as a ratio to numpy's matrix product of the same size in the same run. It needs Chromium and playwright.
+in two views. Beside each number stands what it must stay below. It needs Chromium, playwright and a quiet machine.
 """
 
 from __future__ import annotations
@@ -147,17 +146,6 @@ def measured(tab: Tab, layer: Layer, changes: int) -> dict[str, float]:
     }
 
 
-def numpy_milliseconds(layer: Layer, times: int = 20) -> float:
-    """One query against all keys, in numpy."""
-    keys = np.ascontiguousarray(layer.weights.token_embeddings[:, : layer.d_head])
-    taken = []
-    for number in range(times):
-        started = time.perf_counter()
-        keys @ keys[number]
-        taken.append(1000 * (time.perf_counter() - started))
-    return statistics.median(taken)
-
-
 def run(options: argparse.Namespace) -> dict[str, float]:
     from playwright.sync_api import sync_playwright
 
@@ -174,7 +162,6 @@ def run(options: argparse.Namespace) -> dict[str, float]:
         with Server(bundle) as server, serving(server):
             found |= measured(Tab(browser, server.url), layer, options.changes)
         browser.close()
-    found["token_change_over_numpy"] = found["token_change_milliseconds"] / numpy_milliseconds(layer)
     return found
 
 
