@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,12 @@ def wheel(tmp_path_factory) -> Path:
 
 def test_the_wheel_is_small(wheel):
     assert wheel.stat().st_size < LARGEST_WHEEL
+
+
+def test_the_wheel_has_the_explorers_page(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {"detoklens/explorer/page/index.html", "detoklens/explorer/page/built.json"} <= set(names)
+    assert not any("node_modules" in name for name in names)
 
 
 def test_the_wheel_runs_alone(wheel, tmp_path):

@@ -1,17 +1,6 @@
 import { expect, test } from "vitest";
-import type { Bundle } from "../src/data/contract";
 import { defaults, moved, parsed, written, type State } from "../src/state/address";
-
-const term = (name: string) => ({ name, symbol: name, words: name, meaning: name });
-const bundle = {
-  model: { n_heads: 4, vocab_size: 100, n_positions: 64, is_causal: true },
-  text_limit: 64,
-  has_tokens: true,
-  beginning: 0,
-  sample: { token: 7, text: "a b", ids: [1, 2], head: 2 },
-  splits: [{ name: "biases", meaning: "", terms: [term("ee"), term("p")] }],
-  views: { token: null, text: null, positions: null, heads: null },
-} as unknown as Bundle;
+import { bundle } from "./bundle";
 
 test("an address gives back the state that wrote it", () => {
   const changes: Partial<State>[] = [

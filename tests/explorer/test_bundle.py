@@ -128,6 +128,10 @@ def test_rare_pairs_are_left_out_where_there_are_too_many(tokens, tmp_path, monk
     said = corpus_counts.write_counts(study.counts, study.layer.vocab_size, tmp_path, most)
     assert said["threshold"] == 6
     assert said["pairs"] == most
+    (tmp_path / "fewer").mkdir()
+    fewer = corpus_counts.write_counts(study.counts, study.layer.vocab_size, tmp_path / "fewer", most - 1)
+    assert fewer["threshold"] == 7  # not all pairs of one count can be kept, so none is
+    assert fewer["pairs"] < most - 1
     found = Bundle(tmp_path)
     found.said = {"counts": said}
     for query in range(study.layer.vocab_size):

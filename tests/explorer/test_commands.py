@@ -91,8 +91,10 @@ def test_an_exported_folder_is_served_as_it_is(exported):
         assert process.returncode == 0
 
 
-def test_an_export_is_whole(exported):
+def test_an_export_is_whole(exported, model):
     said = check_bundle(exported)
+    assert said["model"]["name"] == "small"
+    assert not [file for file in exported.rglob("*") if file.is_file() and bytes(model.parent) in file.read_bytes()]
     assert not said["heads_pending"]
     assert (exported / "heads.json").is_file()
     assert (exported / "index.html").is_file()

@@ -94,7 +94,7 @@ def _described(layer: Layer, text_limit: int) -> dict[str, Any]:
 def _model(layer: Layer) -> dict[str, Any]:
     weights = layer.weights
     return {
-        "name": layer.name,
+        "name": _name(layer),
         "positions": layer.positions,
         "is_causal": layer.is_causal,
         "n_heads": layer.n_heads,
@@ -110,6 +110,11 @@ def _model(layer: Layer) -> dict[str, Any]:
         "normed_factors": weights.has_query_key_norms,
         "placeless_token": weights.placeless_token,
     }
+
+
+def _name(layer: Layer) -> str:
+    """A folder by its last name: others need not know where it lay."""
+    return Path(layer.name).name if Path(layer.name).exists() else layer.name
 
 
 def _beginning(layer: Layer) -> int | None:

@@ -63,6 +63,7 @@ export function TokenView() {
         {lists}
       </div>
       {explorer.bundle.reasons.counts && <p class="note">No counts: {explorer.bundle.reasons.counts}</p>}
+      {explorer.bundle.reasons.offset && <p class="note">No offset: {explorer.bundle.reasons.offset}</p>}
       <Downloads
         name={fileName(explorer.bundle.model.name, "token", asked.token, ...asked.heads.map(headName))}
         title={`${explorer.bundle.model.name}: partners of ${explorer.vocabulary.shown(asked.token)}`}
