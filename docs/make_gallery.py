@@ -46,7 +46,8 @@ class Drawn:
         if isinstance(self.answer, Comparison):
             return f"detoklens compare start={self.models[0]} end={self.models[1]} --out comparison"
         name = "" if next(iter(self.answer.figures)) == self.name else f" --figure-name {self.name}"
-        return f"{self.answer.command} --figure {self.name}.svg{name}"
+        asked = self.answer.command.replace(self.answer.model, self.models[1], 1)
+        return f"{asked} --figure {self.name}.svg{name}"
 
     @property
     def python(self) -> str:
