@@ -6,7 +6,8 @@ A new question appears by itself: its examples are asked, and every figure of it
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from html import escape
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from detoklens.questions.comparing import side_by_side
 from detoklens.questions.question import Question
 
 START, END = "demo@0", "demo"
+ROTARY = "a small Llama with random weights: the form of the figure, and no finding"
 HOME = ("auroc", "twins", "explain")  # figures on the first page
 
 
@@ -28,6 +30,8 @@ class Drawn:
 
     spec: FigureSpec
     answer: Answer
+    models: tuple[str, str] = (START, END)
+    remark: str = ""
 
     @property
     def name(self) -> str:
@@ -40,16 +44,17 @@ class Drawn:
     @property
     def command(self) -> str:
         if isinstance(self.answer, Comparison):
-            return f"detoklens compare start={START} end={END} --out comparison"
+            return f"detoklens compare start={self.models[0]} end={self.models[1]} --out comparison"
         name = "" if next(iter(self.answer.figures)) == self.name else f" --figure-name {self.name}"
-        return f"{self.answer.command} --figure {self.name}.svg{name}"
+        asked = self.answer.command.replace(self.answer.model, self.models[1], 1)
+        return f"{asked} --figure {self.name}.svg{name}"
 
     @property
     def python(self) -> str:
         if isinstance(self.answer, Comparison):
-            asked = f'dl.compare({{"start": "{START}", "end": "{END}"}}, dl.{self.question!r})'
+            asked = f'dl.compare({{"start": "{self.models[0]}", "end": "{self.models[1]}"}}, dl.{self.question!r})'
         else:
-            asked = f'dl.study("{END}").ask(dl.{self.question!r})'
+            asked = f'dl.study("{self.models[1]}").ask(dl.{self.question!r})'
         return f'{asked}.figure("{self.name}")'
 
     def svg(self, width: str) -> str:
@@ -61,22 +66,43 @@ def drawn_figures() -> list[Drawn]:
     studies = {label: dl.study(model, documents=200) for label, model in (("start", START), ("end", END))}
     found: dict[str, Drawn] = {}
     for question in QUESTIONS.values():
+        wanted = {spec.name for spec in (*question.figures, *question.compared_figures)}
         for drawn in _of_question(question, studies):
             found.setdefault(drawn.name, drawn)
-        wanted = {spec.name for spec in (*question.figures, *question.compared_figures)}
-        missing = wanted - set(found)
-        if missing:
-            raise SystemExit(f"{question.__name__}.examples() draws no {', '.join(sorted(missing))}")
+        if wanted - set(found):  # such as the kernel of rotary positions, which the demo does not have
+            for drawn in _of_question(question, rotary_studies()):
+                found.setdefault(drawn.name, replace(drawn, models=("EARLY", "MODEL"), remark=ROTARY))
+        if wanted - set(found):
+            raise SystemExit(f"{question.__name__}.examples() draws no {', '.join(sorted(wanted - set(found)))}")
     return list(found.values())
 
 
 def _of_question(question: type[Question], studies: dict[str, dl.Study]) -> Iterator[Drawn]:
     for example in question.examples():
+        if studies["end"].missing(example):
+            continue
         answer = studies["end"].ask(example)
         yield from (Drawn(spec, answer) for spec in answer.figures.values())
         if question.compared_figures:
             compared = side_by_side(example, {label: study.ask(example) for label, study in studies.items()})
             yield from (Drawn(spec, compared) for spec in compared.figures.values())
+
+
+@cache
+def rotary_studies() -> dict[str, dl.Study]:
+    """Two small models with rotary positions and random weights, since none comes with the package."""
+    import torch
+    from transformers import LlamaConfig, LlamaModel
+
+    config = LlamaConfig(
+        vocab_size=300, hidden_size=64, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4,
+        num_key_value_heads=2, max_position_embeddings=256,
+    )  # fmt: skip
+    studies = {}
+    for seed, label in enumerate(("start", "end")):
+        torch.manual_seed(seed)
+        studies[label] = dl.study(LlamaModel(config))
+    return studies
 
 
 def write_gallery(folder: Path) -> None:
@@ -100,6 +126,7 @@ def _page(drawn: Drawn) -> str:
             f"**{_asked(drawn)}**",
             "",
             _said(drawn),
+            f"Drawn of {drawn.remark}.\n" if drawn.remark else "",
             _inlined(drawn),
             "**How to read it.** " + drawn.spec.caption,
             "",
