@@ -1,6 +1,6 @@
 """How quick is the explorer's page? Measured in a real browser, at GPT-2 small's size with random weights.
 
-    python benchmarks/explorer.py                              about a minute, 230 MB of temporary files
+    python benchmarks/explorer.py                              about half a minute, 190 MB of temporary files
     python benchmarks/explorer.py --vocabulary 2000 --heads 2
 
 The times are the page's own, from the input until it is painted; the bytes are those of all answers up to the first
