@@ -29,7 +29,7 @@ def ask(model, texts, *more):
 def test_agreement_is_printed_and_both_tables_are_written(model, texts, tmp_path):
     result = ask(model, texts, "--query-positions", "4,20", "--format", "json", "--out", tmp_path)
     printed = json.loads(result.stdout)
-    assert list(printed[0]) == [column.name for column in ATTENTION_AGREEMENT.columns]
+    assert list(printed[0]) == ATTENTION_AGREEMENT.without("measured_next", "predicted_next").names
     assert [(row["head"], row["query_position"]) for row in printed[:3]] == [(0, 4), (0, 20), (1, 4)]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "attention.csv",

@@ -29,6 +29,8 @@ ASKED: dict[str, tuple[str, ...]] = {
     "lexicon": ("MODEL", "--top", "5000", "--workers", "1"),
     "frequency": ("MODEL", "--counts", "COUNTS"),
     "heads": ("MODEL", "--counts", "COUNTS"),
+    "twins": ("demo", "--triples", "40", "--pieces", "2", "--candidates", "60", "--bootstrap", "0"),
+    "layers": ("demo", "--up-to", "1", "--triples", "40", "--candidates", "60", "--bootstrap", "0", "--workers", "1"),
     "positions": ("MODEL",),
     "shape": ("MODEL",),
     "variance": ("MODEL",),
@@ -42,8 +44,9 @@ ASKED: dict[str, tuple[str, ...]] = {
 """Every command that writes under --out, asked for tables that are not small."""
 
 READING = {"verify": ("MODEL",), "counts": ("show", "COUNTS")}
+SERVING = {"explore"}  # writes by --export, see below
 FORMATS = ("table", "csv", "json", "parquet")
-PRINTED_BY = [command for command in COMMANDS if command not in ("report", "compare")]
+PRINTED_BY = [command for command in COMMANDS if command not in ("report", "compare", *SERVING)]
 PRINTING = [
     *((command, FORMATS[number % len(FORMATS)]) for number, command in enumerate(PRINTED_BY)),
     *(("shape", output_format) for output_format in FORMATS),
@@ -59,7 +62,7 @@ AT_THE_END = [
 
 
 def test_every_command_is_asked():
-    assert {*ASKED, *READING} == set(COMMANDS)
+    assert {*ASKED, *READING} | SERVING == set(COMMANDS)
 
 
 @pytest.fixture(scope="module")
@@ -150,6 +153,14 @@ def test_a_small_disk_holds_all_or_is_one_line(command, size, at_hand, small_dis
         check_one_line(result)
         assert NO_SPACE in result.stderr
     check_whole(disk)
+
+
+def test_an_explorer_is_exported_whole_or_not_at_all(at_hand, small_disk):
+    disk = small_disk(64 * 1024)
+    result = call("explore", at_hand["MODEL"], "--export", disk / "out")
+    check_one_line(result)
+    assert NO_SPACE in result.stderr
+    assert list(disk.iterdir()) == []
 
 
 def test_a_full_disk_leaves_what_was_there(at_hand, small_disk):

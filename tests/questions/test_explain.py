@@ -161,16 +161,16 @@ def test_the_schemas_follow_the_terms_of_the_model(monkeypatch):
     """Other families bring other sets of terms."""
     whole = Layer.terms
 
-    def two_terms(self, ids):
-        found = whole(self, ids)
-        return Terms({"kernel": found.full("ee"), "rest": found.without("ee")}, found.attention_scale)
+    def two_terms(self, ids, mean=None):
+        found = whole(self, ids, mean)
+        return Terms({"ee": found.full("ee"), "p": found.without("ee")}, found.attention_scale)
 
     monkeypatch.setattr(Layer, "terms", two_terms)
     answer = nameless_study().ask(Explain([1, 2, 3]))
     assert [schema.names for schema in answer.schemas] == [table.columns for table in answer.tables.values()]
-    assert "without_kernel" in answer.tables["explanation"].columns
-    assert answer.views[1].frame["symbol"].to_list() == ["kernel", "rest"]
-    assert re.search(r"kernel|rest", answer.sentence)
+    assert "without_p" in answer.tables["explanation"].columns
+    assert answer.views[1].frame["symbol"].to_list() == ["Tᵉᵉ", "Tᵖ"]
+    assert re.search("Tᵉᵉ|Tᵖ", answer.sentence)
     assert answer.figure(width="column")
 
 

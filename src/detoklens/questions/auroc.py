@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -66,7 +66,7 @@ class Auroc(Joining):
             "Of this layer. Beyond 0 an approximation that carries its validity: needs text and the extra model.",
             least=0,
         ),
-    ] = 0
+    ] = field(default=0, kw_only=True)
     tokens: Annotated[
         Sequence[str | int] | None,
         Parameter(

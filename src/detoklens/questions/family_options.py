@@ -36,6 +36,8 @@ class SplitTerms(Question):
     mean: SplitOff = field(default="vocabulary", kw_only=True)
 
     uses = frozenset({"counts"})
+    of_families: ClassVar[frozenset[str]] = frozenset({"mean", "length"})
+    """Which of its options belong to some families alone."""
     counted: ClassVar[bool] = False
     """Whether counts decide more than a mean by frequency."""
 
@@ -45,11 +47,11 @@ class SplitTerms(Question):
     def settings(self, study: Study) -> dict[str, Any]:
         """Without what has no part in this family."""
         given = super().settings(study)
-        return {name: given[name] for name in given if name not in REFUSED} | self.of_family(study)
+        return {name: given[name] for name in given if name not in self.of_families} | self.of_family(study)
 
     def of_family(self, study: Study) -> dict[str, Any]:
         """The options of families that have a part in this one; an error where another one was set."""
-        given = {setting.name: setting for setting in settings_of(type(self)) if setting.name in REFUSED}
+        given = {setting.name: setting for setting in settings_of(type(self)) if setting.name in self.of_families}
         for name, setting in given.items():
             if not _has_part(name, study.layer) and getattr(self, name) != setting.default:
                 raise RangeError(f"{study.layer.name}: {REFUSED[name]}")
@@ -75,6 +77,8 @@ class AtOffset(SplitTerms):
     ] = field(default=1, kw_only=True)
     mean: SplitOff = field(default="none", kw_only=True)
 
+    of_families: ClassVar[frozenset[str]] = SplitTerms.of_families | {"offset"}
+
     @property
     def manner(self) -> str:
         """How Tᵉᵉ was asked for, where not as usual: ` (offset 2, means split off)`."""
@@ -99,6 +103,8 @@ class Joining(AtOffset):
             "Ask from a token back to the one before it, or, of a model that looks both ways, ahead to the one after."
         ),
     ] = field(default="back", kw_only=True)
+
+    of_families: ClassVar[frozenset[str]] = AtOffset.of_families | {"direction"}
 
     @property
     def is_ahead(self) -> bool:
