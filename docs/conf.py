@@ -29,7 +29,7 @@ python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80
 nitpicky = True
 # Types of signatures are no pages of this site: arrays with axis names, polars, matplotlib, paths.
-nitpick_ignore_regex = [(r"py:.*", r".*")]
+nitpick_ignore_regex = [(r"py:.*", r"(?!detoklens\.).*")]
 
 html_theme = "furo"
 html_title = "detoklens"

@@ -175,8 +175,9 @@ def test_a_named_table_is_shown_alone(model: Path) -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_sentence_is_on_stderr_and_figures_are_drawn(model: Path, tmp_path: Path, command: str) -> None:
     shown = run(command, model, "--figure", tmp_path / "first.svg", "--width", "column")
-    assert Study(load(model)).ask(QUESTIONS[command]()).sentence in shown.stderr
+    answer = Study(load(model)).ask(QUESTIONS[command]())
+    assert answer.sentence in shown.stderr
     assert b"<svg" in (tmp_path / "first.svg").read_bytes()
-    for spec in QUESTIONS[command].figures:
+    for spec in answer.figures.values():
         run(command, model, "--figure", tmp_path / f"{spec.name}.svg", "--figure-name", spec.name)
         assert spec.title.encode() in (tmp_path / f"{spec.name}.svg").read_bytes()

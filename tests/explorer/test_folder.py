@@ -23,10 +23,18 @@ def study():
 
 def test_an_explorer_replaces_an_explorer(study, tmp_path):
     folder = write_bundle(study, tmp_path / "out", cards_later=True)
-    (folder / "left over").write_text("x")
+    (folder / "arrays" / "left over").write_text("x")
     write_bundle(study, folder, cards_later=True)
-    assert not (folder / "left over").exists()
+    assert not (folder / "arrays" / "left over").exists()
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_what_somebody_put_beside_an_explorer_is_never_lost(study, tmp_path):
+    folder = write_bundle(study, tmp_path / "out", cards_later=True)
+    (folder / "CNAME").write_text("x")
+    with pytest.raises(OutputError, match="holds 'CNAME' beside an explorer and is not overwritten; move it away"):
+        write_bundle(study, folder, cards_later=True)
+    assert (folder / "CNAME").exists()
 
 
 def test_an_empty_folder_is_taken_and_its_parents_are_made(study, tmp_path):

@@ -26,7 +26,7 @@ def test_a_report_has_its_tables_figures_and_provenance(whole):
     assert {"heads", "auroc_pieces_controls", "lexicon", "contributions_by_head", "undertrained"} <= tables
     guide = (whole / "tables" / "README.md").read_text(encoding="utf-8")
     assert all(f"## {name}\n" in guide for name in tables)
-    drawn = {path.stem for path in (whole / "figures").glob("*.svg")}
+    drawn = {path.stem.removesuffix(".phone") for path in (whole / "figures").glob("*.svg")}
     for ending in ("pdf", "png"):
         assert {path.stem for path in (whole / "figures").glob(f"*.{ending}")} == drawn
     record = json.loads((whole / "provenance.json").read_text(encoding="utf-8"))
@@ -87,7 +87,7 @@ def test_a_model_that_lacks_something_still_has_a_report(lacking, tmp_path, only
         )
     model = write_gpt2(tmp_path / "model", layer)
     page = sections(report(model, tmp_path / "out", "--figure-width", "column"))
-    assert page.count('class="answer"') == 7
+    assert page.count('class="answer"') == 8
     assert 'id="figure-head_cards"' in page
 
 

@@ -25,7 +25,7 @@ def verify(model: Model, check: Check, printed: Printed) -> None:
     """Compare with transformers' own first layer; exit code 1 above tolerance.
 
     Prints per head the largest difference of the attention weights and of what the head writes, in float32 and float64.
-    Needs the extra: pip install 'detoklens[model]'.
+    Needs the extra: pip install 'detoklens[model]' (in a clone: '.[model]').
 
     Example: detoklens verify gpt2 --text "Homo sapiens"
     """

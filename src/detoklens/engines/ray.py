@@ -74,7 +74,7 @@ def _import_ray() -> Any:
         return importlib.import_module("ray")
     except ImportError as error:
         raise MissingExtraError(
-            "the ray engine needs Ray, which is not installed: pip install 'detoklens[ray]'"
+            "the ray engine needs Ray, which is not installed: pip install 'detoklens[ray]' (in a clone: '.[ray]')"
         ) from error
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from detoklens.errors import OutputError
+from detoklens.errors import OutputError, shown
 from detoklens.scratch import scratch_folder
 from detoklens.writing import make_folder, plain_output_errors
 
@@ -16,6 +16,9 @@ BUNDLE = "bundle.json"
 KIND = "detoklens explorer"
 FORMAT = 1
 """Goes up when a page can't read what an earlier version wrote."""
+OURS = {"arrays", "assets", "counts", "built.json", BUNDLE, "heads.json", "index.html", "licences.txt"}
+OURS |= {"tokenizer.json", "tokens.json"}
+"""All that a bundle holds."""
 
 
 def is_bundle(folder: Path) -> bool:
@@ -43,11 +46,18 @@ def refuse_foreign(folder: Path) -> None:
             raise OutputError(f"{folder} is a file; name a folder")
         if folder.is_dir() and any(folder.iterdir()) and not is_bundle(folder):
             raise OutputError(f"{folder} holds something else and is not overwritten; name a new or empty folder")
+        strange = {path.name for path in folder.iterdir()} - OURS if folder.is_dir() else set()
+        if strange:
+            raise OutputError(
+                f"{folder} holds {shown(min(strange))} beside an explorer and is not overwritten; move it away, or name "
+                "another folder"
+            )
 
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
     """A folder to write into that gets its name in the end; after an error the old one is as it was."""
+    folder = folder.resolve()
     refuse_foreign(folder)
     make_folder(folder.parent)
     with plain_output_errors(folder), scratch_folder(folder.parent) as scratch:

@@ -22,6 +22,7 @@ from urllib.parse import unquote, urlsplit
 from detoklens.errors import OutputError, RangeError
 
 HOST = "127.0.0.1"
+USUAL_PORT = 80
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -111,8 +112,10 @@ class Handler(BaseHTTPRequestHandler):
             self._begin(HTTPStatus.OK, _type(file.name), os.fstat(file.fileno()).st_size)
             yield file
 
-    def _names(self) -> tuple[str, str]:
-        return f"{HOST}:{self.server.server_port}", f"localhost:{self.server.server_port}"
+    def _names(self) -> list[str]:
+        """What a browser on this machine calls the server; it leaves out the port that is usual."""
+        port = self.server.server_port
+        return [f"{HOST}:{port}", f"localhost:{port}", *([HOST, "localhost"] if port == USUAL_PORT else [])]
 
     def _begin(self, code: int, kind: str, length: int) -> None:
         self.send_response(code)

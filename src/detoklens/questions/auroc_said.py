@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from detoklens.questions.auroc_verdict import in_short, numbers_said, verdict
 from detoklens.wording import head_name, listed, token_shown
@@ -25,11 +26,18 @@ def judgement_said(controls: pl.DataFrame, whom: str, truth: str, layer: int = 0
     name = head_name(found.head, layer)
     judged = f"{whom} its mean AUROC against {truth} is {numbers_said(found.row)}"
     if found.named:
-        answered = "" if found.row["matched_above_null"] is None else ": frequency does not explain it"
+        answered = ": frequency does not explain it" if _beyond_frequency(found.row) else ""
         return f"{name} stands highest above its nulls: {judged}{answered}."
     if not found.has_null:
         return f"No head is named without a null beside it; {name} has the highest AUROC: {judged}."
     return f"No head stands clearly above its nulls; the nearest is {name}: {judged}: {listed(found.against)}."
+
+
+def _beyond_frequency(row: Mapping[str, Any]) -> bool:
+    """Whether the head ranks better among equally frequent keys than what is left of frequency there."""
+    if row["matched_above_null"] is None:
+        return False
+    return row["matched_frequency"] is None or bool(row["matched"] > row["matched_frequency"])
 
 
 def comparison_said(by_label: ByLabel, whom: str, layer: int = 0) -> str:

@@ -80,7 +80,9 @@ class GGUFFile:
 
     def __init__(self, path: Path) -> None:
         if find_spec("gguf") is None:
-            raise MissingExtraError(f"{path}: reading GGUF files needs gguf: pip install 'detoklens[gguf]'")
+            raise MissingExtraError(
+                f"{path}: reading GGUF files needs gguf: pip install 'detoklens[gguf]' (in a clone: '.[gguf]')"
+            )
         from gguf.constants import GGML_QUANT_SIZES
 
         self.where, self._path = str(path), path

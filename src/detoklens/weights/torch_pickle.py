@@ -32,7 +32,7 @@ def read_pickle(folder: Path) -> StateDict:
         raise MissingExtraError(
             f"{path} is a pickle and is not opened without torch: convert it with "
             f"`pip install torch transformers` and `AutoModel.from_pretrained(...).save_pretrained(...)`, "
-            "or `pip install 'detoklens[model]'`"
+            "or `pip install 'detoklens[model]'` (in a clone: '.[model]')"
         )
     sums = _check_archive(path)
     tensors = _load(path)
