@@ -49,8 +49,8 @@ def refuse_foreign(folder: Path) -> None:
         strange = {path.name for path in folder.iterdir()} - OURS if folder.is_dir() else set()
         if strange:
             raise OutputError(
-                f"{folder} holds {shown(min(strange))} beside an explorer and is not overwritten; move it away, or name "
-                "another folder"
+                f"{folder} holds {shown(min(strange))} beside an explorer and is not overwritten; move it away, or "
+                "name another folder"
             )
 
 
