@@ -26,7 +26,7 @@ MAY_READ = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
 """Where Python itself lives in root's home: to read everything, and to write no more than before."""
 
 README = [words for words in to_run([ROOT / "README.md"]) if words[0] != "report"]  # which a small model has, too
-IN_ITS_TABLE = {**ASKED, **READING}
+IN_ITS_TABLE = {**ASKED, **READING, "explore": ("MODEL", "--export", "out-explorer")}
 COMPILING = ("count", "partners")
 """Commands that have no place to keep compiled loops in, with workers and without; the others share one: quicker."""
 

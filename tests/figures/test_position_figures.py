@@ -240,6 +240,7 @@ def test_compared_figures_are_titled_by_their_quantity() -> None:
     assert {spec.name: spec.title for spec in Positions.compared_figures} == {
         "compare_positions_p": "Position's pull in several checkpoints: position alone (Tᵖ)",
         "compare_positions_attention": "Position's pull in several checkpoints: attention by position alone",
+        "compare_kernels": "Position kernels of several checkpoints",
     }
 
 
