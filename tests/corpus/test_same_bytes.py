@@ -29,7 +29,7 @@ def one_worker(
 
 @pytest.mark.parametrize(
     ("engine_name", "workers", "batch", "memory"),
-    [("local", 1, 32 * MB, None), ("local", 2, 32 * MB, 200 * MB), ("ray", 2, 8 * MB, None)],
+    [("local", 1, 32 * MB, None), ("local", 2, 32 * MB, 200 * MB), ("ray", 2, 32 * MB, None)],
 )
 def test_the_real_corpus_gives_the_same_bytes(
     engine_name: str,

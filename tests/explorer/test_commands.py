@@ -45,6 +45,7 @@ def exploring(*arguments: object):
         stderr=subprocess.PIPE,
         text=True,
         env=os.environ | {"BROWSER": "false %s"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background shell's children ignore it
     )
     try:
         yield process, process.stdout.readline().strip()

@@ -14,8 +14,8 @@ import pytest
 import detoklens
 from detoklens.errors import CheckpointError, DetokLensError, MissingExtraError, UnsupportedModelError
 from detoklens.loading import load_vocabulary
+from detoklens.model import loading
 from detoklens.tokens import Vocabulary
-from detoklens.verification import oracle
 from detoklens.verification.verify import verify
 from detoklens.weights import gguf_file
 from detoklens.weights.gguf_tokenizer import gguf_vocabulary
@@ -80,7 +80,7 @@ def test_transformers_reads_the_same(tmp_path, architecture, settings):
 
 def test_without_accelerate_it_is_named(tmp_path, monkeypatch):
     path = write_gguf(tmp_path / "m.gguf", tiny("gpt2", **GPT2), "gpt2")
-    monkeypatch.setattr(oracle, "find_spec", lambda name: None if name == "accelerate" else name)
+    monkeypatch.setattr(loading, "find_spec", lambda name: None if name == "accelerate" else name)
     with pytest.raises(MissingExtraError, match="pip install accelerate"):
         verify(detoklens.load(path), IDS)
 
