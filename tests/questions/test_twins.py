@@ -14,6 +14,7 @@ from detoklens.questions.study import Study
 from detoklens.questions.twins_said import fewest_pieces
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
+from detoklens.weights.checkpoint import no_rest
 from tests.command_line import refuse
 from tests.layers import random_layer
 from tests.questions.planted_words import WORDS, planted_layer
@@ -197,3 +198,16 @@ def test_head_cards_say_what_a_cut_costs():
     assert cards["rank_lost"][1] > 10
     without = Study(random_layer()).ask(dl.Heads()).tables["heads"]
     assert without["rank_lost"].null_count() == len(without)
+
+
+def test_another_mlp_is_another_provenance():
+    layer = planted_layer()
+    rest = layer.rest_of_block
+    louder = replace(rest, feed_forward=replace(rest.feed_forward, down_weight=2 * rest.feed_forward.down_weight))
+    checkpoints = [replace(layer.checkpoint, read_rest=read) for read in (lambda: rest, lambda: louder, no_rest)]
+    for question in (SHORT, dl.Heads()):
+        found = [Study(Layer(each)).provenance(question) for each in checkpoints]
+        assert len({each.model_fingerprint for each in found}) == 1
+        assert len({each.to_json() for each in found}) == 3
+        assert found[2].options["rest_of_block"] is None
+    assert "rest_of_block" not in Study(random_layer()).provenance(dl.Heads()).options

@@ -17,7 +17,7 @@ from detoklens.questions.parameters import Centred, Parameter, Scale
 from detoklens.questions.parameters import Heads as Chosen
 from detoklens.questions.question import View
 from detoklens.questions.shape import Shape
-from detoklens.questions.twins import Twins
+from detoklens.questions.twins import Twins, rest_settings
 from detoklens.questions.twins_said import last_place
 from detoklens.questions.words import Words, best_by_words, is_clearly_better
 from detoklens.tables.schema import HEAD, Column, Schema
@@ -121,6 +121,10 @@ class Heads(Joining):
         super().__post_init__()
         if self.sort not in HEADS.names:
             raise RangeError(f"there is no column {self.sort!r} to sort by; the columns are {', '.join(HEADS.names)}")
+
+    def settings(self, study: Study) -> dict[str, Any]:
+        """With the rest of the block, which what a cut costs depends on, where there are words to ask about."""
+        return super().settings(study) | (rest_settings(study.layer) if study.has("vocabulary") else {})
 
     def ask(self, study: Study, _runner: Runner) -> Frames:
         import polars as pl

@@ -112,10 +112,10 @@ class Twins(Question):
         check_pieces(self.pieces)
 
     def settings(self, study: Study) -> dict[str, Any]:
-        """The list by its fingerprint."""
+        """The list and the rest of the block by their fingerprints."""
         from detoklens.measures.word_list import fingerprint_of, given_words
 
-        given = super().settings(study) | {"pieces": sorted(set(self.pieces))}
+        given = super().settings(study) | {"pieces": sorted(set(self.pieces)), **rest_settings(study.layer)}
         return given | {"words": None if self.words is None else fingerprint_of(given_words(self.words))}
 
     def ask(self, study: Study, runner: Runner) -> Frames:
@@ -198,6 +198,12 @@ def _rest(layer: Layer, say: Callable[[str], None]) -> RestOfBlock | None:
     except (UnsupportedModelError, CheckpointError) as error:
         say(f"only the place after attention is known: {error}")
         return None
+
+
+def rest_settings(layer: Layer) -> dict[str, str | None]:
+    """The rest of the first block as provenance keeps it: numbers after the attention or the block depend on it."""
+    rest = _rest(layer, lambda _note: None)
+    return {"rest_of_block": None if rest is None else rest.fingerprint}
 
 
 def _check_memory(layer: Layer, n_candidates: int, n_places: int) -> None:
