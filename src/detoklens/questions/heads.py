@@ -18,7 +18,6 @@ from detoklens.questions.parameters import Heads as Chosen
 from detoklens.questions.question import View
 from detoklens.questions.shape import Shape
 from detoklens.questions.twins import Twins, rest_settings
-from detoklens.questions.twins_said import last_place
 from detoklens.questions.words import Words, best_by_words, is_clearly_better
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent, signed
@@ -52,7 +51,8 @@ HEADS = Schema(
         Column(
             "rank_lost",
             "Float64",
-            "median rank of a word's twin with this head's link to the piece before cut, less that as it is: see twins",
+            "median rank of a word's twin, after the attention, with this head's link to the piece before cut, less "
+            "that as it is: see twins",
         ),
         Column("self_match", "Float64", "mean over tokens of the z-score of Tᵉᵉ[i, i] in row i of all keys"),
         Column("position_class", "String", "where position alone looks from the middle: see the table shape"),
@@ -102,8 +102,9 @@ class Heads(Joining):
             ("heads",),
             "Head cards",
             "Each head in one row: AUROC against corpus bigrams, and among equally frequent keys, each with its null; "
-            "rank of a word's piece before, rank of a word's twin lost when the head's look back is cut, how much a "
-            "token matches itself, preference for rare tokens, and the shape of the query-key product.",
+            "rank of a word's piece before, rank of a word's twin after the attention lost when the head's look back "
+            "is cut, how much a token matches itself, preference for rare tokens, and the shape of the query-key "
+            "product.",
         ),
     )
     compared_figures = (
@@ -177,14 +178,17 @@ class Heads(Joining):
         return ranked.select("head", word_share="median_share", word_null="null_median_share", word_pairs="pairs")
 
     def _twins(self, study: Study) -> pl.DataFrame | None:
-        """What words of two pieces lose when the head does not look back; nothing where no word has a twin."""
+        """What words of two pieces lose when the head does not look back; nothing where no word has a twin.
+
+        After the attention, the place that every model knows, so that cards of several models can be compared.
+        """
         import polars as pl
 
         try:
             found = study.ask(Twins(heads=self.heads)).tables["twins_by_condition"]
         except (MissingError, TokenError, RangeError):
             return None
-        cuts = found.filter(pl.col("condition").str.starts_with("cut_L0H"), place=last_place([found]), pieces=2)
+        cuts = found.filter(pl.col("condition").str.starts_with("cut_L0H"), place="attention", pieces=2)
         head = pl.col("condition").str.strip_prefix("cut_L0H").cast(pl.Int32)
         return cuts.select(head.alias("head"), "rank_lost")
 
