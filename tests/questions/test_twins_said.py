@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+import detoklens as dl
 from detoklens.questions.twins_said import fewest_pieces, twins_compared, twins_said
 
 WHOLE = {"median_rank": 100.0, "rank_ratio": 1.0, "rank_lost": 0.0, "width": 0.0}
@@ -74,3 +75,13 @@ def test_models_are_compared_by_their_last_common_place():
     late = pl.concat([table("attention", **base(1.0, 1.0)), table("block", **base(2.0, 2.0))])
     assert "after the first block: a yes (100 against 200 " in twins_compared({"a": late, "b": late})
     assert "after the attention: a no (100 against 100 " in twins_compared({"a": late, "b": late.head(3)})
+
+
+def test_of_heads_that_were_not_cut_nothing_is_said():
+    unneeded = {f"cut_L0H{head}": {"rank_ratio": 1.0} for head in (0, 2)}
+    two, one = table(**base(2.0, 2.0), **unneeded), table(**base(2.0, 2.0), cut_L0H0={"rank_ratio": 1.0})
+    assert "; no single head is needed for it, and no single term." in twins_said(two)
+    assert "; none of the 2 heads that were cut is needed for it, and" in twins_said(two, all_heads=False)
+    said = dl.Twins(heads=[0]).say({"twins_by_condition": one})
+    assert "; L0H0, the only head that was cut, is not needed for it, and no single term." in said
+    assert "need" not in twins_compared({"a": two, "b": one})

@@ -178,7 +178,7 @@ class Twins(Question):
 
     def say(self, tables: Frames) -> str:
         """Whether the layer writes words beyond its null, and which head and which term it needs."""
-        return twins_said(tables["twins_by_condition"])
+        return twins_said(tables["twins_by_condition"], all_heads=self.heads is None)
 
     def say_compared(self, by_label: ByLabel) -> str:
         """Which of the models write words."""

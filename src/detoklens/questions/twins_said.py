@@ -91,8 +91,11 @@ def fewest_pieces(table: pl.DataFrame, place: str | None = None) -> Found:
     return found
 
 
-def twins_said(table: pl.DataFrame) -> str:
-    """Whether the layer writes words beyond its null, what it needs for that, and whether longer words are found."""
+def twins_said(table: pl.DataFrame, all_heads: bool = True) -> str:
+    """Whether the layer writes words beyond its null, what it needs for that, and whether longer words are found.
+
+    `all_heads` says whether each head was cut: else nothing is said of those that were not.
+    """
     found = fewest_pieces(table)
     beside = f"{_place(found)}, the twin of a word in {_pieces(found)} has {_ranks(found)}"
     if not found.has_intervals:
@@ -101,7 +104,7 @@ def twins_said(table: pl.DataFrame) -> str:
     longer = _longer(table, found.whole["pieces"])
     if not found.writes:
         return f"{_verdict(found)}: {beside}{longer}."
-    return f"{_verdict(found)}: {beside}; {_head_said(found)}, {_term_said(found)}{longer}."
+    return f"{_verdict(found)}: {beside}; {_head_said(found, all_heads)}, {_term_said(found)}{longer}."
 
 
 def _verdict(found: Found) -> str:
@@ -122,12 +125,17 @@ def _ranks(found: Found) -> str:
     )
 
 
-def _head_said(found: Found) -> str:
+def _head_said(found: Found, all_heads: bool) -> str:
     needed = found.needed("cut_")
     if needed:
         named = [f"{_name(row)} ({_rank(row['median_rank'])} with its link cut)" for row in needed]
         return f"it needs {listed(named)}"
-    return "no single head is needed for it"
+    if all_heads:
+        return "no single head is needed for it"
+    cut = [_name(row) for name, row in found.rows.items() if name.startswith("cut_")]
+    if len(cut) == 1:
+        return f"{cut[0]}, the only head that was cut, is not needed for it"
+    return f"none of the {len(cut)} heads that were cut is needed for it"
 
 
 def _term_said(found: Found) -> str:
