@@ -6,8 +6,10 @@ import polars as pl
 import pytest
 
 import detoklens as dl
+from detoklens.questions.layers_said import layers_compared, layers_said
 from detoklens.questions.twins_said import fewest_pieces, twins_compared, twins_said
 
+ENDS = ("_low", "high")
 WHOLE = {"median_rank": 100.0, "rank_ratio": 1.0, "rank_lost": 0.0, "width": 0.0}
 
 
@@ -85,3 +87,21 @@ def test_of_heads_that_were_not_cut_nothing_is_said():
     said = dl.Twins(heads=[0]).say({"twins_by_condition": one})
     assert "; L0H0, the only head that was cut, is not needed for it, and no single term." in said
     assert "need" not in twins_compared({"a": two, "b": one})
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (29, "29 words are too few to conclude anything from"),
+        (600, "without resamples of the words nothing can be concluded"),
+    ],
+)
+def test_without_intervals_nothing_is_concluded(words, why):
+    known = table(words=words, **base(2.0, 2.0))
+    unknown = known.with_columns(pl.lit(None, pl.Float64).alias(name) for name in known.columns if name[-4:] in ENDS)
+    assert twins_said(unknown).endswith(f" 200 for the last piece alone; {why}.")
+    assert ": a can't be told (100 against 200 " in twins_compared({"a": unknown, "b": known})
+    layers = unknown.with_columns(layer=pl.lit(1))
+    off = pl.DataFrame({"component": ["L0H1"], "after": [1], "matters": [None]}, schema_overrides={"matters": bool})
+    assert layers_said(layers, off).startswith(f"{why[0].upper()}{why[1:]}: after layer 1 the twin has ")
+    assert ": a can't be told (100 against 200)." in layers_compared({"a": (layers, off)})

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from detoklens.questions.twins_said import CLEARLY, Found
-from detoklens.wording import listed, listed_some, plural
+from detoklens.questions.twins_said import CLEARLY, Found, inconclusive
+from detoklens.wording import listed, listed_some
 
 if TYPE_CHECKING:
     import polars as pl
@@ -36,8 +36,8 @@ def layers_said(by_layer: pl.DataFrame, by_component: pl.DataFrame) -> str:
     found, after = found_after(by_layer), int(by_component["after"][0])
     beside = f"after layer {after} {_ranks(found[after])}"
     if not found[after].has_intervals:
-        words = plural(found[after].whole["words"], "word")
-        return f"{words} are too few to conclude anything from: {beside}."
+        why = inconclusive(found[after])
+        return f"{why[0].upper()}{why[1:]}: {beside}."
     there = [layer for layer, each in found.items() if is_there(each)]
     if not there:
         how = "clearly shows the word" if found[after].is_above else "shows the word beyond its null"
@@ -87,10 +87,17 @@ def layers_compared(tables: dict[str, tuple[pl.DataFrame, pl.DataFrame]]) -> str
     said = []
     for label, (by_layer, by_component) in tables.items():
         found = found_after(by_layer)
-        there = [str(layer) for layer, each in found.items() if is_there(each)]
         best = found[int(by_component["after"][0])]
         ranks = f"{best.whole['median_rank']:,.0f} against {best.rows['null']['median_rank']:,.0f}"
         needed = by_component.filter("matters")["component"].to_list()
-        where = f"after layer{'s' if len(there) > 1 else ''} {listed(there)}" if there else "nowhere"
-        said.append(f"{label} {where} ({ranks}{f', needs {listed_some(needed, 3)}' if needed else ''})")
+        said.append(
+            f"{label} {_where_in_short(found)} ({ranks}{f', needs {listed_some(needed, 3)}' if needed else ''})"
+        )
     return f"After which layers is the word there? By the twin's median rank: {'; '.join(said)}."
+
+
+def _where_in_short(found: dict[int, Found]) -> str:
+    if not any(each.has_intervals for each in found.values()):
+        return "can't be told"
+    there = [str(layer) for layer, each in found.items() if is_there(each)]
+    return f"after layer{'s' if len(there) > 1 else ''} {listed(there)}" if there else "nowhere"

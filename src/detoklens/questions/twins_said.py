@@ -99,12 +99,20 @@ def twins_said(table: pl.DataFrame, all_heads: bool = True) -> str:
     found = fewest_pieces(table)
     beside = f"{_place(found)}, the twin of a word in {_pieces(found)} has {_ranks(found)}"
     if not found.has_intervals:
-        words = plural(found.whole["words"], "word")
-        return f"{_capital(beside)}; {words} are too few to conclude anything from."
+        return f"{_capital(beside)}; {inconclusive(found)}."
     longer = _longer(table, found.whole["pieces"])
     if not found.writes:
         return f"{_verdict(found)}: {beside}{longer}."
     return f"{_verdict(found)}: {beside}; {_head_said(found, all_heads)}, {_term_said(found)}{longer}."
+
+
+def inconclusive(found: Found) -> str:
+    """Why nothing is concluded where there are no intervals."""
+    from detoklens.measures.twins import FEWEST
+
+    if found.whole["words"] < FEWEST:
+        return f"{plural(found.whole['words'], 'word')} are too few to conclude anything from"
+    return "without resamples of the words nothing can be concluded"
 
 
 def _verdict(found: Found) -> str:
@@ -168,10 +176,15 @@ def twins_compared(tables: Mapping[str, pl.DataFrame]) -> str:
         found = fewest_pieces(table, place)
         heads = [_name(row) for row in found.needed("cut_")] if found.writes else []
         needs = f", needs {listed(heads)}" if heads else ""
-        does = "yes" if found.writes else "hardly" if found.is_above else "no"
         whole, null = (_rank(found.rows[name]["median_rank"]) for name in ("whole", "null"))
-        said.append(f"{label} {does} ({whole} against {null} with another word's first piece{needs})")
+        said.append(f"{label} {_in_short(found)} ({whole} against {null} with another word's first piece{needs})")
     return f"Does the first layer write words? By the twin's median rank {WHERE[place]}: {'; '.join(said)}."
+
+
+def _in_short(found: Found) -> str:
+    if not found.has_intervals:
+        return "can't be told"
+    return "yes" if found.writes else "hardly" if found.is_above else "no"
 
 
 def _name(row: Row) -> str:
