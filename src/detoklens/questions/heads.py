@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from detoklens.errors import MissingError, RangeError, TokenError
@@ -127,7 +128,7 @@ class Heads(Joining):
         """With the rest of the block, which what a cut costs depends on, where there are words to ask about."""
         return super().settings(study) | (rest_settings(study.layer) if study.has("vocabulary") else {})
 
-    def ask(self, study: Study, _runner: Runner) -> Frames:
+    def ask(self, study: Study, runner: Runner) -> Frames:
         import polars as pl
 
         from detoklens.measures.self_match import self_match_scores
@@ -136,7 +137,8 @@ class Heads(Joining):
         affinity = self.affinity(study, self.scale, self.centred, heads)
         cards = pl.DataFrame({"head": heads, "self_match": self_match_scores(affinity).mean(axis=1)})
         cards = cards.with_columns(pl.col("head").cast(pl.Int32))
-        parts = (self._forms, self._auroc, self._words, self._twins, self._positions, self._frequency)
+        twins = partial(self._twins, say=runner.say)
+        parts = (self._forms, self._auroc, self._words, twins, self._positions, self._frequency)
         for part in (each(study) for each in parts):
             if part is not None:
                 cards = cards.join(part, on="head", how="left", maintain_order="left")
@@ -177,7 +179,7 @@ class Heads(Joining):
         ranked = study.ask(Words(**self._same())).tables["words_by_head"]
         return ranked.select("head", word_share="median_share", word_null="null_median_share", word_pairs="pairs")
 
-    def _twins(self, study: Study) -> pl.DataFrame | None:
+    def _twins(self, study: Study, say: Callable[[str], None]) -> pl.DataFrame | None:
         """What words of two pieces lose when the head does not look back; nothing where no word has a twin.
 
         After the attention, the place that every model knows, so that cards of several models can be compared.
@@ -186,7 +188,10 @@ class Heads(Joining):
 
         try:
             found = study.ask(Twins(heads=self.heads)).tables["twins_by_condition"]
-        except (MissingError, TokenError, RangeError):
+        except (MissingError, TokenError):
+            return None
+        except RangeError as error:
+            say(f"rank_lost is not known: {error}")
             return None
         cuts = found.filter(pl.col("condition").str.starts_with("cut_L0H"), place="attention", pieces=2)
         head = pl.col("condition").str.strip_prefix("cut_L0H").cast(pl.Int32)
