@@ -7,7 +7,7 @@ import pytest
 
 import detoklens as dl
 from detoklens.questions.layers_said import layers_compared, layers_said
-from detoklens.questions.twins_said import fewest_pieces, twins_compared, twins_said
+from detoklens.questions.twins_said import fewest_pieces, rank_said, twins_compared, twins_said
 
 ENDS = ("_low", "high")
 WHOLE = {"median_rank": 100.0, "rank_ratio": 1.0, "rank_lost": 0.0, "width": 0.0}
@@ -105,3 +105,14 @@ def test_without_intervals_nothing_is_concluded(words, why):
     off = pl.DataFrame({"component": ["L0H1"], "after": [1], "matters": [None]}, schema_overrides={"matters": bool})
     assert layers_said(layers, off).startswith(f"{why[0].upper()}{why[1:]}: after layer 1 the twin has ")
     assert ": a can't be told (100 against 200)." in layers_compared({"a": (layers, off)})
+
+
+def test_half_a_rank_is_said_where_it_counts():
+    assert [rank_said(rank) for rank in (1.0, 6.5, 7.5, 99.96, 121.4, 1505.0)] == [
+        "1",
+        "6.5",
+        "7.5",
+        "100",
+        "121",
+        "1,505",
+    ]

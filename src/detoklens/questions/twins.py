@@ -81,10 +81,11 @@ class Twins(Question):
             "twins",
             ("twins_by_condition",),
             "Rank of the twin by condition",
-            "Median rank of a word's twin among all tokens, seen from the word's last piece, with its 95 % interval "
-            "over words (left is better): as it is, with another word's first piece, for the last piece alone, with "
-            "one head's look back cut, with one term left out or alone; words of the fewest pieces. On the right how "
-            "many times worse that is, word by word (geometric mean). The dotted line is the word as it is.",
+            "Median rank of a word's twin among the candidates, all tokens or a sample of them, seen from the word's "
+            "last piece, with its 95 % interval over words (left is better): as it is, with another word's first "
+            "piece, for the last piece alone, with one head's look back cut, with one term left out or alone; words of "
+            "the fewest pieces. On the right how many times worse that is, word by word (geometric mean). The dotted "
+            "line is the word as it is.",
         ),
         FigureSpec(
             "twins_pieces",

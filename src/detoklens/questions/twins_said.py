@@ -97,7 +97,7 @@ def twins_said(table: pl.DataFrame, all_heads: bool = True) -> str:
     `all_heads` says whether each head was cut: else nothing is said of those that were not.
     """
     found = fewest_pieces(table)
-    beside = f"{_place(found)}, the twin of a word in {_pieces(found)} has {_ranks(found)}"
+    beside = f"{_place(found)}, the twin of a word in {_pieces(found)} has {ranks_said(found)}"
     if not found.has_intervals:
         return f"{_capital(beside)}; {inconclusive(found)}."
     longer = _longer(table, found.whole["pieces"])
@@ -123,12 +123,14 @@ def _verdict(found: Found) -> str:
     return "The first layer writes no words beyond its null"
 
 
-def _ranks(found: Found) -> str:
+def ranks_said(found: Found) -> str:
+    """The median rank with its interval, beside those that it is compared with."""
     whole = found.whole
-    ends = f" ({_rank(whole['median_rank_low'])} to {_rank(whole['median_rank_high'])})" if found.has_intervals else ""
-    null, last = (_rank(found.rows[name]["median_rank"]) for name in ("null", "last_piece"))
+    low_high = [rank_said(whole[f"median_rank_{end}"]) for end in ("low", "high") if found.has_intervals]
+    ends = f" ({' to '.join(low_high)})" if low_high else ""
+    null, last = (rank_said(found.rows[name]["median_rank"]) for name in ("null", "last_piece"))
     return (
-        f"median rank {_rank(whole['median_rank'])}{ends} of {whole['candidates']:,}, "
+        f"median rank {rank_said(whole['median_rank'])}{ends} of {whole['candidates']:,}, "
         f"{null} with another word's first piece, {last} for the last piece alone"
     )
 
@@ -136,7 +138,7 @@ def _ranks(found: Found) -> str:
 def _head_said(found: Found, all_heads: bool) -> str:
     needed = found.needed("cut_")
     if needed:
-        named = [f"{_name(row)} ({_rank(row['median_rank'])} with its link cut)" for row in needed]
+        named = [f"{_name(row)} ({rank_said(row['median_rank'])} with its link cut)" for row in needed]
         return f"it needs {listed(named)}"
     if all_heads:
         return "no single head is needed for it"
@@ -149,7 +151,7 @@ def _head_said(found: Found, all_heads: bool) -> str:
 def _term_said(found: Found) -> str:
     needed = found.needed("without_")
     if needed:
-        named = [f"{_term(row)} ({_rank(row['median_rank'])} without it)" for row in needed]
+        named = [f"{_term(row)} ({rank_said(row['median_rank'])} without it)" for row in needed]
         return f"and of the terms {listed(named)}"
     return "and no single term"
 
@@ -164,7 +166,7 @@ def _longer(table: pl.DataFrame, shortest: int) -> str:
         null = found.rows["null"]
         hardly = "hardly counts" if found.is_worse("null") else "does not count"
         counts = "counts" if found.is_clearly_worse("null") else hardly
-        ranks = f"{_rank(found.whole['median_rank'])}, with another one {_rank(null['median_rank'])}"
+        ranks = f"{rank_said(found.whole['median_rank'])}, with another one {rank_said(null['median_rank'])}"
         said.append(f"in {_pieces(found)} the first one {counts} ({ranks})")
     return f"; {listed(said)}" if said else ""
 
@@ -176,7 +178,7 @@ def twins_compared(tables: Mapping[str, pl.DataFrame]) -> str:
         found = fewest_pieces(table, place)
         heads = [_name(row) for row in found.needed("cut_")] if found.writes else []
         needs = f", needs {listed(heads)}" if heads else ""
-        whole, null = (_rank(found.rows[name]["median_rank"]) for name in ("whole", "null"))
+        whole, null = (rank_said(found.rows[name]["median_rank"]) for name in ("whole", "null"))
         said.append(f"{label} {_in_short(found)} ({whole} against {null} with another word's first piece{needs})")
     return f"Does the first layer write words? By the twin's median rank {WHERE[place]}: {'; '.join(said)}."
 
@@ -204,8 +206,9 @@ def _pieces(found: Found) -> str:
     return IN_PIECES.get(pieces, f"{pieces} pieces")
 
 
-def _rank(rank: float) -> str:
-    return f"{rank:,.0f}"
+def rank_said(rank: float) -> str:
+    """A median rank, which may be a half: below 100 that is seen."""
+    return f"{rank:.1f}".removesuffix(".0") if rank < 100 else f"{rank:,.0f}"
 
 
 def _capital(text: str) -> str:
