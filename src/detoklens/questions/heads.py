@@ -12,7 +12,7 @@ from detoklens.figures.spec import FigureSpec
 from detoklens.questions.auroc import Auroc
 from detoklens.questions.auroc_schemas import AUROC_CONTROLS
 from detoklens.questions.auroc_verdict import in_short, numbers_said, verdict
-from detoklens.questions.family_options import Joining
+from detoklens.questions.family_options import Joining, SplitOff
 from detoklens.questions.frequency import Frequency
 from detoklens.questions.parameters import Centred, Parameter, Scale
 from detoklens.questions.parameters import Heads as Chosen
@@ -150,6 +150,11 @@ class Heads(Joining):
         names = ("heads", "centred", "scale", "offset", "mean", "direction")
         return {name: getattr(self, name) for name in names}
 
+    @property
+    def _split_off(self) -> SplitOff:
+        """For Tᵉ and Tᵖ a mean also where nothing is split off of Tᵉᵉ: without biases there would be none of them."""
+        return "vocabulary" if self.mean == "none" else self.mean
+
     def _forms(self, study: Study) -> pl.DataFrame | None:
         """W_QK as one form, with rotary positions that at the offset; none where queries and keys are normed."""
         import polars as pl
@@ -201,13 +206,13 @@ class Heads(Joining):
         """Where position alone looks from the middle of the table, far from its exceptional ends."""
         from detoklens.measures.positions import trained_length
 
-        shapes = study.ask(Shape([trained_length(study.layer) // 2])).tables["shape"]
+        middle = trained_length(study.layer) // 2
+        shapes = study.ask(Shape([middle], mean=self._split_off)).tables["shape"]
         return shapes.select("head", "on_previous", position_class="class")
 
     def _frequency(self, study: Study) -> pl.DataFrame | None:
-        """Tᵉ of the mean query also where nothing is split off of Tᵉᵉ: without biases there would be none."""
-        mean = "vocabulary" if self.mean == "none" else self.mean
-        asserting = Frequency(heads=self.heads, scale=self.scale, offset=self.offset, mean=mean)
+        """Tᵉ of the mean query."""
+        asserting = Frequency(heads=self.heads, scale=self.scale, offset=self.offset, mean=self._split_off)
         by_head = study.ask(asserting).tables["frequency_by_head"]
         return by_head.select("head", frequency_spearman="spearman", frequency_slope="slope")
 
