@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import polars as pl
 import pytest
 
@@ -15,6 +18,7 @@ from detoklens.questions.shape import Shape
 from detoklens.questions.store import read_answer
 from detoklens.questions.study import Study, Work
 from detoklens.questions.words import Words
+from detoklens.scores.layer import Layer
 from detoklens.tables.rendering import text_table
 from detoklens.wording import column_cells
 from tests.layers import random_layer
@@ -82,6 +86,18 @@ def test_cards_are_about_the_asked_scores(study) -> None:
     }
     for name, values in expected.items():
         assert cards[name].to_list() == pytest.approx(list(values)), name
+
+
+def test_position_alone_is_asked_with_the_mean_that_was_asked_for(study) -> None:
+    weights = study.layer.weights
+    no_table = {"position_embeddings": weights.position_embeddings[:0], "longest_text": 40}
+    rotary = replace(weights, **no_table, rotary_frequencies=np.array([1.0, 0.3]))
+    turned = Study(Layer(replace(study.layer.checkpoint, first_layer=rotary)), study.counts, work=study.work)
+    seen = {mean: turned.ask(Shape([20], mean=mean)).tables["shape"] for mean in ("vocabulary", "frequency")}
+    assert not seen["vocabulary"]["on_previous"].equals(seen["frequency"]["on_previous"])
+    for mean, expected in {"none": "vocabulary", "frequency": "frequency"}.items():
+        found = turned.ask(Heads(mean=mean)).tables["heads"]
+        assert found["on_previous"].equals(seen[expected]["on_previous"])
 
 
 def test_an_auroc_that_was_asked_before_is_not_computed_again(study, monkeypatch) -> None:

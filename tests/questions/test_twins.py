@@ -12,8 +12,10 @@ import detoklens as dl
 from detoklens.errors import MissingError, RangeError, TokenError
 from detoklens.questions.study import Study
 from detoklens.questions.twins_said import fewest_pieces
+from detoklens.scores.last_place import LastPlace
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
+from detoklens.weights.checkpoint import no_rest
 from tests.command_line import refuse
 from tests.layers import random_layer
 from tests.questions.planted_words import WORDS, planted_layer
@@ -190,10 +192,41 @@ def test_models_are_compared_at_a_place_that_all_know(demo):
 def test_head_cards_say_what_a_cut_costs():
     study = Study(planted_layer())
     cards = study.ask(dl.Heads()).tables["heads"]
-    rows = by_condition(study.ask(dl.Twins()))
+    rows = fewest_pieces(study.ask(dl.Twins()).tables["twins_by_condition"], "attention").rows
     for head, lost in cards.select("head", "rank_lost").iter_rows():
         assert lost == rows[f"cut_L0H{head}"]["rank_lost"]
-    assert cards["rank_lost"].to_list()[::2] == [0, 0]
-    assert cards["rank_lost"][1] > 10
+    snapshot = Study(Layer(replace(study.layer.checkpoint, read_rest=no_rest)))  # holds its attention only
+    assert snapshot.ask(dl.Heads()).tables["heads"].equals(cards)
     without = Study(random_layer()).ask(dl.Heads()).tables["heads"]
     assert without["rank_lost"].null_count() == len(without)
+
+
+def test_head_cards_say_why_no_cut_was_made(monkeypatch):
+    monkeypatch.setattr("detoklens.corpus.memory.machine_memory", lambda: 40_000)
+    answer = Study(planted_layer()).ask(dl.Heads())
+    assert answer.tables["heads"]["rank_lost"].null_count() == 3
+    assert any(note.startswith("rank_lost is not known: 53 candidates of width 63 need ") for note in answer.notes)
+    assert not any("rank_lost" in note for note in Study(random_layer()).ask(dl.Heads()).notes)
+
+
+def test_terms_are_added_in_their_own_order(monkeypatch):
+    added = []
+    attention = LastPlace.attention
+    monkeypatch.setattr(LastPlace, "attention", lambda seen, terms=None: added.append(terms) or attention(seen, terms))
+    Study(planted_layer()).ask(replace(SHORT, bootstrap=0, heads=[0]))
+    own = ["ee", "pp", "pe", "ep", "e", "p"]
+    left = [list(terms) for terms in added if terms is not None and len(terms) == len(own) - 1]
+    assert left == [[term for term in own if term != without] for without in own]
+
+
+def test_another_mlp_is_another_provenance():
+    layer = planted_layer()
+    rest = layer.rest_of_block
+    louder = replace(rest, feed_forward=replace(rest.feed_forward, down_weight=2 * rest.feed_forward.down_weight))
+    checkpoints = [replace(layer.checkpoint, read_rest=read) for read in (lambda: rest, lambda: louder, no_rest)]
+    for question in (SHORT, dl.Heads()):
+        found = [Study(Layer(each)).provenance(question) for each in checkpoints]
+        assert len({each.model_fingerprint for each in found}) == 1
+        assert len({each.to_json() for each in found}) == 3
+        assert found[2].options["rest_of_block"] is None
+    assert "rest_of_block" not in Study(random_layer()).provenance(dl.Heads()).options

@@ -5,8 +5,11 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from detoklens.questions.twins_said import fewest_pieces, twins_compared, twins_said
+import detoklens as dl
+from detoklens.questions.layers_said import layers_compared, layers_said
+from detoklens.questions.twins_said import fewest_pieces, rank_said, twins_compared, twins_said
 
+ENDS = ("_low", "high")
 WHOLE = {"median_rank": 100.0, "rank_ratio": 1.0, "rank_lost": 0.0, "width": 0.0}
 
 
@@ -74,3 +77,42 @@ def test_models_are_compared_by_their_last_common_place():
     late = pl.concat([table("attention", **base(1.0, 1.0)), table("block", **base(2.0, 2.0))])
     assert "after the first block: a yes (100 against 200 " in twins_compared({"a": late, "b": late})
     assert "after the attention: a no (100 against 100 " in twins_compared({"a": late, "b": late.head(3)})
+
+
+def test_of_heads_that_were_not_cut_nothing_is_said():
+    unneeded = {f"cut_L0H{head}": {"rank_ratio": 1.0} for head in (0, 2)}
+    two, one = table(**base(2.0, 2.0), **unneeded), table(**base(2.0, 2.0), cut_L0H0={"rank_ratio": 1.0})
+    assert "; no single head is needed for it, and no single term." in twins_said(two)
+    assert "; none of the 2 heads that were cut is needed for it, and" in twins_said(two, all_heads=False)
+    said = dl.Twins(heads=[0]).say({"twins_by_condition": one})
+    assert "; L0H0, the only head that was cut, is not needed for it, and no single term." in said
+    assert "need" not in twins_compared({"a": two, "b": one})
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (29, "29 words are too few to conclude anything from"),
+        (600, "without resamples of the words nothing can be concluded"),
+    ],
+)
+def test_without_intervals_nothing_is_concluded(words, why):
+    known = table(words=words, **base(2.0, 2.0))
+    unknown = known.with_columns(pl.lit(None, pl.Float64).alias(name) for name in known.columns if name[-4:] in ENDS)
+    assert twins_said(unknown).endswith(f" 200 for the last piece alone; {why}.")
+    assert ": a can't be told (100 against 200 " in twins_compared({"a": unknown, "b": known})
+    layers = unknown.with_columns(layer=pl.lit(1))
+    off = pl.DataFrame({"component": ["L0H1"], "after": [1], "matters": [None]}, schema_overrides={"matters": bool})
+    assert layers_said(layers, off).startswith(f"{why[0].upper()}{why[1:]}: after layer 1 the twin has ")
+    assert ": a can't be told (100 against 200)." in layers_compared({"a": (layers, off)})
+
+
+def test_half_a_rank_is_said_where_it_counts():
+    assert [rank_said(rank) for rank in (1.0, 6.5, 7.5, 99.96, 121.4, 1505.0)] == [
+        "1",
+        "6.5",
+        "7.5",
+        "100",
+        "121",
+        "1,505",
+    ]

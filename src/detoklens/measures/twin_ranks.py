@@ -107,8 +107,8 @@ class ClosedWorld:
         before = slice(len(self.beginning), -1)
         return [
             *(Condition(f"cut_{head_name(head)}", pieces, _cut(head, before)) for head in heads),
-            *(Condition(f"without_{term}", pieces, _by(set(terms) - {term})) for term in terms),
-            *(Condition(f"only_{term}", pieces, _by({term})) for term in terms),
+            *(Condition(f"without_{term}", pieces, _by([other for other in terms if other != term])) for term in terms),
+            *(Condition(f"only_{term}", pieces, _by([term])) for term in terms),
         ]
 
 
@@ -116,5 +116,6 @@ def _cut(head: int, places: slice) -> Look:
     return lambda seen: seen.attention_cut(head, places)
 
 
-def _by(terms: set[str]) -> Look:
+def _by(terms: Sequence[str]) -> Look:
+    """Scores are added up in this order, on which their last bits depend."""
     return lambda seen: seen.attention(terms)

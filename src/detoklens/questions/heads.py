@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from detoklens.errors import MissingError, RangeError, TokenError
@@ -11,14 +12,13 @@ from detoklens.figures.spec import FigureSpec
 from detoklens.questions.auroc import Auroc
 from detoklens.questions.auroc_schemas import AUROC_CONTROLS
 from detoklens.questions.auroc_verdict import in_short, numbers_said, verdict
-from detoklens.questions.family_options import Joining
+from detoklens.questions.family_options import Joining, SplitOff
 from detoklens.questions.frequency import Frequency
 from detoklens.questions.parameters import Centred, Parameter, Scale
 from detoklens.questions.parameters import Heads as Chosen
 from detoklens.questions.question import View
 from detoklens.questions.shape import Shape
-from detoklens.questions.twins import Twins
-from detoklens.questions.twins_said import last_place
+from detoklens.questions.twins import Twins, rest_settings
 from detoklens.questions.words import Words, best_by_words, is_clearly_better
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent, signed
@@ -52,7 +52,8 @@ HEADS = Schema(
         Column(
             "rank_lost",
             "Float64",
-            "median rank of a word's twin with this head's link to the piece before cut, less that as it is: see twins",
+            "median rank of a word's twin, after the attention, with this head's link to the piece before cut, less "
+            "that as it is: see twins",
         ),
         Column("self_match", "Float64", "mean over tokens of the z-score of Tᵉᵉ[i, i] in row i of all keys"),
         Column("position_class", "String", "where position alone looks from the middle: see the table shape"),
@@ -102,8 +103,9 @@ class Heads(Joining):
             ("heads",),
             "Head cards",
             "Each head in one row: AUROC against corpus bigrams, and among equally frequent keys, each with its null; "
-            "rank of a word's piece before, rank of a word's twin lost when the head's look back is cut, how much a "
-            "token matches itself, preference for rare tokens, and the shape of the query-key product.",
+            "rank of a word's piece before, rank of a word's twin after the attention lost when the head's look back "
+            "is cut, how much a token matches itself, preference for rare tokens, and the shape of the query-key "
+            "product.",
         ),
     )
     compared_figures = (
@@ -122,7 +124,11 @@ class Heads(Joining):
         if self.sort not in HEADS.names:
             raise RangeError(f"there is no column {self.sort!r} to sort by; the columns are {', '.join(HEADS.names)}")
 
-    def ask(self, study: Study, _runner: Runner) -> Frames:
+    def settings(self, study: Study) -> dict[str, Any]:
+        """With the rest of the block, which what a cut costs depends on, where there are words to ask about."""
+        return super().settings(study) | (rest_settings(study.layer) if study.has("vocabulary") else {})
+
+    def ask(self, study: Study, runner: Runner) -> Frames:
         import polars as pl
 
         from detoklens.measures.self_match import self_match_scores
@@ -131,7 +137,8 @@ class Heads(Joining):
         affinity = self.affinity(study, self.scale, self.centred, heads)
         cards = pl.DataFrame({"head": heads, "self_match": self_match_scores(affinity).mean(axis=1)})
         cards = cards.with_columns(pl.col("head").cast(pl.Int32))
-        parts = (self._forms, self._auroc, self._words, self._twins, self._positions, self._frequency)
+        twins = partial(self._twins, say=runner.say)
+        parts = (self._forms, self._auroc, self._words, twins, self._positions, self._frequency)
         for part in (each(study) for each in parts):
             if part is not None:
                 cards = cards.join(part, on="head", how="left", maintain_order="left")
@@ -142,6 +149,11 @@ class Heads(Joining):
         """What the questions that cards are put together from are asked alike."""
         names = ("heads", "centred", "scale", "offset", "mean", "direction")
         return {name: getattr(self, name) for name in names}
+
+    @property
+    def _split_off(self) -> SplitOff:
+        """For Tᵉ and Tᵖ a mean also where nothing is split off of Tᵉᵉ: without biases there would be none of them."""
+        return "vocabulary" if self.mean == "none" else self.mean
 
     def _forms(self, study: Study) -> pl.DataFrame | None:
         """W_QK as one form, with rotary positions that at the offset; none where queries and keys are normed."""
@@ -172,15 +184,21 @@ class Heads(Joining):
         ranked = study.ask(Words(**self._same())).tables["words_by_head"]
         return ranked.select("head", word_share="median_share", word_null="null_median_share", word_pairs="pairs")
 
-    def _twins(self, study: Study) -> pl.DataFrame | None:
-        """What words of two pieces lose when the head does not look back; nothing where no word has a twin."""
+    def _twins(self, study: Study, say: Callable[[str], None]) -> pl.DataFrame | None:
+        """What words of two pieces lose when the head does not look back; nothing where no word has a twin.
+
+        After the attention, the place that every model knows, so that cards of several models can be compared.
+        """
         import polars as pl
 
         try:
             found = study.ask(Twins(heads=self.heads)).tables["twins_by_condition"]
-        except (MissingError, TokenError, RangeError):
+        except (MissingError, TokenError):
             return None
-        cuts = found.filter(pl.col("condition").str.starts_with("cut_L0H"), place=last_place([found]), pieces=2)
+        except RangeError as error:
+            say(f"rank_lost is not known: {error}")
+            return None
+        cuts = found.filter(pl.col("condition").str.starts_with("cut_L0H"), place="attention", pieces=2)
         head = pl.col("condition").str.strip_prefix("cut_L0H").cast(pl.Int32)
         return cuts.select(head.alias("head"), "rank_lost")
 
@@ -188,13 +206,13 @@ class Heads(Joining):
         """Where position alone looks from the middle of the table, far from its exceptional ends."""
         from detoklens.measures.positions import trained_length
 
-        shapes = study.ask(Shape([trained_length(study.layer) // 2])).tables["shape"]
+        middle = trained_length(study.layer) // 2
+        shapes = study.ask(Shape([middle], mean=self._split_off)).tables["shape"]
         return shapes.select("head", "on_previous", position_class="class")
 
     def _frequency(self, study: Study) -> pl.DataFrame | None:
-        """Tᵉ of the mean query also where nothing is split off of Tᵉᵉ: without biases there would be none."""
-        mean = "vocabulary" if self.mean == "none" else self.mean
-        asserting = Frequency(heads=self.heads, scale=self.scale, offset=self.offset, mean=mean)
+        """Tᵉ of the mean query."""
+        asserting = Frequency(heads=self.heads, scale=self.scale, offset=self.offset, mean=self._split_off)
         by_head = study.ask(asserting).tables["frequency_by_head"]
         return by_head.select("head", frequency_spearman="spearman", frequency_slope="slope")
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from detoklens.questions.twins_said import CLEARLY, Found
-from detoklens.wording import listed, listed_some, plural
+from detoklens.questions.twins_said import CLEARLY, Found, inconclusive, rank_said, ranks_said
+from detoklens.wording import listed, listed_some
 
 if TYPE_CHECKING:
     import polars as pl
@@ -34,10 +34,10 @@ def is_there(found: Found) -> bool:
 def layers_said(by_layer: pl.DataFrame, by_component: pl.DataFrame) -> str:
     """At which layer the word is there and which heads and MLPs it needs, or that no layer shows it."""
     found, after = found_after(by_layer), int(by_component["after"][0])
-    beside = f"after layer {after} {_ranks(found[after])}"
+    beside = f"after layer {after} the twin has {ranks_said(found[after])}"
     if not found[after].has_intervals:
-        words = plural(found[after].whole["words"], "word")
-        return f"{words} are too few to conclude anything from: {beside}."
+        why = inconclusive(found[after])
+        return f"{why[0].upper()}{why[1:]}: {beside}."
     there = [layer for layer, each in found.items() if is_there(each)]
     if not there:
         how = "clearly shows the word" if found[after].is_above else "shows the word beyond its null"
@@ -56,20 +56,11 @@ def _where(there: list[int], found: dict[int, Found]) -> str:
     )
 
 
-def _ranks(found: Found) -> str:
-    whole = found.whole
-    null, last = (found.rows[name]["median_rank"] for name in ("null", "last_piece"))
-    ends = f" ({whole['median_rank_low']:,.0f} to {whole['median_rank_high']:,.0f})" if found.has_intervals else ""
-    return (
-        f"the twin has median rank {whole['median_rank']:,.0f}{ends} of {whole['candidates']:,}, "
-        f"{null:,.0f} with another word's first piece, {last:,.0f} for the last piece alone"
-    )
-
-
 def _needs(by_component: pl.DataFrame) -> str:
     rows = by_component.filter("matters").to_dicts()
     named = [
-        f"{row['component']} ({row['median_rank']:,.0f} without it, its null {row['null_median_rank']:,.0f})"
+        f"{row['component']} ({rank_said(row['median_rank'])} without it, "
+        f"its null {rank_said(row['null_median_rank'])})"
         for row in rows
     ]
     said = f"it needs {listed_some(named, MOST_NAMED)}" if rows else "no single head or MLP is needed for it"
@@ -87,10 +78,17 @@ def layers_compared(tables: dict[str, tuple[pl.DataFrame, pl.DataFrame]]) -> str
     said = []
     for label, (by_layer, by_component) in tables.items():
         found = found_after(by_layer)
-        there = [str(layer) for layer, each in found.items() if is_there(each)]
         best = found[int(by_component["after"][0])]
-        ranks = f"{best.whole['median_rank']:,.0f} against {best.rows['null']['median_rank']:,.0f}"
+        ranks = f"{rank_said(best.whole['median_rank'])} against {rank_said(best.rows['null']['median_rank'])}"
         needed = by_component.filter("matters")["component"].to_list()
-        where = f"after layer{'s' if len(there) > 1 else ''} {listed(there)}" if there else "nowhere"
-        said.append(f"{label} {where} ({ranks}{f', needs {listed_some(needed, 3)}' if needed else ''})")
+        said.append(
+            f"{label} {_where_in_short(found)} ({ranks}{f', needs {listed_some(needed, 3)}' if needed else ''})"
+        )
     return f"After which layers is the word there? By the twin's median rank: {'; '.join(said)}."
+
+
+def _where_in_short(found: dict[int, Found]) -> str:
+    if not any(each.has_intervals for each in found.values()):
+        return "can't be told"
+    there = [str(layer) for layer, each in found.items() if is_there(each)]
+    return f"after layer{'s' if len(there) > 1 else ''} {listed(there)}" if there else "nowhere"

@@ -36,7 +36,11 @@ TWINS_BY_COMPONENT = Schema(
         *with_interval("null_ratio", "rank_ratio of that null: what it does to any two tokens"),
         *with_interval("needed", "rank_ratio / null_ratio, word by word: what is lost of this word; 1 is nothing"),
         Column("share_lost", "Float64", "log needed / log of how many times better the word's rank is than its null's"),
-        Column("matters", "Boolean", "the word is there, needed_low is above 1, and share_lost at least a quarter"),
+        Column(
+            "matters",
+            "Boolean",
+            "the word is there, needed_low is above 1, and share_lost at least a quarter; null without intervals",
+        ),
         Column("attention", "Float64", "mean attention of the head from the last piece to the piece before it"),
         Column("null_attention", "Float64", "the same where the piece before is another word's"),
     ),

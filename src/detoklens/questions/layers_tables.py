@@ -87,11 +87,11 @@ def by_component(
 
 
 def judged(by_component: pl.DataFrame, found: Mapping[int, Found], after: int) -> pl.DataFrame:
-    """The same with the layer after which it was measured, and whether the word needs it."""
+    """The same with the layer after which it was measured, and whether the word needs it: null without intervals."""
     import polars as pl
 
     lost = (pl.col("needed_low") > 1) & (pl.col("share_lost") >= NEEDED)
-    matters = lost if is_there(found[after]) else pl.lit(False)
+    matters = lost if is_there(found[after]) else pl.lit(False if found[after].has_intervals else None)
     return TWINS_BY_COMPONENT.conform(by_component.with_columns(after=pl.lit(after), matters=matters))
 
 

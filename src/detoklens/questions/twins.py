@@ -81,10 +81,11 @@ class Twins(Question):
             "twins",
             ("twins_by_condition",),
             "Rank of the twin by condition",
-            "Median rank of a word's twin among all tokens, seen from the word's last piece, with its 95 % interval "
-            "over words (left is better): as it is, with another word's first piece, for the last piece alone, with "
-            "one head's look back cut, with one term left out or alone; words of the fewest pieces. On the right how "
-            "many times worse that is, word by word (geometric mean). The dotted line is the word as it is.",
+            "Median rank of a word's twin among the candidates, all tokens or a sample of them, seen from the word's "
+            "last piece, with its 95 % interval over words (left is better): as it is, with another word's first "
+            "piece, for the last piece alone, with one head's look back cut, with one term left out or alone; words of "
+            "the fewest pieces. On the right how many times worse that is, word by word (geometric mean). The dotted "
+            "line is the word as it is.",
         ),
         FigureSpec(
             "twins_pieces",
@@ -112,10 +113,10 @@ class Twins(Question):
         check_pieces(self.pieces)
 
     def settings(self, study: Study) -> dict[str, Any]:
-        """The list by its fingerprint."""
+        """The list and the rest of the block by their fingerprints."""
         from detoklens.measures.word_list import fingerprint_of, given_words
 
-        given = super().settings(study) | {"pieces": sorted(set(self.pieces))}
+        given = super().settings(study) | {"pieces": sorted(set(self.pieces)), **rest_settings(study.layer)}
         return given | {"words": None if self.words is None else fingerprint_of(given_words(self.words))}
 
     def ask(self, study: Study, runner: Runner) -> Frames:
@@ -178,7 +179,7 @@ class Twins(Question):
 
     def say(self, tables: Frames) -> str:
         """Whether the layer writes words beyond its null, and which head and which term it needs."""
-        return twins_said(tables["twins_by_condition"])
+        return twins_said(tables["twins_by_condition"], all_heads=self.heads is None)
 
     def say_compared(self, by_label: ByLabel) -> str:
         """Which of the models write words."""
@@ -198,6 +199,12 @@ def _rest(layer: Layer, say: Callable[[str], None]) -> RestOfBlock | None:
     except (UnsupportedModelError, CheckpointError) as error:
         say(f"only the place after attention is known: {error}")
         return None
+
+
+def rest_settings(layer: Layer) -> dict[str, str | None]:
+    """The rest of the first block as provenance keeps it: numbers after the attention or the block depend on it."""
+    rest = _rest(layer, lambda _note: None)
+    return {"rest_of_block": None if rest is None else rest.fingerprint}
 
 
 def _check_memory(layer: Layer, n_candidates: int, n_places: int) -> None:

@@ -91,17 +91,28 @@ def fewest_pieces(table: pl.DataFrame, place: str | None = None) -> Found:
     return found
 
 
-def twins_said(table: pl.DataFrame) -> str:
-    """Whether the layer writes words beyond its null, what it needs for that, and whether longer words are found."""
+def twins_said(table: pl.DataFrame, all_heads: bool = True) -> str:
+    """Whether the layer writes words beyond its null, what it needs for that, and whether longer words are found.
+
+    `all_heads` says whether each head was cut: else nothing is said of those that were not.
+    """
     found = fewest_pieces(table)
-    beside = f"{_place(found)}, the twin of a word in {_pieces(found)} has {_ranks(found)}"
+    beside = f"{_place(found)}, the twin of a word in {_pieces(found)} has {ranks_said(found)}"
     if not found.has_intervals:
-        words = plural(found.whole["words"], "word")
-        return f"{_capital(beside)}; {words} are too few to conclude anything from."
+        return f"{_capital(beside)}; {inconclusive(found)}."
     longer = _longer(table, found.whole["pieces"])
     if not found.writes:
         return f"{_verdict(found)}: {beside}{longer}."
-    return f"{_verdict(found)}: {beside}; {_head_said(found)}, {_term_said(found)}{longer}."
+    return f"{_verdict(found)}: {beside}; {_head_said(found, all_heads)}, {_term_said(found)}{longer}."
+
+
+def inconclusive(found: Found) -> str:
+    """Why nothing is concluded where there are no intervals."""
+    from detoklens.measures.twins import FEWEST
+
+    if found.whole["words"] < FEWEST:
+        return f"{plural(found.whole['words'], 'word')} are too few to conclude anything from"
+    return "without resamples of the words nothing can be concluded"
 
 
 def _verdict(found: Found) -> str:
@@ -112,28 +123,35 @@ def _verdict(found: Found) -> str:
     return "The first layer writes no words beyond its null"
 
 
-def _ranks(found: Found) -> str:
+def ranks_said(found: Found) -> str:
+    """The median rank with its interval, beside those that it is compared with."""
     whole = found.whole
-    ends = f" ({_rank(whole['median_rank_low'])} to {_rank(whole['median_rank_high'])})" if found.has_intervals else ""
-    null, last = (_rank(found.rows[name]["median_rank"]) for name in ("null", "last_piece"))
+    low_high = [rank_said(whole[f"median_rank_{end}"]) for end in ("low", "high") if found.has_intervals]
+    ends = f" ({' to '.join(low_high)})" if low_high else ""
+    null, last = (rank_said(found.rows[name]["median_rank"]) for name in ("null", "last_piece"))
     return (
-        f"median rank {_rank(whole['median_rank'])}{ends} of {whole['candidates']:,}, "
+        f"median rank {rank_said(whole['median_rank'])}{ends} of {whole['candidates']:,}, "
         f"{null} with another word's first piece, {last} for the last piece alone"
     )
 
 
-def _head_said(found: Found) -> str:
+def _head_said(found: Found, all_heads: bool) -> str:
     needed = found.needed("cut_")
     if needed:
-        named = [f"{_name(row)} ({_rank(row['median_rank'])} with its link cut)" for row in needed]
+        named = [f"{_name(row)} ({rank_said(row['median_rank'])} with its link cut)" for row in needed]
         return f"it needs {listed(named)}"
-    return "no single head is needed for it"
+    if all_heads:
+        return "no single head is needed for it"
+    cut = [_name(row) for name, row in found.rows.items() if name.startswith("cut_")]
+    if len(cut) == 1:
+        return f"{cut[0]}, the only head that was cut, is not needed for it"
+    return f"none of the {len(cut)} heads that were cut is needed for it"
 
 
 def _term_said(found: Found) -> str:
     needed = found.needed("without_")
     if needed:
-        named = [f"{_term(row)} ({_rank(row['median_rank'])} without it)" for row in needed]
+        named = [f"{_term(row)} ({rank_said(row['median_rank'])} without it)" for row in needed]
         return f"and of the terms {listed(named)}"
     return "and no single term"
 
@@ -148,7 +166,7 @@ def _longer(table: pl.DataFrame, shortest: int) -> str:
         null = found.rows["null"]
         hardly = "hardly counts" if found.is_worse("null") else "does not count"
         counts = "counts" if found.is_clearly_worse("null") else hardly
-        ranks = f"{_rank(found.whole['median_rank'])}, with another one {_rank(null['median_rank'])}"
+        ranks = f"{rank_said(found.whole['median_rank'])}, with another one {rank_said(null['median_rank'])}"
         said.append(f"in {_pieces(found)} the first one {counts} ({ranks})")
     return f"; {listed(said)}" if said else ""
 
@@ -160,10 +178,15 @@ def twins_compared(tables: Mapping[str, pl.DataFrame]) -> str:
         found = fewest_pieces(table, place)
         heads = [_name(row) for row in found.needed("cut_")] if found.writes else []
         needs = f", needs {listed(heads)}" if heads else ""
-        does = "yes" if found.writes else "hardly" if found.is_above else "no"
-        whole, null = (_rank(found.rows[name]["median_rank"]) for name in ("whole", "null"))
-        said.append(f"{label} {does} ({whole} against {null} with another word's first piece{needs})")
+        whole, null = (rank_said(found.rows[name]["median_rank"]) for name in ("whole", "null"))
+        said.append(f"{label} {_in_short(found)} ({whole} against {null} with another word's first piece{needs})")
     return f"Does the first layer write words? By the twin's median rank {WHERE[place]}: {'; '.join(said)}."
+
+
+def _in_short(found: Found) -> str:
+    if not found.has_intervals:
+        return "can't be told"
+    return "yes" if found.writes else "hardly" if found.is_above else "no"
 
 
 def _name(row: Row) -> str:
@@ -183,8 +206,9 @@ def _pieces(found: Found) -> str:
     return IN_PIECES.get(pieces, f"{pieces} pieces")
 
 
-def _rank(rank: float) -> str:
-    return f"{rank:,.0f}"
+def rank_said(rank: float) -> str:
+    """A median rank, which may be a half: below 100 that is seen."""
+    return f"{rank:.1f}".removesuffix(".0") if rank < 100 else f"{rank:,.0f}"
 
 
 def _capital(text: str) -> str:

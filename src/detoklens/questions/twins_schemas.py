@@ -12,7 +12,11 @@ def with_interval(name: str, meaning: str) -> tuple[Column, ...]:
     """A column, and the ends of its 95 % interval over words."""
     return (
         Column(name, "Float64", meaning),
-        Column(f"{name}_low", "Float64", f"lower end of the 95 % interval of {name}; null below 30 words"),
+        Column(
+            f"{name}_low",
+            "Float64",
+            f"lower end of the 95 % interval of {name}; null below 30 words or without resamples",
+        ),
         Column(f"{name}_high", "Float64", f"upper end of the 95 % interval of {name}"),
     )
 

@@ -9,7 +9,7 @@ only n queries are made, for a model that looks both ways as for one that looks 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,7 +43,7 @@ class LastPlace:
     parts: Mapping[str, Float[np.ndarray, "head text key"]]
     values: Float[np.ndarray, "key_head text key d_head"]
 
-    def attention(self, terms: Collection[str] | None = None) -> Float[np.ndarray, "head text key"]:
+    def attention(self, terms: Sequence[str] | None = None) -> Float[np.ndarray, "head text key"]:
         """α of the last place: by all terms, or by some of them alone."""
         some = next(iter(self.parts.values()))
         scores = np.zeros_like(some)

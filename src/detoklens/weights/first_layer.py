@@ -80,7 +80,7 @@ class FirstLayer:
         for field in fields(self):
             value = getattr(self, field.name)
             if field.default is MISSING or not _same(value, field.default):  # a model without it keeps its fingerprint
-                _add(digest, field.name, value)
+                add_value(digest, field.name, value)
         return digest.hexdigest()
 
 
@@ -88,7 +88,8 @@ def _same(value: Any, default: Any) -> bool:
     return value is default or (not isinstance(value, np.ndarray) and bool(value == default))
 
 
-def _add(digest: Any, name: str, value: Any) -> None:
+def add_value(digest: Any, name: str, value: Any) -> None:
+    """Add a named number, text or array, or the lack of one, to a digest."""
     if value is None or isinstance(value, str):
         digest.update(f"{name}={value}".encode())
         return

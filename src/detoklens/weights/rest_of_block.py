@@ -9,11 +9,15 @@ output:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import hashlib
+from dataclasses import dataclass, fields, is_dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
 
+from detoklens.weights.first_layer import add_value
 from detoklens.weights.norm import Norm
 
 
@@ -41,3 +45,20 @@ class RestOfBlock:
     stream_norm: Norm | None = None
     mlp_norm: Norm | None = None
     output_norm: Norm | None = None
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 of all of it in float32, as that of a first layer."""
+        digest = hashlib.sha256()
+        _add_fields(digest, "", self)
+        return digest.hexdigest()
+
+
+def _add_fields(digest: Any, path: str, part: Any) -> None:
+    """The fields of a part, and of the parts that it has in turn, each by its whole name."""
+    for field in fields(part):
+        name, value = f"{path}{field.name}", getattr(part, field.name)
+        if is_dataclass(value):
+            _add_fields(digest, f"{name}.", value)
+        else:
+            add_value(digest, name, value)
