@@ -18,7 +18,6 @@ myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
 nb_execution_mode = "off"  # notebooks are committed with their outputs, which the tests make again
 nb_merge_streams = True
-nb_output_folder = "build/site-notebooks"  # beside the site
 suppress_warnings = ["misc.highlighting_failure"]  # a notebook's `!command` is no Python
 
 default_role = "code"  # docstrings quote with one backtick
@@ -28,8 +27,8 @@ autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80
 nitpicky = True
-# Types of signatures are no pages of this site: arrays with axis names, polars, matplotlib, paths.
-nitpick_ignore_regex = [(r"py:.*", r"(?!detoklens\.).*")]
+# Types of signatures are no pages of this site: arrays with axis names, polars, matplotlib, inner modules.
+nitpick_ignore_regex = [(r"py:.*", r"(?!detoklens\.\w+$).*")]
 
 html_theme = "furo"
 html_title = "detoklens"

@@ -77,12 +77,16 @@ def put_live(folder: Path) -> None:
 
 def build(source: Path, out: Path) -> None:
     """Broken links and missing references are errors."""
-    shutil.rmtree(out, ignore_errors=True)
+    built = source.with_name("site-built") / "html"  # notebooks leave copies beside it
+    shutil.rmtree(built, ignore_errors=True)
     words = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", "-j", "2"]
-    done = subprocess.run([*words, "-d", str(source.with_name("site-doctrees")), str(source), str(out)])
+    done = subprocess.run([*words, "-d", str(source.with_name("site-doctrees")), str(source), str(built)])
     if done.returncode:
         raise SystemExit("the site was not built: mend what Sphinx says above")
-    (out / ".nojekyll").touch()  # hosts that would leave out folders with an underscore
+    (built / ".nojekyll").touch()  # hosts that would leave out folders with an underscore
+    shutil.rmtree(out, ignore_errors=True)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(built, out)
 
 
 if __name__ == "__main__":
