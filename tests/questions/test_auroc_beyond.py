@@ -92,7 +92,30 @@ def test_where_it_holds_for_some_heads_they_are_named():
     few = table.with_columns(pl.lit(199, pl.Int64).alias("links"))
     assert validity_said(few, pieces=False).startswith("Whether it holds can't be told: 199 links ")
     none = table.with_columns(pl.lit(None, pl.Float64).alias("correlation"))
-    assert "does not hold for any head" in validity_said(none, pieces=False)
+    assert validity_said(none, pieces=False) == (
+        "Whether it holds can't be told: on 1,000 links of the text to the token before no head's predicted and real "
+        "scores both vary."
+    )
+
+
+@pytest.mark.parametrize(
+    ("back", "said"),
+    [(1, "the token before"), (-1, "the token after"), (3, "the token 3 places before"), (0, "the token itself")],
+)
+def test_the_sentence_names_the_link(back, said):
+    few = AUROC_VALIDITY.frame(
+        {
+            "head": [0],
+            "layer": [1],
+            "correlation": [0.1],
+            "links": [9],
+            "pieces_correlation": [0.1],
+            "pieces_links": [9],
+        }
+    )
+    assert validity_said(few, False, back).endswith(f"9 links of the text to {said} are too few.")
+    enough = few.with_columns(pl.lit(1000, pl.Int64).alias("links"))
+    assert f"on 1,000 links of the text to {said};" in validity_said(enough, False, back)
 
 
 def test_it_is_the_same_with_any_number_of_workers_and_kept(study, answer, tmp_path):

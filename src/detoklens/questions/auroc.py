@@ -194,6 +194,11 @@ class Auroc(Joining):
     def _right(self) -> GroundTruth:
         return GroundTruth(self.truth, self.positives, self.pmi_above, self.weights, self.words)
 
+    @property
+    def places_back(self) -> int:
+        """How many places before its query the key stands that is asked about; less than 0 where after it."""
+        return -1 if self.is_ahead and self.offset == 1 else self.offset
+
     def depends_on(self, need: Need) -> bool:
         judged = self.roc is None
         if need == "counts":
@@ -297,7 +302,9 @@ class Auroc(Joining):
         return said + self._validity(tables)
 
     def _validity(self, tables: Frames) -> str:
-        return f" {validity_said(tables['auroc_validity'], self.pieces)}" if self.layer else ""
+        if not self.layer:
+            return ""
+        return f" {validity_said(tables['auroc_validity'], self.pieces, self.places_back)}"
 
     def specs(self) -> Sequence[FigureSpec]:
         """Beyond layer 0 heads have that layer's names."""

@@ -112,7 +112,7 @@ AUROC_VALIDITY = Schema(
         Column("head", "Int32", "attention head of the layer, from 0"),
         Column("layer", "Int32", "the layer, from 0"),
         Column("correlation", "Float64", "rank correlation of Tᵉᵉ by closed-world inputs with real scores"),
-        Column("links", "Int64", "links from a token of the text to the token before it"),
+        Column("links", "Int64", "links from a token of the text to the one asked about: by default the token before"),
         Column("pieces_correlation", "Float64", "the same over the links of tokens that go on with a word"),
         Column("pieces_links", "Int64", "those links"),
     ),
