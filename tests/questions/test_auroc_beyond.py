@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,22 @@ from detoklens.errors import MissingError, RangeError
 from detoklens.measures.frequency import spearman
 from detoklens.questions import auroc_beyond
 from detoklens.questions.auroc_said import validity_said
-from detoklens.questions.auroc_schemas import AUROC_VALIDITY
+from detoklens.questions.auroc_schemas import AUROC_VALIDITY, ROC_POINTS
+from detoklens.questions.comparing import side_by_side
 from tests.command_line import refuse, run
 from tests.questions.asking import assert_kept_and_read_again, same_tables
 
+NO_NULLS = pl.lit(None, pl.Float64).alias("above_null"), pl.lit(None, pl.Float64).alias("matched_above_null")
+A_CURVE = ROC_POINTS.frame(
+    {
+        "head": [0, 0],
+        "token_id": [300, 300],
+        "token": ["a", "a"],
+        "threshold": [None, 0.5],
+        "false_positive_rate": [0.0, 1.0],
+        "true_positive_rate": [0.0, 1.0],
+    }
+)
 FEW = dl.Auroc(layer=1, tokens=list(range(300, 420)), bootstrap=20)
 
 
@@ -67,6 +80,33 @@ def test_heads_have_the_layers_names(answer):
     assert "L0H" not in answer.sentence
     figure = answer.figure("auroc")
     assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["L1H0", "L1H1", "L1H2", "L1H3"]
+
+
+def test_columns_mean_heads_of_the_layer(study, answer):
+    meanings = {column.meaning for schema in answer.schemas for column in schema.columns if column.name == "head"}
+    assert meanings == {"attention head of the layer asked about, from 0"}
+    assert (
+        dl.Auroc()
+        .schemas({"auroc_by_head": answer.tables["auroc_by_head"]})[0]
+        .columns[0]
+        .meaning.endswith("of layer 0, from 0")
+    )
+
+
+@pytest.mark.parametrize("question", [FEW, replace(FEW, controls=False), replace(FEW, roc=[300])])
+def test_models_are_compared_with_the_validity_of_each(question, answer):
+    tables = {name: answer.tables[name] for name in ("auroc_by_head", "auroc_controls", "auroc_validity")}
+    if not question.controls:
+        tables["auroc_controls"] = tables["auroc_controls"].with_columns(NO_NULLS)
+    if question.roc:
+        tables = {"roc_points": A_CURVE, "auroc_validity": tables["auroc_validity"]}
+    both = side_by_side(question, {"one": replace(answer, tables=tables), "two": replace(answer, tables=tables)})
+    assert both.sentence.count("But it does not hold for any head") == 2
+    assert "L0H" not in both.sentence
+    assert both.tables["auroc_validity"]["model"].to_list() == ["one"] * 4 + ["two"] * 4
+    if not question.roc:
+        ticks = both.figure("compare_auroc").axes[0].get_yticklabels()
+        assert [tick.get_text() for tick in ticks] == ["L1H0", "L1H1", "L1H2", "L1H3"]
 
 
 def test_the_sentence_says_that_it_does_not_hold(answer):

@@ -50,7 +50,7 @@ def comparison_said(by_label: ByLabel, whom: str, layer: int = 0) -> str:
     return f"Whose AUROC{whom} stands above its nulls: {'; '.join(said)}." if said else ""
 
 
-def curves_said(points: pl.DataFrame, layer: int = 0) -> str:
+def curves_said(points: pl.DataFrame, layer: int = 0, manner: str = "") -> str:
     """The head with the largest area for each of the first query tokens."""
     from detoklens.questions.auroc_tables import areas_under
 
@@ -62,7 +62,7 @@ def curves_said(points: pl.DataFrame, layer: int = 0) -> str:
         shown = f"id {token}" if best["token"] is None else f"“{token_shown(best['token'])}”"
         said.append(f"{best['area']:.3f} for {shown} ({head_name(best['head'], layer)})")
     first = f" of the first {SAID_CURVES} of {len(tokens)} query tokens" if len(tokens) > SAID_CURVES else ""
-    return f"Largest areas under the ROC curves{first}: {listed(said)}; 0.5 is chance."
+    return f"Largest areas under the ROC curves{first}{manner}: {listed(said)}; 0.5 is chance."
 
 
 def validity_said(validity: pl.DataFrame, pieces: bool, back: int = 1) -> str:
