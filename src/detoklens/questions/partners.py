@@ -154,7 +154,7 @@ def partners_of(affinity: Affinity, heads: Sequence[int], queries: Sequence[int]
 
     from detoklens.measures.ranking import HeadScores, top_keys
 
-    rows = [HeadScores.of(affinity.key[place]).rows(affinity.query[place, queries]) for place in range(len(heads))]
+    rows = [HeadScores.of(affinity.key_of(place)).rows(affinity.query[place, queries]) for place in range(len(heads))]
     keys = np.stack([top_keys(scores, top) for scores in rows], axis=1)
     scores = np.stack([np.take_along_axis(row, keys[:, place], 1) for place, row in enumerate(rows)], axis=1)
     query, head, rank = (axis.ravel() for axis in np.indices(keys.shape))
