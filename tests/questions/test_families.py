@@ -252,6 +252,8 @@ def test_frequency_is_what_tokens_assert_to_the_mean_query():
         ("encoder", dl.Contributions(mean="none"), "positions are learned, so there is no mean to split off"),
         ("rotary", dl.Partners([5], direction="ahead"), "it looks back only, so nothing can be asked ahead"),
         ("rotary", dl.Positions(average="mean-of-ratio"), "depends on no σ"),
+        ("rotary without biases", dl.Positions(mean="none"), "have no kernel unless a mean is split"),
+        ("rotary without biases", dl.Shape(mean="none"), "have no kernel unless a mean is split"),
         ("rotary", dl.Shape(length=5), "how long a text goes on changes nothing"),
         ("encoder", dl.Shape([7], length=5), "query position 7 lies beyond documents cut to 5 tokens"),
         ("rotary", dl.Partners([5], offset=40), "offsets go from 0 to 39"),
@@ -275,6 +277,8 @@ def test_what_has_no_part_does_not_enter_the_provenance_nor_the_command():
     assert rotary.provenance(asked).options["offset"] == 1
     assert "direction" not in rotary.provenance(asked).options
     assert "--offset" not in rotary.command(asked)
+    assert learned.provenance(dl.Positions(band=0.5)).options["band"] == 0.5
+    assert rotary.provenance(dl.Positions(band=0.5)) == rotary.provenance(dl.Positions())
     moved = dl.Partners([5], offset=2, mean="vocabulary")
     assert rotary.command(moved).endswith("--mean vocabulary --offset 2")
     assert rotary.provenance(moved) != rotary.provenance(asked)
