@@ -12,6 +12,7 @@ from scipy.special import log_softmax, softmax
 
 import detoklens as dl
 from detoklens.errors import MissingError, RangeError
+from detoklens.questions.auroc_schemas import AUROC_CONTROLS
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.comparing import side_by_side
 from tests.command_line import refuse, run
@@ -262,6 +263,40 @@ def test_frequency_is_what_tokens_assert_to_the_mean_query():
 def test_an_option_without_a_part_is_refused(name, question, said):
     with pytest.raises(RangeError, match=said):
         study_of(FAMILIES[name]).ask(question)
+
+
+@pytest.mark.parametrize(
+    ("usual", "mean", "said"),
+    [
+        (dl.Partners([5]), "vocabulary", " (offset 2, means split off)"),
+        (dl.Frequency(), "none", " (offset 2, no mean split off)"),
+        (dl.Heatmap(tokens=5), "vocabulary", " (offset 2, means split off)"),
+        (dl.Lexicon(top=5), "vocabulary", " (offset 2, means split off)"),
+    ],
+)
+def test_sentences_say_how_they_were_asked(usual, mean, said):
+    study = study_of(FAMILIES["rotary"])
+    for asked, is_said in ((usual, False), (replace(usual, offset=2, mean=mean), True)):
+        answer = study.ask(asked)
+        assert (said in answer.sentence) == is_said
+        assert (said in side_by_side(asked, {"one": answer, "two": answer}).sentence) == is_said
+        assert ("split off" in answer.sentence) == is_said
+
+
+def test_compared_words_and_aurocs_say_how_they_were_asked():
+    found = {"head": 0, "median_share": 0.1, "null_median_share": 0.4, "pairs": 100}
+    by_label = {label: {"words_by_head": pl.DataFrame([found])} for label in ("one", "two")}
+    assert "in the best head (offset 2), as a share" in dl.Words(offset=2).say_compared(by_label)
+    assert "in the best head, as a share" in dl.Words().say_compared(by_label)
+    controls = {"one": {"auroc_controls": _controls()}}
+    assert dl.Auroc(offset=2).say_compared(controls).startswith("Whose AUROC (offset 2) stands above its nulls: ")
+    assert dl.Auroc().say_compared(controls).startswith("Whose AUROC stands above its nulls: ")
+
+
+def _controls() -> pl.DataFrame:
+    names = [column.name for column in AUROC_CONTROLS.columns]
+    known = {"head": 0, "auroc": 0.9, "shuffled_queries": 0.5, "permuted_keys": 0.5, "above_null": 0.4}
+    return AUROC_CONTROLS.frame({name: [known.get(name)] for name in names})
 
 
 def test_a_mean_by_frequency_needs_counts():

@@ -81,11 +81,9 @@ class AtOffset(SplitTerms):
 
     @property
     def manner(self) -> str:
-        """How Tᵉᵉ was asked for, where not as usual: ` (offset 2, means split off)`."""
+        """How it was asked for, where not as usual: ` (offset 2, means split off)`."""
         said = [f"offset {self.offset}"] if self.offset != 1 else []
-        said += {"none": [], "vocabulary": ["means split off"], "frequency": ["means by frequency split off"]}[
-            self.mean
-        ]
+        said += [SPLIT_SAID[self.mean]] if self.mean != type(self).mean else []
         return f" ({', '.join(said)})" if said else ""
 
     def affinity(self, study: Study, scale: TokenScale | None, centred: bool, heads: Sequence[int]) -> Affinity:
@@ -111,6 +109,11 @@ class Joining(AtOffset):
         return self.direction == "ahead"
 
 
+SPLIT_SAID = {
+    "none": "no mean split off",
+    "vocabulary": "means split off",
+    "frequency": "means by frequency split off",
+}
 REFUSED = {
     "mean": "positions are learned, so there is no mean to split off; leave it out",
     "offset": "Tᵉᵉ is the same at every offset where positions are not rotary; leave it out",

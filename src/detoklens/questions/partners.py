@@ -117,7 +117,7 @@ class Partners(Joining):
         best = found.filter(query_token_id=first["query_token_id"][0], head=first["head"][0]).sort("rank").head(3)
         keys = [f"“{_shown(key, number)}”" for key, number in best.select("key_token", "key_token_id").iter_rows()]
         query = _shown(first["query_token"][0], first["query_token_id"][0])
-        return f"“{query}” scores highest in {head_name(first['head'][0])}, with {listed(keys)}."
+        return f"“{query}” scores highest in {head_name(first['head'][0])}{self.manner}, with {listed(keys)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
         """Without the ids of tokens that can be read."""
