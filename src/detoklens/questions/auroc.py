@@ -324,7 +324,7 @@ class Auroc(Joining):
 
     def _whom(self, by_head: pl.DataFrame) -> str:
         if self.pieces:
-            return "asked ahead for pieces that go on with a word," if self.is_ahead else PIECES_ASKED
+            return "looking for pieces that go on with a word," if self.is_ahead else PIECES_ASKED
         return "over all query tokens" if self.tokens is None else f"over {plural(by_head['tokens'][0], 'query token')}"
 
     def say_compared(self, by_label: ByLabel) -> str:

@@ -82,9 +82,13 @@ class AtOffset(SplitTerms):
     @property
     def manner(self) -> str:
         """How it was asked for, where not as usual: ` (offset 2, means split off)`."""
-        said = [f"offset {self.offset}"] if self.offset != 1 else []
-        said += [SPLIT_SAID[self.mean]] if self.mean != type(self).mean else []
+        said = self.unusual()
         return f" ({', '.join(said)})" if said else ""
+
+    def unusual(self) -> list[str]:
+        """In which ways it was asked for otherwise than by default."""
+        offset = [f"offset {self.offset}"] if self.offset != 1 else []
+        return offset + ([SPLIT_SAID[self.mean]] if self.mean != type(self).mean else [])
 
     def affinity(self, study: Study, scale: TokenScale | None, centred: bool, heads: Sequence[int]) -> Affinity:
         """Tᵉᵉ of the whole vocabulary, as it was asked for."""
@@ -107,6 +111,9 @@ class Joining(AtOffset):
     @property
     def is_ahead(self) -> bool:
         return self.direction == "ahead"
+
+    def unusual(self) -> list[str]:
+        return super().unusual() + (["asked ahead"] if self.is_ahead else [])
 
 
 SPLIT_SAID = {
