@@ -83,7 +83,7 @@ def test_a_line_a_constant_and_few_keys_have_no_wave() -> None:
     assert waves_of(np.full(100, 7.0)) == waves_of(np.zeros(100)) == []
     assert waves_of(np.array([1.0, -1.0, 1.0, 3.0, 2.0])) == []
     assert waves_of(np.empty(0)) == []
-    assert is_sinusoidal([], 100) is False
+    assert is_sinusoidal([], 100) is None
     assert is_sinusoidal([], FEWEST_KEYS - 1) is None
 
 

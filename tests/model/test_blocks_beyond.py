@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,9 @@ from detoklens.errors import CheckpointError, UnsupportedModelError
 from detoklens.measures.block_runs import Runner
 from detoklens.model.first_blocks import open_blocks
 from detoklens.questions import auroc_beyond
-from detoklens.questions.auroc_beyond import closed_world_inputs, deeper_layer, real_links, validity
+from detoklens.questions.auroc import Auroc
+from detoklens.questions.auroc_beyond import asked_beyond, closed_world_inputs, deeper_layer, real_links, validity
+from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
 from detoklens.weights.blocks import blocks_fingerprint, source_of
 from tests.model.test_first_blocks import FAMILIES, HEADS, LLAMA
@@ -71,23 +74,46 @@ def test_closed_world_inputs_are_what_enters_the_block():
         np.testing.assert_allclose(inputs[token], alone, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
-def test_links_are_scores_without_what_no_softmax_sees(name):
-    """What really enters the block, through our arrays: the score of each pair of neighbours, all terms together."""
+@pytest.mark.parametrize(("name", "back"), [("gpt2", 1), ("llama", 1), ("llama", 2), ("bert", -1)])
+def test_links_are_scores_without_what_no_softmax_sees(name, back):
+    """What really enters the block, through our arrays: the score of each pair so far apart, all terms together."""
     model = tiny(name, **FAMILIES[name])
     blocks, layer, _ = deeper(model, 1)
     texts = [np.array([3, 8, 2, 5]), np.array([6, 1, 9])]
-    real = real_links(blocks, layer, texts, 1, range(HEADS), Runner())
-    assert real.shape == (HEADS, 5)
+    real = real_links(blocks, layer, texts, 1, range(HEADS), Runner(), back)
+    assert real.shape == (HEADS, 7 - 2 * abs(back))
     place = 0
     for text in texts:
         passed = blocks.run(text[None])
         weights = replace(layer.weights, token_embeddings=passed.all_places(0)[0])
         here = Layer(replace(layer.checkpoint, first_layer=weights))
-        for number in range(1, len(text)):
-            pair = here.terms([number - 1, number]).total()[:, 1, 0] * layer.attention_scale
+        for number in range(max(back, 0), len(text) + min(back, 0)):
+            between = range(number - back, number + int(np.sign(back)), int(np.sign(back)))
+            pair = here.terms(between).total()[:, -1, 0] * layer.attention_scale
             np.testing.assert_allclose(real[:, place], pair, rtol=1e-4, atol=1e-4)
             place += 1
+
+
+@pytest.mark.parametrize(
+    ("name", "question", "back"),
+    [("llama", Auroc(layer=1, offset=2, mean="vocabulary"), 2), ("bert", Auroc(layer=1, direction="ahead"), -1)],
+)
+def test_validity_is_that_of_the_question(name, question, back, monkeypatch):
+    """Links, what is predicted of them, and pieces: all as they were asked for."""
+    layer = detoklens.load(tiny(name, **FAMILIES[name]))
+    text, caught = np.array([3, 8, 2, 5, 9, 5]), []
+    study = detoklens.study(layer, workers=1)
+    study.__dict__["documents"] = [text]
+    monkeypatch.setattr(Layer, "vocabulary", SimpleNamespace(word_internal=lambda: [5, 8]))
+    monkeypatch.setattr(Study, "has", lambda _study, _need: True)
+    monkeypatch.setattr(Auroc, "ask", lambda asked, there, _runner: caught.append((asked, there)) or {})
+    monkeypatch.setattr(auroc_beyond, "validity", lambda *given: given)
+    _, _, predicted, real, pieces = asked_beyond(question, study, Runner())["auroc_validity"]
+    (asked, there), queries = caught[0], np.arange(max(back, 0), len(text) + min(back, 0))
+    ranked = asked.affinity(there, "mean", False, range(HEADS)).scores(text[queries])
+    np.testing.assert_allclose(predicted, ranked[:, np.arange(len(queries)), text[queries - back]], rtol=1e-5)
+    assert real.shape == predicted.shape
+    assert pieces.tolist() == [token in (5, 8) for token in text[queries - back if back < 0 else queries]]
 
 
 def test_another_kind_of_block_is_refused(monkeypatch):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,10 +17,22 @@ from detoklens.errors import MissingError, RangeError
 from detoklens.measures.frequency import spearman
 from detoklens.questions import auroc_beyond
 from detoklens.questions.auroc_said import validity_said
-from detoklens.questions.auroc_schemas import AUROC_VALIDITY
+from detoklens.questions.auroc_schemas import AUROC_VALIDITY, ROC_POINTS
+from detoklens.questions.comparing import side_by_side
 from tests.command_line import refuse, run
 from tests.questions.asking import assert_kept_and_read_again, same_tables
 
+NO_NULLS = pl.lit(None, pl.Float64).alias("above_null"), pl.lit(None, pl.Float64).alias("matched_above_null")
+A_CURVE = ROC_POINTS.frame(
+    {
+        "head": [0, 0],
+        "token_id": [300, 300],
+        "token": ["a", "a"],
+        "threshold": [None, 0.5],
+        "false_positive_rate": [0.0, 1.0],
+        "true_positive_rate": [0.0, 1.0],
+    }
+)
 FEW = dl.Auroc(layer=1, tokens=list(range(300, 420)), bootstrap=20)
 
 
@@ -69,6 +82,33 @@ def test_heads_have_the_layers_names(answer):
     assert [tick.get_text() for tick in figure.axes[0].get_yticklabels()] == ["L1H0", "L1H1", "L1H2", "L1H3"]
 
 
+def test_columns_mean_heads_of_the_layer(study, answer):
+    meanings = {column.meaning for schema in answer.schemas for column in schema.columns if column.name == "head"}
+    assert meanings == {"attention head of the layer asked about, from 0"}
+    assert (
+        dl.Auroc()
+        .schemas({"auroc_by_head": answer.tables["auroc_by_head"]})[0]
+        .columns[0]
+        .meaning.endswith("of layer 0, from 0")
+    )
+
+
+@pytest.mark.parametrize("question", [FEW, replace(FEW, controls=False), replace(FEW, roc=[300])])
+def test_models_are_compared_with_the_validity_of_each(question, answer):
+    tables = {name: answer.tables[name] for name in ("auroc_by_head", "auroc_controls", "auroc_validity")}
+    if not question.controls:
+        tables["auroc_controls"] = tables["auroc_controls"].with_columns(NO_NULLS)
+    if question.roc:
+        tables = {"roc_points": A_CURVE, "auroc_validity": tables["auroc_validity"]}
+    both = side_by_side(question, {"one": replace(answer, tables=tables), "two": replace(answer, tables=tables)})
+    assert both.sentence.count("But it does not hold for any head") == 2
+    assert "L0H" not in both.sentence
+    assert both.tables["auroc_validity"]["model"].to_list() == ["one"] * 4 + ["two"] * 4
+    if not question.roc:
+        ticks = both.figure("compare_auroc").axes[0].get_yticklabels()
+        assert [tick.get_text() for tick in ticks] == ["L1H0", "L1H1", "L1H2", "L1H3"]
+
+
 def test_the_sentence_says_that_it_does_not_hold(answer):
     assert "But it does not hold for any head (rank correlation of predicted and real scores at least 0.5, on " in (
         answer.sentence
@@ -92,7 +132,30 @@ def test_where_it_holds_for_some_heads_they_are_named():
     few = table.with_columns(pl.lit(199, pl.Int64).alias("links"))
     assert validity_said(few, pieces=False).startswith("Whether it holds can't be told: 199 links ")
     none = table.with_columns(pl.lit(None, pl.Float64).alias("correlation"))
-    assert "does not hold for any head" in validity_said(none, pieces=False)
+    assert validity_said(none, pieces=False) == (
+        "Whether it holds can't be told: on 1,000 links of the text to the token before no head's predicted and real "
+        "scores both vary."
+    )
+
+
+@pytest.mark.parametrize(
+    ("back", "said"),
+    [(1, "the token before"), (-1, "the token after"), (3, "the token 3 places before"), (0, "the token itself")],
+)
+def test_the_sentence_names_the_link(back, said):
+    few = AUROC_VALIDITY.frame(
+        {
+            "head": [0],
+            "layer": [1],
+            "correlation": [0.1],
+            "links": [9],
+            "pieces_correlation": [0.1],
+            "pieces_links": [9],
+        }
+    )
+    assert validity_said(few, False, back).endswith(f"9 links of the text to {said} are too few.")
+    enough = few.with_columns(pl.lit(1000, pl.Int64).alias("links"))
+    assert f"on 1,000 links of the text to {said};" in validity_said(enough, False, back)
 
 
 def test_it_is_the_same_with_any_number_of_workers_and_kept(study, answer, tmp_path):

@@ -12,6 +12,7 @@ from scipy.special import log_softmax, softmax
 
 import detoklens as dl
 from detoklens.errors import MissingError, RangeError
+from detoklens.questions.auroc_schemas import AUROC_CONTROLS
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.comparing import side_by_side
 from tests.command_line import refuse, run
@@ -252,6 +253,8 @@ def test_frequency_is_what_tokens_assert_to_the_mean_query():
         ("encoder", dl.Contributions(mean="none"), "positions are learned, so there is no mean to split off"),
         ("rotary", dl.Partners([5], direction="ahead"), "it looks back only, so nothing can be asked ahead"),
         ("rotary", dl.Positions(average="mean-of-ratio"), "depends on no σ"),
+        ("rotary without biases", dl.Positions(mean="none"), "have no kernel unless a mean is split"),
+        ("rotary without biases", dl.Shape(mean="none"), "have no kernel unless a mean is split"),
         ("rotary", dl.Shape(length=5), "how long a text goes on changes nothing"),
         ("encoder", dl.Shape([7], length=5), "query position 7 lies beyond documents cut to 5 tokens"),
         ("rotary", dl.Partners([5], offset=40), "offsets go from 0 to 39"),
@@ -260,6 +263,42 @@ def test_frequency_is_what_tokens_assert_to_the_mean_query():
 def test_an_option_without_a_part_is_refused(name, question, said):
     with pytest.raises(RangeError, match=said):
         study_of(FAMILIES[name]).ask(question)
+
+
+@pytest.mark.parametrize(
+    ("usual", "mean", "said"),
+    [
+        (dl.Partners([5]), "vocabulary", " (offset 2, means split off)"),
+        (dl.Frequency(), "none", " (offset 2, no mean split off)"),
+        (dl.Heatmap(tokens=5), "vocabulary", " (offset 2, means split off)"),
+        (dl.Lexicon(top=5), "vocabulary", " (offset 2, means split off)"),
+    ],
+)
+def test_sentences_say_how_they_were_asked(usual, mean, said):
+    study = study_of(FAMILIES["rotary"])
+    for asked, is_said in ((usual, False), (replace(usual, offset=2, mean=mean), True)):
+        answer = study.ask(asked)
+        assert (said in answer.sentence) == is_said
+        assert (said in side_by_side(asked, {"one": answer, "two": answer}).sentence) == is_said
+        assert ("split off" in answer.sentence) == is_said
+
+
+def test_compared_words_and_aurocs_say_how_they_were_asked():
+    found = {"head": 0, "median_share": 0.1, "null_median_share": 0.4, "pairs": 100}
+    by_label = {label: {"words_by_head": pl.DataFrame([found])} for label in ("one", "two")}
+    assert "in the best head (offset 2), as a share" in dl.Words(offset=2).say_compared(by_label)
+    assert "in the best head, as a share" in dl.Words().say_compared(by_label)
+    assert "piece after in the best head (asked ahead), as" in dl.Words(direction="ahead").say_compared(by_label)
+    controls = {"one": {"auroc_controls": _controls()}}
+    assert "Whose AUROC (asked ahead) stands" in dl.Auroc(direction="ahead").say_compared(controls)
+    assert dl.Auroc(offset=2).say_compared(controls).startswith("Whose AUROC (offset 2) stands above its nulls: ")
+    assert dl.Auroc().say_compared(controls).startswith("Whose AUROC stands above its nulls: ")
+
+
+def _controls() -> pl.DataFrame:
+    names = [column.name for column in AUROC_CONTROLS.columns]
+    known = {"head": 0, "auroc": 0.9, "shuffled_queries": 0.5, "permuted_keys": 0.5, "above_null": 0.4}
+    return AUROC_CONTROLS.frame({name: [known.get(name)] for name in names})
 
 
 def test_a_mean_by_frequency_needs_counts():
@@ -275,6 +314,8 @@ def test_what_has_no_part_does_not_enter_the_provenance_nor_the_command():
     assert rotary.provenance(asked).options["offset"] == 1
     assert "direction" not in rotary.provenance(asked).options
     assert "--offset" not in rotary.command(asked)
+    assert learned.provenance(dl.Positions(band=0.5)).options["band"] == 0.5
+    assert rotary.provenance(dl.Positions(band=0.5)) == rotary.provenance(dl.Positions())
     moved = dl.Partners([5], offset=2, mean="vocabulary")
     assert rotary.command(moved).endswith("--mean vocabulary --offset 2")
     assert rotary.provenance(moved) != rotary.provenance(asked)

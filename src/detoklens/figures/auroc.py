@@ -183,6 +183,7 @@ def compare_auroc(
     *,
     heads: Sequence[int] | None = None,
     measure: str = "seen",
+    layer: int = 0,
     width: theme.Width = "page",
 ) -> Figure:
     """How does each head's AUROC differ between checkpoints? A head that a checkpoint lacks has no marker there."""
@@ -196,7 +197,8 @@ def compare_auroc(
     titles = [MEASURES[measure]]
     if any(map(_has_matched, controls.values())):
         titles = [*titles, AMONG_EQUALS] if theme.inches(width) >= NARROW else list(BRIEF)
-    figure, panels = head_rows(asked, width, titles, legend=legend, row=max(ROW, 0.06 * len(labels)))
+    row = max(ROW, 0.06 * len(labels))
+    figure, panels = head_rows(asked, width, titles, legend=legend, names=_names(asked, layer), row=row)
     for place, (label, table) in enumerate(auroc_by_label.items()):
         style, shift = theme.style_of(place), (place - (len(labels) - 1) / 2) * 0.7 / len(labels)
         if label in controls:

@@ -37,8 +37,8 @@ class HeadScores:
 
 def scores_of(affinity: Affinity, token: int) -> Float[np.ndarray, "head key"]:
     """T^ee of one query token in every head."""
-    pairs = zip(affinity.query, affinity.key, strict=True)
-    return np.stack([HeadScores.of(key).rows(query[[token]])[0] for query, key in pairs])
+    heads = enumerate(affinity.query)
+    return np.stack([HeadScores.of(affinity.key_of(head)).rows(query[[token]])[0] for head, query in heads])
 
 
 def top_keys(scores: Float[np.ndarray, "query key"], top: int) -> Int[np.ndarray, "query rank"]:
@@ -73,10 +73,10 @@ def pair_ranks(
 ) -> tuple[Int[np.ndarray, "choice head pair"], Float[np.ndarray, "choice head pair"]]:
     """The rank among all keys, and the score, of one or several choices of a key for each query, in every head."""
     shape = (len(keys), affinity.n_heads, len(queries))
-    ranks, scores = np.empty(shape, np.int64), np.empty(shape, affinity.key.dtype)
-    step = max(1, BLOCK_BYTES // (affinity.vocab_size * affinity.key.itemsize))
+    ranks, scores = np.empty(shape, np.int64), np.empty(shape, affinity.shared_key.dtype)
+    step = max(1, BLOCK_BYTES // (affinity.vocab_size * affinity.shared_key.itemsize))
     for head in range(affinity.n_heads):
-        scorer = HeadScores.of(affinity.key[head])
+        scorer = HeadScores.of(affinity.key_of(head))
         for begin in range(0, len(queries), step):
             block = slice(begin, begin + step)
             rows = scorer.rows(affinity.query[head, queries[block]])

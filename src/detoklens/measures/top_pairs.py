@@ -80,7 +80,7 @@ def largest_pairs(affinity: Affinity, top: int, identical: bool = True, runner: 
     def task(number: int) -> PairBlock:
         head, first = number // blocks, number % blocks * BLOCK_QUERIES
         query = affinity.query[head, first : first + BLOCK_QUERIES]
-        return PairBlock(query, affinity.key[head], first, top, identical, best[head].floor)
+        return PairBlock(query, affinity.key_of(head), first, top, identical, best[head].floor)
 
     for number, pairs in enumerate(runner.run(search_block, task, blocks * affinity.n_heads)):
         best[number // blocks].offer(pairs)

@@ -64,10 +64,10 @@ def leading_waves(
 
 
 def is_sinusoidal(waves: list[Wave], n_keys: int) -> bool | None:
-    """Whether the leading wave has half of the power; None with too few keys, or too few of its periods, to tell."""
-    if n_keys < FEWEST_KEYS:
+    """Whether the leading wave has half of the power; None without a wave, or with too few keys or periods to tell."""
+    if not waves or n_keys < FEWEST_KEYS:
         return None
-    if not waves or waves[0].share < SINUSOIDAL_SHARE:
+    if waves[0].share < SINUSOIDAL_SHARE:
         return False
     return True if waves[0].period * PERIODS_IN_VIEW <= n_keys else None
 

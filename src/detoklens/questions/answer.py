@@ -165,7 +165,7 @@ class Comparison(Answer):
     @property
     def figures(self) -> dict[str, FigureSpec]:
         """The figures that set models side by side."""
-        return {spec.name: spec for spec in self.question.compared_figures if spec.can_draw(self.drawn_from)}
+        return {spec.name: spec for spec in self.question.compared_specs() if spec.can_draw(self.drawn_from)}
 
     @property
     def drawn_from(self) -> Mapping[str, Any]:

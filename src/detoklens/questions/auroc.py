@@ -14,6 +14,7 @@ from detoklens.questions.auroc_schemas import (
     AUROC_BY_TOKEN,
     AUROC_VALIDITY,
     GLANCE,
+    HEAD_OF_LAYER,
     OF_HEADS,
     PRECISION_BY_TOKEN,
     ROC_POINTS,
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from detoklens.questions.question import ByLabel, Frames, Need
     from detoklens.questions.study import Study
     from detoklens.scores.affinity import Affinity
+    from detoklens.tables.schema import Schema
 
 
 PIECES_ASKED = "asked from pieces that go on with a word,"
@@ -127,7 +129,7 @@ class Auroc(Joining):
     uses = frozenset({"counts", "vocabulary", "seed", "text"})
     parallel = True
     tables = (GLANCE, AUROC_BY_TOKEN, *OF_HEADS, PRECISION_BY_TOKEN, ROC_POINTS, AUROC_VALIDITY)
-    compared_tables = ("auroc_by_head", "auroc_controls", "roc_points")
+    compared_tables = ("auroc_by_head", "auroc_controls", "roc_points", "auroc_validity")
     equation = (
         "AUROCᵢ = Σ_pos Σ_neg w_pos ([s_pos > s_neg] + ½ [s_pos = s_neg]) / (Σ w_pos · number of negatives),  s = "
         "Tᵉᵉ[h, i, :],  positives: of a corpus the tokens j with count(j, i) > 0, weighted by the count;  pieces: the "
@@ -193,6 +195,11 @@ class Auroc(Joining):
     @property
     def _right(self) -> GroundTruth:
         return GroundTruth(self.truth, self.positives, self.pmi_above, self.weights, self.words)
+
+    @property
+    def places_back(self) -> int:
+        """How many places before its query the key stands that is asked about; less than 0 where after it."""
+        return -1 if self.is_ahead and self.offset == 1 else self.offset
 
     def depends_on(self, need: Need) -> bool:
         judged = self.roc is None
@@ -289,7 +296,7 @@ class Auroc(Joining):
     def say(self, tables: Frames) -> str:
         """Which head stands above chance, its nulls and frequency, if any does; or the largest areas under curves."""
         if "roc_points" in tables:
-            return curves_said(tables["roc_points"], self.layer) + self._validity(tables)
+            return curves_said(tables["roc_points"], self.layer, self.manner) + self._validity(tables)
         truth = f"{self._right} among equally frequent keys" if self.negatives == "matched" else str(self._right)
         said = judgement_said(
             tables["auroc_controls"], self._whom(tables["auroc_by_head"]), truth + self.manner, self.layer
@@ -297,23 +304,37 @@ class Auroc(Joining):
         return said + self._validity(tables)
 
     def _validity(self, tables: Frames) -> str:
-        return f" {validity_said(tables['auroc_validity'], self.pieces)}" if self.layer else ""
+        if not self.layer:
+            return ""
+        return f" {validity_said(tables['auroc_validity'], self.pieces, self.places_back)}"
 
     def specs(self) -> Sequence[FigureSpec]:
+        return self._named(self.figures)
+
+    def compared_specs(self) -> Sequence[FigureSpec]:
+        return self._named(self.compared_figures)
+
+    def _named(self, specs: Sequence[FigureSpec]) -> Sequence[FigureSpec]:
         """Beyond layer 0 heads have that layer's names."""
-        return (
-            [replace(spec, options=(("layer", self.layer),)) for spec in self.figures] if self.layer else self.figures
-        )
+        return [replace(spec, options=(("layer", self.layer),)) for spec in specs] if self.layer else specs
+
+    def schemas(self, tables: Frames) -> list[Schema]:
+        plain = super().schemas(tables)
+        return [schema.with_column(HEAD_OF_LAYER) for schema in plain] if self.layer else plain
 
     def _whom(self, by_head: pl.DataFrame) -> str:
         if self.pieces:
-            return "asked ahead for pieces that go on with a word," if self.is_ahead else PIECES_ASKED
+            return "looking for pieces that go on with a word," if self.is_ahead else PIECES_ASKED
         return "over all query tokens" if self.tokens is None else f"over {plural(by_head['tokens'][0], 'query token')}"
 
     def say_compared(self, by_label: ByLabel) -> str:
         """Which head of each model stands above its nulls, if any does."""
-        said = comparison_said(by_label, " over pieces of words" if self.pieces else "", self.layer)
-        return said or super().say_compared(by_label)
+        whom = " over pieces of words" if self.pieces else ""
+        said = comparison_said(by_label, f"{whom}{self.manner}", self.layer)
+        if not said:
+            return super().say_compared(by_label)
+        validity = [f" In {label}:{self._validity(tables)}" for label, tables in by_label.items()] if self.layer else []
+        return "".join([said, *validity])
 
     def views(self, tables: Frames) -> Sequence[View]:
         """One row a head; of curves one row each."""

@@ -3,8 +3,9 @@
 1. The closed-world input of each token t: what enters layer l at the place of t in [BOS, t], by the real model.
 2. T^ee of layer l with these vectors in place of the embeddings, and AUROC of it as ever.
 3. In a text other tokens are in sight, so that this is an approximation. How good a one is measured on the study's
-   text: per head, the rank correlation of predicted and real scores (before the softmax) of every token with the token
-   before it, and of those alone that go on with a word.
+   text: per head, the rank correlation of predicted and real scores (before the softmax) of every token with the one
+   that was asked about (the token before it, after it, or at another offset), and of the links of pieces alone that go
+   on with a word: the query of a link, or asked ahead its key.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from detoklens.scores.affinity import Affinity
 
 LONGEST = 512  # tokens of a document that are looked at
-LINKS = 20_000  # from a token to the one before
+LINKS = 20_000  # from a token to the one that was asked about
 CHECKED = 16  # tokens on which the block's attention is compared with the real one
 TOLERANCE = 1e-3  # of float32, relative to the largest score
 
@@ -52,12 +53,13 @@ def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
         threads = in_threads(study, runner)
         inputs = closed_world_inputs(blocks, study.layer, layer, threads)
         deeper = deeper_layer(blocks, study.layer, layer, inputs)
-        texts = some_texts(study.documents)
-        real = real_links(blocks, deeper, texts, layer, heads, threads)
+        texts = some_texts(study.documents, question.places_back)
+        real = real_links(blocks, deeper, texts, layer, heads, threads, question.places_back)
     there = Study(deeper, study.counts, study.texts, study.seed, study.work)
-    queries, keys = (np.concatenate([text[part] for text in texts]) for part in (slice(1, None), slice(None, -1)))
-    predicted = predicted_links(deeper.token_affinity(question.scale, question.centred, heads), queries, keys)
-    pieces = np.isin(queries, study.layer.vocabulary.word_internal()) if study.has("vocabulary") else None
+    queries, keys = linked_tokens(texts, question.places_back)
+    predicted = predicted_links(question.affinity(there, question.scale, question.centred, heads), queries, keys)
+    going_on = keys if question.is_ahead else queries
+    pieces = np.isin(going_on, study.layer.vocabulary.word_internal()) if study.has("vocabulary") else None
     tables = replace(question, layer=0).ask(there, runner)
     return {**tables, "auroc_validity": validity(heads, layer, predicted, real, pieces)}
 
@@ -120,19 +122,38 @@ def predicted_links(affinity: Affinity, queries: np.ndarray, keys: np.ndarray) -
     )
 
 
+def linked(text: np.ndarray, back: int) -> tuple[np.ndarray, np.ndarray]:
+    """The places of a text's queries, and of their keys so many places before them; below 0, after them."""
+    queries = np.arange(max(back, 0), len(text) + min(back, 0))
+    return queries, queries - back
+
+
+def linked_tokens(texts: Sequence[np.ndarray], back: int) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens at those places, text after text."""
+    pairs = [(text[queries], text[keys]) for text in texts for queries, keys in [linked(text, back)]]
+    queries, keys = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    return queries, keys
+
+
 def real_links(
-    blocks: FirstBlocks, deeper: Layer, texts: Sequence[np.ndarray], number: int, heads: Sequence[int], runner: Runner
+    blocks: FirstBlocks,
+    deeper: Layer,
+    texts: Sequence[np.ndarray],
+    number: int,
+    heads: Sequence[int],
+    runner: Runner,
+    back: int = 1,
 ) -> np.ndarray:
-    """The real scores [head, link] of every token of the texts with the token before it, in one block.
+    """The real scores [head, link] of every token of the texts with the one so many places before it, in one block.
 
     Without what a query adds to the scores of all keys alike, which no softmax sees.
     """
 
     def scores(text: np.ndarray) -> Arrays:
         passed = blocks.run(text[None], until=number)
-        places = np.arange(1, len(text))
-        found = blocks.scores(passed, number)[0][0][:, places, places - 1]
-        return {"scores": (found - _unseen(deeper, passed.all_places(number - 1)[0][1:]))[list(heads)]}
+        queries, keys = linked(text, back)
+        found = blocks.scores(passed, number)[0][0][:, queries, keys]
+        return {"scores": (found - _unseen(deeper, passed.all_places(number - 1)[0][queries]))[list(heads)]}
 
     found = runner.under("links").run(scores, texts.__getitem__, len(texts))
     real = np.concatenate([part["scores"] for part in found], axis=1)
@@ -150,12 +171,16 @@ def _unseen(layer: Layer, entering: np.ndarray) -> np.ndarray:
     return np.stack([(each + bias) @ key_bias for each, bias, key_bias in parts]) * layer.attention_scale
 
 
-def some_texts(documents: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Documents from the first on, until they have links enough."""
-    cut = [document[:LONGEST] for document in documents if len(document) > 1]
+def some_texts(documents: Sequence[np.ndarray], back: int = 1) -> list[np.ndarray]:
+    """Documents from the first on, until they have links enough between tokens so many places apart."""
+    apart = abs(back)
+    cut = [document[:LONGEST] for document in documents if min(len(document), LONGEST) > apart]
     if not cut:
-        raise MissingError("text", "no document has two tokens, so there is no link to compare scores of")
-    enough = int(np.searchsorted(np.cumsum([len(text) - 1 for text in cut]), LINKS)) + 1
+        raise MissingError(
+            "text",
+            f"no document has {apart + 1} tokens within its first {LONGEST}, so there is no link to compare scores of",
+        )
+    enough = int(np.searchsorted(np.cumsum([len(text) - apart for text in cut]), LINKS)) + 1
     return cut[:enough]
 
 

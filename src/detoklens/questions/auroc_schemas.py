@@ -105,14 +105,15 @@ ROC_POINTS = Schema(
     ),
 )
 
+HEAD_OF_LAYER = Column("head", "Int32", "attention head of the layer asked about, from 0")
 AUROC_VALIDITY = Schema(
     "auroc_validity",
     "Beyond layer 0: do predicted scores say what the real ones are?",
     (
-        Column("head", "Int32", "attention head of the layer, from 0"),
+        HEAD_OF_LAYER,
         Column("layer", "Int32", "the layer, from 0"),
         Column("correlation", "Float64", "rank correlation of Tᵉᵉ by closed-world inputs with real scores"),
-        Column("links", "Int64", "links from a token of the text to the token before it"),
+        Column("links", "Int64", "links from a token of the text to the one asked about: by default the token before"),
         Column("pieces_correlation", "Float64", "the same over the links of tokens that go on with a word"),
         Column("pieces_links", "Int64", "those links"),
     ),

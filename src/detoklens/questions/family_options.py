@@ -81,12 +81,14 @@ class AtOffset(SplitTerms):
 
     @property
     def manner(self) -> str:
-        """How Tᵉᵉ was asked for, where not as usual: ` (offset 2, means split off)`."""
-        said = [f"offset {self.offset}"] if self.offset != 1 else []
-        said += {"none": [], "vocabulary": ["means split off"], "frequency": ["means by frequency split off"]}[
-            self.mean
-        ]
+        """How it was asked for, where not as usual: ` (offset 2, means split off)`."""
+        said = self.unusual()
         return f" ({', '.join(said)})" if said else ""
+
+    def unusual(self) -> list[str]:
+        """In which ways it was asked for otherwise than by default."""
+        offset = [f"offset {self.offset}"] if self.offset != 1 else []
+        return offset + ([SPLIT_SAID[self.mean]] if self.mean != type(self).mean else [])
 
     def affinity(self, study: Study, scale: TokenScale | None, centred: bool, heads: Sequence[int]) -> Affinity:
         """Tᵉᵉ of the whole vocabulary, as it was asked for."""
@@ -110,7 +112,15 @@ class Joining(AtOffset):
     def is_ahead(self) -> bool:
         return self.direction == "ahead"
 
+    def unusual(self) -> list[str]:
+        return super().unusual() + (["asked ahead"] if self.is_ahead else [])
 
+
+SPLIT_SAID = {
+    "none": "no mean split off",
+    "vocabulary": "means split off",
+    "frequency": "means by frequency split off",
+}
 REFUSED = {
     "mean": "positions are learned, so there is no mean to split off; leave it out",
     "offset": "Tᵉᵉ is the same at every offset where positions are not rotary; leave it out",

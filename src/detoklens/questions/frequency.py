@@ -168,8 +168,8 @@ class Frequency(AtOffset):
         """Which heads prefer rare tokens and which frequent ones; and whether embeddings of rare ones vary more."""
         known = tables["frequency_by_head"].drop_nulls("spearman")
         if known.is_empty():
-            return _say_spread(tables["frequency_by_head"])
-        said = f"By Tᵉ {_preferring(known, -1)} rare tokens, {_preferring(known, +1)} frequent ones"
+            return _say_spread(tables["frequency_by_head"], self.manner)
+        said = f"By Tᵉ{self.manner} {_preferring(known, -1)} rare tokens, {_preferring(known, +1)} frequent ones"
         model = tables["embedding_variance"].row(0, named=True)
         if model["spearman"] is None:
             return f"{said}."
@@ -182,7 +182,7 @@ class Frequency(AtOffset):
         ]
         if not said:
             return super().say_compared(by_label)
-        return f"Spearman's ρ of Tᵉ with frequency in the head where it is strongest: {listed(said)}."
+        return f"Spearman's ρ of Tᵉ{self.manner} with frequency in the head where it is strongest: {listed(said)}."
 
 
 def _strongest(by_head: pl.DataFrame) -> dict[str, Any] | None:
@@ -204,11 +204,12 @@ def _preferring(known: pl.DataFrame, sign: int) -> str:
     return f"{len(said)} of {plural(len(known), 'head')}{named} {verb}"
 
 
-def _say_spread(by_head: pl.DataFrame) -> str:
+def _say_spread(by_head: pl.DataFrame, manner: str) -> str:
     widest = by_head.sort("standard_deviation", descending=True, maintain_order=True).row(0, named=True)
     return (
         "Nothing can be correlated without counts that vary; "
-        f"Tᵉ spreads most in {head_name(widest['head'])} (standard deviation {widest['standard_deviation']:.3g})."
+        f"Tᵉ{manner} spreads most in {head_name(widest['head'])} "
+        f"(standard deviation {widest['standard_deviation']:.3g})."
     )
 
 

@@ -163,7 +163,8 @@ class Heatmap(AtOffset):
         said = [f"{_deviations(row)} it in {label} ({head_name(row['head'])})" for label, row in best.items()]
         if not said:
             return ALL_EQUAL
-        return f"Identical tokens against the mean of all keys, in the head that looks for them most: {listed(said)}."
+        whom = f"Identical tokens{self.manner} against the mean of all keys"
+        return f"{whom}, in the head that looks for them most: {listed(said)}."
 
 
 def _by_self_match(by_head: pl.DataFrame) -> pl.DataFrame:

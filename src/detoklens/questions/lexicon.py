@@ -236,9 +236,9 @@ class Lexicon(Joining):
         for name, words in SHARES.items():
             if all(row[name] is not None for row in best.values()):
                 said = [f"{percent(row[name])} in {_where(label, row)}" for label, row in best.items()]
-                return f"Share of the best head's strongest pairs that {words}: {listed(said)}."
+                return f"Share of the best head's strongest pairs{self.manner} that {words}: {listed(said)}."
         said = [f"{row['largest_score']:.3g} in {_where(label, row)}" for label, row in best.items()]
-        return f"Largest Tᵉᵉ of a pair: {listed(said)}."
+        return f"Largest Tᵉᵉ of a pair{self.manner}: {listed(said)}."
 
 
 def _where(label: str, row: Mapping[str, Any]) -> str:

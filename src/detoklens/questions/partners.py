@@ -117,7 +117,7 @@ class Partners(Joining):
         best = found.filter(query_token_id=first["query_token_id"][0], head=first["head"][0]).sort("rank").head(3)
         keys = [f"“{_shown(key, number)}”" for key, number in best.select("key_token", "key_token_id").iter_rows()]
         query = _shown(first["query_token"][0], first["query_token_id"][0])
-        return f"“{query}” scores highest in {head_name(first['head'][0])}, with {listed(keys)}."
+        return f"“{query}” scores highest in {head_name(first['head'][0])}{self.manner}, with {listed(keys)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
         """Without the ids of tokens that can be read."""
@@ -154,7 +154,7 @@ def partners_of(affinity: Affinity, heads: Sequence[int], queries: Sequence[int]
 
     from detoklens.measures.ranking import HeadScores, top_keys
 
-    rows = [HeadScores.of(affinity.key[place]).rows(affinity.query[place, queries]) for place in range(len(heads))]
+    rows = [HeadScores.of(affinity.key_of(place)).rows(affinity.query[place, queries]) for place in range(len(heads))]
     keys = np.stack([top_keys(scores, top) for scores in rows], axis=1)
     scores = np.stack([np.take_along_axis(row, keys[:, place], 1) for place, row in enumerate(rows)], axis=1)
     query, head, rank = (axis.ravel() for axis in np.indices(keys.shape))

@@ -107,7 +107,19 @@ class OfPositions(OverVocabulary, SplitTerms):
                 f"{study.layer.name}: the kernel of {study.layer.positions} positions depends on no σ; leave its "
                 "average and weights out"
             )
+        self._refuse_no_kernel(study)
         return {name: given[name] for name in given if name not in ("average", "weights")}
+
+    def _refuse_no_kernel(self, study: Study) -> None:
+        """Rotary positions turn what all queries and all keys have in common: where either is nothing, all is 0."""
+        if study.layer.positions != "rotary" or self.mean != "none":
+            return
+        common = study.layer.common_part(None)
+        if not (common.query.any() and common.key.any()):
+            raise RangeError(
+                f"{study.layer.name}: without biases of queries and keys rotary positions have no kernel unless a mean "
+                "is split off; take the mean over the vocabulary or by frequency"
+            )
 
 
 @dataclass(frozen=True, repr=False)
@@ -222,7 +234,9 @@ class Positions(OfPositions):
     )
 
     def settings(self, study: Study) -> dict[str, Any]:
-        return super().settings(study) | {"query_positions": self._queries(study)}
+        """Without the band where there is no σ to vary."""
+        given = super().settings(study) | {"query_positions": self._queries(study)}
+        return {name: given[name] for name in given if name != "band" or study.layer.positions == "learned"}
 
     def specs(self) -> Sequence[FigureSpec]:
         return [spec.with_band(self.band) for spec in self.figures]

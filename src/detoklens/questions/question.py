@@ -121,6 +121,10 @@ class Question:
         """The figures of answers to this very question: a parameter may change what they say."""
         return self.figures
 
+    def compared_specs(self) -> Sequence[FigureSpec]:
+        """The same of several models' answers to it."""
+        return self.compared_figures
+
     def table_by(self, row: str) -> str | None:
         """The table that a short name stands for, in answers to this very question."""
         return self.by.get(row)

@@ -37,7 +37,7 @@ SHAPE = Schema(
         Column("period", "Float64", "period of Tᵖᵖ's leading wave, in positions"),
         Column("wave_share", "Float64", "share of Tᵖᵖ's power around its best line that the leading wave has"),
         Column("waves_share", "Float64", "share that the leading waves have together"),
-        Column("sinusoidal", "Boolean", "wave_share at least 0.5; null with fewer than 48 keys or 1.5 periods in view"),
+        Column("sinusoidal", "Boolean", "wave_share at least 0.5; null without a wave, 48 keys or 1.5 periods in view"),
         Column("last_1", "Float64", "attention of the softmaxed sum on the query itself"),
         Column("last_5", "Float64", "attention on the last 5 tokens, the query included"),
         Column("last_15", "Float64", "attention on the last 15 tokens, the query included"),

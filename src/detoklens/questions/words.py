@@ -222,7 +222,8 @@ class Words(Joining):
         ]
         if not said:
             return NOTHING_SPLIT
-        return f"Median rank of a word's {self._sought} in the best head, as a share of the vocabulary: {listed(said)}."
+        of = f"a word's {self._sought} in the best head{self.manner}"
+        return f"Median rank of {of}, as a share of the vocabulary: {listed(said)}."
 
     @property
     def _sought(self) -> str:

@@ -77,7 +77,7 @@ def find_partners(
         for head in range(affinity.n_heads)
         for begin in range(0, len(tokens), TASK_QUERIES)
     ]
-    tasks = ((affinity.query[head, tokens[block]], affinity.key[head], top) for head, block in blocks)
+    tasks = ((affinity.query[head, tokens[block]], affinity.key_of(head), top) for head, block in blocks)
     found = map(best_keys, tasks) if engine is None else engine.run(best_keys, tasks, ordered=True)
     partners = np.empty((len(tokens), affinity.n_heads, top), np.uint32)
     for (head, block), keys in zip(blocks, found, strict=True):

@@ -73,6 +73,11 @@ class Schema:
         """The same table without some columns, where an option leaves them out."""
         return Schema(self.name, self.question, tuple(column for column in self.columns if column.name not in names))
 
+    def with_column(self, column: Column) -> Schema:
+        """The same table with another meaning of one column."""
+        columns = tuple(column if each.name == column.name else each for each in self.columns)
+        return Schema(self.name, self.question, columns)
+
     def as_found(self, frame: pl.DataFrame) -> Schema:
         """The schema without the columns that an answer leaves out: counts, where there are none."""
         return self.without(*(name for name in self.names if name not in frame.columns))
