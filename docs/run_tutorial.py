@@ -23,8 +23,12 @@ BLOCK = re.compile(r"```(console|python)\n(.*?)```\n(?:\n```text\n(.*?)```\n)?",
 WIDE, HIGH = 80, 50
 
 
+WORDS = "priest\ndescending\n"  # what the page says that words.txt holds
+
+
 def run(page: str) -> str:
     """The page with fresh outputs; everything runs in the current folder."""
+    Path("words.txt").write_text(WORDS, encoding="utf-8")
     names: dict[str, Any] = {}
     runners: dict[str, Callable[[re.Match[str]], str]] = {"console": _console, "python": lambda b: _python(b, names)}
     return BLOCK.sub(lambda block: runners[block[1]](block), page)
