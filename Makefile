@@ -5,7 +5,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 # What the demo checkpoint is trained on, and where a new one goes: make train-demo TEXT=texts OUT=build/demo
-TEXT ?= ../shared/corpus
+TEXT ?= texts
 OUT ?= build/demo
 SOURCES ?= gutenberg novels100 state_union inaugural
 MINUTES ?= 96
@@ -105,7 +105,7 @@ browser:
 explorer-web:
 	cd explorer-web && npm ci --no-audit --no-fund && npm test && npm run build
 
-# Speed claims, each a ratio against a named baseline in the same run; they need the shared texts and some minutes.
+# Speed claims, each a ratio against a named baseline in the same run; they need texts (TEXT=...) and some minutes.
 benchmarks: forget-compiled .venv/installed-for-tests
 	$(BIN)/python benchmarks/counting.py $(TEXT) --tokenizer demo
 	for name in auroc lexicon contributions; do $(BIN)/python benchmarks/$$name.py || exit 1; done

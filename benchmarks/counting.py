@@ -1,7 +1,7 @@
 """How fast is counting, and how does it grow? Ratios within one run, on this machine.
 
-    python benchmarks/counting.py ../shared/corpus --tokenizer ../shared/models/whisper-tiny.en
-    python benchmarks/counting.py ../shared/corpus --tokenizers ../shared/tokenizers
+    python benchmarks/counting.py texts --tokenizer gpt2
+    python benchmarks/counting.py texts --tokenizers tokenizers
 
 1. One process against the published way (Hugging Face tokenizers and a Counter over tuples), same text, one core.
 2. Two workers against one.

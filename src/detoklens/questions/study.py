@@ -5,17 +5,17 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from detoklens import demo
-from detoklens.errors import CorpusError, CountsError, MissingError, RangeError, as_path
+from detoklens.errors import CountsError, MissingError, RangeError, as_path
 from detoklens.progress import Watching, shown_steps
 from detoklens.questions.parameters import Parameter, check_settings, words_of
-from detoklens.questions.texts import Texts, read_documents
+from detoklens.questions.texts import Texts, read_documents, texts_or_files
 
 if TYPE_CHECKING:
     import numpy as np
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from detoklens.tables.provenance import Provenance
 
 KEPT = 16  # answers that a study remembers: a question may be built on others
-LOOK_LIKE_FILES = (".txt", ".jsonl", ".json", ".parquet", ".gz", ".zst", ".csv")
 
 
 @dataclass(frozen=True)
@@ -304,7 +303,7 @@ def study(
     dataset by one string (or by pathlib.Path, also several), or is a list of texts themselves. Texts in files are
     sampled: the `documents` whose texts have the smallest hashes.
     """
-    inputs, given = _texts_or_files(text)
+    inputs, given = texts_or_files(text)
     texts = Texts(inputs, documents, length, prepend_bos, text_field, document_per_line, skip_bad, given=given)
     layer = _layer(model, revision)
     named = str(model) if isinstance(model, str | Path) else layer.name
@@ -317,35 +316,6 @@ def _layer(model: Any, revision: str | None) -> Layer:
     from detoklens.scores.layer import Layer
 
     return model if isinstance(model, Layer) else load(model, revision=revision)
-
-
-def _texts_or_files(text: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """A string or a path names files; a list of strings holds texts, a list of paths names files."""
-    if isinstance(text, str | Path):
-        return (str(text),), ()
-    if text is None:
-        return (), ()
-    if not isinstance(text, Iterable):
-        raise CorpusError("text is one string that names files, a list of texts, or a list of pathlib.Path")
-    entries = tuple(text)
-    if all(isinstance(entry, Path) for entry in entries):
-        return tuple(map(str, entries)), ()
-    if not all(isinstance(entry, str) for entry in entries):
-        raise CorpusError("text is one string that names files, a list of texts, or a list of pathlib.Path; not a mix")
-    files = [str(entry) for entry in entries if _looks_like_a_file(str(entry))]
-    if files:
-        raise CorpusError(
-            f"text is a list, so {files[0]!r} would be a text of its own, but it looks like a file; name files by one "
-            "string (a glob), or by pathlib.Path"
-        )
-    return (), tuple(map(str, entries))
-
-
-def _looks_like_a_file(text: str) -> bool:
-    plain = bool(text.strip()) and not any(character.isspace() for character in text.strip())
-    with contextlib.suppress(OSError, ValueError):
-        return plain and (text.lower().endswith(LOOK_LIKE_FILES) or "*" in text or Path(text).exists())
-    return False
 
 
 def fitting_counts(counts: str | Path | Counts | None, layer: Layer) -> Counts | None:

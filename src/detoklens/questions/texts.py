@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from detoklens import demo
 from detoklens.errors import CorpusError, RangeError, TokenError
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from detoklens.scores.layer import Layer
 
 BEGINNINGS = ("<|endoftext|>", "<s>", "<bos>", "[CLS]")
+LOOK_LIKE_FILES = (".txt", ".jsonl", ".json", ".parquet", ".gz", ".zst", ".csv")
 OFTEN = 1000  # documents between two updates of how many were read
 SAID_ONE_BY_ONE = 4  # query positions that some documents do not reach
 OWN_TEXT = (
@@ -181,3 +184,32 @@ def check_reachable(query_positions: Sequence[int], length: int | None) -> None:
             f"query position {max(query_positions)} lies beyond documents cut to {length} tokens; "
             "cut them later, or ask for less"
         )
+
+
+def texts_or_files(text: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """A string or a path names files; a list of strings holds texts, a list of paths names files."""
+    if isinstance(text, str | Path):
+        return (str(text),), ()
+    if text is None:
+        return (), ()
+    if not isinstance(text, Iterable):
+        raise CorpusError("text is one string that names files, a list of texts, or a list of pathlib.Path")
+    entries = tuple(text)
+    if all(isinstance(entry, Path) for entry in entries):
+        return tuple(map(str, entries)), ()
+    if not all(isinstance(entry, str) for entry in entries):
+        raise CorpusError("text is one string that names files, a list of texts, or a list of pathlib.Path; not a mix")
+    files = [str(entry) for entry in entries if _looks_like_a_file(str(entry))]
+    if files:
+        raise CorpusError(
+            f"text is a list, so {files[0]!r} would be a text of its own, but it looks like a file; name files by one "
+            "string (a glob), or by pathlib.Path"
+        )
+    return (), tuple(map(str, entries))
+
+
+def _looks_like_a_file(text: str) -> bool:
+    plain = bool(text.strip()) and not any(character.isspace() for character in text.strip())
+    with contextlib.suppress(OSError, ValueError):
+        return plain and (text.lower().endswith(LOOK_LIKE_FILES) or "*" in text or Path(text).exists())
+    return False
