@@ -38,6 +38,9 @@ class Repository:
         return self.etags.get(name) or hashlib.sha256(self.files[name]).hexdigest()
 
 
+LONGEST_WAIT = 5.0  # seconds for an answer that is on its way
+
+
 @dataclass
 class Request:
     """One request as it was seen, and how many bytes of body it was answered with."""
@@ -48,6 +51,7 @@ class Request:
     authorization: str | None
     accept_encoding: str | None
     sent: int = 0
+    ended: bool = False  # the reader may have all of it before the server has noted that
 
 
 @dataclass
@@ -101,7 +105,11 @@ class HubServer:
         self._http.server_close()
 
     def asked_for(self, file: str, method: str = "GET") -> list[Request]:
-        return [r for r in self.requests if r.method == method and r.path.endswith(f"/{file}")]
+        found = [r for r in self.requests if r.method == method and r.path.endswith(f"/{file}")]
+        deadline = time.monotonic() + LONGEST_WAIT
+        while not all(request.ended for request in found) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return found
 
 
 class _QuietServer(ThreadingHTTPServer):
@@ -193,6 +201,8 @@ class _Handler(BaseHTTPRequestHandler):
             request.sent = len(body)
         except OSError:  # the reader has hung up
             self.close_connection = True
+        finally:
+            request.ended = True
 
     def _send_headers(self, answer: Answer, headers: dict[str, str]) -> None:
         if not answer.seconds_a_header:
