@@ -149,7 +149,7 @@ def test_the_explorer_answers_in_the_site(browser, address: str) -> None:
     expected = int(layer.token_affinity(heads=[1]).scores(np.array([token]))[0, 0].argmax())
     with opened(browser, address) as page:
         page.goto(address + "live/explorer/index.html")
-        page.wait_for_function("window.detoklens && window.detoklens.partners")
         asked = {"head": 1, "token": token, "way": "looks", "centred": False, "offset": 1, "split": "biases", "top": 3}
-        found = page.evaluate("asked => window.detoklens.partners(asked)", asked)
+        ask = "async (asked) => (await window.detoklens.ready, window.detoklens.partners(asked))"
+        found = page.evaluate(ask, asked)
         assert found["top"][0]["id"] == expected
