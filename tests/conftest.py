@@ -39,6 +39,7 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
 # `make quick`, which is for working.
 SLOW = (
     "tests/cli/test_auroc_killed.py",
+    "tests/cli/test_bad_paths.py",
     "tests/cli/test_contributions.py",
     "tests/cli/test_full_disk.py",
     "tests/corpus",
