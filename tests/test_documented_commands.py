@@ -77,7 +77,7 @@ def to_run(pages: Sequence[Path] = PAGES) -> list[list[str]]:
 
 
 def furnish(tmp_path: Path) -> None:
-    """Put into a folder what the pages take for granted: counts, texts, a word list."""
+    """Put into a folder what the pages take for granted: counts, texts, word lists."""
     text = "The connection between the nation and its tradition was a question of attention. " * 40
     for name in ("openwebtext", "texts"):
         (tmp_path / name).mkdir()
@@ -87,6 +87,7 @@ def furnish(tmp_path: Path) -> None:
     (tmp_path / "counts").symlink_to(demo.COUNTS)
     (tmp_path / "text.txt").write_text(text[:400])
     (tmp_path / "drugs.txt").write_text("acetaminophen\nibuprofen\npenicillin\nconnections\n")
+    (tmp_path / "words.txt").write_text("priest\ndescending\n")
 
 
 @pytest.fixture(scope="module")
