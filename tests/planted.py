@@ -1,10 +1,10 @@
-"""A first layer with known position terms: T^p a line, T^pp a wave, position 0 large or the last one untrained.
+"""A first layer with known position terms: Tᵖ a line, Tᵖᵖ a wave, position 0 large or the last one untrained.
 
 Position j holds the pairs ±line, ±cos, ±sin and ±rest, so that its mean is 0 and, with `rest` filling up, its variance
 the same everywhere. Keys read line, cos and sin; queries read cos and sin; the query bias points at the line. Tokens
 live in features of their own, so that σ depends on the token and the position's variance alone. Then, without σ,
 
-    T^p[j] = bias · line_j,     T^pp[i, j] = wave² · cos 2π(i − j)/period
+    Tᵖ[j] = bias · line_j,     Tᵖᵖ[i, j] = wave² · cos 2π(i − j)/period
 """
 
 from __future__ import annotations

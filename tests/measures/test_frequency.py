@@ -1,4 +1,4 @@
-"""T^e against its definition, and Spearman's correlation against scipy's."""
+"""Tᵉ against its definition, and Spearman's correlation against scipy's."""
 
 from __future__ import annotations
 

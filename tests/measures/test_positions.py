@@ -25,7 +25,7 @@ def plain_inverse(layer: Layer, average: str) -> np.ndarray:
 
 
 def plain_terms(layer: Layer) -> tuple[np.ndarray, np.ndarray]:
-    """T^p [head key] and T^pp [head query key] without σ, by centring, gain and projection one after another."""
+    """Tᵖ [head key] and Tᵖᵖ [head query key] without σ, by centring, gain and projection one after another."""
     weights = layer.weights
     centred = weights.position_embeddings - weights.position_embeddings.mean(axis=1, keepdims=True)
     gained = centred * weights.norm_gain

@@ -10,7 +10,7 @@ from tests.layers import random_layer
 
 
 def test_a_head_built_to_join_pieces_has_rank_one_and_a_null_at_chance():
-    """Keys equal to the queries' own vectors of the pairs: T^ee is largest where key and query belong together."""
+    """Keys equal to the queries' own vectors of the pairs: Tᵉᵉ is largest where key and query belong together."""
     layer, words = joining_layer()
     found = rank_summary(piece_ranks(layer.token_affinity(), word_pairs(words)), layer.vocab_size)
     assert found["median_rank"][0] == 1

@@ -63,7 +63,7 @@ def corpus(seed: int) -> tuple[Positives, np.ndarray]:
 
 
 def planted(kind: str, positives: Positives, counts: np.ndarray, seed: int) -> Affinity:
-    """T^ee of a head that does one thing alone, over noise: identity queries, and what each finds as keys."""
+    """Tᵉᵉ of a head that does one thing alone, over noise: identity queries, and what each finds as keys."""
     random = np.random.default_rng(1000 + seed)
     scores = random.standard_normal((SIZE, SIZE))
     match kind:

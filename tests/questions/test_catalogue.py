@@ -10,7 +10,7 @@ from detoklens.questions.question import Question
 
 @pytest.mark.parametrize("question", list(QUESTIONS.values()))
 def test_terms_are_written_with_raised_letters(question: type[Question]) -> None:
-    """`T^ee` is how comments write it; tables, captions, equations and help say Tᵉᵉ."""
+    """`Tᵉᵉ` is how comments write it; tables, captions, equations and help say Tᵉᵉ."""
     meanings = [column.meaning for schema in question.tables for column in schema.columns]
     figures = [text for spec in question.figures for text in (spec.title, spec.caption)]
     asked = [schema.question for schema in question.tables]

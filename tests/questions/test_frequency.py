@@ -1,4 +1,4 @@
-"""T^e and Var(e) against frequency, checked with the definitions and with scipy's Spearman."""
+"""Tᵉ and Var(e) against frequency, checked with the definitions and with scipy's Spearman."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The heatmap's tables against T^ee of all pairs."""
+"""The heatmap's tables against Tᵉᵉ of all pairs."""
 
 from __future__ import annotations
 

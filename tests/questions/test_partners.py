@@ -1,4 +1,4 @@
-"""Partners against the definition of T^ee, written out token by token."""
+"""Partners against the definition of Tᵉᵉ, written out token by token."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def normalised(layer, token, scale):
 
 
 def brute_force(layer, head, scale):
-    """T^ee of all pairs of one head, [query, key]."""
+    """Tᵉᵉ of all pairs of one head, [query, key]."""
     vectors = np.array([normalised(layer, token, scale) for token in range(layer.vocab_size)])
     queries = vectors @ layer.weights.query_weight[:, head]
     return queries @ (vectors @ layer.weights.key_weight[:, head]).T

@@ -54,7 +54,7 @@ def test_the_parts_of_the_jump_add_up(size: dict, average: str) -> None:
 
 
 def test_the_planted_switch_lifts_position_0() -> None:
-    """T^p × σ is negative there; a large σ takes it towards 0."""
+    """Tᵖ × σ is negative there; a large σ takes it towards 0."""
     found = asked(planted_layer(steepness=3.0, first_times=6.0))["switch"]
     assert found["first_without_norm"].to_list() == pytest.approx([-BIAS * 1.5] * 3)
     assert (found["jump"] > 0).all()

@@ -1,4 +1,4 @@
-"""T^ee over the vocabulary: refused where a token has no σ to divide by, and made for the heads that are asked for."""
+"""Tᵉᵉ over the vocabulary: refused where a token has no σ to divide by, and made for the heads that are asked for."""
 
 from __future__ import annotations
 

@@ -83,7 +83,7 @@ def test_a_tokens_scale_is_a_named_choice():
 @settings(max_examples=30)
 @given(size=sizes)
 def test_affinity_is_the_token_term_with_that_scale(size):
-    """T^ee of a query against the vocabulary, with and without σ, and centred, against the written-out products."""
+    """Tᵉᵉ of a query against the vocabulary, with and without σ, and centred, against the written-out products."""
     first_layer = random_first_layer(**size)
     layer = as_layer(first_layer)
     matrix = np.einsum("hdk,hek->hde", layer.folded.query_weight, layer.folded.key_weight)

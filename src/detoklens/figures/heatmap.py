@@ -1,4 +1,4 @@
-"""What does T^ee look like for tokens drawn at random? One image a head, with and without LayerNorm."""
+"""What does Tᵉᵉ look like for tokens drawn at random? One image a head, with and without LayerNorm."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def heatmap(
     heads: Sequence[int] | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """What is T^ee of every pair of the drawn tokens? Each panel is coloured over its own range."""
+    """What is Tᵉᵉ of every pair of the drawn tokens? Each panel is coloured over its own range."""
     variants = sorted(heatmap["layer_norm"].unique().to_list(), reverse=True)
     panels = [(head, variant) for head in chosen_heads(heatmap, heads) for variant in variants]
     total = theme.inches(width)

@@ -52,7 +52,7 @@ def _share_up_to(found: pl.Series) -> pl.Series:
 
 @theme.figure_function
 def lexicon_scores(lexicon: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
-    """How large is T^ee of each head's strongest pairs? The six highest heads are named, the others faint."""
+    """How large is Tᵉᵉ of each head's strongest pairs? The six highest heads are named, the others faint."""
     rows = lexicon.filter(pl.col("head").is_in(chosen_heads(lexicon, heads))).sort("rank")
     best = rows.group_by("head").agg(pl.col("score").max()).sort("score", "head", descending=[True, False])
     named = {head: theme.style_of(place) for place, head in enumerate(best["head"].head(len(theme.SERIES)))}

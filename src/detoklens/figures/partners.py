@@ -27,7 +27,7 @@ def partners(
     top: int = 8,
     width: theme.Width = "page",
 ) -> Figure:
-    """Which key tokens have the largest T^ee with each query token? For the given tokens, or the first few."""
+    """Which key tokens have the largest Tᵉᵉ with each query token? For the given tokens, or the first few."""
     named = partners.select("query_token_id", "query_token").unique(maintain_order=True)
     shown, labels = chosen_heads(partners, heads), dict(named.iter_rows())
     few = max(1, MOST_BLOCKS // max(1, len(shown)))

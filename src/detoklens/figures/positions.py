@@ -1,4 +1,4 @@
-"""Where does position pull? T^p, T^pp, their sum and its softmax along the keys, of one model or of several."""
+"""Where does position pull? Tᵖ, Tᵖᵖ, their sum and its softmax along the keys, of one model or of several."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def position_comparison(
     band_share: float | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """What does a query position look for among key positions? T^pp."""
+    """What does a query position look for among key positions? Tᵖᵖ."""
     return _query_curves(positions, "pp", heads, queries, width, band_share)
 
 
@@ -93,7 +93,7 @@ def position_sum(
     band_share: float | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """Where do both position terms together pull? T^p + T^pp."""
+    """Where do both position terms together pull? Tᵖ + Tᵖᵖ."""
     return _query_curves(positions, "p+pp", heads, queries, width, band_share)
 
 
@@ -105,7 +105,7 @@ def position_attention(
     queries: Sequence[int] | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """What would attention be if positions were all there is? softmax of T^p + T^pp."""
+    """What would attention be if positions were all there is? softmax of Tᵖ + Tᵖᵖ."""
     return _query_curves(positions, "attention", heads, queries, width)
 
 

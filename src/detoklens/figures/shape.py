@@ -32,7 +32,7 @@ def shape_numbers(
     queries: Sequence[int] | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """Is T^p a line, is T^pp a wave, and how near does their sum pull attention?"""
+    """Is Tᵖ a line, is Tᵖᵖ a wave, and how near does their sum pull attention?"""
     asked, positions = chosen_heads(shape, heads), chosen_queries(shape, queries)
     legend = [
         point_entry(f"query {query}", theme.style_of(place), filled=False) for place, query in enumerate(positions)

@@ -54,7 +54,7 @@ def _draw_part(axes: Axes, part: pl.DataFrame) -> None:
 
 @theme.figure_function
 def first_position(switch: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
-    """How much of position 0's jump in T^p is LayerNorm's? Position 0 and the ten after it, without and with it."""
+    """How much of position 0's jump in Tᵖ is LayerNorm's? Position 0 and the ten after it, without and with it."""
     asked = chosen_heads(switch, heads)
     rows = in_order(switch, asked)
     legend = [point_entry("position 0", FIRST), point_entry("mean of the next ten positions", NEXT)]
@@ -76,7 +76,7 @@ def last_positions(
     heads: Sequence[int] | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """Does the last query position depart from those before it? T^pp without LayerNorm for the last five."""
+    """Does the last query position depart from those before it? Tᵖᵖ without LayerNorm for the last five."""
     queries, asked = chosen_queries(last_queries, None), chosen_heads(last_queries, heads)
     styles = [*(theme.style_of(place) for place in range(len(queries) - 1)), LAST][: len(queries)]
     verdicts = dict(undertrained.select("head", "undertrained").iter_rows()) if undertrained is not None else {}

@@ -1,6 +1,6 @@
 """Do rare tokens assert themselves, and do their embeddings vary more (Figures 5 and 6 left, section 6.3)?
 
-    T^e[h, j] = q_b[h] · K_e[h, j] / σ_j        σ_j averaged over positions
+    Tᵉ[h, j] = q_b[h] · K_e[h, j] / σ_j        σ_j averaged over positions
 
 With rotary positions it is that at one offset, and q_b may be the mean query (see `scores.terms`).
 
@@ -26,7 +26,7 @@ def self_assertion(
     offset: int = 1,
     mean: Mean = None,
 ) -> Float[np.ndarray, "head token"]:
-    """T^e of every token, in all heads or some."""
+    """Tᵉ of every token, in all heads or some."""
     if layer.positions != "learned":
         return layer.token_assertion(scale, heads, offset=offset, mean=mean)
     heads = range(layer.n_heads) if heads is None else heads

@@ -1,4 +1,4 @@
-"""What does T^ee look like for tokens drawn at random, with LayerNorm's division and without (Figure 2B, appendix)?"""
+"""What does Tᵉᵉ look like for tokens drawn at random, with LayerNorm's division and without (Figure 2B, appendix)?"""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def draw_tokens(vocab_size: int, size: int, seed: int) -> Int[np.ndarray, "query
 
 
 def drawn_scores(affinity: Affinity, ids: Int[np.ndarray, "query"]) -> Float[np.ndarray, "head query key"]:
-    """T^ee of each drawn token with each."""
+    """Tᵉᵉ of each drawn token with each."""
     drawn = zip(affinity.query[:, ids], affinity.key[:, ids], strict=True)
     return np.stack([HeadScores.of(key).rows(query) for query, key in drawn])
 

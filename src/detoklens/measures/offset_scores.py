@@ -1,6 +1,6 @@
-"""What does distance alone contribute to the score? The position kernel T^p of rotary and ALiBi positions.
+"""What does distance alone contribute to the score? The position kernel Tᵖ of rotary and ALiBi positions.
 
-    T^p[h, i, j] = a R_δ b,  δ = i − j        ALiBi: −slope · δ / attention scale
+    Tᵖ[h, i, j] = a R_δ b,  δ = i − j        ALiBi: −slope · δ / attention scale
 
 a and b are what all queries and all keys have in common (see `scores.terms`), so nothing here depends on a token.
 """
@@ -38,7 +38,7 @@ class OffsetScores:
         return seen_keys(query_position, self.n_keys, self.layer.is_causal, self.layer.window)
 
     def along(self, query_position: int) -> Float[np.ndarray, "head key"]:
-        """T^p of the keys that a query sees."""
+        """Tᵖ of the keys that a query sees."""
         seen = self.seen(query_position)
         return self.kernel[:, query_position - np.arange(seen.start, seen.stop) - self.first_offset]
 

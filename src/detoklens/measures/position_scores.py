@@ -1,7 +1,7 @@
-"""What do positions alone contribute to the score? T^p and T^pp as arrays, before and after the division by σ.
+"""What do positions alone contribute to the score? Tᵖ and Tᵖᵖ as arrays, before and after the division by σ.
 
-    T^p[h, j]     = q_b[h] · K_p[h, j] / σ_j
-    T^pp[h, i, j] = Q_p[h, i] · K_p[h, j] / (σ_i σ_j)
+    Tᵖ[h, j]     = q_b[h] · K_p[h, j] / σ_j
+    Tᵖᵖ[h, i, j] = Q_p[h, i] · K_p[h, j] / (σ_i σ_j)
 
 There are few positions, so everything here is float64, whatever the layer's own type.
 """
@@ -21,7 +21,7 @@ from detoklens.weights.first_layer import FirstLayer
 
 @dataclass(frozen=True)
 class PositionScores:
-    """T^p and T^pp of a layer, not yet divided by σ."""
+    """Tᵖ and Tᵖᵖ of a layer, not yet divided by σ."""
 
     query: Float[np.ndarray, "head position d_head"]
     key: Float[np.ndarray, "head position d_head"]
@@ -46,19 +46,19 @@ class PositionScores:
         return seen_keys(query_position, self.n_keys, self.layer.is_causal, self.layer.window)
 
     def self_assertion(self) -> Float[np.ndarray, "head key"]:
-        """T^p × σ_j of every key position."""
+        """Tᵖ × σ_j of every key position."""
         return np.einsum("hk,hjk->hj", self.query_bias, self.key)
 
     def comparison(self, query_position: int) -> Float[np.ndarray, "head key"]:
-        """T^pp × σ_i σ_j of the keys that this query sees: in most models positions 0 to its own."""
+        """Tᵖᵖ × σ_i σ_j of the keys that this query sees: in most models positions 0 to its own."""
         return self.compared(query_position, self.seen(query_position))
 
     def compared(self, query_position: int, keys: slice) -> Float[np.ndarray, "head key"]:
-        """T^pp × σ_i σ_j of some keys, whether the query sees them or not."""
+        """Tᵖᵖ × σ_i σ_j of some keys, whether the query sees them or not."""
         return np.einsum("hk,hjk->hj", self.query[:, query_position], self.key[:, keys])
 
     def attention(self, query_position: int, inverse: Float[np.ndarray, "position"]) -> Float[np.ndarray, "head key"]:
-        """softmax over the keys that a query sees of (T^p + T^pp) × attention scale; `inverse` is 1/σ."""
+        """softmax over the keys that a query sees of (Tᵖ + Tᵖᵖ) × attention scale; `inverse` is 1/σ."""
         seen = self.seen(query_position)
         comparison = self.comparison(query_position) * float(inverse[query_position])
         return self.softmax((self.self_assertion()[:, seen] + comparison) * inverse[seen])

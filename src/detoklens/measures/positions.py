@@ -1,9 +1,9 @@
-"""Where does position alone pull attention? T^p, T^pp, their sum, and its softmax.
+"""Where does position alone pull attention? Tᵖ, Tᵖᵖ, their sum, and its softmax.
 
-    T^p[h, j] = q_b · K_p[j] / σ_j          T^pp[h, i, j] = Q_p[i] · K_p[j] / (σ_i σ_j)
+    Tᵖ[h, j] = q_b · K_p[j] / σ_j          Tᵖᵖ[h, i, j] = Q_p[i] · K_p[j] / (σ_i σ_j)
 
 σ depends on the token, so every number stands for a vocabulary: the value with σ averaged, the band that holds most
-tokens, the values at the largest and the smallest σ. T^p depends on one token, the key's, and its band is exact. T^pp
+tokens, the values at the largest and the smallest σ. Tᵖ depends on one token, the key's, and its band is exact. Tᵖᵖ
 and the sum depend on two; their band is the range of values while both σ stay within bounds that at least the asked
 share of all pairs of tokens keeps, so it may be wider than it need be, never narrower.
 """
@@ -95,10 +95,10 @@ def predicted_attention(
     n_keys: int | None = None,
     mean: Mean = "vocabulary",
 ) -> list[HeadKey]:
-    """Where would position alone send attention? softmax of T^p + T^pp, one [head, key ≤ query] for each query.
+    """Where would position alone send attention? softmax of Tᵖ + Tᵖᵖ, one [head, key ≤ query] for each query.
 
     A model that looks both ways has keys after the query, too: those of a text of `n_keys`. With rotary or ALiBi
-    positions it is the softmax of the kernel T^p, which `mean` decides.
+    positions it is the softmax of the kernel Tᵖ, which `mean` decides.
     """
     layer.check_positions(query_positions)
     longest = layer.n_positions if n_keys is None else n_keys
@@ -157,7 +157,7 @@ def _undivided(quantity: str, query: int | None, values: HeadKey) -> Curve:
 
 
 def _key_curve(asserted: HeadKey, summary: ScaleSummary, average: Average) -> Curve:
-    """Mean, band and extremes of T^p, which depends on the key's σ alone."""
+    """Mean, band and extremes of Tᵖ, which depends on the key's σ alone."""
     one, other = asserted / summary.low, asserted / summary.high
     return Curve(
         "p",

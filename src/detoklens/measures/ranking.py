@@ -1,6 +1,6 @@
 """Which keys come first, and at which rank does one key stand? Larger scores first, ties by token id.
 
-T^ee is multiplied in one way for whoever shows or ranks it (kernels.product), so that a score has the same bits
+Tᵉᵉ is multiplied in one way for whoever shows or ranks it (kernels.product), so that a score has the same bits
 everywhere.
 """
 
@@ -21,7 +21,7 @@ GROUP = 64  # keys of which only the largest score is looked at first
 
 @dataclass(frozen=True)
 class HeadScores:
-    """T^ee of one head against all keys, its keys put into panels once."""
+    """Tᵉᵉ of one head against all keys, its keys put into panels once."""
 
     keys: product.Panels
     n_keys: int
@@ -36,7 +36,7 @@ class HeadScores:
 
 
 def scores_of(affinity: Affinity, token: int) -> Float[np.ndarray, "head key"]:
-    """T^ee of one query token in every head."""
+    """Tᵉᵉ of one query token in every head."""
     heads = enumerate(affinity.query)
     return np.stack([HeadScores.of(affinity.key_of(head)).rows(query[[token]])[0] for head, query in heads])
 

@@ -1,4 +1,4 @@
-"""Does a head prefer the same keys whatever the query? The share of T^ee's variance along the keys that is common.
+"""Does a head prefer the same keys whatever the query? The share of Tᵉᵉ's variance along the keys that is common.
 
 Softmax sees differences along the keys only. With T̂[j] = mean_i T[i, j], the key's mean over all queries,
 

@@ -3,7 +3,7 @@
 Every position term is a fixed number divided by σ of the key (and of the query), so what is needed of the vocabulary
 is how σ is distributed at each position, never one value per head and token:
 
-    T^p[j] = c / σ_j,  T^pp[i, j] = c / (σ_i σ_j):  the value falls steadily in |c| as σ grows
+    Tᵖ[j] = c / σ_j,  Tᵖᵖ[i, j] = c / (σ_i σ_j):  the value falls steadily in |c| as σ grows
 
 A quantile here is the smallest σ with at least that share of the vocabulary at or below it.
 """

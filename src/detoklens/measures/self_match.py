@@ -1,8 +1,8 @@
-"""How far above the rest does the identical token stand? The z-score of T^ee[i, i] within row i of all keys.
+"""How far above the rest does the identical token stand? The z-score of Tᵉᵉ[i, i] within row i of all keys.
 
     z_i = (T[i, i] − mean_j T[i, j]) / std_j T[i, j]
 
-No row of T^ee is built: the mean of row i is q_i · mean(k), its variance q_i Cov(k) q_iᵀ, a d' × d' matrix per head.
+No row of Tᵉᵉ is built: the mean of row i is q_i · mean(k), its variance q_i Cov(k) q_iᵀ, a d' × d' matrix per head.
 """
 
 from __future__ import annotations

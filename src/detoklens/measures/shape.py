@@ -1,8 +1,8 @@
-"""What shape do the position terms have? T^p against a line, T^pp against waves, the pull of their sum.
+"""What shape do the position terms have? Tᵖ against a line, Tᵖᵖ against waves, the pull of their sum.
 
-1. The line: least squares through T^p over the trained positions but the outliers of `variance`, whose σ is odd.
-2. The waves: T^pp at a query position i along the keys 0 … i, the same left out (see `trained_range` and `waves`).
-3. The pull: softmax of T^p + T^pp over all keys 0 … i: where its mass is, its entropy, its class.
+1. The line: least squares through Tᵖ over the trained positions but the outliers of `variance`, whose σ is odd.
+2. The waves: Tᵖᵖ at a query position i along the keys 0 … i, the same left out (see `trained_range` and `waves`).
+3. The pull: softmax of Tᵖ + Tᵖᵖ over all keys 0 … i: where its mass is, its entropy, its class.
 
 The class of a row of attention, with the keys 0 to i of a query at i, is the first rule that holds:
 
@@ -66,7 +66,7 @@ class Line:
 
 @dataclass(frozen=True)
 class SeenFrom:
-    """What one query position sees: each head's leading waves of T^pp, and the softmax of T^p + T^pp."""
+    """What one query position sees: each head's leading waves of Tᵖᵖ, and the softmax of Tᵖ + Tᵖᵖ."""
 
     query_position: int
     waves: list[list[Wave]]
@@ -83,7 +83,7 @@ class SeenFrom:
 
 @dataclass(frozen=True)
 class PositionShape:
-    """The line through T^p, its slope as ALiBi would call it, and what each query position sees."""
+    """The line through Tᵖ, its slope as ALiBi would call it, and what each query position sees."""
 
     line: Line
     alibi_slope: Float[np.ndarray, "head"]
@@ -99,7 +99,7 @@ def position_shape(
     mean: Mean = "vocabulary",
     n_keys: int | None = None,
 ) -> PositionShape:
-    """Is T^p a line, is T^pp a wave, and how near does their sum pull attention?
+    """Is Tᵖ a line, is Tᵖᵖ a wave, and how near does their sum pull attention?
 
     Of rotary and ALiBi positions there is one curve, the kernel, which `mean` decides: is it a line, is it a wave?
     """

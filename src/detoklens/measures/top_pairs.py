@@ -1,4 +1,4 @@
-"""Which pairs of a head have the largest T^ee over all queries and keys? One tile of scores in memory, never V × V.
+"""Which pairs of a head have the largest Tᵉᵉ over all queries and keys? One tile of scores in memory, never V × V.
 
 1. Queries come in blocks, each a task that needs nothing but its own rows and the head's keys.
 2. A block's product is made of tiles of 504 × 1024 that stay in cache (2 MB).
@@ -70,7 +70,7 @@ class TopPairs:
 
 
 def largest_pairs(affinity: Affinity, top: int, identical: bool = True, runner: Runner = ALONE) -> list[Arrays]:
-    """The `top` pairs with the largest T^ee of every head; without `identical`, no token with itself.
+    """The `top` pairs with the largest Tᵉᵉ of every head; without `identical`, no token with itself.
 
     Each block starts from the floor that earlier ones have reached.
     """

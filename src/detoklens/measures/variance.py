@@ -10,7 +10,7 @@ deviation is beyond ±5 *and* its variance is more than a quarter away from its 
 variances drift along a table of positions, and a drift is no exception; the quarter, because in a table of nearly
 equal variances the smallest difference would be one.
 
-**The switch**: how much of position 0's jump in T^p comes from LayerNorm? With c_j = q_b · K_p[j], what a key position
+**The switch**: how much of position 0's jump in Tᵖ comes from LayerNorm? With c_j = q_b · K_p[j], what a key position
 says before the division, g_j = 1/σ_j, and N the next ten positions:
 
     jump     = c_0 g_0 − mean over j in N of c_j g_j
@@ -20,7 +20,7 @@ says before the division, g_j = 1/σ_j, and N the next ten positions:
 The last two add up to the jump exactly, and neither c nor g is favoured: it is the mean of changing g first and of
 changing c first. A large σ_0 takes a negative c_0 towards zero, so by_scale > 0: attention to the first token rises.
 
-**The last position**: is it undertrained? With r_i the row T^pp[h, i, ·] without σ at the last five query positions,
+**The last position**: is it undertrained? With r_i the row Tᵖᵖ[h, i, ·] without σ at the last five query positions,
 over the keys that all five see:
 
     departure of the last = ‖r_last − m‖ / ‖m‖,     m = mean of the other four rows
@@ -83,7 +83,7 @@ def _difference_from_neighbours(variances: Float[np.ndarray, "position"]) -> Flo
 
 @dataclass(frozen=True)
 class Switch:
-    """T^p at position 0 and over the next ten, and where the jump between them comes from; NaN with one position."""
+    """Tᵖ at position 0 and over the next ten, and where the jump between them comes from; NaN with one position."""
 
     first_without_norm: PerHead
     next_without_norm: PerHead
@@ -97,7 +97,7 @@ class Switch:
 
 
 def switch(scores: PositionScores, inverse_scales: Float[np.ndarray, "position"]) -> Switch:
-    """How much of position 0's jump in T^p is LayerNorm's? `inverse_scales` is 1/σ, averaged over the vocabulary."""
+    """How much of position 0's jump in Tᵖ is LayerNorm's? `inverse_scales` is 1/σ, averaged over the vocabulary."""
     nearby = scores.self_assertion()[:, : NEXT_POSITIONS + 1]
     first, following = nearby[:, 0], nearby[:, 1:]
     first_inverse, inverses = inverse_scales[0], inverse_scales[1 : NEXT_POSITIONS + 1]
@@ -122,7 +122,7 @@ def _mean_over_keys(values: HeadKey) -> PerHead:
 
 
 def last_rows(scores: PositionScores) -> dict[int, HeadKey]:
-    """T^pp without LayerNorm at each of the last five query positions, over the keys that it sees; no window counts."""
+    """Tᵖᵖ without LayerNorm at each of the last five query positions, over the keys that it sees; no window counts."""
     n_positions = scores.query.shape[1]
     ends = {query: query + 1 if scores.layer.is_causal else n_positions for query in range(n_positions)[-LAST:]}
     return {query: scores.compared(query, slice(end)) for query, end in ends.items()}

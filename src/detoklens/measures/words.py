@@ -1,7 +1,7 @@
 """Do heads look from a word's later piece to the piece before it? The paper's Table 1, for any list of words.
 
 For a word of the pieces a b c, the pairs are (key a, query b) and (key b, query c): the key's rank among all key tokens
-by T^ee of the query. A head that joins pieces puts it near the top; at random half of the vocabulary stands above it.
+by Tᵉᵉ of the query. A head that joins pieces puts it near the top; at random half of the vocabulary stands above it.
 """
 
 from __future__ import annotations

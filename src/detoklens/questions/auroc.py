@@ -1,4 +1,4 @@
-"""Which heads rank the tokens that belong before a token above all others? AUROC of T^ee, with its controls."""
+"""Which heads rank the tokens that belong before a token above all others? AUROC of Tᵉᵉ, with its controls."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """AUROC of a layer beyond the first, with its validity beside it.
 
 1. The closed-world input of each token t: what enters layer l at the place of t in [BOS, t], by the real model.
-2. T^ee of layer l with these vectors in place of the embeddings, and AUROC of it as ever.
+2. Tᵉᵉ of layer l with these vectors in place of the embeddings, and AUROC of it as ever.
 3. In a text other tokens are in sight, so that this is an approximation. How good a one is measured on the study's
    text: per head, the rank correlation of predicted and real scores (before the softmax) of every token with the one
    that was asked about (the token before it, after it, or at another offset), and of the links of pieces alone that go
@@ -113,7 +113,7 @@ def _preferred(layer: Layer, pair: np.ndarray) -> np.ndarray:
 
 
 def predicted_links(affinity: Affinity, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """T^ee [head, link] of each query with its key."""
+    """Tᵉᵉ [head, link] of each query with its key."""
     return np.stack(
         [
             np.einsum("ld,ld->l", query[queries], affinity.key_of(head)[keys], dtype=np.float64)

@@ -30,7 +30,7 @@ TASK_QUERIES = 4096  # query tokens of one task of a worker
 
 
 def partner_index(study: Study, room: int, engine: Engine | None = None) -> PartnerIndex:
-    """Partners by T^ee of every token, or of as many frequent ones as fit into so many bytes."""
+    """Partners by Tᵉᵉ of every token, or of as many frequent ones as fit into so many bytes."""
     layer = study.layer
     texts = token_texts(layer, range(layer.vocab_size))
     tokens = [token_shown(text or "") for text in texts] if layer.has_vocabulary else None

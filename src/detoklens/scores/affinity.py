@@ -1,11 +1,11 @@
-"""Which tokens does a token look for? T^ee over the vocabulary, as two thin factors with σ divided in.
+"""Which tokens does a token look for? Tᵉᵉ over the vocabulary, as two thin factors with σ divided in.
 
-    T^ee[h, i, j] = (Q_e[h, i] / σ_i) · (K_e[h, j] / σ_j)
+    Tᵉᵉ[h, i, j] = (Q_e[h, i] / σ_i) · (K_e[h, j] / σ_j)
 
 Centring subtracts each key's mean over all query tokens, so that keys which every query prefers stand back. It needs
-no V × V array: mean over i of T^ee[h, i, j] = (mean over i of Q_e[h, i] / σ_i) · K_e[h, j] / σ_j.
+no V × V array: mean over i of Tᵉᵉ[h, i, j] = (mean over i of Q_e[h, i] / σ_i) · K_e[h, j] / σ_j.
 
-With rotary positions T^ee is that at one offset i − j, the queries being turned by it; heads that share keys share them
+With rotary positions Tᵉᵉ is that at one offset i − j, the queries being turned by it; heads that share keys share them
 in memory.
 """
 
@@ -23,7 +23,7 @@ from detoklens.scores.factors import TokenFactors
 
 @dataclass(frozen=True)
 class Affinity:
-    """T^ee of the whole vocabulary in thin form: the score of (query, key) is query · key.
+    """Tᵉᵉ of the whole vocabulary in thin form: the score of (query, key) is query · key.
 
     `own_keys` says which keys a head has, where heads share them; without it each head has its own.
     """
@@ -50,7 +50,7 @@ class Affinity:
         return self.shared_key[head if self.own_keys is None else self.own_keys[head]]
 
     def scores(self, token_ids: Int[np.ndarray, "query"]) -> Float[np.ndarray, "head query key"]:
-        """T^ee of some query tokens against all key tokens."""
+        """Tᵉᵉ of some query tokens against all key tokens."""
         if self.own_keys is None:
             return self.query[:, token_ids] @ self.shared_key.transpose(0, 2, 1)
         return np.stack([query[token_ids] @ self.key_of(head).T for head, query in enumerate(self.query)])
@@ -76,7 +76,7 @@ class Affinity:
 
 
 def token_affinity(factors: Sequence[TokenFactors], scales: Float[np.ndarray, "token"] | None) -> Affinity:
-    """T^ee of some heads with one σ per token; without scales, T^ee as if LayerNorm did not divide."""
+    """Tᵉᵉ of some heads with one σ per token; without scales, Tᵉᵉ as if LayerNorm did not divide."""
     keys = {id(head.key): head.key for head in factors}
     query, key = _divided([head.query for head in factors], scales), _divided(list(keys.values()), scales)
     _refuse_undefined(query, key)

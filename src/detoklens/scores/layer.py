@@ -205,9 +205,9 @@ class Layer(LayerFacts):
         offset: int = 1,
         mean: Mean = None,
     ) -> Affinity:
-        """T^ee of the whole vocabulary as thin factors, of all heads or some; scale=None leaves the division out.
+        """Tᵉᵉ of the whole vocabulary as thin factors, of all heads or some; scale=None leaves the division out.
 
-        With rotary positions it is T^ee at one offset, and `mean` takes out what all queries and all keys have in
+        With rotary positions it is Tᵉᵉ at one offset, and `mean` takes out what all queries and all keys have in
         common, as in `terms`. Memory and time are those of the heads asked for.
         """
         heads = range(self.n_heads) if heads is None else heads
@@ -225,7 +225,7 @@ class Layer(LayerFacts):
     def affinity(
         self, token_ids: TokenIds, scale: TokenScale | None = "mean", *, offset: int = 1, mean: Mean = None
     ) -> Float[np.ndarray, "head query key"]:
-        """T^ee of these query tokens against the whole vocabulary."""
+        """Tᵉᵉ of these query tokens against the whole vocabulary."""
         ids = whole_numbers(token_ids)
         self.check_tokens(ids)
         return self.token_affinity(scale, offset=offset, mean=mean).scores(ids)
@@ -238,7 +238,7 @@ class Layer(LayerFacts):
         offset: int = 1,
         mean: Mean = None,
     ) -> Float[np.ndarray, "head token"]:
-        """T^e of the whole vocabulary: how much does each token assert itself, whoever asks?"""
+        """Tᵉ of the whole vocabulary: how much does each token assert itself, whoever asks?"""
         heads = list(range(self.n_heads) if heads is None else heads)
         keys = self.token_affinity(scale, heads=heads, offset=offset, mean=mean)
         asking = rotated_by_offset(self.weights, self.common_part(mean).query[heads], offset)

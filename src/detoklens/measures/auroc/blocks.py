@@ -1,4 +1,4 @@
-"""The heavy part: T^ee of a block of query tokens against all keys, and what its ranks say.
+"""The heavy part: Tᵉᵉ of a block of query tokens against all keys, and what its ranks say.
 
 Workers share the arrays as memory-mapped files, factors in the order in which `kernels.product` reads them. A score has
 the same bits whichever tokens are asked about, in whichever block, on whichever worker or engine.
