@@ -84,13 +84,15 @@ def test_killed_at_random_moments_and_finished(source: Path, vocabulary: Vocabul
     begun = time.monotonic()
     subprocess.run([*command, str(whole), "1", str(10**8)], check=True)
     duration = time.monotonic() - begun
-    finished = 0
+    kills = finished = 0
     for chance in cases(KILLS):
         while not _is_killed(command, killed, chance, duration):
             finished += _is_the_same(killed, whole)
+        kills += 1
         finished += _is_the_same(killed, whole)
     subprocess.run([*command, str(killed), "2", str(MEMORIES[0])], check=True)
     assert folder_bytes(killed) == folder_bytes(whole)
+    sys.stdout.write(f"killed {kills} times, {finished + 1} counts finished, all the same bytes\n")
     assert sorted(os.listdir(killed)) == ["bigrams.parquet", "manifest.json", "tokens.parquet"]
 
 
