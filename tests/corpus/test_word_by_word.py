@@ -1,7 +1,10 @@
 """A tokenizer that takes a whole text as one word: told apart into words, the ids are those of the true library."""
 
+import gc
 import json
-from collections.abc import Sequence
+import weakref
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +21,7 @@ from detoklens.corpus.encoding import GigatokenEncoder, TokenizersEncoder, choos
 from detoklens.corpus.word_by_word import BYTE_TOKENS, PREPEND, REPLACE, WordByWord, splittable
 from detoklens.errors import TokenError
 from detoklens.tokens import Vocabulary
+from tests.corpus.conftest import byte_level_vocabulary
 
 SENTENCES = [
     "the priest was descending the stairs, and the stairs were steep\n\nthe nation's tradition  of attention",
@@ -81,6 +85,25 @@ def test_a_table_that_is_full_changes_nothing(texts: list[str]) -> None:
 def test_more_than_the_table_can_number_is_tokenized_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_by_word, "LARGEST", 10)
     assert_same_ids(description_of(prepends=True), SENTENCES)
+
+
+@pytest.mark.parametrize("vocabulary", [description_of(), byte_level_vocabulary(300).to_json()], ids=["words", "whole"])
+def test_an_encoder_is_given_back_at_once(vocabulary: str) -> None:
+    encoder = GigatokenEncoder(vocabulary, False)
+    gone = weakref.ref(encoder)
+    with without_collection():
+        del encoder
+        assert gone() is None
+
+
+@contextmanager
+def without_collection() -> Iterator[None]:
+    """Only what nothing refers to is given back."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 class Asked:

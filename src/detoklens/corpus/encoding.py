@@ -46,11 +46,24 @@ class Encoder(Protocol):
     def encode(self, texts: Sequence[bytes]) -> Encoded: ...
 
 
-class GigatokenEncoder:
-    def __init__(self, tokenizer_json: str, parse_special_tokens: bool) -> None:
+class _WholeTexts:
+    """gigatoken itself."""
+
+    def __init__(self, tokenizer_json: str) -> None:
         import awkward  # noqa: F401  (gigatoken would import it while it encodes, and give lists where Ctrl-C ends that)
         import gigatoken
 
+        with library_call(lambda reason: TokenError(f"gigatoken can't read this tokenizer: {reason}")):
+            self._tokenizer = gigatoken.Tokenizer.from_json(tokenizer_json)
+
+    def encode(self, texts: Sequence[bytes]) -> Encoded:
+        with library_call(lambda reason: TokenError(f"gigatoken fails on a text: {reason}; leave that text out")):
+            layout: Any = self._tokenizer.encode_batch(list(texts), parallel=False).layout
+        return Encoded(np.asarray(layout.content.data), np.asarray(layout.offsets.data))
+
+
+class GigatokenEncoder:
+    def __init__(self, tokenizer_json: str, parse_special_tokens: bool) -> None:
         from detoklens.corpus.word_by_word import WordByWord, splittable  # compiled loops: not to open counts
 
         description = json.loads(tokenizer_json)
@@ -58,9 +71,8 @@ class GigatokenEncoder:
         if not parse_special_tokens:
             _forget_special_tokens(description)
         splitting = splittable(description)
-        with library_call(lambda reason: TokenError(f"gigatoken can't read this tokenizer: {reason}")):
-            self._tokenizer = gigatoken.Tokenizer.from_json(json.dumps(description))
-        self._encode = self._encode_whole if splitting is None else WordByWord(*splitting, self._encode_whole).encode
+        whole = _WholeTexts(json.dumps(description))
+        self._encode = whole.encode if splitting is None else WordByWord(*splitting, whole.encode).encode
         if self._first_placeholder is not None:
             self._truth = TokenizersEncoder(tokenizer_json, parse_special_tokens)
 
@@ -69,11 +81,6 @@ class GigatokenEncoder:
         if self._first_placeholder is None:
             return found
         return self._without_placeholders(self._first_placeholder, texts, found)
-
-    def _encode_whole(self, texts: Sequence[bytes]) -> Encoded:
-        with library_call(lambda reason: TokenError(f"gigatoken fails on a text: {reason}; leave that text out")):
-            layout: Any = self._tokenizer.encode_batch(list(texts), parallel=False).layout
-        return Encoded(np.asarray(layout.content.data), np.asarray(layout.offsets.data))
 
     def _without_placeholders(self, first: int, texts: Sequence[bytes], found: Encoded) -> Encoded:
         """Texts that need a byte which the tokenizer lacks are encoded by `tokenizers`."""
