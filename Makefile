@@ -103,7 +103,7 @@ browser:
 
 # The explorer's page, built into the package; it needs Node, which nothing else does.
 explorer-web:
-	cd explorer-web && npm ci --no-audit --no-fund && npm test && npm run build
+	cd explorer-web && npm install --no-save --no-audit --no-fund && npm test && npm run build
 
 # Speed claims, each a ratio against a named baseline in the same run; they need texts (TEXT=...) and some minutes.
 benchmarks: forget-compiled .venv/installed-for-tests
