@@ -229,6 +229,8 @@ def test_vectors_of_another_layer_or_model_are_others(tmp_path, monkeypatch, tex
     for changed in ({"bos_token_id": 5}, {"activation_function": "relu"}):
         _change_config(tmp_path / "copy", changed)
         assert [runs_the_vocabulary(1) for _ in range(2)] == [True, False], changed
+    monkeypatch.setattr(auroc_beyond, "beginning_of", lambda _layer, _say: (7,))
+    assert [runs_the_vocabulary(1) for _ in range(2)] == [True, False], "another beginning by the tokenizer"
 
 
 def test_damaged_vectors_are_said_to_be_and_computed_anew(answer, tmp_path, monkeypatch, texts_run):

@@ -22,7 +22,7 @@ from jaxtyping import Float32
 
 from detoklens.caches import VARIABLE, cache_folder, keeps_nothing
 from detoklens.model.closed_worlds import BATCH
-from detoklens.scratch import remove_abandoned, scratch_folder
+from detoklens.scratch import scratch_folder
 from detoklens.weights.blocks import blocks_fingerprint, config_fingerprint
 from detoklens.weights.checkpoint import Checkpoint
 
@@ -112,7 +112,6 @@ def _keep(path: Path, line: str, vectors: Vectors) -> None:
     if vectors.nbytes > MOST_BYTES:
         raise OSError(f"{size} are more than the {MOST_BYTES / 1e9:.0f} GB that are kept")
     path.parent.mkdir(parents=True, exist_ok=True)
-    remove_abandoned(path.parent)
     if 2 * vectors.nbytes > shutil.disk_usage(path.parent).free:
         raise OSError(f"{size} are more than half of what the disk has left")
     with scratch_folder(path.parent) as scratch:
