@@ -249,7 +249,7 @@ def test_damaged_vectors_are_said_to_be_and_computed_anew(answer, tmp_path, monk
 
 
 def test_what_can_not_be_asked_is_refused_in_one_line(tmp_path, monkeypatch):
-    with pytest.raises(RangeError, match="4 blocks were asked for; demo has 3"):
+    with pytest.raises(RangeError, match="layer 3 was asked for; demo has layers 0 to 2: ask for one of them"):
         dl.study("demo").ask(dl.Auroc(layer=3))
     folder = tmp_path / "copy"
     shutil.copytree(demo.CHECKPOINT, folder)

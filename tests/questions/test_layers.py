@@ -186,7 +186,7 @@ def test_what_can_not_be_asked_is_refused_in_one_line(tmp_path, monkeypatch):
     study = dl.study("demo")
     with pytest.raises(RangeError, match="9 blocks were asked for; demo has 3: ask for 3 or fewer"):
         study.ask(dl.Layers(up_to=9))
-    with pytest.raises(RangeError, match="layer 2 is not among the first 2, which go from 0 to 1"):
+    with pytest.raises(RangeError, match="layer 2 is not among the first 2, which go from 0 to 1; ask after one"):
         study.ask(dl.Layers(up_to=2, after=2))
     with pytest.raises(CheckpointError, match=r"demo@0: tensor .* is missing"):
         dl.study("demo@0").ask(dl.Layers())

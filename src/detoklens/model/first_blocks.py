@@ -80,6 +80,15 @@ def check_depth(checkpoint: Checkpoint, n_blocks: int) -> None:
         raise RangeError(f"{n_blocks} blocks were asked for; {checkpoint.name} has {depth}: ask for {depth} or fewer")
 
 
+def check_layer(checkpoint: Checkpoint, layer: int) -> None:
+    """Refuse a layer that the model does not have."""
+    depth = depth_of(checkpoint.config)
+    if layer >= depth:
+        raise RangeError(
+            f"layer {layer} was asked for; {checkpoint.name} has layers 0 to {depth - 1}: ask for one of them"
+        )
+
+
 def refuse_layers(checkpoint: Checkpoint, n_blocks: int) -> None:
     """Refuse early what could not be run: without the extra, of an unknown type, more blocks than there are."""
     require_extra("running the real model's first blocks", checkpoint.folder)

@@ -240,10 +240,11 @@ class Auroc(Joining):
 
     def _real_model(self, study: Study) -> dict[str, str]:
         """What decides the numbers beyond layer 0: the blocks up to this one, and how they compute."""
-        from detoklens.model.first_blocks import refuse_layers
+        from detoklens.model.first_blocks import check_layer, refuse_layers
         from detoklens.weights.blocks import blocks_fingerprint, config_fingerprint
 
         checkpoint = study.layer.checkpoint
+        check_layer(checkpoint, self.layer)
         refuse_layers(checkpoint, self.layer + 1)
         return {"blocks": blocks_fingerprint(checkpoint, self.layer + 1), "config": config_fingerprint(checkpoint)}
 

@@ -110,7 +110,10 @@ class Layers(Question):
         depth = min(USUAL_DEPTH, depth_of(checkpoint.config)) if self.up_to is None else self.up_to
         refuse_layers(checkpoint, depth)
         if self.after is not None and self.after >= depth:
-            raise RangeError(f"layer {self.after} is not among the first {depth}, which go from 0 to {depth - 1}")
+            raise RangeError(
+                f"layer {self.after} is not among the first {depth}, which go from 0 to {depth - 1}; ask after one of "
+                "them, or for more blocks"
+            )
         return depth
 
     def ask(self, study: Study, runner: Runner) -> Frames:

@@ -72,12 +72,12 @@ def twin_words(
             say("the tokenizer has no merges: a word's pieces are its longest first piece and the rest")
     wholes = _wholes(layer, splits, words)
     found = {number: _readable(layer, chains(splits, wholes, number)).sample(most, seed) for number in set(pieces)}
-    for number in sorted(found):
-        if len(found[number]) < FEWEST_FOR_INTERVALS:
-            say(f"{plural(len(found[number]), 'word')} in {number} pieces: too few for intervals")
     kept = {number: found[number] for number in sorted(found) if len(found[number]) >= FEWEST}
     if not kept:
         raise TokenError(_nothing_splits(layer, words, bool(splits)))
+    for number in sorted(found):
+        if len(found[number]) < FEWEST_FOR_INTERVALS:
+            say(f"{plural(len(found[number]), 'word')} in {number} pieces: too few for intervals")
     return kept
 
 
