@@ -41,6 +41,8 @@ LONGEST = 512  # tokens of a document that are looked at
 LINKS = 20_000  # from a token to the one that was asked about
 CHECKED = 16  # tokens on which the block's attention is compared with the real one
 TOLERANCE = 1e-3  # of float32, relative to the largest score
+COPIES = 4  # at the peak: what enters, and the embeddings as they are, as they are read once more, and divided
+FACTOR_COPIES = 5  # queries and keys, as they are, divided, and for workers
 
 
 def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
@@ -67,8 +69,8 @@ def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
 
 def _check_memory(layer: Layer, number: int, heads: Sequence[int]) -> None:
     real = blocks_size(layer.checkpoint, number + 1)
-    vectors = 2 * layer.vocab_size * layer.d_model  # what enters, and the embeddings beside it
-    factors = 4 * layer.vocab_size * layer.d_head * len(heads)  # queries and keys, as they are and divided
+    vectors = COPIES * layer.vocab_size * layer.d_model
+    factors = FACTOR_COPIES * layer.vocab_size * layer.d_head * len(heads)
     refuse_too_large(
         4 * (real + vectors + factors),
         f"{layer.vocab_size:,} vectors of width {layer.d_model:,} beside {plural(number + 1, 'block')} of the real "
