@@ -166,6 +166,18 @@ def test_every_block_of_a_gguf_file_is_read(tmp_path, architecture):
             np.testing.assert_array_equal(read.read(ours, np.dtype(np.float32)), values.numpy(), err_msg=ours)
 
 
+@pytest.mark.parametrize("architecture", ["gpt2", "llama", "qwen2", "qwen3"])
+def test_blocks_of_a_gguf_file_are_run_and_read_alike(tmp_path, architecture):
+    """By transformers' reader and by ours, beside the model that the file was made of."""
+    model = tiny(architecture, **(FAMILIES | MORE | {"qwen3": LLAMA | {"head_dim": 128}})[architecture])
+    file = write_gguf(tmp_path / "m.gguf", model, architecture)
+    texts = np.array([[3, 1, 4], [1, 5, 9]])
+    ours, theirs = (open_blocks(detoklens.load(each).checkpoint, 2, HEADS).run(texts) for each in (file, model))
+    for block in (0, 1):
+        np.testing.assert_allclose(ours.last_places(block), theirs.last_places(block), rtol=1e-4, atol=1e-4)
+    deeper(file, 2)
+
+
 def test_arrays_alone_have_no_blocks():
     checkpoint = replace(detoklens.load(tiny("gpt2", **FAMILIES["gpt2"])).checkpoint, model=None)
     with pytest.raises(CheckpointError, match="arrays only"):

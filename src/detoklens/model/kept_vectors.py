@@ -42,6 +42,7 @@ def decided_by(checkpoint: Checkpoint, layer: int, beginning: tuple[int, ...], d
     import torch
 
     return {
+        "vectors": "what enters the layer at the place of each token behind the beginning",
         "layer": layer,
         "blocks": blocks_fingerprint(checkpoint, layer + 1),
         "config": config_fingerprint(checkpoint),
