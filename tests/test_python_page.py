@@ -1,4 +1,4 @@
-"""Every example of the pages about Python and of the README runs, in the order of the page."""
+"""Every example of the pages about Python and of the README runs, in the order of the page; no question is left out."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+
+from detoklens.questions.catalogue import QUESTIONS
 
 ROOT = Path(__file__).resolve().parent.parent
 HOWTO = ("checkpoint", "training-steps", "figure", "in-memory")
@@ -22,3 +24,19 @@ def test_the_examples_run(page, tmp_path, monkeypatch):
     names: dict[str, object] = {}
     for block in blocks:
         exec(compile(block, page, "exec"), names)
+
+
+def known_questions() -> list[str]:
+    """The names of the package's own classes; other tests register toys."""
+    return [each.__name__ for each in QUESTIONS.values() if each.__module__.startswith("detoklens.")]
+
+
+def table_of(page: str) -> str:
+    """The rows of a page's tables, as one text."""
+    return "\n".join(line for line in (ROOT / page).read_text(encoding="utf-8").splitlines() if line.startswith("|"))
+
+
+@pytest.mark.parametrize("name", known_questions())
+def test_every_question_is_in_the_tables_of_python_and_of_the_readme(name):
+    assert f"`dl.{name}(" in table_of("docs/python.md")
+    assert f"`{name.lower()}`" in table_of("README.md")
