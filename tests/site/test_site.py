@@ -1,4 +1,7 @@
-"""The site builds strictly, and every page of it opens in a browser from under a path, with no request that leaves."""
+"""The site builds strictly, and every page of it opens in a browser from under a path, with no request that leaves.
+
+The browser has no network but 127.0.0.1, and whatever a page asks of another host is an error besides.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -109,6 +113,14 @@ def opened(browser, address: str):
 
 def _stays(url: str, address: str) -> bool:
     return url.startswith((address, "data:", "blob:"))
+
+
+def test_the_browser_can_reach_no_other_host(browser, address: str) -> None:
+    by_name = address.replace("127.0.0.1", "localhost")
+    with urlopen(by_name) as answer:  # it is there for anybody else
+        assert answer.status == 200
+    with contextlib.closing(browser.new_context()) as tab, pytest.raises(Exception, match="ERR_"):
+        tab.new_page().goto(by_name)
 
 
 def test_every_page_opens_and_asks_nobody_else(browser, site: Path, address: str) -> None:
