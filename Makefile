@@ -78,9 +78,10 @@ types: .venv/installed-for-tests
 imports: .venv/installed-for-tests
 	$(BIN)/lint-imports
 
-# docs/cli.md is made of the commands' own help.
+# docs/cli.md is made of the commands' own help, docs/tables.md and docs/gallery.md of the registry of questions.
 docs: .venv/installed-for-tests
 	$(BIN)/python docs/make_cli_reference.py
+	$(BIN)/python docs/make_tables.py
 
 # The tutorial shows what its commands and cells really print.
 tutorial: .venv/installed-for-tests

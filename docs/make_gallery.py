@@ -105,14 +105,14 @@ def rotary_studies() -> dict[str, dl.Study]:
     return studies
 
 
-def write_gallery(folder: Path) -> None:
-    """The gallery's pages, and what the first page shows, under `made` of the laid-out sources."""
-    drawn = drawn_figures()
+def write_gallery(source: Path) -> None:
+    """The gallery in place of its list, its pages, and what the first page shows, in the laid-out sources."""
+    drawn, folder = drawn_figures(), source / "made"
     (folder / "gallery").mkdir(parents=True)
     (folder / "home").mkdir()
     for each in drawn:
         (folder / "gallery" / f"{each.name}.md").write_text(_page(each), encoding="utf-8")
-    (folder / "gallery" / "index.md").write_text(_index(drawn), encoding="utf-8")
+    (source / "gallery.md").write_text(_index(drawn), encoding="utf-8")
     by_name = {each.name: each for each in drawn}
     for name in HOME:
         (folder / "home" / f"{name}.md").write_text(_on_first_page(by_name[name]), encoding="utf-8")
@@ -170,12 +170,12 @@ def _index(drawn: list[Drawn]) -> str:
     for topic in dict.fromkeys(each.question.topic for each in drawn):
         cards = [_card(each) for each in drawn if each.question.topic == topic]
         parts += [f"## {topic}", "", "::::{grid} 1 2 3 3", ":gutter: 3", "", *cards, "::::", ""]
-    names = [each.name for each in drawn]
+    names = [f"made/gallery/{each.name}" for each in drawn]
     return "\n".join([*parts, "```{toctree}", ":hidden:", "", *names, "```", ""])
 
 
 def _card(drawn: Drawn) -> str:
-    lines = [f":::{{grid-item-card}} {drawn.spec.title}", f":link: {drawn.name}", ":link-type: doc", ""]
+    lines = [f":::{{grid-item-card}} {drawn.spec.title}", f":link: made/gallery/{drawn.name}", ":link-type: doc", ""]
     return "\n".join([*lines, _raw(f'<div class="thumbnail">{drawn.svg("column")}</div>'), ":::", ""])
 
 

@@ -41,7 +41,7 @@ def main() -> None:
 def lay_out(source: Path) -> None:
     """All that Sphinx reads, in one folder."""
     from make_gallery import write_gallery
-    from make_tables import write_questions, write_tables
+    from make_tables import tables_page, write_questions
 
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(DOCS, source, ignore=shutil.ignore_patterns("*.pyc", "__pycache__", "make_*.py", "run_*.py"))
@@ -49,8 +49,8 @@ def lay_out(source: Path) -> None:
         shutil.copy(ROOT / path, source / name)
     for page in source.rglob("*.md"):
         page.write_text(_links_mended(page.read_text(encoding="utf-8")), encoding="utf-8")
-    write_gallery(source / "made")
-    write_tables(source / "tables.md")
+    write_gallery(source)
+    (source / "tables.md").write_text(tables_page(), encoding="utf-8")
     write_questions(source / "made" / "questions.md")
     put_live(source / "extra" / "live")
 

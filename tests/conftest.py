@@ -32,7 +32,7 @@ os.fsync = lambda descriptor: None  # no test pulls the plug, and a disk at work
 
 SHARED = ROOT.parent / "shared"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
-# No name but this one is found, and whatever goes elsewhere all the same goes to a port where nobody listens.
+# No host but this one is found, and whatever goes elsewhere all the same goes to a port where nobody listens.
 ONLY_THIS_HOST = (
     "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
     "--proxy-server=http://127.0.0.1:9",
