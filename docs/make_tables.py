@@ -22,11 +22,11 @@ model, counts, settings, version.
 """
 FIGURES = """# Gallery
 
-Every figure that the package draws. This is the list; the site that `make site` builds into `site/` has in its place a page
-for each of them, drawn on the model that comes with the package, with its command and how to read it.
+Every figure that the package draws. This is the list; the site that `make site` builds into `site/` has in its place a
+page for each of them, drawn on the model that comes with the package, with its command and how to read it.
 
-In Python `answer.figure("NAME")` draws one of an answer's figures, on the command line `--figure FILE.svg --figure-name NAME`.
-Names that begin with `compare` are of several models, in Python `dl.compare`, on the command line `compare`.
+In Python `answer.figure("NAME")` draws one of an answer's figures, on the command line `--figure FILE.svg` with
+`--figure-name NAME`. Names that begin with `compare` are of several models: `dl.compare`, and the command `compare`.
 """
 
 

@@ -1,4 +1,4 @@
-"""docs/cli.md is what the commands say of themselves, tables.md and gallery.md what questions do; `make docs` writes."""
+"""What `make docs` writes is up to date: cli.md from the commands' help, tables.md and gallery.md from questions."""
 
 from __future__ import annotations
 
