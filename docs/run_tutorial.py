@@ -23,12 +23,8 @@ BLOCK = re.compile(r"```(console|python)\n(.*?)```\n(?:\n```text\n(.*?)```\n)?",
 WIDE, HIGH = 80, 50
 
 
-WORDS = "priest\ndescending\n"  # what the page says that words.txt holds
-
-
 def run(page: str) -> str:
     """The page with fresh outputs; everything runs in the current folder."""
-    Path("words.txt").write_text(WORDS, encoding="utf-8")
     names: dict[str, Any] = {}
     runners: dict[str, Callable[[re.Match[str]], str]] = {"console": _console, "python": lambda b: _python(b, names)}
     return BLOCK.sub(lambda block: runners[block[1]](block), page)
@@ -59,7 +55,7 @@ def terminal(command: str) -> str:
     said = process.communicate()[1].decode()
     if process.returncode:
         raise SystemExit(f"{command}: {said}")
-    lines = (printed.replace("\r\n", "\n") + said).strip("\n").split("\n")
+    lines = (printed.replace("\r\n", "\n") + said).strip("\n").splitlines()
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
