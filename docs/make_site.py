@@ -40,7 +40,7 @@ def main() -> None:
 
 def lay_out(source: Path) -> None:
     """All that Sphinx reads, in one folder."""
-    from make_gallery import write_gallery
+    from make_gallery import demo_studies, write_gallery
     from make_tables import tables_page, write_questions
 
     shutil.rmtree(source, ignore_errors=True)
@@ -49,10 +49,13 @@ def lay_out(source: Path) -> None:
         shutil.copy(ROOT / path, source / name)
     for page in source.rglob("*.md"):
         page.write_text(_links_mended(page.read_text(encoding="utf-8")), encoding="utf-8")
-    write_gallery(source)
     (source / "tables.md").write_text(tables_page(), encoding="utf-8")
+    studies = demo_studies()
+    with studies["end"].running() as engine:  # one set of workers for all questions
+        studies["start"].share(engine)
+        write_gallery(source, studies)
+        put_live(source / "extra" / "live", studies["end"])
     write_questions(source / "made" / "questions.md")
-    put_live(source / "extra" / "live")
 
 
 def _links_mended(text: str) -> str:
@@ -63,13 +66,14 @@ def _links_mended(text: str) -> str:
     return text.replace("](docs/", "](/")
 
 
-def put_live(folder: Path) -> None:
+def put_live(folder: Path, study: dl.Study) -> None:
     """The demo's report and its explorer, as anybody's would be."""
     from detoklens.explorer.bundle import write_bundle
+    from detoklens.report import drawing
 
-    study = dl.study("demo", documents=200)
     folder.mkdir(parents=True)
     write_bundle(study, folder / "explorer")
+    drawing.FORMATS = ("svg",)  # the page holds its figures; files beside it are not taken along
     study.report(folder / "report")
     for unneeded in ("figures", "tables"):
         shutil.rmtree(folder / "report" / unneeded, ignore_errors=True)
