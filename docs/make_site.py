@@ -10,6 +10,7 @@ Nothing is fetched, neither here nor by the pages.
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -67,16 +68,18 @@ def _links_mended(text: str) -> str:
 
 
 def put_live(folder: Path, study: dl.Study) -> None:
-    """The demo's report and its explorer, as anybody's would be."""
+    """The demo's report and its explorer, as anybody's would be; of the report's files those that its page leads to."""
     from detoklens.explorer.bundle import write_bundle
     from detoklens.report import drawing
 
     folder.mkdir(parents=True)
     write_bundle(study, folder / "explorer")
-    drawing.FORMATS = ("svg",)  # the page holds its figures; files beside it are not taken along
-    study.report(folder / "report")
-    for unneeded in ("figures", "tables"):
-        shutil.rmtree(folder / "report" / unneeded, ignore_errors=True)
+    drawing.FORMATS = ("svg",)
+    page = study.report(folder / "report")
+    led_to = set(re.findall(r'href="((?:figures|tables)/[^"]+)"', page.read_text(encoding="utf-8")))
+    for path in [path for name in ("figures", "tables") for path in (page.parent / name).iterdir()]:
+        if path.relative_to(page.parent).as_posix() not in led_to:
+            path.unlink()
 
 
 def build(source: Path, out: Path) -> None:
