@@ -33,7 +33,7 @@ COMPILING = ("count", "partners")
 
 def environment(workplace: Path) -> dict[str, str]:
     """Neither a home nor a place of one's own for what is kept between runs."""
-    own = ("HOME", "XDG_", "NUMBA_", "MPL", "HF_", "PYTHON", "TMPDIR")
+    own = ("DETOKLENS_", "HOME", "XDG_", "NUMBA_", "MPL", "HF_", "PYTHON", "TMPDIR")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(own)}
     (workplace / "temporary").mkdir()
     return kept | {

@@ -27,3 +27,7 @@ test("going to another view keeps what only this one says", () => {
   const after = moved(before, "#/token?head=1&token=9", bundle);
   expect([after.view, after.text, after.token, after.heads]).toEqual(["token", "typed", 9, [1]]);
 });
+
+test("the query position looked from first lies where positions were trained", () => {
+  expect(defaults(bundle).query).toBe(20);
+});

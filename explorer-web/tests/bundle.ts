@@ -5,7 +5,7 @@ import type { Bundle } from "../src/data/contract";
 const term = (name: string) => ({ name, symbol: name, words: name, meaning: name });
 
 export const bundle = {
-  model: { n_heads: 4, vocab_size: 100, n_positions: 64, is_causal: true },
+  model: { n_heads: 4, vocab_size: 100, n_positions: 64, trained_positions: 40, is_causal: true },
   text_limit: 64,
   has_tokens: true,
   beginning: 0,

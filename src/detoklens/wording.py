@@ -46,6 +46,16 @@ def signed(number: float) -> str:
     return f"{number:+.3f}".replace("-", "−")
 
 
+def deviations(number: float, digits: int = 1) -> str:
+    """How far something lies from a mean, in standard deviations, and on which side."""
+    return f"{abs(number):.{digits}f} standard deviations {'above' if number >= 0 else 'below'}"
+
+
+def sentence(remark: str) -> str:
+    """A remark with a capital letter and a stop."""
+    return remark[:1].upper() + remark[1:] + ("" if remark.endswith((".", "?", "!")) else ".")
+
+
 def listed(names: Sequence[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)

@@ -4,6 +4,7 @@ import json
 import shutil
 import sys
 from collections.abc import Sequence
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +113,9 @@ def test_a_fast_library_with_other_ids_is_not_used(
             return Encoded(wrong, offsets)
 
     monkeypatch.setattr(encoding, "GigatokenEncoder", Wrong)
+    fresh = lru_cache(encoding._load_encoder.__wrapped__)  # other tests' encoders are kept under the same names
+    monkeypatch.setattr(encoding, "_load_encoder", fresh)
+    monkeypatch.setattr(encoding, "_read_encoder", lru_cache(encoding._read_encoder.__wrapped__))
     assert choose_library(small_vocabulary, [b"common"], False).library == "gigatoken"
     source = write_jsonl(tmp_path / "t.jsonl", ["common"] * 10 + ["rare"])
     with open_engine("local", 1) as engine:

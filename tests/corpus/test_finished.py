@@ -19,6 +19,7 @@ FILES = ["bigrams.parquet", "tokens.parquet"]
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A cache folder of its own, and no file is too young to be remembered."""
+    monkeypatch.delenv("DETOKLENS_CACHE")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     monkeypatch.setattr(finished, "YOUNG", 0)
     monkeypatch.setattr(finished, "_checked", set())

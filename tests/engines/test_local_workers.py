@@ -6,13 +6,14 @@ import subprocess
 import sys
 import threading
 import time
+from multiprocessing import Pipe
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
 
 from detoklens.engines.local import Assignment, LocalEngine, Worker
-from detoklens.engines.worker import Begun
+from detoklens.engines.worker import Begun, work
 
 SCRIPT = """
 import sys
@@ -70,6 +71,17 @@ def _is_alive(process_id: int) -> bool:
     except OSError:
         return False
     return state != "Z"
+
+
+@pytest.mark.parametrize("told_first", [False, True])
+def test_a_worker_whose_starter_is_gone_ends_without_a_word(told_first: bool) -> None:
+    ours, its = Pipe()
+    if told_first:
+        ours.send((str, 1))
+    ours.close()
+    signals = signal.getsignal(signal.SIGINT)
+    work(its)
+    signal.signal(signal.SIGINT, signals)
 
 
 @pytest.mark.usefixtures("heard_interrupts")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,8 +16,11 @@ from detoklens.explorer.folder import check_bundle
 from detoklens.explorer.sample import sample
 from detoklens.measures.position_scores import PositionScores
 from detoklens.questions.heads import Heads
+from detoklens.questions.study import Study
 from tests.explorer.kinds import KINDS, study_of
 from tests.explorer.reading import Bundle
+from tests.layers import as_layer, random_first_layer
+from tests.measures.test_trained_range import planted_table
 
 HALF = 2.0**-11  # what half precision may be off, of each number
 IDS = [5, 17, 5, 200, 81, 301, 17, 44, 9]
@@ -88,14 +92,20 @@ def test_the_error_of_sigma_is_measured(bundles):
 
 
 def test_a_smooth_table_of_positions_needs_few_factors(tokens):
-    from dataclasses import replace
-
     from detoklens.weights.scale import ScaleTable
 
     weights = study_of("learned", tokens).layer.weights
     along = np.outer(np.linspace(0, 1, 40), weights.position_embeddings[0]).astype(np.float32)
     thin = thin_covariance(ScaleTable(replace(weights, position_embeddings=along)), 40)
     assert thin.token.shape[1] == 1
+
+
+def test_the_page_knows_how_many_positions_were_trained(tmp_path):
+    weights = random_first_layer(n_heads=4, d_head=16)
+    table = planted_table(50, 120, features=64).astype(weights.position_embeddings.dtype)
+    write_bundle(Study(as_layer(replace(weights, position_embeddings=table))), tmp_path / "bundle")
+    model = json.loads((tmp_path / "bundle" / "bundle.json").read_text())["model"]
+    assert (model["trained_positions"], model["n_positions"]) == (50, 120)
 
 
 def test_half_precision_keeps_small_and_large_numbers(tmp_path):

@@ -7,6 +7,8 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -21,11 +23,12 @@ from tests.corpus.spill_stages import STAGES, noted_stages
 from tests.fuzz.budget import cases
 
 KILLS = 10
+SHARE_OF_A_RUN = 1.2  # is the longest that a run gets before it is killed: some are done by then and begin anew
 MEMORIES = [20_000, 100_000, 200_000, 400_000, 1_000_000]
 """Bytes for each worker: from some dozen spills a shard to none. In earnest none is less than 32 MB."""
 
 # Small shards make many parts and two levels of merging out of little text; each part is slowed a little, so that ten
-# kills find the run in its counting, merging and writing.
+# kills find the run in its counting, merging and writing. It says when its libraries are loaded and the work begins.
 SCRIPT = """
 import sys, time
 from detoklens.corpus import count, memory, shards
@@ -44,6 +47,7 @@ if __name__ == "__main__":
     count.merged_blocks = lambda parts: unhurried(merged(parts))
     source, tokenizer, out, workers, share = sys.argv[1:]
     options = count.CountingOptions(memory=int(workers) * int(share))
+    print("begun", flush=True)
     with open_engine("local", int(workers)) as engine:
         count.count_corpus([source], load_vocabulary(tokenizer), out, options, engine)
 """
@@ -81,30 +85,39 @@ def test_killed_at_random_moments_and_finished(source: Path, vocabulary: Vocabul
     (tmp_path / "tokenizer.json").write_text(vocabulary.to_json(), encoding="utf-8")
     command = [sys.executable, str(tmp_path / "count.py"), str(source), str(tmp_path / "tokenizer.json")]
     whole, killed = tmp_path / "whole", tmp_path / "killed"
-    begun = time.monotonic()
-    subprocess.run([*command, str(whole), "1", str(10**8)], check=True)
+    with _begun([*command, str(whole), "1", str(10**8)]) as process:
+        begun = time.monotonic()
+        assert process.wait() == 0
     duration = time.monotonic() - begun
-    finished = 0
+    kills = finished = 0
     for chance in cases(KILLS):
         while not _is_killed(command, killed, chance, duration):
             finished += _is_the_same(killed, whole)
+        kills += 1
         finished += _is_the_same(killed, whole)
     subprocess.run([*command, str(killed), "2", str(MEMORIES[0])], check=True)
     assert folder_bytes(killed) == folder_bytes(whole)
+    sys.stdout.write(f"killed {kills} times, {finished + 1} counts finished, all the same bytes\n")
     assert sorted(os.listdir(killed)) == ["bigrams.parquet", "manifest.json", "tokens.parquet"]
 
 
 def _is_killed(command: list[str], folder: Path, chance: random.Random, duration: float) -> bool:
     """Go on with the counting for a while; was the run killed before it was done?"""
     workers, share = chance.choice(["1", "2"]), chance.choice(MEMORIES)
-    process = subprocess.Popen([*command, str(folder), workers, str(share)])
-    while process.poll() is None and not (folder / ".counting").exists():
-        time.sleep(0.005)
-    time.sleep(chance.uniform(0, 0.25 * duration))
-    was_running = process.poll() is None
-    process.send_signal(signal.SIGKILL)
-    process.wait()
+    with _begun([*command, str(folder), workers, str(share)]) as process:
+        time.sleep(chance.uniform(0, SHARE_OF_A_RUN * duration))
+        was_running = process.poll() is None
+        process.send_signal(signal.SIGKILL)
     return was_running
+
+
+@contextmanager
+def _begun(command: list[str]) -> Iterator[subprocess.Popen[str]]:
+    """A counting that has loaded its libraries; it has ended afterwards."""
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        yield process
 
 
 def _is_the_same(killed: Path, whole: Path) -> bool:

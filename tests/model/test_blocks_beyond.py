@@ -21,7 +21,7 @@ from detoklens.questions.auroc_beyond import asked_beyond, closed_world_inputs, 
 from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
 from detoklens.weights.blocks import blocks_fingerprint, source_of
-from tests.model.test_first_blocks import FAMILIES, HEADS, LLAMA
+from tests.model.test_first_blocks import FAMILIES, HEADS, LAYERS, LLAMA
 from tests.weights.families.tiny import saved, tiny
 from tests.weights.gguf_files import write_gguf
 
@@ -156,13 +156,31 @@ def test_a_fingerprint_is_that_of_the_blocks_asked_for(tmp_path):
     assert blocks_fingerprint(detoklens.load(model).checkpoint, 3) == blocks_fingerprint(another, 3)
 
 
-def test_gguf_files_are_refused_beyond_the_first_layer(tmp_path):
-    path = write_gguf(tmp_path / "m.gguf", tiny("llama", **LLAMA), "llama")
-    with pytest.raises(UnsupportedModelError, match="of a GGUF file only the first layer is read"):
-        source_of(detoklens.load(path).checkpoint, 2)
+@pytest.mark.parametrize("architecture", ["gpt2", "llama", "qwen2", "qwen3"])
+def test_every_block_of_a_gguf_file_is_read(tmp_path, architecture):
+    model = tiny(architecture, **(FAMILIES | MORE)[architecture])
+    read = source_of(detoklens.load(write_gguf(tmp_path / "m.gguf", model, architecture)).checkpoint, LAYERS)
+    for name, values in model.state_dict().items():
+        ours = name if architecture == "gpt2" else f"model.{name}"
+        if ours.split(".")[-2] not in ("ln_f", "norm"):  # after the last block
+            np.testing.assert_array_equal(read.read(ours, np.dtype(np.float32)), values.numpy(), err_msg=ours)
+
+
+@pytest.mark.parametrize("architecture", ["gpt2", "llama", "qwen2", "qwen3"])
+def test_blocks_of_a_gguf_file_are_run_and_read_alike(tmp_path, architecture):
+    """By transformers' reader and by ours, beside the model that the file was made of."""
+    model = tiny(architecture, **(FAMILIES | MORE | {"qwen3": LLAMA | {"head_dim": 128}})[architecture])
+    file = write_gguf(tmp_path / "m.gguf", model, architecture)
+    texts = np.array([[3, 1, 4], [1, 5, 9]])
+    ours, theirs = (open_blocks(detoklens.load(each).checkpoint, 2, HEADS).run(texts) for each in (file, model))
+    for block in (0, 1):
+        np.testing.assert_allclose(ours.last_places(block), theirs.last_places(block), rtol=1e-4, atol=1e-4)
+    deeper(file, 2)
 
 
 def test_arrays_alone_have_no_blocks():
     checkpoint = replace(detoklens.load(tiny("gpt2", **FAMILIES["gpt2"])).checkpoint, model=None)
     with pytest.raises(CheckpointError, match="arrays only"):
         open_blocks(checkpoint, 1, HEADS)
+    with pytest.raises(CheckpointError, match="arrays only"):
+        detoklens.study(Layer(checkpoint)).provenance(detoklens.Layers())

@@ -50,7 +50,7 @@ def test_layer_0_is_what_it_was(study):
     question = dl.Auroc(tokens=FEW.tokens, bootstrap=20)
     first = study.ask(question)
     assert "auroc_validity" not in first.tables
-    assert {"layer", "blocks", "documents_digest"}.isdisjoint(first.provenance.options)
+    assert {"layer", "blocks", "config", "documents_digest"}.isdisjoint(first.provenance.options)
     assert study.command(question) == study.command(dl.Auroc(layer=0, tokens=FEW.tokens, bootstrap=20))
     assert "--layer" not in first.command
 
@@ -186,8 +186,70 @@ def test_vectors_are_computed_once(tmp_path, monkeypatch):
     assert not list(tmp_path.glob(".auroc-*"))
 
 
+@pytest.fixture
+def texts_run(monkeypatch) -> list[int]:
+    """How many texts the real model was run on, pass by pass."""
+    ran: list[int] = []
+    run_model = auroc_beyond.FirstBlocks.run
+
+    def counted(self, token_ids, until=None):
+        ran.append(len(token_ids))
+        return run_model(self, token_ids, until)
+
+    monkeypatch.setattr(auroc_beyond.FirstBlocks, "run", counted)
+    return ran
+
+
+def test_vectors_are_kept_for_other_questions(answer, tmp_path, monkeypatch, texts_run):
+    """Whatever else is asked about the same layer, the vocabulary is not run again, and the numbers are the same."""
+    monkeypatch.setenv("DETOKLENS_CACHE", str(tmp_path))
+    first = dl.study("demo", documents=6, workers=2).ask(FEW)
+    assert sum(texts_run) == 4096 + auroc_beyond.CHECKED + 6
+    for other in (FEW, replace(FEW, heads=[2]), replace(FEW, pieces=True, tokens=None), replace(FEW, roc=[300])):
+        texts_run.clear()
+        again = dl.study("demo", documents=6, workers=1, seed=3).ask(other)
+        assert sum(texts_run) == auroc_beyond.CHECKED + 6, other
+        assert not any("vectors" in note for note in again.notes)
+    for each in (first, dl.study("demo", documents=6, workers=1).ask(FEW)):
+        assert same_tables(answer, each)
+
+
+def test_vectors_of_another_layer_or_model_are_others(tmp_path, monkeypatch, texts_run):
+    monkeypatch.setenv("DETOKLENS_CACHE", str(tmp_path / "cache"))
+    shutil.copytree(demo.CHECKPOINT, tmp_path / "copy")
+    named = {"text": ["once upon a time there was"], "counts": demo.COUNTS, "workers": 1}
+    question = dl.Auroc(layer=1, tokens=[300, 301], bootstrap=0, heads=[0])
+
+    def runs_the_vocabulary(layer: int) -> bool:
+        texts_run.clear()
+        dl.study(tmp_path / "copy", **named).ask(replace(question, layer=layer))
+        return sum(texts_run) > 4096
+
+    assert [runs_the_vocabulary(layer) for layer in (1, 2, 1, 2)] == [True, True, False, False]
+    for changed in ({"bos_token_id": 5}, {"activation_function": "relu"}):
+        _change_config(tmp_path / "copy", changed)
+        assert [runs_the_vocabulary(1) for _ in range(2)] == [True, False], changed
+    monkeypatch.setattr(auroc_beyond, "beginning_of", lambda _layer, _say: (7,))
+    assert [runs_the_vocabulary(1) for _ in range(2)] == [True, False], "another beginning by the tokenizer"
+
+
+def test_damaged_vectors_are_said_to_be_and_computed_anew(answer, tmp_path, monkeypatch, texts_run):
+    monkeypatch.setenv("DETOKLENS_CACHE", str(tmp_path))
+    study = {"model": "demo", "documents": 6, "workers": 1}
+    dl.study(**study).ask(FEW)
+    (path,) = (tmp_path / "vectors").iterdir()
+    with path.open("r+b") as file:
+        file.seek(-5, 2)
+        file.write(b"x")
+    texts_run.clear()
+    again = dl.study(**study).ask(FEW)
+    assert sum(texts_run) > 4096
+    assert f"{path} is damaged: its vectors are computed anew" in again.notes
+    assert same_tables(answer, again)
+
+
 def test_what_can_not_be_asked_is_refused_in_one_line(tmp_path, monkeypatch):
-    with pytest.raises(RangeError, match="4 blocks were asked for; demo has 3"):
+    with pytest.raises(RangeError, match="layer 3 was asked for; demo has layers 0 to 2: ask for one of them"):
         dl.study("demo").ask(dl.Auroc(layer=3))
     folder = tmp_path / "copy"
     shutil.copytree(demo.CHECKPOINT, folder)
@@ -198,7 +260,7 @@ def test_what_can_not_be_asked_is_refused_in_one_line(tmp_path, monkeypatch):
         RangeError, match=r"4,096 vectors of width 128 .* ask for fewer heads, or on a machine with more"
     ):
         dl.study("demo", documents=2).ask(dl.Auroc(layer=1, tokens=[1]))
-    _say_another_activation(folder)
+    _change_config(folder, {"activation_function": "nonsense"})
     (tmp_path / "text.txt").write_text("once upon a time")
     monkeypatch.undo()
     said = refuse("auroc", folder, "--layer", "1", "--truth", "merges", "--text", tmp_path / "text.txt")
@@ -213,6 +275,6 @@ def test_text_that_decides_nothing_is_said_to(tmp_path):
     assert "--text has no part" not in run(*question).stderr
 
 
-def _say_another_activation(folder: Path) -> None:
+def _change_config(folder: Path, changed: dict[str, object]) -> None:
     path = folder / "config.json"
-    path.write_text(json.dumps(json.loads(path.read_text()) | {"activation_function": "nonsense"}))
+    path.write_text(json.dumps(json.loads(path.read_text()) | changed))

@@ -203,8 +203,8 @@ def test_where_nothing_stands_out_that_is_said() -> None:
     tables = made(auroc=[0.6, 0.5], auroc_null=[0.59, 0.5], above_null=[0.01, 0.0], self_match=[-0.5, -1.2])
     assert Heads().say(tables) == (
         "No head clearly joins tokens; the nearest is L0H0 (AUROC 0.600, its null 0.590: above its null by less than "
-        "0.05); no head clearly looks for the token itself; the nearest is L0H0 (on average −0.5 standard deviations "
-        "above all keys)."
+        "0.05); no head clearly looks for the token itself; the nearest is L0H0 (on average 0.5 standard deviations "
+        "below all keys)."
     )
 
 
@@ -218,7 +218,7 @@ def test_without_counts_words_tell_and_without_words_nothing() -> None:
     assert (
         Heads()
         .say(made(self_match=[0.0, None]))
-        .startswith("Without counts and a tokenizer nothing is known of joining tokens; no head clearly looks")
+        .startswith("Without counts, and without words that a tokenizer splits, nothing is known of joining tokens; no")
     )
     assert Heads().say(made(self_match=[None])).endswith("whether a head looks for the token itself is undefined.")
 

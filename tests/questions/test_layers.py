@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-import torch
 from tokenizers import Tokenizer, models
-from transformers import LlamaConfig, LlamaModel
 
 import detoklens as dl
 from detoklens import demo
@@ -18,10 +17,12 @@ from detoklens.errors import CheckpointError, MissingError, MissingExtraError, R
 from detoklens.measures.geometric_means import geometric_means
 from detoklens.questions.layers_run import Measuring
 from detoklens.questions.layers_tables import best_layer
+from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
 from tests.command_line import refuse, run
 from tests.questions.asking import assert_kept_and_read_again, same_tables
 from tests.questions.planted_blocks import write_planted
+from tests.questions.rotary_model import write_folder
 
 SHORT = dl.Layers(triples=400, bootstrap=200)
 
@@ -39,13 +40,7 @@ def planted(tmp_path_factory):
 @pytest.fixture(scope="module")
 def random_model(tmp_path_factory) -> Path:
     """A rotary model of random weights with the demo's tokenizer."""
-    torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 4}
-    model = LlamaModel(LlamaConfig(vocab_size=4096, bos_token_id=0, initializer_range=0.2, **sizes))
-    folder = tmp_path_factory.mktemp("random")
-    model.save_pretrained(folder)
-    shutil.copy(demo.CHECKPOINT / "tokenizer.json", folder)
-    return folder
+    return write_folder(tmp_path_factory.mktemp("random"))
 
 
 def test_a_planted_model_is_found_in_its_layer_with_its_head_and_mlp(planted):
@@ -139,6 +134,17 @@ def test_an_answer_is_kept_and_its_command_gives_it_again(tmp_path):
     assert one.equals(other)
 
 
+def test_another_activation_is_another_provenance():
+    """It is in no tensor, and changes what every block gives."""
+    study = dl.study("demo")
+    checkpoint = study.layer.checkpoint
+    other = dl.study(Layer(replace(checkpoint, config=checkpoint.config | {"activation_function": "relu"})))
+    for question in (SHORT, dl.Auroc(layer=1)):
+        one, two = (each.provenance(question) for each in (study, other))
+        assert one.options["blocks"] == two.options["blocks"]
+        assert one.to_json() != two.to_json()
+
+
 def question_words(question: dl.Layers) -> list[str]:
     return dl.study("demo").command(question).split()[1:]
 
@@ -180,7 +186,7 @@ def test_what_can_not_be_asked_is_refused_in_one_line(tmp_path, monkeypatch):
     study = dl.study("demo")
     with pytest.raises(RangeError, match="9 blocks were asked for; demo has 3: ask for 3 or fewer"):
         study.ask(dl.Layers(up_to=9))
-    with pytest.raises(RangeError, match="layer 2 is not among the first 2, which go from 0 to 1"):
+    with pytest.raises(RangeError, match="layer 2 is not among the first 2, which go from 0 to 1; ask after one"):
         study.ask(dl.Layers(up_to=2, after=2))
     with pytest.raises(CheckpointError, match=r"demo@0: tensor .* is missing"):
         dl.study("demo@0").ask(dl.Layers())

@@ -13,7 +13,9 @@ from detoklens.engines.local import LocalEngine
 from detoklens.errors import DetokLensError, RangeError
 from detoklens.loading import load
 from detoklens.measures import top_pairs
-from detoklens.questions.lexicon import Lexicon, known_to_wordfreq
+from detoklens.measures.token_text import joined_texts
+from detoklens.measures.words import dealt_anew
+from detoklens.questions.lexicon import Lexicon, in_list, known_to_wordfreq
 from detoklens.questions.partners import Partners
 from detoklens.questions.study import Study, Work
 from tests.layers import random_layer
@@ -172,7 +174,8 @@ def test_provenance_names_what_tells_a_word(study, tmp_path, monkeypatch):
 
 
 def summary(**shares: list[float | None]) -> pl.DataFrame:
-    columns = {"seen_share": [None, None], "word_share": [None, None], "largest_score": [2.0, 1.0]} | shares
+    names = ("seen_share", "seen_null", "word_share", "word_null")
+    columns = {name: [None, None] for name in names} | {"largest_score": [2.0, 1.0]} | shares
     return pl.DataFrame({"head": [0, 1], "pairs": [1000, 1000], **columns})
 
 
@@ -180,10 +183,10 @@ def test_the_sentence_is_about_the_head_with_most_pairs_of_the_corpus():
     tokens = {"key_token": [" mag", " crit", "a\n"], "query_token": ["ic", "ic", "b"]}
     ids = {"key_token_id": [1] * 3, "query_token_id": [2] * 3}
     pairs = pl.DataFrame({"head": [1, 1, 1], "rank": [1, 2, 3], **tokens, **ids})
-    seen = summary(seen_share=[0.3, 0.74], word_share=[0.9, 0.65])
+    seen = summary(seen_share=[0.3, 0.74], word_share=[0.9, 0.65], seen_null=[0.1, 0.25])
     assert Lexicon().say({"lexicon": pairs, "lexicon_by_head": seen}) == (
-        "Of the 1,000 strongest pairs of L0H1, 74 % occur in the corpus and 65 % join to a word; "
-        "the first are “␣mag·ic”, “␣crit·ic” and “a\\n·b”."
+        "Of the 1,000 strongest pairs of L0H1, 74 % occur in the corpus (25 % with their keys exchanged) and "
+        "65 % join to a word; the first are “␣mag·ic”, “␣crit·ic” and “a\\n·b”."
     )
     said = Lexicon(no_self=True).say({"lexicon": pairs, "lexicon_by_head": seen})
     assert said.endswith("“a\\n·b”; pairs of a token with itself are left out.")
@@ -194,6 +197,28 @@ def test_the_sentence_is_about_the_head_with_most_pairs_of_the_corpus():
     assert Lexicon().say_compared(by_label) == (
         "Share of the best head's strongest pairs that join to a word: 65 % in start (L0H1) and 65 % in end (L0H1)."
     )
+
+
+def test_the_same_tokens_with_their_keys_exchanged_are_the_null(study):
+    """Where just the pairs of a head are words, exchanged ones are so only by chance; those that occur likewise."""
+    pairs = study.ask(Lexicon(30, heads=[1])).tables["lexicon"]
+    words = [text.strip() for text in pairs["joined"]]
+    tables = study.ask(Lexicon(30, heads=[1], words=words)).tables
+    found = tables["lexicon_by_head"].row(0, named=True)
+    keys, queries = (pairs[f"{side}_token_id"].to_numpy() for side in ("key", "query"))
+    dealt = dealt_anew(keys)
+    assert sorted(dealt) == sorted(keys)
+    joined = joined_texts(study.layer, dealt, queries)
+    assert found["word_null"] == pytest.approx(np.mean([in_list(words)(text) for text in joined]))
+    assert found["word_null"] < found["word_share"] == 1
+    before = {query: set(study.counts.predecessors(int(query)).prefixes.tolist()) for query in set(queries)}
+    seen = [key in before[query] for key, query in zip(dealt, queries, strict=True)]
+    assert found["seen_null"] == pytest.approx(np.mean(seen))
+
+
+def test_one_pair_has_no_null(study):
+    (found,) = study.ask(Lexicon(1, heads=[0])).tables["lexicon_by_head"].iter_rows(named=True)
+    assert (found["seen_null"], found["word_null"]) == (None, None)
 
 
 def test_a_table_for_eyes_is_short_and_says_so(study):

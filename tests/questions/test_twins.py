@@ -145,8 +145,11 @@ def test_a_vocabulary_of_letters_is_refused(letters):
     for model in (models.BPE(ids, []), models.WordLevel(ids, unk_token=letters[0])):
         bare = random_layer(vocab_size=len(letters)).checkpoint
         layer = Layer(replace(bare, name="letters", vocabulary=Vocabulary(Tokenizer(model))))
-        with pytest.raises(TokenError, match="no word of letters has a twin: its tokenizer has no merges"):
-            Study(layer).ask(SHORT)
+        for question in (SHORT, replace(SHORT, words=["ab", "cde"])):
+            study = Study(layer)
+            with pytest.raises(TokenError, match="no word of letters has a twin: its tokenizer has no merges"):
+                study.ask(question)
+            assert not any("too few" in note for note in study.notes)
 
 
 def test_what_can_not_be_asked_is_refused_in_one_line(monkeypatch):

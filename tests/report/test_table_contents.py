@@ -21,7 +21,11 @@ ADDED: dict[str, set[str]] = {
     | {"twins", "twins_by_condition"},
     "comparison": {"twins_by_condition"},
 }
-ADDED_COLUMNS = {"heatmap_by_head": ["same_keys"], "heads": ["word_pairs", "rank_lost"]}
+ADDED_COLUMNS = {
+    "heatmap_by_head": ["same_keys"],
+    "heads": ["word_pairs", "rank_lost"],
+    "lexicon_by_head": ["word_null", "seen_null"],
+}
 
 
 @pytest.mark.parametrize("name", ["report", "comparison"])

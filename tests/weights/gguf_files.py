@@ -8,7 +8,7 @@ from typing import Any
 import gguf
 import numpy as np
 
-from detoklens.weights.gguf_file import MODULES
+from detoklens.weights.gguf_file import modules_of
 
 QUANTISED = gguf.GGMLQuantizationType
 
@@ -61,7 +61,7 @@ def write_gguf(
         add = writer.add_array if isinstance(value, list) else writer.add_string
         add(name, value)
     tensors = {f"{'' if architecture == 'gpt2' else 'model.'}{name}": v for name, v in model.state_dict().items()}
-    for ours, theirs in MODULES[architecture].items():
+    for ours, theirs in modules_of(architecture, model.config.num_hidden_layers).items():
         for part in ("weight", "bias"):
             values = tensors.get(f"{ours}.{part}")
             if values is None:

@@ -37,6 +37,8 @@ export interface Model {
   d_head: number;
   vocab_size: number;
   n_positions: number;
+  /** So many from the first were trained, as far as the table tells; all, where positions are no table. */
+  trained_positions: number;
   attention_scale: number;
   softcap: number | null;
   window: number | null;

@@ -15,7 +15,10 @@ export class TextTokenizer {
   async encode(text: string): Promise<number[]> {
     if (!this.has)
       throw new Problem("This model has no tokenizer: type token ids, with spaces or commas between them.");
-    this.worker ??= this.start();
+    this.worker ??= this.start().catch((problem: unknown) => {
+      this.worker = null; // the next text tries again
+      throw problem;
+    });
     return this.ask(await this.worker, { number: ++this.asked, text: text.replace(/\p{Surrogate}/gu, "\uFFFD") });
   }
 

@@ -68,7 +68,7 @@ export function defaults(bundle: Bundle): State {
     off: [],
     show: "attention",
     cell: null,
-    query: Math.min(Math.floor(model.n_positions / 2), FAR),
+    query: Math.min(Math.floor(model.trained_positions / 2), FAR),
     norm: true,
     sort: "head",
     descending: false,

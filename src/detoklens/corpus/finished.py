@@ -11,6 +11,7 @@ import os
 import time
 from pathlib import Path
 
+from detoklens.caches import cache_folder
 from detoklens.corpus.manifest import BIGRAMS, MANIFEST, TOKENS, JsonObject, file_hash
 from detoklens.errors import CountsError
 
@@ -107,8 +108,4 @@ def _remember(name: str) -> None:
 
 
 def _cache_folder() -> Path | None:
-    try:
-        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    except RuntimeError:  # a user without a home
-        return None
-    return caches / "detoklens" / "checked"
+    return cache_folder("checked")

@@ -9,6 +9,7 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -28,16 +29,14 @@ class Begun:
 
 
 def work(connection: Connection) -> None:
-    """Answer tasks until the other end of the pipe is closed."""
-    connection.send(Begun())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    while True:
-        try:
+    """Answer tasks until the other end of the pipe is closed, as by the death of the process that holds it."""
+    with suppress(EOFError, ConnectionError):
+        connection.send(Begun())
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+        while True:
             function, task = connection.recv()
-        except EOFError:
-            return
-        connection.send(_attempt(function, task))
+            connection.send(_attempt(function, task))
 
 
 def _attempt(function: Callable[[Any], Any], task: Any) -> Any:

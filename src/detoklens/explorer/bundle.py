@@ -18,6 +18,7 @@ from detoklens.explorer.layer_arrays import write_layer
 from detoklens.explorer.page import copy_page
 from detoklens.explorer.sample import sample
 from detoklens.explorer.tokens import described_tokens
+from detoklens.measures.trained_range import trained_range
 from detoklens.progress import shown_steps
 from detoklens.questions.study import Study
 from detoklens.questions.texts import beginning_token
@@ -102,6 +103,7 @@ def _model(layer: Layer) -> dict[str, Any]:
         "d_head": layer.d_head,
         "vocab_size": layer.vocab_size,
         "n_positions": layer.n_positions,
+        "trained_positions": trained_range(layer).trained if layer.positions == "learned" else layer.n_positions,
         "attention_scale": float(layer.attention_scale),
         "softcap": weights.softcap,
         "window": weights.window,

@@ -20,7 +20,6 @@ from detoklens.wording import head_name
 ROW, LOWEST_ROW = 0.145, 0.108  # inches between two heads, and between two of many
 MANY_ROWS = 3.5  # inches that rows of many heads take together
 NARROWEST = 0.6  # inches of a panel
-AUROC_FROM = 0.2
 
 
 @dataclass(frozen=True)
@@ -93,13 +92,9 @@ def intervals(axes: Axes, low: pl.Series, high: pl.Series, style: theme.Style, s
 
 
 def auroc_range(panels: Sequence[Axes]) -> None:
-    """The same range wherever an AUROC is drawn, so that panels, figures and reports can be compared by eye.
-
-    It begins at 0.2, where hardly any head falls below, else at 0.
-    """
-    lowest = min((axes.dataLim.x0 for axes in panels), default=AUROC_FROM)
+    """The same range wherever an AUROC is drawn, so that panels, figures and reports can be compared by eye."""
     for axes in panels:
-        axes.set_xlim((AUROC_FROM if lowest >= AUROC_FROM else 0.0) - 0.02, 1.02)
+        axes.set_xlim(-0.02, 1.02)
 
 
 def in_order(table: pl.DataFrame, heads: Sequence[int]) -> pl.DataFrame:

@@ -22,8 +22,7 @@ def draw_tokens(vocab_size: int, size: int, seed: int) -> Int[np.ndarray, "query
 
 def drawn_scores(affinity: Affinity, ids: Int[np.ndarray, "query"]) -> Float[np.ndarray, "head query key"]:
     """Tᵉᵉ of each drawn token with each."""
-    drawn = zip(affinity.query[:, ids], affinity.key[:, ids], strict=True)
-    return np.stack([HeadScores.of(key).rows(query) for query, key in drawn])
+    return np.stack([HeadScores.of(key[ids]).rows(query[ids]) for query, key in affinity.heads()])
 
 
 def identical_tokens(

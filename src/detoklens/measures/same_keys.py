@@ -18,7 +18,7 @@ from detoklens.scores.affinity import Affinity
 
 def same_keys_shares(affinity: Affinity) -> Float[np.ndarray, "head"]:
     """The share of every head; NaN where all keys have the same score."""
-    return np.array([_share(query, key) for query, key in zip(affinity.query, affinity.key, strict=True)])
+    return np.array([_share(query, key) for query, key in affinity.heads()])
 
 
 def _share(query: Float[np.ndarray, "token d_head"], key: Float[np.ndarray, "token d_head"]) -> float:

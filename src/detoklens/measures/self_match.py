@@ -15,7 +15,7 @@ from detoklens.scores.affinity import Affinity
 
 def self_match_scores(affinity: Affinity) -> Float[np.ndarray, "head token"]:
     """z_i of every token in every head; NaN where all keys of the row have the same score."""
-    return np.stack([_head_scores(query, key) for query, key in zip(affinity.query, affinity.key, strict=True)])
+    return np.stack([_head_scores(query, key) for query, key in affinity.heads()])
 
 
 def _head_scores(

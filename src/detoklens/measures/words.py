@@ -28,13 +28,13 @@ class PieceRanks:
 
 def piece_ranks(affinity: Affinity, pairs: WordPairs, watch: Watcher | None = None) -> PieceRanks:
     """At which rank does each head find the piece before?"""
-    keys = np.stack([pairs.keys, _dealt_anew(pairs.keys)])
+    keys = np.stack([pairs.keys, dealt_anew(pairs.keys)])
     ranks, scores = pair_ranks(affinity, pairs.queries, keys, watch)
     null_ranks = ranks[1] if len(set(pairs.words)) > 1 else np.full(ranks[1].shape, np.nan)
     return PieceRanks(ranks[0], scores[0], null_ranks)
 
 
-def _dealt_anew(keys: Int[np.ndarray, "pair"]) -> Int[np.ndarray, "pair"]:
+def dealt_anew(keys: Int[np.ndarray, "pair"]) -> Int[np.ndarray, "pair"]:
     """A key for each query that belongs to another pair: all keys, each once, dealt out by a fixed draw."""
     order = np.random.default_rng(0).permutation(len(keys))
     dealt = np.empty_like(keys)

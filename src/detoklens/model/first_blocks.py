@@ -28,7 +28,10 @@ from detoklens.model.loading import (
     their_failures,
     widened,
 )
+from detoklens.model.memory import refuse_too_large
 from detoklens.model.places import Place, place_of
+from detoklens.weights.blocks import blocks_size
+from detoklens.wording import plural
 
 if TYPE_CHECKING:
     import torch
@@ -77,6 +80,15 @@ def check_depth(checkpoint: Checkpoint, n_blocks: int) -> None:
         raise RangeError(f"{n_blocks} blocks were asked for; {checkpoint.name} has {depth}: ask for {depth} or fewer")
 
 
+def check_layer(checkpoint: Checkpoint, layer: int) -> None:
+    """Refuse a layer that the model does not have."""
+    depth = depth_of(checkpoint.config)
+    if layer >= depth:
+        raise RangeError(
+            f"layer {layer} was asked for; {checkpoint.name} has layers 0 to {depth - 1}: ask for one of them"
+        )
+
+
 def refuse_layers(checkpoint: Checkpoint, n_blocks: int) -> None:
     """Refuse early what could not be run: without the extra, of an unknown type, more blocks than there are."""
     require_extra("running the real model's first blocks", checkpoint.folder)
@@ -88,15 +100,24 @@ def open_blocks(checkpoint: Checkpoint, n_blocks: int, n_heads: int, dtype: str 
     """Load the first blocks of a checkpoint's real model: only their tensors are read, or fetched from the hub."""
     refuse_layers(checkpoint, n_blocks)
     place = place_of(checkpoint.config)
+    _check_memory(checkpoint, n_blocks)
     real = checkpoint.blocks_folder(n_blocks) or checkpoint.model
-    if real is None:
-        raise CheckpointError(f"{checkpoint.name} is arrays only: there is no real model; save it to a folder")
     with their_failures(checkpoint.name), quiet_transformers(), _precision(dtype):
         import torch
 
         loaded = load_blocks(real, n_blocks, getattr(torch, dtype))
         _refuse_missing(loaded, place, checkpoint.name)
         return FirstBlocks(loaded.model, place, n_blocks, n_heads, dtype)
+
+
+def _check_memory(checkpoint: Checkpoint, n_blocks: int) -> None:
+    in_a_file = checkpoint.folder is not None and checkpoint.folder.is_file()
+    read = "all blocks, which are read of a GGUF file," if in_a_file else f"the first {plural(n_blocks, 'block')}"
+    refuse_too_large(
+        4 * blocks_size(checkpoint, n_blocks),
+        f"{checkpoint.name}: {read} in float32",
+        "give the checkpoint as safetensors" if in_a_file else "ask for fewer, or on a machine with more memory",
+    )
 
 
 def _refuse_missing(loaded: Loaded, place: Place, name: str) -> None:
@@ -206,6 +227,7 @@ class FirstBlocks:
         caught = getattr(self._now, "caught", None)
         if caught is not None:
             caught.states.append(_first(output))
+            raise Enough  # of a GGUF file later blocks are there too
 
     def _silence_head(self, layer: int) -> Any:
         def silence(_projection: Any, inputs: Any) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from detoklens.errors import RangeError
+from detoklens.wording import percent
 
 SHARE = 0.75  # of the machine's memory
 
@@ -14,5 +15,6 @@ def refuse_too_large(needed: int, what: str, remedy: str) -> None:
     there = machine_memory()
     if needed > SHARE * there:
         raise RangeError(
-            f"{what} need {needed / 1e9:.1f} GB, more than {SHARE:.0%} of this machine's {there / 1e9:.1f} GB; {remedy}"
+            f"{what} need {needed / 1e9:.1f} GB, more than {percent(SHARE)} of this machine's {there / 1e9:.1f} GB; "
+            f"{remedy}"
         )

@@ -230,7 +230,7 @@ class Auroc(Joining):
         ranked = {"heads": study.heads(self.heads), "centred": self.centred, "scale": self.scale}
         asked = self._right.settings() | ranked | self.of_family(study)
         if self.layer:
-            asked |= {"layer": self.layer, "blocks": self._blocks(study)}
+            asked |= {"layer": self.layer, **self._real_model(study)}
         if self.roc is not None:
             return asked | {"roc": study.token_ids(self.roc)}
         judged = {
@@ -238,13 +238,15 @@ class Auroc(Joining):
         }
         return asked | judged | {"tokens": "all" if self.tokens is None else self._queries(study)}
 
-    def _blocks(self, study: Study) -> str:
-        """What decides the numbers beyond layer 0: the blocks up to this one."""
-        from detoklens.model.first_blocks import refuse_layers
-        from detoklens.weights.blocks import blocks_fingerprint
+    def _real_model(self, study: Study) -> dict[str, str]:
+        """What decides the numbers beyond layer 0: the blocks up to this one, and how they compute."""
+        from detoklens.model.first_blocks import check_layer, refuse_layers
+        from detoklens.weights.blocks import blocks_fingerprint, config_fingerprint
 
-        refuse_layers(study.layer.checkpoint, self.layer + 1)
-        return blocks_fingerprint(study.layer.checkpoint, self.layer + 1)
+        checkpoint = study.layer.checkpoint
+        check_layer(checkpoint, self.layer)
+        refuse_layers(checkpoint, self.layer + 1)
+        return {"blocks": blocks_fingerprint(checkpoint, self.layer + 1), "config": config_fingerprint(checkpoint)}
 
     def _refuse_missing(self, study: Study) -> None:
         """What is needed depends on what is asked."""

@@ -19,13 +19,14 @@ import polars as pl
 from detoklens.errors import MissingError, UnsupportedModelError
 from detoklens.model.closed_worlds import batches
 from detoklens.model.first_blocks import FirstBlocks, one_thread_each, open_blocks
+from detoklens.model.kept_vectors import decided_by, kept_vectors
 from detoklens.model.memory import refuse_too_large
 from detoklens.questions.auroc_schemas import AUROC_VALIDITY
 from detoklens.questions.layers_run import in_threads
 from detoklens.questions.study import Study
 from detoklens.questions.twin_words import beginning_of
 from detoklens.scores.layer import Layer
-from detoklens.weights.blocks import KINDS, read_block
+from detoklens.weights.blocks import KINDS, blocks_size, read_block
 from detoklens.wording import plural
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ LONGEST = 512  # tokens of a document that are looked at
 LINKS = 20_000  # from a token to the one that was asked about
 CHECKED = 16  # tokens on which the block's attention is compared with the real one
 TOLERANCE = 1e-3  # of float32, relative to the largest score
+COPIES = 4  # at the peak: what enters, and the embeddings as they are, as they are read once more, and divided
+FACTOR_COPIES = 5  # queries and keys, as they are, divided, and for workers
 
 
 def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
@@ -47,11 +50,11 @@ def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
     if not study.has("text"):
         raise MissingError("text", "Auroc beyond layer 0 needs text, on which it is measured whether it holds")
     heads, layer = study.heads(question.heads), question.layer
-    _check_memory(study.layer, heads)
+    _check_memory(study.layer, layer, heads)
     blocks = open_blocks(study.layer.checkpoint, layer + 1, study.layer.n_heads)
     with one_thread_each():
         threads = in_threads(study, runner)
-        inputs = closed_world_inputs(blocks, study.layer, layer, threads)
+        inputs = kept_inputs(blocks, study.layer, layer, threads)
         deeper = deeper_layer(blocks, study.layer, layer, inputs)
         texts = some_texts(study.documents, question.places_back)
         real = real_links(blocks, deeper, texts, layer, heads, threads, question.places_back)
@@ -64,14 +67,23 @@ def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
     return {**tables, "auroc_validity": validity(heads, layer, predicted, real, pieces)}
 
 
-def _check_memory(layer: Layer, heads: Sequence[int]) -> None:
-    vectors = 2 * layer.vocab_size * layer.d_model  # what enters, and the embeddings beside it
-    factors = 4 * layer.vocab_size * layer.d_head * len(heads)  # queries and keys, as they are and divided
+def _check_memory(layer: Layer, number: int, heads: Sequence[int]) -> None:
+    real = blocks_size(layer.checkpoint, number + 1)
+    vectors = COPIES * layer.vocab_size * layer.d_model
+    factors = FACTOR_COPIES * layer.vocab_size * layer.d_head * len(heads)
     refuse_too_large(
-        4 * (vectors + factors),
-        f"{layer.vocab_size:,} vectors of width {layer.d_model:,} and the factors of {plural(len(heads), 'head')}",
+        4 * (real + vectors + factors),
+        f"{layer.vocab_size:,} vectors of width {layer.d_model:,} beside {plural(number + 1, 'block')} of the real "
+        f"model and the factors of {plural(len(heads), 'head')}",
         "ask for fewer heads, or on a machine with more memory",
     )
+
+
+def kept_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner) -> np.ndarray:
+    """The same as `closed_world_inputs`, computed once for all questions about this model and this block."""
+    decided = decided_by(layer.checkpoint, number, beginning_of(layer, runner.say), blocks.dtype)
+    shape = (layer.vocab_size, layer.d_model)
+    return kept_vectors(decided, shape, lambda: closed_world_inputs(blocks, layer, number, runner), runner.say)
 
 
 def closed_world_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner) -> np.ndarray:
@@ -81,8 +93,11 @@ def closed_world_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: 
     def entering(batch: np.ndarray) -> Arrays:
         return {"states": blocks.run(batch, until=number).last_places(number - 1)}
 
-    found = runner.under("inputs").run(entering, cut.__getitem__, len(cut))
-    return np.concatenate([part["states"] for part in found])
+    inputs, begin = np.empty((layer.vocab_size, layer.d_model), np.float32), 0
+    for part in runner.under("inputs").run(entering, cut.__getitem__, len(cut)):
+        inputs[begin : begin + len(part["states"])] = part["states"]
+        begin += len(part["states"])
+    return inputs
 
 
 def deeper_layer(blocks: FirstBlocks, layer: Layer, number: int, inputs: np.ndarray) -> Layer:

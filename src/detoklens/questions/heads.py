@@ -21,7 +21,7 @@ from detoklens.questions.shape import Shape
 from detoklens.questions.twins import Twins, rest_settings
 from detoklens.questions.words import Words, best_by_words, is_clearly_better
 from detoklens.tables.schema import HEAD, Column, Schema
-from detoklens.wording import head_name, listed, percent, signed
+from detoklens.wording import deviations, head_name, listed, percent, signed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -102,10 +102,10 @@ class Heads(Joining):
             "heads:head_cards",
             ("heads",),
             "Head cards",
-            "Each head in one row: AUROC against corpus bigrams, and among equally frequent keys, each with its null; "
-            "rank of a word's piece before, rank of a word's twin after the attention lost when the head's look back "
-            "is cut, how much a token matches itself, preference for rare tokens, and the shape of the query-key "
-            "product.",
+            "Each head in one row, with what its inputs let it be asked: AUROC against corpus bigrams, and among "
+            "equally frequent keys, each with its null; rank of a word's piece before, rank of a word's twin after "
+            "the attention lost when the head's look back is cut, how much a token matches itself, preference for "
+            "rare tokens, and the shape of the query-key product.",
         ),
     )
     compared_figures = (
@@ -264,7 +264,7 @@ def _joining_said(cards: pl.DataFrame) -> str:
     by_words = {"word_share": "median_share", "word_null": "null_median_share", "word_pairs": "pairs"}
     best = best_by_words(cards.drop_nulls("word_share").rename(by_words))
     if best is None:
-        return "Without counts and a tokenizer nothing is known of joining tokens"
+        return "Without counts, and without words that a tokenizer splits, nothing is known of joining tokens"
     null = best["null_median_share"]
     judged = f"a word's piece before has its median rank in the top {percent(best['median_share'])} of the vocabulary"
     beside = "" if null is None else f", another word's in the top {percent(null)}"
@@ -275,7 +275,7 @@ def _self_match_said(cards: pl.DataFrame) -> str:
     best = _best(cards, "self_match")
     if best is None:
         return "whether a head looks for the token itself is undefined"
-    judged = f"on average {best['self_match']:.1f} standard deviations above all keys".replace("-", "−")
+    judged = f"on average {deviations(best['self_match'])} all keys"
     said = _verdict(best, best["self_match"] > CLEARLY_ITSELF, "looks for the token itself", judged)
     return said if said.startswith("L0H") else said[0].lower() + said[1:]
 

@@ -12,7 +12,7 @@ from detoklens.questions.family_options import AtOffset
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.tables.tokens import KEY_TOKEN_ID, QUERY_TOKEN_ID, TOKEN, TOKEN_ID
-from detoklens.wording import head_name, listed, listed_some, percent, plural
+from detoklens.wording import deviations, head_name, listed, listed_some, percent, plural
 
 if TYPE_CHECKING:
     import numpy as np
@@ -153,14 +153,17 @@ class Heatmap(AtOffset):
         same = _say_same(alike)
         return (
             f"{_say_alike(alike)}: over {plural(drawn, 'drawn token')}{self.manner} its score is on average "
-            f"{_deviations(best)} the mean of all keys, and the largest of all for "
+            f"{deviations(best['self_match'], digits=2)} the mean of all keys, and the largest of all for "
             f"{percent(best['self_first'])} of them; {same}."
         )
 
     def say_compared(self, by_label: ByLabel) -> str:
         alike = {label: _by_self_match(tables["heatmap_by_head"]) for label, tables in by_label.items()}
         best = {label: heads.row(0, named=True) for label, heads in alike.items() if len(heads)}
-        said = [f"{_deviations(row)} it in {label} ({head_name(row['head'])})" for label, row in best.items()]
+        said = [
+            f"{deviations(row['self_match'], digits=2)} it in {label} ({head_name(row['head'])})"
+            for label, row in best.items()
+        ]
         if not said:
             return ALL_EQUAL
         whom = f"Identical tokens{self.manner} against the mean of all keys"
@@ -192,11 +195,6 @@ def _say_same(by_head: pl.DataFrame) -> str:
     names = [f"{head_name(head)} ({percent(share)})" for head, share in same.iter_rows()]
     common = "with the common share of Tᵉᵉ's variance along the keys"
     return f"the same keys whatever the query are preferred, {common}, by {listed_some(names, NAMED)}"
-
-
-def _deviations(row: dict[str, Any]) -> str:
-    """How far the identical token's score lies from the mean of its row."""
-    return f"{abs(row['self_match']):.2f} standard deviations {'above' if row['self_match'] >= 0 else 'below'}"
 
 
 def _long(heads: Sequence[int], divided: bool, ids: np.ndarray, scores: np.ndarray) -> pl.DataFrame:

@@ -93,14 +93,14 @@ class Layers(Question):
     )
 
     def settings(self, study: Study) -> dict[str, Any]:
-        """The list by its fingerprint, the depth as it is."""
+        """The list and the real model by their fingerprints, the depth as it is."""
         from detoklens.measures.word_list import fingerprint_of, given_words
-        from detoklens.weights.blocks import blocks_fingerprint
+        from detoklens.weights.blocks import blocks_fingerprint, config_fingerprint
 
         words = None if self.words is None else fingerprint_of(given_words(self.words))
-        depth = self._depth(study)
-        blocks = blocks_fingerprint(study.layer.checkpoint, depth)
-        return super().settings(study) | {"words": words, "up_to": depth, "blocks": blocks}
+        depth, checkpoint = self._depth(study), study.layer.checkpoint
+        real = {"blocks": blocks_fingerprint(checkpoint, depth), "config": config_fingerprint(checkpoint)}
+        return super().settings(study) | {"words": words, "up_to": depth, **real}
 
     def _depth(self, study: Study) -> int:
         from detoklens.model.first_blocks import refuse_layers
@@ -110,7 +110,10 @@ class Layers(Question):
         depth = min(USUAL_DEPTH, depth_of(checkpoint.config)) if self.up_to is None else self.up_to
         refuse_layers(checkpoint, depth)
         if self.after is not None and self.after >= depth:
-            raise RangeError(f"layer {self.after} is not among the first {depth}, which go from 0 to {depth - 1}")
+            raise RangeError(
+                f"layer {self.after} is not among the first {depth}, which go from 0 to {depth - 1}; ask after one of "
+                "them, or for more blocks"
+            )
         return depth
 
     def ask(self, study: Study, runner: Runner) -> Frames:

@@ -58,6 +58,8 @@ LEXICON = Schema(
     ),
 )
 
+EXCHANGED = "with the keys of these pairs exchanged among each other by a fixed draw"
+
 LEXICON_BY_HEAD = Schema(
     "lexicon_by_head",
     "How much of each head's lexicon are words?",
@@ -65,7 +67,9 @@ LEXICON_BY_HEAD = Schema(
         HEAD,
         Column("pairs", "Int32", "pairs in the head's lexicon"),
         Column("word_share", "Float64", "share of them whose joined text is a word; null where that is unknown"),
+        Column("word_null", "Float64", f"the same {EXCHANGED}"),
         Column("seen_share", "Float64", "share of them that occur in the corpus; null without counts"),
+        Column("seen_null", "Float64", f"the same {EXCHANGED}"),
         Column("identical_share", "Float64", "share of them that pair a token with itself"),
         Column("query_tokens", "Int32", "different query tokens in them"),
         Column("key_tokens", "Int32", "different key tokens in them: few, where some keys suit every query"),
@@ -77,6 +81,7 @@ LEXICON_BY_HEAD = Schema(
 ON_PAGE = 12  # pairs of a head on a report's page
 SHOWN_PAIRS = 20  # pairs of a head in a table for eyes
 NAMED_PAIRS = 4  # of the best head in a sentence
+NULLS = ("head", "word_null", "seen_null")
 SHARES = {"seen_share": "occur in the corpus", "word_share": "join to a word"}
 ONE_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 NO_PAIRS = "The vocabulary has no pairs of different tokens."
@@ -178,9 +183,11 @@ class Lexicon(Joining):
             )
         affinity = self.affinity(study, self.scale, self.centred, heads)
         best = largest_pairs(affinity, self.top, not self.no_self, runner)
-        pairs = pl.concat([_ranked(head, of_head) for head, of_head in zip(heads, best, strict=True)])
+        pairs_of = dict(zip(heads, best, strict=True))
+        pairs = pl.concat([_ranked(head, of_head) for head, of_head in pairs_of.items()])
         described = _described(study, pairs, is_word, self.is_ahead)
-        return {"lexicon": described, "lexicon_by_head": _by_head(described)}
+        by_chance = [_by_chance(study, head, of_head, is_word, self.is_ahead) for head, of_head in pairs_of.items()]
+        return {"lexicon": described, "lexicon_by_head": _by_head(described, pl.DataFrame(by_chance, NULLS))}
 
     def view(self, tables: Frames, name: str) -> View:
         """Of the pairs only the first ones of each head."""
@@ -222,7 +229,7 @@ class Lexicon(Joining):
         first = tables["lexicon"].filter(head=best["head"]).sort("rank").head(NAMED_PAIRS)
         shown = [_shown(pair, self._in_order("token")) for pair in first.iter_rows(named=True)]
         of = f"the {plural(best['pairs'], 'strongest pair')} of {head_name(best['head'])}{self.manner}"
-        said = [f"{percent(best[name])} {words}" for name, words in SHARES.items() if best[name] is not None]
+        said = [_beside_null(best, name, words) for name, words in SHARES.items() if best[name] is not None]
         left_out = "; pairs of a token with itself are left out" if self.no_self else ""
         if said:
             return f"Of {of}, {listed(said)}; the first are {listed(shown)}{left_out}."
@@ -239,6 +246,11 @@ class Lexicon(Joining):
                 return f"Share of the best head's strongest pairs{self.manner} that {words}: {listed(said)}."
         said = [f"{row['largest_score']:.3g} in {_where(label, row)}" for label, row in best.items()]
         return f"Largest Tᵉᵉ of a pair{self.manner}: {listed(said)}."
+
+
+def _beside_null(best: Mapping[str, Any], name: str, words: str) -> str:
+    null = best[name.replace("share", "null")]
+    return f"{percent(best[name])} {words}" + ("" if null is None else f" ({percent(null)} with their keys exchanged)")
 
 
 def _where(label: str, row: Mapping[str, Any]) -> str:
@@ -309,7 +321,7 @@ def _described(study: Study, found: pl.DataFrame, is_word: WordCheck | None, is_
     keys, queries = found["key_token_id"].to_numpy(), found["query_token_id"].to_numpy()
     first, second = (queries, keys) if is_ahead else (keys, queries)
     joined = joined_texts(study.layer, first, second)
-    known = [None if is_word is None or text is None else is_word(text) for text in joined]
+    known = _which_are_words(joined, is_word)
     frame = found.with_columns(
         pl.Series("key_token", token_texts(study.layer, keys), pl.String),
         pl.Series("query_token", token_texts(study.layer, queries), pl.String),
@@ -321,13 +333,36 @@ def _described(study: Study, found: pl.DataFrame, is_word: WordCheck | None, is_
     return LEXICON.conform(frame.with_columns(pl.Series("count", pair_counts(study.counts, first, second))))
 
 
-def _by_head(pairs: pl.DataFrame) -> pl.DataFrame:
+def _which_are_words(joined: Iterable[str | None], is_word: WordCheck | None) -> list[bool | None]:
+    return [None if is_word is None or text is None else is_word(text) for text in joined]
+
+
+def _by_chance(study: Study, head: int, pairs: Arrays, is_word: WordCheck | None, is_ahead: bool) -> dict[str, Any]:
+    """How many of a head's pairs are words, and occur, when the same keys are dealt to the same queries anew?"""
+    import numpy as np
+    import polars as pl
+
+    from detoklens.measures.pair_counts import pair_counts
+    from detoklens.measures.token_text import joined_texts
+    from detoklens.measures.words import dealt_anew
+
+    if len(pairs["key"]) < 2:
+        return {"head": head}
+    keys, queries = dealt_anew(pairs["key"]), pairs["query"]
+    first, second = (queries, keys) if is_ahead else (keys, queries)
+    words = pl.Series(_which_are_words(joined_texts(study.layer, first, second), is_word), dtype=pl.Boolean)
+    seen = None if study.counts is None else float(np.mean(pair_counts(study.counts, first, second) > 0))
+    return {"head": head, "word_null": words.mean(), "seen_null": seen}
+
+
+def _by_head(pairs: pl.DataFrame, by_chance: pl.DataFrame) -> pl.DataFrame:
     """How much of each head's lexicon are words, pairs of the corpus, tokens with themselves?"""
     import polars as pl
 
     seen = (pl.col("count") > 0).mean() if "count" in pairs.columns else pl.lit(None)
     return LEXICON_BY_HEAD.conform(
-        pairs.group_by("head", maintain_order=True).agg(
+        pairs.group_by("head", maintain_order=True)
+        .agg(
             pl.len().alias("pairs"),
             pl.col("is_word").mean().alias("word_share"),
             seen.alias("seen_share"),
@@ -337,4 +372,5 @@ def _by_head(pairs: pl.DataFrame) -> pl.DataFrame:
             pl.col("score").max().alias("largest_score"),
             pl.col("score").min().alias("smallest_score"),
         )
+        .join(by_chance.cast({"head": pairs.schema["head"]}), on="head", how="left", maintain_order="left")
     )

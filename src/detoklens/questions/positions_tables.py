@@ -93,19 +93,7 @@ def offset_table(curve: OffsetCurve) -> pl.DataFrame:
 
 def offset_view(by_offset: pl.DataFrame) -> View:
     """One line per curve: its ends, its peak, its course from the query back."""
-    import polars as pl
-
-    curves = by_offset.sort("head", maintain_order=True).group_by(
-        "head", "quantity", "query_position", maintain_order=True
-    )
-    lines = curves.agg(
-        pl.col("value").min().round_sig_figs(SHOWN_DIGITS).alias("lowest"),
-        pl.col("value").max().round_sig_figs(SHOWN_DIGITS).alias("highest"),
-        pl.col("offset").get(pl.col("value").arg_max()).alias("at offset"),
-        pl.col("value").alias("along the offsets"),
-    )
-    drawn = pl.Series("along the offsets", [_drawn(curve) for curve in lines["along the offsets"]], pl.String)
-    return View(POSITIONS_BY_OFFSET.question, lines.rename({"query_position": "query"}).with_columns(drawn))
+    return View(POSITIONS_BY_OFFSET.question, _lines(by_offset, "value", "offset", "offset"))
 
 
 def along_keys(by_offset: pl.DataFrame) -> pl.DataFrame:
@@ -121,17 +109,24 @@ def curve_view(positions: pl.DataFrame) -> View:
     import polars as pl
 
     shown = positions.filter(pl.col("layer_norm") & (pl.col("quantity") != "p+pp"))
-    by_curve = shown.sort("head", maintain_order=True).group_by(
+    return View(POSITIONS.question, _lines(shown, "mean", "key_position", "key"))
+
+
+def _lines(curves: pl.DataFrame, value: str, place: str, place_name: str) -> pl.DataFrame:
+    import polars as pl
+
+    along = f"along the {place_name}s"
+    by_curve = curves.sort("head", maintain_order=True).group_by(
         "head", "quantity", "query_position", maintain_order=True
     )
     lines = by_curve.agg(
-        pl.col("mean").min().round_sig_figs(SHOWN_DIGITS).alias("lowest"),
-        pl.col("mean").max().round_sig_figs(SHOWN_DIGITS).alias("highest"),
-        pl.col("key_position").get(pl.col("mean").arg_max()).alias("at key"),
-        pl.col("mean").alias("along the keys"),
+        pl.col(value).min().round_sig_figs(SHOWN_DIGITS).alias("lowest"),
+        pl.col(value).max().round_sig_figs(SHOWN_DIGITS).alias("highest"),
+        pl.col(place).get(pl.col(value).arg_max()).alias(f"at {place_name}"),
+        pl.col(value).alias(along),
     )
-    drawn = pl.Series("along the keys", [_drawn(curve) for curve in lines["along the keys"]], pl.String)
-    return View(POSITIONS.question, lines.rename({"query_position": "query"}).with_columns(drawn))
+    drawn = pl.Series(along, [_drawn(curve) for curve in lines[along]], pl.String)
+    return lines.rename({"query_position": "query"}).with_columns(drawn)
 
 
 def _drawn(curve: pl.Series) -> str:

@@ -72,12 +72,12 @@ def twin_words(
             say("the tokenizer has no merges: a word's pieces are its longest first piece and the rest")
     wholes = _wholes(layer, splits, words)
     found = {number: _readable(layer, chains(splits, wholes, number)).sample(most, seed) for number in set(pieces)}
-    for number in sorted(found):
-        if len(found[number]) < FEWEST_FOR_INTERVALS:
-            say(f"{plural(len(found[number]), 'word')} in {number} pieces: too few for intervals")
     kept = {number: found[number] for number in sorted(found) if len(found[number]) >= FEWEST}
     if not kept:
         raise TokenError(_nothing_splits(layer, words, bool(splits)))
+    for number in sorted(found):
+        if len(found[number]) < FEWEST_FOR_INTERVALS:
+            say(f"{plural(len(found[number]), 'word')} in {number} pieces: too few for intervals")
     return kept
 
 
@@ -100,14 +100,14 @@ def _readable(layer: Layer, words: Chains) -> Chains:
 
 
 def _nothing_splits(layer: Layer, words: Path | Sequence[str] | None, has_splits: bool) -> str:
+    if not has_splits:
+        return (
+            f"no word of {layer.name} has a twin: its tokenizer has no merges, and none of its tokens is two others "
+            "joined, as in a vocabulary of letters or amino acids; ask a model whose tokenizer has words in pieces"
+        )
     if words is not None:
         return (
             f"no two words of the list are tokens of {layer.name} that can be taken apart into smaller ones; "
             "give words that its tokenizer keeps whole"
         )
-    if has_splits:
-        return f"no two words of {layer.name} are tokens that can be taken apart into so many pieces; ask for fewer"
-    return (
-        f"no word of {layer.name} has a twin: its tokenizer has no merges, and none of its tokens is two others "
-        "joined, as in a vocabulary of letters or amino acids"
-    )
+    return f"no two words of {layer.name} are tokens that can be taken apart into so many pieces; ask for fewer"

@@ -141,8 +141,9 @@ class Words(Joining):
             "words",
             ("words_by_head",),
             "Putting words together",
-            "Rank of a word's piece before, asked from the piece after, as a share of the vocabulary (median over "
-            "pairs; small is good, 0.5 is chance), beside the same for another word's query.",
+            "Rank of a word's piece before, asked from the piece after (ahead: of the piece after, asked from the one "
+            "before), as a share of the vocabulary (median over pairs; small is good, 0.5 is chance), beside the same "
+            "for another word's query.",
         ),
     )
 

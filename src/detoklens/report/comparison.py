@@ -16,6 +16,7 @@ from detoklens.report.folder import PAGE, claim, record
 from detoklens.report.page import render_page
 from detoklens.report.report import downloads, plan, sections_of, write_guide
 from detoklens.report.steps import Listener
+from detoklens.wording import sentence
 from detoklens.writing import write_whole
 
 if TYPE_CHECKING:
@@ -100,4 +101,4 @@ def _notes(studies: Mapping[str, Study]) -> list[str]:
     if without:
         notes.append(f"Without counts, since none were given or another tokenizer made them: {', '.join(without)}.")
     texts = dict.fromkeys(note for study in studies.values() for note in study.notes if note not in study.layer.notes)
-    return [*notes, *(f"{note[0].upper()}{note[1:]}." for note in texts)]
+    return [*notes, *map(sentence, texts)]

@@ -20,7 +20,7 @@ from detoklens.report.search_index import partner_index
 from detoklens.report.sections import PAPER, SECTIONS
 from detoklens.report.steps import Listener
 from detoklens.tables.csv_text import csv_bytes
-from detoklens.wording import head_name, token_shown
+from detoklens.wording import head_name, sentence, token_shown
 from detoklens.writing import write_whole
 
 if TYPE_CHECKING:
@@ -127,6 +127,7 @@ def _part(asked: Asked, drawn: Sequence[Drawing], pictures: Mapping[str, Picture
 
 def _grid(view: View, meanings: Mapping[str, str]) -> Grid:
     frame = view.frame if view.open else view.frame.head(SHOWN_ROWS)
+    frame = frame.select(name for name in frame.columns if frame[name].count())  # what was not asked has no column
     columns = [(name.replace("_", " "), meanings.get(name, name)) for name in frame.columns]
     rows = [tuple(_cell(name, cell) for name, cell in row.items()) for row in frame.iter_rows(named=True)]
     more = f" ({SHOWN_ROWS} of {len(view.frame):,} rows)" if len(frame) < len(view.frame) else ""
@@ -209,4 +210,4 @@ def _facts(study: Study) -> list[tuple[str, str]]:
 
 def _notes(study: Study, asked: Sequence[Asked], why: str) -> list[str]:
     said = [*study.notes, *(note for each in asked if each.answer is not None for note in each.answer.notes), why]
-    return [f"{note[0].upper()}{note[1:]}." for note in dict.fromkeys(said)]
+    return [sentence(note) for note in dict.fromkeys(said)]

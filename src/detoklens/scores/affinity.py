@@ -11,7 +11,7 @@ in memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,18 +42,23 @@ class Affinity:
 
     @property
     def key(self) -> Float[np.ndarray, "head token d_head"]:
-        """The keys head by head: a copy where heads share them, so `key_of` is lighter."""
+        """The keys head by head: a copy where heads share them, so `key_of` and `heads` are lighter."""
         return self.shared_key if self.own_keys is None else self.shared_key[list(self.own_keys)]
 
     def key_of(self, head: int) -> Float[np.ndarray, "token d_head"]:
         """One head's keys, never copied."""
         return self.shared_key[head if self.own_keys is None else self.own_keys[head]]
 
+    def heads(self) -> Iterator[tuple[Float[np.ndarray, "token d_head"], Float[np.ndarray, "token d_head"]]]:
+        """Each head's queries and keys, never copied."""
+        for head, query in enumerate(self.query):
+            yield query, self.key_of(head)
+
     def scores(self, token_ids: Int[np.ndarray, "query"]) -> Float[np.ndarray, "head query key"]:
         """Tᵉᵉ of some query tokens against all key tokens."""
         if self.own_keys is None:
             return self.query[:, token_ids] @ self.shared_key.transpose(0, 2, 1)
-        return np.stack([query[token_ids] @ self.key_of(head).T for head, query in enumerate(self.query)])
+        return np.stack([query[token_ids] @ key.T for query, key in self.heads()])
 
     def centred(self) -> Affinity:
         """The same with each key's mean over all query tokens subtracted."""
@@ -66,7 +71,8 @@ class Affinity:
 
     def single(self) -> Affinity:
         """The same in float32, in which keys are ranked."""
-        return Affinity(self.query.astype(np.float32, copy=False), self.key.astype(np.float32, copy=False))
+        query, key = (side.astype(np.float32, copy=False) for side in (self.query, self.shared_key))
+        return replace(self, query=query, shared_key=key)
 
     def of_heads(self, heads: list[int]) -> Affinity:
         """The same for some heads only."""

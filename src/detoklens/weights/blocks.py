@@ -6,17 +6,19 @@ A family reads the tensors of block 0 by their names; here it is given those of 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Collection
 from dataclasses import replace
-from pathlib import Path
+from math import prod
 from typing import Any
 
 import numpy as np
 
-from detoklens.errors import UnsupportedModelError
+from detoklens.errors import CheckpointError
 from detoklens.weights.checkpoint import Checkpoint, open_weights, plain_file_errors
 from detoklens.weights.families import family_of
 from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.gguf_file import GGUFFile
 from detoklens.weights.sources import StateDict, TensorSource
 
 KINDS = ("layer_types", "attention_layers")  # one entry a block
@@ -45,16 +47,14 @@ class OtherBlock:
 
 
 def source_of(checkpoint: Checkpoint, n_blocks: int) -> TensorSource:
-    """Where the tensors of the first blocks are; those of a GGUF file are named otherwise, and refused."""
+    """Where the tensors of the first blocks are."""
     folder = checkpoint.blocks_folder(n_blocks)
+    if folder is None and checkpoint.model is None:
+        raise CheckpointError(f"{checkpoint.name} is arrays only: there is no real model; save it to a folder")
     if folder is None:
         return StateDict(checkpoint.model.state_dict(), checkpoint.name)
-    if Path(folder).is_file():
-        raise UnsupportedModelError(
-            f"{checkpoint.name}: of a GGUF file only the first layer is read; give the checkpoint as safetensors"
-        )
     with plain_file_errors():
-        return open_weights(folder)
+        return GGUFFile(folder, n_blocks) if folder.is_file() else open_weights(folder)
 
 
 def read_block(checkpoint: Checkpoint, block: int, inputs: np.ndarray, kinds: dict[str, list[Any]]) -> FirstLayer:
@@ -80,11 +80,25 @@ def blocks_fingerprint(checkpoint: Checkpoint, n_blocks: int) -> str:
     """sha256 of all tensors of the first blocks and of what is in no block, in float32."""
     folder = checkpoint.blocks_folder(n_blocks)
     digest = hashlib.sha256()
-    if folder is not None and Path(folder).is_file():
-        with Path(folder).open("rb") as file:
+    if folder is not None and folder.is_file():
+        with folder.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     source = source_of(checkpoint, n_blocks)
     for name in family_of(checkpoint.config).block_names(source.names(), n_blocks):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(source.read(name, np.dtype("<f4"))).data.cast("B"))
     return digest.hexdigest()
+
+
+def blocks_size(checkpoint: Checkpoint, n_blocks: int) -> int:
+    """How many numbers have the first blocks and what is in no block? Of a GGUF file transformers reads all."""
+    source = source_of(checkpoint, n_blocks)
+    if isinstance(source, GGUFFile):
+        return source.size
+    names = family_of(checkpoint.config).block_names(source.names(), n_blocks)
+    return sum(prod(source.shape(name)) for name in names)
+
+
+def config_fingerprint(checkpoint: Checkpoint) -> str:
+    """sha256 of all that the config says: how blocks compute (activations, ε, kinds of attention) is in no tensor."""
+    return hashlib.sha256(json.dumps(checkpoint.config, sort_keys=True, default=str).encode()).hexdigest()

@@ -212,7 +212,7 @@ def _read_gguf(path: Path, dtype: np.dtype[Any]) -> Checkpoint:
         notes=(*source.notes(), *notes, *checkpoint.notes),
         quantised=source.quantised(),
         read_rest=lambda: _read_rest(config, source, dtype),
-        blocks_folder=lambda _n_blocks: path,
+        blocks_folder=lambda _n_blocks: source.whole_model(),
     )
 
 

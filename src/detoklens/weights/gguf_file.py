@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -75,10 +76,20 @@ READ_ELSEWHERE = {
 }  # fmt: skip
 
 
-class GGUFFile:
-    """The tensors of a GGUF file, by the names that transformers has for them."""
+def modules_of(architecture: str, n_blocks: int) -> dict[str, str]:
+    """What is called how, in the first blocks and in none: transformers' name and the one in the file."""
+    of_first = MODULES[architecture].items()
+    return {
+        ours.replace(".0.", f".{block}."): theirs.replace(".0.", f".{block}.")
+        for block in range(n_blocks)
+        for ours, theirs in of_first
+    }
 
-    def __init__(self, path: Path) -> None:
+
+class GGUFFile:
+    """The tensors of a GGUF file's first blocks, by the names that transformers has for them."""
+
+    def __init__(self, path: Path, n_blocks: int = 1) -> None:
         if find_spec("gguf") is None:
             raise MissingExtraError(
                 f"{path}: reading GGUF files needs gguf: pip install 'detoklens[gguf]' (in a clone: '.[gguf]')"
@@ -94,12 +105,14 @@ class GGUFFile:
                 f"{path}: a GGUF file of architecture {shown(self.architecture)} is not read; supported are: "
                 f"{', '.join(MODULES)}"
             )
-        stored = {f"{ours}.{part}": f"{theirs}.{part}" for ours, theirs in self._modules for part in ("weight", "bias")}
+        modules = modules_of(str(self.architecture), n_blocks).items()
+        stored = {f"{ours}.{part}": f"{theirs}.{part}" for ours, theirs in modules for part in ("weight", "bias")}
         self._stored_as = {name: there for name, there in stored.items() if there in self._tensors}
 
     @property
-    def _modules(self) -> Collection[tuple[str, str]]:
-        return MODULES[str(self.architecture)].items()
+    def size(self) -> int:
+        """How many numbers are in the whole file?"""
+        return sum(prod(tensor.shape) for tensor in self._tensors.values())
 
     def names(self) -> Collection[str]:
         return self._stored_as.keys()
@@ -136,6 +149,16 @@ class GGUFFile:
         if factors.shape != layer.rotary_frequencies.shape or not (factors > 0).all():
             raise CheckpointError(f"{self.where}: {FREQUENCY_FACTORS} does not fit the heads; download it again")
         return replace(layer, rotary_frequencies=layer.rotary_frequencies / factors)
+
+    def whole_model(self) -> Path:
+        """The file for transformers to read; refused where that leaves out what turns queries and keys."""
+        scaled = self.settings.get(f"{self.architecture}.rope.scaling.type", "none") != "none"
+        if scaled or FREQUENCY_FACTORS in self._tensors:
+            raise UnsupportedModelError(
+                f"{self.where}: transformers does not read the RoPE scaling of a GGUF file, so blocks beyond the first "
+                "layer can't be run as they are; give the checkpoint as safetensors"
+            )
+        return self._path
 
     def _is_turned(self, name: str) -> bool:
         return self.architecture == "gpt2" and name.endswith(TURNED)

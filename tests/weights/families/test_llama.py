@@ -107,6 +107,10 @@ def test_heads_that_share_keys_share_them_in_memory():
     assert affinity.shared_key.shape == (2, 29, 10)
     assert affinity.key.shape == (6, 29, 10)
     assert np.shares_memory(affinity.key_of(0), affinity.key_of(2))
+    keys = [key for _, key in affinity.heads()]
+    assert np.shares_memory(keys[0], keys[2])
+    assert not np.shares_memory(keys[0], keys[3])
+    assert affinity.single().shared_key.shape == affinity.shared_key.shape
     some, rows = affinity.of_heads([5, 1]), np.array([7])
     np.testing.assert_array_equal(some.scores(rows), affinity.scores(rows)[[5, 1]])
     np.testing.assert_allclose(layer.token_affinity(heads=[5, 1]).scores(rows), some.scores(rows), atol=1e-6)

@@ -102,7 +102,7 @@ def _check_sizes(affinity: Affinity, positives: Positives, queries: Int64[np.nda
 
 def _scorers(affinity: Affinity, token_counts: Int64[np.ndarray, "token"] | None) -> Iterator[Scorer]:
     """The heads, and after them the frequency baseline: every query prefers frequent keys."""
-    for query, key in zip(affinity.query, affinity.key, strict=True):
+    for query, key in affinity.heads():
         yield Scorer(query, key)
     if token_counts is not None:
         yield Scorer(np.ones((len(token_counts), 1), np.float32), frequency_ranks(token_counts)[:, None])

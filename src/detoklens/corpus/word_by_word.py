@@ -1,0 +1,120 @@
+"""Texts of a tokenizer that does not split them, word by word: a word that was met before is not tokenized again.
+
+Gemma's, Mistral's and Llama 2's BPE takes a whole text as one long word, and so it can be made faster only by knowing
+where no merge can join two characters: where no token holds the one behind the other. No token of theirs has a `▁`
+behind a letter, so a text falls apart into words which are tokenized each for itself, with the same ids.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Int, UInt8, UInt32
+
+from detoklens.kernels.interning import ids_of_words, intern_words
+
+SPACE, LOWER_BLOCK = " ", "▁"
+REPLACE = {"type": "Replace", "pattern": {"String": SPACE}, "content": LOWER_BLOCK}
+PREPEND = {"type": "Prepend", "prepend": LOWER_BLOCK}
+BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
+PLAIN = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
+"""What would let a word's ids depend on more than its merges."""
+
+WORDS_KEPT, LONGEST_KEPT = 1 << 18, 31
+"""13 MB; English needs 100,000 words for 100 MB of text. Longer words are tokenized each time."""
+
+LARGEST = 2**31 - 1
+"""Bytes that are taken word by word at once: places are 32-bit numbers."""
+
+Ids = tuple[UInt32[np.ndarray, "token_in_batch"], Int[np.ndarray, "document_and_end"]]
+
+
+class WordByWord:
+    """Texts in, token ids out, by an encoder of single words that is asked for new ones only."""
+
+    def __init__(
+        self, joined: Bool[np.ndarray, "256 256"], prefix: bytes, encode: Callable[[list[bytes]], Ids]
+    ) -> None:
+        self._joined, self._prefix, self._encode = joined, prefix, encode
+        self._seed = np.uint64(secrets.randbits(64))  # no text can be made to meet itself in the table
+        self._kept = np.empty((WORDS_KEPT, LONGEST_KEPT + 1), np.uint8)
+        self._forget()
+
+    def _forget(self) -> None:
+        self._slots = np.full(2 * WORDS_KEPT, -1, np.int32)
+        self._known = 0
+        self._ids, self._id_starts = np.empty(0, np.uint32), np.zeros(1, np.int64)
+
+    def encode(self, texts: Sequence[bytes]) -> Ids:
+        rows = [self._prefix + text if text else text for text in texts]
+        if sum(map(len, rows)) > LARGEST:
+            return self._encode(rows)
+        try:
+            return self._of_words(*_in_a_row(rows))
+        except BaseException:
+            self._forget()  # the table may hold words without ids
+            raise
+
+    def _of_words(self, text: UInt8[np.ndarray, "byte"], starts: Int[np.ndarray, "text_and_end"]) -> Ids:
+        numbers, words_before, new, known = intern_words(
+            text, starts, self._joined, self._seed, self._slots, self._kept, self._known
+        )
+        ids, id_starts = self._ids, self._id_starts
+        if len(new):
+            raw = text.tobytes()
+            found, offsets = self._encode([raw[begin:end] for begin, end in new.tolist()])
+            ids = np.concatenate([ids, found])
+            id_starts = np.concatenate([id_starts, id_starts[-1] + offsets[1:]])
+        self._known, self._id_starts = known, id_starts[: known + 1]
+        self._ids = ids[: id_starts[known]]
+        return ids_of_words(numbers, words_before, id_starts, ids)
+
+
+def _in_a_row(texts: Sequence[bytes]) -> tuple[UInt8[np.ndarray, "byte"], Int[np.ndarray, "text_and_end"]]:
+    """The bytes of all texts, and where each begins and the last ends."""
+    return np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)], dtype=np.int64)
+
+
+def splittable(description: dict[str, Any]) -> tuple[Bool[np.ndarray, "256 256"], bytes] | None:
+    """Which bytes a token may hold behind which, and what is put before a text; None where words are not enough.
+
+    The description's normalizer puts nothing before a text afterwards.
+    """
+    model, normalizer = description["model"], description["normalizer"]
+    prepends = normalizer == {"type": "Sequence", "normalizers": [PREPEND, REPLACE]}
+    if not prepends and normalizer != REPLACE:
+        return None
+    if model.get("type") != "BPE" or not model.get("byte_fallback") or any(map(model.get, PLAIN)):
+        return None
+    if description["pre_tokenizer"] or description["added_tokens"] or not _bytes_stand_alone(model):
+        return None
+    description["normalizer"] = REPLACE
+    return _joined_bytes(model["vocab"]), SPACE.encode() if prepends else b""
+
+
+def _bytes_stand_alone(model: dict[str, Any]) -> bool:
+    """Is there a token for each byte, or for the character that it is, so that nothing is unknown? Is none merged?"""
+    unknown = [byte for byte, token in enumerate(BYTE_TOKENS) if token not in model["vocab"]]
+    if any(byte >= 0x80 or chr(byte) not in model["vocab"] for byte in unknown):
+        return False
+    merges = (merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"])
+    return set(BYTE_TOKENS).isdisjoint(part for merge in merges for part in merge)
+
+
+def _joined_bytes(tokens: Iterable[str]) -> Bool[np.ndarray, "256 256"]:
+    """Whether some token holds a character that begins with the second byte behind one that ends with the first.
+
+    A `▁` of a token stands for a space or for itself. Bytes within a character are always joined.
+    """
+    joined = np.zeros((256, 256), bool)
+    joined[:, 0x80:0xC0] = True
+    written = b"\xff".join(token.encode("utf-8", "surrogatepass") for token in tokens)
+    block, space = LOWER_BLOCK.encode(), SPACE.encode()
+    for text in (written, written.replace(block, space)):
+        row = np.frombuffer(text, np.uint8)
+        joined[row[:-1], row[1:]] = True
+    joined[space[0], block[0]] = joined[block[-1], space[0]] = True
+    return joined

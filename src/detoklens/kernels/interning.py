@@ -1,0 +1,111 @@
+"""Compiled loops over the bytes of texts: which words are they made of, and which of them were met before?"""
+
+import numpy as np
+
+from detoklens.kernels.compiling import compiled
+
+PRIME = np.uint64(0x100000001B3)  # of the FNV-1a hash
+
+
+@compiled()
+def intern_words(
+    text: np.ndarray,
+    starts: np.ndarray,
+    joined: np.ndarray,
+    seed: np.uint64,
+    slots: np.ndarray,
+    kept: np.ndarray,
+    known: int,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
+    """The number of each word; how many words stand before each document and in all; where the words with new numbers
+    begin and end, in the order of these; how many words are known now.
+
+    Document d is text[starts[d] : starts[d + 1]]; a word goes on as long as joined[byte before, byte]. `slots` holds,
+    by their hash, the numbers of the words that are known, -1 where there is none; `kept` the bytes of each, and its
+    length as the last byte of its row. A word that is too long to be kept, or finds no room, gets a number at each
+    occurrence, beyond those of all known words.
+    """
+    longest, room, mask = kept.shape[1] - 1, len(kept), np.uint64(len(slots) - 1)
+    numbers, words_before = np.empty(len(text), np.int32), np.empty(len(starts), np.int64)
+    new, passing = np.empty((len(text), 2), np.int32), np.empty((len(text), 2), np.int32)
+    words, n_passing, first_new = 0, 0, known
+    for document in range(len(starts) - 1):
+        words_before[document] = words
+        begin = starts[document]
+        while begin < starts[document + 1]:
+            end, hashed = _word_from(text, begin, starts[document + 1], joined, seed)
+            number = -1
+            if end - begin <= longest:
+                slot = hashed & mask
+                while slots[slot] >= 0 and not _is(kept[slots[slot]], text, begin, end):
+                    slot = (slot + np.uint64(1)) & mask
+                if slots[slot] < 0 and known < room:
+                    slots[slot] = known
+                    kept[known, : end - begin] = text[begin:end]
+                    kept[known, longest] = end - begin
+                    new[known - first_new] = begin, end
+                    known += 1
+                number = slots[slot]
+            if number < 0:
+                passing[n_passing] = begin, end
+                n_passing += 1
+                number = -n_passing
+            numbers[words] = number
+            words += 1
+            begin = end
+    words_before[-1] = words
+    for word in range(words if n_passing else 0):
+        if numbers[word] < 0:
+            numbers[word] = known - 1 - numbers[word]
+    bounds = np.concatenate((new[: known - first_new], passing[:n_passing]))
+    return numbers[:words], words_before, bounds, known
+
+
+@compiled()
+def _word_from(text: np.ndarray, begin: int, end: int, joined: np.ndarray, seed: np.uint64) -> tuple[int, np.uint64]:
+    """Where does the word that begins here end, at the latest at `end`, and what is its hash?"""
+    before = text[begin]
+    hashed = (seed ^ np.uint64(before)) * PRIME
+    place = begin + 1
+    while place < end:
+        byte = text[place]
+        if not joined[before, byte]:
+            break
+        hashed = (hashed ^ np.uint64(byte)) * PRIME
+        before = byte
+        place += 1
+    return place, hashed ^ (hashed >> np.uint64(32))
+
+
+@compiled()
+def _is(word: np.ndarray, text: np.ndarray, begin: int, end: int) -> bool:
+    """Is this row of the known words the word in the text?"""
+    same = word[-1] == end - begin
+    place = begin
+    while same and place < end:
+        same = word[place - begin] == text[place]
+        place += 1
+    return same
+
+
+@compiled()
+def ids_of_words(
+    numbers: np.ndarray, words_before: np.ndarray, id_starts: np.ndarray, ids: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of all words in a row, and where those of each document begin and the last ends.
+
+    Word n has ids[id_starts[n] : id_starts[n + 1]]; words_before[d] words stand before document d.
+    """
+    offsets = np.zeros(len(words_before), np.int64)
+    for document in range(len(words_before) - 1):
+        length = 0
+        for word in range(words_before[document], words_before[document + 1]):
+            length += id_starts[numbers[word] + 1] - id_starts[numbers[word]]
+        offsets[document + 1] = offsets[document] + length
+    found = np.empty(offsets[-1], ids.dtype)
+    filled = 0
+    for number in numbers:
+        for place in range(id_starts[number], id_starts[number + 1]):
+            found[filled] = ids[place]
+            filled += 1
+    return found, offsets

@@ -1,0 +1,136 @@
+"""Vectors that the real model computed, kept for other questions about the same model: one file for each set of them.
+
+A file begins with one line of JSON, which says what decides its numbers and what their sha256 is; the numbers follow.
+It is written in a folder that does not outlive its process, and gets its name when it is whole. What is read is
+believed only where the line says just what was asked for and the numbers have that sha256.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32
+
+from detoklens.caches import VARIABLE, cache_folder, keeps_nothing
+from detoklens.model.closed_worlds import BATCH
+from detoklens.scratch import scratch_folder
+from detoklens.weights.blocks import blocks_fingerprint, config_fingerprint
+from detoklens.weights.checkpoint import Checkpoint
+
+Vectors = Float32[np.ndarray, "row d_model"]
+
+FOLDER = "vectors"
+SUFFIX = ".vectors"
+FORMAT = 1
+"""Goes up whenever the same description stands for other numbers: older files are then left alone."""
+MOST_BYTES = 4 * 10**9
+"""Of all files together: those that were not asked for the longest go."""
+LONGEST_LINE = 1 << 20
+
+
+def decided_by(checkpoint: Checkpoint, layer: int, beginning: tuple[int, ...], dtype: str) -> dict[str, Any]:
+    """All that decides the bits of what enters a layer at the place of each token behind a beginning."""
+    import torch
+
+    return {
+        "vectors": "what enters the layer at the place of each token behind the beginning",
+        "layer": layer,
+        "blocks": blocks_fingerprint(checkpoint, layer + 1),
+        "config": config_fingerprint(checkpoint),
+        "beginning": beginning,
+        "dtype": dtype,
+        "batch": BATCH,
+        "computed_with": {name: version(name) for name in ("torch", "transformers")},
+        "processor": torch.backends.cpu.get_cpu_capability(),
+    }
+
+
+def kept_vectors(
+    described: Mapping[str, Any], shape: tuple[int, int], compute: Callable[[], Vectors], say: Callable[[str], None]
+) -> Vectors:
+    """The vectors of this description: those that were kept, else computed, and kept where that can be done."""
+    folder, line = cache_folder(FOLDER), _in_one_line(described, shape)
+    if folder is None:
+        if not keeps_nothing():
+            say(f"vectors are not kept for other questions: there is no home; {VARIABLE} names a folder for them")
+        return compute()
+    path = folder / f"{hashlib.sha256(line.encode()).hexdigest()[:32]}{SUFFIX}"
+    found = _read(path, line, shape, say)
+    if found is not None:
+        return found
+    vectors = np.ascontiguousarray(compute(), dtype="<f4")
+    try:
+        _keep(path, line, vectors)
+    except OSError as error:
+        say(
+            f"the {len(vectors):,} vectors are not kept for other questions: {error.strerror or error} ({folder}); "
+            f"{VARIABLE} names another folder"
+        )
+    return vectors
+
+
+def _in_one_line(described: Mapping[str, Any], shape: tuple[int, int]) -> str:
+    return json.dumps({"format": FORMAT, "shape": shape, **described}, sort_keys=True)
+
+
+def _first_line(line: str, vectors: Vectors) -> bytes:
+    digest = hashlib.sha256(vectors.data.cast("B")).hexdigest()
+    return f'{{"of": {line}, "sha256": "{digest}"}}\n'.encode()
+
+
+def _read(path: Path, line: str, shape: tuple[int, int], say: Callable[[str], None]) -> Vectors | None:
+    """The vectors of a file; None where there is none, and where it is damaged, which is said."""
+    try:
+        with path.open("rb") as file:
+            first = file.readline(LONGEST_LINE)
+            is_whole = os.fstat(file.fileno()).st_size == len(first) + 4 * shape[0] * shape[1]
+            vectors = np.fromfile(file, "<f4").reshape(shape) if is_whole else None
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        say(f"{path} can't be read ({error.strerror or error}): its vectors are computed anew")
+        return None
+    if vectors is None or first != _first_line(line, vectors):
+        say(f"{path} is damaged: its vectors are computed anew")
+        return None
+    with suppress(OSError):
+        os.utime(path)  # it was asked for
+    return vectors
+
+
+def _keep(path: Path, line: str, vectors: Vectors) -> None:
+    """Write them, whole or not at all; older ones go where there would be too much."""
+    size = f"{vectors.nbytes / 1e9:.1f} GB"
+    if vectors.nbytes > MOST_BYTES:
+        raise OSError(f"{size} are more than the {MOST_BYTES / 1e9:.0f} GB that are kept")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if 2 * vectors.nbytes > shutil.disk_usage(path.parent).free:
+        raise OSError(f"{size} are more than half of what the disk has left")
+    with scratch_folder(path.parent) as scratch:
+        with (scratch / path.name).open("wb") as file:
+            file.write(_first_line(line, vectors))
+            vectors.tofile(file)
+        (scratch / path.name).replace(path)
+    _remove_oldest(path.parent)
+
+
+def _remove_oldest(folder: Path) -> None:
+    """Those that were asked for last stay, as many as there is room for. Others may do the same at the same time."""
+    states = []
+    for path in folder.glob(f"*{SUFFIX}"):
+        with suppress(FileNotFoundError):
+            states.append((path.stat(), path))
+    kept = 0
+    for state, path in sorted(states, key=lambda each: each[0].st_mtime_ns, reverse=True):
+        kept += state.st_size
+        if kept > MOST_BYTES:
+            path.unlink(missing_ok=True)

@@ -1,0 +1,227 @@
+"""Vectors are computed once for all questions about a model; damaged ones are never believed, half ones never there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import detoklens
+from detoklens.caches import cache_folder
+from detoklens.model import kept_vectors as keeping
+from detoklens.model.kept_vectors import decided_by, kept_vectors
+from tests.model.test_first_blocks import LLAMA
+from tests.weights.families.tiny import saved, tiny
+
+SHAPE = (5, 3)
+VALUES = np.arange(15, dtype=np.float32).reshape(SHAPE)
+KILLED = """
+import os, signal
+from pathlib import Path
+import numpy as np
+from detoklens.model.kept_vectors import kept_vectors
+
+Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+kept_vectors({"layer": 1}, (5, 3), lambda: np.zeros((5, 3), np.float32), print)
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    monkeypatch.setenv("DETOKLENS_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / keeping.FOLDER
+
+
+class Asking:
+    """Asks for vectors, and remembers how often they were computed and what was said."""
+
+    def __init__(self, values: np.ndarray = VALUES) -> None:
+        self.values, self.computed, self.said = values, 0, []
+
+    def __call__(self, **described: object) -> np.ndarray:
+        return kept_vectors(described or {"layer": 1}, self.values.shape, self._compute, self.said.append)
+
+    def _compute(self) -> np.ndarray:
+        self.computed += 1
+        return self.values
+
+
+def test_what_was_computed_is_found_again_bit_by_bit(folder):
+    values = np.random.default_rng(0).normal(size=SHAPE).astype(np.float32)
+    values[0, 0], values[1, 1] = -0.0, np.nan
+    asking = Asking(values)
+    for found in (asking(), asking()):
+        assert found.dtype == np.float32
+        assert found.tobytes() == values.tobytes()
+    assert (asking.computed, asking.said) == (1, [])
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_other_vectors_are_not_taken_for_these(folder):
+    asking = Asking()
+    for described in ({"layer": 1, "beginning": (0,)}, {"layer": 2, "beginning": (0,)}, {"layer": 1, "beginning": ()}):
+        asking(**described)
+    Asking(VALUES[:4])(layer=1, beginning=(0,))
+    assert asking.computed == 3
+    assert len(list(folder.iterdir())) == 4
+
+
+def test_a_file_under_the_name_of_another_is_not_believed(folder):
+    Asking()(layer=1)
+    (one,) = folder.iterdir()
+    Asking(VALUES + 1)(layer=2)
+    (other,) = set(folder.iterdir()) - {one}
+    one.write_bytes(other.read_bytes())
+    asking = Asking()
+    np.testing.assert_array_equal(asking(layer=1), VALUES)
+    assert asking.said == [f"{one} is damaged: its vectors are computed anew"]
+
+
+@pytest.mark.parametrize("damage", ["a bit", "cut off", "empty", "longer", "no line"])
+def test_a_damaged_file_is_noticed_and_written_anew(folder, damage):
+    asking = Asking()
+    asking()
+    (path,) = folder.iterdir()
+    content = path.read_bytes()
+    changed = {
+        "a bit": content[:-7] + bytes([content[-7] ^ 1]) + content[-6:],
+        "cut off": content[:-1],
+        "empty": b"",
+        "longer": content + b"\0",
+        "no line": bytes(len(content)),
+    }
+    path.write_bytes(changed[damage])
+    np.testing.assert_array_equal(asking(), VALUES)
+    assert asking.said == [f"{path} is damaged: its vectors are computed anew"]
+    assert asking.computed == 2
+    assert path.read_bytes() == content
+
+
+def test_without_a_place_vectors_are_computed_and_that_is_said(tmp_path, monkeypatch):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("DETOKLENS_CACHE", str(tmp_path / "file"))
+    asking = Asking()
+    for number in (1, 2):
+        np.testing.assert_array_equal(asking(), VALUES)
+        assert asking.computed == number
+    assert "vectors are not kept for other questions: " in asking.said[0]
+    assert asking.said[0].endswith("DETOKLENS_CACHE names another folder")
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("DETOKLENS_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    asking = Asking()
+    asking()
+    assert asking.said == [
+        "vectors are not kept for other questions: there is no home; DETOKLENS_CACHE names a folder for them"
+    ]
+    monkeypatch.setenv("DETOKLENS_CACHE", "")
+    asking = Asking()
+    asking()
+    assert (asking.computed, asking.said) == (1, []), "that nothing is kept was asked for"
+
+
+def test_the_folder_is_that_of_the_users_caches(tmp_path, monkeypatch):
+    monkeypatch.delenv("DETOKLENS_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert cache_folder("vectors") == tmp_path / "detoklens" / "vectors"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    assert cache_folder("vectors") == tmp_path / ".cache" / "detoklens" / "vectors"
+
+
+def test_a_disk_that_is_full_leaves_nothing(folder, monkeypatch):
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(keeping, "_first_line", full)
+    asking = Asking()
+    np.testing.assert_array_equal(asking(), VALUES)
+    assert "No space left on device" in asking.said[0]
+    assert list(folder.iterdir()) == []
+
+
+def test_more_than_there_is_room_for_is_not_kept(folder, monkeypatch):
+    usage = keeping.shutil.disk_usage(folder.parent.parent)
+    monkeypatch.setattr(keeping.shutil, "disk_usage", lambda _place: usage._replace(free=2 * VALUES.nbytes - 1))
+    asking = Asking()
+    asking()
+    assert "are more than half of what the disk has left" in asking.said[0]
+    monkeypatch.setattr(keeping, "MOST_BYTES", VALUES.nbytes - 1)
+    asking()
+    assert "GB that are kept" in asking.said[1]
+    assert not list(folder.glob("*"))
+
+
+def test_those_that_were_not_asked_for_the_longest_go(folder, monkeypatch):
+    asking = Asking()
+    asking(layer=1)
+    (path,) = folder.iterdir()
+    monkeypatch.setattr(keeping, "MOST_BYTES", 3 * path.stat().st_size)
+    asking(layer=2)
+    asking(layer=3)
+    for seconds, kept in enumerate(sorted(folder.iterdir(), key=lambda each: each.stat().st_mtime_ns)):
+        os.utime(kept, (seconds, seconds))
+    asking(layer=1)  # asked for again
+    asking(layer=4)
+    before = asking.computed
+    for layer in (1, 3, 4):
+        asking(layer=layer)
+    assert asking.computed == before == 4
+    asking(layer=2)
+    assert asking.computed == 5
+
+
+def test_many_at_once_leave_whole_files_only(folder):
+    def ask(number: int) -> None:
+        np.testing.assert_array_equal(Asking()(layer=number % 3), VALUES)
+
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(ask, range(60)))
+    assert len(list(folder.iterdir())) == 3
+    asking = Asking()
+    for layer in range(3):
+        asking(layer=layer)
+    assert (asking.computed, asking.said) == (0, [])
+
+
+def test_what_was_killed_while_it_wrote_leaves_nothing_half(folder):
+    done = subprocess.run([sys.executable, "-c", KILLED], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not list(folder.glob(f"*{keeping.SUFFIX}"))
+    assert list(folder.rglob(f"*{keeping.SUFFIX}")), "what the kill left"
+    asking = Asking()
+    np.testing.assert_array_equal(asking(), VALUES)
+    assert (asking.computed, asking.said) == (1, [])
+    assert [path.suffix for path in folder.iterdir()] == [keeping.SUFFIX]
+
+
+def test_what_decides_is_told_apart(tmp_path):
+    one = detoklens.load(saved(tiny("llama", **LLAMA), tmp_path / "one")).checkpoint
+    other = detoklens.load(saved(tiny("llama", seed=1, **LLAMA), tmp_path / "other")).checkpoint
+    again = detoklens.load(tmp_path / "one").checkpoint
+    turned = replace(one, config=one.config | {"hidden_act": "relu"})
+    described = [
+        decided_by(checkpoint, layer, beginning, dtype)
+        for checkpoint, layer, beginning, dtype in [
+            (one, 1, (1,), "float32"),
+            (other, 1, (1,), "float32"),
+            (turned, 1, (1,), "float32"),
+            (one, 2, (1,), "float32"),
+            (one, 1, (2,), "float32"),
+            (one, 1, (), "float32"),
+            (one, 1, (1,), "float64"),
+        ]
+    ]
+    assert all(described[0] != each for each in described[1:])
+    assert decided_by(again, 1, (1,), "float32") == described[0]

@@ -1,0 +1,87 @@
+"""The real model of a GGUF file: its first blocks give what those of the folder it was made of give, or one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+import detoklens as dl
+from detoklens.errors import RangeError, UnsupportedModelError
+from detoklens.model.first_blocks import open_blocks
+from tests.command_line import refuse, run
+from tests.questions.rotary_model import write_file, write_folder
+from tests.weights.gguf_files import QUANTISED
+
+LAYERS = dl.Layers(up_to=2, triples=60, candidates=300, bootstrap=20)
+AUROC = dl.Auroc(layer=1, tokens=[300, 301, 302], truth="merges", controls=False, bootstrap=0)
+TEXT = ["Once upon a time there was a little girl who lived in a village near the forest. " * 8]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    return write_folder(tmp_path_factory.mktemp("folder"))
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory) -> Path:
+    return write_file(tmp_path_factory.mktemp("file") / "model.gguf")
+
+
+@pytest.mark.parametrize("question", [LAYERS, AUROC], ids=lambda question: question.name())
+def test_a_file_is_asked_as_the_folder_it_was_made_of(folder, file, question):
+    """Up to rounding: an ε is a float32 in the file."""
+    ours, theirs = (dl.study(model, text=TEXT, workers=1).ask(question) for model in (file, folder))
+    assert ours.sentence == theirs.sentence
+    for name, table in theirs.tables.items():
+        assert ours.tables[name].columns == table.columns
+        for column in table.select(pl.col(pl.Float64, pl.Float32)).columns:
+            one, other = (np.array(frame[column].to_list(), float) for frame in (ours.tables[name], table))
+            np.testing.assert_allclose(one, other, rtol=1e-3, atol=1e-4, err_msg=f"{name}.{column}")
+
+
+def test_quantised_blocks_are_those_of_the_file(tmp_path):
+    """Every block is read from its own tensors, dequantised, by transformers as by us: else layer 2 were refused."""
+    kinds = {f"blk.{block}.attn_q.weight": QUANTISED.Q8_0 for block in range(3)}
+    study = dl.study(write_file(tmp_path / "m.gguf", kinds=kinds), text=TEXT, workers=1)
+    answer = study.ask(dl.Auroc(layer=2, tokens=[300], truth="merges", controls=False, bootstrap=0))
+    assert answer.provenance.options["dequantised_from"] == ["Q8_0"]
+    assert answer.tables["auroc_validity"]["layer"].to_list() == [2] * 4
+
+
+def test_later_blocks_of_a_file_are_not_run(file, monkeypatch):
+    from transformers.models.llama.modeling_llama import LlamaDecoderLayer
+
+    ran: list[int] = []
+    forward = LlamaDecoderLayer.forward
+    monkeypatch.setattr(
+        LlamaDecoderLayer,
+        "forward",
+        lambda self, *args, **named: ran.append(self.self_attn.layer_idx) or forward(self, *args, **named),
+    )
+    blocks = open_blocks(dl.load(file).checkpoint, 2, 4)
+    assert blocks.run(np.array([[0, 5, 7]])).last_places(1).shape == (1, 32)
+    assert ran == [0, 1]
+
+
+def test_the_command_line_asks_a_file(file, tmp_path):
+    words = ("--up-to", "1", "--triples", "40", "--candidates", "100", "--bootstrap", "0", "--workers", "1")
+    assert "the word" in run("layers", file, *words, "--out", tmp_path).stderr
+    assert f"9 blocks were asked for; {file} has 3: ask for 3 or fewer" in refuse("layers", file, "--up-to", "9")
+
+
+def test_scaling_that_transformers_does_not_read_is_refused(tmp_path):
+    factors = {"rope_freqs.weight": np.linspace(1, 8, 4, dtype=np.float32)}
+    path = write_file(tmp_path / "m.gguf", extra_tensors=factors)
+    for question in (LAYERS, AUROC):
+        with pytest.raises(UnsupportedModelError, match="does not read the RoPE scaling of a GGUF file"):
+            dl.study(path, text=TEXT).ask(question)
+
+
+def test_a_file_that_is_larger_than_the_memory_is_refused(file, monkeypatch):
+    """transformers reads all of it, in float32."""
+    monkeypatch.setattr("detoklens.corpus.memory.machine_memory", lambda: 500_000)
+    with pytest.raises(RangeError, match=r"all blocks, which are read of a GGUF file, .* give the checkpoint as"):
+        open_blocks(dl.load(file).checkpoint, 1, 4)
