@@ -78,9 +78,10 @@ types: .venv/installed-for-tests
 imports: .venv/installed-for-tests
 	$(BIN)/lint-imports
 
-# docs/cli.md is made of the commands' own help.
+# docs/cli.md is made of the commands' own help, docs/tables.md and docs/gallery.md of the registry of questions.
 docs: .venv/installed-for-tests
 	$(BIN)/python docs/make_cli_reference.py
+	$(BIN)/python docs/make_tables.py
 
 # The tutorial shows what its commands and cells really print.
 tutorial: .venv/installed-for-tests
@@ -101,9 +102,14 @@ browser:
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium; } \
 	  || echo "No Chromium here: the tests in a real browser will be skipped."
 
-# The explorer's page, built into the package; it needs Node, which nothing else does.
-explorer-web:
-	cd explorer-web && npm install --no-save --no-audit --no-fund && npm test && npm run build
+# The explorer's page, built into the package; it needs Node, which nothing else does. `npm ci` would refuse a lock file
+# that lacks the optional binaries of other platforms; this takes the locked versions too, and leaves the file alone.
+explorer-web: explorer-web/node_modules
+	cd explorer-web && npm test && npm run build
+
+explorer-web/node_modules: explorer-web/package.json explorer-web/package-lock.json
+	npm install --prefix explorer-web --no-save --no-audit --no-fund
+	touch $@
 
 # Speed claims, each a ratio against a named baseline in the same run; they need texts (TEXT=...) and some minutes.
 benchmarks: forget-compiled .venv/installed-for-tests

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
 from pathlib import Path
 
 REFERENCE = Path(__file__).parent / "cli.md"
+BEFORE_EACH = "\f"
 INTRODUCTION = """# Commands
 
 This page is made by `make docs` from each command's own help. stdout is the answer (`--format table|csv|json|parquet`),
@@ -35,16 +37,30 @@ def reference() -> str:
     names = [
         name for command in commands for name in ((command,) if command != "counts" else ("counts", "counts show"))
     ]
-    parts = [f"## detoklens {name}\n\n```\n{_help(name)}\n```\n" for name in names]
+    parts = [f"## detoklens {name}\n\n```\n{text}\n```\n" for name, text in zip(names, _helps(names), strict=True)]
     return INTRODUCTION + "\n" + "\n".join(parts)
 
 
-def _help(name: str) -> str:
+def _helps(names: list[str]) -> list[str]:
+    """What each command says of itself; a process of its own has the width that is read when typer is imported."""
     environment = {**os.environ, "COLUMNS": "110", "TERMINAL_WIDTH": "110", "NO_COLOR": "1"}
-    command = [sys.executable, "-m", "detoklens", *name.split(), "--help"]
+    command = [sys.executable, __file__, *names]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
-    return done.stdout.replace("python -m detoklens", "detoklens").strip()
+    return [text.strip() for text in done.stdout.split(BEFORE_EACH)[1:]]
+
+
+def print_helps(names: list[str]) -> None:
+    from detoklens.__main__ import main
+
+    for name in names:
+        print(BEFORE_EACH)
+        sys.argv = ["detoklens", *name.split(), "--help"]
+        with contextlib.suppress(SystemExit):
+            main()
 
 
 if __name__ == "__main__":
-    REFERENCE.write_text(reference(), encoding="utf-8")
+    if sys.argv[1:]:
+        print_helps(sys.argv[1:])
+    else:
+        REFERENCE.write_text(reference(), encoding="utf-8")

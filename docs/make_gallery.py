@@ -5,9 +5,9 @@ A new question appears by itself: its examples are asked, and every figure of it
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from html import escape
 from pathlib import Path
 
@@ -57,13 +57,25 @@ class Drawn:
             asked = f'dl.study("{self.models[1]}").ask(dl.{self.question!r})'
         return f'{asked}.figure("{self.name}")'
 
-    def svg(self, width: str) -> str:
+    @cached_property
+    def wide(self) -> str:
+        return self._svg("page")
+
+    @cached_property
+    def narrow(self) -> str:
+        return self._svg("column")
+
+    def _svg(self, width: str) -> str:
         return svg_text(self.answer.figure(self.name, width=width), f"{self.name}-{width}", self.spec.title, "")
 
 
-def drawn_figures() -> list[Drawn]:
+def demo_studies() -> dict[str, dl.Study]:
+    """The demo before and after its training."""
+    return {label: dl.study(model, documents=200) for label, model in (("start", START), ("end", END))}
+
+
+def drawn_figures(studies: Mapping[str, dl.Study]) -> list[Drawn]:
     """Every figure of every question, each once; an error names those that no example draws."""
-    studies = {label: dl.study(model, documents=200) for label, model in (("start", START), ("end", END))}
     found: dict[str, Drawn] = {}
     for question in QUESTIONS.values():
         wanted = {spec.name for spec in (*question.figures, *question.compared_figures)}
@@ -77,7 +89,7 @@ def drawn_figures() -> list[Drawn]:
     return list(found.values())
 
 
-def _of_question(question: type[Question], studies: dict[str, dl.Study]) -> Iterator[Drawn]:
+def _of_question(question: type[Question], studies: Mapping[str, dl.Study]) -> Iterator[Drawn]:
     for example in question.examples():
         if studies["end"].missing(example):
             continue
@@ -105,14 +117,14 @@ def rotary_studies() -> dict[str, dl.Study]:
     return studies
 
 
-def write_gallery(folder: Path) -> None:
-    """The gallery's pages, and what the first page shows, under `made` of the laid-out sources."""
-    drawn = drawn_figures()
+def write_gallery(source: Path, studies: Mapping[str, dl.Study]) -> None:
+    """The gallery in place of its list, its pages, and what the first page shows, in the laid-out sources."""
+    drawn, folder = drawn_figures(studies), source / "made"
     (folder / "gallery").mkdir(parents=True)
     (folder / "home").mkdir()
     for each in drawn:
         (folder / "gallery" / f"{each.name}.md").write_text(_page(each), encoding="utf-8")
-    (folder / "gallery" / "index.md").write_text(_index(drawn), encoding="utf-8")
+    (source / "gallery.md").write_text(_index(drawn), encoding="utf-8")
     by_name = {each.name: each for each in drawn}
     for name in HOME:
         (folder / "home" / f"{name}.md").write_text(_on_first_page(by_name[name]), encoding="utf-8")
@@ -156,7 +168,7 @@ def _said(drawn: Drawn) -> str:
 
 def _inlined(drawn: Drawn) -> str:
     """The figure for wide screens, and for narrow ones as wide as a column."""
-    pairs = (("wide", drawn.svg("page")), ("narrow", drawn.svg("column")))
+    pairs = (("wide", drawn.wide), ("narrow", drawn.narrow))
     return _raw("".join(f'<div class="figure-drawn {kind}">{svg}</div>' for kind, svg in pairs))
 
 
@@ -170,13 +182,13 @@ def _index(drawn: list[Drawn]) -> str:
     for topic in dict.fromkeys(each.question.topic for each in drawn):
         cards = [_card(each) for each in drawn if each.question.topic == topic]
         parts += [f"## {topic}", "", "::::{grid} 1 2 3 3", ":gutter: 3", "", *cards, "::::", ""]
-    names = [each.name for each in drawn]
+    names = [f"made/gallery/{each.name}" for each in drawn]
     return "\n".join([*parts, "```{toctree}", ":hidden:", "", *names, "```", ""])
 
 
 def _card(drawn: Drawn) -> str:
-    lines = [f":::{{grid-item-card}} {drawn.spec.title}", f":link: {drawn.name}", ":link-type: doc", ""]
-    return "\n".join([*lines, _raw(f'<div class="thumbnail">{drawn.svg("column")}</div>'), ":::", ""])
+    lines = [f":::{{grid-item-card}} {drawn.spec.title}", f":link: made/gallery/{drawn.name}", ":link-type: doc", ""]
+    return "\n".join([*lines, _raw(f'<div class="thumbnail">{drawn.narrow}</div>'), ":::", ""])
 
 
 def _on_first_page(drawn: Drawn) -> str:

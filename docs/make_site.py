@@ -10,6 +10,7 @@ Nothing is fetched, neither here nor by the pages.
 from __future__ import annotations
 
 import argparse
+import re
 import shutil
 import subprocess
 import sys
@@ -40,8 +41,8 @@ def main() -> None:
 
 def lay_out(source: Path) -> None:
     """All that Sphinx reads, in one folder."""
-    from make_gallery import write_gallery
-    from make_tables import write_questions, write_tables
+    from make_gallery import demo_studies, write_gallery
+    from make_tables import tables_page, write_questions
 
     shutil.rmtree(source, ignore_errors=True)
     shutil.copytree(DOCS, source, ignore=shutil.ignore_patterns("*.pyc", "__pycache__", "make_*.py", "run_*.py"))
@@ -49,10 +50,13 @@ def lay_out(source: Path) -> None:
         shutil.copy(ROOT / path, source / name)
     for page in source.rglob("*.md"):
         page.write_text(_links_mended(page.read_text(encoding="utf-8")), encoding="utf-8")
-    write_gallery(source / "made")
-    write_tables(source / "tables.md")
+    (source / "tables.md").write_text(tables_page(), encoding="utf-8")
+    studies = demo_studies()
+    with studies["end"].running() as engine:  # one set of workers for all questions
+        studies["start"].share(engine)
+        write_gallery(source, studies)
+        put_live(source / "extra" / "live", studies["end"])
     write_questions(source / "made" / "questions.md")
-    put_live(source / "extra" / "live")
 
 
 def _links_mended(text: str) -> str:
@@ -63,16 +67,19 @@ def _links_mended(text: str) -> str:
     return text.replace("](docs/", "](/")
 
 
-def put_live(folder: Path) -> None:
-    """The demo's report and its explorer, as anybody's would be."""
+def put_live(folder: Path, study: dl.Study) -> None:
+    """The demo's report and its explorer, as anybody's would be; of the report's files those that its page leads to."""
     from detoklens.explorer.bundle import write_bundle
+    from detoklens.report import drawing
 
-    study = dl.study("demo", documents=200)
     folder.mkdir(parents=True)
     write_bundle(study, folder / "explorer")
-    study.report(folder / "report")
-    for unneeded in ("figures", "tables"):
-        shutil.rmtree(folder / "report" / unneeded, ignore_errors=True)
+    drawing.FORMATS = ("svg",)
+    page = study.report(folder / "report")
+    led_to = set(re.findall(r'href="((?:figures|tables)/[^"]+)"', page.read_text(encoding="utf-8")))
+    for path in [path for name in ("figures", "tables") for path in (page.parent / name).iterdir()]:
+        if path.relative_to(page.parent).as_posix() not in led_to:
+            path.unlink()
 
 
 def build(source: Path, out: Path) -> None:

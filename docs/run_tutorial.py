@@ -21,14 +21,11 @@ from typing import Any
 TUTORIAL = Path(__file__).parent / "tutorial.md"
 BLOCK = re.compile(r"```(console|python)\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
 WIDE, HIGH = 80, 50
-
-
-WORDS = "priest\ndescending\n"  # what the page says that words.txt holds
+ONCE = "compiling loops, once for this machine"  # said by whatever command is the first
 
 
 def run(page: str) -> str:
     """The page with fresh outputs; everything runs in the current folder."""
-    Path("words.txt").write_text(WORDS, encoding="utf-8")
     names: dict[str, Any] = {}
     runners: dict[str, Callable[[re.Match[str]], str]] = {"console": _console, "python": lambda b: _python(b, names)}
     return BLOCK.sub(lambda block: runners[block[1]](block), page)
@@ -49,18 +46,17 @@ def _python(block: re.Match[str], names: dict[str, Any]) -> str:
 
 
 def terminal(command: str) -> str:
-    """What a command prints in a terminal, then what it says on stderr without progress."""
+    """What a command prints in a terminal, answer and notes in their order, without progress."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "COLUMNS": str(WIDE), "LINES": str(HIGH), "NO_COLOR": "1", "TERM": "dumb"}
     words = command.replace("detoklens", f"{sys.executable} -m detoklens", 1)
-    process = subprocess.Popen(words, shell=True, stdout=theirs, stderr=subprocess.PIPE, env=environment)
+    process = subprocess.Popen(words, shell=True, stdout=theirs, stderr=theirs, env=environment)
     os.close(theirs)
-    printed = _all_of(ours)
-    said = process.communicate()[1].decode()
-    if process.returncode:
-        raise SystemExit(f"{command}: {said}")
-    lines = (printed.replace("\r\n", "\n") + said).strip("\n").split("\n")
-    return "".join(f"{line.rstrip()}\n" for line in lines)
+    printed = _all_of(ours).replace("\r\n", "\n")
+    if process.wait():
+        raise SystemExit(f"{command}: {printed}")
+    text = "\n".join(line.rstrip() for line in printed.split("\n") if ONCE not in line).strip("\n")
+    return f"{text}\n" if text else ""
 
 
 def _all_of(terminal_end: int) -> str:

@@ -33,6 +33,12 @@ os.fsync = lambda descriptor: None  # no test pulls the plug, and a disk at work
 
 SHARED = ROOT.parent / "shared"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "chrome")
+# No host but this one is found, and whatever goes elsewhere all the same goes to a port where nobody listens.
+ONLY_THIS_HOST = (
+    "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
+    "--proxy-server=http://127.0.0.1:9",
+    "--proxy-bypass-list=<-loopback>;127.0.0.1",
+)
 
 # What runs whole reports, browsers, notebooks, trainings, real models, kills, disks or other users: left out of
 # `make quick`, which is for working.
@@ -127,12 +133,13 @@ def tiny_text() -> Path:
 
 @pytest.fixture(scope="session")
 def browser():
-    """A real browser without a network; loudly missed where there is none."""
+    """A real browser that reaches 127.0.0.1 and nothing else; loudly missed where there is none."""
     playwright = pytest.importorskip("playwright.sync_api", reason="NOT TESTED IN A BROWSER: playwright is missing")
     path = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
     if path is None:
         pytest.skip("NOT TESTED IN A BROWSER: no Chromium was found; install Debian's package chromium")
     with playwright.sync_playwright() as driver:
-        running = driver.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
+        switches = ["--no-sandbox", "--disable-gpu", *ONLY_THIS_HOST]
+        running = driver.chromium.launch(executable_path=path, args=switches)
         yield running
         running.close()

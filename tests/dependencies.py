@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 import sys
 import tomllib
-from importlib.metadata import PackageNotFoundError, distribution
+from collections.abc import Iterable
+from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Any
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -15,12 +17,20 @@ ROOT = Path(__file__).resolve().parent.parent
 TORCH = "torch==2.13.0"  # an oracle, pinned; other versions bring gigabytes along
 
 
+def project() -> dict[str, Any]:
+    return tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def at_run_time() -> list[Requirement]:
+    """What the package itself can't do without."""
+    return [Requirement(text) for text in project()["dependencies"]]
+
+
 def promised() -> list[Requirement]:
     """What pyproject.toml asks for: the package's own dependencies and those of its extras."""
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    texts = [*project["dependencies"], *(text for extra in project["optional-dependencies"].values() for text in extra)]
-    needs = [Requirement(text) for text in texts]
-    return [need for need in needs if need.name != project["name"]]  # an extra by another of its names
+    of_extras = [Requirement(text) for extra in project()["optional-dependencies"].values() for text in extra]
+    needs = [*at_run_time(), *of_extras]
+    return [need for need in needs if need.name != project()["name"]]  # an extra by another of its names
 
 
 def lowest() -> list[str]:
@@ -29,22 +39,27 @@ def lowest() -> list[str]:
     return sorted(TORCH if pin.startswith("torch==") else pin for pin in pins)
 
 
-def installed() -> list[str]:
-    """The found_here.versions of all that is promised, and of all that comes along with it."""
-    found: dict[str, str] = {}
-    waiting = promised()
+def come_along(needs: Iterable[Requirement]) -> dict[str, Distribution]:
+    """What is installed of these, and of all that they need in turn, by name."""
+    found: dict[str, Distribution] = {}
+    waiting = list(needs)
     while waiting:
         need = waiting.pop()
         name = canonicalize_name(need.name)
         if name in found or (need.marker and not need.marker.evaluate({"extra": ""})):
             continue
         try:
-            found_here = distribution(name)
+            found[name] = distribution(name)
         except PackageNotFoundError:  # of another platform
             continue
-        found[name] = found_here.version.partition("+")[0]
-        waiting += [Requirement(text) for text in found_here.requires or []]
-    return sorted(f"{name}=={version}" for name, version in found.items())
+        waiting += [Requirement(text) for text in found[name].requires or []]
+    return found
+
+
+def installed() -> list[str]:
+    """The versions here of all that is promised, and of all that comes along with it."""
+    found = come_along(promised())
+    return sorted(f"{name}=={each.version.partition('+')[0]}" for name, each in found.items())
 
 
 if __name__ == "__main__":

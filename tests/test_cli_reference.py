@@ -1,4 +1,4 @@
-"""docs/cli.md is what the commands say of themselves; `make docs` writes it anew."""
+"""What `make docs` writes is up to date: cli.md from the commands' help, tables.md and gallery.md from questions."""
 
 from __future__ import annotations
 
@@ -19,3 +19,11 @@ def test_the_command_reference_is_up_to_date(monkeypatch):
 
     assert sys.modules["make_cli_reference"]
     assert REFERENCE.read_text(encoding="utf-8") == reference()
+
+
+def test_pages_made_of_the_registry_are_up_to_date(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "docs"))
+    from make_tables import PAGES
+
+    for name, page in PAGES.items():
+        assert (ROOT / "docs" / name).read_text(encoding="utf-8") == page(), f"{name}: run `make docs`"

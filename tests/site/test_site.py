@@ -1,4 +1,7 @@
-"""The site builds strictly, and every page of it opens in a browser from under a path, with no request that leaves."""
+"""The site builds strictly, and every page of it opens in a browser from under a path, with no request that leaves.
+
+The browser has no network but 127.0.0.1, and whatever a page asks of another host is an error besides.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import functools
 import http.server
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -13,6 +17,7 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urljoin, urlsplit
+from urllib.request import urlopen
 
 import numpy as np
 import pytest
@@ -81,6 +86,14 @@ def test_every_link_leads_to_a_page_and_a_place_that_are_there(site: Path) -> No
             assert not place or path not in read or unquote(place) in read[path].names, (page, link)
 
 
+def test_every_file_that_the_report_leads_to_is_there(site: Path) -> None:
+    report = site / "live" / "report" / "report.html"  # too large to be taken apart
+    links = re.findall(r'<a [^>]*href="([^"#][^"]*)"', report.read_text(encoding="utf-8"))
+    assert "tables/positions.csv" in links
+    for link in links:
+        assert (report.parent / link).is_file(), link
+
+
 def test_every_figure_of_every_question_is_in_the_gallery(site: Path) -> None:
     from detoklens.questions.catalogue import QUESTIONS
 
@@ -111,19 +124,24 @@ def _stays(url: str, address: str) -> bool:
     return url.startswith((address, "data:", "blob:"))
 
 
-def test_every_page_opens_and_asks_nobody_else(browser, site: Path, address: str) -> None:
+def test_the_browser_can_reach_no_other_host(browser, address: str) -> None:
+    by_name = address.replace("127.0.0.1", "localhost")
+    with urlopen(by_name) as answer:  # it is there for anybody else
+        assert answer.status == 200
+    with contextlib.closing(browser.new_context()) as tab, pytest.raises(Exception, match="ERR_"):
+        tab.new_page().goto(by_name)
+
+
+def test_every_page_opens_fits_its_screen_and_asks_nobody_else(browser, site: Path, address: str) -> None:
+    """On a phone, which is then turned into a desk's screen: no error, nothing that leaves, no scrolling sideways."""
     with opened(browser, address) as page:
         for path in pages_of(site):
+            page.set_viewport_size({"width": 400, "height": 800})
             page.goto(urljoin(address, path.relative_to(site).as_posix()), wait_until="load")
             assert page.title()
-
-
-def test_no_page_scrolls_sideways_on_a_phone(browser, site: Path, address: str) -> None:
-    with opened(browser, address) as page:
-        page.set_viewport_size({"width": 400, "height": 800})
-        for path in pages_of(site):
-            page.goto(urljoin(address, path.relative_to(site).as_posix()), wait_until="load")
             assert page.evaluate("document.documentElement.scrollWidth") <= 400, path
+            page.set_viewport_size({"width": 1280, "height": 900})
+            assert page.evaluate("document.documentElement.scrollWidth") <= 1280, path
 
 
 def test_search_finds_auroc(browser, address: str) -> None:
