@@ -8,12 +8,15 @@ import json
 import re
 from html.parser import HTMLParser
 
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from detoklens.questions.question import View
 from detoklens.report.content import Computed, Content, Download, Grid, Part, Picture, Section
 from detoklens.report.page import render_page, script_json, shown
+from detoklens.report.report import grid_of
 from detoklens.wording import listed, token_shown
 from tests.report.made import HOSTILE
 
@@ -106,6 +109,14 @@ def test_tokens_are_visible_and_cut():
     assert token_shown(" a\n\u202e\x00") == "␣a\\n\\u202e\\x00"
     assert token_shown("x" * 41) == "x" * 40 + "…"
     assert [listed(["a"]), listed(["a", "b"]), listed(["a", "b", "c"])] == ["a", "a and b", "a, b and c"]
+
+
+def test_a_column_that_holds_nothing_is_left_out():
+    frame = pl.DataFrame({"head": [0, 1], "auroc_null": [None, None], "self_match": [0.5, None]})
+    found = grid_of(View("Cards", frame), {"self_match": "meaning"})
+    assert [name for name, _ in found.columns] == ["head", "self match"]
+    assert found.rows == [("L0H0", 0.5), ("L0H1", None)]
+    assert len(grid_of(View("Cards", frame.clear()), {}).columns) == 3
 
 
 def test_numbers_stand_to_the_right_and_texts_to_the_left():

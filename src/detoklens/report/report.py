@@ -115,7 +115,7 @@ def _part(asked: Asked, drawn: Sequence[Drawing], pictures: Mapping[str, Picture
     return Part(
         answer.sentence,
         [pictures[drawing.name] for drawing in drawn if drawing.name in pictures],
-        [_grid(view, schemas) for view in answer.page_views],
+        [grid_of(view, schemas) for view in answer.page_views],
         Computed(answer.command, answer.question.equation),
         not_drawn=[
             f"{drawing.title} is left out: {drawing.spec.why_empty}."
@@ -125,9 +125,10 @@ def _part(asked: Asked, drawn: Sequence[Drawing], pictures: Mapping[str, Picture
     )
 
 
-def _grid(view: View, meanings: Mapping[str, str]) -> Grid:
+def grid_of(view: View, meanings: Mapping[str, str]) -> Grid:
+    """A table for the page: as many rows as it shows, and the columns that hold something."""
     frame = view.frame if view.open else view.frame.head(SHOWN_ROWS)
-    frame = frame.select(name for name in frame.columns if frame[name].count())  # what was not asked has no column
+    frame = frame.select(name for name in frame.columns if frame[name].count() or frame.is_empty())
     columns = [(name.replace("_", " "), meanings.get(name, name)) for name in frame.columns]
     rows = [tuple(_cell(name, cell) for name, cell in row.items()) for row in frame.iter_rows(named=True)]
     more = f" ({SHOWN_ROWS} of {len(view.frame):,} rows)" if len(frame) < len(view.frame) else ""
