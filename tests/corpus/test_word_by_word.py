@@ -4,6 +4,7 @@ import gc
 import json
 import weakref
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -80,6 +81,49 @@ def test_a_table_that_is_full_changes_nothing(texts: list[str]) -> None:
         patch.setattr(word_by_word, "WORDS_KEPT", 8)
         patch.setattr(word_by_word, "LONGEST_KEPT", 4)
         assert_same_ids(description_of(), texts)
+
+
+@given(texts=TEXTS)
+def test_batches_of_mostly_new_words_are_tokenized_whole(texts: list[str]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(word_by_word, "MANY", 2)
+        assert_same_ids(description_of(prepends=True), texts)
+
+
+def test_a_batch_of_mostly_new_words_is_asked_for_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_by_word, "MANY", 3)
+    asked = Asked()
+    words = words_of(description_of(), asked)
+    words.encode([b"the end", b"the end of"])
+    assert asked.words == [b"the", b" end", b" of"]
+    words.encode([b"a tradition was a nation"])
+    assert asked.words[3:] == [b"a tradition was a nation"]
+    words.encode([b"the end"])
+    assert asked.words[4:] == [b"the", b" end"]  # nothing was kept
+
+
+def test_a_full_table_that_knows_too_little_is_begun_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(word_by_word, "WORDS_KEPT", 4)
+    asked = Asked()
+    words = words_of(description_of(), asked)
+    words.encode([b"the end of the"])
+    words.encode([b"the was a the the"])
+    assert asked.words[4:] == [b" was", b" a"]
+    words.encode([b"the was"])
+    assert asked.words[6:] == [b"the", b" was"]
+    words.encode([b"the was"])
+    assert asked.words[8:] == []
+
+
+def test_threads_may_share_an_encoder() -> None:
+    encoder = GigatokenEncoder(description_of(), False)
+    chance = np.random.default_rng(0)
+    texts = [" ".join(map(str, chance.integers(10**6, size=3000))).encode() for _ in range(16)]
+    expected = [TokenizersEncoder(description_of(), False).encode([text]).ids for text in texts]
+    with ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(lambda text: encoder.encode([text]).ids, texts))
+    for ours, theirs in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours, theirs)
 
 
 def test_more_than_the_table_can_number_is_tokenized_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -117,6 +117,8 @@ def test_a_column_that_holds_nothing_is_left_out():
     assert [name for name, _ in found.columns] == ["head", "self match"]
     assert found.rows == [("L0H0", 0.5), ("L0H1", None)]
     assert len(grid_of(View("Cards", frame.clear()), {}).columns) == 3
+    late = pl.DataFrame({"head": range(40), "late": [None] * 39 + [1]})
+    assert len(grid_of(View("Rows beyond those shown", late), {}).columns) == 2
 
 
 def test_numbers_stand_to_the_right_and_texts_to_the_left():

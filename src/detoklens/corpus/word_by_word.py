@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,12 @@ PLAIN = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_m
 """What would let a word's ids depend on more than its merges."""
 
 WORDS_KEPT, LONGEST_KEPT = 1 << 18, 31
-"""13 MB; English needs 100,000 words for 100 MB of text. Longer words are tokenized each time."""
+"""13 MB; 100 MB of English have 195,000 words. Longer words are tokenized each time."""
+MANY, MOST_NEW = 1 << 14, 1 / 3
+"""Words that were never met, and their share of a batch's bytes: beyond both, as in random numbers, texts are tokenized
+whole."""
+MOST_PASSING = 1 / 16
+"""Of a batch's words that a full table has no room for: beyond it, it is begun anew."""
 
 LARGEST = 2**31 - 1
 """Bytes that are taken word by word at once: places are 32-bit numbers."""
@@ -40,6 +46,7 @@ class WordByWord:
     ) -> None:
         self._joined, self._prefix, self._encode = joined, prefix, encode
         self._seed = np.uint64(secrets.randbits(64))  # no text can be made to meet itself in the table
+        self._one_at_a_time = Lock()  # the loops let go of Python's own
         self._kept = np.empty((WORDS_KEPT, LONGEST_KEPT + 1), np.uint8)
         self._forget()
 
@@ -52,25 +59,33 @@ class WordByWord:
         rows = [self._prefix + text if text else text for text in texts]
         if sum(map(len, rows)) > LARGEST:
             return self._encode(rows)
-        try:
-            return self._of_words(*_in_a_row(rows))
-        except BaseException:
-            self._forget()  # the table may hold words without ids
-            raise
+        with self._one_at_a_time:
+            try:
+                found = self._of_words(*_in_a_row(rows))
+            except BaseException:
+                self._forget()  # the table may hold words without ids
+                raise
+        return self._encode(rows) if found is None else found
 
-    def _of_words(self, text: UInt8[np.ndarray, "byte"], starts: Int[np.ndarray, "text_and_end"]) -> Ids:
+    def _of_words(self, text: UInt8[np.ndarray, "byte"], starts: Int[np.ndarray, "text_and_end"]) -> Ids | None:
+        """None, and nothing kept, where too much is new for words to pay."""
         numbers, words_before, new, known = intern_words(
             text, starts, self._joined, self._seed, self._slots, self._kept, self._known
         )
+        if len(new) > MANY and np.diff(new).sum() > MOST_NEW * len(text):
+            self._forget()
+            return None
         ids, id_starts = self._ids, self._id_starts
         if len(new):
             raw = text.tobytes()
-            found, offsets = self._encode([raw[begin:end] for begin, end in new.tolist()])
-            ids = np.concatenate([ids, found])
+            new_ids, offsets = self._encode([raw[begin:end] for begin, end in new.tolist()])
+            ids = np.concatenate([ids, new_ids])
             id_starts = np.concatenate([id_starts, id_starts[-1] + offsets[1:]])
-        self._known, self._id_starts = known, id_starts[: known + 1]
-        self._ids = ids[: id_starts[known]]
-        return ids_of_words(numbers, words_before, id_starts, ids)
+        found = ids_of_words(numbers, words_before, id_starts, ids)
+        self._known, self._id_starts, self._ids = known, id_starts[: known + 1], ids[: id_starts[known]]
+        if len(id_starts) - 1 - known > MOST_PASSING * len(numbers):
+            self._forget()
+        return found
 
 
 def _in_a_row(texts: Sequence[bytes]) -> tuple[UInt8[np.ndarray, "byte"], Int[np.ndarray, "text_and_end"]]:

@@ -127,8 +127,8 @@ def _part(asked: Asked, drawn: Sequence[Drawing], pictures: Mapping[str, Picture
 
 def grid_of(view: View, meanings: Mapping[str, str]) -> Grid:
     """A table for the page: as many rows as it shows, and the columns that hold something."""
-    frame = view.frame if view.open else view.frame.head(SHOWN_ROWS)
-    frame = frame.select(name for name in frame.columns if frame[name].count() or frame.is_empty())
+    filled = [name for name in view.frame.columns if view.frame[name].count() or view.frame.is_empty()]
+    frame = (view.frame if view.open else view.frame.head(SHOWN_ROWS)).select(filled)
     columns = [(name.replace("_", " "), meanings.get(name, name)) for name in frame.columns]
     rows = [tuple(_cell(name, cell) for name, cell in row.items()) for row in frame.iter_rows(named=True)]
     more = f" ({SHOWN_ROWS} of {len(view.frame):,} rows)" if len(frame) < len(view.frame) else ""
