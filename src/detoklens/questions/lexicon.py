@@ -33,7 +33,9 @@ from detoklens.tables.tokens import (
 from detoklens.wording import SEAM, head_name, listed, pair_shown, percent, plural
 
 if TYPE_CHECKING:
+    import numpy as np
     import polars as pl
+    from jaxtyping import Int
 
     from detoklens.measures.block_runs import Arrays, Runner
     from detoklens.questions.question import ByLabel, Frames
@@ -58,7 +60,8 @@ LEXICON = Schema(
     ),
 )
 
-EXCHANGED = "with the keys of these pairs exchanged among each other by a fixed draw"
+EXCHANGED = "of pairs with their keys exchanged by a fixed draw, those that are none of the head's; null below 30"
+FEWEST_EXCHANGED = 30
 
 LEXICON_BY_HEAD = Schema(
     "lexicon_by_head",
@@ -67,9 +70,9 @@ LEXICON_BY_HEAD = Schema(
         HEAD,
         Column("pairs", "Int32", "pairs in the head's lexicon"),
         Column("word_share", "Float64", "share of them whose joined text is a word; null where that is unknown"),
-        Column("word_null", "Float64", f"the same {EXCHANGED}"),
+        Column("word_null", "Float64", f"the share {EXCHANGED}"),
         Column("seen_share", "Float64", "share of them that occur in the corpus; null without counts"),
-        Column("seen_null", "Float64", f"the same {EXCHANGED}"),
+        Column("seen_null", "Float64", f"the share {EXCHANGED}"),
         Column("identical_share", "Float64", "share of them that pair a token with itself"),
         Column("query_tokens", "Int32", "different query tokens in them"),
         Column("key_tokens", "Int32", "different key tokens in them: few, where some keys suit every query"),
@@ -344,15 +347,29 @@ def _by_chance(study: Study, head: int, pairs: Arrays, is_word: WordCheck | None
 
     from detoklens.measures.pair_counts import pair_counts
     from detoklens.measures.token_text import joined_texts
-    from detoklens.measures.words import dealt_anew
 
-    if len(pairs["key"]) < 2:
+    keys, queries = _exchanged(pairs)
+    if len(keys) < FEWEST_EXCHANGED:
         return {"head": head}
-    keys, queries = dealt_anew(pairs["key"]), pairs["query"]
     first, second = (queries, keys) if is_ahead else (keys, queries)
     words = pl.Series(_which_are_words(joined_texts(study.layer, first, second), is_word), dtype=pl.Boolean)
     seen = None if study.counts is None else float(np.mean(pair_counts(study.counts, first, second) > 0))
     return {"head": head, "word_null": words.mean(), "seen_null": seen}
+
+
+def _exchanged(pairs: Arrays) -> tuple[Int[np.ndarray, "pair"], Int[np.ndarray, "pair"]]:
+    """Keys and queries of pairs that the head does not prefer, of the tokens that it does: no own pairs, none of a
+    token with itself."""
+    import numpy as np
+
+    from detoklens.measures.words import dealt_anew
+
+    keys, queries = dealt_anew(pairs["key"]), pairs["query"]
+    own = set(zip(pairs["key"].tolist(), queries.tolist(), strict=True))
+    is_other = [
+        key != query and (key, query) not in own for key, query in zip(keys.tolist(), queries.tolist(), strict=True)
+    ]
+    return keys[np.array(is_other, bool)], queries[np.array(is_other, bool)]
 
 
 def _by_head(pairs: pl.DataFrame, by_chance: pl.DataFrame) -> pl.DataFrame:
