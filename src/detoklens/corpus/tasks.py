@@ -122,5 +122,5 @@ def longest_document(memory: int) -> int:
 
 
 def _memory_for_pairs(task: CountTask) -> int:
-    """What the texts of a batch and their ids leave of the worker's memory."""
-    return max(task.memory // 2, task.memory - 8 * task.batch)
+    """What a batch leaves of the worker's memory: where every word is new, it takes some sixteen times its size."""
+    return max(task.memory // 2, task.memory - 16 * task.batch)
