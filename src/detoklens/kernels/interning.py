@@ -25,6 +25,7 @@ def intern_words(
     length as the last byte of its row. A word that is too long to be kept, or finds no room, gets a number at each
     occurrence, beyond those of all known words.
     """
+    longest, mask = kept.shape[1] - 1, np.uint64(len(slots) - 1)
     numbers, words_before = np.empty(len(text), np.int32), np.empty(len(starts), np.int64)
     new, passing = np.empty((len(text), 2), np.int32), np.empty((len(text), 2), np.int32)
     words, n_passing, first_new = 0, 0, known
@@ -33,11 +34,18 @@ def intern_words(
         begin = starts[document]
         while begin < starts[document + 1]:
             end, hashed = _word_from(text, begin, starts[document + 1], joined, seed)
-            number = _number(text, begin, end, hashed, slots, kept, known)
-            if number == known:
-                new[known - first_new] = begin, end
-                known += 1
-            elif number < 0:
+            number = -1
+            if end - begin <= longest:
+                slot = hashed & mask
+                while slots[slot] >= 0 and not _is(kept[slots[slot]], text, begin, end):
+                    slot = (slot + np.uint64(1)) & mask
+                if slots[slot] < 0 and known < len(kept):
+                    slots[slot] = known
+                    _keep(kept[known], text, begin, end)
+                    new[known - first_new] = begin, end
+                    known += 1
+                number = slots[slot]
+            if number < 0:
                 passing[n_passing] = begin, end
                 n_passing += 1
                 number = -n_passing
@@ -45,32 +53,26 @@ def intern_words(
             words += 1
             begin = end
     words_before[-1] = words
-    for word in range(words if n_passing else 0):
+    if n_passing:
+        _number_beyond(numbers[:words], known)
+    return numbers[:words], words_before, np.concatenate((new[: known - first_new], passing[:n_passing])), known
+
+
+@compiled()
+def _keep(row: np.ndarray, text: np.ndarray, begin: int, end: int) -> None:
+    row[: end - begin] = text[begin:end]
+    row[-1] = end - begin
+
+
+@compiled()
+def _number_beyond(numbers: np.ndarray, known: int) -> None:
+    """-1, -2, … become the numbers from `known` on."""
+    for word in range(len(numbers)):
         if numbers[word] < 0:
             numbers[word] = known - 1 - numbers[word]
-    bounds = np.concatenate((new[: known - first_new], passing[:n_passing]))
-    return numbers[:words], words_before, bounds, known
 
 
-@compiled(inline="always")
-def _number(
-    text: np.ndarray, begin: int, end: int, hashed: np.uint64, slots: np.ndarray, kept: np.ndarray, known: int
-) -> int:
-    """A word's number: a known word's, `known` for a new one, which is kept; -1 where it can't be."""
-    longest, mask = kept.shape[1] - 1, np.uint64(len(slots) - 1)
-    if end - begin > longest:
-        return -1
-    slot = hashed & mask
-    while slots[slot] >= 0 and not _is(kept[slots[slot]], text, begin, end):
-        slot = (slot + np.uint64(1)) & mask
-    if slots[slot] < 0 and known < len(kept):
-        slots[slot] = known
-        kept[known, : end - begin] = text[begin:end]
-        kept[known, longest] = end - begin
-    return slots[slot]
-
-
-@compiled(inline="always")
+@compiled()
 def _word_from(text: np.ndarray, begin: int, end: int, joined: np.ndarray, seed: np.uint64) -> tuple[int, np.uint64]:
     """Where does the word that begins here end, at the latest at `end`, and what is its hash?"""
     before = text[begin]
@@ -86,7 +88,7 @@ def _word_from(text: np.ndarray, begin: int, end: int, joined: np.ndarray, seed:
     return place, hashed ^ (hashed >> np.uint64(32))
 
 
-@compiled(inline="always")
+@compiled()
 def _is(word: np.ndarray, text: np.ndarray, begin: int, end: int) -> bool:
     """Is this row of the known words the word in the text?"""
     same = word[-1] == end - begin
