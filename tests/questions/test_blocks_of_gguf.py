@@ -80,6 +80,35 @@ def test_scaling_that_transformers_does_not_read_is_refused(tmp_path):
             dl.study(path, text=TEXT).ask(question)
 
 
+def biases(block: int) -> dict[str, np.ndarray]:
+    return {f"blk.{block}.attn_{name}.bias": np.ones(32, np.float32) for name in ("q", "k", "v", "output")}
+
+
+@pytest.mark.parametrize(
+    ("tensors", "left_out"),
+    [
+        (biases(0), "blk.0.attn_k.bias"),
+        (biases(1), "blk.1.attn_k.bias"),
+        ({"blk.0.ffn_down.bias": np.ones(32, np.float32)}, "blk.0.ffn_down.bias"),
+        ({"blk.1.post_attention_norm.weight": np.ones(32, np.float32)}, "blk.1.post_attention_norm.weight"),
+        ({"token_embd_norm.weight": np.ones(32, np.float32)}, "token_embd_norm.weight"),
+    ],
+    ids=lambda given: given if isinstance(given, str) else "",
+)
+def test_tensors_that_transformers_leaves_out_are_refused(tmp_path, tensors, left_out):
+    path = write_file(tmp_path / "m.gguf", extra_tensors=tensors)
+    for question in (LAYERS, AUROC):
+        with pytest.raises(UnsupportedModelError, match=f"leaves the tensor '{left_out}' of .* give the checkpoint as"):
+            dl.study(path, text=TEXT, workers=1).ask(question)
+
+
+def test_tensors_of_blocks_that_are_not_asked_for_are_none_of_it(file, tmp_path):
+    tensors = biases(1) | {"output_norm.weight": np.ones(32, np.float32)}
+    path, text = write_file(tmp_path / "m.gguf", extra_tensors=tensors), np.array([[0, 5, 7]])
+    ours, theirs = (open_blocks(dl.load(each).checkpoint, 1, 4).run(text).last_places(0) for each in (path, file))
+    np.testing.assert_array_equal(ours, theirs)
+
+
 def test_a_file_that_is_larger_than_the_memory_is_refused(file, monkeypatch):
     """transformers reads all of it, in float32."""
     monkeypatch.setattr("detoklens.corpus.memory.machine_memory", lambda: 500_000)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from detoklens.errors import CheckpointError, RangeError
+from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError
 from detoklens.model.loading import (
     Loaded,
     depth_of,
@@ -30,7 +30,8 @@ from detoklens.model.loading import (
 )
 from detoklens.model.memory import refuse_too_large
 from detoklens.model.places import Place, place_of
-from detoklens.weights.blocks import blocks_size
+from detoklens.weights.blocks import blocks_size, source_of
+from detoklens.weights.gguf_file import GGUFFile
 from detoklens.wording import plural
 
 if TYPE_CHECKING:
@@ -107,6 +108,7 @@ def open_blocks(checkpoint: Checkpoint, n_blocks: int, n_heads: int, dtype: str 
 
         loaded = load_blocks(real, n_blocks, getattr(torch, dtype))
         _refuse_missing(loaded, place, checkpoint.name)
+        _refuse_left_out(loaded, checkpoint, n_blocks)
         return FirstBlocks(loaded.model, place, n_blocks, n_heads, dtype)
 
 
@@ -126,6 +128,17 @@ def _refuse_missing(loaded: Loaded, place: Place, name: str) -> None:
     if absent:
         raise CheckpointError(
             f"{name}: tensor {absent[0]!r} is missing, so its first blocks can't be run; give the whole checkpoint"
+        )
+
+
+def _refuse_left_out(loaded: Loaded, checkpoint: Checkpoint, n_blocks: int) -> None:
+    """Of a GGUF file transformers drops tensors without a word for which its config leaves no place, such as biases."""
+    source = source_of(checkpoint, n_blocks)
+    left_out = source.left_out(loaded.model.state_dict().keys()) if isinstance(source, GGUFFile) else []
+    if left_out:
+        raise UnsupportedModelError(
+            f"{checkpoint.name}: transformers leaves the tensor {left_out[0]!r} of this GGUF file out, so its first "
+            "blocks can't be run as they are; give the checkpoint as safetensors"
         )
 
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from detoklens.errors import CheckpointError, MissingExtraError, UnsupportedModelError, first_line
+from detoklens.errors import CheckpointError, DetokLensError, MissingExtraError, UnsupportedModelError, first_line
 
 if TYPE_CHECKING:
     import torch
@@ -131,7 +131,7 @@ def their_failures(where: Path | str) -> Iterator[None]:
     """What transformers or torch stumble over in a checkpoint that is read here: parts that have no say in layer 0."""
     try:
         yield
-    except (MemoryError, CheckpointError):
+    except (MemoryError, DetokLensError):
         raise
     except Exception as error:  # of every kind: KeyError for an unknown activation, errors of their own
         raise UnsupportedModelError(

@@ -7,6 +7,7 @@ and are put back; GPT-2's matrices are stored the other way round.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 from importlib.util import find_spec
@@ -25,6 +26,8 @@ SUFFIX = ".gguf"
 BLOCK_NUMBERS = 1 << 22  # dequantised at a time: 16 MB
 PLAIN_TYPES = ("F32", "F16", "BF16")
 FREQUENCY_FACTORS = "rope_freqs.weight"
+IN_A_BLOCK = re.compile(r"blk\.(\d+)\.")
+BEFORE_BLOCKS = ("token_", "position_", "rope_")
 LLAMA_MODULES = {
     "model.embed_tokens": "token_embd",
     "model.layers.0.input_layernorm": "blk.0.attn_norm",
@@ -96,7 +99,7 @@ class GGUFFile:
             )
         from gguf.constants import GGML_QUANT_SIZES
 
-        self.where, self._path = str(path), path
+        self.where, self._path, self._n_blocks = str(path), path, n_blocks
         header = read_gguf_header(path, {int(kind): sizes for kind, sizes in GGML_QUANT_SIZES.items()})
         self.settings, self._tensors = header.settings, header.tensors
         self.architecture = self.settings.get("general.architecture")
@@ -116,6 +119,16 @@ class GGUFFile:
 
     def names(self) -> Collection[str]:
         return self._stored_as.keys()
+
+    def left_out(self, taken: Collection[str]) -> list[str]:
+        """Tensors of the first blocks, and of what enters them, that a model with parameters of these names lacks."""
+        names = {there: ours for ours, there in self._stored_as.items()}
+        known = {there for there, ours in names.items() if ours in taken or ours.removeprefix("model.") in taken}
+        return sorted(name for name in self._tensors if self._has_a_say(name) and name not in known)
+
+    def _has_a_say(self, stored_as: str) -> bool:
+        block = IN_A_BLOCK.match(stored_as)
+        return stored_as.startswith(BEFORE_BLOCKS) if block is None else int(block[1]) < self._n_blocks
 
     def shape(self, name: str) -> tuple[int, ...]:
         shape = self._tensors[self._stored_as[name]].shape
