@@ -8,18 +8,25 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import detoklens
 from detoklens.caches import cache_folder
+from detoklens.measures.block_runs import Runner
 from detoklens.model import kept_vectors as keeping
+from detoklens.model.first_blocks import open_blocks
 from detoklens.model.kept_vectors import decided_by, kept_vectors
+from detoklens.questions.auroc_beyond import kept_inputs
 from tests.model.test_first_blocks import LLAMA
 from tests.weights.families.tiny import saved, tiny
+from tests.weights.gguf_files import write_gguf
 
+LAYERS = detoklens.Layers(up_to=2)
 SHAPE = (5, 3)
 VALUES = np.arange(15, dtype=np.float32).reshape(SHAPE)
 KILLED = """
@@ -225,3 +232,51 @@ def test_what_decides_is_told_apart(tmp_path):
     ]
     assert all(described[0] != each for each in described[1:])
     assert decided_by(again, 1, (1,), "float32") == described[0]
+
+
+def test_how_it_is_computed_is_told_apart(tmp_path, monkeypatch):
+    import torch
+    from transformers import LlamaModel
+
+    class Another(LlamaModel):
+        pass
+
+    model = tiny("llama", **LLAMA)
+    other = Another(model.config)
+    other.load_state_dict(model.state_dict())
+    one, another = (decided_by(detoklens.load(each).checkpoint, 1, (1,), "float32") for each in (model, other))
+    assert one != another
+    assert detoklens.study(model).provenance(LAYERS) != detoklens.study(other).provenance(LAYERS)
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
+    assert decided_by(detoklens.load(model).checkpoint, 1, (1,), "float32") != one
+    of_a_file = decided_by(
+        detoklens.load(write_gguf(tmp_path / "m.gguf", model, "llama")).checkpoint, 1, (1,), "float32"
+    )
+    assert of_a_file["computed_with"]["gguf"] == version("gguf")
+
+
+def test_a_class_of_ones_own_has_its_own_vectors(folder):
+    """The same tensors and the same config: only the class says that it computes otherwise."""
+    from transformers import LlamaModel
+
+    class Doubled(LlamaModel):
+        def __init__(self, config: Any) -> None:
+            super().__init__(config)
+            self.layers[0].register_forward_hook(lambda _block, _given, output: output * 2)
+
+    model = tiny("llama", **LLAMA)
+    doubled = Doubled(model.config)
+    doubled.load_state_dict(model.state_dict())
+    said: list[str] = []
+    plain, other, again = (inputs_of(each, said) for each in (model, doubled, model))
+    np.testing.assert_allclose(other, 2 * plain, rtol=1e-6)
+    np.testing.assert_array_equal(again, plain)
+    assert len(list(folder.iterdir())) == 1
+    (note,) = (each for each in said if "kept" in each)
+    assert "Doubled is no class of transformers" in note
+
+
+def inputs_of(model: Any, said: list[str]) -> np.ndarray:
+    layer = detoklens.load(model)
+    blocks = open_blocks(layer.checkpoint, 2, layer.n_heads)
+    return kept_inputs(blocks, layer, 1, Runner(say=said.append))

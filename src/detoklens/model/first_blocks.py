@@ -30,7 +30,7 @@ from detoklens.model.loading import (
 )
 from detoklens.model.memory import refuse_too_large
 from detoklens.model.places import Place, place_of
-from detoklens.weights.blocks import blocks_size, source_of
+from detoklens.weights.blocks import blocks_size, class_name, source_of
 from detoklens.weights.gguf_file import GGUFFile
 from detoklens.wording import plural
 
@@ -155,6 +155,7 @@ class FirstBlocks:
 
     def __init__(self, whole: Any, place: Place, n_blocks: int, n_heads: int, dtype: str) -> None:
         self.n_heads, self.dtype = n_heads, dtype
+        self.class_name = class_name(whole)
         self._model = whole.get_submodule(place.part) if place.part else whole
         self._blocks = list(self._model.get_submodule(place.blocks))[:n_blocks]
         self._now = threading.local()

@@ -23,7 +23,7 @@ from jaxtyping import Float32
 from detoklens.caches import VARIABLE, cache_folder, keeps_nothing
 from detoklens.model.closed_worlds import BATCH
 from detoklens.scratch import scratch_folder
-from detoklens.weights.blocks import blocks_fingerprint, config_fingerprint
+from detoklens.weights.blocks import real_model
 from detoklens.weights.checkpoint import Checkpoint
 
 Vectors = Float32[np.ndarray, "row d_model"]
@@ -41,15 +41,16 @@ def decided_by(checkpoint: Checkpoint, layer: int, beginning: tuple[int, ...], d
     """All that decides the bits of what enters a layer at the place of each token behind a beginning."""
     import torch
 
+    in_a_file = checkpoint.folder is not None and checkpoint.folder.is_file()
     return {
         "vectors": "what enters the layer at the place of each token behind the beginning",
         "layer": layer,
-        "blocks": blocks_fingerprint(checkpoint, layer + 1),
-        "config": config_fingerprint(checkpoint),
+        "model": real_model(checkpoint, layer + 1),
         "beginning": beginning,
         "dtype": dtype,
         "batch": BATCH,
-        "computed_with": {name: version(name) for name in ("torch", "transformers")},
+        "computed_with": {name: version(name) for name in ("torch", "transformers", *["gguf"] * in_a_file)},
+        "precision": torch.get_float32_matmul_precision(),
         "processor": torch.backends.cpu.get_cpu_capability(),
     }
 

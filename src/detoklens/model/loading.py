@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detoklens.errors import CheckpointError, DetokLensError, MissingExtraError, UnsupportedModelError, first_line
+from detoklens.weights.blocks import base_of
 
 if TYPE_CHECKING:
     import torch
@@ -64,7 +65,7 @@ def _from_folder(folder: Path, n_blocks: int, dtype: torch.dtype) -> Loaded:
 
 def _from_memory(model: Any, n_blocks: int, dtype: torch.dtype) -> Loaded:
     """A copy of the model's first blocks: the model itself stays as it is."""
-    base = getattr(model, model.base_model_prefix, model)
+    base = base_of(model)
     copied = type(base)._from_config(_cut(deepcopy(base.config), n_blocks), dtype=dtype, attn_implementation="eager")
     wanted = copied.state_dict()
     copied.load_state_dict({name: values for name, values in base.state_dict().items() if name in wanted})

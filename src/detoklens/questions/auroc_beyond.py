@@ -42,6 +42,7 @@ LINKS = 20_000  # from a token to the one that was asked about
 CHECKED = 16  # tokens on which the block's attention is compared with the real one
 TOLERANCE = 1e-3  # of float32, relative to the largest score
 COPIES = 4  # at the peak: what enters, and the embeddings as they are, as they are read once more, and divided
+THEIRS = "transformers."
 FACTOR_COPIES = 5  # queries and keys, as they are, divided, and for workers
 
 
@@ -81,9 +82,16 @@ def _check_memory(layer: Layer, number: int, heads: Sequence[int]) -> None:
 
 def kept_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner) -> np.ndarray:
     """The same as `closed_world_inputs`, computed once for all questions about this model and this block."""
+    if not blocks.class_name.startswith(THEIRS):
+        runner.say(
+            f"vectors are not kept for other questions: {blocks.class_name} is no class of transformers, so no version "
+            "says what it computes"
+        )
+        return closed_world_inputs(blocks, layer, number, runner)
     decided = decided_by(layer.checkpoint, number, beginning_of(layer, runner.say), blocks.dtype)
+    described = decided | {"class": blocks.class_name}
     shape = (layer.vocab_size, layer.d_model)
-    return kept_vectors(decided, shape, lambda: closed_world_inputs(blocks, layer, number, runner), runner.say)
+    return kept_vectors(described, shape, lambda: closed_world_inputs(blocks, layer, number, runner), runner.say)
 
 
 def closed_world_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner) -> np.ndarray:

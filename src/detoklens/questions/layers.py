@@ -95,12 +95,11 @@ class Layers(Question):
     def settings(self, study: Study) -> dict[str, Any]:
         """The list and the real model by their fingerprints, the depth as it is."""
         from detoklens.measures.word_list import fingerprint_of, given_words
-        from detoklens.weights.blocks import blocks_fingerprint, config_fingerprint
+        from detoklens.weights.blocks import real_model
 
         words = None if self.words is None else fingerprint_of(given_words(self.words))
         depth, checkpoint = self._depth(study), study.layer.checkpoint
-        real = {"blocks": blocks_fingerprint(checkpoint, depth), "config": config_fingerprint(checkpoint)}
-        return super().settings(study) | {"words": words, "up_to": depth, **real}
+        return super().settings(study) | {"words": words, "up_to": depth, **real_model(checkpoint, depth)}
 
     def _depth(self, study: Study) -> int:
         from detoklens.model.first_blocks import refuse_layers

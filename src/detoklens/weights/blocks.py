@@ -99,6 +99,23 @@ def blocks_size(checkpoint: Checkpoint, n_blocks: int) -> int:
     return sum(prod(source.shape(name)) for name in names)
 
 
+def real_model(checkpoint: Checkpoint, n_blocks: int) -> dict[str, str]:
+    """What decides the numbers of the real model's first blocks: tensors, config and, in memory, the class."""
+    decided = {"blocks": blocks_fingerprint(checkpoint, n_blocks), "config": config_fingerprint(checkpoint)}
+    model = checkpoint.model
+    return decided if model is None else decided | {"class": class_name(base_of(model))}
+
+
+def base_of(model: Any) -> Any:
+    """The part of a model in memory that reads the text, without its head."""
+    return getattr(model, getattr(model, "base_model_prefix", ""), model)
+
+
+def class_name(model: Any) -> str:
+    """What computes: a subclass may do otherwise with the same tensors."""
+    return f"{type(model).__module__}.{type(model).__qualname__}"
+
+
 def config_fingerprint(checkpoint: Checkpoint) -> str:
     """sha256 of all that the config says: how blocks compute (activations, ε, kinds of attention) is in no tensor."""
     return hashlib.sha256(json.dumps(checkpoint.config, sort_keys=True, default=str).encode()).hexdigest()
