@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
@@ -17,15 +18,20 @@ import pytest
 
 import detoklens
 from detoklens.caches import cache_folder
+from detoklens.errors import UnsupportedModelError
 from detoklens.measures.block_runs import Runner
 from detoklens.model import kept_vectors as keeping
 from detoklens.model.first_blocks import open_blocks
 from detoklens.model.kept_vectors import decided_by, kept_vectors
+from detoklens.questions import auroc_beyond
 from detoklens.questions.auroc_beyond import kept_inputs
+from detoklens.questions.twin_words import beginning_of
 from tests.model.test_first_blocks import LLAMA
+from tests.questions.rotary_model import write_folder
 from tests.weights.families.tiny import saved, tiny
 from tests.weights.gguf_files import write_gguf
 
+AUROC = detoklens.Auroc(layer=1, tokens=[300], truth="merges", controls=False, bootstrap=0)
 LAYERS = detoklens.Layers(up_to=2)
 SHAPE = (5, 3)
 VALUES = np.arange(15, dtype=np.float32).reshape(SHAPE)
@@ -278,5 +284,41 @@ def test_a_class_of_ones_own_has_its_own_vectors(folder):
 
 def inputs_of(model: Any, said: list[str]) -> np.ndarray:
     layer = detoklens.load(model)
+    decided = decided_by(layer.checkpoint, 1, beginning_of(layer, said.append), "float32")
     blocks = open_blocks(layer.checkpoint, 2, layer.n_heads)
-    return kept_inputs(blocks, layer, 1, Runner(say=said.append))
+    return kept_inputs(blocks, layer, 1, Runner(say=said.append), decided)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_model_that_is_changed_while_it_is_asked_leaves_nothing(folder, tmp_path, monkeypatch, moment):
+    """Whether its blocks are loaded before or after it is written anew: its vectors may be of either state."""
+    place = write_folder(tmp_path / "model")
+
+    def opened(checkpoint: Any, *given: Any) -> Any:
+        blocks = open_blocks(checkpoint, *given) if moment == "after" else None
+        write_folder(place, seed=1)
+        return blocks or open_blocks(checkpoint, *given)
+
+    monkeypatch.setattr(auroc_beyond, "open_blocks", opened)
+    study = detoklens.study(place, text=["Once upon a time there was a little girl. " * 8], workers=1)
+    with suppress(UnsupportedModelError):  # the attention that is read is not that of the real block
+        study.ask(AUROC)
+    assert list(folder.glob("*")) == []
+    assert any("the model was changed while it was asked" in note for note in study.notes)
+    monkeypatch.undo()
+    monkeypatch.setenv("DETOKLENS_CACHE", str(folder.parent))
+    study.ask(AUROC)
+    assert len(list(folder.glob("*"))) == 1
+
+
+@pytest.mark.parametrize("kind", ["folder", "memory"])
+def test_a_config_that_is_changed_is_told_apart(tmp_path, kind):
+    """The one that transformers reads decides, not the one that was read before."""
+    model = tiny("llama", **LLAMA)
+    place = saved(model, tmp_path / "model")
+    checkpoint = detoklens.load(place if kind == "folder" else model).checkpoint
+    before = decided_by(checkpoint, 1, (1,), "float32")
+    model.config.hidden_act = "relu"
+    if kind == "folder":
+        model.config.save_pretrained(place)
+    assert decided_by(checkpoint, 1, (1,), "float32") != before

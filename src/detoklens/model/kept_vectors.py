@@ -56,9 +56,16 @@ def decided_by(checkpoint: Checkpoint, layer: int, beginning: tuple[int, ...], d
 
 
 def kept_vectors(
-    described: Mapping[str, Any], shape: tuple[int, int], compute: Callable[[], Vectors], say: Callable[[str], None]
+    described: Mapping[str, Any],
+    shape: tuple[int, int],
+    compute: Callable[[], Vectors],
+    say: Callable[[str], None],
+    is_still_so: Callable[[], bool] = lambda: True,
 ) -> Vectors:
-    """The vectors of this description: those that were kept, else computed, and kept where that can be done."""
+    """The vectors of this description: those that were kept, else computed, and kept where that can be done.
+
+    Whether the description still holds is asked when they are computed: else they may be those of another model.
+    """
     folder, line = cache_folder(FOLDER), _in_one_line(described, shape)
     if folder is None:
         if not keeps_nothing():
@@ -69,6 +76,12 @@ def kept_vectors(
     if found is not None:
         return found
     vectors = np.ascontiguousarray(compute(), dtype="<f4")
+    if not is_still_so():
+        say(
+            f"the {len(vectors):,} vectors are not kept for other questions: the model was changed while it was asked; "
+            "ask again for numbers of one state"
+        )
+        return vectors
     try:
         _keep(path, line, vectors)
     except OSError as error:

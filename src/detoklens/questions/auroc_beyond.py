@@ -11,14 +11,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from detoklens.errors import MissingError, UnsupportedModelError
 from detoklens.model.closed_worlds import batches
-from detoklens.model.first_blocks import FirstBlocks, one_thread_each, open_blocks
+from detoklens.model.first_blocks import FirstBlocks, one_thread_each, open_blocks, refuse_layers
 from detoklens.model.kept_vectors import decided_by, kept_vectors
 from detoklens.model.memory import refuse_too_large
 from detoklens.questions.auroc_schemas import AUROC_VALIDITY
@@ -52,10 +52,12 @@ def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
         raise MissingError("text", "Auroc beyond layer 0 needs text, on which it is measured whether it holds")
     heads, layer = study.heads(question.heads), question.layer
     _check_memory(study.layer, layer, heads)
+    refuse_layers(study.layer.checkpoint, layer + 1)
+    decided = decided_by(study.layer.checkpoint, layer, beginning_of(study.layer, runner.say), "float32")
     blocks = open_blocks(study.layer.checkpoint, layer + 1, study.layer.n_heads)
     with one_thread_each():
         threads = in_threads(study, runner)
-        inputs = kept_inputs(blocks, study.layer, layer, threads)
+        inputs = kept_inputs(blocks, study.layer, layer, threads, decided)
         deeper = deeper_layer(blocks, study.layer, layer, inputs)
         texts = some_texts(study.documents, question.places_back)
         real = real_links(blocks, deeper, texts, layer, heads, threads, question.places_back)
@@ -80,18 +82,24 @@ def _check_memory(layer: Layer, number: int, heads: Sequence[int]) -> None:
     )
 
 
-def kept_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner) -> np.ndarray:
-    """The same as `closed_world_inputs`, computed once for all questions about this model and this block."""
+def kept_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner, decided: dict[str, Any]) -> np.ndarray:
+    """The same as `closed_world_inputs`, computed once for all questions about this model and this block.
+
+    `decided` is what decided them before the blocks were loaded: files may be written anew at any time.
+    """
     if not blocks.class_name.startswith(THEIRS):
         runner.say(
             f"vectors are not kept for other questions: {blocks.class_name} is no class of transformers, so no version "
             "says what it computes"
         )
         return closed_world_inputs(blocks, layer, number, runner)
-    decided = decided_by(layer.checkpoint, number, beginning_of(layer, runner.say), blocks.dtype)
-    described = decided | {"class": blocks.class_name}
-    shape = (layer.vocab_size, layer.d_model)
-    return kept_vectors(described, shape, lambda: closed_world_inputs(blocks, layer, number, runner), runner.say)
+    return kept_vectors(
+        decided | {"class": blocks.class_name},
+        (layer.vocab_size, layer.d_model),
+        lambda: closed_world_inputs(blocks, layer, number, runner),
+        runner.say,
+        lambda: decided_by(layer.checkpoint, number, beginning_of(layer, runner.say), blocks.dtype) == decided,
+    )
 
 
 def closed_world_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner) -> np.ndarray:

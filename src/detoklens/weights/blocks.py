@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from detoklens.errors import CheckpointError
-from detoklens.weights.checkpoint import Checkpoint, open_weights, plain_file_errors
+from detoklens.weights.checkpoint import Checkpoint, config_of, open_weights, plain_file_errors, read_config
 from detoklens.weights.families import family_of
 from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.gguf_file import GGUFFile
@@ -101,7 +101,7 @@ def blocks_size(checkpoint: Checkpoint, n_blocks: int) -> int:
 
 def real_model(checkpoint: Checkpoint, n_blocks: int) -> dict[str, str]:
     """What decides the numbers of the real model's first blocks: tensors, config and, in memory, the class."""
-    decided = {"blocks": blocks_fingerprint(checkpoint, n_blocks), "config": config_fingerprint(checkpoint)}
+    decided = {"blocks": blocks_fingerprint(checkpoint, n_blocks), "config": config_fingerprint(checkpoint, n_blocks)}
     model = checkpoint.model
     return decided if model is None else decided | {"class": class_name(base_of(model))}
 
@@ -116,6 +116,21 @@ def class_name(model: Any) -> str:
     return f"{type(model).__module__}.{type(model).__qualname__}"
 
 
-def config_fingerprint(checkpoint: Checkpoint) -> str:
-    """sha256 of all that the config says: how blocks compute (activations, ε, kinds of attention) is in no tensor."""
-    return hashlib.sha256(json.dumps(checkpoint.config, sort_keys=True, default=str).encode()).hexdigest()
+def config_fingerprint(checkpoint: Checkpoint, n_blocks: int) -> str:
+    """sha256 of all that the config says: how blocks compute (activations, ε, kinds of attention) is in no tensor.
+
+    transformers reads it again: where it says something else by now, that has its say too.
+    """
+    now = _config_now(checkpoint, n_blocks)
+    said = checkpoint.config if now == checkpoint.config else [checkpoint.config, now]
+    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _config_now(checkpoint: Checkpoint, n_blocks: int) -> dict[str, Any]:
+    if checkpoint.model is not None:
+        return config_of(checkpoint.model)
+    folder = checkpoint.blocks_folder(n_blocks)
+    if folder is None or folder.is_file():  # all of a file has its fingerprint
+        return checkpoint.config
+    with plain_file_errors():
+        return read_config(folder)
