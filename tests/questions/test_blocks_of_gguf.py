@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,8 +13,10 @@ import detoklens as dl
 from detoklens.errors import RangeError, UnsupportedModelError
 from detoklens.model.first_blocks import open_blocks
 from tests.command_line import refuse, run
+from tests.model.test_first_blocks import LLAMA
 from tests.questions.rotary_model import write_file, write_folder
-from tests.weights.gguf_files import QUANTISED
+from tests.weights.families.tiny import tiny
+from tests.weights.gguf_files import QUANTISED, write_gguf
 
 LAYERS = dl.Layers(up_to=2, triples=60, candidates=300, bootstrap=20)
 AUROC = dl.Auroc(layer=1, tokens=[300, 301, 302], truth="merges", controls=False, bootstrap=0)
@@ -107,6 +110,29 @@ def test_tensors_of_blocks_that_are_not_asked_for_are_none_of_it(file, tmp_path)
     path, text = write_file(tmp_path / "m.gguf", extra_tensors=tensors), np.array([[0, 5, 7]])
     ours, theirs = (open_blocks(dl.load(each).checkpoint, 1, 4).run(text).last_places(0) for each in (path, file))
     np.testing.assert_array_equal(ours, theirs)
+
+
+def test_sizes_that_transformers_does_not_read_are_refused(tmp_path):
+    """Of a Qwen3 file it takes 128 for the width of a head, whatever the file says."""
+    path = write_gguf(tmp_path / "m.gguf", tiny("qwen3", **LLAMA, head_dim=16), "qwen3")
+    with pytest.raises(UnsupportedModelError, match=r"takes 128 for head_dim, but the GGUF file says 16, .* give the"):
+        open_blocks(dl.load(path).checkpoint, 2, 4)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"), [("rms_norm_eps", 1e-3), ("rope_theta", 500.0), ("num_key_value_heads", 4)]
+)
+def test_a_setting_that_transformers_takes_for_another_is_refused(file, setting, said):
+    checkpoint = dl.load(file).checkpoint
+    theirs = replace(checkpoint, config=checkpoint.config | {setting: 2 * said})
+    with pytest.raises(UnsupportedModelError, match=f"for {setting}, but the GGUF file says {2 * said}"):
+        open_blocks(theirs, 1, 4)
+
+
+def test_a_failure_of_transformers_while_it_runs_is_one_line(file):
+    blocks = open_blocks(dl.load(file).checkpoint, 1, 4)
+    with pytest.raises(UnsupportedModelError, match=r"model\.gguf: transformers can't run this .* \(IndexError"):
+        blocks.run(np.array([[5_000]]))
 
 
 def test_a_file_that_is_larger_than_the_memory_is_refused(file, monkeypatch):

@@ -12,12 +12,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from math import isclose
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError
+from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError, shown
 from detoklens.model.loading import (
     Loaded,
     depth_of,
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from detoklens.weights.checkpoint import Checkpoint
 
 States = list["torch.Tensor"]
+
+NO_SAY = ("n_positions", "max_position_embeddings")  # places beyond a text's own
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,8 @@ def open_blocks(checkpoint: Checkpoint, n_blocks: int, n_heads: int, dtype: str 
         loaded = load_blocks(real, n_blocks, getattr(torch, dtype))
         _refuse_missing(loaded, place, checkpoint.name)
         _refuse_left_out(loaded, checkpoint, n_blocks)
-        return FirstBlocks(loaded.model, place, n_blocks, n_heads, dtype)
+        _refuse_other_sizes(loaded, checkpoint)
+        return FirstBlocks(loaded.model, place, n_blocks, n_heads, dtype, checkpoint.name)
 
 
 def _check_memory(checkpoint: Checkpoint, n_blocks: int) -> None:
@@ -142,6 +146,30 @@ def _refuse_left_out(loaded: Loaded, checkpoint: Checkpoint, n_blocks: int) -> N
         )
 
 
+def _refuse_other_sizes(loaded: Loaded, checkpoint: Checkpoint) -> None:
+    """Settings of a GGUF file that transformers does not read are its own usual ones, such as Qwen3's 128 a head."""
+    if checkpoint.folder is None or not checkpoint.folder.is_file():
+        return
+    for name, ours in checkpoint.config.items():
+        if name in NO_SAY:
+            continue
+        theirs = _setting(loaded.model.config, name)
+        if isinstance(ours, int | float) and theirs is not None and not _alike(ours, theirs):
+            raise UnsupportedModelError(
+                f"{checkpoint.name}: transformers takes {shown(theirs)} for {name}, but the GGUF file says "
+                f"{shown(ours)}, so its first blocks can't be run as they are; give the checkpoint as safetensors"
+            )
+
+
+def _setting(config: Any, name: str) -> Any:
+    turning = getattr(config, "rope_parameters", None) or {}
+    return turning.get(name) if name in turning else getattr(config, name, None)
+
+
+def _alike(ours: float, theirs: Any) -> bool:
+    return isinstance(theirs, int | float) and isclose(ours, theirs, rel_tol=1e-6)
+
+
 def _precision(dtype: str) -> AbstractContextManager[None]:
     return in_double_precision() if dtype == "float64" else nullcontext()
 
@@ -153,8 +181,8 @@ class Enough(Exception):
 class FirstBlocks:
     """The first blocks of a real model, to be run on tokens."""
 
-    def __init__(self, whole: Any, place: Place, n_blocks: int, n_heads: int, dtype: str) -> None:
-        self.n_heads, self.dtype = n_heads, dtype
+    def __init__(self, whole: Any, place: Place, n_blocks: int, n_heads: int, dtype: str, name: str) -> None:
+        self.n_heads, self.dtype, self.name = n_heads, dtype, name
         self.class_name = class_name(whole)
         self._model = whole.get_submodule(place.part) if place.part else whole
         self._blocks = list(self._model.get_submodule(place.blocks))[:n_blocks]
@@ -176,7 +204,7 @@ class FirstBlocks:
         caught = self._now.caught = Passed([], [])
         self._now.until = until
         try:
-            with suppress(Enough), torch.inference_mode(), _precision(self.dtype):
+            with their_failures(self.name), suppress(Enough), torch.inference_mode(), _precision(self.dtype):
                 self._model(torch.from_numpy(np.ascontiguousarray(token_ids, np.int64)))
         finally:
             self._now.caught = None
