@@ -54,6 +54,24 @@ def test_quantised_blocks_are_those_of_the_file(tmp_path):
     assert answer.tables["auroc_validity"]["layer"].to_list() == [2] * 4
 
 
+@pytest.mark.parametrize("question", [LAYERS, AUROC], ids=lambda question: question.name())
+def test_every_kind_of_the_blocks_that_are_read_is_said(tmp_path, question):
+    """Not those of block 0 alone, and not those of blocks that are not asked for."""
+    kinds = {
+        "blk.0.attn_q.weight": QUANTISED.Q8_0,
+        "blk.1.ffn_up.weight": QUANTISED.Q4_0,
+        "blk.2.ffn_up.weight": QUANTISED.Q5_0,
+    }
+    study = dl.study(write_file(tmp_path / "m.gguf", kinds=kinds), text=TEXT, workers=1)
+    answer = study.ask(question)
+    assert answer.provenance.options["dequantised_from"] == ["Q4_0", "Q8_0"]
+    said = (
+        "tensors of the first 2 blocks quantised as Q4_0, Q8_0 were dequantised: the numbers are those of the GGUF file"
+    )
+    assert said in answer.notes
+    assert study.provenance(dl.Heads()).options["dequantised_from"] == ["Q8_0"]
+
+
 def test_later_blocks_of_a_file_are_not_run(file, monkeypatch):
     from transformers.models.llama.modeling_llama import LlamaDecoderLayer
 

@@ -238,7 +238,7 @@ class Auroc(Joining):
         }
         return asked | judged | {"tokens": "all" if self.tokens is None else self._queries(study)}
 
-    def _real_model(self, study: Study) -> dict[str, str]:
+    def _real_model(self, study: Study) -> dict[str, Any]:
         """What decides the numbers beyond layer 0: the blocks up to this one, and how they compute."""
         from detoklens.model.first_blocks import check_layer, refuse_layers
         from detoklens.weights.blocks import real_model

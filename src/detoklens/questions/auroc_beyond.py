@@ -26,7 +26,7 @@ from detoklens.questions.layers_run import in_threads
 from detoklens.questions.study import Study
 from detoklens.questions.twin_words import beginning_of
 from detoklens.scores.layer import Layer
-from detoklens.weights.blocks import KINDS, blocks_size, read_block
+from detoklens.weights.blocks import KINDS, block_notes, blocks_size, read_block
 from detoklens.wording import plural
 
 if TYPE_CHECKING:
@@ -52,9 +52,12 @@ def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
         raise MissingError("text", "Auroc beyond layer 0 needs text, on which it is measured whether it holds")
     heads, layer = study.heads(question.heads), question.layer
     _check_memory(study.layer, layer, heads)
-    refuse_layers(study.layer.checkpoint, layer + 1)
-    decided = decided_by(study.layer.checkpoint, layer, beginning_of(study.layer, runner.say), "float32")
-    blocks = open_blocks(study.layer.checkpoint, layer + 1, study.layer.n_heads)
+    checkpoint = study.layer.checkpoint
+    refuse_layers(checkpoint, layer + 1)
+    decided = decided_by(checkpoint, layer, beginning_of(study.layer, runner.say), "float32")
+    blocks = open_blocks(checkpoint, layer + 1, study.layer.n_heads)
+    for note in block_notes(checkpoint, layer + 1):
+        runner.say(note)
     with one_thread_each():
         threads = in_threads(study, runner)
         inputs = kept_inputs(blocks, study.layer, layer, threads, decided)

@@ -119,10 +119,13 @@ class Layers(Question):
         from detoklens.model.first_blocks import one_thread_each, open_blocks
         from detoklens.questions.layers_run import Measuring, in_threads
         from detoklens.questions.layers_tables import best_layer, by_component, by_layer, judged
+        from detoklens.weights.blocks import block_notes
 
         words, depth = self._words(study, runner), self._depth(study)
         self._check_memory(study, len(words.candidates), depth)
         blocks = open_blocks(study.layer.checkpoint, depth, study.layer.n_heads)
+        for note in block_notes(study.layer.checkpoint, depth):
+            runner.say(note)
         with one_thread_each():
             measuring, threads = Measuring(blocks, words), in_threads(study, runner)
             measuring.measure_candidates(threads)

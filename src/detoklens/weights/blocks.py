@@ -18,7 +18,7 @@ from detoklens.errors import CheckpointError
 from detoklens.weights.checkpoint import Checkpoint, config_of, open_weights, plain_file_errors, read_config
 from detoklens.weights.families import family_of
 from detoklens.weights.first_layer import FirstLayer
-from detoklens.weights.gguf_file import GGUFFile
+from detoklens.weights.gguf_file import GGUFFile, dequantised_note
 from detoklens.weights.sources import StateDict, TensorSource
 
 KINDS = ("layer_types", "attention_layers")  # one entry a block
@@ -99,11 +99,30 @@ def blocks_size(checkpoint: Checkpoint, n_blocks: int) -> int:
     return sum(prod(source.shape(name)) for name in names)
 
 
-def real_model(checkpoint: Checkpoint, n_blocks: int) -> dict[str, str]:
-    """What decides the numbers of the real model's first blocks: tensors, config and, in memory, the class."""
-    decided = {"blocks": blocks_fingerprint(checkpoint, n_blocks), "config": config_fingerprint(checkpoint, n_blocks)}
-    model = checkpoint.model
-    return decided if model is None else decided | {"class": class_name(base_of(model))}
+def real_model(checkpoint: Checkpoint, n_blocks: int) -> dict[str, Any]:
+    """What decides the numbers of the real model's first blocks: tensors, config and, in memory, the class.
+
+    With the kinds that tensors were dequantised from, where there are any.
+    """
+    decided = {
+        "blocks": blocks_fingerprint(checkpoint, n_blocks),
+        "config": config_fingerprint(checkpoint, n_blocks),
+        "class": None if checkpoint.model is None else class_name(base_of(checkpoint.model)),
+        "dequantised_from": list(quantised_blocks(checkpoint, n_blocks)),
+    }
+    return {name: value for name, value in decided.items() if value}
+
+
+def quantised_blocks(checkpoint: Checkpoint, n_blocks: int) -> tuple[str, ...]:
+    """From which kinds are tensors of the first blocks dequantised?"""
+    source = source_of(checkpoint, n_blocks)
+    return source.quantised() if isinstance(source, GGUFFile) else ()
+
+
+def block_notes(checkpoint: Checkpoint, n_blocks: int) -> tuple[str, ...]:
+    """What is to be said of the first blocks' numbers, where that is not said of the first layer's."""
+    kinds = quantised_blocks(checkpoint, n_blocks)
+    return dequantised_note(kinds, f"tensors of the first {n_blocks} blocks") if kinds != checkpoint.quantised else ()
 
 
 def base_of(model: Any) -> Any:

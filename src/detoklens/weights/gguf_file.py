@@ -8,7 +8,7 @@ and are put back; GPT-2's matrices are stored the other way round.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from math import prod
@@ -151,8 +151,7 @@ class GGUFFile:
 
     def notes(self) -> tuple[str, ...]:
         """What is to be said of the numbers, where they are not those of the original model."""
-        kinds = ", ".join(self.quantised())
-        return (f"tensors quantised as {kinds} were dequantised: the numbers are those of the GGUF file",) * bool(kinds)
+        return dequantised_note(self.quantised(), "tensors")
 
     def with_frequency_factors(self, layer: FirstLayer) -> FirstLayer:
         """Llama 3's scaling is stored as a number for each rotary pair, which its frequency is divided by."""
@@ -240,6 +239,12 @@ class GGUFFile:
         if kind != "linear":
             raise UnsupportedModelError(f"{self.where}: RoPE scaling {shown(kind)} of a GGUF file is not computed")
         return {"rope_type": "linear", "factor": own.get("rope.scaling.factor")}
+
+
+def dequantised_note(kinds: Sequence[str], tensors: str) -> tuple[str, ...]:
+    """That numbers are not those of the original model; nothing where none is quantised."""
+    said = f"{tensors} quantised as {', '.join(kinds)} were dequantised: the numbers are those of the GGUF file"
+    return (said,) if kinds else ()
 
 
 def _plain(value: Any) -> Any:
