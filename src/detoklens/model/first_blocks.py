@@ -33,7 +33,6 @@ from detoklens.model.memory import refuse_too_large
 from detoklens.model.places import Place, place_of
 from detoklens.weights.blocks import blocks_size, class_name, source_of
 from detoklens.weights.gguf_file import GGUFFile
-from detoklens.wording import plural
 
 if TYPE_CHECKING:
     import torch
@@ -117,13 +116,30 @@ def open_blocks(checkpoint: Checkpoint, n_blocks: int, n_heads: int, dtype: str 
 
 
 def _check_memory(checkpoint: Checkpoint, n_blocks: int) -> None:
-    in_a_file = checkpoint.folder is not None and checkpoint.folder.is_file()
-    read = "all blocks, which are read of a GGUF file," if in_a_file else f"the first {plural(n_blocks, 'block')}"
     refuse_too_large(
         4 * blocks_size(checkpoint, n_blocks),
-        f"{checkpoint.name}: {read} in float32",
-        "give the checkpoint as safetensors" if in_a_file else "ask for fewer, or on a machine with more memory",
+        f"{checkpoint.name}: {what_is_loaded(checkpoint, n_blocks)} in float32",
+        remedy_of_memory(checkpoint, "fewer"),
     )
+
+
+def what_is_loaded(checkpoint: Checkpoint, n_blocks: int) -> str:
+    """Which blocks of the real model are there at once?"""
+    if is_in_a_file(checkpoint):
+        return "all blocks, which are read of a GGUF file,"
+    return "the first block" if n_blocks == 1 else f"the first {n_blocks} blocks"
+
+
+def remedy_of_memory(checkpoint: Checkpoint, less: str = "") -> str:
+    """What to do where that is too much; `less` is what may be asked for instead."""
+    if is_in_a_file(checkpoint):
+        return "give the checkpoint as safetensors"
+    return f"ask for {less}, or on a machine with more memory" if less else "ask on a machine with more memory"
+
+
+def is_in_a_file(checkpoint: Checkpoint) -> bool:
+    """Is it a GGUF file?"""
+    return checkpoint.folder is not None and checkpoint.folder.is_file()
 
 
 def _refuse_missing(loaded: Loaded, place: Place, name: str) -> None:
@@ -148,7 +164,7 @@ def _refuse_left_out(loaded: Loaded, checkpoint: Checkpoint, n_blocks: int) -> N
 
 def _refuse_other_sizes(loaded: Loaded, checkpoint: Checkpoint) -> None:
     """Settings of a GGUF file that transformers does not read are its own usual ones, such as Qwen3's 128 a head."""
-    if checkpoint.folder is None or not checkpoint.folder.is_file():
+    if not is_in_a_file(checkpoint):
         return
     for name, ours in checkpoint.config.items():
         if name in NO_SAY:

@@ -18,7 +18,14 @@ import polars as pl
 
 from detoklens.errors import MissingError, UnsupportedModelError
 from detoklens.model.closed_worlds import batches
-from detoklens.model.first_blocks import FirstBlocks, one_thread_each, open_blocks, refuse_layers
+from detoklens.model.first_blocks import (
+    FirstBlocks,
+    one_thread_each,
+    open_blocks,
+    refuse_layers,
+    remedy_of_memory,
+    what_is_loaded,
+)
 from detoklens.model.kept_vectors import decided_by, kept_vectors
 from detoklens.model.memory import refuse_too_large
 from detoklens.questions.auroc_schemas import AUROC_VALIDITY
@@ -79,9 +86,9 @@ def _check_memory(layer: Layer, number: int, heads: Sequence[int]) -> None:
     factors = FACTOR_COPIES * layer.vocab_size * layer.d_head * len(heads)
     refuse_too_large(
         4 * (real + vectors + factors),
-        f"{layer.vocab_size:,} vectors of width {layer.d_model:,} beside {plural(number + 1, 'block')} of the real "
-        f"model and the factors of {plural(len(heads), 'head')}",
-        "ask for fewer heads, or on a machine with more memory",
+        f"{layer.name}: {what_is_loaded(layer.checkpoint, number + 1)} in float32, {layer.vocab_size:,} vectors of "
+        f"width {layer.d_model:,} and the factors of {plural(len(heads), 'head')}",
+        remedy_of_memory(layer.checkpoint, "fewer heads" if len(heads) > 1 else ""),
     )
 
 
