@@ -164,8 +164,7 @@ class GGUFFile:
 
     def whole_model(self) -> Path:
         """The file for transformers to read; refused where that leaves out what turns queries and keys."""
-        scaled = self.settings.get(f"{self.architecture}.rope.scaling.type", "none") != "none"
-        if scaled or FREQUENCY_FACTORS in self._tensors:
+        if "rope_scaling" in self.config() or FREQUENCY_FACTORS in self._tensors:
             raise UnsupportedModelError(
                 f"{self.where}: transformers does not read the RoPE scaling of a GGUF file, so blocks beyond the first "
                 "layer can't be run as they are; give the checkpoint as safetensors"
@@ -233,12 +232,18 @@ class GGUFFile:
             )
 
     def _scaling(self, own: Mapping[str, Any]) -> dict[str, Any] | None:
-        kind = own.get("rope.scaling.type", "none")
-        if kind == "none":
+        said = (own.get(f"rope.scaling.{name}") for name in ("type", "factor"))
+        kind, factor = (str(value) if isinstance(value, np.ndarray) else value for value in said)
+        if kind is None and factor not in (None, 0, 1):  # llama.cpp applies it; 0 is none to it
+            raise UnsupportedModelError(
+                f"{self.where}: RoPE scaling by a factor of {shown(factor)} without a {self.architecture}.rope.scaling"
+                ".type is not computed; convert the file again, with the type"
+            )
+        if kind in (None, "none"):
             return None
         if kind != "linear":
             raise UnsupportedModelError(f"{self.where}: RoPE scaling {shown(kind)} of a GGUF file is not computed")
-        return {"rope_type": "linear", "factor": own.get("rope.scaling.factor")}
+        return {"rope_type": "linear", "factor": factor}
 
 
 def dequantised_note(kinds: Sequence[str], tensors: str) -> tuple[str, ...]:
