@@ -76,19 +76,22 @@ def kept_vectors(
     if found is not None:
         return found
     vectors = np.ascontiguousarray(compute(), dtype="<f4")
+    not_kept = f"the {len(vectors):,} vectors are not kept for other questions"
     if not is_still_so():
-        say(
-            f"the {len(vectors):,} vectors are not kept for other questions: the model was changed while it was asked; "
-            "ask again for numbers of one state"
-        )
+        say(f"{not_kept}: the model was changed while it was asked; ask again for numbers of one state")
+        return vectors
+    if vectors.nbytes > MOST_BYTES:
+        say(f"{not_kept}: {_gigabytes(vectors)} are more than the {MOST_BYTES / 1e9:.0f} GB that are kept")
         return vectors
     try:
         _keep(path, line, vectors)
     except OSError as error:
-        say(
-            f"the {len(vectors):,} vectors are not kept for other questions: {error.strerror or error} ({folder}); "
-            f"{VARIABLE} names another folder"
-        )
+        say(f"{not_kept}: {error.strerror or error} ({folder}); {VARIABLE} names another folder")
+        return vectors
+    try:
+        _remove_oldest(folder)
+    except OSError as error:
+        say(f"older vectors of other questions can't be removed: {error.strerror or error} ({folder}); remove them")
     return vectors
 
 
@@ -122,19 +125,19 @@ def _read(path: Path, line: str, shape: tuple[int, int], say: Callable[[str], No
 
 
 def _keep(path: Path, line: str, vectors: Vectors) -> None:
-    """Write them, whole or not at all; older ones go where there would be too much."""
-    size = f"{vectors.nbytes / 1e9:.1f} GB"
-    if vectors.nbytes > MOST_BYTES:
-        raise OSError(f"{size} are more than the {MOST_BYTES / 1e9:.0f} GB that are kept")
+    """Write them, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if 2 * vectors.nbytes > shutil.disk_usage(path.parent).free:
-        raise OSError(f"{size} are more than half of what the disk has left")
+        raise OSError(f"{_gigabytes(vectors)} are more than half of what the disk has left")
     with scratch_folder(path.parent) as scratch:
         with (scratch / path.name).open("wb") as file:
             file.write(_first_line(line, vectors))
             vectors.tofile(file)
         (scratch / path.name).replace(path)
-    _remove_oldest(path.parent)
+
+
+def _gigabytes(vectors: Vectors) -> str:
+    return f"{vectors.nbytes / 1e9:.1f} GB"
 
 
 def _remove_oldest(folder: Path) -> None:
