@@ -12,6 +12,7 @@ import pytest
 import detoklens as dl
 from detoklens.errors import RangeError, UnsupportedModelError
 from detoklens.model.first_blocks import open_blocks
+from detoklens.verification.oracle import run_real_layer
 from tests.command_line import refuse, run
 from tests.model.test_first_blocks import LLAMA
 from tests.questions.rotary_model import write_file, write_folder
@@ -91,6 +92,24 @@ def test_the_command_line_asks_a_file(file, tmp_path):
     words = ("--up-to", "1", "--triples", "40", "--candidates", "100", "--bootstrap", "0", "--workers", "1")
     assert "the word" in run("layers", file, *words, "--out", tmp_path).stderr
     assert f"9 blocks were asked for; {file} has 3: ask for 3 or fewer" in refuse("layers", file, "--up-to", "9")
+
+
+def test_transformers_draws_no_bars(file, capfd):
+    """Neither where blocks are opened nor where the first layer is verified; afterwards it draws as before."""
+    from transformers import modeling_gguf_pytorch_utils as reader
+    from transformers.utils import logging
+
+    layer, bar, bars = dl.load(file), reader.tqdm, logging.is_progress_bar_enabled()
+    for wanted in (logging.disable_progress_bar, logging.enable_progress_bar):
+        wanted()
+        capfd.readouterr()
+        open_blocks(layer.checkpoint, 1, 4)
+        run_real_layer(file, layer.checkpoint.config, [0, 5, 7], "float32")
+        assert capfd.readouterr() == ("", "")
+        assert reader.tqdm is bar
+        assert logging.is_progress_bar_enabled() == (wanted is logging.enable_progress_bar)
+    if not bars:
+        logging.disable_progress_bar()
 
 
 def test_scaling_that_transformers_does_not_read_is_refused(tmp_path):

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,14 +144,32 @@ def their_failures(where: Path | str) -> Iterator[None]:
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Layers that are not in the file are initialised at random, which is meant: no report about them."""
+    """Layers that are not in the file are initialised at random, which is meant: no report about them, and no bars."""
     from transformers.utils import logging
 
-    verbosity = logging.get_verbosity()
+    verbosity, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        with _no_bar_of_gguf():
+            yield
     finally:
         logging.set_verbosity(verbosity)
-        logging.enable_progress_bar()
+        if had_bars:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def _no_bar_of_gguf() -> Iterator[None]:
+    """The reader of GGUF files draws a bar of its own, whatever transformers' logging is told."""
+    from transformers import modeling_gguf_pytorch_utils as reader
+
+    bar = getattr(reader, "tqdm", None)
+    if bar is None:
+        yield
+        return
+    reader.tqdm = partial(bar, disable=True)
+    try:
+        yield
+    finally:
+        reader.tqdm = bar
