@@ -278,7 +278,7 @@ def test_how_it_is_computed_is_told_apart(tmp_path, monkeypatch):
     assert of_a_file["computed_with"]["gguf"] == version("gguf")
 
 
-def test_a_class_of_ones_own_has_its_own_vectors(folder):
+def test_a_class_of_ones_own_has_its_own_vectors(folder, monkeypatch):
     """The same tensors and the same config: only the class says that it computes otherwise."""
     from transformers import LlamaModel
 
@@ -297,6 +297,9 @@ def test_a_class_of_ones_own_has_its_own_vectors(folder):
     assert len(list(folder.iterdir())) == 1
     (note,) = (each for each in said if "kept" in each)
     assert "Doubled is no class of transformers" in note
+    monkeypatch.setenv("DETOKLENS_CACHE", "")
+    inputs_of(doubled, said)
+    assert sum("kept" in each for each in said) == 1, "that nothing is kept was asked for"
 
 
 def inputs_of(model: Any, said: list[str]) -> np.ndarray:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import polars as pl
 
+from detoklens.caches import keeps_nothing
 from detoklens.errors import MissingError, UnsupportedModelError
 from detoklens.model.closed_worlds import batches
 from detoklens.model.first_blocks import (
@@ -97,7 +98,7 @@ def kept_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner, 
 
     `decided` is what decided them before the blocks were loaded: files may be written anew at any time.
     """
-    if not blocks.class_name.startswith(THEIRS):
+    if not keeps_nothing() and not blocks.class_name.startswith(THEIRS):
         runner.say(
             f"vectors are not kept for other questions: {blocks.class_name} is no class of transformers, so no version "
             "says what it computes"
