@@ -7,19 +7,32 @@ import signal
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import detoklens
 from detoklens.caches import cache_folder
+from detoklens.errors import UnsupportedModelError
+from detoklens.measures.block_runs import Runner
 from detoklens.model import kept_vectors as keeping
+from detoklens.model.first_blocks import open_blocks
 from detoklens.model.kept_vectors import decided_by, kept_vectors
+from detoklens.questions import auroc_beyond
+from detoklens.questions.auroc_beyond import kept_inputs
+from detoklens.questions.twin_words import beginning_of
 from tests.model.test_first_blocks import LLAMA
+from tests.questions.rotary_model import write_folder
 from tests.weights.families.tiny import saved, tiny
+from tests.weights.gguf_files import write_gguf
 
+AUROC = detoklens.Auroc(layer=1, tokens=[300], truth="merges", controls=False, bootstrap=0)
+LAYERS = detoklens.Layers(up_to=2)
 SHAPE = (5, 3)
 VALUES = np.arange(15, dtype=np.float32).reshape(SHAPE)
 KILLED = """
@@ -159,7 +172,8 @@ def test_more_than_there_is_room_for_is_not_kept(folder, monkeypatch):
     assert "are more than half of what the disk has left" in asking.said[0]
     monkeypatch.setattr(keeping, "MOST_BYTES", VALUES.nbytes - 1)
     asking()
-    assert "GB that are kept" in asking.said[1]
+    assert asking.said[0].endswith("DETOKLENS_CACHE names another folder")
+    assert asking.said[1].endswith("GB that are kept"), "another folder would be no help"
     assert not list(folder.glob("*"))
 
 
@@ -180,6 +194,22 @@ def test_those_that_were_not_asked_for_the_longest_go(folder, monkeypatch):
     assert asking.computed == before == 4
     asking(layer=2)
     assert asking.computed == 5
+
+
+def test_older_ones_that_stay_are_not_said_to_be_these(folder, monkeypatch):
+    def forbidden(_path: Path, missing_ok: bool) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    asking = Asking()
+    asking(layer=1)
+    monkeypatch.setattr(keeping, "MOST_BYTES", VALUES.nbytes)
+    monkeypatch.setattr(Path, "unlink", forbidden)
+    asking(layer=2)
+    assert asking.said == [
+        f"older vectors of other questions can't be removed: Permission denied ({folder}); remove them"
+    ]
+    asking(layer=2)
+    assert asking.computed == 2, "they were kept"
 
 
 def test_many_at_once_leave_whole_files_only(folder):
@@ -225,3 +255,90 @@ def test_what_decides_is_told_apart(tmp_path):
     ]
     assert all(described[0] != each for each in described[1:])
     assert decided_by(again, 1, (1,), "float32") == described[0]
+
+
+def test_how_it_is_computed_is_told_apart(tmp_path, monkeypatch):
+    import torch
+    from transformers import LlamaModel
+
+    class Another(LlamaModel):
+        pass
+
+    model = tiny("llama", **LLAMA)
+    other = Another(model.config)
+    other.load_state_dict(model.state_dict())
+    one, another = (decided_by(detoklens.load(each).checkpoint, 1, (1,), "float32") for each in (model, other))
+    assert one != another
+    assert detoklens.study(model).provenance(LAYERS) != detoklens.study(other).provenance(LAYERS)
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "medium")
+    assert decided_by(detoklens.load(model).checkpoint, 1, (1,), "float32") != one
+    of_a_file = decided_by(
+        detoklens.load(write_gguf(tmp_path / "m.gguf", model, "llama")).checkpoint, 1, (1,), "float32"
+    )
+    assert of_a_file["computed_with"]["gguf"] == version("gguf")
+
+
+def test_a_class_of_ones_own_has_its_own_vectors(folder, monkeypatch):
+    """The same tensors and the same config: only the class says that it computes otherwise."""
+    from transformers import LlamaModel
+
+    class Doubled(LlamaModel):
+        def __init__(self, config: Any) -> None:
+            super().__init__(config)
+            self.layers[0].register_forward_hook(lambda _block, _given, output: output * 2)
+
+    model = tiny("llama", **LLAMA)
+    doubled = Doubled(model.config)
+    doubled.load_state_dict(model.state_dict())
+    said: list[str] = []
+    plain, other, again = (inputs_of(each, said) for each in (model, doubled, model))
+    np.testing.assert_allclose(other, 2 * plain, rtol=1e-6)
+    np.testing.assert_array_equal(again, plain)
+    assert len(list(folder.iterdir())) == 1
+    (note,) = (each for each in said if "kept" in each)
+    assert "Doubled is no class of transformers" in note
+    monkeypatch.setenv("DETOKLENS_CACHE", "")
+    inputs_of(doubled, said)
+    assert sum("kept" in each for each in said) == 1, "that nothing is kept was asked for"
+
+
+def inputs_of(model: Any, said: list[str]) -> np.ndarray:
+    layer = detoklens.load(model)
+    decided = decided_by(layer.checkpoint, 1, beginning_of(layer, said.append), "float32")
+    blocks = open_blocks(layer.checkpoint, 2, layer.n_heads)
+    return kept_inputs(blocks, layer, 1, Runner(say=said.append), decided)
+
+
+@pytest.mark.parametrize("moment", ["before", "after"])
+def test_a_model_that_is_changed_while_it_is_asked_leaves_nothing(folder, tmp_path, monkeypatch, moment):
+    """Whether its blocks are loaded before or after it is written anew: its vectors may be of either state."""
+    place = write_folder(tmp_path / "model")
+
+    def opened(checkpoint: Any, *given: Any) -> Any:
+        blocks = open_blocks(checkpoint, *given) if moment == "after" else None
+        write_folder(place, seed=1)
+        return blocks or open_blocks(checkpoint, *given)
+
+    monkeypatch.setattr(auroc_beyond, "open_blocks", opened)
+    study = detoklens.study(place, text=["Once upon a time there was a little girl. " * 8], workers=1)
+    with suppress(UnsupportedModelError):  # the attention that is read is not that of the real block
+        study.ask(AUROC)
+    assert list(folder.glob("*")) == []
+    assert any("the model was changed while it was asked" in note for note in study.notes)
+    monkeypatch.undo()
+    monkeypatch.setenv("DETOKLENS_CACHE", str(folder.parent))
+    study.ask(AUROC)
+    assert len(list(folder.glob("*"))) == 1
+
+
+@pytest.mark.parametrize("kind", ["folder", "memory"])
+def test_a_config_that_is_changed_is_told_apart(tmp_path, kind):
+    """The one that transformers reads decides, not the one that was read before."""
+    model = tiny("llama", **LLAMA)
+    place = saved(model, tmp_path / "model")
+    checkpoint = detoklens.load(place if kind == "folder" else model).checkpoint
+    before = decided_by(checkpoint, 1, (1,), "float32")
+    model.config.hidden_act = "relu"
+    if kind == "folder":
+        model.config.save_pretrained(place)
+    assert decided_by(checkpoint, 1, (1,), "float32") != before

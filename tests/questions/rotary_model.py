@@ -14,14 +14,14 @@ from detoklens import demo
 from tests.weights.gguf_files import write_gguf
 
 
-def rotary_model() -> LlamaModel:
-    torch.manual_seed(0)
+def rotary_model(seed: int = 0) -> LlamaModel:
+    torch.manual_seed(seed)
     sizes = {"hidden_size": 32, "intermediate_size": 40, "num_hidden_layers": 3, "num_attention_heads": 4}
     return LlamaModel(LlamaConfig(vocab_size=4096, bos_token_id=0, initializer_range=0.2, **sizes))
 
 
-def write_folder(folder: Path) -> Path:
-    rotary_model().save_pretrained(folder)
+def write_folder(folder: Path, seed: int = 0) -> Path:
+    rotary_model(seed).save_pretrained(folder)
     shutil.copy(demo.CHECKPOINT / "tokenizer.json", folder)
     return folder
 

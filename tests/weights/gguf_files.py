@@ -54,12 +54,11 @@ def write_gguf(
     more: dict[str, Any] | None = None,
     extra_tensors: dict[str, np.ndarray] | None = None,
 ) -> Path:
-    """A model of transformers as a GGUF file; `kinds` names tensors to quantise, `more` strings and lists to add."""
+    """A model of transformers as a GGUF file; `kinds` names tensors to quantise, `more` settings to add."""
     writer = gguf.GGUFWriter(path, architecture)
     write_settings(writer, model.config, architecture)
     for name, value in (more or {}).items():
-        add = writer.add_array if isinstance(value, list) else writer.add_string
-        add(name, value)
+        {list: writer.add_array, float: writer.add_float32, str: writer.add_string}[type(value)](name, value)
     tensors = {f"{'' if architecture == 'gpt2' else 'model.'}{name}": v for name, v in model.state_dict().items()}
     for ours, theirs in modules_of(architecture, model.config.num_hidden_layers).items():
         for part in ("weight", "bias"):

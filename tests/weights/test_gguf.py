@@ -116,6 +116,21 @@ def test_other_files_are_refused_by_name(tmp_path):
         detoklens.load(tmp_path / "c.gguf")
 
 
+def test_a_factor_of_scaling_without_a_type_is_refused(tmp_path):
+    """llama.cpp applies it as if the type were linear; none, 0 and 1 leave angles as they are."""
+    model, factor = tiny("llama", **LLAMA), "llama.rope.scaling.factor"
+    with pytest.raises(UnsupportedModelError, match=r"by a factor of 4\.0 without a llama\.rope\.scaling\.type is not"):
+        detoklens.load(write_gguf(tmp_path / "a.gguf", model, "llama", more={factor: 4.0}))
+    for number, name in enumerate((factor, "llama.rope.scaling.type")):
+        with pytest.raises(UnsupportedModelError, match=r"RoPE scaling .* is not computed"):
+            detoklens.load(write_gguf(tmp_path / f"list-{number}.gguf", model, "llama", more={name: [1.0, 4.0]}))
+    plain = detoklens.load(write_gguf(tmp_path / "b.gguf", model, "llama"))
+    for number, more in enumerate([{factor: 0.0}, {factor: 1.0}, {factor: 4.0, "llama.rope.scaling.type": "none"}]):
+        unscaled = detoklens.load(write_gguf(tmp_path / f"{number}.gguf", model, "llama", more=more))
+        assert unscaled.fingerprint == plain.fingerprint
+        assert unscaled.checkpoint.blocks_folder(2) == tmp_path / f"{number}.gguf"
+
+
 def test_without_the_package_the_extra_is_named(tmp_path, monkeypatch):
     path = write_gguf(tmp_path / "m.gguf", tiny("gpt2", **GPT2), "gpt2")
     monkeypatch.setattr(gguf_file, "find_spec", lambda name: None)

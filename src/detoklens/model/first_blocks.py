@@ -12,12 +12,13 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
+from math import isclose
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from detoklens.errors import CheckpointError, RangeError
+from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError, shown
 from detoklens.model.loading import (
     Loaded,
     depth_of,
@@ -30,8 +31,8 @@ from detoklens.model.loading import (
 )
 from detoklens.model.memory import refuse_too_large
 from detoklens.model.places import Place, place_of
-from detoklens.weights.blocks import blocks_size
-from detoklens.wording import plural
+from detoklens.weights.blocks import blocks_size, class_name, source_of
+from detoklens.weights.gguf_file import GGUFFile
 
 if TYPE_CHECKING:
     import torch
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from detoklens.weights.checkpoint import Checkpoint
 
 States = list["torch.Tensor"]
+
+NO_SAY = ("n_positions", "max_position_embeddings")  # places beyond a text's own
 
 
 @dataclass(frozen=True)
@@ -107,17 +110,36 @@ def open_blocks(checkpoint: Checkpoint, n_blocks: int, n_heads: int, dtype: str 
 
         loaded = load_blocks(real, n_blocks, getattr(torch, dtype))
         _refuse_missing(loaded, place, checkpoint.name)
-        return FirstBlocks(loaded.model, place, n_blocks, n_heads, dtype)
+        _refuse_left_out(loaded, checkpoint, n_blocks)
+        _refuse_other_sizes(loaded, checkpoint)
+        return FirstBlocks(loaded.model, place, n_blocks, n_heads, dtype, checkpoint.name)
 
 
 def _check_memory(checkpoint: Checkpoint, n_blocks: int) -> None:
-    in_a_file = checkpoint.folder is not None and checkpoint.folder.is_file()
-    read = "all blocks, which are read of a GGUF file," if in_a_file else f"the first {plural(n_blocks, 'block')}"
     refuse_too_large(
         4 * blocks_size(checkpoint, n_blocks),
-        f"{checkpoint.name}: {read} in float32",
-        "give the checkpoint as safetensors" if in_a_file else "ask for fewer, or on a machine with more memory",
+        f"{checkpoint.name}: {what_is_loaded(checkpoint, n_blocks)} in float32",
+        remedy_of_memory(checkpoint, "fewer"),
     )
+
+
+def what_is_loaded(checkpoint: Checkpoint, n_blocks: int) -> str:
+    """Which blocks of the real model are there at once?"""
+    if is_in_a_file(checkpoint):
+        return "all blocks, which are read of a GGUF file,"
+    return "the first block" if n_blocks == 1 else f"the first {n_blocks} blocks"
+
+
+def remedy_of_memory(checkpoint: Checkpoint, less: str = "") -> str:
+    """What to do where that is too much; `less` is what may be asked for instead."""
+    if is_in_a_file(checkpoint):
+        return "give the checkpoint as safetensors"
+    return f"ask for {less}, or on a machine with more memory" if less else "ask on a machine with more memory"
+
+
+def is_in_a_file(checkpoint: Checkpoint) -> bool:
+    """Is it a GGUF file?"""
+    return checkpoint.folder is not None and checkpoint.folder.is_file()
 
 
 def _refuse_missing(loaded: Loaded, place: Place, name: str) -> None:
@@ -127,6 +149,41 @@ def _refuse_missing(loaded: Loaded, place: Place, name: str) -> None:
         raise CheckpointError(
             f"{name}: tensor {absent[0]!r} is missing, so its first blocks can't be run; give the whole checkpoint"
         )
+
+
+def _refuse_left_out(loaded: Loaded, checkpoint: Checkpoint, n_blocks: int) -> None:
+    """Of a GGUF file transformers drops tensors without a word for which its config leaves no place, such as biases."""
+    source = source_of(checkpoint, n_blocks)
+    left_out = source.left_out(loaded.model.state_dict().keys()) if isinstance(source, GGUFFile) else []
+    if left_out:
+        raise UnsupportedModelError(
+            f"{checkpoint.name}: transformers leaves the tensor {left_out[0]!r} of this GGUF file out, so its first "
+            "blocks can't be run as they are; give the checkpoint as safetensors"
+        )
+
+
+def _refuse_other_sizes(loaded: Loaded, checkpoint: Checkpoint) -> None:
+    """Settings of a GGUF file that transformers does not read are its own usual ones, such as Qwen3's 128 a head."""
+    if not is_in_a_file(checkpoint):
+        return
+    for name, ours in checkpoint.config.items():
+        if name in NO_SAY:
+            continue
+        theirs = _setting(loaded.model.config, name)
+        if isinstance(ours, int | float) and theirs is not None and not _alike(ours, theirs):
+            raise UnsupportedModelError(
+                f"{checkpoint.name}: transformers takes {shown(theirs)} for {name}, but the GGUF file says "
+                f"{shown(ours)}, so its first blocks can't be run as they are; give the checkpoint as safetensors"
+            )
+
+
+def _setting(config: Any, name: str) -> Any:
+    turning = getattr(config, "rope_parameters", None) or {}
+    return turning.get(name) if name in turning else getattr(config, name, None)
+
+
+def _alike(ours: float, theirs: Any) -> bool:
+    return isinstance(theirs, int | float) and isclose(ours, theirs, rel_tol=1e-6)
 
 
 def _precision(dtype: str) -> AbstractContextManager[None]:
@@ -140,8 +197,9 @@ class Enough(Exception):
 class FirstBlocks:
     """The first blocks of a real model, to be run on tokens."""
 
-    def __init__(self, whole: Any, place: Place, n_blocks: int, n_heads: int, dtype: str) -> None:
-        self.n_heads, self.dtype = n_heads, dtype
+    def __init__(self, whole: Any, place: Place, n_blocks: int, n_heads: int, dtype: str, name: str) -> None:
+        self.n_heads, self.dtype, self.name = n_heads, dtype, name
+        self.class_name = class_name(whole)
         self._model = whole.get_submodule(place.part) if place.part else whole
         self._blocks = list(self._model.get_submodule(place.blocks))[:n_blocks]
         self._now = threading.local()
@@ -162,7 +220,7 @@ class FirstBlocks:
         caught = self._now.caught = Passed([], [])
         self._now.until = until
         try:
-            with suppress(Enough), torch.inference_mode(), _precision(self.dtype):
+            with their_failures(self.name), suppress(Enough), torch.inference_mode(), _precision(self.dtype):
                 self._model(torch.from_numpy(np.ascontiguousarray(token_ids, np.int64)))
         finally:
             self._now.caught = None

@@ -23,7 +23,7 @@ from jaxtyping import Float32
 from detoklens.caches import VARIABLE, cache_folder, keeps_nothing
 from detoklens.model.closed_worlds import BATCH
 from detoklens.scratch import scratch_folder
-from detoklens.weights.blocks import blocks_fingerprint, config_fingerprint
+from detoklens.weights.blocks import real_model
 from detoklens.weights.checkpoint import Checkpoint
 
 Vectors = Float32[np.ndarray, "row d_model"]
@@ -41,23 +41,31 @@ def decided_by(checkpoint: Checkpoint, layer: int, beginning: tuple[int, ...], d
     """All that decides the bits of what enters a layer at the place of each token behind a beginning."""
     import torch
 
+    in_a_file = checkpoint.folder is not None and checkpoint.folder.is_file()
     return {
         "vectors": "what enters the layer at the place of each token behind the beginning",
         "layer": layer,
-        "blocks": blocks_fingerprint(checkpoint, layer + 1),
-        "config": config_fingerprint(checkpoint),
+        "model": real_model(checkpoint, layer + 1),
         "beginning": beginning,
         "dtype": dtype,
         "batch": BATCH,
-        "computed_with": {name: version(name) for name in ("torch", "transformers")},
+        "computed_with": {name: version(name) for name in ("torch", "transformers", *["gguf"] * in_a_file)},
+        "precision": torch.get_float32_matmul_precision(),
         "processor": torch.backends.cpu.get_cpu_capability(),
     }
 
 
 def kept_vectors(
-    described: Mapping[str, Any], shape: tuple[int, int], compute: Callable[[], Vectors], say: Callable[[str], None]
+    described: Mapping[str, Any],
+    shape: tuple[int, int],
+    compute: Callable[[], Vectors],
+    say: Callable[[str], None],
+    is_still_so: Callable[[], bool] = lambda: True,
 ) -> Vectors:
-    """The vectors of this description: those that were kept, else computed, and kept where that can be done."""
+    """The vectors of this description: those that were kept, else computed, and kept where that can be done.
+
+    Whether the description still holds is asked when they are computed: else they may be those of another model.
+    """
     folder, line = cache_folder(FOLDER), _in_one_line(described, shape)
     if folder is None:
         if not keeps_nothing():
@@ -68,13 +76,22 @@ def kept_vectors(
     if found is not None:
         return found
     vectors = np.ascontiguousarray(compute(), dtype="<f4")
+    not_kept = f"the {len(vectors):,} vectors are not kept for other questions"
+    if not is_still_so():
+        say(f"{not_kept}: the model was changed while it was asked; ask again for numbers of one state")
+        return vectors
+    if vectors.nbytes > MOST_BYTES:
+        say(f"{not_kept}: {_gigabytes(vectors)} are more than the {MOST_BYTES / 1e9:.0f} GB that are kept")
+        return vectors
     try:
         _keep(path, line, vectors)
     except OSError as error:
-        say(
-            f"the {len(vectors):,} vectors are not kept for other questions: {error.strerror or error} ({folder}); "
-            f"{VARIABLE} names another folder"
-        )
+        say(f"{not_kept}: {error.strerror or error} ({folder}); {VARIABLE} names another folder")
+        return vectors
+    try:
+        _remove_oldest(folder)
+    except OSError as error:
+        say(f"older vectors of other questions can't be removed: {error.strerror or error} ({folder}); remove them")
     return vectors
 
 
@@ -108,19 +125,19 @@ def _read(path: Path, line: str, shape: tuple[int, int], say: Callable[[str], No
 
 
 def _keep(path: Path, line: str, vectors: Vectors) -> None:
-    """Write them, whole or not at all; older ones go where there would be too much."""
-    size = f"{vectors.nbytes / 1e9:.1f} GB"
-    if vectors.nbytes > MOST_BYTES:
-        raise OSError(f"{size} are more than the {MOST_BYTES / 1e9:.0f} GB that are kept")
+    """Write them, whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if 2 * vectors.nbytes > shutil.disk_usage(path.parent).free:
-        raise OSError(f"{size} are more than half of what the disk has left")
+        raise OSError(f"{_gigabytes(vectors)} are more than half of what the disk has left")
     with scratch_folder(path.parent) as scratch:
         with (scratch / path.name).open("wb") as file:
             file.write(_first_line(line, vectors))
             vectors.tofile(file)
         (scratch / path.name).replace(path)
-    _remove_oldest(path.parent)
+
+
+def _gigabytes(vectors: Vectors) -> str:
+    return f"{vectors.nbytes / 1e9:.1f} GB"
 
 
 def _remove_oldest(folder: Path) -> None:

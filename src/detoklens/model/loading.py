@@ -9,11 +9,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from detoklens.errors import CheckpointError, MissingExtraError, UnsupportedModelError, first_line
+from detoklens.errors import CheckpointError, DetokLensError, MissingExtraError, UnsupportedModelError, first_line
+from detoklens.weights.blocks import base_of
 
 if TYPE_CHECKING:
     import torch
@@ -64,7 +66,7 @@ def _from_folder(folder: Path, n_blocks: int, dtype: torch.dtype) -> Loaded:
 
 def _from_memory(model: Any, n_blocks: int, dtype: torch.dtype) -> Loaded:
     """A copy of the model's first blocks: the model itself stays as it is."""
-    base = getattr(model, model.base_model_prefix, model)
+    base = base_of(model)
     copied = type(base)._from_config(_cut(deepcopy(base.config), n_blocks), dtype=dtype, attn_implementation="eager")
     wanted = copied.state_dict()
     copied.load_state_dict({name: values for name, values in base.state_dict().items() if name in wanted})
@@ -131,7 +133,7 @@ def their_failures(where: Path | str) -> Iterator[None]:
     """What transformers or torch stumble over in a checkpoint that is read here: parts that have no say in layer 0."""
     try:
         yield
-    except (MemoryError, CheckpointError):
+    except (MemoryError, DetokLensError):
         raise
     except Exception as error:  # of every kind: KeyError for an unknown activation, errors of their own
         raise UnsupportedModelError(
@@ -142,14 +144,32 @@ def their_failures(where: Path | str) -> Iterator[None]:
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Layers that are not in the file are initialised at random, which is meant: no report about them."""
+    """Layers that are not in the file are initialised at random, which is meant: no report about them, and no bars."""
     from transformers.utils import logging
 
-    verbosity = logging.get_verbosity()
+    verbosity, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        yield
+        with _no_bar_of_gguf():
+            yield
     finally:
         logging.set_verbosity(verbosity)
-        logging.enable_progress_bar()
+        if had_bars:
+            logging.enable_progress_bar()
+
+
+@contextmanager
+def _no_bar_of_gguf() -> Iterator[None]:
+    """The reader of GGUF files draws a bar of its own, whatever transformers' logging is told."""
+    from transformers import modeling_gguf_pytorch_utils as reader
+
+    bar = getattr(reader, "tqdm", None)
+    if bar is None:
+        yield
+        return
+    reader.tqdm = partial(bar, disable=True)
+    try:
+        yield
+    finally:
+        reader.tqdm = bar

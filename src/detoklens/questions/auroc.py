@@ -238,15 +238,15 @@ class Auroc(Joining):
         }
         return asked | judged | {"tokens": "all" if self.tokens is None else self._queries(study)}
 
-    def _real_model(self, study: Study) -> dict[str, str]:
+    def _real_model(self, study: Study) -> dict[str, Any]:
         """What decides the numbers beyond layer 0: the blocks up to this one, and how they compute."""
         from detoklens.model.first_blocks import check_layer, refuse_layers
-        from detoklens.weights.blocks import blocks_fingerprint, config_fingerprint
+        from detoklens.weights.blocks import real_model
 
         checkpoint = study.layer.checkpoint
         check_layer(checkpoint, self.layer)
         refuse_layers(checkpoint, self.layer + 1)
-        return {"blocks": blocks_fingerprint(checkpoint, self.layer + 1), "config": config_fingerprint(checkpoint)}
+        return real_model(checkpoint, self.layer + 1)
 
     def _refuse_missing(self, study: Study) -> None:
         """What is needed depends on what is asked."""

@@ -11,14 +11,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
+from detoklens.caches import keeps_nothing
 from detoklens.errors import MissingError, UnsupportedModelError
 from detoklens.model.closed_worlds import batches
-from detoklens.model.first_blocks import FirstBlocks, one_thread_each, open_blocks
+from detoklens.model.first_blocks import (
+    FirstBlocks,
+    one_thread_each,
+    open_blocks,
+    refuse_layers,
+    remedy_of_memory,
+    what_is_loaded,
+)
 from detoklens.model.kept_vectors import decided_by, kept_vectors
 from detoklens.model.memory import refuse_too_large
 from detoklens.questions.auroc_schemas import AUROC_VALIDITY
@@ -26,7 +34,7 @@ from detoklens.questions.layers_run import in_threads
 from detoklens.questions.study import Study
 from detoklens.questions.twin_words import beginning_of
 from detoklens.scores.layer import Layer
-from detoklens.weights.blocks import KINDS, blocks_size, read_block
+from detoklens.weights.blocks import KINDS, block_notes, blocks_size, read_block
 from detoklens.wording import plural
 
 if TYPE_CHECKING:
@@ -42,6 +50,7 @@ LINKS = 20_000  # from a token to the one that was asked about
 CHECKED = 16  # tokens on which the block's attention is compared with the real one
 TOLERANCE = 1e-3  # of float32, relative to the largest score
 COPIES = 4  # at the peak: what enters, and the embeddings as they are, as they are read once more, and divided
+THEIRS = "transformers."
 FACTOR_COPIES = 5  # queries and keys, as they are, divided, and for workers
 
 
@@ -51,10 +60,15 @@ def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
         raise MissingError("text", "Auroc beyond layer 0 needs text, on which it is measured whether it holds")
     heads, layer = study.heads(question.heads), question.layer
     _check_memory(study.layer, layer, heads)
-    blocks = open_blocks(study.layer.checkpoint, layer + 1, study.layer.n_heads)
+    checkpoint = study.layer.checkpoint
+    refuse_layers(checkpoint, layer + 1)
+    decided = decided_by(checkpoint, layer, beginning_of(study.layer, runner.say), "float32")
+    blocks = open_blocks(checkpoint, layer + 1, study.layer.n_heads)
+    for note in block_notes(checkpoint, layer + 1):
+        runner.say(note)
     with one_thread_each():
         threads = in_threads(study, runner)
-        inputs = kept_inputs(blocks, study.layer, layer, threads)
+        inputs = kept_inputs(blocks, study.layer, layer, threads, decided)
         deeper = deeper_layer(blocks, study.layer, layer, inputs)
         texts = some_texts(study.documents, question.places_back)
         real = real_links(blocks, deeper, texts, layer, heads, threads, question.places_back)
@@ -73,17 +87,30 @@ def _check_memory(layer: Layer, number: int, heads: Sequence[int]) -> None:
     factors = FACTOR_COPIES * layer.vocab_size * layer.d_head * len(heads)
     refuse_too_large(
         4 * (real + vectors + factors),
-        f"{layer.vocab_size:,} vectors of width {layer.d_model:,} beside {plural(number + 1, 'block')} of the real "
-        f"model and the factors of {plural(len(heads), 'head')}",
-        "ask for fewer heads, or on a machine with more memory",
+        f"{layer.name}: {what_is_loaded(layer.checkpoint, number + 1)} in float32, {layer.vocab_size:,} vectors of "
+        f"width {layer.d_model:,} and the factors of {plural(len(heads), 'head')}",
+        remedy_of_memory(layer.checkpoint, "fewer heads" if len(heads) > 1 else ""),
     )
 
 
-def kept_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner) -> np.ndarray:
-    """The same as `closed_world_inputs`, computed once for all questions about this model and this block."""
-    decided = decided_by(layer.checkpoint, number, beginning_of(layer, runner.say), blocks.dtype)
-    shape = (layer.vocab_size, layer.d_model)
-    return kept_vectors(decided, shape, lambda: closed_world_inputs(blocks, layer, number, runner), runner.say)
+def kept_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner, decided: dict[str, Any]) -> np.ndarray:
+    """The same as `closed_world_inputs`, computed once for all questions about this model and this block.
+
+    `decided` is what decided them before the blocks were loaded: files may be written anew at any time.
+    """
+    if not keeps_nothing() and not blocks.class_name.startswith(THEIRS):
+        runner.say(
+            f"vectors are not kept for other questions: {blocks.class_name} is no class of transformers, so no version "
+            "says what it computes"
+        )
+        return closed_world_inputs(blocks, layer, number, runner)
+    return kept_vectors(
+        decided | {"class": blocks.class_name},
+        (layer.vocab_size, layer.d_model),
+        lambda: closed_world_inputs(blocks, layer, number, runner),
+        runner.say,
+        lambda: decided_by(layer.checkpoint, number, beginning_of(layer, runner.say), blocks.dtype) == decided,
+    )
 
 
 def closed_world_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner) -> np.ndarray:

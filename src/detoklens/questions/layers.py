@@ -95,12 +95,11 @@ class Layers(Question):
     def settings(self, study: Study) -> dict[str, Any]:
         """The list and the real model by their fingerprints, the depth as it is."""
         from detoklens.measures.word_list import fingerprint_of, given_words
-        from detoklens.weights.blocks import blocks_fingerprint, config_fingerprint
+        from detoklens.weights.blocks import real_model
 
         words = None if self.words is None else fingerprint_of(given_words(self.words))
         depth, checkpoint = self._depth(study), study.layer.checkpoint
-        real = {"blocks": blocks_fingerprint(checkpoint, depth), "config": config_fingerprint(checkpoint)}
-        return super().settings(study) | {"words": words, "up_to": depth, **real}
+        return super().settings(study) | {"words": words, "up_to": depth, **real_model(checkpoint, depth)}
 
     def _depth(self, study: Study) -> int:
         from detoklens.model.first_blocks import refuse_layers
@@ -120,10 +119,13 @@ class Layers(Question):
         from detoklens.model.first_blocks import one_thread_each, open_blocks
         from detoklens.questions.layers_run import Measuring, in_threads
         from detoklens.questions.layers_tables import best_layer, by_component, by_layer, judged
+        from detoklens.weights.blocks import block_notes
 
         words, depth = self._words(study, runner), self._depth(study)
         self._check_memory(study, len(words.candidates), depth)
         blocks = open_blocks(study.layer.checkpoint, depth, study.layer.n_heads)
+        for note in block_notes(study.layer.checkpoint, depth):
+            runner.say(note)
         with one_thread_each():
             measuring, threads = Measuring(blocks, words), in_threads(study, runner)
             measuring.measure_candidates(threads)

@@ -196,7 +196,7 @@ class Study:
         if self.layer.weights.token_embeddings.dtype != "float32":
             options["dtype"] = str(self.layer.weights.token_embeddings.dtype)
         if self.layer.checkpoint.quantised:
-            options["dequantised_from"] = list(self.layer.checkpoint.quantised)
+            options.setdefault("dequantised_from", list(self.layer.checkpoint.quantised))  # a question may read more
         if question.depends_on("seed"):
             options["seed"] = self.seed
         if question.depends_on("text") and self.has("text"):

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from detoklens.errors import CheckpointError
-from detoklens.weights.checkpoint import Checkpoint, open_weights, plain_file_errors
+from detoklens.weights.checkpoint import Checkpoint, config_of, open_weights, plain_file_errors, read_config
 from detoklens.weights.families import family_of
 from detoklens.weights.first_layer import FirstLayer
-from detoklens.weights.gguf_file import GGUFFile
+from detoklens.weights.gguf_file import GGUFFile, dequantised_note
 from detoklens.weights.sources import StateDict, TensorSource
 
 KINDS = ("layer_types", "attention_layers")  # one entry a block
@@ -99,6 +99,57 @@ def blocks_size(checkpoint: Checkpoint, n_blocks: int) -> int:
     return sum(prod(source.shape(name)) for name in names)
 
 
-def config_fingerprint(checkpoint: Checkpoint) -> str:
-    """sha256 of all that the config says: how blocks compute (activations, ε, kinds of attention) is in no tensor."""
-    return hashlib.sha256(json.dumps(checkpoint.config, sort_keys=True, default=str).encode()).hexdigest()
+def real_model(checkpoint: Checkpoint, n_blocks: int) -> dict[str, Any]:
+    """What decides the numbers of the real model's first blocks: tensors, config and, in memory, the class.
+
+    With the kinds that tensors were dequantised from, where there are any.
+    """
+    decided = {
+        "blocks": blocks_fingerprint(checkpoint, n_blocks),
+        "config": config_fingerprint(checkpoint, n_blocks),
+        "class": None if checkpoint.model is None else class_name(base_of(checkpoint.model)),
+        "dequantised_from": list(quantised_blocks(checkpoint, n_blocks)),
+    }
+    return {name: value for name, value in decided.items() if value}
+
+
+def quantised_blocks(checkpoint: Checkpoint, n_blocks: int) -> tuple[str, ...]:
+    """From which kinds are tensors of the first blocks dequantised?"""
+    source = source_of(checkpoint, n_blocks)
+    return source.quantised() if isinstance(source, GGUFFile) else ()
+
+
+def block_notes(checkpoint: Checkpoint, n_blocks: int) -> tuple[str, ...]:
+    """What is to be said of the first blocks' numbers, where that is not said of the first layer's."""
+    kinds = quantised_blocks(checkpoint, n_blocks)
+    return dequantised_note(kinds, f"tensors of the first {n_blocks} blocks") if kinds != checkpoint.quantised else ()
+
+
+def base_of(model: Any) -> Any:
+    """The part of a model in memory that reads the text, without its head."""
+    return getattr(model, getattr(model, "base_model_prefix", ""), model)
+
+
+def class_name(model: Any) -> str:
+    """What computes: a subclass may do otherwise with the same tensors."""
+    return f"{type(model).__module__}.{type(model).__qualname__}"
+
+
+def config_fingerprint(checkpoint: Checkpoint, n_blocks: int) -> str:
+    """sha256 of all that the config says: how blocks compute (activations, ε, kinds of attention) is in no tensor.
+
+    transformers reads it again: where it says something else by now, that has its say too.
+    """
+    now = _config_now(checkpoint, n_blocks)
+    said = checkpoint.config if now == checkpoint.config else [checkpoint.config, now]
+    return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
+
+
+def _config_now(checkpoint: Checkpoint, n_blocks: int) -> dict[str, Any]:
+    if checkpoint.model is not None:
+        return config_of(checkpoint.model)
+    folder = checkpoint.blocks_folder(n_blocks)
+    if folder is None or folder.is_file():  # all of a file has its fingerprint
+        return checkpoint.config
+    with plain_file_errors():
+        return read_config(folder)

@@ -224,8 +224,13 @@ def _refuse_adapter(folder: Path) -> None:
         )
 
 
+def config_of(model: Any) -> dict[str, Any]:
+    """What the config of a model in memory says."""
+    return model.config if isinstance(model.config, dict) else dict(model.config.to_dict())
+
+
 def _read_from_memory(model: Any, dtype: np.dtype[Any]) -> Checkpoint:
-    config = model.config if isinstance(model.config, dict) else model.config.to_dict()
+    config = config_of(model)
     name = str(config.get("_name_or_path") or type(model).__name__)
     vocabulary = Vocabulary.find(Path(name)) if Path(name).is_dir() else None
     source = StateDict(model.state_dict(), name)

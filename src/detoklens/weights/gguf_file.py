@@ -7,7 +7,8 @@ and are put back; GPT-2's matrices are stored the other way round.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from math import prod
@@ -25,6 +26,8 @@ SUFFIX = ".gguf"
 BLOCK_NUMBERS = 1 << 22  # dequantised at a time: 16 MB
 PLAIN_TYPES = ("F32", "F16", "BF16")
 FREQUENCY_FACTORS = "rope_freqs.weight"
+IN_A_BLOCK = re.compile(r"blk\.(\d+)\.")
+BEFORE_BLOCKS = ("token_", "position_", "rope_")
 LLAMA_MODULES = {
     "model.embed_tokens": "token_embd",
     "model.layers.0.input_layernorm": "blk.0.attn_norm",
@@ -96,7 +99,7 @@ class GGUFFile:
             )
         from gguf.constants import GGML_QUANT_SIZES
 
-        self.where, self._path = str(path), path
+        self.where, self._path, self._n_blocks = str(path), path, n_blocks
         header = read_gguf_header(path, {int(kind): sizes for kind, sizes in GGML_QUANT_SIZES.items()})
         self.settings, self._tensors = header.settings, header.tensors
         self.architecture = self.settings.get("general.architecture")
@@ -116,6 +119,16 @@ class GGUFFile:
 
     def names(self) -> Collection[str]:
         return self._stored_as.keys()
+
+    def left_out(self, taken: Collection[str]) -> list[str]:
+        """Tensors of the first blocks, and of what enters them, that a model with parameters of these names lacks."""
+        names = {there: ours for ours, there in self._stored_as.items()}
+        known = {there for there, ours in names.items() if ours in taken or ours.removeprefix("model.") in taken}
+        return sorted(name for name in self._tensors if self._has_a_say(name) and name not in known)
+
+    def _has_a_say(self, stored_as: str) -> bool:
+        block = IN_A_BLOCK.match(stored_as)
+        return stored_as.startswith(BEFORE_BLOCKS) if block is None else int(block[1]) < self._n_blocks
 
     def shape(self, name: str) -> tuple[int, ...]:
         shape = self._tensors[self._stored_as[name]].shape
@@ -138,8 +151,7 @@ class GGUFFile:
 
     def notes(self) -> tuple[str, ...]:
         """What is to be said of the numbers, where they are not those of the original model."""
-        kinds = ", ".join(self.quantised())
-        return (f"tensors quantised as {kinds} were dequantised: the numbers are those of the GGUF file",) * bool(kinds)
+        return dequantised_note(self.quantised(), "tensors")
 
     def with_frequency_factors(self, layer: FirstLayer) -> FirstLayer:
         """Llama 3's scaling is stored as a number for each rotary pair, which its frequency is divided by."""
@@ -152,8 +164,7 @@ class GGUFFile:
 
     def whole_model(self) -> Path:
         """The file for transformers to read; refused where that leaves out what turns queries and keys."""
-        scaled = self.settings.get(f"{self.architecture}.rope.scaling.type", "none") != "none"
-        if scaled or FREQUENCY_FACTORS in self._tensors:
+        if "rope_scaling" in self.config() or FREQUENCY_FACTORS in self._tensors:
             raise UnsupportedModelError(
                 f"{self.where}: transformers does not read the RoPE scaling of a GGUF file, so blocks beyond the first "
                 "layer can't be run as they are; give the checkpoint as safetensors"
@@ -221,12 +232,24 @@ class GGUFFile:
             )
 
     def _scaling(self, own: Mapping[str, Any]) -> dict[str, Any] | None:
-        kind = own.get("rope.scaling.type", "none")
-        if kind == "none":
+        said = (own.get(f"rope.scaling.{name}") for name in ("type", "factor"))
+        kind, factor = (str(value) if isinstance(value, np.ndarray) else value for value in said)
+        if kind is None and factor not in (None, 0, 1):  # llama.cpp applies it; 0 is none to it
+            raise UnsupportedModelError(
+                f"{self.where}: RoPE scaling by a factor of {shown(factor)} without a {self.architecture}.rope.scaling"
+                ".type is not computed; convert the file again, with the type"
+            )
+        if kind in (None, "none"):
             return None
         if kind != "linear":
             raise UnsupportedModelError(f"{self.where}: RoPE scaling {shown(kind)} of a GGUF file is not computed")
-        return {"rope_type": "linear", "factor": own.get("rope.scaling.factor")}
+        return {"rope_type": "linear", "factor": factor}
+
+
+def dequantised_note(kinds: Sequence[str], tensors: str) -> tuple[str, ...]:
+    """That numbers are not those of the original model; nothing where none is quantised."""
+    said = f"{tensors} quantised as {', '.join(kinds)} were dequantised: the numbers are those of the GGUF file"
+    return (said,) if kinds else ()
 
 
 def _plain(value: Any) -> Any:
