@@ -66,11 +66,11 @@ def test_what_the_user_can_mend_is_one_line(tmp_path):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="NOT TESTED: memory is limited by Linux's means")
 def test_too_little_memory_is_one_line_that_says_what_to_lower(tmp_path):
-    """The scores of 20,000 tokens in 8 heads are 12.8 GB, where 8 GB of addresses are allowed."""
-    model = write_gpt2(tmp_path, random_first_layer(n_heads=8, d_head=2, vocab_size=20_000, dtype="float32"))
+    """The scores of 50,000 tokens in a head are 10 GB, where 8 GB of addresses are allowed."""
+    model = write_gpt2(tmp_path, random_first_layer(n_heads=2, d_head=2, vocab_size=50_000, dtype="float32"))
     limited = "import resource, runpy; resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30)); "
     code = limited + "runpy.run_module('detoklens', run_name='__main__')"
-    asked = ["heatmap", str(model), "--tokens", "20000"]
+    asked = ["heatmap", str(model), "--tokens", "50000"]
     done = subprocess.run([sys.executable, "-c", code, *asked], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     (line,) = done.stderr.splitlines()
