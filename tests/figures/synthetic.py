@@ -18,7 +18,7 @@ from detoklens.questions.frequency import EMBEDDING_VARIANCE, FREQUENCY_BY_HEAD,
 from detoklens.questions.heads import HEADS
 from detoklens.questions.heatmap import HEATMAP, HEATMAP_TOKENS
 from detoklens.questions.layers_schemas import TWINS_BY_COMPONENT, TWINS_BY_LAYER
-from detoklens.questions.lexicon import LEXICON
+from detoklens.questions.lexicon_tables import LEXICON
 from detoklens.questions.partners import PARTNERS
 from detoklens.questions.positions import POSITIONS, POSITIONS_BY_OFFSET
 from detoklens.questions.shape import SHAPE

@@ -5,88 +5,33 @@ The model's inner vocabulary, mined without a corpus; counts and a list of words
 
 from __future__ import annotations
 
-import importlib
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from detoklens.errors import DetokLensError, RangeError
+from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
 from detoklens.questions.equations import AFFINITY
 from detoklens.questions.family_options import Joining
+from detoklens.questions.lexicon_tables import LEXICON, LEXICON_BY_HEAD, by_chance, by_head, described, ranked
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
 from detoklens.questions.question import View
 from detoklens.questions.words import by_file
-from detoklens.tables.schema import HEAD, Column, Schema
-from detoklens.tables.tokens import (
-    BIGRAM_COUNT,
-    JOINED,
-    KEY_TOKEN,
-    KEY_TOKEN_ID,
-    QUERY_TOKEN,
-    QUERY_TOKEN_ID,
-    SCORE,
-)
 from detoklens.wording import SEAM, head_name, listed, pair_shown, percent, plural
 
 if TYPE_CHECKING:
-    import numpy as np
     import polars as pl
-    from jaxtyping import Int
 
-    from detoklens.measures.block_runs import Arrays, Runner
+    from detoklens.measures.block_runs import Runner
+    from detoklens.measures.word_checks import WordCheck
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
-
-    WordCheck = Callable[[str], bool]
-
-LEXICON = Schema(
-    "lexicon",
-    "Which pairs have the largest Tᵉᵉ over the whole vocabulary, in every head?",
-    (
-        HEAD,
-        Column("rank", "Int32", "place of the pair among all pairs of the head, 1 is the largest; ties by token ids"),
-        KEY_TOKEN_ID,
-        KEY_TOKEN,
-        QUERY_TOKEN_ID,
-        QUERY_TOKEN,
-        SCORE,
-        JOINED,
-        Column("is_word", "Boolean", "whether the joined text is a word; null without a list or library to ask"),
-        BIGRAM_COUNT,
-    ),
-)
-
-EXCHANGED = "of pairs with their keys exchanged by a fixed draw, those that are none of the head's; null below 30"
-FEWEST_EXCHANGED = 30
-
-LEXICON_BY_HEAD = Schema(
-    "lexicon_by_head",
-    "How much of each head's lexicon are words?",
-    (
-        HEAD,
-        Column("pairs", "Int32", "pairs in the head's lexicon"),
-        Column("word_share", "Float64", "share of them whose joined text is a word; null where that is unknown"),
-        Column("word_null", "Float64", f"the share {EXCHANGED}"),
-        Column("seen_share", "Float64", "share of them that occur in the corpus; null without counts"),
-        Column("seen_null", "Float64", f"the share {EXCHANGED}"),
-        Column("identical_share", "Float64", "share of them that pair a token with itself"),
-        Column("query_tokens", "Int32", "different query tokens in them"),
-        Column("key_tokens", "Int32", "different key tokens in them: few, where some keys suit every query"),
-        Column("largest_score", "Float64", "largest Tᵉᵉ"),
-        Column("smallest_score", "Float64", "smallest Tᵉᵉ in the lexicon"),
-    ),
-)
 
 ON_PAGE = 12  # pairs of a head on a report's page
 SHOWN_PAIRS = 20  # pairs of a head in a table for eyes
 NAMED_PAIRS = 4  # of the best head in a sentence
-NULLS = ("head", "word_null", "seen_null")
 SHARES = {"seen_share": "occur in the corpus", "word_share": "join to a word"}
-ONE_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 NO_PAIRS = "The vocabulary has no pairs of different tokens."
 MOST_PAIRS = 10_000_000
 """Rows of a lexicon that a laptop's memory holds: with their texts they take about 250 bytes each."""
@@ -160,15 +105,17 @@ class Lexicon(Joining):
         return given | {"words": self._source()}
 
     def _source(self) -> str | None:
+        from detoklens.measures.word_checks import has_wordfreq
         from detoklens.measures.word_list import fingerprint_of, given_words
 
         if self.words is not None:
             return fingerprint_of(given_words(self.words))
         from importlib.metadata import version  # 40 ms, which --help does without
 
-        return f"wordfreq {version('wordfreq')} {self.language}" if find_spec("wordfreq") else None
+        return f"wordfreq {version('wordfreq')} {self.language}" if has_wordfreq() else None
 
     def _word_check(self) -> WordCheck | None:
+        from detoklens.measures.word_checks import in_list, known_to_wordfreq
         from detoklens.measures.word_list import given_words
 
         return known_to_wordfreq(self.language) if self.words is None else in_list(given_words(self.words))
@@ -187,10 +134,12 @@ class Lexicon(Joining):
         affinity = self.affinity(study, self.scale, self.centred, heads)
         best = largest_pairs(affinity, self.top, not self.no_self, runner)
         pairs_of = dict(zip(heads, best, strict=True))
-        pairs = pl.concat([_ranked(head, of_head) for head, of_head in pairs_of.items()])
-        described = _described(study, pairs, is_word, self.is_ahead)
-        by_chance = [_by_chance(study, head, of_head, is_word, self.is_ahead) for head, of_head in pairs_of.items()]
-        return {"lexicon": described, "lexicon_by_head": _by_head(described, pl.DataFrame(by_chance, NULLS))}
+        pairs = pl.concat([ranked(head, of_head) for head, of_head in pairs_of.items()])
+        lexicon = described(study, pairs, is_word, self.is_ahead)
+        return {
+            "lexicon": lexicon,
+            "lexicon_by_head": by_head(lexicon, by_chance(study, pairs_of, is_word, self.is_ahead)),
+        }
 
     def view(self, tables: Frames, name: str) -> View:
         """Of the pairs only the first ones of each head."""
@@ -273,121 +222,3 @@ def _shown(pair: Mapping[str, Any], order: Sequence[str]) -> str:
     if first is None or second is None:
         return "ids " + " and ".join(str(pair[f"{name}_id"]) for name in order)
     return f"“{pair_shown(first, second)}”"
-
-
-def in_list(words: Iterable[str]) -> WordCheck:
-    """Is it one of these words? Case and the space in front are ignored."""
-    known = {word.casefold() for word in words}
-    return lambda text: text.removeprefix(" ").casefold() in known
-
-
-def known_to_wordfreq(language: str = "en") -> WordCheck | None:
-    """Does the library wordfreq know it as one word of the language? None where wordfreq is not installed."""
-    if find_spec("wordfreq") is None:
-        return None
-    zipf_frequency = importlib.import_module("wordfreq").zipf_frequency
-    try:
-        zipf_frequency("a", language)
-    except (LookupError, ValueError) as error:
-        raise DetokLensError(f"wordfreq has no words of the language {language!r}; name another, such as en") from error
-
-    def check(text: str) -> bool:
-        word = text.removeprefix(" ")
-        return bool(ONE_WORD.fullmatch(word)) and zipf_frequency(word, language) > 0
-
-    return check
-
-
-def _ranked(head: int, pairs: Arrays) -> pl.DataFrame:
-    import numpy as np
-    import polars as pl
-
-    n_pairs = len(pairs["score"])
-    return pl.DataFrame(
-        {
-            "head": np.full(n_pairs, head),
-            "rank": np.arange(1, n_pairs + 1),
-            "key_token_id": pairs["key"],
-            "query_token_id": pairs["query"],
-            "score": pairs["score"],
-        }
-    )
-
-
-def _described(study: Study, found: pl.DataFrame, is_word: WordCheck | None, is_ahead: bool) -> pl.DataFrame:
-    """The same with texts, whether they are words and, where there are counts, how often the pair occurs."""
-    import polars as pl
-
-    from detoklens.measures.pair_counts import pair_counts
-    from detoklens.measures.token_text import joined_texts, token_texts
-
-    keys, queries = found["key_token_id"].to_numpy(), found["query_token_id"].to_numpy()
-    first, second = (queries, keys) if is_ahead else (keys, queries)
-    joined = joined_texts(study.layer, first, second)
-    known = _which_are_words(joined, is_word)
-    frame = found.with_columns(
-        pl.Series("key_token", token_texts(study.layer, keys), pl.String),
-        pl.Series("query_token", token_texts(study.layer, queries), pl.String),
-        pl.Series("joined", joined, pl.String),
-        pl.Series("is_word", known, pl.Boolean),
-    )
-    if study.counts is None:
-        return LEXICON.without("count").conform(frame)
-    return LEXICON.conform(frame.with_columns(pl.Series("count", pair_counts(study.counts, first, second))))
-
-
-def _which_are_words(joined: Iterable[str | None], is_word: WordCheck | None) -> list[bool | None]:
-    return [None if is_word is None or text is None else is_word(text) for text in joined]
-
-
-def _by_chance(study: Study, head: int, pairs: Arrays, is_word: WordCheck | None, is_ahead: bool) -> dict[str, Any]:
-    """How many of a head's pairs are words, and occur, when the same keys are dealt to the same queries anew?"""
-    import numpy as np
-    import polars as pl
-
-    from detoklens.measures.pair_counts import pair_counts
-    from detoklens.measures.token_text import joined_texts
-
-    keys, queries = _exchanged(pairs)
-    if len(keys) < FEWEST_EXCHANGED:
-        return {"head": head}
-    first, second = (queries, keys) if is_ahead else (keys, queries)
-    words = pl.Series(_which_are_words(joined_texts(study.layer, first, second), is_word), dtype=pl.Boolean)
-    seen = None if study.counts is None else float(np.mean(pair_counts(study.counts, first, second) > 0))
-    return {"head": head, "word_null": words.mean(), "seen_null": seen}
-
-
-def _exchanged(pairs: Arrays) -> tuple[Int[np.ndarray, "pair"], Int[np.ndarray, "pair"]]:
-    """Keys and queries of pairs that the head does not prefer, of the tokens that it does: no own pairs, none of a
-    token with itself."""
-    import numpy as np
-
-    from detoklens.measures.words import dealt_anew
-
-    keys, queries = dealt_anew(pairs["key"]), pairs["query"]
-    own = set(zip(pairs["key"].tolist(), queries.tolist(), strict=True))
-    is_other = [
-        key != query and (key, query) not in own for key, query in zip(keys.tolist(), queries.tolist(), strict=True)
-    ]
-    return keys[np.array(is_other, bool)], queries[np.array(is_other, bool)]
-
-
-def _by_head(pairs: pl.DataFrame, by_chance: pl.DataFrame) -> pl.DataFrame:
-    """How much of each head's lexicon are words, pairs of the corpus, tokens with themselves?"""
-    import polars as pl
-
-    seen = (pl.col("count") > 0).mean() if "count" in pairs.columns else pl.lit(None)
-    return LEXICON_BY_HEAD.conform(
-        pairs.group_by("head", maintain_order=True)
-        .agg(
-            pl.len().alias("pairs"),
-            pl.col("is_word").mean().alias("word_share"),
-            seen.alias("seen_share"),
-            (pl.col("key_token_id") == pl.col("query_token_id")).mean().alias("identical_share"),
-            pl.col("query_token_id").n_unique().alias("query_tokens"),
-            pl.col("key_token_id").n_unique().alias("key_tokens"),
-            pl.col("score").max().alias("largest_score"),
-            pl.col("score").min().alias("smallest_score"),
-        )
-        .join(by_chance.cast({"head": pairs.schema["head"]}), on="head", how="left", maintain_order="left")
-    )
