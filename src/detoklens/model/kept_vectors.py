@@ -22,6 +22,7 @@ from jaxtyping import Float32
 
 from detoklens.caches import VARIABLE, cache_folder, keeps_nothing
 from detoklens.model.closed_worlds import BATCH
+from detoklens.model.first_blocks import is_in_a_file
 from detoklens.scratch import scratch_folder
 from detoklens.weights.blocks import real_model
 from detoklens.weights.checkpoint import Checkpoint
@@ -41,7 +42,7 @@ def decided_by(checkpoint: Checkpoint, layer: int, beginning: tuple[int, ...], d
     """All that decides the bits of what enters a layer at the place of each token behind a beginning."""
     import torch
 
-    in_a_file = checkpoint.folder is not None and checkpoint.folder.is_file()
+    readers = ("torch", "transformers", "gguf") if is_in_a_file(checkpoint) else ("torch", "transformers")
     return {
         "vectors": "what enters the layer at the place of each token behind the beginning",
         "layer": layer,
@@ -49,7 +50,7 @@ def decided_by(checkpoint: Checkpoint, layer: int, beginning: tuple[int, ...], d
         "beginning": beginning,
         "dtype": dtype,
         "batch": BATCH,
-        "computed_with": {name: version(name) for name in ("torch", "transformers", *["gguf"] * in_a_file)},
+        "computed_with": {name: version(name) for name in readers},
         "precision": torch.get_float32_matmul_precision(),
         "processor": torch.backends.cpu.get_cpu_capability(),
     }
