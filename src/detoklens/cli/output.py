@@ -86,8 +86,26 @@ def show_answer(answer: Answer, output: Output) -> None:
         views = [answer.question.view(answer.tables, named)] if named else answer.views
         print_views(views, answer.model, output.wide)
         say(answer.sentence)
+    elif output.output_format == "json":
+        _write(f"{_as_json(answer, named or next(iter(answer.tables)))}\n".encode())
     else:
         emit(answer.tables[named or next(iter(answer.tables))], output.output_format)
+
+
+def _as_json(answer: Answer, table: str) -> str:
+    """An answer as one JSON object: verdict, summary, and the rows of one table."""
+    import json
+
+    from detoklens.questions.answer import Comparison
+
+    about: dict[str, object] = {"question": answer.question.name(), "model": answer.model}
+    if isinstance(answer, Comparison):
+        about["verdicts"] = {label: each and each.to_dict() for label, each in answer.verdicts.items()}
+    else:
+        about["verdict"] = answer.verdict and answer.verdict.to_dict()
+    about |= {"summary": answer.sentence, "table": table}
+    head = json.dumps(about, ensure_ascii=False)
+    return f'{head[:-1]}, "rows": {answer.tables[table].write_json()}}}'
 
 
 def _named_table(answer: Answer, output: Output) -> str | None:

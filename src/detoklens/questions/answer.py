@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
+    from detoklens.questions.verdict import Verdict
     from detoklens.tables.provenance import Provenance
 
 SHOWN_ROWS = 10  # of a table in a notebook
@@ -58,6 +59,11 @@ class Answer:
     def sentence(self) -> str:
         """The answer in one sentence."""
         return self.question.say(self.tables)
+
+    @cached_property
+    def verdict(self) -> Verdict | None:
+        """The conclusion as data: value, heads and the control that decided; None where the question only measures."""
+        return self.question.verdict(self.tables)
 
     @property
     def schemas(self) -> list[Schema]:
@@ -150,6 +156,16 @@ class Comparison(Answer):
             label: {name: frame.filter(model=label).drop("model") for name, frame in self.tables.items()}
             for label in self.labels
         }
+
+    @cached_property
+    def verdict(self) -> None:
+        """Several models have no common verdict: see `verdicts`."""
+        return None
+
+    @cached_property
+    def verdicts(self) -> dict[str, Verdict | None]:
+        """Each model's verdict by its label."""
+        return {label: self.question.verdict(tables) for label, tables in self.by_label.items()}
 
     @cached_property
     def sentence(self) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from detoklens.measures.block_runs import Runner
     from detoklens.questions.study import Study
+    from detoklens.questions.verdict import Verdict
 
     Frames = Mapping[str, pl.DataFrame]
     ByLabel = Mapping[str, Frames]
@@ -103,6 +104,10 @@ class Question:
     def say(self, tables: Frames) -> str:
         """The answer in one sentence, read off the tables."""
         raise NotImplementedError
+
+    def verdict(self, tables: Frames) -> Verdict | None:
+        """The conclusion, read off the tables; None for a question that only measures."""
+        return None
 
     def say_compared(self, by_label: ByLabel) -> str:
         """One sentence for several models, their tables by label and name."""
