@@ -1,0 +1,70 @@
+"""How far does a question travel through the code? Functions, modules and package changes of one command.
+
+    python benchmarks/hops.py              # auroc demo
+    python benchmarks/hops.py twins demo --list
+
+A hop is a function of detoklens that the command enters for the first time; a package change is a hop into another
+package than the hop before. Imports, lambdas, comprehensions and generated methods don't count.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import detoklens
+
+ROOT = Path(detoklens.__file__).parent
+GENERATED = ("<", "__create_fn__")
+
+
+def hops_of(command: list[str]) -> list[tuple[str, str]]:
+    """Module and function of every first call, in order."""
+    from detoklens.__main__ import main
+
+    found: dict[tuple[str, str], None] = {}
+    importing = 0
+
+    def watch(frame: FrameType, event: str, _: Any) -> None:
+        nonlocal importing
+        code = frame.f_code
+        if code.co_name == "<module>" and event in ("call", "return"):
+            importing += 1 if event == "call" else -1
+        if event != "call" or importing or code.co_name.startswith(GENERATED):
+            return
+        path = Path(code.co_filename)
+        if path.suffix == ".py" and path.is_relative_to(ROOT):
+            found[".".join(path.relative_to(ROOT).with_suffix("").parts), code.co_qualname] = None
+
+    sys.argv = ["detoklens", *command]
+    sys.setprofile(watch)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            main()
+    except SystemExit:
+        pass
+    finally:
+        sys.setprofile(None)
+    return list(found)
+
+
+def main() -> None:
+    arguments = [word for word in sys.argv[1:] if word != "--list"] or ["auroc", "demo"]
+    listing = "--list" in sys.argv
+    hops = hops_of(arguments)
+    packages = [module.partition(".")[0] for module, _ in hops]
+    changes = sum(before != after for before, after in zip(packages, packages[1:], strict=False))
+    if listing:
+        print("\n".join(f"{module}:{name}" for module, name in hops))
+    print(
+        f"{' '.join(arguments)}: {len(hops)} functions in {len({module for module, _ in hops})} modules, "
+        f"{changes} package changes"
+    )
+
+
+if __name__ == "__main__":
+    main()
