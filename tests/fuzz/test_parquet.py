@@ -126,7 +126,7 @@ def test_no_flipped_bit_of_a_page_with_a_checksum_is_believed(tmp_path: Path) ->
 
 
 def test_documents_for_a_question_have_the_bound_of_counting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A quarter of the machine, shared by as many workers as counting has: 2 MB of the 64 that a whole quarter allows."""
+    """A quarter of the memory, shared by as many workers as counting has: 2 MB where the whole quarter allows 64."""
     monkeypatch.setattr(memory_module, "default_memory", lambda: 1 << 30)
     monkeypatch.setattr(memory_module, "available_cores", lambda: 32)
     path = tmp_path / "t.parquet"

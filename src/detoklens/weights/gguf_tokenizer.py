@@ -12,7 +12,7 @@ from typing import Any
 
 from detoklens.errors import CheckpointError
 from detoklens.tokens import Vocabulary
-from detoklens.tokens.library_calls import library_call, unheard_panics
+from detoklens.tokens.library_calls import library_call
 from detoklens.tokens.tokenizer_files import LARGEST_ID
 
 CONTROL, USER_DEFINED = 3, 4  # types of tokens
@@ -57,7 +57,7 @@ def gguf_vocabulary(
     def damaged(reason: str) -> CheckpointError:
         return CheckpointError(f"{where}: its tokenizer can't be read ({reason}); download it again")
 
-    with library_call(damaged), unheard_panics():
+    with library_call(damaged):
         return _vocabulary(settings)
 
 
