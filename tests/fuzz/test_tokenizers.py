@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import string
+import threading
 from random import Random
 from typing import Any
 
+import pytest
 from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from detoklens.corpus.encoding import choose_library, open_encoder
+from detoklens.corpus.encoding import TokenizersEncoder, choose_library, open_encoder
 from detoklens.errors import DetokLensError
 from detoklens.tokens import Vocabulary
 from detoklens.tokens.byte_text import BYTE_OF_CHARACTER
+from detoklens.tokens.library_calls import library_call
 from tests.fuzz.budget import cases
 from tests.fuzz.damage import as_json, changed_json, cut_or_doubled, deeply_nested, flipped
 from tests.fuzz.memory import bounded_memory
@@ -161,3 +165,39 @@ def test_damaged_tokenizers_are_one_line_or_give_the_same_ids_every_way(tmp_path
                 continue
             except BaseException as error:
                 raise AssertionError(f"case {number}: {type(error).__name__}: {str(error)[:1000]}") from error
+
+
+def test_a_panic_while_encoding_is_one_line_and_nothing_else(tmp_path, capfd):
+    """A normalizer that prepends nothing: the trial on reading passes, this text does not."""
+    odd = json.loads(byte_level().to_str()) | {"normalizer": {"type": "Prepend", "prepend": ""}}
+    (tmp_path / "tokenizer.json").write_bytes(as_json(odd))
+    vocabulary = Vocabulary.from_file(tmp_path / "tokenizer.json")
+    encoder = TokenizersEncoder(vocabulary.to_json(), parse_special_tokens=False)
+    for encode in (lambda: vocabulary.encode("the sand"), lambda: encoder.encode([b"the sand"])):
+        with pytest.raises(DetokLensError, match="this tokenizer can't read"):
+            encode()
+    assert capfd.readouterr().err == ""
+
+
+def test_what_other_threads_write_while_a_library_runs_is_kept_in_order(capfd):
+    def refuse(reason: str) -> DetokLensError:
+        return DetokLensError(reason)
+
+    os.write(2, b"before ")
+    with library_call(refuse), library_call(refuse):
+        writer = threading.Thread(target=os.write, args=(2, b"meanwhile "))
+        writer.start()
+        writer.join()
+    with pytest.raises(DetokLensError, match="lost"), library_call(refuse):
+        panic()
+    os.write(2, b"after")
+    assert capfd.readouterr().err == "before meanwhile kept after"
+
+
+class PanicException(BaseException):
+    """As the libraries raise it."""
+
+
+def panic() -> None:
+    os.write(2, b"kept \nthread 'main' (7) panicked at src/lib.rs:1:2:\nlost\nnote: run with RUST_BACKTRACE=1\n")
+    raise PanicException("lost")

@@ -17,7 +17,7 @@ from detoklens.loading import load_vocabulary
 from detoklens.model import loading
 from detoklens.tokens import Vocabulary
 from detoklens.verification.verify import verify
-from detoklens.weights import gguf_file
+from detoklens.weights import gguf_file, gguf_tokenizer
 from detoklens.weights.gguf_tokenizer import gguf_vocabulary
 from tests.fuzz.budget import cases
 from tests.layers import assert_same_layer
@@ -122,7 +122,9 @@ def test_a_factor_of_scaling_without_a_type_is_refused(tmp_path):
     with pytest.raises(UnsupportedModelError, match=r"by a factor of 4\.0 without a llama\.rope\.scaling\.type is not"):
         detoklens.load(write_gguf(tmp_path / "a.gguf", model, "llama", more={factor: 4.0}))
     for number, name in enumerate((factor, "llama.rope.scaling.type")):
-        with pytest.raises(UnsupportedModelError, match=r"RoPE scaling .* is not computed"):
+        with pytest.raises(
+            CheckpointError, match=rf"the setting '{name}' must be (text|a finite number of at least 0),"
+        ):
             detoklens.load(write_gguf(tmp_path / f"list-{number}.gguf", model, "llama", more={name: [1.0, 4.0]}))
     plain = detoklens.load(write_gguf(tmp_path / "b.gguf", model, "llama"))
     for number, more in enumerate([{factor: 0.0}, {factor: 1.0}, {factor: 4.0, "llama.rope.scaling.type": "none"}]):
@@ -240,6 +242,35 @@ def shared_tokenizer(corpus_folder: Path, name: str) -> bytes:
 def test_a_damaged_tokenizer_is_one_line(settings):
     with pytest.raises(CheckpointError, match="its tokenizer can't be read"):
         gguf_vocabulary(settings)
+
+
+def test_merges_of_a_token_of_two_megabytes_are_refused_at_once():
+    settings = {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": ["a", "a" * 2_000_000]}
+    with pytest.raises(
+        CheckpointError, match="its longest token has 2,000,000 characters: too many to look for merges"
+    ):
+        gguf_vocabulary(settings)
+
+
+def test_more_merges_than_fit_into_memory_are_refused(monkeypatch):
+    monkeypatch.setattr(gguf_tokenizer, "MOST_MERGES", 3)
+    tokens = ["a" * length for length in range(1, 5)]
+    with pytest.raises(CheckpointError, match="its tokens have more than 3 merges"):
+        gguf_vocabulary({"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": tokens})
+
+
+def test_a_setting_for_each_layer_is_that_of_layer_0(tmp_path):
+    model = tiny("llama", **LLAMA)
+    plain = detoklens.load(write_gguf(tmp_path / "a.gguf", model, "llama"))
+    path = write_gguf(tmp_path / "b.gguf", model, "llama", more={"llama.attention.head_count_kw": [2, 0]})
+    path.write_bytes(rewritten(path, b"llama.attention.head_count_kv", b"llama.attention.head_count_kw"))
+    assert detoklens.load(path).fingerprint == plain.fingerprint
+
+
+def rewritten(path: Path, old: bytes, new: bytes) -> bytes:
+    """The file with two settings' names exchanged, the old one's made one that is not read."""
+    content = path.read_bytes().replace(old, old.replace(b"llama", b"other"))
+    return content.replace(new, old)
 
 
 def test_a_setting_of_another_type_is_one_line(tmp_path):

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 
 from detoklens.corpus.inputs import find_inputs
-from detoklens.corpus.memory import default_memory
+from detoklens.corpus.memory import default_share
 from detoklens.corpus.pieces import Piece, read_texts, where
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.shards import cut_into_shards
@@ -41,6 +41,6 @@ def read_documents(
 
 
 def _of(piece: Piece, reading: ReadingOptions, tally: Tally) -> Iterator[Document]:
-    longest = longest_document(default_memory())
+    longest = longest_document(default_share())
     for number, text in read_texts(piece, reading, tally, longest):
         yield Document(where(piece, number, reading), text.decode())

@@ -21,7 +21,7 @@ from jaxtyping import Int, UInt32
 from detoklens.corpus.missing_bytes import add_placeholders, replaced, texts_with
 from detoklens.errors import TokenError
 from detoklens.tokens import Vocabulary
-from detoklens.tokens.library_calls import library_call, unheard_panics
+from detoklens.tokens.library_calls import library_call
 
 GIGATOKEN, TOKENIZERS = "gigatoken", "tokenizers"
 LONGEST_TOKEN = 1_000
@@ -152,11 +152,10 @@ class Choice(NamedTuple):
 
 def choose_library(vocabulary: Vocabulary, sample: Sequence[bytes], parse_special_tokens: bool) -> Choice:
     """gigatoken where its ids equal those of tokenizers on the sample and on whatever the vocabulary is made of."""
-    with unheard_panics():
-        reason = _why_not_gigatoken(vocabulary, sample, parse_special_tokens)
-        if reason is None:
-            return Choice(GIGATOKEN, None)
-        return Choice(TOKENIZERS, reason, _speed(vocabulary, sample, parse_special_tokens))
+    reason = _why_not_gigatoken(vocabulary, sample, parse_special_tokens)
+    if reason is None:
+        return Choice(GIGATOKEN, None)
+    return Choice(TOKENIZERS, reason, _speed(vocabulary, sample, parse_special_tokens))
 
 
 def _speed(vocabulary: Vocabulary, sample: Sequence[bytes], parse_special_tokens: bool) -> float | None:

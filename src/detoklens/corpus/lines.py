@@ -106,8 +106,8 @@ def check_length(name: str, size: int, longest: int) -> None:
     """Refuse a document that would not fit into the memory that is allowed."""
     if size > longest:
         raise CorpusError(
-            f"{name}: holds a document of more than {longest >> 20} MB, more than the memory allows for one; allow "
-            "more memory, fewer workers, or for .txt files set document_per_line=True"
+            f"{name}: holds a document of more than {longest >> 20} MB, more than the memory allows for one; split it "
+            "(for .txt files set document_per_line=True), or count with more memory or fewer workers"
         )
 
 

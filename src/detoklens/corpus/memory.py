@@ -6,6 +6,7 @@ import os
 import re
 from pathlib import Path
 
+from detoklens.engines.choose import available_cores
 from detoklens.errors import DetokLensError
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
@@ -42,6 +43,11 @@ def machine_memory() -> int:
         if limit.isdecimal():
             memory = min(memory, int(limit))
     return memory
+
+
+def default_share() -> int:
+    """The bytes of one worker of `detoklens count` without options: the bound for everyone else who reads documents."""
+    return max(SMALLEST_SHARE, default_memory() // available_cores())
 
 
 def share_of(memory: int, workers: int) -> int:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from detoklens.corpus.lines import check_length
 from detoklens.corpus.pages import BrokenHeader, largest_page
 from detoklens.errors import CorpusError, first_line
 
@@ -29,9 +30,10 @@ def row_group_sizes(name: str, path: str, text_field: str) -> list[tuple[int, in
 def read_column(name: str, path: str, text_field: str, start: int, stop: int, longest: int) -> Iterator[bytes | None]:
     """The values of the column in row groups [start, stop) as raw bytes; None where a row has none.
 
-    A page of which not even one row would fit is refused. `longest` is the largest value that is taken.
+    `longest` is the largest value that is taken. Pages and values that are larger are refused before they are copied.
     """
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     file = _open(name, path, text_field)
     groups = range(start, stop)
@@ -39,7 +41,9 @@ def read_column(name: str, path: str, text_field: str, start: int, stop: int, lo
         for group, (_, chunk) in zip(groups, _text_chunks(file, path, text_field, groups), strict=True):
             rows = _rows_at_once(name, path, chunk, longest)
             for batch in file.iter_batches(rows, row_groups=[group], columns=[text_field], use_threads=False):
-                yield from (value.as_py() for value in batch.column(0).cast(pa.large_binary()))
+                values = batch.column(0).cast(pa.large_binary())
+                check_length(name, pc.max(pc.binary_length(values)).as_py() or 0, longest)
+                yield from (value.as_py() for value in values)
 
 
 @contextlib.contextmanager
@@ -87,8 +91,8 @@ def _rows_at_once(name: str, path: str, column: Any, longest: int) -> int:
     page = largest_page(path, column)
     if page > PAGE_SHARE * longest:
         raise CorpusError(
-            f"{name}: has pages of {page >> 20} MB, more than the memory allows for one; allow more memory or fewer "
-            "workers, or write the file again with smaller pages"
+            f"{name}: has pages of {page >> 20} MB, more than the memory allows for one; write the file again with "
+            "smaller pages, or count with more memory or fewer workers"
         )
     return max(1, min(ROWS, longest // max(page, 1)))
 

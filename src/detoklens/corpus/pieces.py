@@ -98,7 +98,6 @@ def _rows(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> 
             bad_record(f"{where(piece, number, options)}: {options.text_field!r} is null", options, tally)
             yield number, None
             continue
-        check_length(piece.name, len(value), longest)
         yield number, repaired_bytes(value, tally)
 
 

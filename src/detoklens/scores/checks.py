@@ -8,9 +8,31 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from detoklens.errors import RangeError, TokenError
+from detoklens.errors import CheckpointError, RangeError, TokenError
 
 Numbers = Sequence[int] | Int[np.ndarray, "..."]
+LARGEST_ROUNDING = 0.01
+"""Of a score before the softmax: it changes attention by one percent. In float32 scores of 168,000 are rounded so."""
+
+
+def check_finite_scores(what: str, scores: np.ndarray) -> np.ndarray:
+    """The same scores, if all are finite; NaN and Inf come of weights too large for their type."""
+    if not np.isfinite(scores).all():
+        raise CheckpointError(
+            f"{what} is too large for {scores.dtype}: the weights are damaged or of an unusual scale; try "
+            'dtype="float64"'
+        )
+    return scores
+
+
+def check_roundings(highest: np.ndarray) -> None:
+    """Refuse scores so large that their own rounding decides the attention; `highest` has the highest of each row."""
+    largest = np.abs(highest).max(initial=0)
+    if not largest * np.finfo(highest.dtype).epsneg <= LARGEST_ROUNDING:
+        raise CheckpointError(
+            f"attention scores are as large as {largest:.0e}, which {highest.dtype} rounds too coarsely for a softmax: "
+            'the weights are damaged or of an unusual scale; try dtype="float64"'
+        )
 
 
 def whole_numbers(token_ids: Any) -> Int[np.ndarray, "..."]:

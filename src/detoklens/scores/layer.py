@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from detoklens.errors import RangeError, UnsupportedModelError
 from detoklens.scores.affinity import Affinity, token_affinity
 from detoklens.scores.block import block_output
-from detoklens.scores.checks import Numbers, check_range, check_readable, whole_numbers
+from detoklens.scores.checks import Numbers, check_finite_scores, check_range, check_readable, whole_numbers
 from detoklens.scores.common_part import Common, Mean, biases, means, token_shares
 from detoklens.scores.factors import Side, TokenFactors, key_side, query_side
 from detoklens.scores.facts import LayerFacts
@@ -242,7 +242,8 @@ class Layer(LayerFacts):
         heads = list(range(self.n_heads) if heads is None else heads)
         keys = self.token_affinity(scale, heads=heads, offset=offset, mean=mean)
         asking = rotated_by_offset(self.weights, self.common_part(mean).query[heads], offset)
-        return np.stack([keys.key_of(place) @ asking[place] for place in range(len(heads))])
+        found = np.stack([keys.key_of(place) @ asking[place] for place in range(len(heads))])
+        return check_finite_scores("Tᵉ", found)
 
     def _divisors(self, scale: TokenScale | None) -> Float[np.ndarray, "token"] | None:
         """What factors are divided by: nothing where they are normed already."""

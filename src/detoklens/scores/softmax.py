@@ -5,10 +5,14 @@ from __future__ import annotations
 import numpy as np
 from jaxtyping import Float
 
+from detoklens.scores.checks import check_roundings
+
 
 def softmax(scores: Float[np.ndarray, "*rows key"]) -> Float[np.ndarray, "*rows key"]:
     """softmax along the last axis; −inf gets no attention."""
-    shifted = scores - scores.max(axis=-1, keepdims=True)
+    highest = scores.max(axis=-1, keepdims=True)
+    check_roundings(highest)
+    shifted = scores - highest
     np.exp(shifted, out=shifted)
     shifted /= shifted.sum(axis=-1, keepdims=True)
     return shifted

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from detoklens.errors import CheckpointError
+
 if TYPE_CHECKING:
     import polars as pl
 
@@ -53,15 +55,22 @@ class Schema:
         return self.conform(pl.DataFrame({name: data[name] for name in self.names}, strict=False))
 
     def conform(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The same table in the declared order and types."""
+        """The same table in the declared order and types; an infinite number is refused, as it tells of an overflow."""
         import polars as pl
 
-        return frame.select(
+        conforming = frame.select(
             pl.col(column.name).cast(column.polars_type).fill_nan(None)
             if column.dtype in FLOATS
             else pl.col(column.name).cast(column.polars_type)
             for column in self.columns
         )
+        for column in self.columns:
+            if column.dtype in FLOATS and conforming[column.name].is_infinite().any():
+                raise CheckpointError(
+                    f"table {self.name}: {column.name} is infinite: the model's numbers are too large or too small for "
+                    'their type; check the checkpoint, or load it with dtype="float64"'
+                )
+        return conforming
 
     def empty(self) -> pl.DataFrame:
         """A table without rows: the question has no answer here."""

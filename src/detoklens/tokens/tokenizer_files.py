@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from detoklens.errors import CheckpointError
-from detoklens.tokens.library_calls import library_call, unheard_panics
+from detoklens.tokens.library_calls import library_call
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -28,7 +28,7 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
     if (folder / "tokenizer.json").is_file():
         return read_tokenizer_file(folder / "tokenizer.json")
     if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-        with library_call(partial(_unreadable_pair, folder)), unheard_panics():
+        with library_call(partial(_unreadable_pair, folder)):
             return _checked(_from_vocab_and_merges(folder), folder)
     return None
 
@@ -42,7 +42,7 @@ def tokenizer_from_json(text: str) -> Tokenizer:
 
 def read_tokenizer_file(path: Path) -> Tokenizer:
     """The tokenizer of a tokenizer.json, without padding or truncation."""
-    with library_call(partial(_unreadable, path)), unheard_panics():
+    with library_call(partial(_unreadable, path)):
         return _checked(tokenizer_from_json(path.read_text(encoding="utf-8")), path)
 
 

@@ -158,7 +158,7 @@ class GGUFFile:
         if FREQUENCY_FACTORS not in self._tensors or layer.rotary_frequencies is None:
             return layer
         factors = self._dequantised(self._tensors[FREQUENCY_FACTORS], np.dtype(np.float64))
-        if factors.shape != layer.rotary_frequencies.shape or not (factors > 0).all():
+        if factors.shape != layer.rotary_frequencies.shape or not (np.isfinite(factors) & (factors > 0)).all():
             raise CheckpointError(f"{self.where}: {FREQUENCY_FACTORS} does not fit the heads; download it again")
         return replace(layer, rotary_frequencies=layer.rotary_frequencies / factors)
 
@@ -175,10 +175,12 @@ class GGUFFile:
         return self.architecture == "gpt2" and name.endswith(TURNED)
 
     def _heads(self, setting: str) -> int:
-        count = self.config()["num_attention_heads" if setting.endswith("count") else "num_key_value_heads"]
-        if type(count) is not int or count < 1:
+        config = self.config()
+        own = config.get("num_attention_heads")
+        count = own if setting.endswith("count") else config.get("num_key_value_heads", own)
+        if not count:
             raise CheckpointError(f"{self.where}: {setting} must be a whole number above 0, not {shown(count)}")
-        return count
+        return int(count)
 
     def _dequantised(self, tensor: GGUFTensor, dtype: np.dtype[Any]) -> np.ndarray:
         from gguf.constants import GGMLQuantizationType
@@ -209,7 +211,7 @@ class GGUFFile:
             if name.startswith(f"{architecture}.")
         }
         self._refuse_unknown(own, names)
-        config = {theirs: _plain(own[name]) for name, theirs in names.items() if name in own}
+        config = {theirs: _of_first_layer(own[name]) for name, theirs in names.items() if name in own}
         config |= {"model_type": architecture, "rope_scaling": self._scaling(own)}
         if architecture == "llama":
             config["attention_bias"] = "model.layers.0.self_attn.q_proj.bias" in self._stored_as
@@ -221,10 +223,8 @@ class GGUFFile:
             raise UnsupportedModelError(
                 f"{self.where}: the setting {self.architecture}.{unknown[0]} = {shown(own[unknown[0]])} is not handled"
             )
-        width, heads = _plain(own.get("embedding_length")), _plain(own.get("attention.head_count"))
-        d_head = own.get("attention.key_length")
-        if d_head is None and type(width) is int and type(heads) is int and heads > 0:
-            d_head = width // heads
+        width, heads = own.get("embedding_length"), _of_first_layer(own.get("attention.head_count"))
+        d_head = own.get("attention.key_length", width // heads if width and heads else None)
         turned = own.get("rope.dimension_count", d_head)
         if turned != d_head:
             raise UnsupportedModelError(
@@ -232,8 +232,7 @@ class GGUFFile:
             )
 
     def _scaling(self, own: Mapping[str, Any]) -> dict[str, Any] | None:
-        said = (own.get(f"rope.scaling.{name}") for name in ("type", "factor"))
-        kind, factor = (str(value) if isinstance(value, np.ndarray) else value for value in said)
+        kind, factor = own.get("rope.scaling.type"), own.get("rope.scaling.factor")
         if kind is None and factor not in (None, 0, 1):  # llama.cpp applies it; 0 is none to it
             raise UnsupportedModelError(
                 f"{self.where}: RoPE scaling by a factor of {shown(factor)} without a {self.architecture}.rope.scaling"
@@ -252,9 +251,9 @@ def dequantised_note(kinds: Sequence[str], tensors: str) -> tuple[str, ...]:
     return (said,) if kinds else ()
 
 
-def _plain(value: Any) -> Any:
-    """One number for layer 0 of a setting that may be given layer by layer."""
-    return value[0].item() if isinstance(value, np.ndarray) and value.size else value
+def _of_first_layer(value: Any) -> Any:
+    """A setting's value in layer 0, where it is given for each layer."""
+    return value[0].item() if isinstance(value, np.ndarray) else value
 
 
 def _halves(values: np.ndarray, heads: int) -> np.ndarray:

@@ -8,9 +8,9 @@ comes from a stranger, so none is believed before it is compared with the bytes 
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from math import prod
+from math import isfinite, prod
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,78 @@ STRING, ARRAY = 8, 9
 SCALARS = {
     0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8", 12: "<f8",
 }  # fmt: skip
+MOST_SETTINGS, MOST_TENSORS = 10_000, 1_000_000  # the largest models have some 100 and some 100,000
+LARGEST_SIZE = 2**32 - 1  # llama.cpp reads sizes as uint32
 BlockSizes = Mapping[int, tuple[int, int]]  # numbers and bytes of a block, by the tensor's type
+
+
+def _is_size(value: Any, least: int = 1) -> bool:
+    return type(value) is int and least <= value <= LARGEST_SIZE
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and isfinite(value) and value >= 0
+
+
+def _is_numbers(value: Any, kinds: str) -> bool:
+    """Whether this is an array of finite numbers of one of these numpy kinds: `i`, `u`, `f`."""
+    return isinstance(value, np.ndarray) and value.dtype.kind in kinds and bool(np.isfinite(value).all())
+
+
+def _is_size_per_layer(value: Any) -> bool:
+    of_layers = _is_numbers(value, "iu") and value.size > 0 and value.min() >= 0 and value.max() <= LARGEST_SIZE
+    return _is_size(value) or of_layers
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a setting may hold, in words and as a check."""
+
+    meaning: str
+    accepts: Callable[[Any], bool]
+
+
+SIZE = _Kind(f"a whole number from 1 to {LARGEST_SIZE}", _is_size)
+SIZE_OR_ZERO = _Kind(f"a whole number from 0 to {LARGEST_SIZE}", lambda value: _is_size(value, least=0))
+SIZE_PER_LAYER = _Kind(f"a whole number from 1 to {LARGEST_SIZE}, or one per layer", _is_size_per_layer)
+NUMBER = _Kind("a finite number of at least 0", _is_number)
+POSITIVE_NUMBER = _Kind("a finite number above 0", lambda value: _is_number(value) and value > 0)
+TEXT = _Kind("text", lambda value: type(value) is str)
+TEXTS = _Kind("a list of texts", lambda value: type(value) is list)
+YES_OR_NO = _Kind("true or false", lambda value: type(value) is bool)
+INTEGERS = _Kind("a list of whole numbers", lambda value: _is_numbers(value, "iu"))
+NUMBERS = _Kind("a list of finite numbers", lambda value: _is_numbers(value, "iuf"))
+KINDS = {
+    "general.architecture": TEXT,
+    "{architecture}.attention.head_count": SIZE_PER_LAYER,
+    "{architecture}.attention.head_count_kv": SIZE_PER_LAYER,
+    "{architecture}.attention.key_length": SIZE,
+    "{architecture}.attention.layer_norm_epsilon": NUMBER,
+    "{architecture}.attention.layer_norm_rms_epsilon": NUMBER,
+    "{architecture}.attention.value_length": SIZE,
+    "{architecture}.block_count": SIZE,
+    "{architecture}.context_length": SIZE,
+    "{architecture}.embedding_length": SIZE,
+    "{architecture}.expert_count": SIZE_OR_ZERO,
+    "{architecture}.expert_used_count": SIZE_OR_ZERO,
+    "{architecture}.feed_forward_length": SIZE_PER_LAYER,
+    "{architecture}.rope.dimension_count": SIZE,
+    "{architecture}.rope.freq_base": POSITIVE_NUMBER,
+    "{architecture}.rope.scaling.factor": NUMBER,
+    "{architecture}.rope.scaling.finetuned": YES_OR_NO,
+    "{architecture}.rope.scaling.original_context_length": SIZE_OR_ZERO,
+    "{architecture}.rope.scaling.type": TEXT,
+    "{architecture}.vocab_size": SIZE,
+    "tokenizer.ggml.add_space_prefix": YES_OR_NO,
+    "tokenizer.ggml.merges": TEXTS,
+    "tokenizer.ggml.model": TEXT,
+    "tokenizer.ggml.pre": TEXT,
+    "tokenizer.ggml.scores": NUMBERS,
+    "tokenizer.ggml.token_type": INTEGERS,
+    "tokenizer.ggml.tokens": TEXTS,
+    "tokenizer.ggml.unknown_token_id": SIZE_OR_ZERO,
+}
+"""What each setting that is read may hold; others are not looked at."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +127,18 @@ def read_gguf_header(path: Path, block_sizes: BlockSizes) -> GGUFHeader:
         return _Reader(mapped, str(path)).header(block_sizes)
 
 
+def check_settings(settings: Mapping[str, Any], where: str) -> None:
+    """Refuse a setting of another type, or out of range, so that nobody who uses one has to ask again."""
+    architecture = settings.get("general.architecture")
+    for template, kind in KINDS.items():
+        name = template.format(architecture=architecture) if type(architecture) is str else template
+        if name in settings and not kind.accepts(settings[name]):
+            raise CheckpointError(
+                f"{where}: the setting {shown(name)} must be {kind.meaning}, not {shown(settings[name])}; convert the "
+                "model to GGUF again"
+            )
+
+
 class _Reader:
     """Walks through the bytes, never beyond their end."""
 
@@ -69,12 +152,15 @@ class _Reader:
         if version not in VERSIONS:
             raise CheckpointError(f"{self._where}: GGUF version {version} is not read; {VERSIONS[0]} and 3 are")
         n_tensors, n_settings = self._number("<u8"), self._number("<u8")
+        if n_tensors > MOST_TENSORS or n_settings > MOST_SETTINGS:
+            raise self._damaged(f"{n_tensors:,} tensors and {n_settings:,} settings are more than any model has")
         settings: dict[str, Any] = {}
         for _ in range(n_settings):
             name = self._string()
             if name in settings:
                 raise self._damaged(f"the setting {shown(name)} stands twice")
             settings[name] = self._value(self._number("<u4"))
+        check_settings(settings, self._where)
         entries = [self._tensor(block_sizes) for _ in range(n_tensors)]
         return GGUFHeader(settings, self._placed(entries, settings.get("general.alignment", DEFAULT_ALIGNMENT)))
 

@@ -12,9 +12,13 @@ from typing import Any
 
 from detoklens.errors import CheckpointError
 from detoklens.tokens import Vocabulary
-from detoklens.tokens.library_calls import library_call, unheard_panics
+from detoklens.tokens.library_calls import library_call
+from detoklens.tokens.tokenizer_files import LARGEST_ID
 
 CONTROL, USER_DEFINED = 3, 4  # types of tokens
+MOST_TOKENS = LARGEST_ID + 1
+MOST_CHARACTERS_SLICED = 200_000_000  # to look for merges: some seconds; the 256,000 tokens of Gemma need 10 million
+MOST_MERGES = 2_000_000  # about 500 MB; Gemma has 580,604
 _CUT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,%d}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
     r"|\s+(?!\S)|\s+"
@@ -53,12 +57,14 @@ def gguf_vocabulary(
     def damaged(reason: str) -> CheckpointError:
         return CheckpointError(f"{where}: its tokenizer can't be read ({reason}); download it again")
 
-    with library_call(damaged), unheard_panics():
+    with library_call(damaged):
         return _vocabulary(settings)
 
 
 def _vocabulary(settings: Mapping[str, Any]) -> tuple[Vocabulary | None, tuple[str, ...]]:
     kind, tokens = settings.get("tokenizer.ggml.model"), settings.get("tokenizer.ggml.tokens")
+    if isinstance(tokens, list) and len(tokens) > MOST_TOKENS:
+        raise ValueError(f"{len(tokens):,} tokens are more than any vocabulary in use has")
     if not isinstance(tokens, list) or len(set(tokens)) < len(tokens):
         return None, ("the GGUF file's tokens are missing or not all different: its tokenizer is not read",)
     if kind == "llama":
@@ -106,7 +112,7 @@ def _sentencepiece(settings: Mapping[str, Any], tokens: list[str]) -> dict[str, 
             "type": "BPE",
             "vocab": ids,
             "merges": _merges(tokens, scores if scores is not None else [0.0] * len(tokens), ids),
-            "unk_token": tokens[unknown] if 0 <= unknown < len(tokens) else None,
+            "unk_token": tokens[unknown] if unknown < len(tokens) else None,
             "fuse_unk": True,
             "byte_fallback": True,
         },
@@ -114,13 +120,22 @@ def _sentencepiece(settings: Mapping[str, Any], tokens: list[str]) -> dict[str, 
 
 
 def _merges(tokens: Sequence[str], scores: Sequence[float], ids: Mapping[str, int]) -> list[list[str]]:
-    """Each way of joining two pieces to a third, the piece with the highest score first."""
+    """Each way of joining two pieces to a third, the piece with the highest score first.
+
+    The work grows with the square of a token's length, so what only a hostile file has is refused.
+    """
+    if len(scores) != len(tokens):
+        raise ValueError(f"there are {len(scores):,} scores for {len(tokens):,} tokens")
+    if sum(len(token) ** 2 for token in tokens) > MOST_CHARACTERS_SLICED:
+        raise ValueError(f"its longest token has {max(map(len, tokens)):,} characters: too many to look for merges")
     found = []
     for token, score in zip(tokens, scores, strict=True):
         for cut in range(1, len(token)):
             left, right = token[:cut], token[cut:]
             if left in ids and right in ids:
                 found.append((-float(score), ids[token], -cut, left, right))
+        if len(found) > MOST_MERGES:
+            raise ValueError(f"its tokens have more than {MOST_MERGES:,} merges")
     return [[left, right] for *_, left, right in sorted(found)]
 
 

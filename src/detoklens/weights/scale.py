@@ -17,6 +17,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float, Int
 
+from detoklens.errors import CheckpointError
 from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.norm import NormKind
 
@@ -92,7 +93,9 @@ class ScaleTable:
     def _root(self, variance: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
         if self._kind == "none":
             return np.ones_like(variance)
-        return np.asarray(np.sqrt(variance + variance.dtype.type(self._epsilon)))
+        squared = np.asarray(variance + variance.dtype.type(self._epsilon))
+        self._check_divisors(squared)
+        return np.asarray(np.sqrt(squared))
 
     def _pairs(self, positions: slice, tokens: slice) -> Float[np.ndarray, "position token"]:
         scales = self._positions[positions] @ self._tokens[tokens].T
@@ -104,7 +107,19 @@ class ScaleTable:
         if self._kind == "none":
             return np.ones_like(scales)
         scales += scales.dtype.type(self._epsilon)
+        self._check_divisors(scales)
         return np.sqrt(scales, out=scales)
+
+    def _check_divisors(self, squared: Float[np.ndarray, "*shape"]) -> None:
+        """Refuse σ² that is 0, too small for its type to hold exactly, or too large."""
+        limits = np.finfo(squared.dtype)
+        if squared.size and not (squared.min() >= limits.tiny and squared.max() <= limits.max):
+            found = squared.max() if squared.min() >= limits.tiny else squared.min()
+            raise CheckpointError(
+                f"the norm would divide by the root of {found:g}, which {squared.dtype} can't hold exactly (ε is "
+                f"{self._epsilon:g}): the embeddings are 0, too small or too large; check the checkpoint and its ε, or "
+                'load it with dtype="float64"'
+            )
 
 
 def _centred(table: Float[np.ndarray, "row d_model"]) -> Float[np.ndarray, "row d_model"]:
