@@ -1,8 +1,8 @@
 """Write files whole or not at all, never through a link, with one line about what the system refuses.
 
-A file is written under a temporary name in its own folder, flushed to the disk and renamed. The temporary file is locked
-while it is written: one whose lock is free was left by a process that was killed, and the next write of the same file
-removes it.
+A file is written under a temporary name in its own folder, flushed to the disk and renamed. The temporary file is
+locked while it is written: one whose lock is free was left by a process that was killed, and the next write of the same
+file removes it.
 """
 
 from __future__ import annotations

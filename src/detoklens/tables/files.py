@@ -129,7 +129,7 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def note_recomputed(reason: object) -> None:
-    """Tell the user that kept work is not used; it is no part of the answer, which is the same as without the damage."""
+    """Tell the user that kept work is not used; not as a note of the answer, which is the same without the damage."""
     logging.getLogger("detoklens").warning("detoklens: %s; computing it again", reason)
 
 
