@@ -48,7 +48,7 @@ def make_quick(folder: Path) -> None:
         for module in (answers, report):
             patched.setattr(module, "SECTIONS", [QUICK])
         patched.setattr(drawing, "FORMATS", ("svg",))
-        make_report(Study(random_layer(vocab_size=30, dtype="float32"), work=Work(workers=1)), folder)
+        make_report(Study(random_layer(vocab_size=30, dtype="float32"), work=Work(workers=1)), folder, heads=[0])
 
 
 def contents(folder: Path) -> dict[str, bytes]:
