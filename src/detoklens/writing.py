@@ -86,8 +86,9 @@ def _partial_file(path: Path, mode: int) -> Iterator[Path]:
     try:
         yield partial
     finally:
-        partial.unlink(missing_ok=True)
         os.close(descriptor)
+        if partial.exists():
+            partial.unlink(missing_ok=True)
 
 
 def _created(path: Path, mode: int) -> tuple[Path, int]:

@@ -26,7 +26,7 @@ from detoklens.model.closed_worlds import BATCH
 from detoklens.model.first_blocks import is_in_a_file
 from detoklens.weights.blocks import real_model
 from detoklens.weights.checkpoint import Checkpoint
-from detoklens.writing import OWNER, whole_files
+from detoklens.writing import OWNER, remove_leftovers, whole_files
 
 Vectors = Float32[np.ndarray, "row d_model"]
 
@@ -130,6 +130,7 @@ def _read(path: Path, line: str, shape: tuple[int, int], say: Callable[[str], No
 def _keep(path: Path, line: str, vectors: Vectors) -> None:
     """Write them, whole or not at all."""
     make_cache_folder(path.parent)
+    remove_leftovers(path.parent, "*")
     if 2 * vectors.nbytes > shutil.disk_usage(path.parent).free:
         raise OSError(f"{_gigabytes(vectors)} are more than half of what the disk has left")
     with whole_files(path, mode=OWNER) as (partial,), partial.open("wb") as file:
