@@ -29,7 +29,7 @@ from tests.fuzz.budget import cases
 from tests.fuzz.damage import as_json, changed_json, cut_or_doubled, deeply_nested, flipped
 from tests.layers import random_layer
 
-FLIPS, HOSTILE = 400, 250
+FLIPS, HOSTILE = 200, 200
 QUESTIONS: list[Question] = [Positions(), Shape(), Heatmap(tokens=5), Partners([3, 7], top=4)]
 
 
