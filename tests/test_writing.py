@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from detoklens.errors import OutputError
-from detoklens.writing import make_folder, plain_output_errors, whole_files, write_whole
+from detoklens.writing import make_folder, plain_output_errors, refuse_links, whole_files, write_whole
 
 
 def test_files_that_belong_together_appear_together_or_not_at_all(tmp_path):
@@ -35,3 +35,31 @@ def test_a_disk_that_is_full_is_known_by_the_number_of_items_that_numpy_could_wr
     told = pytest.raises(OutputError, match=r"takes no more \(4096 requested and 0 written\); free some space")
     with told, plain_output_errors(tmp_path):
         raise OSError("4096 requested and 0 written")
+
+
+def test_what_a_killed_process_left_is_removed_by_the_next_write(tmp_path):
+    left, foreign = tmp_path / ".file.0123.partial", tmp_path / ".other.0123.partial"
+    for path in (left, foreign):
+        path.write_bytes(b"half")
+    write_whole(tmp_path / "file", b"whole")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".other.0123.partial", "file"]
+
+
+def test_a_file_that_is_being_written_is_not_taken_for_a_leftover(tmp_path):
+    with whole_files(tmp_path / "file") as (partial,):
+        partial.write_bytes(b"slow")
+        write_whole(tmp_path / "file", b"quick")
+        assert partial.exists()
+    assert (tmp_path / "file").read_bytes() == b"slow"
+
+
+def test_a_link_is_replaced_and_not_followed(tmp_path):
+    (tmp_path / "foreign").write_bytes(b"kept")
+    (tmp_path / "file").symlink_to(tmp_path / "foreign")
+    write_whole(tmp_path / "file", b"new")
+    assert [(tmp_path / name).read_bytes() for name in ("foreign", "file")] == [b"kept", b"new"]
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder" / "inside").symlink_to(tmp_path / "foreign")
+    with pytest.raises(OutputError, match="inside is a link, and nothing is written through links"):
+        refuse_links(tmp_path / "folder")
+    refuse_links(tmp_path / "nowhere")

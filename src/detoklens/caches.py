@@ -1,21 +1,27 @@
-"""Where is what outlives a run and can be made again? In a folder of the user's caches, as far as there is one."""
+"""The cache folder: files that outlive a run and can be made again.
+
+Other users may be able to write to the folder, so only regular files that belong to this user, and that nobody else may
+write to, are read. Links are not followed and nothing waits for a pipe.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
+from typing import BinaryIO
 
 VARIABLE = "DETOKLENS_CACHE"
-"""Names another folder; empty, nothing is kept at all."""
+"""Names another folder; when it is empty, nothing is kept."""
 
 
 def keeps_nothing() -> bool:
-    """Whether that was asked for."""
+    """Whether the user turned caching off."""
     return os.environ.get(VARIABLE) == ""
 
 
 def cache_folder(name: str) -> Path | None:
-    """The folder of one kind of things that are kept, which need not be there yet; None where nothing can be kept."""
+    """The folder for one kind of files, which may not exist yet; None where nothing can be kept."""
     named = os.environ.get(VARIABLE)
     if named is not None:
         return Path(named) / name if named else None
@@ -24,3 +30,20 @@ def cache_folder(name: str) -> Path | None:
     except RuntimeError:  # a user without a home
         return None
     return caches / "detoklens" / name
+
+
+def make_cache_folder(folder: Path) -> None:
+    """Make a cache folder that only this user can read and write; one that exists is left as it is."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=stat.S_IRWXU, exist_ok=True)
+
+
+def open_cached(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
+    """Open a cached file; a PermissionError where it is not a regular file of this user's alone."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, stat.S_IRUSR | stat.S_IWUSR)
+    found = os.fstat(descriptor)
+    shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or shared:
+        os.close(descriptor)
+        raise PermissionError(None, "it is not a regular file that belongs to this user alone", str(path))
+    return os.fdopen(descriptor, "rb")

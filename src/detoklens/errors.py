@@ -81,7 +81,7 @@ def as_path(given: object, what: str) -> Path:
 
 def one_line(text: str) -> str:
     """A text as one line of bounded length, in which nothing can move the cursor, colour the screen or end the line."""
-    return _cut(_written_out(_cut(text, LONGEST_MESSAGE)), LONGEST_MESSAGE)
+    return _cut(escape_unprintable(_cut(text, LONGEST_MESSAGE)), LONGEST_MESSAGE)
 
 
 def shown(value: object) -> str:
@@ -107,7 +107,8 @@ def _cut(text: str, longest: int) -> str:
     return text[: longest - end - len(CUT)] + CUT + text[-end:]
 
 
-def _written_out(text: str) -> str:
+def escape_unprintable(text: str) -> str:
+    """A text with an escape for each character that a terminal would obey, or that turns the text around."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
         for character in text

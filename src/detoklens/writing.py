@@ -1,51 +1,132 @@
-"""How files are written: whole or not at all, and what the system says against it is one line."""
+"""Write files whole or not at all, never through a link, with one line about what the system refuses.
+
+A file is written under a temporary name in its own folder, flushed to the disk and renamed. The temporary file is
+locked while it is written: one whose lock is free was left by a process that was killed, and the next write of the same
+file removes it.
+"""
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
+import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
+from glob import escape
 from pathlib import Path
 
 from detoklens.errors import OutputError
 
 FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, None})
-"""How the system says that a disk takes no more; numpy tells it by the number of items that were taken."""
+"""How the system reports a full disk; numpy reports it as an error without a number."""
+FREE_SPACE = "free some space, or name a folder that can be written to"
+PARTIAL = ".partial"
+ANYONE, OWNER = 0o666, 0o600
+"""Permissions of a new file before the umask: of an output, and of a file that only this user may read."""
 
 
 def make_folder(folder: Path) -> None:
-    """The folder and those above it, where they are not there yet."""
+    """Make the folder and its parents where they are missing."""
     with plain_output_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
 
 
+def refuse_links(folder: Path) -> None:
+    """Refuse an output folder with a link anywhere inside it; the folder itself may be reached through one."""
+    with plain_output_errors(folder):
+        for parent, folders, files in os.walk(folder):
+            for name in (*folders, *files):
+                refuse_link(Path(parent, name))
+
+
+def refuse_link(path: Path) -> None:
+    """Refuse to write through a link: what it points to may belong to something else."""
+    if path.is_symlink():
+        raise OutputError(f"{path} is a link, and nothing is written through links; remove it, or name another folder")
+
+
 def write_whole(path: Path, content: bytes | memoryview) -> None:
-    """Write one file; whatever interrupts leaves the old one, or none."""
+    """Write one file; an interruption leaves the old one, or none."""
     with whole_files(path) as (partial,):
         partial.write_bytes(content)
 
 
 @contextmanager
-def whole_files(*paths: Path) -> Iterator[list[Path]]:
-    """Temporary names to write to: in the end all get their own names, after an error none."""
-    partial_paths = [path.with_name(f".{path.name}.{os.getpid()}.partial") for path in paths]
-    with plain_output_errors(paths[0]):
-        try:
-            yield partial_paths
-            for partial, path in zip(partial_paths, paths, strict=True):
-                partial.replace(path)
-        finally:
-            for partial in partial_paths:
-                partial.unlink(missing_ok=True)
+def whole_files(*paths: Path, mode: int = ANYONE, when_full: str = FREE_SPACE) -> Iterator[list[Path]]:
+    """Yield a temporary file to write for each path; all are renamed at the end, none after an error.
+
+    `when_full` says what to do when the disk is full.
+    """
+    with plain_output_errors(paths[0], when_full), ExitStack() as files:
+        partial_paths = [files.enter_context(_partial_file(path, mode)) for path in paths]
+        yield partial_paths
+        for partial in partial_paths:
+            _flush(partial)
+        for partial, path in zip(partial_paths, paths, strict=True):
+            partial.replace(path)
 
 
 @contextmanager
-def plain_output_errors(place: Path) -> Iterator[None]:
-    """An OutputError for what the system says against writing at a place: full, read-only, forbidden."""
+def plain_output_errors(place: Path, when_full: str = FREE_SPACE) -> Iterator[None]:
+    """Turn what the system refuses at a place (full, read-only, forbidden) into an OutputError."""
     try:
         yield
     except OSError as error:
-        reason = error.strerror or f"the disk takes no more ({error})"
-        where = "free some space, or name a folder" if error.errno in FULL else "name a folder"
-        raise OutputError(f"{place}: {reason}; {where} that can be written to") from error
+        reason = os.strerror(error.errno) if error.errno else f"the disk takes no more ({error})"
+        remedy = when_full if error.errno in FULL else "name a folder that can be written to"
+        raise OutputError(f"{place}: {reason}; {remedy}") from error
+
+
+@contextmanager
+def _partial_file(path: Path, mode: int) -> Iterator[Path]:
+    """An empty, locked file next to `path`, removed at the end unless it was renamed."""
+    remove_leftovers(path.parent, escape(path.name))
+    partial, descriptor = _created(path, mode)
+    try:
+        yield partial
+    finally:
+        os.close(descriptor)
+        if partial.exists():
+            partial.unlink(missing_ok=True)
+
+
+def _created(path: Path, mode: int) -> tuple[Path, int]:
+    while True:
+        partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}{PARTIAL}")
+        descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        if _is_held(descriptor, partial):
+            return partial, descriptor
+        os.close(descriptor)  # another process took it for a leftover before it was locked
+
+
+def _is_held(descriptor: int, partial: Path) -> bool:
+    """Lock a new file; False where another process removed it before."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks, where no process removes leftovers
+        return True
+    return partial.exists()
+
+
+def remove_leftovers(folder: Path, pattern: str) -> None:
+    """Remove the temporary files that killed processes left of files whose names match a pattern."""
+    for partial in folder.glob(f".{pattern}.*{PARTIAL}"):
+        with suppress(OSError):
+            descriptor = os.open(partial, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                partial.unlink()
+            finally:
+                os.close(descriptor)
+
+
+def _flush(path: Path) -> None:
+    """Bring a file from the system's cache to the disk: after a crash no renamed file is empty."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

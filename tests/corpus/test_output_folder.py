@@ -276,6 +276,8 @@ def test_the_lock_of_a_killed_process_is_gone(run: Run, tmp_path: Path) -> None:
 def test_half_written_files_of_a_killed_run_are_removed(interrupted: Path, run: Run) -> None:
     for name in ("bigrams.parquet.part-12", ".counting/parts/0-00000001.arrow.part-34", ".counting/plan.json.part-5"):
         (interrupted / name).write_bytes(b"half")
+    for name in (".bigrams.parquet.0a1b.partial", ".counting/.plan.json.0a1b.partial"):
+        (interrupted / name).write_bytes(b"half")
     run()
     assert sorted(folder_bytes(interrupted)) == ["bigrams.parquet", "manifest.json", "tokens.parquet"]
 
@@ -286,19 +288,19 @@ def test_a_full_disk_keeps_the_finished_parts(
     file: str, reason: int, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk is full when one file is about to be renamed; the run is continued once there is room."""
-    replace = count.write_text.__globals__["written_whole"].__globals__["os"].replace
+    replace = Path.replace
 
-    def full(temporary: Path, path: Path) -> None:
+    def full(temporary: Path, path: Path) -> Path:
         if path.name == file:
             raise OSError(reason, "no")
-        replace(temporary, path)
+        return replace(temporary, path)
 
     with monkeypatch.context() as patched:
-        patched.setattr("detoklens.corpus.files.os.replace", full)
-        with pytest.raises(OutputError, match=f"no room left to write {file}.*run the same command again"):
+        patched.setattr(Path, "replace", full)
+        with pytest.raises(OutputError, match=f"{file}: .*; finished parts are kept.*run the same command again"):
             run()
     assert "0-00000000.arrow" in parts_of(tmp_path / "counts")
-    assert not [name for name in folder_bytes(tmp_path / "counts") if ".part-" in name]
+    assert not [name for name in folder_bytes(tmp_path / "counts") if ".part" in name and "/parts/" not in name]
     run()
     run(out="at once")
     assert folder_bytes(tmp_path / "counts") == folder_bytes(tmp_path / "at once")
@@ -308,7 +310,10 @@ def test_a_worker_that_meets_a_limit_on_file_size_says_so(
     small_vocabulary: Vocabulary, tmp_path: Path, source: Path
 ) -> None:
     """A real refusal of the system in a real worker process."""
-    with open_engine("local", 2) as engine, pytest.raises(OutputError, match="no room left to write"):
+    with (
+        open_engine("local", 2) as engine,
+        pytest.raises(OutputError, match="part: File too large; finished parts"),
+    ):
         list(engine.run(_write_too_much, [str(tmp_path / "part")]))
     assert [path.name for path in tmp_path.iterdir()] == ["texts.jsonl"]
 

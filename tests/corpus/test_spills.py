@@ -143,6 +143,6 @@ def test_a_full_disk_leaves_no_file(tmp_path: Path) -> None:
         with Spills(tmp_path / "part", np.dtype(np.uint32)) as files:
             files._add(0, full())
 
-    with pytest.raises(OutputError, match="no room left to write part"):
+    with pytest.raises(OutputError, match="No space left on device; finished parts are kept"):
         fail()
     assert list(tmp_path.iterdir()) == []

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from detoklens.errors import OutputError
-from detoklens.figures.save import save
+from detoklens.figures.save import FORMATS, is_ours, save
 from tests.figures.specs import FIGURES
 from tests.figures.synthetic import tables
 
@@ -69,3 +69,13 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
         save(figure, tmp_path, "auroc", formats=["png"])
     assert [path.name for path in tmp_path.iterdir()] == ["auroc.png"]
     assert (tmp_path / "auroc.png").read_text() == "old"
+
+
+@pytest.mark.parametrize("extension", FORMATS)
+def test_figures_of_ours_are_known_and_others_are_not(figure: Figure, tmp_path: Path, extension: str) -> None:
+    (path,) = save(figure, tmp_path, "auroc", formats=[extension])
+    assert is_ours(path)
+    other = tmp_path / f"other.{extension}"
+    figure.savefig(other)
+    assert not is_ours(other)
+    assert not is_ours(tmp_path / f"nowhere.{extension}")

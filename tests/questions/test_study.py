@@ -214,7 +214,7 @@ def test_folders_that_hold_no_whole_answer_are_refused(written, tmp_path):
     with pytest.raises(OutputError, match="holds no answer of detoklens"):
         dl.read_answer(tmp_path / "empty")
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "empty" / "a.parquet", metadata={"detoklens": "{}"})
-    with pytest.raises(OutputError, match="another version of detoklens"):
+    with pytest.raises(OutputError, match="an earlier version of detoklens, or is damaged"):
         dl.read_answer(tmp_path / "empty")
 
 
@@ -306,7 +306,7 @@ def test_a_damaged_answer_is_computed_again(written):
 def test_two_answers_to_one_question_say_what_to_do(written):
     dl.study("demo").ask(dl.Auroc(roc=["ion"])).write(written)
     dl.study("demo").ask(dl.Auroc(truth="merges", bootstrap=0, controls=False, tokens=["ion"])).write(written)
-    with pytest.raises(OutputError, match="2 answers to auroc; write each into a folder of its own"):
+    with pytest.raises(OutputError, match="2 answers to auroc; write each into its own folder"):
         dl.read_answer(written, "auroc")
 
 

@@ -121,7 +121,7 @@ def output_settings(question: type[Question]) -> list[Setting]:
     settings = []
     for setting in settings_of(Output):
         choices = kinds.get(setting.name)
-        if setting.name == "figure" and not figures:
+        if setting.name in ("figure", "force") and not figures:
             continue
         if choices is None:
             settings.append(setting)

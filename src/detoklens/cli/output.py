@@ -51,6 +51,7 @@ class Output(Printed):
         Path | None, Parameter("Also draw a figure into this file: .svg, .pdf or .png.", metavar="FILE")
     ] = None
     figure_name: Annotated[str | None, Parameter("Which of its figures. Default: the first.")] = None
+    force: Annotated[bool, Parameter("Overwrite FILE even if it is not a figure drawn by detoklens.")] = False
     width: Annotated[
         str, Parameter("How wide the figure is: 3.3 in, 7 in, or so many.", metavar="column|page|INCHES")
     ] = "page"
@@ -66,6 +67,7 @@ class Output(Printed):
             raise OutputError(f"{self.figure}: a figure's file ends in {', '.join(ENDINGS)}; name it so")
         if self.figure is not None:
             chosen_width(self.width)
+            _refuse_foreign_figure(self.figure, self.force)
 
     def check(self, question: Question) -> None:
         """Refuse a figure that answers to this question do not have."""
@@ -169,6 +171,18 @@ def draw(answer: Answer, path: Path, name: str | None, width: str) -> None:
     figure = answer.figure(spec.name, width=chosen_width(width))
     save(figure, path.parent, path.stem, title=spec.title, description=spec.caption, formats=[path.suffix[1:].lower()])
     say(f"drew {path}")
+
+
+def _refuse_foreign_figure(path: Path, force: bool) -> None:
+    """Refuse to overwrite a file that is not a figure of ours, unless that was asked for."""
+    from detoklens.figures.save import is_ours
+
+    try:
+        if force or not path.exists() or is_ours(path):
+            return
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror}; name another file") from error
+    raise OutputError(f"{path} is not a figure drawn by detoklens; name another file, or overwrite it with --force")
 
 
 def chosen_width(text: str) -> str | float:

@@ -13,8 +13,9 @@ import pyarrow.parquet as pq
 from jaxtyping import Int64
 
 from detoklens.corpus.columns import BIGRAM_SCHEMA, TOKEN_SCHEMA
-from detoklens.corpus.files import written_whole
 from detoklens.corpus.pairs import Run
+from detoklens.corpus.parts import WHEN_FULL
+from detoklens.writing import whole_files
 
 ROW_GROUP = 1 << 20
 """Rows of a row group: what is read to answer for one token, about 2 MB on disk."""
@@ -31,7 +32,7 @@ def write_bigrams(path: Path, groups: Iterable[Run], vocabulary_size: int) -> tu
     """Write the pairs, streamed as `row_groups`; how many are different, and how many are there in all?"""
     rows = total = 0
     with (
-        written_whole(path) as temporary,
+        whole_files(path, when_full=WHEN_FULL) as (temporary,),
         pa.OSFile(os.fsencode(temporary), "wb") as file,
         pq.ParquetWriter(file, BIGRAM_SCHEMA, column_encoding=BIGRAM_ENCODING, **COMPRESSION) as writer,
     ):
@@ -71,5 +72,8 @@ def write_tokens(path: Path, counts: Int64[np.ndarray, "token"], texts: list[str
     """Write every token's count, with its text, so that counts can be read without the tokenizer."""
     columns = [np.arange(len(counts), dtype=np.uint32), counts, pa.array(texts, pa.string())]
     delta = {"token": "DELTA_BINARY_PACKED", "count": "DELTA_BINARY_PACKED"}
-    with written_whole(path) as temporary, pa.OSFile(os.fsencode(temporary), "wb") as file:
+    with (
+        whole_files(path, when_full=WHEN_FULL) as (temporary,),
+        pa.OSFile(os.fsencode(temporary), "wb") as file,
+    ):
         pq.write_table(pa.table(columns, schema=TOKEN_SCHEMA), file, column_encoding=delta, **COMPRESSION)

@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 
-from detoklens.caches import cache_folder
+from detoklens.caches import cache_folder, make_cache_folder, open_cached
 from detoklens.corpus.manifest import BIGRAMS, MANIFEST, TOKENS, JsonObject, file_hash
 from detoklens.errors import CountsError
 
@@ -88,7 +88,13 @@ def _name_of(path: Path, state: os.stat_result, sha256: str) -> str:
 
 def _is_remembered(name: str) -> bool:
     folder = _cache_folder()
-    return name in _checked or (folder is not None and (folder / name).exists())
+    if name in _checked or folder is None:
+        return name in _checked
+    try:
+        open_cached(folder / name).close()
+    except OSError:
+        return False
+    return True
 
 
 def _remember(name: str) -> None:
@@ -98,8 +104,8 @@ def _remember(name: str) -> None:
     if folder is None:
         return
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).touch()
+        make_cache_folder(folder)
+        open_cached(folder / name, os.O_CREAT).close()
         oldest_first = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         for path in oldest_first[:-REMEMBERED]:
             path.unlink(missing_ok=True)

@@ -13,9 +13,11 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from detoklens.corpus.files import TEMPORARY, written_whole
 from detoklens.corpus.manifest import BIGRAMS, MANIFEST, TOKENS, WORK, JsonObject, differences, json_text, read_json
+from detoklens.corpus.parts import WHEN_FULL
+from detoklens.corpus.spills import TEMPORARY
 from detoklens.errors import OutputError
+from detoklens.writing import refuse_links, remove_leftovers, whole_files
 
 
 class OutputFolder:
@@ -67,9 +69,10 @@ class OutputFolder:
         shutil.rmtree(self.parts, ignore_errors=True)
 
     def remove_leftovers(self) -> None:
-        """Half-written files of a run that was killed, and no file of anybody else."""
+        """Remove the half-written files of a run that was killed, and nothing else."""
         ours = [(self.folder, name) for name in (BIGRAMS, TOKENS, MANIFEST)] + [(self.parts, "*"), (self.work, "*")]
         for folder, name in ours:
+            remove_leftovers(folder, name)
             for path in folder.glob(f"{name}{TEMPORARY}*"):
                 path.unlink(missing_ok=True)
 
@@ -78,7 +81,7 @@ class OutputFolder:
 
 
 def write_text(path: Path, text: str) -> None:
-    with written_whole(path) as temporary:
+    with whole_files(path, when_full=WHEN_FULL) as (temporary,):
         temporary.write_text(text, encoding="utf-8")
 
 
@@ -114,6 +117,7 @@ def _check_content(folder: Path) -> None:
     if names and MANIFEST not in names and WORK not in names:
         shown = ", ".join(sorted(names)[:3])
         raise OutputError(f"{folder}: holds something else ({shown}); choose an empty or a new folder")
+    refuse_links(folder)
 
 
 @contextlib.contextmanager

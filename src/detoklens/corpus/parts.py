@@ -18,10 +18,12 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Int64
 
-from detoklens.corpus.files import full_disk_told, written_whole
 from detoklens.corpus.pairs import Run, add_all
 from detoklens.corpus.records import Tally, sum_of
 from detoklens.errors import CountsError
+from detoklens.writing import plain_output_errors, whole_files
+
+WHEN_FULL = "finished parts are kept: free some space and run the same command again to continue"
 
 BLOCK_ROWS = 1 << 16
 """Rows of a block: merging 16 parts holds 16 such blocks, about 20 MB."""
@@ -59,14 +61,14 @@ def write_part(
 ) -> None:
     """Write sorted runs, each beginning after the one before it, as one part, unless they are not all of its text's."""
     header = {"tally": json.dumps(tally.as_dict()), "tokens": tokens.astype("<i8").tobytes()}
-    with written_whole(path) as temporary:
+    with whole_files(path, when_full=WHEN_FULL) as (temporary,):
         bigrams = _write(temporary, runs, keys, header)
         tally.check_sums(path, int(tokens.sum()), bigrams)
 
 
 def write_runs(path: Path, runs: Iterable[Run], keys: np.dtype[Any]) -> None:
     """Write sorted runs, each beginning after the one before it, to be read again soon: a crash may lose them."""
-    with full_disk_told(path):
+    with plain_output_errors(path, WHEN_FULL):
         _write(path, runs, keys, {})
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable
 from pathlib import Path
 from types import TracebackType
@@ -9,10 +10,12 @@ from typing import Any, Self
 
 import numpy as np
 
-from detoklens.corpus.files import temporary_beside
 from detoklens.corpus.pairs import Run
 from detoklens.corpus.parts import RunFile, merged_blocks, write_runs
 from detoklens.corpus.tree import FAN
+
+TEMPORARY = ".part-"
+"""In the name of every spilled file, so that a later run finds what a killed one left."""
 
 
 class Spills:
@@ -43,7 +46,7 @@ class Spills:
     def _add(self, level: int, runs: Iterable[Run]) -> None:
         if level == len(self._levels):
             self._levels.append([])
-        path = temporary_beside(self._target)
+        path = self._target.with_name(f"{self._target.name}{TEMPORARY}{uuid.uuid4().hex}")
         self._levels[level].append(path)  # to be removed even if it is half written
         write_runs(path, runs, self._keys)
         if len(self._levels[level]) >= FAN:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -56,8 +57,14 @@ def refuse_foreign(folder: Path) -> None:
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write into that gets its name in the end; after an error the old one is as it was."""
+    """A folder to write into that is renamed at the end; after an error the old one is as it was.
+
+    Between two renames the old one has another name: a process that is killed there leaves it, and the next one takes
+    it back.
+    """
     folder = folder.resolve()
+    old = folder.with_name(f".{folder.name}.old")
+    _take_back(old, folder)
     refuse_foreign(folder)
     make_folder(folder.parent)
     with plain_output_errors(folder), scratch_folder(folder.parent) as scratch:
@@ -65,8 +72,24 @@ def whole_folder(folder: Path) -> Iterator[Path]:
         written.mkdir()
         yield written
         if folder.exists():
-            folder.rename(scratch / "old")
-        written.rename(folder)
+            folder.rename(old)
+        try:
+            written.rename(folder)
+        except OSError:
+            _take_back(old, folder)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _take_back(old: Path, folder: Path) -> None:
+    """Finish what a killed process left: its old export comes back where there is no new one, else it is removed."""
+    if old.is_symlink() or not is_bundle(old):
+        return
+    with plain_output_errors(folder):
+        if folder.exists():
+            shutil.rmtree(old)
+        else:
+            old.rename(folder)
 
 
 def _described(folder: Path) -> dict[str, Any]:

@@ -29,6 +29,9 @@ COLUMN = 0.6  # points wide: a pixel of a page, less than a line is thick
 _BEYOND_HUNDREDTHS = re.compile(r"(\.\d\d)\d+")
 _DROPPED_PROPERTIES = {"-inkscape-stroke"}
 
+MAKER = ("data-made-by", "detoklens")
+"""The attribute by which a figure of ours is known."""
+
 ElementTree.register_namespace("", _SVG)
 ElementTree.register_namespace("xlink", _XLINK)
 
@@ -108,6 +111,7 @@ def _telling(column: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
 
 
 def _describe(root: Element, prefix: str, title: str, description: str) -> None:
+    root.set(*MAKER)
     root.set("role", "img")
     root.set("id", prefix.rstrip("-"))
     root.set("aria-labelledby", " ".join(f"{prefix}{part}" for part in ("title", "desc")))

@@ -1,8 +1,8 @@
 """Vectors that the real model computed, kept for other questions about the same model: one file for each set of them.
 
 A file begins with one line of JSON, which says what decides its numbers and what their sha256 is; the numbers follow.
-It is written in a folder that does not outlive its process, and gets its name when it is whole. What is read is
-believed only where the line says just what was asked for and the numbers have that sha256.
+It is written whole or not at all, and read only where it belongs to this user, its first line is exactly the one that
+was asked for, and the numbers have that sha256.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from detoklens.caches import VARIABLE, cache_folder, keeps_nothing
+from detoklens.caches import VARIABLE, cache_folder, keeps_nothing, make_cache_folder, open_cached
+from detoklens.errors import OutputError
 from detoklens.model.closed_worlds import BATCH
 from detoklens.model.first_blocks import is_in_a_file
-from detoklens.scratch import scratch_folder
 from detoklens.weights.blocks import real_model
 from detoklens.weights.checkpoint import Checkpoint
+from detoklens.writing import OWNER, remove_leftovers, whole_files
 
 Vectors = Float32[np.ndarray, "row d_model"]
 
@@ -86,8 +87,9 @@ def kept_vectors(
         return vectors
     try:
         _keep(path, line, vectors)
-    except OSError as error:
-        say(f"{not_kept}: {error.strerror or error} ({folder}); {VARIABLE} names another folder")
+    except (OSError, OutputError) as error:
+        reason = error if isinstance(error, OutputError) else f"{error.strerror or error} ({folder})"
+        say(f"{not_kept}: {reason}; {VARIABLE} names another folder")
         return vectors
     try:
         _remove_oldest(folder)
@@ -108,17 +110,17 @@ def _first_line(line: str, vectors: Vectors) -> bytes:
 def _read(path: Path, line: str, shape: tuple[int, int], say: Callable[[str], None]) -> Vectors | None:
     """The vectors of a file; None where there is none, and where it is damaged, which is said."""
     try:
-        with path.open("rb") as file:
+        with open_cached(path) as file:
             first = file.readline(LONGEST_LINE)
             is_whole = os.fstat(file.fileno()).st_size == len(first) + 4 * shape[0] * shape[1]
             vectors = np.fromfile(file, "<f4").reshape(shape) if is_whole else None
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
-        say(f"{path} can't be read ({error.strerror or error}): its vectors are computed anew")
+        say(f"{path} is not used ({error.strerror or error}); computing its vectors again")
         return None
     if vectors is None or first != _first_line(line, vectors):
-        say(f"{path} is damaged: its vectors are computed anew")
+        say(f"{path} is damaged; computing its vectors again")
         return None
     with suppress(OSError):
         os.utime(path)  # it was asked for
@@ -127,14 +129,13 @@ def _read(path: Path, line: str, shape: tuple[int, int], say: Callable[[str], No
 
 def _keep(path: Path, line: str, vectors: Vectors) -> None:
     """Write them, whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_cache_folder(path.parent)
+    remove_leftovers(path.parent, "*")
     if 2 * vectors.nbytes > shutil.disk_usage(path.parent).free:
         raise OSError(f"{_gigabytes(vectors)} are more than half of what the disk has left")
-    with scratch_folder(path.parent) as scratch:
-        with (scratch / path.name).open("wb") as file:
-            file.write(_first_line(line, vectors))
-            vectors.tofile(file)
-        (scratch / path.name).replace(path)
+    with whole_files(path, mode=OWNER) as (partial,), partial.open("wb") as file:
+        file.write(_first_line(line, vectors))
+        vectors.tofile(file)
 
 
 def _gigabytes(vectors: Vectors) -> str:

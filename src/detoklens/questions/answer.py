@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from detoklens.errors import RangeError, as_path
+from detoklens.errors import RangeError, as_path, escape_unprintable
 from detoklens.figures.spec import FigureSpec, chosen_spec
 from detoklens.questions.question import Question, View
 from detoklens.tables.rendering import html_table, text_table
@@ -117,11 +117,11 @@ class Answer:
 
     def __str__(self) -> str:
         shown = [text_table(view.frame, f"{self.model}: {view.title}") for view in self.views]
-        return "\n".join([*shown, self.sentence])
+        return "\n".join([*shown, escape_unprintable(self.sentence)])
 
     def __repr__(self) -> str:
         tables = ", ".join(f"{name} ({len(frame):,} rows)" for name, frame in self.tables.items())
-        return f"Answer to {self.question!r} of {self.model}: {self.sentence} Tables: {tables}."
+        return escape_unprintable(f"Answer to {self.question!r} of {self.model}: {self.sentence} Tables: {tables}.")
 
     def _repr_html_(self) -> str:
         """The sentence, the first rows of what a terminal shows, and the first figure, for a notebook."""

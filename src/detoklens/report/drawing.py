@@ -1,7 +1,7 @@
 """Draws a report's figures: SVG, PDF and PNG in a folder, the SVG again for the page, and a narrow one for phones.
 
-What a drawing depends on (its tables' contents, the heads, the width, the version) is hashed into `drawn.json` beside
-the files; a figure whose hash is the same is read, not drawn again.
+`drawn.json` next to the files keeps two hashes of each figure: of what it was drawn from (its tables' contents, the
+heads, the width, the version) and of its files. A figure with the same hashes is read, not drawn again.
 """
 
 from __future__ import annotations
@@ -101,12 +101,14 @@ class Sketchbook:
         self._folder, self._width = folder, width
         self._memory = folder / "drawn.json"
         self._drawn = _remembered(self._memory)
+        self._found: dict[str, dict[str, bytes]] = {}
 
     def pictures(
         self, planned: Sequence[Drawing], engine: Engine | None = None, watch: Watcher | None = None
     ) -> dict[str, Picture]:
         """The figures for the page by name, empty ones left out; what is not there yet is drawn, by the engine."""
         wanted = {drawing.name: self._fingerprint(drawing) for drawing in planned}
+        self._drawn = {name: drawn for name, drawn in self._drawn.items() if name in wanted}
         missing = [drawing for drawing in planned if not self._has(drawing, wanted[drawing.name])]
         tasks = (DrawingTask(drawing, self._width, FORMATS) for drawing in missing)
         drawn = map(draw_files, tasks) if engine is None else engine.run(draw_files, tasks, ordered=True)
@@ -114,26 +116,36 @@ class Sketchbook:
             if watch is not None:
                 watch(done, len(missing))
             self._keep(drawing, next(drawn), wanted[drawing.name])
-        shown = [drawing for drawing in planned if self._drawn[drawing.name] != EMPTY + wanted[drawing.name]]
+        shown = [drawing for drawing in planned if self._found[drawing.name]]
         return {drawing.name: self._picture(drawing) for drawing in shown}
 
     def _has(self, drawing: Drawing, fingerprint: str) -> bool:
-        if self._drawn.get(drawing.name) == EMPTY + fingerprint:
-            return True
-        there = all((self._folder / f"{drawing.name}.{ending}").is_file() for ending in (*FORMATS, PHONE))
-        return there and self._drawn.get(drawing.name) == fingerprint
+        """Whether the figure's files are there, drawn from the same and unchanged since; they are read once."""
+        drawn = self._drawn.get(drawing.name)
+        files = {} if drawn == _drawn_as(fingerprint, {}) else self._read(drawing)
+        if files is None or drawn != _drawn_as(fingerprint, files):
+            return False
+        self._found[drawing.name] = files
+        return True
+
+    def _read(self, drawing: Drawing) -> dict[str, bytes] | None:
+        try:
+            return {ending: self._path(drawing, ending).read_bytes() for ending in (*FORMATS, PHONE)}
+        except OSError:
+            return None
 
     def _keep(self, drawing: Drawing, files: Mapping[str, bytes], fingerprint: str) -> None:
         for ending, content in files.items():
-            write_whole(self._folder / f"{drawing.name}.{ending}", content)
-        self._drawn[drawing.name] = fingerprint if files else EMPTY + fingerprint
-        write_whole(self._memory, json.dumps(self._drawn, indent=1, sort_keys=True).encode())
+            write_whole(self._path(drawing, ending), content)
+        self._found[drawing.name] = dict(files)
+        self._drawn[drawing.name] = _drawn_as(fingerprint, files)
+        write_whole(self._memory, _as_json(self._drawn))
+
+    def _path(self, drawing: Drawing, ending: str) -> Path:
+        return self._folder / f"{drawing.name}.{ending}"
 
     def _picture(self, drawing: Drawing) -> Picture:
-        svg, phone = (
-            for_page((self._folder / f"{drawing.name}.{ending}").read_text(encoding="utf-8"))
-            for ending in ("svg", PHONE)
-        )
+        svg, phone = (for_page(self._found[drawing.name][ending].decode()) for ending in ("svg", PHONE))
         return Picture(drawing.name, drawing.title, drawing.spec.caption, svg, phone, drawing.folded)
 
     def _fingerprint(self, drawing: Drawing) -> str:
@@ -154,12 +166,26 @@ def _content(frame: pl.DataFrame | Mapping[str, pl.DataFrame]) -> bytes:
     return str(frame.schema).encode() + frame.hash_rows().to_numpy().tobytes()
 
 
+def _drawn_as(fingerprint: str, files: Mapping[str, bytes]) -> str:
+    """What is remembered of a figure: what it was drawn from, and the hash of its files; no hash where it is empty."""
+    digest = hashlib.sha256()
+    for ending in sorted(files):
+        digest.update(f"{ending} {len(files[ending])} ".encode() + files[ending])
+    return EMPTY + fingerprint if not files else f"{fingerprint} {digest.hexdigest()}"
+
+
+def _as_json(drawn: Mapping[str, str]) -> bytes:
+    return json.dumps(drawn, indent=1, sort_keys=True).encode()
+
+
 def _remembered(path: Path) -> dict[str, str]:
-    """What was drawn before; nothing where the file is missing or broken."""
+    """What was drawn before; nothing where the file is missing or damaged."""
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
+        content = path.read_bytes()
+        drawn = dict(json.loads(content))
     except (OSError, ValueError, TypeError, RecursionError):
         return {}
+    return drawn if _as_json(drawn) == content else {}
 
 
 def for_page(svg_file: str) -> str:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from detoklens.errors import OutputError
 from detoklens.tables.csv_text import NOTE
 from detoklens.version import __version__
-from detoklens.writing import make_folder, write_whole
+from detoklens.writing import make_folder, refuse_links, write_whole
 
 if TYPE_CHECKING:
     import polars as pl
@@ -37,6 +37,7 @@ def refuse_foreign(folder: Path, kind: str) -> None:
         raise OutputError(f"{folder} holds something else and is not overwritten; name a new or empty folder")
     if found != kind:
         raise OutputError(f"{folder} holds a {found} and is not overwritten by a {kind}; name another folder")
+    refuse_links(folder)
 
 
 def claim(folder: Path, kind: str) -> None:

@@ -22,5 +22,20 @@ class Provenance:
     options: Mapping[str, Any] = field(default_factory=dict)
     version: str = __version__
 
+    @classmethod
+    def from_json(cls, text: str) -> Provenance:
+        """A provenance as `to_json` wrote it; a ValueError or TypeError where it is something else."""
+        fields = json.loads(text)
+        if not isinstance(fields, dict) or not isinstance(fields.get("options"), dict):
+            raise ValueError("its provenance is not an object with options")
+        found = cls(**fields)
+        texts = (found.command, found.model, found.model_fingerprint, found.version)
+        optional = (found.tokenizer_fingerprint, found.counts_fingerprint)
+        if not all(isinstance(each, str) for each in (*texts, *(each for each in optional if each is not None))):
+            raise ValueError("its provenance has fields of other types")
+        if found.to_json() != text:
+            raise ValueError("its provenance is not written as detoklens writes it")
+        return found
+
     def to_json(self) -> str:
         return json.dumps(asdict(self), sort_keys=True, default=str)

@@ -9,6 +9,7 @@ from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from detoklens.errors import escape_unprintable
 from detoklens.wording import column_cells, plural
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ def text_table(frame: pl.DataFrame, title: str = "", width: int | None = None, e
     rule = " " * GAP + "─" * (sum(_width(column) + GAP for column in aligned) - GAP)
     left_out = [name for name in frame.columns if name not in shown]
     more = [f"  {plural(len(left_out), 'more column')}{elsewhere}: {', '.join(left_out)}"] if left_out else []
-    told = [_lines(title, width), ""] if title else []
+    told = [_lines(escape_unprintable(title), width), ""] if title else []
     return "\n".join([*told, heading, rule, *rows, *(_lines(line, width) for line in more), "", ""])
 
 

@@ -1,0 +1,38 @@
+"""That a counts file was found right is remembered by this user's own regular files only."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from detoklens.corpus import finished
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DETOKLENS_CACHE", str(tmp_path))
+    monkeypatch.setattr(finished, "_checked", set())
+    return tmp_path / "checked"
+
+
+def test_what_this_user_remembered_is_known(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert not finished._is_remembered("state")
+    finished._remember("state")
+    finished._checked.clear()
+    assert finished._is_remembered("state")
+    monkeypatch.setattr(os, "geteuid", lambda: (folder / "state").stat().st_uid + 1)
+    assert not finished._is_remembered("state"), "a file of another user"
+
+
+def test_links_and_pipes_are_not_believed_or_followed(folder: Path, tmp_path: Path) -> None:
+    folder.mkdir()
+    (tmp_path / "own").touch()
+    (folder / "link").symlink_to(tmp_path / "own")
+    (folder / "dangling").symlink_to(tmp_path / "elsewhere")
+    os.mkfifo(folder / "pipe")
+    for name in ("link", "dangling", "pipe"):
+        assert not finished._is_remembered(name)
+        finished._remember(name)
+    assert not (tmp_path / "elsewhere").exists()

@@ -1,0 +1,30 @@
+"""A limit on the address space that is too small for the libraries is one line, before any of them is loaded."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+
+import pytest
+
+
+def run_limited(size: int, *words: str) -> subprocess.CompletedProcess[str]:
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+    command = [sys.executable, "-m", "detoklens", *words]
+    return subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, check=False)
+
+
+@pytest.mark.parametrize("size", [300_000_000, 1_000_000_000, 2_500_000_000])
+def test_too_little_is_one_line(size: int) -> None:
+    done = run_limited(size, "shape", "demo")
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"detoklens: the address space is limited to {size / 1e9:.1f} GB, too little to load")
+    assert "raise `ulimit -v`" in line
+
+
+def test_help_needs_less() -> None:
+    assert run_limited(1_000_000_000, "--version").returncode == 0
