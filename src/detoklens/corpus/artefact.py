@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Int64
 
-from detoklens.corpus.columns import BIGRAM_SCHEMA, TOKEN_SCHEMA
 from detoklens.corpus.files import written_whole
+from detoklens.corpus.manifest import BIGRAM_SCHEMA, TOKEN_SCHEMA
 from detoklens.corpus.pairs import Run
 
 ROW_GROUP = 1 << 20

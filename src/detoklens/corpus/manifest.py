@@ -15,6 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from detoklens.corpus.encoding import COST, TOKENIZERS, Choice
 from detoklens.corpus.inputs import InputFile
 from detoklens.corpus.records import ReadingOptions
@@ -22,9 +24,10 @@ from detoklens.errors import CountsError
 from detoklens.tokens import Vocabulary
 
 FORMAT, FORMAT_VERSION = "detoklens counts", 2
-UNSEALED_VERSION = 1  # finished counts of it are still read: they have no checksum of the manifest itself
 BIGRAMS, TOKENS, MANIFEST = "bigrams.parquet", "tokens.parquet", "manifest.json"
 WORK = ".counting"
+BIGRAM_SCHEMA = pa.schema([("suffix", pa.uint32()), ("prefix", pa.uint32()), ("count", pa.int64())])
+TOKEN_SCHEMA = pa.schema([("token", pa.uint32()), ("count", pa.int64()), ("text", pa.string())])
 
 JsonObject = dict[str, Any]
 
@@ -65,8 +68,6 @@ def with_library(plan: JsonObject, choice: Choice) -> JsonObject:
 def differences(old: JsonObject, new: JsonObject, compare_versions: bool) -> list[str]:
     """What a new plan asks for otherwise than an old one, in words; empty where the old one can be continued."""
     found = _input_differences(old["inputs"], new["inputs"])
-    if compare_versions and old["format_version"] != new["format_version"]:
-        found.append(f"format was {old['format_version']}, now {new['format_version']}")
     if compare_versions and "tokenized_with" in new and new["tokenized_with"] != old["tokenized_with"]:
         found.append(f"tokenized with {old['tokenized_with']} before, {new['tokenized_with']} now")
     for section in ("tokenizer", "options") + (("versions",) if compare_versions else ()):
@@ -110,9 +111,9 @@ def read_json(path: Path) -> JsonObject:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CountsError(f"{path}: not a manifest of counts; name a folder made by `detoklens count`")
     version = content.get("format_version")
-    if version not in (UNSEALED_VERSION, FORMAT_VERSION):
+    if version != FORMAT_VERSION:
         raise CountsError(f"{path}: counts of format {version}; only {FORMAT_VERSION} is read; count again")
-    if version != UNSEALED_VERSION and not is_undamaged:
+    if not is_undamaged:
         raise CountsError(f"{path}: damaged (its checksum is wrong); count again into another folder")
     return content
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,7 +21,9 @@ from detoklens.corpus.lines import (
 )
 from detoklens.corpus.parquet import read_column, row_group_sizes
 from detoklens.corpus.records import ReadingOptions, Tally, bad_record
-from detoklens.corpus.repair import decoded, encoded, repaired_bytes
+
+REPLACEMENT = "\ufffd"
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ def _rows(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> 
             yield number, None
             continue
         check_length(piece.name, len(value), longest)
-        yield number, repaired_bytes(value, tally)
+        yield number, _repair(value, tally)
 
 
 def _whole_file(
@@ -116,7 +119,7 @@ def _whole_file(
         bad_record(f"{piece.name}: its compressed data breaks off ({error})", options, tally)
         yield 1, None
         return
-    yield 1, repaired_bytes(b"".join(chunks).removeprefix(BYTE_ORDER_MARK), tally)
+    yield 1, _repair(b"".join(chunks).removeprefix(BYTE_ORDER_MARK), tally)
 
 
 def _lines(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes | None]]:
@@ -135,13 +138,13 @@ def _lines(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) ->
 
 
 def _of_line(line: bytes, tally: Tally) -> bytes:
-    return repaired_bytes(line.removesuffix(b"\r"), tally)
+    return _repair(line.removesuffix(b"\r"), tally)
 
 
 def _of_json(line: bytes, options: ReadingOptions, tally: Tally) -> bytes | str:
     """The text field of a JSON line as bytes, or what is wrong with it as a string."""
     try:
-        record = json.loads(decoded(line, tally))
+        record = json.loads(_decode(line, tally))
     except (ValueError, RecursionError) as error:
         return f"broken JSON ({error})"
     if not isinstance(record, dict) or options.text_field not in record:
@@ -149,10 +152,39 @@ def _of_json(line: bytes, options: ReadingOptions, tally: Tally) -> bytes | str:
     text = record[options.text_field]
     if not isinstance(text, str):
         return f"field {options.text_field!r} holds {type(text).__name__}, not text"
-    return encoded(text, tally)
+    return _encode(text, tally)
 
 
 def _fields(record: object) -> str:
     if not isinstance(record, dict):
         return f" in a JSON {type(record).__name__}"
     return f"; it has {', '.join(map(repr, list(record)[:8]))}"
+
+
+def _repair(raw: bytes, tally: Tally) -> bytes:
+    """Return valid UTF-8: each undecodable sequence becomes U+FFFD and is counted."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return _decode(raw, tally).encode()
+    return raw
+
+
+def _decode(raw: bytes, tally: Tally) -> str:
+    """Return the text of the bytes, repaired in the same way."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        repaired = raw.decode(errors="replace")
+        tally.replaced(repaired.count(REPLACEMENT) - raw.count(REPLACEMENT.encode()))
+        return repaired
+
+
+def _encode(text: str, tally: Tally) -> bytes:
+    """Return the text as UTF-8: each lone surrogate, which JSON allows, becomes U+FFFD and is counted."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        repaired, characters = LONE_SURROGATE.subn(REPLACEMENT, text)
+        tally.replaced(characters)
+        return repaired.encode()

@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from detoklens.corpus.inputs import InputFile
 from detoklens.corpus.parquet import row_group_sizes
-from detoklens.corpus.pieces import Piece, count_records
-from detoklens.corpus.records import ReadingOptions
+from detoklens.corpus.pieces import Piece, count_records, read_texts
+from detoklens.corpus.records import ReadingOptions, Tally
 
 SMALLEST, LARGEST = 8 << 20, 128 << 20
 """Bytes of text in a shard: 128 MB take about two seconds; a small corpus still gives every worker something."""
 
 SHARDS_OF_A_SMALL_CORPUS = 64
 EXPANSION = 3
-"""How much larger text is than its compressed file, about."""
+"""Typical size of text relative to its compressed file."""
+
+SAMPLED_SHARDS, SAMPLED_DOCUMENTS, SAMPLED_BYTES = 32, 128, 4 << 10
+"""A sample has 128 documents from at most 32 shards, and 4 kB of each: compared in less than a second."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,21 @@ def cut_into_shards(
     if limit_documents is not None:
         pieces = _limited(pieces, options, limit_documents)
     return list(_grouped(pieces, target))
+
+
+def sample_texts(shards: Sequence[Shard], reading: ReadingOptions, longest: int) -> list[bytes]:
+    """Return texts from all over the input for comparing tokenizer libraries; the same input gives the same texts."""
+    chosen = shards[:: max(1, -(-len(shards) // SAMPLED_SHARDS))]
+    per_shard = -(-SAMPLED_DOCUMENTS // max(1, len(chosen)))
+    return [text for shard in chosen for text in islice(_texts(shard, reading, longest), per_shard)]
+
+
+def _texts(shard: Shard, reading: ReadingOptions, longest: int) -> Iterator[bytes]:
+    """Yield the start of each document. Bad records are skipped here; counting reports them."""
+    lenient = replace(reading, skip_bad=True)
+    for piece in shard.pieces:
+        for _, text in read_texts(piece, lenient, Tally(), longest):
+            yield text[:SAMPLED_BYTES].decode(errors="ignore").encode()
 
 
 def _text_size(file: InputFile) -> int:
