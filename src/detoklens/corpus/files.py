@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all: written under a temporary name, then renamed."""
+"""Atomic file writes: under a temporary name, then renamed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TEMPORARY = ".part-"
 
 @contextlib.contextmanager
 def written_whole(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` that takes its name when the block ends well, and is removed when it does not."""
+    """Yield a temporary path that replaces `path` when the block succeeds and is removed when it fails."""
     temporary = temporary_beside(path)
     try:
         with full_disk_told(path):
@@ -29,13 +29,13 @@ def written_whole(path: Path) -> Iterator[Path]:
 
 
 def temporary_beside(path: Path) -> Path:
-    """A name in the same folder that no other process uses."""
+    """Return a name in the same folder that no other process uses."""
     return path.with_name(f"{path.name}{TEMPORARY}{uuid.uuid4().hex}")
 
 
 @contextlib.contextmanager
 def full_disk_told(path: Path) -> Iterator[None]:
-    """A full disk, a quota or a limit on file size as one clear line."""
+    """Report a full disk, a quota or a file size limit in one line."""
     try:
         yield
     except OSError as error:
@@ -48,7 +48,7 @@ def full_disk_told(path: Path) -> Iterator[None]:
 
 
 def _to_disk(path: Path) -> None:
-    """Push a file out of the system's cache, so that a crash can't leave a renamed but empty one."""
+    """Flush a file to disk, so that a crash can't leave a renamed but empty file."""
     descriptor = os.open(path, os.O_RDWR)
     try:
         os.fsync(descriptor)

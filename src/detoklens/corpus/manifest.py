@@ -1,7 +1,7 @@
-"""What exactly was counted, and does a later run ask for the same?
+"""Plan and manifest: what is counted.
 
-A plan pins the inputs, the tokenizer, the options and the versions before the first part is written; the manifest
-is the plan with the totals and the files' hashes, written last. Neither says how the work was shared out: the same
+The plan records the inputs, the tokenizer, the options and the versions before the first part is written. The manifest,
+written last, adds the totals and the hashes of the files. Neither depends on how the work was distributed: the same
 inputs and options give the same bytes.
 """
 
@@ -39,7 +39,7 @@ def make_plan(
     limit_documents: int | None,
     parse_special_tokens: bool,
 ) -> JsonObject:
-    """All that decides the counts, but for the library that tokenizes, which is chosen by looking at the input."""
+    """Return everything that determines the counts except the tokenizer library, which is chosen from the input."""
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -55,7 +55,7 @@ def make_plan(
 
 
 def with_library(plan: JsonObject, choice: Choice) -> JsonObject:
-    """The plan with the library that tokenizes, its version, and why it is not the fast one, with what that costs."""
+    """Add the tokenizer library, its version and, if it is not the fast one, the reason and the cost."""
     versions = plan["versions"] | {choice.library: choice.version}
     return plan | {
         "tokenized_with": choice.library,
@@ -66,7 +66,7 @@ def with_library(plan: JsonObject, choice: Choice) -> JsonObject:
 
 
 def differences(old: JsonObject, new: JsonObject, compare_versions: bool) -> list[str]:
-    """What a new plan asks for otherwise than an old one, in words; empty where the old one can be continued."""
+    """Describe how a new plan differs from an old one; empty if the old run can be resumed."""
     found = _input_differences(old["inputs"], new["inputs"])
     if compare_versions and "tokenized_with" in new and new["tokenized_with"] != old["tokenized_with"]:
         found.append(f"tokenized with {old['tokenized_with']} before, {new['tokenized_with']} now")
@@ -79,7 +79,7 @@ def differences(old: JsonObject, new: JsonObject, compare_versions: bool) -> lis
 
 
 def _is_only_laxer(name: str, before: object, value: object) -> bool:
-    """Parts that were finished without a bad record hold for a run that would skip bad records."""
+    """Whether a run only started to skip bad records; finished parts had none, so they stay valid."""
     return name == "skip_bad" and before is False and value is True
 
 
@@ -99,7 +99,7 @@ def _input_differences(old: list[JsonObject], new: list[JsonObject]) -> list[str
 
 
 def read_json(path: Path) -> JsonObject:
-    """A plan or manifest of this format without its checksum, else an error that says what the file is not."""
+    """Return a plan or manifest without its checksum; refuse any other or damaged file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         checksum = content.pop("checksum", None) if isinstance(content, dict) else None
@@ -119,7 +119,7 @@ def read_json(path: Path) -> JsonObject:
 
 
 def json_text(content: JsonObject) -> str:
-    """A plan or manifest as it is saved, with a checksum of itself."""
+    """Return the file content of a plan or manifest, including its checksum."""
     return json.dumps(content | {"checksum": _checksum(content)}, indent=2) + "\n"
 
 
@@ -128,7 +128,7 @@ def _checksum(content: object) -> str:
 
 
 def file_hash(path: Path) -> JsonObject:
-    """Size and sha256 of a finished file."""
+    """Return size and sha256 of a finished file."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"size": path.stat().st_size, "sha256": digest}

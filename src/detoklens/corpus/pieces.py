@@ -1,4 +1,7 @@
-"""The texts of a piece of a file: whole, a range of its bytes, or a range of its row groups."""
+"""The texts of a piece of a file: the whole file, a range of bytes, or a range of row groups.
+
+Texts are valid UTF-8: undecodable bytes and lone surrogates become U+FFFD, and the replacements are counted.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of one file that is read on its own: bytes or row groups [start, stop), or all of it."""
+    """A part of a file that is read separately: bytes or row groups [start, stop), or the whole file."""
 
     name: str
     path: str
@@ -43,7 +46,7 @@ class Piece:
 
 
 def where(piece: Piece, number: int, options: ReadingOptions) -> str:
-    """How a message names the record with this number, counted from 1 in the piece: by its line or row in the file."""
+    """Name a record, numbered from 1 in the piece, by its line or row in the file."""
     if piece.is_one_document(options):
         return piece.name
     unit = "row" if piece.kind == ".parquet" else "line"
@@ -52,7 +55,7 @@ def where(piece: Piece, number: int, options: ReadingOptions) -> str:
 
 @lru_cache(maxsize=16)
 def _records_before(piece: Piece, text_field: str) -> int:
-    """Lines or rows of the file that come before the piece."""
+    """Return the number of lines or rows before the piece."""
     if piece.start == 0:
         return 0
     if piece.kind == ".parquet":
@@ -61,7 +64,7 @@ def _records_before(piece: Piece, text_field: str) -> int:
 
 
 def read_texts(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes]]:
-    """(number in the piece from 1, text as valid UTF-8) of each document; what is mended or skipped is tallied."""
+    """Yield (number in the piece from 1, UTF-8 text) of each document; tally repaired and skipped records."""
     for number, text in islice(_records(piece, options, tally, longest), piece.limit):
         if text is not None:
             tally.documents += 1
@@ -70,7 +73,7 @@ def read_texts(piece: Piece, options: ReadingOptions, tally: Tally, longest: int
 
 
 def count_records(piece: Piece, options: ReadingOptions, at_most: int) -> int:
-    """How many records has the piece, counted up to `at_most`? Reads, but does not parse."""
+    """Count the records of the piece, up to `at_most`, without parsing them."""
     if piece.kind == ".parquet":
         groups = row_group_sizes(piece.name, piece.path, options.text_field)[piece.start : piece.stop]
         return min(at_most, sum(rows for rows, _ in groups))
@@ -78,14 +81,14 @@ def count_records(piece: Piece, options: ReadingOptions, at_most: int) -> int:
         return min(at_most, 1)
     lines = read_lines(piece.name, piece.path, piece.compression, piece.start, piece.stop, sys.maxsize)
     records = 0
-    with contextlib.suppress(TruncatedInput):  # the reading itself will say so
+    with contextlib.suppress(TruncatedInput):  # reported when the piece is read
         for _ in islice((line for line in lines if line and not line.isspace()), at_most):
             records += 1
     return records
 
 
 def _records(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes | None]]:
-    """Every record of the piece; None for one that is skipped."""
+    """Return all records of the piece, None for a skipped one."""
     if piece.kind == ".parquet":
         return _rows(piece, options, tally, longest)
     if piece.is_one_document(options):
@@ -142,7 +145,7 @@ def _of_line(line: bytes, tally: Tally) -> bytes:
 
 
 def _of_json(line: bytes, options: ReadingOptions, tally: Tally) -> bytes | str:
-    """The text field of a JSON line as bytes, or what is wrong with it as a string."""
+    """Return the text field of a JSON line as bytes, or the problem with it as a string."""
     try:
         record = json.loads(_decode(line, tally))
     except (ValueError, RecursionError) as error:
