@@ -281,6 +281,11 @@ def in_chunks(request: Request, answer: Answer) -> None:
     answer.body, answer.endless = b"5\r\n12345\r\n", True
 
 
+def in_chunks_with_a_length(request: Request, answer: Answer) -> None:
+    answer.headers["Transfer-Encoding"] = "chunked"  # the length is right, but says nothing about the body
+    answer.body, answer.endless = b"5\r\n12345\r\n", True
+
+
 def without_length(request: Request, answer: Answer) -> None:
     answer.headers["Content-Length"] = None
     answer.endless = True
@@ -290,7 +295,7 @@ def two_lengths(request: Request, answer: Answer) -> None:
     answer.headers["content-length"] = "1"
 
 
-LENGTHS = {f.__name__: f for f in (longer, shorter, in_chunks, without_length, two_lengths)}
+LENGTHS = {f.__name__: f for f in (longer, shorter, in_chunks, in_chunks_with_a_length, without_length, two_lengths)}
 
 
 @both
