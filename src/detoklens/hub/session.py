@@ -112,7 +112,7 @@ def _describes_file(response: Any) -> bool:
 
 
 def _request_headers() -> dict[str, str]:
-    """User agent and token, if any. (huggingface_hub's `build_hf_headers` would send a request of its own.)"""
+    """User agent and token, if any. (huggingface_hub's `build_hf_headers` would send an extra request.)"""
     headers = {"User-Agent": f"detoklens/{__version__}", "Accept-Encoding": "identity"}
     token = None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token()
     return {**headers, "Authorization": f"Bearer {token}"} if token else headers
