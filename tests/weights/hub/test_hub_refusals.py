@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -145,3 +146,9 @@ def test_a_disk_that_can_not_be_written(step: str, hub: HubServer, monkeypatch: 
 
     monkeypatch.setattr(f"detoklens.{step}", full)
     assert "No space left on device: 'cache/file'); free some space, or set HF_HOME" in failure()
+
+
+def test_a_file_larger_than_the_free_space_is_not_downloaded(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("detoklens.hub.repository.shutil.disk_usage", lambda _: SimpleNamespace(free=10))
+    assert "not enough space for 22 bytes" in failure()
+    assert not hub.asked_for("config.json")
