@@ -12,7 +12,6 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
 from detoklens.corpus import encoding, shards
-from detoklens.corpus.comparison_sample import sample_texts
 from detoklens.corpus.count import CountingOptions, Progress, count_corpus
 from detoklens.corpus.encoding import Encoded, GigatokenEncoder, TokenizersEncoder, choose_library
 from detoklens.corpus.inputs import find_inputs
@@ -131,18 +130,20 @@ def test_the_sample_is_spread_over_the_whole_input(tmp_path: Path, monkeypatch: 
     with path.open("a") as file:
         file.write("broken\n")
     cut = shards.cut_into_shards(find_inputs([path]), ReadingOptions())
-    sample = sample_texts(cut, ReadingOptions(), 1 << 20)
+    sample = shards.sample_texts(cut, ReadingOptions(), 1 << 20)
     assert 100 <= len(sample) <= 200
     numbers = [int(text.split()[1]) for text in sample]
     assert min(numbers) == 0
     assert max(numbers) > 3500
-    assert sample == sample_texts(cut, ReadingOptions(), 1 << 20)
+    assert sample == shards.sample_texts(cut, ReadingOptions(), 1 << 20)
 
 
 def test_a_long_document_is_cut_between_characters(tmp_path: Path) -> None:
     path = tmp_path / "t.txt"
     path.write_text("x" + "é" * 50_000, encoding="utf-8")
-    (text,) = sample_texts(shards.cut_into_shards(find_inputs([path]), ReadingOptions()), ReadingOptions(), 1 << 20)
+    (text,) = shards.sample_texts(
+        shards.cut_into_shards(find_inputs([path]), ReadingOptions()), ReadingOptions(), 1 << 20
+    )
     assert len(text) == (4 << 10) - 1
     assert set(text.decode()) == {"x", "é"}
 

@@ -99,7 +99,7 @@ def test_where_there_is_none_the_hubs_parquet_copy_is_read(endpoint: str, tmp_pa
     ("dataset", "reason"),
     [
         ("org/pictures", "no files that can be counted"),
-        ("org/plain/none*", "that match 'none*'"),
+        ("org/plain/none*", "matching 'none*'"),
         ("org/nothing", "404"),
     ],
 )
@@ -111,4 +111,4 @@ def test_what_the_hub_does_not_have_is_one_line(dataset: str, reason: str, endpo
 
 def test_without_a_network_it_is_one_line(tmp_path: Path) -> None:
     (line,) = read("org/plain", "http://127.0.0.1:9", tmp_path)
-    assert line.startswith("refused: org/plain: no such file here, and not to be had from the hub (")
+    assert line.startswith("refused: org/plain: not a local file, and not available from the hub (")

@@ -137,7 +137,6 @@ def test_another_order_of_inputs_is_another_input(run: Run, source: Path) -> Non
     [
         ({"gigatoken": "0.1"}, r"version gigatoken was 0\.1, now"),
         ({"tokenized_with": "tokenizers"}, "tokenized with tokenizers before, gigatoken now"),
-        ({"format_version": 1}, "format was 1, now 2"),
     ],
 )
 def test_other_versions_do_not_continue_a_run(

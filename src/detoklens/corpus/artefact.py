@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Int64
 
-from detoklens.corpus.columns import BIGRAM_SCHEMA, TOKEN_SCHEMA
+from detoklens.corpus.manifest import BIGRAM_SCHEMA, TOKEN_SCHEMA
 from detoklens.corpus.pairs import Run
 from detoklens.corpus.parts import WHEN_FULL
 from detoklens.writing import whole_files

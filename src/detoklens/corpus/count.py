@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
 
-from detoklens.corpus.ahead import made_ahead
 from detoklens.corpus.artefact import row_groups, write_bigrams, write_tokens
-from detoklens.corpus.comparison_sample import sample_texts
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.encoding import COST, Choice, choose_library
 from detoklens.corpus.inputs import find_inputs
@@ -28,12 +29,15 @@ from detoklens.corpus.memory import default_memory, share_of
 from detoklens.corpus.output import OutputFolder, open_output, write_text
 from detoklens.corpus.parts import Part, merged_blocks, sum_of_tallies, sum_of_tokens
 from detoklens.corpus.records import ReadingOptions, Tally
-from detoklens.corpus.shards import Shard, cut_into_shards
+from detoklens.corpus.shards import Shard, cut_into_shards, sample_texts
 from detoklens.corpus.tasks import CountTask, Done, MergeTask, longest_document, perform
 from detoklens.corpus.tree import MergeTree, Node
 from detoklens.engines import Engine, open_engine
 from detoklens.errors import CorpusError
 from detoklens.tokens import Vocabulary
+
+Item = TypeVar("Item")
+END = object()
 
 DEFAULT_BATCH = 8 << 20
 GROUPS_AHEAD = 2
@@ -199,7 +203,7 @@ class _Run:
         size = self.vocabulary.size
         groups = row_groups(merged_blocks(parts))
         if self.engine.workers > 1:
-            groups = made_ahead(groups, GROUPS_AHEAD)
+            groups = prefetch(groups, GROUPS_AHEAD)
         distinct, bigrams = write_bigrams(folder / BIGRAMS, groups, size)
         tokens = sum_of_tokens(parts)
         tally.check_sums(folder, int(tokens.sum()), bigrams)
@@ -211,3 +215,16 @@ class _Run:
 
 def _node_of(done: Done) -> Node:
     return Node(0, done.task.shard.index) if isinstance(done.task, CountTask) else done.task.node
+
+
+def prefetch(items: Iterable[Item], size: int) -> Iterator[Item]:
+    """Yield the same items in the same order, computed in a thread up to `size` items ahead.
+
+    This helps where producing and consuming an item both release the GIL, as compiled loops and file writers do.
+    """
+    source = iter(items)
+    with ThreadPoolExecutor(1) as thread:
+        waiting = deque(thread.submit(next, source, END) for _ in range(size))
+        while (item := waiting.popleft().result()) is not END:
+            waiting.append(thread.submit(next, source, END))
+            yield item  # type: ignore[misc]

@@ -17,10 +17,18 @@ import pyarrow.parquet as pq
 from jaxtyping import Int64, UInt32
 
 from detoklens import demo
-from detoklens.corpus.columns import BIGRAM_SCHEMA, TOKEN_SCHEMA
 from detoklens.corpus.csr import Bigrams, Predecessors
-from detoklens.corpus.finished import TOTALS, check_finished
-from detoklens.corpus.manifest import BIGRAMS, MANIFEST, TOKENS, WORK, JsonObject, read_json
+from detoklens.corpus.integrity import TOTALS, check_integrity
+from detoklens.corpus.manifest import (
+    BIGRAM_SCHEMA,
+    BIGRAMS,
+    MANIFEST,
+    TOKEN_SCHEMA,
+    TOKENS,
+    WORK,
+    JsonObject,
+    read_json,
+)
 from detoklens.errors import CountsError, TokenError, as_path, first_line
 
 
@@ -50,7 +58,7 @@ class Counts:
         if not (folder / MANIFEST).is_file():
             raise CountsError(f"{folder}: {_why_no_counts(folder)}")
         manifest = read_json(folder / MANIFEST)
-        check_finished(folder, manifest)
+        check_integrity(folder, manifest)
         with _open(folder / TOKENS, TOKEN_SCHEMA) as file:
             table = file.read()
         if len(table) != manifest["tokenizer"]["vocabulary_size"]:

@@ -1,4 +1,4 @@
-"""The documents of a corpus one by one, from any input that can be counted."""
+"""The documents of a corpus, streamed from any input that can be counted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from detoklens.corpus.tasks import longest_document
 
 @dataclass(frozen=True)
 class Document:
-    """A text and where it came from."""
+    """A text and its source."""
 
     where: str
     text: str
@@ -29,10 +29,10 @@ def read_documents(
     limit_documents: int | None = None,
     tally: Tally | None = None,
 ) -> Iterator[Document]:
-    """The documents of files, folders, globs or a hub dataset in their order, streamed.
+    """Stream the documents of files, folders, globs or a hub dataset, in order.
 
-    Bad records are errors that name file and line, or skipped with `reading.skip_bad`; `tally` counts what was read,
-    mended and skipped.
+    A bad record is an error that names file and line, or is skipped with `reading.skip_bad`. `tally` counts what was
+    read, repaired and skipped.
     """
     reading = reading or ReadingOptions()
     tally = tally if tally is not None else Tally()

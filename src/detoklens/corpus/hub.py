@@ -1,4 +1,4 @@
-"""The files of a dataset on the Hugging Face hub; the only place where counting touches the network."""
+"""Files of a dataset on the Hugging Face hub. Nothing else in counting uses the network."""
 
 from __future__ import annotations
 
@@ -7,45 +7,46 @@ from collections.abc import Collection
 
 from detoklens.corpus.inputs import ACCEPTED, kind_of
 from detoklens.errors import CorpusError, HubError
-from detoklens.hub.files import BRANCH, fetch_file, list_files
-from detoklens.hub.plain_errors import MissingRevisionError
-from detoklens.hub.repository import Repository
+from detoklens.hub.errors import RefusedError, one_line_errors
+from detoklens.hub.repository import MAIN, Repository
 
 CONVERTED = "refs/convert/parquet"
-"""The branch on which the hub keeps a parquet copy of datasets that are something else."""
+"""The branch with the hub's parquet copy of a dataset in another format."""
 
 
 def download_dataset(argument: str) -> list[tuple[str, str]]:
-    """(name, local path) of the files of `owner/name`, or of those that match `owner/name/pattern`.
+    """Return (name, local path) of the files of `owner/name`, or of those that match `owner/name/pattern`.
 
-    Files land in the hub's own cache, and are not fetched twice.
+    Files are stored in the hub's cache and downloaded once.
     """
     owner, name, *pattern = argument.split("/")
     dataset = Repository("dataset", f"{owner}/{name}")
     try:
-        commit, files = _files(dataset, "/".join(pattern))
-        return [(f"{dataset}/{file}", str(fetch_file(dataset, commit, file))) for file in files]
-    except (HubError, OSError) as error:
-        raise CorpusError(f"{argument}: no such file here, and not to be had from the hub ({error})") from error
+        with one_line_errors(dataset, MAIN):
+            commit, files = _find_files(dataset, "/".join(pattern))
+            return [(f"{dataset}/{file}", str(dataset.fetch(commit, file))) for file in files]
+    except HubError as error:
+        raise CorpusError(f"{argument}: not a local file, and not available from the hub ({error})") from error
 
 
-def _files(dataset: Repository, pattern: str) -> tuple[str, list[str]]:
-    """The commit and its files that can be counted: the main branch's, else those of the hub's parquet copy."""
-    for branch in (BRANCH, CONVERTED):
-        commit, listed = _list(dataset, branch)
+def _find_files(dataset: Repository, pattern: str) -> tuple[str, list[str]]:
+    """Return the commit and its countable files: the main branch's, else those of the hub's parquet copy."""
+    for branch in (MAIN, CONVERTED):
+        commit, listed = _list_files(dataset, branch)
         files = sorted(file for file in listed if kind_of(file)[0] and _matches(file, pattern))
         if files:
             return commit, files
-    wanted = f" that match {pattern!r}" if pattern else ""
+    wanted = f" matching {pattern!r}" if pattern else ""
     raise CorpusError(f"{dataset}: the hub dataset has no files{wanted} that can be counted; accepted are {ACCEPTED}")
 
 
-def _list(dataset: Repository, branch: str) -> tuple[str, Collection[str]]:
+def _list_files(dataset: Repository, branch: str) -> tuple[str, Collection[str]]:
     try:
-        listing = list_files(dataset, branch)
-    except MissingRevisionError:
+        return dataset.list_files(branch)
+    except RefusedError as error:
+        if error.code != "RevisionNotFound":
+            raise
         return "", ()
-    return listing.commit, listing.names
 
 
 def _matches(file: str, pattern: str) -> bool:

@@ -1,7 +1,7 @@
-"""Which files do the arguments name, and what is in them?
+"""The input files of a corpus.
 
-An argument is a file, a folder (all files of an accepted kind below it, by name), a glob, or a hub dataset. A file that
-several arguments name is read once.
+An argument is a file, a folder (all accepted files below it, sorted by name), a glob, or a hub dataset. A file named by
+several arguments is read once.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 KINDS = (".txt", ".jsonl", ".parquet")
 ACCEPTED = ".txt, .jsonl (both also .gz or .zst) and .parquet"
 BLOCK = 1 << 20
-"""Bytes at the start and at the end of a file that are hashed: enough to tell files apart, quick on 10 TB."""
+"""Bytes hashed at the start and at the end of a file: enough to tell files apart, fast on 10 TB."""
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """One file: the name it is known by, where it lies, and what tells it from another one."""
+    """One input file: its name in messages, its path, its size and the hashes of its first and last block."""
 
     name: str
     path: str
@@ -43,7 +43,7 @@ class InputFile:
         return kind_of(self.path)[1]
 
     def pin(self) -> dict[str, object]:
-        """What the manifest says of this file."""
+        """Return this file's entry in the manifest."""
         return {
             "path": self.name,
             "size": self.size,
@@ -53,7 +53,7 @@ class InputFile:
 
 
 def kind_of(path: str) -> tuple[str, str | None]:
-    """The kind of a file by its name and how it is compressed; ("", None) where the kind is not accepted."""
+    """Return the kind and the compression of a file from its name; ("", None) if the kind is not accepted."""
     stem, suffix = os.path.splitext(path.lower())
     compression = COMPRESSIONS.get(suffix)
     kind = os.path.splitext(stem)[1] if compression else suffix
@@ -63,23 +63,23 @@ def kind_of(path: str) -> tuple[str, str | None]:
 
 
 def find_inputs(arguments: Sequence[str | Path], apart_from: Path | None = None) -> list[InputFile]:
-    """All files that the arguments name, in their order, each once; none of the folder `apart_from`."""
+    """Return the files named by the arguments, in order and without duplicates; skip those in `apart_from`."""
     if not arguments:
         raise CorpusError("no input was named; give files, folders, globs or a hub dataset")
     named: dict[str, tuple[str, str]] = {}
     for argument in arguments:
         for name, path in _files_of(str(argument), apart_from):
-            named.setdefault(_place(path), (name, path))
+            named.setdefault(_resolve_folder(path), (name, path))
     return [_describe(name, path) for name, path in named.values()]
 
 
-def _place(path: str) -> str:
-    """Where a file lies, whatever links lead to its folder: a glob may come by the same folder again and again."""
+def _resolve_folder(path: str) -> str:
+    """Return the path with links in its folder resolved: a glob may reach the same folder in several ways."""
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
 def _files_of(argument: str, apart_from: Path | None) -> Iterable[tuple[str, str]]:
-    """(name, path) of each file that one argument names."""
+    """Return (name, path) of each file named by one argument."""
     if os.path.isdir(argument):
         return _named(argument, _below(argument), apart_from)
     if os.path.exists(argument):
@@ -108,7 +108,7 @@ def _named(argument: str, paths: Iterable[str], apart_from: Path | None) -> list
 
 
 def _below(folder: str) -> Iterator[str]:
-    """The files of a folder and of those below it; hidden ones are passed over, and no other is left out silently."""
+    """Yield the files below a folder; hidden files are skipped, and nothing else is left out silently."""
     for root, folders, files in os.walk(folder, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         for path in (os.path.join(root, name) for name in folders):
@@ -118,12 +118,12 @@ def _below(folder: str) -> Iterator[str]:
                     f"'{os.path.join(folder, '**')}', which follows links"
                 )
         paths = (os.path.join(root, name) for name in files if not name.startswith("."))
-        # pipes and devices are passed over; a link to nothing is kept, to be named as what can't be read
+        # skip pipes and devices; keep a broken link, which is then reported as unreadable
         yield from (path for path in paths if not os.path.exists(path) or os.path.isfile(path))
 
 
 def _check_searched(pattern: str) -> None:
-    """Refuse a glob that has to look into a folder which can't be read: glob itself would pass over it."""
+    """Refuse a glob that has to search an unreadable folder, which glob itself would skip."""
     folders, name = os.path.split(pattern)
     if glob.has_magic(folders):
         _check_searched(folders)
@@ -141,7 +141,7 @@ def _refuse(error: OSError) -> None:
 
 
 def _is_hub_dataset(argument: str) -> bool:
-    """owner/name, or owner/name/pattern: no path that starts at a root, here or at home, and no local folder."""
+    """Whether the argument is owner/name or owner/name/pattern, and not a path to something local."""
     owner, *rest = argument.split("/")
     looks_like = bool(rest) and all(rest) and owner not in ("", ".", "..", "~") and not glob.has_magic(owner + rest[0])
     return looks_like and not os.path.exists(owner) and not kind_of("/".join([owner, rest[0]]))[0]

@@ -1,4 +1,4 @@
-"""The lines of a file, plain or compressed, a piece at a time: no more than one line and one chunk are in memory."""
+"""The lines of a plain or compressed file, with at most one line and one chunk in memory."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 class TruncatedInput(Exception):
-    """A compressed file ends, or breaks, before its end."""
+    """A compressed file is truncated or damaged."""
 
 
 def read_chunks(path: str, compression: str | None, start: int = 0) -> Iterator[bytes]:
-    """The uncompressed bytes from `start` on, in chunks; all that can be had of a compressed file that breaks off."""
+    """Yield the uncompressed bytes from `start` on, in chunks; of a truncated file, everything readable."""
     import pyarrow as pa
 
     length = 0
@@ -35,7 +35,7 @@ def read_chunks(path: str, compression: str | None, start: int = 0) -> Iterator[
 
 
 def _lost_chunk(path: str, compression: str | None, place: int) -> bytes:
-    """What a read that failed at `place` had uncompressed until then: byte by byte, nothing of it is lost."""
+    """Return what the failed read at `place` had uncompressed so far, by reading it again byte by byte."""
     import pyarrow as pa
 
     found = bytearray()
@@ -70,11 +70,11 @@ def _read(stream: Any, compression: str | None, size: int) -> bytes:
 def read_lines(
     name: str, path: str, compression: str | None, start: int, stop: int | None, longest: int
 ) -> Iterator[bytes]:
-    """The lines that begin in [start, stop), without their line ends; one longer than `longest` bytes is refused.
+    """Yield the lines that start in [start, stop), without line ends; refuse one longer than `longest` bytes.
 
-    Consecutive ranges share out all lines: a line belongs to the range in which its first byte lies.
+    A line belongs to the range that holds its first byte, so consecutive ranges together yield every line once.
     """
-    place = max(0, start - 1)  # a newline just before `start` tells that a line begins there
+    place = max(0, start - 1)  # a newline just before `start` means that a line starts there
     lines = _split(name, read_chunks(path, compression, place), longest)
     if start > 0:
         place += len(next(lines, b"")) + 1
@@ -86,7 +86,7 @@ def read_lines(
 
 
 def _split(name: str, chunks: Iterator[bytes], longest: int) -> Iterator[bytes]:
-    """Chunks cut at newlines; what follows the last one is a line too where it is not empty."""
+    """Split chunks at newlines; a non-empty rest after the last newline is a line too."""
     begun: list[bytes] = []
     length = 0
     for chunk in chunks:
@@ -103,7 +103,7 @@ def _split(name: str, chunks: Iterator[bytes], longest: int) -> Iterator[bytes]:
 
 
 def check_length(name: str, size: int, longest: int) -> None:
-    """Refuse a document that would not fit into the memory that is allowed."""
+    """Refuse a document that would not fit into the allowed memory."""
     if size > longest:
         raise CorpusError(
             f"{name}: holds a document of more than {longest >> 20} MB, more than the memory allows for one; split it "
@@ -112,10 +112,10 @@ def check_length(name: str, size: int, longest: int) -> None:
 
 
 def lines_before(path: str, place: int) -> int:
-    """How many lines of an uncompressed file begin before this place?"""
+    """Return the number of lines of an uncompressed file that start before `place`."""
     if place == 0:
         return 0
-    lines, left = 1, place - 1  # a newline just before the place ends a line, and begins none before it
+    lines, left = 1, place - 1  # a newline just before `place` ends a line and starts none before it
     with open(path, "rb") as file:
         while left > 0 and (chunk := file.read(min(CHUNK, left))):
             lines += chunk.count(b"\n")

@@ -1,7 +1,7 @@
-"""What exactly was counted, and does a later run ask for the same?
+"""Plan and manifest: what is counted.
 
-A plan pins the inputs, the tokenizer, the options and the versions before the first part is written; the manifest
-is the plan with the totals and the files' hashes, written last. Neither says how the work was shared out: the same
+The plan records the inputs, the tokenizer, the options and the versions before the first part is written. The manifest,
+written last, adds the totals and the hashes of the files. Neither depends on how the work was distributed: the same
 inputs and options give the same bytes.
 """
 
@@ -15,6 +15,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+
 from detoklens.corpus.encoding import COST, TOKENIZERS, Choice
 from detoklens.corpus.inputs import InputFile
 from detoklens.corpus.records import ReadingOptions
@@ -22,9 +24,10 @@ from detoklens.errors import CountsError
 from detoklens.tokens import Vocabulary
 
 FORMAT, FORMAT_VERSION = "detoklens counts", 2
-UNSEALED_VERSION = 1  # finished counts of it are still read: they have no checksum of the manifest itself
 BIGRAMS, TOKENS, MANIFEST = "bigrams.parquet", "tokens.parquet", "manifest.json"
 WORK = ".counting"
+BIGRAM_SCHEMA = pa.schema([("suffix", pa.uint32()), ("prefix", pa.uint32()), ("count", pa.int64())])
+TOKEN_SCHEMA = pa.schema([("token", pa.uint32()), ("count", pa.int64()), ("text", pa.string())])
 
 JsonObject = dict[str, Any]
 
@@ -36,7 +39,7 @@ def make_plan(
     limit_documents: int | None,
     parse_special_tokens: bool,
 ) -> JsonObject:
-    """All that decides the counts, but for the library that tokenizes, which is chosen by looking at the input."""
+    """Return everything that determines the counts except the tokenizer library, which is chosen from the input."""
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
@@ -52,7 +55,7 @@ def make_plan(
 
 
 def with_library(plan: JsonObject, choice: Choice) -> JsonObject:
-    """The plan with the library that tokenizes, its version, and why it is not the fast one, with what that costs."""
+    """Add the tokenizer library, its version and, if it is not the fast one, the reason and the cost."""
     versions = plan["versions"] | {choice.library: choice.version}
     return plan | {
         "tokenized_with": choice.library,
@@ -63,10 +66,8 @@ def with_library(plan: JsonObject, choice: Choice) -> JsonObject:
 
 
 def differences(old: JsonObject, new: JsonObject, compare_versions: bool) -> list[str]:
-    """What a new plan asks for otherwise than an old one, in words; empty where the old one can be continued."""
+    """Describe how a new plan differs from an old one; empty if the old run can be resumed."""
     found = _input_differences(old["inputs"], new["inputs"])
-    if compare_versions and old["format_version"] != new["format_version"]:
-        found.append(f"format was {old['format_version']}, now {new['format_version']}")
     if compare_versions and "tokenized_with" in new and new["tokenized_with"] != old["tokenized_with"]:
         found.append(f"tokenized with {old['tokenized_with']} before, {new['tokenized_with']} now")
     for section in ("tokenizer", "options") + (("versions",) if compare_versions else ()):
@@ -78,7 +79,7 @@ def differences(old: JsonObject, new: JsonObject, compare_versions: bool) -> lis
 
 
 def _is_only_laxer(name: str, before: object, value: object) -> bool:
-    """Parts that were finished without a bad record hold for a run that would skip bad records."""
+    """Whether a run only started to skip bad records; finished parts had none, so they stay valid."""
     return name == "skip_bad" and before is False and value is True
 
 
@@ -98,7 +99,7 @@ def _input_differences(old: list[JsonObject], new: list[JsonObject]) -> list[str
 
 
 def read_json(path: Path) -> JsonObject:
-    """A plan or manifest of this format without its checksum, else an error that says what the file is not."""
+    """Return a plan or manifest without its checksum; refuse any other or damaged file."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         checksum = content.pop("checksum", None) if isinstance(content, dict) else None
@@ -110,15 +111,15 @@ def read_json(path: Path) -> JsonObject:
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CountsError(f"{path}: not a manifest of counts; name a folder made by `detoklens count`")
     version = content.get("format_version")
-    if version not in (UNSEALED_VERSION, FORMAT_VERSION):
+    if version != FORMAT_VERSION:
         raise CountsError(f"{path}: counts of format {version}; only {FORMAT_VERSION} is read; count again")
-    if version != UNSEALED_VERSION and not is_undamaged:
+    if not is_undamaged:
         raise CountsError(f"{path}: damaged (its checksum is wrong); count again into another folder")
     return content
 
 
 def json_text(content: JsonObject) -> str:
-    """A plan or manifest as it is saved, with a checksum of itself."""
+    """Return the file content of a plan or manifest, including its checksum."""
     return json.dumps(content | {"checksum": _checksum(content)}, indent=2) + "\n"
 
 
@@ -127,7 +128,7 @@ def _checksum(content: object) -> str:
 
 
 def file_hash(path: Path) -> JsonObject:
-    """Size and sha256 of a finished file."""
+    """Return size and sha256 of a finished file."""
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"size": path.stat().st_size, "sha256": digest}

@@ -1,4 +1,4 @@
-"""How much memory may be used? Sizes as people write them, and the machine's own."""
+"""Memory limits: sizes as people write them, and the machine's memory."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 CONTROL_GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 SMALLEST_SHARE = 32 << 20
-"""Bytes that one worker needs for its batch, its keys and its runs."""
+"""Bytes that a worker needs for its batch, keys and runs."""
 
 
 def parse_size(text: str, option: str) -> int:
-    """Bytes of `500MB`, `4 GiB`, `2g` or a plain number."""
+    """Return the bytes of `500MB`, `4 GiB`, `2g` or a plain number."""
     match = SIZE.fullmatch(text.strip())
     if match is None:
         raise DetokLensError(f"{option} {text!r} is no size; write for example 500MB or 4GB")
@@ -32,7 +32,7 @@ def parse_size(text: str, option: str) -> int:
 
 
 def default_memory() -> int:
-    """A quarter of what this machine, or this container, has."""
+    """Return a quarter of the memory of this machine or container."""
     return machine_memory() // 4
 
 
@@ -51,7 +51,7 @@ def default_share() -> int:
 
 
 def share_of(memory: int, workers: int) -> int:
-    """The bytes of one worker."""
+    """Return the bytes available to one worker."""
     share = memory // workers
     if share < SMALLEST_SHARE:
         raise DetokLensError(

@@ -1,9 +1,13 @@
-"""The texts of a piece of a file: whole, a range of its bytes, or a range of its row groups."""
+"""The texts of a piece of a file: the whole file, a range of bytes, or a range of row groups.
+
+Texts are valid UTF-8: undecodable bytes and lone surrogates become U+FFFD, and the replacements are counted.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -20,12 +24,14 @@ from detoklens.corpus.lines import (
 )
 from detoklens.corpus.parquet import read_column, row_group_sizes
 from detoklens.corpus.records import ReadingOptions, Tally, bad_record
-from detoklens.corpus.repair import decoded, encoded, repaired_bytes
+
+REPLACEMENT = "\ufffd"
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 @dataclass(frozen=True)
 class Piece:
-    """A part of one file that is read on its own: bytes or row groups [start, stop), or all of it."""
+    """A part of a file that is read separately: bytes or row groups [start, stop), or the whole file."""
 
     name: str
     path: str
@@ -40,7 +46,7 @@ class Piece:
 
 
 def where(piece: Piece, number: int, options: ReadingOptions) -> str:
-    """How a message names the record with this number, counted from 1 in the piece: by its line or row in the file."""
+    """Name a record, numbered from 1 in the piece, by its line or row in the file."""
     if piece.is_one_document(options):
         return piece.name
     unit = "row" if piece.kind == ".parquet" else "line"
@@ -49,7 +55,7 @@ def where(piece: Piece, number: int, options: ReadingOptions) -> str:
 
 @lru_cache(maxsize=16)
 def _records_before(piece: Piece, text_field: str) -> int:
-    """Lines or rows of the file that come before the piece."""
+    """Return the number of lines or rows before the piece."""
     if piece.start == 0:
         return 0
     if piece.kind == ".parquet":
@@ -58,7 +64,7 @@ def _records_before(piece: Piece, text_field: str) -> int:
 
 
 def read_texts(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes]]:
-    """(number in the piece from 1, text as valid UTF-8) of each document; what is mended or skipped is tallied."""
+    """Yield (number in the piece from 1, UTF-8 text) of each document; tally repaired and skipped records."""
     for number, text in islice(_records(piece, options, tally, longest), piece.limit):
         if text is not None:
             tally.documents += 1
@@ -67,7 +73,7 @@ def read_texts(piece: Piece, options: ReadingOptions, tally: Tally, longest: int
 
 
 def count_records(piece: Piece, options: ReadingOptions, at_most: int) -> int:
-    """How many records has the piece, counted up to `at_most`? Reads, but does not parse."""
+    """Count the records of the piece, up to `at_most`, without parsing them."""
     if piece.kind == ".parquet":
         groups = row_group_sizes(piece.name, piece.path, options.text_field)[piece.start : piece.stop]
         return min(at_most, sum(rows for rows, _ in groups))
@@ -75,14 +81,14 @@ def count_records(piece: Piece, options: ReadingOptions, at_most: int) -> int:
         return min(at_most, 1)
     lines = read_lines(piece.name, piece.path, piece.compression, piece.start, piece.stop, sys.maxsize)
     records = 0
-    with contextlib.suppress(TruncatedInput):  # the reading itself will say so
+    with contextlib.suppress(TruncatedInput):  # reported when the piece is read
         for _ in islice((line for line in lines if line and not line.isspace()), at_most):
             records += 1
     return records
 
 
 def _records(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes | None]]:
-    """Every record of the piece; None for one that is skipped."""
+    """Return all records of the piece, None for a skipped one."""
     if piece.kind == ".parquet":
         return _rows(piece, options, tally, longest)
     if piece.is_one_document(options):
@@ -98,7 +104,7 @@ def _rows(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> 
             bad_record(f"{where(piece, number, options)}: {options.text_field!r} is null", options, tally)
             yield number, None
             continue
-        yield number, repaired_bytes(value, tally)
+        yield number, _repair(value, tally)
 
 
 def _whole_file(
@@ -115,7 +121,7 @@ def _whole_file(
         bad_record(f"{piece.name}: its compressed data breaks off ({error})", options, tally)
         yield 1, None
         return
-    yield 1, repaired_bytes(b"".join(chunks).removeprefix(BYTE_ORDER_MARK), tally)
+    yield 1, _repair(b"".join(chunks).removeprefix(BYTE_ORDER_MARK), tally)
 
 
 def _lines(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes | None]]:
@@ -134,13 +140,13 @@ def _lines(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) ->
 
 
 def _of_line(line: bytes, tally: Tally) -> bytes:
-    return repaired_bytes(line.removesuffix(b"\r"), tally)
+    return _repair(line.removesuffix(b"\r"), tally)
 
 
 def _of_json(line: bytes, options: ReadingOptions, tally: Tally) -> bytes | str:
-    """The text field of a JSON line as bytes, or what is wrong with it as a string."""
+    """Return the text field of a JSON line as bytes, or the problem with it as a string."""
     try:
-        record = json.loads(decoded(line, tally))
+        record = json.loads(_decode(line, tally))
     except (ValueError, RecursionError) as error:
         return f"broken JSON ({error})"
     if not isinstance(record, dict) or options.text_field not in record:
@@ -148,10 +154,39 @@ def _of_json(line: bytes, options: ReadingOptions, tally: Tally) -> bytes | str:
     text = record[options.text_field]
     if not isinstance(text, str):
         return f"field {options.text_field!r} holds {type(text).__name__}, not text"
-    return encoded(text, tally)
+    return _encode(text, tally)
 
 
 def _fields(record: object) -> str:
     if not isinstance(record, dict):
         return f" in a JSON {type(record).__name__}"
     return f"; it has {', '.join(map(repr, list(record)[:8]))}"
+
+
+def _repair(raw: bytes, tally: Tally) -> bytes:
+    """Return valid UTF-8: each undecodable sequence becomes U+FFFD and is counted."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return _decode(raw, tally).encode()
+    return raw
+
+
+def _decode(raw: bytes, tally: Tally) -> str:
+    """Return the text of the bytes, repaired in the same way."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        repaired = raw.decode(errors="replace")
+        tally.replaced(repaired.count(REPLACEMENT) - raw.count(REPLACEMENT.encode()))
+        return repaired
+
+
+def _encode(text: str, tally: Tally) -> bytes:
+    """Return the text as UTF-8: each lone surrogate, which JSON allows, becomes U+FFFD and is counted."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        repaired, characters = LONE_SURROGATE.subn(REPLACEMENT, text)
+        tally.replaced(characters)
+        return repaired.encode()

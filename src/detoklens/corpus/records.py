@@ -1,4 +1,4 @@
-"""What was read, and what was wrong with it: tallies that add up over the parts of a corpus."""
+"""Reading options, and tallies of what was read, repaired and skipped."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, field
 from detoklens.errors import CorpusError, CountsError
 
 SHOWN_PROBLEMS = 3
-"""How many skipped records a tally names; the others are only counted."""
+"""Skipped records that a tally names; the others are only counted."""
 
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """How are documents to be taken out of files?"""
+    """How documents are read from files."""
 
     text_field: str = "text"
     document_per_line: bool = False
@@ -21,7 +21,7 @@ class ReadingOptions:
 
 @dataclass
 class Tally:
-    """How much was read, what was mended, and what was left out."""
+    """How much was read, repaired and skipped; tallies of parts add up."""
 
     documents: int = 0
     documents_with_tokens: int = 0
@@ -53,11 +53,11 @@ class Tally:
 
     @property
     def bigrams(self) -> int:
-        """How many pairs of neighbours there are: one for each token but the first of its document."""
+        """Number of adjacent pairs: one for each token but the first of its document."""
         return self.tokens - self.documents_with_tokens
 
     def check_sums(self, where: object, tokens: int, bigrams: int) -> None:
-        """Refuse counts of another number of tokens, or of bigrams, than was read."""
+        """Refuse counts whose number of tokens or bigrams differs from what was read."""
         for kind, found, expected in (("tokens", tokens, self.tokens), ("bigrams", bigrams, self.bigrams)):
             if found != expected:
                 raise CountsError(
@@ -77,7 +77,7 @@ def sum_of(tallies: list[Tally]) -> Tally:
 
 
 def bad_record(problem: str, options: ReadingOptions, tally: Tally) -> None:
-    """A record that can't be used: an error that names it, or one more that is skipped."""
+    """Raise an error that names an unusable record, or skip it."""
     if not options.skip_bad:
         raise CorpusError(f"{problem}; mend it, or leave such records out by skip_bad=True")
     tally.skip(problem)

@@ -1,8 +1,8 @@
-"""Which documents stand for a corpus? Those whose texts have the smallest hashes, the same ones for everybody.
+"""Reproducible document samples: the documents whose texts have the smallest hashes.
 
-A document's rank is sha256(seed, a line feed, its text in UTF-8), and the documents of lowest rank are the sample. It
-depends on the texts alone: not on their order, their files, the tokenizer, or the machine. A larger sample holds every
-smaller one. A text that occurs twice is taken once; empty texts are passed over.
+A document's rank is sha256(seed, a line feed, its text in UTF-8). A sample depends on the texts alone, not on their
+order, their files, the tokenizer or the machine. A larger sample contains every smaller one. Duplicates are taken once,
+empty texts are skipped.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Kept = TypeVar("Kept")
 
 @dataclass(frozen=True)
 class Sample(Generic[Kept]):
-    """What was kept of each sampled text, lowest rank first, and how many texts there were to choose from."""
+    """What was kept of each sampled text, lowest rank first, and the number of texts read."""
 
     documents: list[Kept]
     read: int
@@ -29,14 +29,14 @@ class Sample(Generic[Kept]):
 
 
 def rank(text: str, seed: int = 0) -> int:
-    """The place of a text in the order of all texts: sha256 of the seed and the text as a number."""
+    """Return the rank of a text: sha256 of the seed and the text, as a number."""
     return int.from_bytes(hashlib.sha256(f"{seed}\n{text}".encode()).digest())
 
 
 def sample_by_hash(texts: Iterable[str], size: int, keep: Callable[[str], Kept], seed: int = 0) -> Sample[Kept]:
-    """The `size` texts of lowest rank, or all where there are fewer.
+    """Return the `size` texts of lowest rank, or all if there are fewer.
 
-    Texts are streamed: only `keep(text)` of those that may still be in the sample is held.
+    Texts are streamed; only `keep(text)` of current sample members is held in memory.
     """
     if size < 1:
         raise RangeError(f"{size} documents were asked for; ask for at least 1")

@@ -1,30 +1,34 @@
-"""How is a corpus cut into shards that are counted on their own?
+"""Cut a corpus into shards that are counted independently.
 
-The cut depends on the inputs alone, never on workers or memory, so that finished parts serve any later run. Large
-files are cut by bytes (lines) or row groups (parquet), small ones put together; a compressed file stays whole.
+Shards depend on the inputs alone, not on workers or memory, so finished parts can be used by any later run. Large files
+are cut by bytes (lines) or row groups (parquet), small ones are grouped, and a compressed file stays whole.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from detoklens.corpus.inputs import InputFile
 from detoklens.corpus.parquet import row_group_sizes
-from detoklens.corpus.pieces import Piece, count_records
-from detoklens.corpus.records import ReadingOptions
+from detoklens.corpus.pieces import Piece, count_records, read_texts
+from detoklens.corpus.records import ReadingOptions, Tally
 
 SMALLEST, LARGEST = 8 << 20, 128 << 20
-"""Bytes of text in a shard: 128 MB take about two seconds; a small corpus still gives every worker something."""
+"""Bytes of text per shard: 128 MB take about two seconds, and a small corpus still occupies every worker."""
 
 SHARDS_OF_A_SMALL_CORPUS = 64
 EXPANSION = 3
-"""How much larger text is than its compressed file, about."""
+"""Typical size of text relative to its compressed file."""
+
+SAMPLED_SHARDS, SAMPLED_DOCUMENTS, SAMPLED_BYTES = 32, 128, 4 << 10
+"""A sample has 128 documents from at most 32 shards, and 4 kB of each: compared in less than a second."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """What one task counts: pieces of files, and about how many bytes of text they hold."""
+    """The work of one task: pieces of files and their approximate bytes of text."""
 
     index: int
     pieces: tuple[Piece, ...]
@@ -34,7 +38,7 @@ class Shard:
 def cut_into_shards(
     files: Sequence[InputFile], options: ReadingOptions, limit_documents: int | None = None
 ) -> list[Shard]:
-    """The shards of a corpus, or of its first `limit_documents` documents."""
+    """Return the shards of a corpus, or of its first `limit_documents` documents."""
     total = sum(_text_size(file) for file in files)
     target = min(max(total // SHARDS_OF_A_SMALL_CORPUS, SMALLEST), LARGEST)
     pieces: Iterable[tuple[Piece, int]] = (piece for file in files for piece in _pieces(file, options, target))
@@ -43,12 +47,27 @@ def cut_into_shards(
     return list(_grouped(pieces, target))
 
 
+def sample_texts(shards: Sequence[Shard], reading: ReadingOptions, longest: int) -> list[bytes]:
+    """Return texts from all over the input for comparing tokenizer libraries; the same input gives the same texts."""
+    chosen = shards[:: max(1, -(-len(shards) // SAMPLED_SHARDS))]
+    per_shard = -(-SAMPLED_DOCUMENTS // max(1, len(chosen)))
+    return [text for shard in chosen for text in islice(_texts(shard, reading, longest), per_shard)]
+
+
+def _texts(shard: Shard, reading: ReadingOptions, longest: int) -> Iterator[bytes]:
+    """Yield the start of each document. Bad records are skipped here; counting reports them."""
+    lenient = replace(reading, skip_bad=True)
+    for piece in shard.pieces:
+        for _, text in read_texts(piece, lenient, Tally(), longest):
+            yield text[:SAMPLED_BYTES].decode(errors="ignore").encode()
+
+
 def _text_size(file: InputFile) -> int:
     return file.size * (EXPANSION if file.compression or file.kind == ".parquet" else 1)
 
 
 def _pieces(file: InputFile, options: ReadingOptions, target: int) -> Iterator[tuple[Piece, int]]:
-    """(piece, bytes of text) of one file."""
+    """Yield (piece, bytes of text) of one file."""
     whole = Piece(file.name, file.path, file.kind, file.compression)
     if file.kind == ".parquet":
         yield from _row_group_pieces(whole, options, target)
@@ -71,7 +90,7 @@ def _row_group_pieces(whole: Piece, options: ReadingOptions, target: int) -> Ite
 
 
 def _limited(pieces: Iterable[tuple[Piece, int]], options: ReadingOptions, limit: int) -> Iterator[tuple[Piece, int]]:
-    """The pieces that hold the first `limit` records; the last of them is read only so far."""
+    """Yield the pieces with the first `limit` records; the last piece is read up to the limit."""
     for piece, size in pieces:
         if limit <= 0:
             return

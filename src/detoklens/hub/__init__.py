@@ -1,15 +1,14 @@
-"""How does a file on the Hugging Face hub become a local one? The package's only door to the network.
+"""Files on the Hugging Face hub. The only package that uses the network.
 
-    repository    a model's or a dataset's name, and which commits, etags and file names can be believed
-    pace          a transfer that is too slow ends
-    answers       one question, one answer: bounded in time and in memory, whatever the other side sends
-    files         which files has a commit, where are their bytes, and where is one on this disk?
-    ranges        exactly the asked bytes of a remote file, however often the connection breaks
-    cache         huggingface_hub's folders: what is there already, and a file more
-    plain_errors  one line for each way in which this can fail
+    repository        the files of a model or dataset: commit, size, etag, and their place in the cache
+    ranges            chosen byte ranges of a remote file, resumed after a broken connection
+    session           requests bounded in time and memory
+    transfer_timeout  the deadline for slow transfers
+    errors            one line for every way this can fail
 
-Of huggingface_hub are used: its settings (endpoint, token, folders, offline switch), its session and the layout of its
-cache. Its downloads are not: they believe the answers' headers, and make them names of files.
+huggingface_hub provides the settings (endpoint, token, folders, offline switch), the HTTP session, URLs, locks and the
+cache layout. Its own requests are not used. `hf_hub_download` and `HfApi` read answers of any size and build file names
+from response headers, and `get_hf_file_metadata` first fetches a telemetry registry, also of any size.
 
-Nothing here imports huggingface_hub, or any network code, before it is called.
+Importing these modules imports huggingface_hub, so import them where a hub name is known to be needed.
 """

@@ -1,59 +1,64 @@
-"""Exactly the asked bytes of a remote file, however often the connection breaks.
+"""Byte ranges of a remote file, exact however often the connection breaks.
 
-A response is believed only if it says which bytes it carries and those are the asked ones: status 206 with the
-exact Content-Range and Content-Length. A server that ignores `Range` answers 200 with the whole file: that is
-read once from its beginning, the asked bytes are kept, and the connection is closed after the last of them.
-Slow, but right.
+An answer counts only if it states the requested bytes: status 206 with the exact Content-Range and Content-Length. A
+server that ignores `Range` answers 200 with the whole file, which is read once, from the start to the last wanted byte.
 """
 
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-from detoklens.hub.answers import AnswerError, RefusedError, opened, refuse_compressed
-from detoklens.hub.pace import GivenUpError, Pace
-from detoklens.hub.plain_errors import first_line, transport_error
-from detoklens.hub.repository import RemoteFile
+from detoklens.errors import first_line
+from detoklens.hub.errors import AnswerError, BusyError, HTTPError, RefusedError, TransferError
+from detoklens.hub.session import open_response, refuse_compressed
+from detoklens.hub.transfer_timeout import TransferTimeout
 
-ATTEMPTS = 5  # in a row without a single new byte
-FIRST_PAUSE_SECONDS = 1.0  # doubled each time: 15 s in total before giving up
-PASSING_TROUBLE = frozenset({408, 429, 500, 502, 503, 504})
+MAX_ATTEMPTS = 5  # in a row without a new byte
+FIRST_PAUSE_SECONDS = 1.0  # doubled each time: 15 s in total
+TEMPORARY_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 
 
-class BusyError(AnswerError):
-    """The hub is in trouble that may pass."""
+@dataclass(frozen=True)
+class RemoteFile:
+    """One file of one commit; `etag` identifies its content."""
+
+    name: str
+    url: str
+    size: int
+    etag: str
 
 
 def stream_ranges(remote: RemoteFile, ranges: Iterable[range]) -> Iterator[bytes]:
-    """The bytes of `ranges` (ascending, disjoint), one after the other, in pieces as they arrive.
+    """Yield the bytes of `ranges` (ascending, disjoint) in pieces, as they arrive.
 
-    After a broken connection the next request starts at the first byte that has not been handed on. A wrong answer is
-    asked for again at once, trouble that may pass after a pause.
+    After a broken connection the next request starts at the first byte not yet yielded. A wrong answer is requested
+    again at once, a temporary problem after a pause.
     """
-    wanted, pace = _Wanted(ranges), Pace(remote.url)
+    remaining, timeout = RemainingRanges(ranges), TransferTimeout(remote.url)
     failures = 0
-    while wanted.ranges:
+    while remaining.ranges:
         try:
-            for piece in _one_response(remote, wanted, pace):
+            for piece in _stream_response(remote, remaining, timeout):
                 failures = 0
                 yield piece
-        except (AnswerError, transport_error()) as error:
+        except (AnswerError, HTTPError) as error:
             failures += 1
-            if failures == ATTEMPTS:
-                raise GivenUpError(f"{remote.url}: {first_line(error)}, {ATTEMPTS} times in a row") from error
-            if isinstance(error, BusyError) or not isinstance(error, AnswerError):
+            if failures == MAX_ATTEMPTS:
+                raise TransferError(f"{remote.url}: {first_line(error)}, {MAX_ATTEMPTS} times in a row") from error
+            if isinstance(error, (BusyError, HTTPError)):
                 time.sleep(FIRST_PAUSE_SECONDS * 2 ** (failures - 1))
 
 
-class _Wanted:
-    """The byte ranges that are still to come."""
+class RemainingRanges:
+    """The byte ranges still to be received."""
 
     def __init__(self, ranges: Iterable[range]) -> None:
         self.ranges = deque(part for part in ranges if part)
 
-    def keep(self, chunk: bytes, offset: int) -> Iterator[bytes]:
-        """The wanted parts of a chunk that lies at `offset` in the file; they are ticked off."""
+    def take(self, chunk: bytes, offset: int) -> Iterator[bytes]:
+        """Yield the wanted parts of a chunk that lies at `offset` in the file, and count them as received."""
         end = offset + len(chunk)
         while self.ranges and self.ranges[0].start < end:
             first = self.ranges.popleft()
@@ -63,30 +68,30 @@ class _Wanted:
             yield chunk[first.start - offset : stop - offset]
 
 
-def _one_response(remote: RemoteFile, wanted: _Wanted, pace: Pace) -> Iterator[bytes]:
-    first = wanted.ranges[0]
-    with opened(remote.url, pace, Range=f"bytes={first.start}-{first.stop - 1}") as response:
-        offset = _first_byte(response, remote, first)
+def _stream_response(remote: RemoteFile, remaining: RemainingRanges, timeout: TransferTimeout) -> Iterator[bytes]:
+    first = remaining.ranges[0]
+    with open_response("GET", remote.url, timeout, Range=f"bytes={first.start}-{first.stop - 1}") as response:
+        offset = _first_offset(response, remote, first)
         for chunk in response.iter_raw():
-            pace.advance(len(chunk))
-            yield from wanted.keep(chunk, offset)
+            timeout.advance(len(chunk))
+            yield from remaining.take(chunk, offset)
             offset += len(chunk)
-            if not wanted.ranges and response.status_code == 200:
+            if not remaining.ranges and response.status_code == 200:
                 return
 
 
-def _first_byte(response: Any, remote: RemoteFile, asked: range) -> int:
-    """At which byte of the file does this response begin? Anything but a full answer is refused unread."""
-    if response.status_code in PASSING_TROUBLE:
+def _first_offset(response: Any, remote: RemoteFile, wanted: range) -> int:
+    """Return where in the file the response starts; refuse, unread, anything but an exact answer."""
+    if response.status_code in TEMPORARY_STATUSES:
         raise BusyError(f"HTTP {response.status_code}")
     if response.status_code >= 400:
         raise RefusedError(response)
     refuse_compressed(response)
-    _expect(response, "Transfer-Encoding", None)  # a body in chunks ends when it likes, whatever its Content-Length
+    _expect(response, "Transfer-Encoding", None)  # a chunked body can end anywhere, whatever its Content-Length
     if response.status_code == 206:
-        _expect(response, "Content-Range", f"bytes {asked.start}-{asked.stop - 1}/{remote.size}")
-        _expect(response, "Content-Length", str(len(asked)))
-        return asked.start
+        _expect(response, "Content-Range", f"bytes {wanted.start}-{wanted.stop - 1}/{remote.size}")
+        _expect(response, "Content-Length", str(len(wanted)))
+        return wanted.start
     if response.status_code == 200:
         _expect(response, "Content-Length", str(remote.size))
         return 0
@@ -96,5 +101,4 @@ def _first_byte(response: Any, remote: RemoteFile, asked: range) -> int:
 def _expect(response: Any, header: str, value: str | None) -> None:
     found = response.headers.get(header)
     if found != value:
-        shown = found if found is None else found[:80]
-        raise AnswerError(f"the answer has {header} {shown!r} where {value!r} was asked for")
+        raise AnswerError(f"the answer has {header} {found and found[:80]!r}, expected {value!r}")

@@ -1,19 +1,41 @@
-"""Whose files are meant, and which names in an answer can be believed? They become names of files on this disk."""
+"""The files of a model or dataset on the hub, and huggingface_hub's cache of them.
 
+The cache has huggingface_hub's layout, so both find each other's files: `blobs/<etag>` holds content,
+`snapshots/<commit>/<name>` links to it, and `refs/<branch>` holds the commit of a branch. Commits, etags and names come
+from the server and become file names, so they are checked first.
+"""
+
+import errno
+import hashlib
+import os
 import re
+import shutil
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import Any, Literal
+from urllib.parse import quote
 
-from detoklens.hub.answers import AnswerError
+from huggingface_hub import cached_assets_path, constants, hf_hub_url, try_to_load_from_cache
+from huggingface_hub.file_download import repo_folder_name
+from huggingface_hub.utils import WeakFileLock, validate_repo_id
 
+from detoklens.errors import HubError
+from detoklens.hub.errors import AnswerError
+from detoklens.hub.ranges import RemoteFile, stream_ranges
+from detoklens.hub.session import read_headers, read_json
+from detoklens.writing import write_whole
+
+MAIN = "main"
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
-ETAG = re.compile(r"[0-9A-Za-z_+=-][0-9A-Za-z._+=-]{0,127}")  # no slash, no dot in front
-LONGEST_NAME = 255  # bytes of one part of a path: the limit of the usual file systems
+ETAG = re.compile(r"[0-9A-Za-z_+=-][0-9A-Za-z._+=-]{0,127}")  # no slash, no leading dot
+SHA256 = re.compile(r"[0-9a-f]{64}")
+MAX_NAME_BYTES = 255  # of one part of a path: the limit of common file systems
 
 
 @dataclass(frozen=True)
 class Repository:
-    """A model or a dataset on the hub."""
+    """A model or dataset on the hub."""
 
     kind: Literal["model", "dataset"]
     repo_id: str
@@ -21,54 +43,139 @@ class Repository:
     def __str__(self) -> str:
         return self.repo_id
 
+    def list_files(self, revision: str) -> tuple[str, frozenset[str]]:
+        """Return the commit of a revision and the names of its files. (`fetch` checks a name before using it.)"""
+        validate_repo_id(self.repo_id)
+        answer = read_json(f"{constants.ENDPOINT}/api/{self.kind}s/{self}/revision/{quote(revision, safe='')}")
+        if not isinstance(answer, dict) or not isinstance(siblings := answer.get("siblings"), list):
+            raise AnswerError("it is not a list of files")
+        names = [file.get("rfilename") if isinstance(file, dict) else None for file in siblings]
+        if not all(isinstance(name, str) for name in names):
+            raise AnswerError("it lists files without a name")
+        return _validate(answer.get("sha"), COMMIT, "commit"), frozenset(map(str, names))
+
+    def locate(self, revision: str, name: str) -> tuple[str, RemoteFile]:
+        """Return the commit of a revision, and the URL, size and etag of one of its files."""
+        if not is_plain_path(name):
+            raise AnswerError(f"it names a file {_quote(name)}, which is not a plain relative path")
+        headers = read_headers(self._url(revision, name))
+        etag = (headers.get("x-linked-etag") or headers.get("etag", "")).removeprefix("W/").strip('"')
+        size = headers.get("x-linked-size") or headers.get("content-length", "")
+        if not (headers.get("x-repo-commit") and etag and size.isascii() and size.isdigit() and len(size) < 16):
+            raise AnswerError(f"it lacks the commit, ETag or size of {name}")
+        commit = _validate(headers["x-repo-commit"], COMMIT, "commit")
+        if COMMIT.fullmatch(revision) and commit != revision:
+            raise AnswerError(f"it has commit {commit} of {name}, requested was {revision}")
+        return commit, RemoteFile(name, self._url(commit, name), int(size), _validate(etag, ETAG, "ETag"))
+
+    def cached(self, revision: str, name: str) -> Path | None:
+        """Return the path of a cached file; for a branch, the file as of the last request."""
+        found = try_to_load_from_cache(self.repo_id, name, revision=revision, repo_type=self.kind)
+        return Path(found) if isinstance(found, str) else None
+
+    def fetch(self, commit: str, name: str, max_bytes: int | None = None) -> Path:
+        """Return the path of a file in the cache; download it if it is not there."""
+        found = self.cached(commit, name) if is_plain_path(name) else None
+        return found or self.store(commit, self.locate(commit, name)[1], max_bytes)
+
+    def store(self, commit: str, remote: RemoteFile, max_bytes: int | None = None) -> Path:
+        """Download a located file into the cache, or link to its content if that is cached."""
+        if max_bytes is not None and remote.size > max_bytes:
+            raise HubError(f"{self}: {remote.name} has {remote.size:,} bytes, limit {max_bytes:,}; not downloaded")
+        blob, pointer = self._blob(remote), self._folder / "snapshots" / commit / remote.name
+        lock = self._folder.parent / ".locks" / self._folder.name / f"{remote.etag}.lock"
+        for path in (blob, pointer, lock):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        with WeakFileLock(lock):
+            if not self.has_content(remote):
+                _download(remote, blob)
+            _link(pointer, blob)
+        return pointer
+
+    def has_content(self, remote: RemoteFile) -> bool:
+        """Whether the cache holds this content, perhaps for another commit."""
+        blob = self._blob(remote)
+        return blob.is_file() and blob.stat().st_size == remote.size
+
+    def remember_commit(self, revision: str, commit: str) -> None:
+        """Store the commit of a branch, for offline use."""
+        reference = self._folder / "refs" / revision
+        if revision == commit or (reference.is_file() and reference.read_text() == commit):
+            return
+        reference.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(reference, commit.encode())
+
+    def assets_folder(self, commit: str) -> Path:
+        """Return our own folder for one commit, in huggingface_hub's assets cache."""
+        return cached_assets_path(library_name="detoklens", namespace=self.repo_id, subfolder=commit)
+
     @property
-    def instead(self) -> str:
-        """What can the user give where the hub can't be had?"""
-        return "give a local folder" if self.kind == "model" else "give local files"
+    def _folder(self) -> Path:
+        return Path(constants.HF_HUB_CACHE) / repo_folder_name(repo_id=self.repo_id, repo_type=self.kind)
+
+    def _blob(self, remote: RemoteFile) -> Path:
+        return self._folder / "blobs" / remote.etag
+
+    def _url(self, revision: str, name: str) -> str:
+        return hf_hub_url(self.repo_id, name, repo_type=self.kind, revision=revision, endpoint=constants.ENDPOINT)
 
 
-@dataclass(frozen=True)
-class RemoteFile:
-    """One file of one commit, which therefore never changes: `etag` names its content."""
-
-    name: str
-    url: str
-    size: int
-    etag: str
+def is_offline() -> bool:
+    """Whether HF_HUB_OFFLINE=1 forbids network access."""
+    return bool(constants.HF_HUB_OFFLINE)
 
 
-def believed_commit(found: object) -> str:
-    """A commit as the hub names it: hexadecimal digits, nothing else."""
-    return _believed(found, COMMIT, "commit", "40 or 64 hexadecimal digits")
-
-
-def believed_etag(found: object) -> str:
-    """An etag without its quotes: one word that can't leave the folder in which it names a file."""
-    return _believed(found, ETAG, "ETag", "one word of letters and digits")
-
-
-def believed_path(found: object) -> str:
-    """A file's name in its repository: a plain relative path that can't leave its folder."""
-    if isinstance(found, str) and is_plain_path(found):
-        return found
-    raise AnswerError(f"it names a file {_shown(found)}, which is no plain relative path")
+def lock_folder(folder: Path) -> AbstractContextManager[Any]:
+    """Let one process at a time work in a folder."""
+    return WeakFileLock(folder / ".lock")
 
 
 def is_plain_path(name: str) -> bool:
-    """Is a name, taken as a path, sure to stay in the folder where it begins?"""
-    return name.isprintable() and all(_is_plain(part) for part in name.split("/"))
+    """Whether a name, used as a relative path, stays in its folder on every system."""
+    return name.isprintable() and all(
+        part not in ("", ".", "..") and not set(part) & {"\\", ":"} and len(part.encode()) <= MAX_NAME_BYTES
+        for part in name.split("/")
+    )
 
 
-def _is_plain(part: str) -> bool:
-    return part not in ("", ".", "..") and not set(part) & {"\\", ":"} and len(part.encode()) <= LONGEST_NAME
-
-
-def _believed(found: object, form: re.Pattern[str], what: str, accepted: str) -> str:
-    if isinstance(found, str) and form.fullmatch(found):
+def _validate(found: object, pattern: re.Pattern[str], what: str) -> str:
+    if isinstance(found, str) and pattern.fullmatch(found):
         return found
-    raise AnswerError(f"its {what} is {_shown(found)} where {accepted} are expected")
+    raise AnswerError(f"its {what} is {_quote(found)}, which is not a valid {what}")
 
 
-def _shown(found: object) -> str:
+def _quote(found: object) -> str:
     text = ascii(found)
     return text if len(text) <= 80 else f"{text[:77]}…"
+
+
+def _download(remote: RemoteFile, blob: Path) -> None:
+    """Download the whole content to `blob`; the next call resumes an interrupted download."""
+    partial = blob.with_name(f".{blob.name}.partial")  # no etag starts with a dot
+    done = partial.stat().st_size if partial.is_file() else 0
+    done = done if done <= remote.size else 0
+    if remote.size - done > shutil.disk_usage(blob.parent).free:
+        raise OSError(errno.ENOSPC, f"not enough space for {remote.size - done:,} bytes", str(blob.parent))
+    with partial.open("ab" if done else "wb") as file:
+        for piece in stream_ranges(remote, [range(done, remote.size)]):
+            file.write(piece)
+    if SHA256.fullmatch(remote.etag) and _sha256(partial) != remote.etag:
+        partial.unlink()
+        raise AnswerError(f"the content of {remote.name} does not match its ETag {remote.etag}")
+    partial.replace(blob)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _link(pointer: Path, blob: Path) -> None:
+    """Create a relative link, or a copy where links can't be created."""
+    if pointer.exists() and pointer.samefile(blob):
+        return
+    pointer.unlink(missing_ok=True)
+    try:
+        pointer.symlink_to(os.path.relpath(blob, pointer.parent))
+    except OSError:
+        shutil.copyfile(blob, pointer)

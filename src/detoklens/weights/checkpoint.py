@@ -111,7 +111,7 @@ def find_folder(model: str | Path, revision: str | None = None) -> Path:
 
 
 def _fetch(hub_id: str, revision: str | None, wanted: Callable[[Family, Collection[str]], list[str]]) -> Path:
-    from detoklens.weights.hub import fetch_checkpoint
+    from detoklens.weights.hub_checkpoint import fetch_checkpoint
 
     return fetch_checkpoint(hub_id, lambda config, names: wanted(family_of(config), names), revision)
 
@@ -150,7 +150,7 @@ def find_tokenizer_folder(model: str | Path, revision: str | None = None) -> Pat
     """The same for a model's tokenizer alone: no weights are fetched, and a model of any type will do."""
 
     def fetch(hub_id: str) -> Path:
-        from detoklens.weights.hub import fetch_tokenizer
+        from detoklens.weights.hub_checkpoint import fetch_tokenizer
 
         return fetch_tokenizer(hub_id, revision)
 

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save
 
 import detoklens
-from detoklens.weights.hub import fetch_checkpoint, fetch_tokenizer
+from detoklens.weights.hub_checkpoint import fetch_checkpoint, fetch_tokenizer
 from tests.weights.families.tiny import IDS, saved, tiny
 from tests.weights.hub.server import COMMIT, HubServer
 from tests.weights.hub.tiny_model import NEEDED, NEEDED_BYTES, REPO, TENSORS, assert_holds_needed, needed, sharded_model

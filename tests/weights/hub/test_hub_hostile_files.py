@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from detoklens.errors import CheckpointError
-from detoklens.weights.hub import fetch_checkpoint
+from detoklens.weights.hub_checkpoint import fetch_checkpoint
 from tests.weights.hub.server import COMMIT, HubServer
 from tests.weights.hub.tiny_model import NEEDED, REPO, TENSORS, assert_nothing_finished, failure, needed, sharded_model
 
@@ -78,18 +78,18 @@ def test_a_config_that_is_none(config: bytes, hub: HubServer) -> None:
 
 
 def test_a_tokenizer_of_absurd_size_is_not_downloaded(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("detoklens.weights.hub.access.LARGEST_SMALL_FILE", 1000)
+    monkeypatch.setattr("detoklens.weights.hub_checkpoint.LARGEST_SMALL_FILE", 1000)
     hub.repositories[REPO].files["tokenizer.json"] = b" " * 1001
     assert "tokenizer.json has 1,001 bytes" in failure()
     assert not hub.asked_for("tokenizer.json")
 
 
 def test_a_config_or_header_of_absurd_size_is_not_downloaded(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("detoklens.weights.hub.selection.LARGEST_JSON", 100_000)
+    monkeypatch.setattr("detoklens.weights.tensor_selection.LARGEST_HEADER", 100_000)
     hub.repositories[REPO].files["model.safetensors"] = with_header(b"{" + b" " * 100_000)
-    assert "its header has 100,009 bytes" in failure()
+    assert "the header has 100,009 bytes" in failure()
     assert [request.range.stop for request in hub.asked_for("model.safetensors")] == [65_536]
-    monkeypatch.setattr("detoklens.weights.hub.access.LARGEST_JSON", 1000)
+    monkeypatch.setattr("detoklens.weights.hub_checkpoint.LARGEST_JSON", 1000)
     hub.repositories[REPO].files["config.json"] += b" " * 1000
     hub.repositories[REPO].commit = "f" * 40
     assert "config.json has 1,022 bytes" in failure()

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save
 
-from detoklens.hub.ranges import ATTEMPTS
-from detoklens.weights.hub import fetch_checkpoint
+from detoklens.hub.ranges import MAX_ATTEMPTS, RemoteFile
+from detoklens.weights import tensor_selection
+from detoklens.weights.hub_checkpoint import fetch_checkpoint
 from tests.weights.hub.server import Answer, HubServer, Request
 from tests.weights.hub.tiny_model import (
     NEEDED,
@@ -37,14 +38,14 @@ def test_a_broken_connection_is_taken_up_where_it_broke(hub: HubServer) -> None:
 
 
 def test_a_connection_that_breaks_often_but_moves_on_gets_there(hub: HubServer) -> None:
-    hub.fault = cut(after=1300, times=3 * ATTEMPTS)
+    hub.fault = cut(after=1300, times=3 * MAX_ATTEMPTS)
     assert_holds_needed(fetch_checkpoint(REPO, needed))
-    assert len(tensor_requests(hub)) > 3 * ATTEMPTS
+    assert len(tensor_requests(hub)) > 3 * MAX_ATTEMPTS
 
 
 def test_a_later_call_continues_from_the_bytes_on_disk(hub: HubServer, tmp_path: Path) -> None:
     hub.fault = cut(after=5000, times=1, then=503)
-    assert "HTTP 503, 5 times in a row; run the same again" in failure()
+    assert "HTTP 503, 5 times in a row; run the same command again" in failure()
     assert_nothing_finished(tmp_path)
     [partial] = tmp_path.rglob("*.partial")
     first = tensor_requests(hub)[0]
@@ -62,18 +63,19 @@ def test_a_later_call_continues_from_the_bytes_on_disk(hub: HubServer, tmp_path:
 def test_an_interrupt_from_the_keyboard_keeps_what_has_arrived(
     hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from detoklens.weights.hub import assembly
+    real = tensor_selection.stream_ranges
 
-    real = assembly.stream_ranges
-
-    def interrupted(*asked: object):
-        yield next(real(*asked))
+    def interrupted(remote: RemoteFile, ranges: list[range]):
+        if len(ranges) < 2:  # the header
+            yield from real(remote, ranges)
+            return
+        yield next(real(remote, ranges))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(assembly, "stream_ranges", interrupted)
+    monkeypatch.setattr(tensor_selection, "stream_ranges", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fetch_checkpoint(REPO, needed)
-    monkeypatch.setattr(assembly, "stream_ranges", real)
+    monkeypatch.setattr(tensor_selection, "stream_ranges", real)
     assert_nothing_finished(tmp_path)
     before = tensor_requests(hub)[0]
     hub.requests.clear()
@@ -127,12 +129,10 @@ class Terminal(io.StringIO):
         return True
 
 
-@pytest.mark.parametrize("show_progress", [True, False])
-def test_a_terminal_sees_a_bar_if_it_is_wanted(
-    show_progress: bool, hub: HubServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_terminal_shows_progress(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("detoklens.progress.PATIENCE", 0)
     monkeypatch.setattr(sys, "stderr", terminal := Terminal())
-    fetch_checkpoint(REPO, needed, show_progress=show_progress)
+    fetch_checkpoint(REPO, needed)
     shown = terminal.getvalue()
-    assert ("someone/tiny" in shown) == ("kB" in shown) == show_progress
+    assert "someone/tiny (bytes)" in shown
     assert "config.json" not in shown  # small files have no bars of their own

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
-from detoklens.weights.hub import fetch_checkpoint
+from detoklens.weights.hub_checkpoint import fetch_checkpoint
 from tests.weights.hub.server import COMMIT, Answer, HubServer, Request
 from tests.weights.hub.tiny_model import REPO, SMALL_FILES, assert_nothing_finished, failure, needed, use_endpoint
 
@@ -20,7 +21,7 @@ def refuse(status: int, code: str = ""):
 
 
 def test_an_unknown_model(hub: HubServer, tmp_path: Path) -> None:
-    assert failure("someone/else").startswith(f"there is no model 'someone/else' on {hub.endpoint}")
+    assert failure("someone/else").startswith(f"no model 'someone/else' on {hub.endpoint}")
     assert not (tmp_path / "assets").exists()
 
 
@@ -64,8 +65,8 @@ def test_a_small_file_that_is_refused(hub: HubServer, tmp_path: Path) -> None:
     assert_nothing_finished(tmp_path)
 
 
-LACKS = "lacks commit, ETag or size of model.safetensors"
-OTHER = f"answers with commit {'f' * 40} of model.safetensors where {COMMIT} was asked for"
+LACKS = "lacks the commit, ETag or size of model.safetensors"
+OTHER = f"has commit {'f' * 40} of model.safetensors, requested was {COMMIT}"
 
 
 @pytest.mark.parametrize(
@@ -88,7 +89,7 @@ def test_weights_that_the_hub_does_not_vouch_for(header: str, value: str, line: 
 
 def test_a_hub_in_trouble(hub: HubServer) -> None:
     hub.fault = refuse(500)
-    assert f"{hub.endpoint} answers with HTTP 500; try again later" in failure()
+    assert f"HTTP 500 from {hub.endpoint}; try again later" in failure()
 
 
 def test_nobody_listens(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,13 +113,13 @@ def test_a_cached_model_does_not_mind_that_nobody_listens(
 
 @pytest.mark.parametrize("name", ["../up", "a/b/c", "white space", "-dash", "a" * 200])
 def test_what_is_no_name_of_a_model(name: str, hub: HubServer) -> None:
-    assert "neither a local folder nor a model's name" in failure(name)
+    assert "neither a local folder nor the name of a model" in failure(name)
     assert hub.requests == []
 
 
 @pytest.mark.parametrize("revision", ["../up", "/etc", "a//b", "white\nspace", "a\0b"])
 def test_what_is_no_name_of_a_revision(revision: str, hub: HubServer) -> None:
-    assert "is no revision of a model" in failure(revision=revision)
+    assert "is not a revision" in failure(revision=revision)
     assert hub.requests == []
 
 
@@ -136,10 +137,18 @@ def test_no_weights_at_all(hub: HubServer) -> None:
     assert "neither model.safetensors nor" in failure()
 
 
-@pytest.mark.parametrize("step", ["checkpoint.write_atomically", "checkpoint._folder", "access.files.store"])
+@pytest.mark.parametrize(
+    "step", ["weights.hub_checkpoint.write_whole", "hub.repository.cached_assets_path", "hub.repository._download"]
+)
 def test_a_disk_that_can_not_be_written(step: str, hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device", "cache/file")
 
-    monkeypatch.setattr(f"detoklens.weights.hub.{step}", full)
-    assert "(No space left on device at cache/file); make room, or set HF_HOME" in failure()
+    monkeypatch.setattr(f"detoklens.{step}", full)
+    assert "No space left on device: 'cache/file'); free some space, or set HF_HOME" in failure()
+
+
+def test_a_file_larger_than_the_free_space_is_not_downloaded(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("detoklens.hub.repository.shutil.disk_usage", lambda _: SimpleNamespace(free=10))
+    assert "not enough space for 22 bytes" in failure()
+    assert not hub.asked_for("config.json")

@@ -10,10 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load
 
-from detoklens.hub.ranges import _Wanted
-from detoklens.hub.repository import RemoteFile
-from detoklens.weights.hub.selection import Selection, select
+from detoklens.hub.ranges import RemainingRanges, RemoteFile
 from detoklens.weights.safetensors_header import TensorEntry
+from detoklens.weights.tensor_selection import Selection, select
 
 CONTENT = bytes(np.random.default_rng(3).integers(0, 256, 2000, dtype=np.uint8))
 
@@ -39,7 +38,7 @@ def layouts(draw: st.DrawFn) -> dict[RemoteFile, list[TensorEntry]]:
 
 
 def bytes_beyond(selection: Selection, done: int) -> bytes:
-    return b"".join(CONTENT[part.start : part.stop] for _, ranges in selection.beyond(done) for part in ranges)
+    return b"".join(CONTENT[part.start : part.stop] for _, ranges in selection.after(done) for part in ranges)
 
 
 @given(found=layouts())
@@ -72,9 +71,9 @@ def test_neighbours_are_one_request(found: dict[RemoteFile, list[TensorEntry]]) 
 @given(ranges=disjoint_ranges(), data=st.data())
 def test_the_wanted_parts_of_a_stream_cut_anywhere(ranges: list[range], data: st.DataObject) -> None:
     cuts = sorted(data.draw(st.lists(st.integers(0, len(CONTENT)), max_size=30)))
-    wanted, kept = _Wanted(ranges), b""
+    wanted, kept = RemainingRanges(ranges), b""
     for start, stop in zip([0, *cuts], [*cuts, len(CONTENT)], strict=True):
-        kept += b"".join(wanted.keep(CONTENT[start:stop], start))
+        kept += b"".join(wanted.take(CONTENT[start:stop], start))
     assert kept == b"".join(CONTENT[part.start : part.stop] for part in ranges)
     assert not wanted.ranges
 

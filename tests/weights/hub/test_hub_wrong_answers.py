@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import save
 
-from detoklens.weights.hub import fetch_checkpoint
+from detoklens.weights.hub_checkpoint import fetch_checkpoint
 from tests.weights.hub.server import Answer, HubServer, Request
 from tests.weights.hub.tiny_model import REPO, TENSORS, assert_holds_needed, assert_nothing_finished, failure, needed
 

@@ -10,7 +10,7 @@ import pytest
 from safetensors.numpy import load_file, save
 
 from detoklens.errors import DetokLensError
-from detoklens.weights.hub import fetch_checkpoint
+from detoklens.weights.hub_checkpoint import fetch_checkpoint
 from tests.weights.hub.server import Answer, HubServer, Request
 
 REPO = "someone/tiny"

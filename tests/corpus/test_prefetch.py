@@ -6,12 +6,12 @@ import threading
 
 import pytest
 
-from detoklens.corpus.ahead import made_ahead
+from detoklens.corpus.count import prefetch
 
 
 @pytest.mark.parametrize("places", [1, 3, 50])
 def test_the_same_items_come_in_the_same_order(places):
-    assert list(made_ahead(iter(range(20)), places)) == list(range(20))
+    assert list(prefetch(iter(range(20)), places)) == list(range(20))
 
 
 def test_items_are_made_by_another_thread_and_no_further_ahead_than_asked():
@@ -24,7 +24,7 @@ def test_items_are_made_by_another_thread_and_no_further_ahead_than_asked():
             makers.add(threading.get_ident())
             yield number
 
-    taken = made_ahead(source(), 4)
+    taken = prefetch(source(), 4)
     assert [next(taken) for _ in range(3)] == [0, 1, 2]
     taken.close()
     assert len(made) <= 3 + 4
@@ -36,7 +36,7 @@ def test_an_error_comes_after_the_items_before_it():
         yield 1
         raise OSError("no room")
 
-    taken = made_ahead(source(), 2)
+    taken = prefetch(source(), 2)
     assert next(taken) == 1
     with pytest.raises(OSError, match="no room"):
         next(taken)

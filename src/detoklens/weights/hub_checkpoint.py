@@ -1,0 +1,260 @@
+"""A model on the hub as a local folder that holds its config, its tokenizer and the needed tensors.
+
+1. config.json gives the commit (from huggingface_hub's cache, or by one request).
+2. If huggingface_hub's cache holds the whole weights, the result is that snapshot folder.
+3. If an earlier call has left the needed tensors in our part of the cache, the result is that folder.
+4. Otherwise read the headers of the safetensors files by range requests and fetch the needed tensors into a small
+   safetensors file. For GPT-2 XL these are 0.37 GB of 6.4 GB.
+
+The folder of 3 and 4 is `assets/detoklens/<model>/<commit>/` in huggingface_hub's assets cache, where no other program
+takes the small file for the whole model.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from detoklens.errors import CheckpointError, HubError
+from detoklens.hub.errors import one_line_errors
+from detoklens.hub.ranges import RemoteFile
+from detoklens.hub.repository import MAIN, Repository, is_offline, is_plain_path, lock_folder
+from detoklens.weights.safetensors_files import INDEX_FILE, SINGLE_FILE, read_header, shard_names
+from detoklens.weights.strict_json import parse_json
+from detoklens.weights.tensor_selection import download, read_remote_header, select
+from detoklens.weights.torch_pickle import PICKLE_FILE
+from detoklens.writing import write_whole
+
+CONFIG_FILE = "config.json"
+TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "merges.txt", "tokenizer_config.json")
+SOURCE_FILE = "source.json"  # ours: the remote files and the names of all their tensors
+LARGEST_SMALL_FILE = 200_000_000  # bytes; the largest tokenizer.json in use has about 35 MB
+LARGEST_JSON = 32_000_000  # bytes of a config or an index; parsed, it takes up to 25 times as much memory
+
+Needed = Callable[[Mapping[str, Any], Collection[str]], Collection[str]]
+
+
+@dataclass(frozen=True)
+class HubModel:
+    """One commit of a model; `snapshot` is its folder in huggingface_hub's cache, with config.json at least."""
+
+    repository: Repository
+    commit: str
+    snapshot: Path
+
+    def __str__(self) -> str:
+        return self.repository.repo_id
+
+    @property
+    def folder(self) -> Path:
+        """Our folder for the small file."""
+        return self.repository.assets_folder(self.commit)
+
+    def list_files(self) -> frozenset[str]:
+        return self.repository.list_files(self.commit)[1]
+
+    def locate(self, name: str) -> RemoteFile:
+        return self.repository.locate(self.commit, name)[1]
+
+    def fetch(self, name: str) -> Path:
+        """Return the path of a small file, downloaded if it is not cached."""
+        return self.repository.fetch(self.commit, name, _max_bytes(name))
+
+
+def fetch_checkpoint(repo_id: str, needed: Needed, revision: str | None = None) -> Path:
+    """Return a local folder with the model's config, tokenizer and needed tensors.
+
+    `needed(config, tensor_names)` names the tensors. The next call resumes an interrupted one. With HF_HUB_OFFLINE=1
+    only the caches are used.
+    """
+    with one_line_errors(Repository("model", repo_id), revision):
+        model = _resolve(repo_id, revision)
+        if _has_whole_weights(model):
+            return _with_tokenizer(model)
+        if _has_needed(model.folder, needed):
+            return model.folder
+        if is_offline():
+            return _cached_pickle(model)
+        with lock_folder(model.folder):
+            return model.folder if _has_needed(model.folder, needed) else _fetch(model, needed)
+
+
+def fetch_tokenizer(repo_id: str, revision: str | None = None) -> Path:
+    """Return a local folder with the model's tokenizer, for any kind of model; no weights are fetched."""
+    with one_line_errors(Repository("model", repo_id), revision):
+        model = _resolve(repo_id, revision)
+        return model.folder if _has_tokenizer(model.folder) else _with_tokenizer(model)
+
+
+def _resolve(repo_id: str, revision: str | None) -> HubModel:
+    """Find the commit: ask the hub, or the cache if the hub can't be reached."""
+    repository, branch = Repository("model", repo_id), revision or MAIN
+    if not is_plain_path(branch):
+        raise CheckpointError(f"{revision!r} is not a revision; pass a branch, a tag or a commit")
+    config = repository.cached(branch, CONFIG_FILE)
+    if not (is_offline() or (config and config.parent.name == revision)):
+        config = _fetch_config(repository, branch, config)
+    if config is None:
+        raise CheckpointError(
+            f"{repo_id}{f' at {revision}' if revision else ''} is not in the hub's cache and HF_HUB_OFFLINE is set; "
+            "unset HF_HUB_OFFLINE, or use a local folder"
+        )
+    return HubModel(repository, config.parent.name, config.parent)
+
+
+def _fetch_config(repository: Repository, branch: str, known: Path | None) -> Path:
+    """Return the current config.json, or the cached one if the hub gives no answer."""
+    try:
+        with one_line_errors(repository, branch):
+            commit, remote = repository.locate(branch, CONFIG_FILE)
+    except HubError:
+        if known is None:
+            raise
+        return known
+    if known is None or known.parent.name != commit:
+        known = repository.store(commit, remote, _max_bytes(CONFIG_FILE))
+    repository.remember_commit(branch, commit)
+    return known
+
+
+def _max_bytes(name: str) -> int:
+    return LARGEST_JSON if name in (CONFIG_FILE, INDEX_FILE) else LARGEST_SMALL_FILE
+
+
+def _fetch(model: HubModel, needed: Needed) -> Path:
+    files = model.list_files()
+    if SINGLE_FILE in files:
+        shards = {SINGLE_FILE}
+    elif INDEX_FILE in files:
+        shard_of = _read_weight_map(model.fetch(INDEX_FILE), str(model))
+        shards = set(shard_of.values())
+    else:
+        return _pickle_or_refuse(model, files)
+    remotes = {shard: model.locate(shard) for shard in sorted(shards)}
+    if all(model.repository.has_content(remote) for remote in remotes.values()):  # cached for another commit
+        for remote in remotes.values():
+            model.repository.store(model.commit, remote)
+        return _with_tokenizer(model)
+    header = cache(lambda shard: read_remote_header(remotes[shard]))
+    if SINGLE_FILE in files:
+        shard_of = dict.fromkeys(header(SINGLE_FILE), SINGLE_FILE)
+    found = {}
+    names = _needed_names(model, needed, shard_of.keys())
+    for shard in sorted({shard_of[name] for name in names}):
+        wanted = sorted(name for name in names if shard_of[name] == shard)
+        if missing := [name for name in wanted if name not in header(shard)]:
+            raise CheckpointError(
+                f"{model}: {INDEX_FILE} puts tensor {missing[0]!r} into {shard}, which does not hold it; the "
+                "checkpoint is corrupt, choose another model"
+            )
+        found[remotes[shard]] = [header(shard)[name] for name in wanted]
+    selection = select(found)
+    for name in (CONFIG_FILE, *TOKENIZER_FILES):  # copied, so that the folder is complete
+        if name in files:
+            write_whole(model.folder / name, model.fetch(name).read_bytes())
+    _write_source(model, found, shard_of)
+    download(selection, model.folder / SINGLE_FILE, str(model))
+    return model.folder
+
+
+def _needed_names(model: HubModel, needed: Needed, available: Collection[str]) -> set[str]:
+    """Return what is needed now or was needed by an earlier call, so that two users don't replace each other's file."""
+    config = _read_object(model.snapshot / CONFIG_FILE, str(model))
+    names = set(needed(config, available))
+    if missing := sorted(names.difference(available)):
+        raise CheckpointError(f"{model}: the checkpoint has no tensor {missing[0]!r}; choose another model")
+    return names | _held_tensors(model.folder).intersection(available)
+
+
+def _write_source(model: HubModel, files: Iterable[RemoteFile], tensors: Iterable[str]) -> None:
+    source = {
+        "model": str(model),
+        "commit": model.commit,
+        "files": {remote.name: {"etag": remote.etag, "bytes": remote.size} for remote in files},
+        "tensors": sorted(tensors),
+    }
+    write_whole(model.folder / SOURCE_FILE, json.dumps(source, indent=1).encode())
+
+
+def _with_tokenizer(model: HubModel) -> Path:
+    """Return the snapshot folder; fetch the tokenizer if only the weights are cached."""
+    if not is_offline() and not _has_tokenizer(model.snapshot):
+        files = model.list_files()
+        for name in TOKENIZER_FILES:
+            if name in files:
+                model.fetch(name)
+    return model.snapshot
+
+
+def _pickle_or_refuse(model: HubModel, files: Collection[str]) -> Path:
+    if (model.snapshot / PICKLE_FILE).is_file():
+        return _with_tokenizer(model)
+    if PICKLE_FILE not in files:
+        raise CheckpointError(f"{model} has neither {SINGLE_FILE} nor {INDEX_FILE} on the hub; choose another model")
+    raise CheckpointError(
+        f"{model} has only {PICKLE_FILE}, a pickle that can't be read in parts: download all of it with "
+        f"`hf download {model}` and run the command again with torch installed, or convert it with `python -c "
+        f"\"from transformers import AutoModel; AutoModel.from_pretrained('{model}').save_pretrained('FOLDER')\"` "
+        "and use FOLDER"
+    )
+
+
+def _cached_pickle(model: HubModel) -> Path:
+    if (model.snapshot / PICKLE_FILE).is_file():
+        return model.snapshot
+    raise CheckpointError(
+        f"{model}: the needed weights are not in the cache and HF_HUB_OFFLINE is set; unset HF_HUB_OFFLINE, or use a "
+        "local folder"
+    )
+
+
+def _read_object(path: Path, where: str) -> dict[str, Any]:
+    try:
+        content = parse_json(path.read_bytes())
+    except ValueError as error:
+        raise CheckpointError(f"{where}: {path.name} is not valid JSON; download it again") from error
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{where}: {path.name} is not a JSON object; download it again")
+    return content
+
+
+def _read_weight_map(path: Path, where: str) -> dict[str, str]:
+    """Return the shard of each tensor; only files next to the index are accepted."""
+    index = _read_object(path, where)
+    if not shard_names(index, f"{where}: {path.name}"):
+        raise CheckpointError(f"{where}: {path.name} names no tensors; choose another model")
+    return dict(index["weight_map"])
+
+
+def _has_whole_weights(model: HubModel) -> bool:
+    if (model.snapshot / SINGLE_FILE).is_file():
+        return True
+    index = model.snapshot / INDEX_FILE
+    return index.is_file() and all(
+        (model.snapshot / shard).is_file() for shard in _read_weight_map(index, str(model)).values()
+    )
+
+
+def _has_tokenizer(folder: Path) -> bool:
+    older = (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file()
+    return older or (folder / "tokenizer.json").is_file()
+
+
+def _held_tensors(folder: Path) -> set[str]:
+    """Return the tensors of the small file: none if it is missing or damaged, so that it is fetched again."""
+    path = folder / SINGLE_FILE
+    try:
+        return set(read_header(path)) if path.is_file() else set()
+    except CheckpointError:
+        return set()
+
+
+def _has_needed(folder: Path, needed: Needed) -> bool:
+    """Whether the folder, left by an earlier call, holds all needed tensors."""
+    if not (folder / SOURCE_FILE).is_file() or not (held := _held_tensors(folder)):
+        return False
+    config = _read_object(folder / CONFIG_FILE, str(folder))
+    tensors = _read_object(folder / SOURCE_FILE, str(folder))["tensors"]
+    return set(needed(config, tensors)) <= held
