@@ -14,10 +14,11 @@ import detoklens as dl
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
 from detoklens.weights.checkpoint import Checkpoint, no_rest
+from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.norm import Norm
 from detoklens.weights.rest_of_block import FeedForward, RestOfBlock
 from tests.layers import random_first_layer
-from tests.questions.planted_words import COPIED, PLACES, TOKENS, first_layer, vocabulary
+from tests.questions.planted_words import SHARP
 
 N_HEADS, N_POSITIONS = 4, 6
 
@@ -70,15 +71,35 @@ def random_block(kind: str, query_scale: float, seed: int = 0) -> Layer:
     )
 
 
-def copier() -> Layer:
-    """The head of `planted_words`, which copies the token before, on spelled embeddings, and no MLP."""
-    first = first_layer(has_values=False)
-    random = np.random.default_rng(0)
-    letters = {letter: random.normal(size=COPIED) for letter in sorted({*"".join(TOKENS)})}
-    tokens = np.zeros_like(first.token_embeddings)
-    tokens[:, :COPIED] = [sum(letters[letter] for letter in token) + random.normal(size=COPIED) for token in TOKENS]
-    value = np.zeros_like(first.value_weight)
-    value[range(PLACES), 1, range(PLACES)] = 1.0
-    copying = replace(first, token_embeddings=tokens, value_weight=value)
+def copier(width: int = 48) -> Layer:
+    """Head 1 attends to the position before by position alone and copies its token; there is no MLP.
+
+    Features are those of spelled embeddings, then one for each position. Head 0 does nothing.
+    """
+    vocab, both = dl.load("demo").vocabulary, width + N_POSITIONS
+    embeddings = spelled(vocab, width, np.random.default_rng(0))
+    query, key, value, output = (np.zeros((both, 2, both)) for _ in range(4))
+    positions = np.arange(N_POSITIONS)
+    query[width + positions[1:], 1, positions[:-1]] = SHARP
+    key[width + positions, 1, positions] = 1.0
+    value[range(width), 1, range(width)] = 1.0
+    output[range(both), 1, range(both)] = 1.0
+    first = FirstLayer(
+        token_embeddings=np.pad(embeddings, ((0, 0), (0, N_POSITIONS))),
+        position_embeddings=np.eye(N_POSITIONS, both, k=width),
+        norm_gain=np.ones(both),
+        norm_bias=np.zeros(both),
+        norm_epsilon=0.0,
+        norm_kind="none",
+        query_weight=query,
+        query_bias=np.zeros((2, both)),
+        key_weight=key,
+        key_bias=np.zeros((2, both)),
+        value_weight=value,
+        value_bias=np.zeros((2, both)),
+        output_weight=output.swapaxes(0, 1),
+        output_bias=np.zeros(both),
+        attention_scale=1.0,
+    )
     config = {"model_type": "gpt2", "bos_token_id": 0}
-    return Layer(Checkpoint("copier", config, copying, vocabulary(), None, read_rest=no_rest))
+    return Layer(Checkpoint("copier", config, first, vocab, None, read_rest=no_rest))
