@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
+import torch
 from tokenizers import Tokenizer, models
 
 import detoklens as dl
@@ -26,7 +27,8 @@ from detoklens.tokens import Vocabulary
 from tests.command_line import refuse, run
 from tests.questions.asking import assert_kept_and_read_again, same_tables
 from tests.questions.planted_blocks import write_planted
-from tests.questions.rotary_model import write_folder
+from tests.questions.rotary_model import rotary_model, write_folder
+from tests.questions.twin_adversaries import spelled
 
 SHORT = dl.Layers(triples=400, bootstrap=200)
 
@@ -76,6 +78,18 @@ def test_random_weights_show_no_layer_and_no_head(random_model):
     answer = dl.study(random_model).ask(dl.Layers(triples=300, candidates=1000))
     assert answer.sentence.startswith("After no layer from 0 to 2 does the model write words: ")
     assert not answer.tables["twins_by_component"]["matters"].any()
+
+
+def test_random_blocks_on_spelled_embeddings_write_nothing(tmp_path):
+    model, vocabulary = rotary_model(1), dl.load("demo").vocabulary
+    width = model.config.hidden_size
+    with torch.no_grad():
+        embeddings = spelled(vocabulary, width, np.random.default_rng(0))
+        model.embed_tokens.weight[:] = torch.from_numpy(embeddings / embeddings.std())
+    model.save_pretrained(tmp_path)
+    shutil.copy(demo.CHECKPOINT / "tokenizer.json", tmp_path)
+    answer = dl.study(tmp_path).ask(dl.Layers(up_to=2, triples=200, candidates=600, bootstrap=100))
+    assert answer.verdict.value == "no"
 
 
 def test_on_the_demo_it_names_the_head_that_auroc_names(on_demo):
