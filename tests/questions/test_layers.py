@@ -109,7 +109,10 @@ def test_after_the_first_block_it_is_what_weights_alone_say(on_demo):
     closed = {row["condition"]: row for row in twins.tables["twins_by_condition"].filter(place="block").to_dicts()}
     for row in on_demo.tables["twins_by_layer"].filter(layer=0).to_dicts():
         for name in ("median_rank", "first_ten", "rank_ratio"):
-            assert row[name] == pytest.approx(closed[row["condition"]][name], rel=0.01), (row["condition"], name)
+            expected = pytest.approx(
+                closed[row["condition"]][name], rel=0.01, abs=1 / 300
+            )  # one word among the first ten
+            assert row[name] == expected, (row["condition"], name)
 
 
 def test_the_tables_are_the_same_whatever_the_number_of_workers(on_demo):
