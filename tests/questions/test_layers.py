@@ -95,7 +95,10 @@ def test_random_blocks_on_spelled_embeddings_write_nothing(tmp_path):
 def test_on_the_demo_it_names_the_head_that_auroc_names(on_demo):
     off = on_demo.tables["twins_by_component"]
     assert off.filter("matters")["component"].to_list() == ["L0H1"]
-    assert on_demo.verdict.heads == ("L0H1",)
+    assert (on_demo.verdict.value, on_demo.verdict.heads) == ("no", ("L0H1",))
+    assert on_demo.sentence.startswith(
+        "After no layer from 0 to 2 does the model write words; it carries the first piece to the last position, but "
+    )
     assert "; it needs L0H1 (share lost 0." in on_demo.sentence
     assert "; without MLP0 the null is at chance too, which explains nothing" in on_demo.sentence
     assert off.sort("attention", nulls_last=True, descending=True)["component"][0] == "L0H1"

@@ -171,6 +171,18 @@ def test_what_can_not_be_tested_has_no_verdict(frame, why):
     assert ": a can't be told (null 2.00" in layers_compared({"a": (layers, off)})
 
 
+def test_layers_ask_more_of_the_lower_ends():
+    """1.23 [1.18, 1.28] is enough for one layer, but not for the best of several."""
+    close = table(**controls(2.0, 2.0, additive=1.23))
+    off = pl.DataFrame({"component": ["L0H1"], "head": [1], "after": [0], "matters": [False]})
+    assert twins_verdict(fewest_pieces(close)).value == "yes"
+    verdict = layers_verdict(close.with_columns(layer=pl.lit(0)), off)
+    assert verdict.value == "no"
+    assert "with a lower end above 1.2): additive 1.23 [1.18, 1.28]" in verdict.reason
+    clear = table(**controls(2.0, 2.0, additive=1.3)).with_columns(layer=pl.lit(0))
+    assert layers_verdict(clear, off).value == "yes"
+
+
 def test_half_a_rank_is_shown_where_it_counts():
     shown = [rank_said(rank) for rank in (1.0, 6.5, 7.5, 99.96, 121.4, 1505.0)]
     assert shown == ["1", "6.5", "7.5", "100", "121", "1,505"]

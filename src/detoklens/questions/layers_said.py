@@ -1,10 +1,14 @@
-"""After which layer does a model write words, and what does it need? The rule of `twins`, layer by layer."""
+"""After which layer does a model write words, and what does it need? The rule of `twins`, layer by layer.
+
+The best of many layers is looked for, so more is asked of each: even the lower ends of all rank ratios are above CLEARLY.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from detoklens.questions.twins_said import (
+    CLEARLY,
     Found,
     briefly,
     carried,
@@ -27,7 +31,10 @@ def found_after(by_layer: pl.DataFrame) -> dict[int, Found]:
     """What was found after each layer."""
     rows = by_layer.to_dicts()
     layers = dict.fromkeys(row["layer"] for row in rows)
-    return {layer: Found({row["condition"]: row for row in rows if row["layer"] == layer}) for layer in layers}
+    return {
+        layer: Found({row["condition"]: row for row in rows if row["layer"] == layer}, lower_end=CLEARLY)
+        for layer in layers
+    }
 
 
 def layers_verdict(by_layer: pl.DataFrame, by_component: pl.DataFrame) -> Verdict:

@@ -42,6 +42,8 @@ class Found:
     """The conditions of one place and one number of pieces, by name."""
 
     rows: Mapping[str, Row]
+    lower_end: float = 1.0
+    """What the lower end of a clearly worse rank ratio is above; more where the best of many layers is looked for."""
 
     @property
     def whole(self) -> Row:
@@ -68,7 +70,10 @@ class Found:
     def is_clearly_worse(self, condition: str) -> bool:
         row = self.rows[condition]
         return (
-            self.has_intervals and row["rank_ratio_low"] > 1 and row["rank_ratio"] >= CLEARLY and row["rank_lost"] > 0
+            self.has_intervals
+            and row["rank_ratio_low"] > self.lower_end
+            and row["rank_ratio"] >= CLEARLY
+            and row["rank_lost"] > 0
         )
 
     def failed(self) -> list[str]:
@@ -129,7 +134,8 @@ def verdict_of(found: Found, heads: tuple[str, ...]) -> Verdict:
         weakest = min(CONTROLS, key=lambda name: float(found.rows[name]["rank_ratio"]))
         return Verdict("yes", f"all four controls are clearly worse; the closest is {_control(found, weakest)}", heads)
     failed = listed([_control(found, name) for name in found.failed()])
-    reason = f"not clearly worse (a ratio of at least {CLEARLY}, with a lower end above 1): {failed}"
+    rule = f"a ratio of at least {CLEARLY}, with a lower end above {found.lower_end:g}"
+    reason = f"not clearly worse ({rule}): {failed}"
     return Verdict("no", f"{carried(found)}; {reason}" if found.carries else reason, heads)
 
 
