@@ -1,6 +1,6 @@
 """After which layer does a model write words, and what does it need? The rule of `twins`, layer by layer.
 
-The best of many layers is looked for, so more is asked of each: even the lower ends of all rank ratios are above CLEARLY.
+The best of many layers is looked for, so more is asked of each: even the lower ends of its rank ratios exceed CLEARLY.
 """
 
 from __future__ import annotations
