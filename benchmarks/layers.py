@@ -30,6 +30,7 @@ from detoklens.engines.threads import ThreadEngine
 from detoklens.loading import load
 from detoklens.measures.block_runs import Runner
 from detoklens.measures.twin_chains import chains, merge_splits, word_tokens
+from detoklens.measures.twins import exchanged_first, partner_words
 from detoklens.model.first_blocks import one_thread_each, open_blocks
 from detoklens.questions.layers_run import Measuring, Words
 from detoklens.weights.blocks import blocks_fingerprint
@@ -110,9 +111,12 @@ def main() -> None:
             blocks = open_blocks(layer.checkpoint, options.up_to, layer.n_heads)
         with one_thread_each():
             runner = Runner(ThreadEngine(options.workers))
-            measuring = Measuring(blocks, Words.among(words, np.arange(layer.vocab_size), (0,), 0))
+            null, partners = exchanged_first(words.pieces, 0), partner_words(words.pieces, 0)
+            measuring = Measuring(blocks, Words(words, null, partners, np.arange(layer.vocab_size), (0,)))
             with steps.step("candidates alone"):
                 measuring.measure_candidates(runner)
+            with steps.step("additive control"):
+                measuring.measure_additive(runner)
             with steps.step("words after every block", options.up_to):
                 measuring.after_every_block(runner)
             with steps.step("words with each off", options.up_to * (options.heads + 1)):

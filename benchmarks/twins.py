@@ -4,9 +4,10 @@
     python benchmarks/twins.py --vocabulary 4096 --heads 4 --d-head 32 --words 1000
 
 A random GPT-2 of these sizes, words of two pieces drawn at random (ranks cost the same for any weights). The steps are
-the block's output for every candidate, the words' vectors in every condition, their ranks at two places, and the
-intervals. The products are conditions · 2 places · words · candidates · width multiply-adds at the mean speed of 2048³
-float32 products on all cores, timed for some seconds before and after. Ratios are of elapsed time, which needs a quiet
+the block's output for every candidate, the words' vectors in every condition (and the null's, where the same change is
+made to it), their ranks at two places, and the intervals. The additive control adds up to 32 texts for each word. The
+products are rankings · 2 places · words · candidates · width multiply-adds at the mean speed of 2048³ float32 products
+on all cores, timed for some seconds before and after. Ratios are of elapsed time, which needs a quiet
 machine, and of processor time, which a busy one disturbs less. Memory is that of the process, weights included. The
 first words' ranks are compared with numpy's own, which may differ by one where two cosines are equal but for rounding.
 """
@@ -22,7 +23,7 @@ from auroc import PRODUCT_SIZE, Cost, measured, product_costs, scaled_mean, watc
 from detoklens.engines.choose import available_cores
 from detoklens.measures.twin_chains import Chains
 from detoklens.measures.twin_ranks import ClosedWorld
-from detoklens.measures.twins import Candidates, standardised, summary
+from detoklens.measures.twins import Candidates, exchanged_first, partner_words, standardised, summary
 from detoklens.scores.layer import Layer
 from detoklens.weights.checkpoint import Checkpoint
 from detoklens.weights.first_layer import FirstLayer
@@ -76,17 +77,22 @@ def run(options: argparse.Namespace) -> dict[str, float]:
         pieces = random.integers(1, options.vocabulary, (options.words, 2))
         twins, token_ids = random.integers(1, options.vocabulary, options.words), np.arange(options.vocabulary)
         chains, threads = Chains(pieces, twins), options.threads or available_cores()
-        conditions = world.words_changed(chains, 0) + world.layer_changed(chains, range(options.heads))
+        null = exchanged_first(pieces, 0)
+        conditions = world.words_changed(chains, null, partner_words(pieces, 0))
+        conditions += world.layer_changed(chains, range(options.heads), null)
         world.candidates(token_ids[:64])["block"].ranks(normal(2, options.heads * options.d_head), twins[:2] % 64)
         with measured() as of_candidates:
             candidates = world.candidates(token_ids, threads)
         vectors_cost, ranks_cost, ranks = [], [], []
         for condition in conditions:
             with measured() as cost:
-                vectors = world.vectors(condition.pieces, condition.look, threads)
+                vectors = world.condition_vectors(condition, threads)
+                null_vectors = {} if condition.null is None else world.vectors(condition.null, condition.look, threads)
             vectors_cost += cost
             with measured() as cost:
                 ranks.append({place: candidates[place].ranks(vectors[place], twins, threads) for place in vectors})
+                for place, some in null_vectors.items():
+                    candidates[place].ranks(some, twins, threads)
             ranks_cost += cost
         with measured() as of_intervals:
             for place in world.places:
@@ -94,7 +100,8 @@ def run(options: argparse.Namespace) -> dict[str, float]:
     squares += product_costs(options.seconds_of_products)
     steps = {"candidates": of_candidates, "vectors": vectors_cost, "ranks": ranks_cost, "intervals": of_intervals}
     total = summed([one for costs in steps.values() for one in costs])
-    operations = len(conditions) * PLACES * options.words * options.vocabulary * options.heads * options.d_head
+    ranked = len(conditions) + sum(condition.null is not None for condition in conditions)
+    operations = ranked * PLACES * options.words * options.vocabulary * options.heads * options.d_head
     product = scaled_mean(squares, operations / PRODUCT_SIZE**3)
     first = world.vectors(conditions[0].pieces[: options.words])["block"]
     return {

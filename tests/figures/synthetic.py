@@ -22,6 +22,7 @@ from detoklens.questions.lexicon_tables import LEXICON
 from detoklens.questions.partners import PARTNERS
 from detoklens.questions.positions import POSITIONS, POSITIONS_BY_OFFSET
 from detoklens.questions.shape import SHAPE
+from detoklens.questions.twins_said import CONTROLS
 from detoklens.questions.twins_schemas import TWINS_BY_CONDITION
 from detoklens.questions.variance import LAST_QUERIES, POSITION_VARIANCE, SWITCH, UNDERTRAINED
 from detoklens.questions.words import WORDS_BY_HEAD
@@ -228,13 +229,13 @@ def _twins(rng: np.random.Generator, heads: range) -> Named:
     cuts = [f"cut_L0H{head}" for head in heads]
     by_term = [f"{kind}_{term}" for kind in ("without", "only") for term in TERMS]
     keys = pl.DataFrame({"place": ["attention", "block"]}).join(pl.DataFrame({"pieces": [2, 3, 4]}), how="cross")
-    conditions = pl.DataFrame({"condition": ["whole", "null", "last_piece", *cuts, *by_term]})
+    conditions = pl.DataFrame({"condition": ["whole", *CONTROLS, *cuts, *by_term]})
     return _filled(TWINS_BY_CONDITION, keys.join(conditions, how="cross"), rng)
 
 
 def _layers(rng: np.random.Generator, heads: range) -> list[Named]:
     layers = pl.DataFrame({"layer": range(4)})
-    conditions = pl.DataFrame({"condition": ["whole", "null", "last_piece"]})
+    conditions = pl.DataFrame({"condition": ["whole", *CONTROLS]})
     off = layers.join(pl.DataFrame({"head": [*heads, None]}), how="cross")
     matters = rng.random(off.height) > 0.8
     return [

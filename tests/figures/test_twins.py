@@ -6,6 +6,7 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from detoklens.figures.theme import REFERENCE
+from detoklens.questions.twins_said import CONTROLS
 from tests.figures.specs import COMPARISONS, FIGURES
 from tests.figures.synthetic import tables
 
@@ -33,20 +34,20 @@ def test_each_condition_has_a_point_at_each_place_and_its_ratio() -> None:
         marks = [line.get_xdata()[0] for line in axes.lines if line.get_label() == REFERENCE]
         assert marks == rows(place, "whole")[column].to_list()
     names = [label.get_text() for label in figure.axes[0].get_yticklabels()]
-    assert names[:5] == ["whole", "null", "last piece", "cut L0H0", "cut L0H1"]
+    assert names[:6] == ["whole", "null", "last piece", "first piece", "additive", "cut L0H0"]
     assert "without Tᵉᵉ" in names
 
 
 def test_words_of_more_pieces_stand_side_by_side() -> None:
     figure = FIGURES["twins_pieces"].draw(DRAWN)
     for axes, place in zip(figure.axes, ("attention", "block"), strict=True):
-        shown = TABLE.filter(pl.col("condition").is_in(["whole", "null", "last_piece"]), place=place)
+        shown = TABLE.filter(pl.col("condition").is_in(["whole", *CONTROLS]), place=place)
         assert values(axes, across=False) == sorted(shown["median_rank"])
 
 
 def test_checkpoints_are_compared_at_the_last_place_that_all_know() -> None:
     early = TABLE.filter(place="attention")
     figure = COMPARISONS["compare_twins"].draw({"twins_by_condition": {"early": early, "late": TABLE}}, heads=[2])
-    expected = [rows("attention", "null", "last_piece"), rows("attention", "cut_L0H2")]
+    expected = [rows("attention", *CONTROLS), rows("attention", "cut_L0H2")]
     for axes, found in zip(figure.axes, expected, strict=True):
         assert values(axes, across=False) == sorted([*found["rank_ratio"], *found["rank_ratio"]])

@@ -16,6 +16,7 @@ import torch
 import detoklens
 from detoklens.measures.twin_chains import Chains
 from detoklens.measures.twin_ranks import ClosedWorld, Condition
+from detoklens.measures.twins import exchanged_first
 from detoklens.model.loading import in_double_precision, load_blocks
 from detoklens.model.places import PLACES
 from detoklens.scores.layer import Layer
@@ -105,7 +106,8 @@ def test_every_condition_equals_the_real_model_with_the_same_intervention(family
     layer = detoklens.load(model, dtype="float64")
     world = ClosedWorld.of(layer, (BOS,), layer.rest_of_block)
     words = Chains(np.array(WORDS[pieces]), np.array([20, 21]))
-    conditions = world.words_changed(words, seed=0) + world.layer_changed(words, range(layer.n_heads))
+    null = exchanged_first(words.pieces, seed=0)
+    conditions = world.words_changed(words, null, None) + world.layer_changed(words, range(layer.n_heads), null)
     assert [condition.name for condition in conditions] == names(layer)
     with in_double_precision():
         real = Real(model, layer)
@@ -133,7 +135,7 @@ def names(layer: Layer) -> list[str]:
     terms = list(layer.term_meanings)
     heads = [f"cut_L0H{head}" for head in range(layer.n_heads)]
     by_term = [f"{kind}_{term}" for kind in ("without", "only") for term in terms]
-    return ["whole", "null", "last_piece", *heads, *by_term]
+    return ["whole", "null", "last_piece", "first_piece", *heads, *by_term]
 
 
 def assert_close(ours: np.ndarray, theirs: np.ndarray, condition: Condition) -> None:

@@ -26,8 +26,9 @@ def write_folder(folder: Path, seed: int = 0) -> Path:
     return folder
 
 
-def write_file(path: Path, **more: Any) -> Path:
-    return write_gguf(path, rotary_model(), "llama", more=_tokenizer(), **more)
+def write_file(path: Path, tokens: dict[str, int] | None = None, **more: Any) -> Path:
+    """`tokens` are settings such as tokenizer.ggml.bos_token_id."""
+    return write_gguf(path, rotary_model(), "llama", more=_tokenizer() | (tokens or {}), **more)
 
 
 def _tokenizer() -> dict[str, Any]:

@@ -12,6 +12,7 @@ import pytest
 import detoklens as dl
 from detoklens.errors import RangeError, UnsupportedModelError
 from detoklens.model.first_blocks import open_blocks
+from detoklens.questions.texts import find_beginning
 from detoklens.verification.oracle import run_real_layer
 from tests.command_line import refuse, run
 from tests.model.test_first_blocks import LLAMA
@@ -90,8 +91,21 @@ def test_later_blocks_of_a_file_are_not_run(file, monkeypatch):
 
 def test_the_command_line_asks_a_file(file, tmp_path):
     words = ("--up-to", "1", "--triples", "40", "--candidates", "100", "--bootstrap", "0", "--workers", "1")
-    assert "the word" in run("layers", file, *words, "--out", tmp_path).stderr
+    assert "the twin has median rank" in run("layers", file, *words, "--out", tmp_path).stderr
     assert f"9 blocks were asked for; {file} has 3: ask for 3 or fewer" in refuse("layers", file, "--up-to", "9")
+
+
+def test_the_beginning_of_text_token_is_the_files_own(tmp_path):
+    """Not <|endoftext|>, which has id 0 here."""
+    ids = {"tokenizer.ggml.bos_token_id": 5, "tokenizer.ggml.eos_token_id": 6}
+    study = dl.study(write_file(tmp_path / "m.gguf", ids), workers=1)
+    assert (study.layer.checkpoint.config["bos_token_id"], study.layer.checkpoint.config["eos_token_id"]) == (5, 6)
+    answer = study.ask(dl.Layers(up_to=1, triples=40, candidates=100, bootstrap=0))
+    assert answer.provenance.options["bos"] == [5]
+    token = study.layer.token(5)
+    assert f"beginning-of-text token: {token} (id 5), the checkpoint's bos_token_id" in answer.notes
+    only_end = dl.study(write_file(tmp_path / "end.gguf", {"tokenizer.ggml.eos_token_id": 6}))
+    assert find_beginning(only_end.layer).token_id == 6
 
 
 def test_transformers_draws_no_bars(file, capfd):

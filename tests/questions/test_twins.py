@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 
 import polars as pl
@@ -11,15 +12,21 @@ from tokenizers import Tokenizer, models
 import detoklens as dl
 from detoklens.errors import MissingError, RangeError, TokenError
 from detoklens.questions.study import Study
+from detoklens.questions.texts import find_beginning
 from detoklens.questions.twins_said import fewest_pieces
 from detoklens.scores.last_place import LastPlace
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
 from detoklens.weights.checkpoint import no_rest
-from tests.command_line import refuse
+from detoklens.wording import token_shown
+from tests.command_line import refuse, run
 from tests.layers import random_layer
 from tests.questions.planted_words import WORDS, planted_layer
+from tests.questions.twin_adversaries import EMBEDDINGS, copier, random_block
 
+CARRIES = (
+    "The first layer carries the first piece to the last position, but not beyond the sum of its pieces: after the "
+)
 SHORT = dl.Twins(pieces=[2], triples=300, bootstrap=200)
 
 
@@ -43,7 +50,7 @@ def test_a_planted_model_is_found_with_the_right_head_and_rank_1(planted):
     assert rows["whole"]["words"] == len(WORDS) == 34
     assert (rows["whole"]["median_rank"], rows["whole"]["first"], rows["whole"]["mean_reciprocal_rank"]) == (1, 1, 1)
     assert [name for name, row in rows.items() if row["first"] < 1] == [
-        *("null", "last_piece", "cut_L0H1", "without_pp"),
+        *("null", "last_piece", "first_piece", "additive", "cut_L0H1", "without_pp"),
         *("only_ee", "only_pe", "only_ep", "only_e", "only_p"),
     ]
     assert planted.sentence.startswith(
@@ -51,6 +58,8 @@ def test_a_planted_model_is_found_with_the_right_head_and_rank_1(planted):
     )
     assert "it needs L0H1 (" in planted.sentence
     assert "and of the terms Tᵖᵖ (" in planted.sentence
+    assert (planted.verdict.value, planted.verdict.heads) == ("yes", ("L0H1",))
+    assert rows["additive"]["rank_ratio_low"] > 1.2
 
 
 def test_without_that_heads_values_there_is_the_null():
@@ -58,7 +67,27 @@ def test_without_that_heads_values_there_is_the_null():
     rows = by_condition(answer)
     assert rows["whole"]["first"] == 0
     assert rows["null"]["rank_ratio_low"] <= 1 or rows["last_piece"]["rank_ratio_low"] <= 1
-    assert answer.sentence.startswith("The first layer writes no words beyond its null: ")
+    assert answer.sentence.startswith("The first layer writes no words: ")
+    assert (answer.verdict.value, answer.verdict.heads) == ("no", ())
+
+
+def test_a_copier_carries_the_first_piece_and_writes_nothing():
+    answer = Study(copier()).ask(SHORT)
+    rows = by_condition(answer)
+    assert min(rows[name]["rank_ratio"] for name in ("null", "last_piece", "first_piece")) > 2
+    assert rows["additive"]["rank_ratio"] == pytest.approx(1, abs=0.01)
+    assert answer.verdict.value == "no"
+    assert answer.verdict.heads == ("L0H1",)
+    assert answer.sentence.startswith(CARRIES)
+
+
+@pytest.mark.parametrize("query_scale", [0.01, 1.0])
+@pytest.mark.parametrize("kind", EMBEDDINGS)
+def test_random_weights_on_structured_embeddings_write_nothing(kind, query_scale):
+    layer = random_block(kind, query_scale)
+    answer = Study(layer).ask(dl.Twins(pieces=[2], triples=200, candidates=800, bootstrap=100, heads=[0]))
+    assert answer.verdict.value == "no"
+    assert "writes words" not in answer.sentence
 
 
 def test_the_tables_say_what_was_looked_for(planted):
@@ -73,19 +102,31 @@ def test_the_tables_say_what_was_looked_for(planted):
         assert table.filter(place=place, condition="null")["median_rank"].item() == median
 
 
-def test_on_the_demo_one_head_stands_out_and_the_others_do_not(demo):
+def test_on_the_demo_one_head_carries_the_piece_and_no_word_is_written(demo):
     rows = by_condition(demo)
-    assert rows["null"]["median_rank"] > 1.5 * rows["whole"]["median_rank"]
-    assert rows["last_piece"]["median_rank"] > 1.3 * rows["whole"]["median_rank"]
+    assert rows["null"]["rank_ratio"] > 1.3
+    assert rows["last_piece"]["rank_ratio"] > 1.3
+    assert rows["additive"]["rank_ratio"] == pytest.approx(1.08, abs=0.06)
     assert rows["cut_L0H1"]["rank_ratio_low"] > 1.2
     assert max(rows[f"cut_L0H{head}"]["rank_ratio"] for head in (0, 2, 3)) < 1.1
-    assert "The first layer writes words" in demo.sentence
+    assert (demo.verdict.value, demo.verdict.heads) == ("no", ("L0H1",))
+    assert demo.sentence.startswith(CARRIES)
     assert "it needs L0H1 (" in demo.sentence
+
+
+@pytest.mark.parametrize(("model", "additive"), [("whisper_folder", 1.06), ("minilm_folder", 1.03)])
+def test_trained_models_write_no_words_in_their_first_attention(model, additive, request):
+    folder = request.getfixturevalue(model)
+    question = dl.Twins(pieces=[2], triples=300, candidates=3000, bootstrap=200, heads=[0])
+    answer = dl.study(folder).ask(question)
+    assert by_condition(answer)["additive"]["rank_ratio"] == pytest.approx(additive, abs=0.08)
+    assert answer.verdict.value == "no"
+    assert answer.sentence.startswith(CARRIES)
 
 
 def test_an_untrained_snapshot_writes_nothing():
     answer = dl.study("demo@0").ask(SHORT)
-    assert answer.sentence.startswith("The first layer writes no words beyond its null: after the attention, ")
+    assert answer.sentence.startswith("The first layer writes no words: after the attention, ")
     assert any("only the place after attention is known" in note for note in answer.notes)
 
 
@@ -121,8 +162,12 @@ def test_few_words_have_no_intervals_and_that_is_said():
     rows = by_condition(answer)
     assert rows["whole"]["words"] == 9
     assert rows["whole"]["median_rank_low"] is None
-    assert answer.sentence.endswith("; 9 words are too few to conclude anything from.")
+    assert answer.sentence.endswith("; 9 words are too few to conclude anything from; at least 30 are needed.")
+    assert answer.verdict.value == "untestable"
     assert "9 words in 2 pieces: too few for intervals" in answer.notes
+    assert any(note.startswith("9 words in 2 pieces: too few for the additive control") for note in answer.notes)
+    assert "additive" not in rows
+    assert answer.tables["twins"]["additive_rank"].null_count() == len(answer.tables["twins"])
 
 
 def test_a_model_without_a_beginning_does_without_and_says_so():
@@ -130,7 +175,38 @@ def test_a_model_without_a_beginning_does_without_and_says_so():
     unnamed = Vocabulary(Tokenizer.from_str(layer.vocabulary.to_json().replace('"<s>"', '"~"')))
     answer = Study(Layer(replace(layer.checkpoint, vocabulary=unnamed))).ask(SHORT)
     assert by_condition(answer)["whole"]["first"] == 1
-    assert "planted has no beginning-of-text token: words stand at the very start of the text" in answer.notes
+    assert "planted has no beginning-of-text token: words are at the very start of the text" in answer.notes
+    assert "with no beginning-of-text token; " in answer.sentence
+
+
+def test_the_beginning_of_text_token_is_named_and_can_be_chosen(demo, tmp_path):
+    question = replace(SHORT, triples=60, bootstrap=20, heads=[0])
+    own = "beginning-of-text token: <|endoftext|> (id 0), the checkpoint's bos_token_id"
+    assert own in demo.notes
+    assert " after <|endoftext|>; " in demo.sentence
+    assert demo.provenance.options["bos"] == [0]
+    study = dl.study("demo")
+    for bos, ids in ((" the", [study.layer.token_id(" the")]), (7, [7]), ("7", [7]), ("none", [])):
+        answer = study.ask(replace(question, bos=bos))
+        assert answer.provenance.options["bos"] == ids
+        shown = answer.tables["twins_by_condition"]["bos"].unique().to_list()
+        assert shown == ([None] if not ids else [token_shown(study.layer.token(ids[0]))])
+    run(*shlex.split(answer.command)[1:], "--out", tmp_path)
+    assert pl.read_parquet(tmp_path / "twins.parquet").equals(answer.tables["twins"])
+    for bos in (" the the", 4096, "4096", "~~~"):
+        with pytest.raises(TokenError, match=f"--bos {bos}: "):
+            study.ask(replace(question, bos=bos))
+    assert "is 2 tokens" in refuse("twins", "demo", "--bos", " the the")
+
+
+def test_a_fallback_for_the_beginning_is_said():
+    layer = planted_layer(begins=False)
+    answer = Study(layer).ask(replace(SHORT, bootstrap=0, heads=[0]))
+    said = "beginning-of-text token: <s> (id 0), a fallback by its name: the checkpoint has no bos_token_id"
+    assert said in answer.notes
+    ends = Layer(replace(layer.checkpoint, config=layer.checkpoint.config | {"eos_token_id": 3, "bos_token_id": 999}))
+    assert find_beginning(ends).token_id == 3
+    assert "a fallback" in find_beginning(ends).source
 
 
 def test_a_speech_decoder_is_asked_after_its_attention_only(whisper_folder):
@@ -185,10 +261,8 @@ def test_a_text_that_is_too_long_for_the_model_is_refused():
 def test_models_are_compared_at_a_place_that_all_know(demo):
     early = dl.study("demo@0").ask(SHORT)
     said = SHORT.say_compared({"early": early.tables, "late": demo.tables})
-    assert said.startswith(
-        "Does the first layer write words? By the twin's median rank after the attention: early no ("
-    )
-    assert "; late yes (" in said
+    assert said.startswith("Does the first layer write words? By the twin's rank after the attention: early no (")
+    assert "; late no (carries the first piece, null " in said
     assert said.endswith("needs L0H1).")
 
 
@@ -219,7 +293,8 @@ def test_terms_are_added_in_their_own_order(monkeypatch):
     Study(planted_layer()).ask(replace(SHORT, bootstrap=0, heads=[0]))
     own = ["ee", "pp", "pe", "ep", "e", "p"]
     left = [list(terms) for terms in added if terms is not None and len(terms) == len(own) - 1]
-    assert left == [[term for term in own if term != without] for without in own]
+    expected = [[term for term in own if term != without] for without in own]
+    assert left == [terms for terms in expected for _ in ("words", "null")]
 
 
 def test_another_mlp_is_another_provenance():

@@ -2,86 +2,141 @@
 
 from __future__ import annotations
 
+from math import log
+
 import polars as pl
 import pytest
 
 import detoklens as dl
-from detoklens.questions.layers_said import layers_compared, layers_said
-from detoklens.questions.twins_said import fewest_pieces, rank_said, twins_compared, twins_said
+from detoklens.questions.layers_said import layers_compared, layers_said, layers_verdict
+from detoklens.questions.twins_said import CONTROLS, fewest_pieces, rank_said, twins_compared, twins_said, twins_verdict
 
 ENDS = ("_low", "high")
-WHOLE = {"median_rank": 100.0, "rank_ratio": 1.0, "rank_lost": 0.0, "width": 0.0}
+WHOLE = {"median_rank": 100.0, "rank_ratio": 1.0, "width": 0.0}
+CARRIES = "The first layer carries the first piece to the last position, but "
 
 
 def table(place: str = "block", pieces: int = 2, words: int = 600, **conditions: dict[str, float]) -> pl.DataFrame:
-    """Rows of `twins_by_condition`, intervals as wide as `width` says (of ranks a hundred times)."""
+    """Rows of `twins_by_condition`, intervals as wide as `width` says; a share of 1 is a ratio of 2."""
     rows = []
     for name, given in {"whole": WHOLE, **conditions}.items():
         ratio, width = given["rank_ratio"], given.get("width", 0.05)
         rank = given.get("median_rank", 100 * ratio)
-        ends = {
+        null = given.get("null", 150.0)
+        numbers = {
             "median_rank": (rank, rank - 10, rank + 10),
             "rank_ratio": (ratio, ratio - width, ratio + width),
-            "rank_lost": (rank - 100, rank - 100 - 100 * width, rank - 100 + 100 * width),
+            "rank_lost": (rank - 100, rank - 110, rank - 90),
+            "share_lost": tuple(log(value) / log(2) for value in (ratio, ratio - width, ratio + width)),
+            "null_median_rank": (null, null - 10, null + 10),
+            "null_ratio": (null / 150, null / 160, null / 140),
         }
-        row = {"place": place, "pieces": pieces, "condition": name, "words": words, "candidates": 5000}
-        for column, values in ends.items():
+        row = {"place": place, "pieces": pieces, "condition": name, "words": words, "candidates": 5000, "bos": "<s>"}
+        for column, values in numbers.items():
             row |= dict(zip((column, f"{column}_low", f"{column}_high"), values, strict=True))
         rows.append(row)
     return pl.DataFrame(rows)
 
 
-def base(null: float, last: float, **more: float) -> dict[str, dict[str, float]]:
-    return {"null": {"rank_ratio": null, **more}, "last_piece": {"rank_ratio": last, **more}}
+def controls(null: float, last: float, first: float = 4.0, additive: float = 1.5, **more: float) -> dict[str, dict]:
+    ratios = dict(zip(CONTROLS, (null, last, first, additive), strict=True))
+    return {name: {"rank_ratio": ratio, **more} for name, ratio in ratios.items()}
+
+
+def without_intervals(frame: pl.DataFrame) -> pl.DataFrame:
+    return frame.with_columns(pl.lit(None, pl.Float64).alias(name) for name in frame.columns if name[-4:] in ENDS)
 
 
 @pytest.mark.parametrize(
-    ("rows", "verdict"),
+    ("rows", "value", "said"),
     [
-        (base(2.0, 1.5), "The first layer writes words: "),
-        (base(2.0, 1.1), "The first layer hardly writes words: "),  # the last piece alone does it as well
-        (base(1.1, 2.0), "The first layer hardly writes words: "),
-        (base(1.5, 1.5, median_rank=102), "The first layer hardly writes words: "),  # of few words only
-        (base(2.0, 1.03), "The first layer writes no words beyond its null: "),
-        (base(0.99, 2.0), "The first layer writes no words beyond its null: "),
-        (base(1.5, 1.5, width=0.6), "The first layer writes no words beyond its null: "),
+        (controls(2.0, 1.5), "yes", "The first layer writes words: "),
+        (controls(2.0, 1.5, additive=1.1), "no", f"{CARRIES}not beyond the sum of its pieces: "),
+        (controls(2.0, 1.5, first=0.1, additive=1.1), "no", f"{CARRIES}not beyond the sum of its pieces: "),
+        (controls(2.0, 1.5, first=0.1), "no", f"{CARRIES}comes no nearer to the word than the first piece alone: "),
+        (controls(2.0, 1.1), "no", "The first layer writes no words: "),
+        (controls(1.1, 2.0), "no", "The first layer writes no words: "),
+        (controls(1.5, 1.5, median_rank=100), "no", "The first layer writes no words: "),  # for few words only
+        (controls(0.99, 2.0), "no", "The first layer writes no words: "),
+        (controls(1.5, 1.5, width=0.6), "no", "The first layer writes no words: "),
     ],
 )
-def test_words_are_written_where_null_and_baseline_are_both_clearly_worse(rows, verdict):
-    assert twins_said(table(**rows)).startswith(verdict)
+def test_words_are_written_where_all_four_controls_are_clearly_worse(rows, value, said):
+    frame = table(**rows)
+    verdict = twins_verdict(fewest_pieces(frame))
+    assert verdict.value == value == dl.Twins().verdict({"twins_by_condition": frame}).value
+    assert twins_said(frame).startswith(said)
+    assert (CARRIES.removeprefix("The first layer ") in verdict.reason) == said.startswith(CARRIES)
 
 
-def test_heads_and_terms_are_named_by_what_they_cost():
+def test_the_reason_names_the_controls_that_decided():
+    assert twins_verdict(fewest_pieces(table(**controls(2.0, 1.8)))).reason == (
+        "all four controls are clearly worse; the closest is additive 1.50 [1.45, 1.55]"
+    )
+    assert twins_verdict(fewest_pieces(table(**controls(2.0, 1.1, additive=1.0)))).reason == (
+        "not clearly worse (a ratio of at least 1.2, with a lower end above 1): last_piece 1.10 [1.05, 1.15] and "
+        "additive 1.00 [0.95, 1.05]"
+    )
+
+
+def test_the_summary_shows_the_ratios_that_the_rule_uses():
+    assert twins_said(table(**controls(2.0, 1.8))).startswith(
+        "The first layer writes words: after the first block, the twin of a word in two pieces has median rank 100 "
+        "(90 to 110) of 5,000 after <s>; the rank is 2.00 [1.95, 2.05] times as large with another word's first piece, "
+        "1.80 [1.75, 1.85] for the last piece alone, 4.00 [3.95, 4.05] for the first piece alone and 1.50 [1.45, 1.55] "
+        "for the sum of its pieces; "
+    )
+
+
+def test_heads_and_terms_are_needed_by_the_lower_end_of_their_share():
     found = table(
-        **base(2.0, 2.0),
+        **controls(2.0, 2.0),
         cut_L0H0={"rank_ratio": 1.04, "width": 0.01},
         cut_L0H3={"rank_ratio": 1.3},
+        cut_L0H4={"rank_ratio": 1.25},  # a share of 0.32, whose lower end is 0.26
         cut_L0H5={"rank_ratio": 1.6},
-        cut_L0H7={"rank_ratio": 1.6, "width": 0.7},
+        cut_L0H6={"rank_ratio": 1.22},  # a share of 0.29, whose lower end is 0.23
+        cut_L0H7={"rank_ratio": 1.6, "width": 0.5},
         without_ee={"rank_ratio": 1.02},
     )
+    assert [row["condition"] for row in fewest_pieces(found).needed("cut_")] == ["cut_L0H5", "cut_L0H3", "cut_L0H4"]
     said = twins_said(found)
-    assert "; it needs L0H5 (160 with its link cut) and L0H3 (130 with its link cut), and no single term." in said
-    assert [row["condition"] for row in fewest_pieces(found).needed("cut_")] == ["cut_L0H5", "cut_L0H3"]
+    assert "; it needs L0H5 (1.60 [1.55, 1.65] with its link cut), L0H3 (1.30" in said
+    assert said.endswith(", and no single term.")
+    assert twins_verdict(fewest_pieces(found)).heads == ("L0H5", "L0H3", "L0H4")
 
 
-def test_longer_words_are_said_by_their_null():
-    found = pl.concat([table(**base(2.0, 2.0)), table(pieces=3, **base(1.5, 1.1)), table(pieces=4, **base(1.0, 1.3))])
+def test_an_ablation_that_sends_the_null_to_chance_explains_nothing():
+    destroying = table(**controls(2.0, 2.0), without_pp={"rank_ratio": 9.0, "null": 2600.0})
+    assert fewest_pieces(destroying).needed("without_") == []
+    harmless = table(**controls(2.0, 2.0), without_pp={"rank_ratio": 9.0, "null": 2000.0})
+    assert len(fewest_pieces(harmless).needed("without_")) == 1
+
+
+def test_longer_words_are_judged_by_their_null():
+    found = pl.concat(
+        [table(**controls(2.0, 2.0)), table(pieces=3, **controls(1.5, 1.1)), table(pieces=4, **controls(1.0, 1.3))]
+    )
     assert twins_said(found).endswith(
-        "; in three pieces the first one counts (100, with another one 150) "
-        "and in four pieces the first one does not count (100, with another one 100)."
+        "; in three pieces the first one counts (null 1.50 [1.45, 1.55]) "
+        "and in four pieces the first one does not clearly count (null 1.00 [0.95, 1.05])."
     )
 
 
 def test_models_are_compared_by_their_last_common_place():
-    late = pl.concat([table("attention", **base(1.0, 1.0)), table("block", **base(2.0, 2.0))])
-    assert "after the first block: a yes (100 against 200 " in twins_compared({"a": late, "b": late})
-    assert "after the attention: a no (100 against 100 " in twins_compared({"a": late, "b": late.head(3)})
+    late = pl.concat([table("attention", **controls(1.0, 1.0)), table("block", **controls(2.0, 2.0))])
+    assert "after the first block: a yes (null 2.00 [1.95, 2.05] and additive 1.50 " in twins_compared({"a": late})
+    both = twins_compared({"a": late, "b": late.head(5)})
+    assert "after the attention: a no (null 1.00 [0.95, 1.05] and additive " in both
+    copier = table(**controls(2.0, 2.0, additive=1.0), cut_L0H1={"rank_ratio": 1.6})
+    assert "a no (carries the first piece, null 2.00 [1.95, 2.05] and additive 1.00 [0.95, 1.05], needs L0H1)" in (
+        twins_compared({"a": copier})
+    )
 
 
-def test_of_heads_that_were_not_cut_nothing_is_said():
+def test_nothing_is_said_about_heads_that_were_not_cut():
     unneeded = {f"cut_L0H{head}": {"rank_ratio": 1.0} for head in (0, 2)}
-    two, one = table(**base(2.0, 2.0), **unneeded), table(**base(2.0, 2.0), cut_L0H0={"rank_ratio": 1.0})
+    two, one = table(**controls(2.0, 2.0), **unneeded), table(**controls(2.0, 2.0), cut_L0H0={"rank_ratio": 1.0})
     assert "; no single head is needed for it, and no single term." in twins_said(two)
     assert "; none of the 2 heads that were cut is needed for it, and" in twins_said(two, all_heads=False)
     said = dl.Twins(heads=[0]).say({"twins_by_condition": one})
@@ -90,29 +145,44 @@ def test_of_heads_that_were_not_cut_nothing_is_said():
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("frame", "why"),
     [
-        (29, "29 words are too few to conclude anything from"),
-        (600, "without resamples of the words nothing can be concluded"),
+        (
+            without_intervals(table(words=29, **controls(2.0, 2.0))),
+            "29 words are too few to conclude anything from; at least 30 are needed",
+        ),
+        (without_intervals(table(**controls(2.0, 2.0))), "without resamples of the words nothing can be concluded"),
+        (
+            table(words=40, **controls(2.0, 2.0)).filter(pl.col("condition") != "additive"),
+            "40 words are too few for the additive control: each needs 16 partners with other pieces",
+        ),
     ],
 )
-def test_without_intervals_nothing_is_concluded(words, why):
-    known = table(words=words, **base(2.0, 2.0))
-    unknown = known.with_columns(pl.lit(None, pl.Float64).alias(name) for name in known.columns if name[-4:] in ENDS)
-    assert twins_said(unknown).endswith(f" 200 for the last piece alone; {why}.")
-    assert ": a can't be told (100 against 200 " in twins_compared({"a": unknown, "b": known})
-    layers = unknown.with_columns(layer=pl.lit(1))
-    off = pl.DataFrame({"component": ["L0H1"], "after": [1], "matters": [None]}, schema_overrides={"matters": bool})
-    assert layers_said(layers, off).startswith(f"{why[0].upper()}{why[1:]}: after layer 1 the twin has ")
-    assert ": a can't be told (100 against 200)." in layers_compared({"a": (layers, off)})
+def test_what_can_not_be_tested_has_no_verdict(frame, why):
+    assert twins_said(frame).endswith(f"; {why}.")
+    verdict = twins_verdict(fewest_pieces(frame))
+    assert (verdict.value, verdict.reason) == ("untestable", why)
+    assert ": a can't be told (null 2.00" in twins_compared({"a": frame})
+    layers = frame.with_columns(layer=pl.lit(1))
+    off = pl.DataFrame({"component": ["L0H1"], "head": [1], "after": [1], "matters": [None]}).cast({"matters": bool})
+    assert layers_said(layers, off).startswith("After layer 1 the twin has median rank 100")
+    assert layers_said(layers, off).endswith(f"; {why}.")
+    assert layers_verdict(layers, off).value == "untestable"
+    assert ": a can't be told (null 2.00" in layers_compared({"a": (layers, off)})
 
 
-def test_half_a_rank_is_said_where_it_counts():
-    assert [rank_said(rank) for rank in (1.0, 6.5, 7.5, 99.96, 121.4, 1505.0)] == [
-        "1",
-        "6.5",
-        "7.5",
-        "100",
-        "121",
-        "1,505",
-    ]
+def test_layers_ask_more_of_the_lower_ends():
+    """1.23 [1.18, 1.28] is enough for one layer, but not for the best of several."""
+    close = table(**controls(2.0, 2.0, additive=1.23))
+    off = pl.DataFrame({"component": ["L0H1"], "head": [1], "after": [0], "matters": [False]})
+    assert twins_verdict(fewest_pieces(close)).value == "yes"
+    verdict = layers_verdict(close.with_columns(layer=pl.lit(0)), off)
+    assert verdict.value == "no"
+    assert "with a lower end above 1.2): additive 1.23 [1.18, 1.28]" in verdict.reason
+    clear = table(**controls(2.0, 2.0, additive=1.3)).with_columns(layer=pl.lit(0))
+    assert layers_verdict(clear, off).value == "yes"
+
+
+def test_half_a_rank_is_shown_where_it_counts():
+    shown = [rank_said(rank) for rank in (1.0, 6.5, 7.5, 99.96, 121.4, 1505.0)]
+    assert shown == ["1", "6.5", "7.5", "100", "121", "1,505"]

@@ -58,7 +58,8 @@ def write_gguf(
     writer = gguf.GGUFWriter(path, architecture)
     write_settings(writer, model.config, architecture)
     for name, value in (more or {}).items():
-        {list: writer.add_array, float: writer.add_float32, str: writer.add_string}[type(value)](name, value)
+        adders = {list: writer.add_array, float: writer.add_float32, str: writer.add_string, int: writer.add_uint32}
+        adders[type(value)](name, value)
     tensors = {f"{'' if architecture == 'gpt2' else 'model.'}{name}": v for name, v in model.state_dict().items()}
     for ours, theirs in modules_of(architecture, model.config.num_hidden_layers).items():
         for part in ("weight", "bias"):

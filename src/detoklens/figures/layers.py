@@ -1,4 +1,4 @@
-"""In which layer is the word there, which heads look back, and which heads and MLPs matter?"""
+"""The rank of a word's twin by layer, heads that look back, and the heads and MLPs that are needed."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ CONDITIONS = {
     "whole": ("the word in pieces", theme.SERIES[0]),
     "null": ("another word's first piece", theme.SERIES[1]),
     "last_piece": ("the last piece alone", theme.SERIES[2]),
+    "first_piece": ("the first piece alone", theme.SERIES[3]),
+    "additive": ("the sum of its pieces", theme.SERIES[4]),
 }
 RING = theme.Style("#d55e00", "", "o", "")
 MOST_TICKS = 16
@@ -69,7 +71,7 @@ def component_map(twins_by_component: pl.DataFrame, *, width: theme.Width = "pag
         width,
         x_label="head, and the MLP",
         y_label="layer",
-        legend=[point_entry("the word needs it (lighter is more)", RING, filled=False)],
+        legend=[point_entry("needed (lighter is more)", RING, filled=False)],
         columns=2,
         proportion=min(1.0, max(0.3, attention.shape[0] / max(1, attention.shape[1]))),
     )

@@ -1,4 +1,4 @@
-"""Does the layer write the word? The twin's rank by condition, by number of pieces, and over checkpoints."""
+"""The rank of a word's twin by condition, by number of pieces, and over checkpoints."""
 
 from __future__ import annotations
 
@@ -19,15 +19,14 @@ KINDS = {
     "whole": ("as it is", theme.SERIES[0]),
     "null": ("another word's first piece", theme.SERIES[1]),
     "last_piece": ("the last piece alone", theme.SERIES[2]),
-    "cut": ("a head's look back cut", theme.SERIES[3]),
-    "without": ("a term left out", theme.SERIES[4]),
-    "only": ("a term alone", theme.SERIES[5]),
+    "first_piece": ("the first piece alone", theme.SERIES[3]),
+    "additive": ("the sum of its pieces", theme.SERIES[4]),
+    "cut": ("a head's attention cut", theme.SERIES[5]),
+    "without": ("a term left out", theme.Style(theme.INK, "solid", "<", "")),
+    "only": ("a term alone", theme.Style(theme.INK, "solid", ">", "")),
 }
-BASES = ("whole", "null", "last_piece")
-NULLS = {
-    "null": theme.Style(theme.INK, "solid", "o", ""),
-    "last_piece": theme.Style(theme.INK, theme.SERIES[1].line, "^", ""),
-}
+CONTROLS = ("null", "last_piece", "first_piece", "additive")
+BASES = ("whole", *CONTROLS)
 MEASURES = {"median_rank": "median rank of the twin", "rank_ratio": "rank ÷ rank as it is"}
 BRIEFLY = {"median_rank": "median rank", "rank_ratio": "times worse"}
 NARROW = 5.0  # inches
@@ -95,7 +94,7 @@ def twins_pieces(twins_by_condition: pl.DataFrame, *, width: theme.Width = "page
     for axes, place in zip(panels, places, strict=True):
         for turn, name in enumerate(BASES):
             rows = twins_by_condition.filter(place=place, condition=name).sort("pieces")
-            at = rows["pieces"].cast(pl.Float64) + (turn - 1) * APART
+            at = rows["pieces"].cast(pl.Float64) + (turn - len(BASES) // 2) * APART
             _line_with_intervals(axes, at, rows, "median_rank", KINDS[name][1])
         axes.set_xticks(counts, [str(pieces) for pieces in counts])
         axes.set_xlim(counts[0] - 0.3, counts[-1] + 0.3)
@@ -113,26 +112,30 @@ def _line_with_intervals(axes: Axes, at: pl.Series, rows: pl.DataFrame, column: 
 def compare_twins(
     by_label: Mapping[str, pl.DataFrame], *, heads: Sequence[int] | None = None, width: theme.Width = "page"
 ) -> Figure:
-    """When does a model begin to write words? By default the cuts that cost the last checkpoint most are shown."""
+    """How do the controls change over checkpoints? By default the cuts that cost the last checkpoint most are shown."""
     shared = set.intersection(*(set(_places(table)) for table in by_label.values()))
     last = [place for place in PLACES if place in shared][-1:]
     tables = [_shortest(table).filter(pl.col("place").is_in(last)) for table in by_label.values()]
     joined = pl.concat([table.with_columns(at=pl.lit(float(at))) for at, table in enumerate(tables)])
     cuts = _cuts(tables[-1], heads)
+    controls = {
+        name: theme.Style(theme.INK, style.line, style.marker, "")
+        for name, style in ((name, KINDS[name][1]) for name in CONTROLS)
+    }
     figure, panels = titled_panels(
-        ["null and baseline", "a head's look back cut"],
+        ["controls", "a head's attention cut"],
         width,
         x_label="checkpoint",
         y_label="times worse",
         legend=[
-            *(line_entry(KINDS[name][0], style, marker=True) for name, style in NULLS.items()),
+            *(line_entry(KINDS[name][0], style, marker=True) for name, style in controls.items()),
             *(line_entry(_name(cut), theme.style_of(place), marker=True) for place, cut in enumerate(cuts)),
         ],
         share_y=True,
         tick_names=list(by_label),
     )
     styles = {cut: theme.style_of(place) for place, cut in enumerate(cuts)}
-    for axes, drawn in zip(panels, (NULLS, styles), strict=True):
+    for axes, drawn in zip(panels, (controls, styles), strict=True):
         reference(axes, y=1.0)
         for name, style in drawn.items():
             rows = joined.filter(condition=name)

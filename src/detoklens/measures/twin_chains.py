@@ -86,6 +86,24 @@ def chains(splits: Splits, wholes: Iterable[int], pieces: int) -> Chains:
     return Chains(rows[:, 1:], rows[:, 0])
 
 
+def exchange_classes(vocabulary: Vocabulary, tokens: Int[np.ndarray, "word"]) -> list[Int[np.ndarray, "word"]]:
+    """Within which classes tokens may stand in for each other: orthography and frequency, then orthography alone.
+
+    Orthography is a leading space (or no continuation mark), a capital and a digit. Tokenizers number tokens from the
+    most frequent to the rarest, so a frequency bin is a doubling of the token id: no corpus is needed.
+    """
+    found = {token: _orthography(vocabulary, token) for token in set(tokens.tolist())}
+    orthography = np.array([found[token] for token in tokens.tolist()], np.int64)
+    return [orthography + 8 * np.floor(np.log2(tokens + 1)).astype(np.int64), orthography]
+
+
+def _orthography(vocabulary: Vocabulary, token: int) -> int:
+    text, mark = vocabulary.text(token), vocabulary.continuing_mark
+    begins_word = not vocabulary.raw(token).startswith(mark) if mark else text.startswith(" ")
+    letters = text.removeprefix(" ").removeprefix(mark)
+    return 4 * begins_word + 2 * letters[:1].isupper() + any(character.isdigit() for character in letters)
+
+
 def _taken_apart(splits: Splits, whole: int, pieces: int) -> tuple[int, ...] | None:
     chain: tuple[int, ...] = (whole,)
     while len(chain) < pieces:

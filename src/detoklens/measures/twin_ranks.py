@@ -1,9 +1,10 @@
-"""At which rank does a word's twin stand after the first block? As it is, in the null, and without one head's look.
+"""At which rank does a word's twin stand after the first block? As it is, in the controls, and with something changed.
 
-The closed world: [BOS, p₁, …, p_k] against [BOS, c] for all candidates c, the last place of each. Nothing else is in
-sight, so that layer 0 is a closed form of these few tokens. Each condition changes one thing and nothing else:
+The closed world: [BOS, p₁, …, p_k] against [BOS, c] for all candidates c, the last position of each. Nothing else is
+in sight, so layer 0 is a closed form of these few tokens. Each condition changes one thing and nothing else:
 
     null          the first piece is another word's         last_piece    [BOS, p_k] alone
+    first_piece   [BOS, p₁] alone                           additive      what the sum of its pieces would give
     cut_L0Hh      head h's attention from the last piece to the pieces before it is 0, not renormalised
     without_t     the scores without term t                 only_t        the scores of term t alone
 """
@@ -19,7 +20,7 @@ from jaxtyping import Float, Int
 
 from detoklens.measures.block_runs import one_thread
 from detoklens.measures.twin_chains import Chains
-from detoklens.measures.twins import Candidates, exchanged_first
+from detoklens.measures.twins import Candidates, add_means, mean_over_partners, partner_texts
 from detoklens.scores.block import block_output, stream_after_attention
 from detoklens.scores.common_part import Common, biases, means, token_shares
 from detoklens.scores.last_place import LastPlace, last_place
@@ -36,11 +37,15 @@ Rows = Float[np.ndarray, "text d_model"]
 
 @dataclass(frozen=True)
 class Condition:
-    """A name, the texts' pieces, and what the last place attends to."""
+    """A name, the texts' pieces, and what the last position attends to."""
 
     name: str
     pieces: Int[np.ndarray, "word piece"]
     look: Look = LastPlace.attention
+    partners: Int[np.ndarray, "word partner"] | None = None
+    """With partners the vectors are the additive control's, made of the words' and their partners' pieces."""
+    null: Int[np.ndarray, "word piece"] | None = None
+    """The null's pieces, where the same change is made to the null too."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +91,22 @@ class ClosedWorld:
             list(pool.map(fill, range(0, len(pieces), ROWS)))
         return found
 
+    def condition_vectors(self, condition: Condition, threads: int = 1) -> dict[str, Rows]:
+        """The vectors of a condition's words at each place of the block."""
+        pieces, partners = condition.pieces, condition.partners
+        found = self.vectors(pieces, condition.look, threads)
+        if partners is None:
+            return found
+        texts = partner_texts(pieces, partners)
+        means = [
+            (rows, mean_over_partners(some, lambda unique: self.vectors(unique, condition.look, threads)))
+            for rows, some in texts
+        ]
+        return {
+            place: add_means(found[place], partners, [(rows, mean[place]) for rows, mean in means])
+            for place in self.places
+        }
+
     def _texts(self, pieces: Int[np.ndarray, "word piece"]) -> Int[np.ndarray, "word token"]:
         beginning = np.tile(np.asarray(self.beginning, np.int64), (len(pieces), 1))
         return np.concatenate([beginning, pieces], axis=1)
@@ -95,19 +116,30 @@ class ClosedWorld:
         vectors = self.vectors(token_ids[:, None], threads=threads)
         return {place: Candidates.of(vectors.pop(place)) for place in self.places}
 
-    def words_changed(self, words: Chains, seed: int) -> list[Condition]:
-        """The words as they are first, then null and baseline."""
+    def words_changed(
+        self, words: Chains, null: Int[np.ndarray, "word piece"], partners: Int[np.ndarray, "word partner"] | None
+    ) -> list[Condition]:
+        """The words as they are, then the controls; no additive one without partners."""
         pieces = words.pieces
-        null = exchanged_first(pieces, seed)
-        return [Condition("whole", pieces), Condition("null", null), Condition("last_piece", pieces[:, -1:])]
+        additive = [] if partners is None else [Condition("additive", pieces, partners=partners)]
+        return [
+            Condition("whole", pieces),
+            Condition("null", null),
+            Condition("last_piece", pieces[:, -1:]),
+            Condition("first_piece", pieces[:, :1]),
+            *additive,
+        ]
 
-    def layer_changed(self, words: Chains, heads: Sequence[int]) -> list[Condition]:
-        """Each head's link cut, each term left out, each term alone."""
+    def layer_changed(
+        self, words: Chains, heads: Sequence[int], null: Int[np.ndarray, "word piece"]
+    ) -> list[Condition]:
+        """Each head's link cut and each term left out, for the words and for their null; each term alone."""
         pieces, terms = words.pieces, [str(term) for term in self.layer.term_meanings]
         before = slice(len(self.beginning), -1)
+        cuts = {f"cut_{head_name(head)}": _cut(head, before) for head in heads}
+        without = {f"without_{term}": _by([other for other in terms if other != term]) for term in terms}
         return [
-            *(Condition(f"cut_{head_name(head)}", pieces, _cut(head, before)) for head in heads),
-            *(Condition(f"without_{term}", pieces, _by([other for other in terms if other != term])) for term in terms),
+            *(Condition(name, pieces, look, null=null) for name, look in (cuts | without).items()),
             *(Condition(f"only_{term}", pieces, _by([term])) for term in terms),
         ]
 

@@ -1,17 +1,19 @@
-"""Does the place of a word's last piece look like the place of the whole word? Ranks of the twin, with intervals.
+"""Does a word's last piece come to look like the whole word's token? Ranks of the twin, controls, and intervals.
 
 1. Each side (the words in pieces; the candidates) is standardised per dimension by its own mean and standard deviation
-   and clipped at ±5: otherwise a few huge dimensions, and the difference between two places, decide everything.
+   and clipped at ±5: otherwise a few huge dimensions, and the difference between two positions, decide everything.
 2. The twin's rank among all candidates by cosine: 1 + the candidates that are nearer + those as near that come before.
-3. The null: each word's first piece exchanged for another word's.
+3. Controls: `exchanged_first` is the null, `partner_words` and `mean_over_partners` make the additive control.
 4. Over words: median rank, shares of rank 1 and of the first ten, mean reciprocal rank, and, word by word, the ratio of
-   the rank to the rank in the first condition; intervals over words resampled with replacement, the same for all.
+   the rank to the rank in the first condition. Intervals resample words with replacement, the same for all conditions.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -23,6 +25,10 @@ from detoklens.measures.ranking import BLOCK_BYTES, HeadScores
 CLIP = 5.0  # standard deviations
 FEWEST = 30  # words: below, no interval says anything
 TRIES = 100
+PARTNERS = 16  # words that the additive control averages over
+WORDS_AT_ONCE = 256  # in the additive control: at most 4,096 texts, 64 MB in a width of 4,096
+
+Place = TypeVar("Place")
 
 
 def standardised(vectors: Float[np.ndarray, "row dimension"]) -> Float[np.ndarray, "row dimension"]:
@@ -82,17 +88,103 @@ class Candidates:
         return ranks
 
 
-def exchanged_first(pieces: Int[np.ndarray, "word piece"], seed: int) -> Int[np.ndarray, "word piece"]:
-    """The null: every word with another word's first piece, each used once; another piece wherever there is one."""
+def exchanged_first(
+    pieces: Int[np.ndarray, "word piece"], seed: int, classes: Sequence[Int[np.ndarray, "word"]] = ()
+) -> Int[np.ndarray, "word piece"]:
+    """The null: every word with the first piece of another word of its class.
+
+    First pieces are permuted within the first of `classes`. A word that would keep its own piece, because its class has
+    no other or too few, draws one from its class, else from the next, coarser class, else from all words.
+    """
     random, first = np.random.default_rng(seed), pieces[:, 0]
-    dealt = random.permutation(len(pieces))
+    levels = [*classes, np.zeros(len(pieces), np.int64)]
+    dealt = np.arange(len(pieces))
+    for one in np.unique(levels[0]):
+        members = np.flatnonzero(levels[0] == one)
+        dealt[members] = _deranged(first, members, random)
+    given = first[dealt]
+    for word in np.flatnonzero(given == first):
+        pools = (np.flatnonzero((level == level[word]) & (first != first[word])) for level in levels)
+        pool = next((some for some in pools if len(some)), None)
+        given[word] = first[word if pool is None else random.choice(pool)]
+    return np.concatenate([given[:, None], pieces[:, 1:]], axis=1)
+
+
+def _deranged(
+    first: Int[np.ndarray, "word"], members: Int[np.ndarray, "member"], random: np.random.Generator
+) -> Int[np.ndarray, "member"]:
+    """Members of one class in another order, so that as few as possible keep their first piece."""
+    dealt = random.permutation(members)
     for _ in range(TRIES):
-        same = np.flatnonzero(first[dealt] == first)
+        same = np.flatnonzero(first[dealt] == first[members])
         if not len(same):
             break
-        for place, other in zip(same, random.integers(len(pieces), size=len(same)), strict=True):
+        for place, other in zip(same, random.integers(len(members), size=len(same)), strict=True):
             dealt[[place, other]] = dealt[[other, place]]
-    return np.concatenate([first[dealt][:, None], pieces[:, 1:]], axis=1)
+    return dealt
+
+
+def partner_words(pieces: Int[np.ndarray, "word piece"], seed: int) -> Int[np.ndarray, "word partner"] | None:
+    """The partners of each word in the additive control: the first 16 that differ from it in first piece and in rest.
+
+    All words take them from the same order, drawn by the seed, so that they share most texts. None where a word has
+    fewer than 16.
+    """
+    order = np.random.default_rng(seed).permutation(len(pieces))
+    first = pieces[:, 0]
+    rest = np.unique(pieces[:, 1:], axis=0, return_inverse=True)[1].ravel()
+    partners = np.empty((len(pieces), PARTNERS), np.int64)
+    for word in range(len(pieces)):
+        others = order[(first[order] != first[word]) & (rest[order] != rest[word])]
+        if len(others) < PARTNERS:
+            return None
+        partners[word] = others[:PARTNERS]
+    return partners
+
+
+PartnerTexts = tuple[Int[np.ndarray, "row"], Int[np.ndarray, "row partner piece"]]
+
+
+def partner_texts(
+    pieces: Int[np.ndarray, "word piece"], partners: Int[np.ndarray, "word partner"], at_once: int = WORDS_AT_ONCE
+) -> list[PartnerTexts]:
+    """The texts (a, b_k) and then (a_k, b) of some words at a time; words that share a piece come together."""
+    shape = (*partners.shape, -1)
+    first, rest = pieces[:, None, :1], pieces[:, None, 1:]
+    own_first = np.concatenate([np.broadcast_to(first, (*partners.shape, 1)), pieces[partners, 1:]], axis=2)
+    own_rest = np.concatenate([pieces[partners, :1], np.broadcast_to(rest, (*shape[:2], rest.shape[2]))], axis=2)
+    sides = (own_first, np.argsort(pieces[:, 0], kind="stable")), (own_rest, np.lexsort(pieces[:, 1:].T))
+    return [
+        (rows, texts[rows])
+        for texts, order in sides
+        for rows in (order[begin : begin + at_once] for begin in range(0, len(order), at_once))
+    ]
+
+
+def mean_over_partners(
+    texts: Int[np.ndarray, "row partner piece"],
+    vectors: Callable[[Int[np.ndarray, "text piece"]], Mapping[Place, Float[np.ndarray, "text dimension"]]],
+) -> dict[Place, Float[np.ndarray, "row dimension"]]:
+    """The mean vector over partners, at each place; each text is computed once."""
+    unique, inverse = np.unique(texts.reshape(-1, texts.shape[2]), axis=0, return_inverse=True)
+    inverse = inverse.reshape(texts.shape[:2])
+    return {place: rows[inverse].mean(axis=1) for place, rows in vectors(unique).items()}
+
+
+def add_means(
+    whole: Float[np.ndarray, "word dimension"],
+    partners: Int[np.ndarray, "word partner"],
+    means: Sequence[tuple[Int[np.ndarray, "row"], Float[np.ndarray, "row dimension"]]],
+) -> Float[np.ndarray, "word dimension"]:
+    """The additive control x̂(a, b) = mean_k x(a, b_k) + mean_k x(a_k, b) − mean_k x(a_k, b_k).
+
+    It is what a bag of pieces would give: each piece's mean effect, and nothing of their combination. `whole` holds
+    x(a, b) of every word, `means` what `mean_over_partners` gives for each of `partner_texts`.
+    """
+    total = np.stack([-whole[some].mean(axis=0) for some in partners])
+    for rows, mean in means:
+        total[rows] += mean
+    return total
 
 
 @dataclass(frozen=True)
@@ -126,6 +218,24 @@ def summary(ranks: Int[np.ndarray, "condition word"], resamples: int = 1000, see
     times = _times_drawn(ranks.shape[1], resamples, seed) if enough else np.empty((0, ranks.shape[1]))
     values, samples = _measures(ranks, once), _measures(ranks, times)
     return Summary(*(_measured(value[0], some) for value, some in zip(values, samples, strict=True)))
+
+
+def shares_lost(
+    lost: Float[np.ndarray, "row word"], gains: Float[np.ndarray, "control word"], resamples: int = 1000, seed: int = 0
+) -> Measured:
+    """Which share of the smallest gain does each row lose? All are logarithms of rank ratios, word by word.
+
+    Undefined (NaN) where there is no gain, and without an interval where a resample has none.
+    """
+    n_words = lost.shape[1]
+    enough = resamples > 0 and n_words >= FEWEST
+    times = _times_drawn(n_words, resamples, seed) if enough else np.empty((0, n_words))
+
+    def shares(drawn: Float[np.ndarray, "resample word"]) -> Float[np.ndarray, "resample row"]:
+        gain = (drawn @ gains.T).min(axis=1, keepdims=True)
+        return np.divide(drawn @ lost.T, gain, out=np.full((len(drawn), len(lost)), np.nan), where=gain > 0)
+
+    return _measured(shares(np.ones((1, n_words)))[0], shares(times))
 
 
 def _times_drawn(n_words: int, resamples: int, seed: int) -> Float[np.ndarray, "resample word"]:

@@ -41,7 +41,10 @@ if TYPE_CHECKING:
 
 States = list["torch.Tensor"]
 
-NO_SAY = ("n_positions", "max_position_embeddings")  # places beyond a text's own
+NO_SAY = (
+    *("n_positions", "max_position_embeddings"),  # places beyond a text's own
+    *("bos_token_id", "eos_token_id"),  # decide no block's numbers
+)
 
 
 @dataclass(frozen=True)

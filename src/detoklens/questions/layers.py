@@ -1,4 +1,4 @@
-"""In which layer is the word there, and which heads and MLPs does it need? The twins of words in the real model."""
+"""After which layer does a model write words, and which heads and MLPs does it need? Twins in the real model."""
 
 from __future__ import annotations
 
@@ -8,54 +8,63 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
-from detoklens.questions.layers_said import found_after, layers_compared, layers_said
+from detoklens.questions.layers_said import found_after, layers_compared, layers_said, layers_verdict
 from detoklens.questions.layers_schemas import TWINS_BY_COMPONENT, TWINS_BY_LAYER
 from detoklens.questions.parameters import Parameter
 from detoklens.questions.question import Question, View
-from detoklens.questions.twin_words import Triples, TwinWords, beginning_of, twin_words
+from detoklens.questions.twin_words import (
+    Bos,
+    Triples,
+    TwinWords,
+    beginning_of,
+    bos_name,
+    exchanged,
+    partners_of,
+    twin_words,
+)
 
 if TYPE_CHECKING:
     from detoklens.measures.block_runs import Runner
     from detoklens.questions.layers_run import Words
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
+    from detoklens.questions.verdict import Verdict
 
 USUAL_DEPTH = 8
 PIECES = 2
-COMPONENT = ("component", "median_rank", "needed", "needed_low", "share_lost", "matters", "attention")
-LAYER = ("layer", "condition", "median_rank", "median_rank_low", "median_rank_high", "first_ten", "rank_ratio")
+COMPONENT = ("component", "median_rank", "null_median_rank", "needed", "share_lost", "share_lost_low", "matters")
+LAYER = ("layer", "condition", "median_rank", "median_rank_low", "median_rank_high", "rank_ratio", "rank_ratio_low")
 SHOWN = 16  # heads and MLPs that a terminal shows
 
 
 @dataclass(frozen=True, repr=False)
 class Layers(Question):
-    """Ask in which layer the word is there, and which heads and MLPs it needs: twins in the real model's first blocks.
+    """After which layer does a model write words, and which heads and MLPs does it need? Twins in the real model.
 
-    A token that is a word has a twin, the same text in pieces. After every block, does the place of the last piece look
-    like the place of the whole word's token? Its rank among the candidates by cosine stands beside that of the null
-    (the first piece another word's) and of the last piece alone. Then, after the layer where the word stands highest
-    above both, each head and each MLP up to it is switched off in turn. Only the first blocks are loaded and run,
-    through transformers: needs the extra, pip install 'detoklens[model]' (in a clone: '.[model]'). Workers are threads
-    here, and the numbers are the same for any number of them; with a folder, an interrupted run is continued.
+    A token that is a word has a twin, the same text in pieces. After every block, does the last piece look like the
+    whole word's token? Its rank among the candidates by cosine is compared with the four controls of `twins`, by the
+    same rule. Then, after the layer that is furthest above all controls, each head and each MLP up to it is switched
+    off in turn. Only the first blocks are loaded and run, through transformers: this needs the extra, pip install
+    'detoklens[model]' (in a clone: '.[model]'). Workers are threads here, and the numbers are the same for any number
+    of them; with a folder, an interrupted run is resumed.
 
     Example: detoklens layers demo --up-to 3
     """
 
     up_to: Annotated[
-        int | None, Parameter("So many blocks from the first. Default: 8, or all where there are fewer.", least=1)
+        int | None, Parameter("Number of blocks, from the first. Default: 8, or all if there are fewer.", least=1)
     ] = None
     after: Annotated[
         int | None,
-        Parameter(
-            "Switch off for the state after this layer, from 0. Default: where the word stands highest.", least=0
-        ),
+        Parameter("Switch off heads and MLPs for the state after this layer, from 0. Default: the best one.", least=0),
     ] = None
     words: TwinWords = None
     triples: Triples = 600
-    candidates: Annotated[
-        int, Parameter("Look for the twin among so many tokens, drawn by the seed, and the words themselves.", least=1)
-    ] = 4096
+    candidates: Annotated[int, Parameter("Rank this many tokens, drawn by the seed, and the words' own.", least=1)] = (
+        4096
+    )
     bootstrap: Annotated[int, Parameter("Resamples of the words for the intervals; 0 for none.", least=0)] = 1000
+    bos: Bos = None
 
     topic = "Which heads detokenize?"
     doing = "running the first blocks"
@@ -66,8 +75,9 @@ class Layers(Question):
     by: ClassVar[Mapping[str, str]] = {"layer": "twins_by_layer", "component": "twins_by_component"}
     eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {"twins_by_layer": LAYER, "twins_by_component": COMPONENT}
     equation = (
-        "x_l = stream after block l at the last place of [BOS, a, b], y_l of [BOS, c′];  rank of the twin by cosine of "
-        "standardised sides, as in twins;  off: zeros for the head's part of what enters the attention's output "
+        "x_l = residual stream after block l at the last position of [BOS, a, b], y_l of [BOS, c′];  rank of the twin "
+        "by cosine of standardised sides, and controls, as in twins;  "
+        "off: zeros for the head's part of what enters the attention's output "
         "projection, or for the MLP's output, candidates as they are;  needed = exp mean ln((rank off / rank) / (null "
         "rank off / null rank)) over words;  share lost = ln needed / mean ln(null rank / rank)"
     )
@@ -76,19 +86,19 @@ class Layers(Question):
             "twins_by_layer",
             "layers",
             ("twins_by_layer",),
-            "In which layer is the word there?",
+            "Rank of the twin by layer",
             "Median rank of a word's twin after every block, seen from the word's last piece, with its 95 % interval "
-            "over words (down is better): as it is, with another word's first piece, and for the last piece alone.",
+            "over words (down is better): as it is, and in the four controls.",
         ),
         FigureSpec(
             "twins_by_component",
             "layers:component_map",
             ("twins_by_component",),
-            "Which heads look back, and which matter?",
-            "Left: mean attention of each head from the last piece to the piece before it. Right: how many times "
-            "further down the word's twin stands with the head, or the MLP, switched off, beyond what that does to the "
-            "null; 1 is nothing. A ring marks what the word needs: the 95 % interval above 1, and at least a quarter "
-            "of what the word had gained is lost.",
+            "Heads that look back, and heads that are needed",
+            "Left: mean attention of each head from the last piece to the piece before it. Right: how many times worse "
+            "the twin's rank is with the head, or the MLP, switched off, beyond what that does to the null; 1 is no "
+            "difference. A ring marks what is needed: even the lower end of the share of the gain that is lost is "
+            "above a quarter, and the null is not at chance.",
         ),
     )
 
@@ -99,7 +109,8 @@ class Layers(Question):
 
         words = None if self.words is None else fingerprint_of(given_words(self.words))
         depth, checkpoint = self._depth(study), study.layer.checkpoint
-        return super().settings(study) | {"words": words, "up_to": depth, **real_model(checkpoint, depth)}
+        bos = list(beginning_of(study.layer, bos=self.bos))
+        return super().settings(study) | {"words": words, "up_to": depth, "bos": bos, **real_model(checkpoint, depth)}
 
     def _depth(self, study: Study) -> int:
         from detoklens.model.first_blocks import refuse_layers
@@ -129,11 +140,13 @@ class Layers(Question):
         with one_thread_each():
             measuring, threads = Measuring(blocks, words), in_threads(study, runner)
             measuring.measure_candidates(threads)
+            measuring.measure_additive(threads)
             intact = measuring.after_every_block(threads)
             after = best_layer(intact["ranks"]) if self.after is None else self.after
             off, ranks_off = measuring.with_each_off(after, threads)
         drawn = (self.bootstrap, study.seed)
-        layers = by_layer(intact["ranks"], words, *drawn)
+        bos = bos_name(study.layer, words.beginning)
+        layers = by_layer(intact["ranks"], measuring.conditions, words, bos, *drawn)
         switched_off = by_component(off, intact["ranks"][after], ranks_off, intact["attention"], *drawn)
         return {"twins_by_layer": layers, "twins_by_component": judged(switched_off, found_after(layers), after)}
 
@@ -143,12 +156,14 @@ class Layers(Question):
         from detoklens.questions.layers_run import Words
 
         layer = study.layer
+        beginning = beginning_of(layer, runner.say, self.bos)
         chains = twin_words(layer, self.words, [PIECES], self.triples, study.seed, runner.say)[PIECES]
         unread = layer.weights.placeless_token
         everything = np.setdiff1d(np.arange(layer.vocab_size), [] if unread is None else [unread])
         size = min(self.candidates, len(everything))
         drawn = np.random.default_rng(study.seed).choice(everything, size, replace=False)
-        return Words.among(chains, np.union1d(drawn, chains.whole), beginning_of(layer, runner.say), study.seed)
+        null, partners = exchanged(layer, chains, study.seed), partners_of(chains, study.seed, runner.say)
+        return Words(chains, null, partners, np.union1d(drawn, chains.whole), beginning)
 
     def _check_memory(self, study: Study, n_candidates: int, depth: int) -> None:
         from detoklens.model.memory import refuse_too_large
@@ -159,12 +174,16 @@ class Layers(Question):
             "ask for fewer candidates or blocks",
         )
 
+    def verdict(self, tables: Frames) -> Verdict:
+        """Whether the model writes words after some layer; the heads are those that are needed."""
+        return layers_verdict(tables["twins_by_layer"], tables["twins_by_component"])
+
     def say(self, tables: Frames) -> str:
-        """After which layer the word is there and which heads and MLPs it needs, or that no layer shows it."""
+        """After which layer the model writes words and which heads and MLPs it needs, or that it does after none."""
         return layers_said(tables["twins_by_layer"], tables["twins_by_component"])
 
     def say_compared(self, by_label: ByLabel) -> str:
-        """After which layers the word is there in each model, and what each needs."""
+        """After which layers each model writes words, and what each needs."""
         return layers_compared(
             {label: (tables["twins_by_layer"], tables["twins_by_component"]) for label, tables in by_label.items()}
         )

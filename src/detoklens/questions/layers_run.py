@@ -1,7 +1,7 @@
 """What `Layers` computes: ranks after every block, then, after one of them, with each head and each MLP off.
 
-Blocks of work run in threads of this process, which share the model; each computes on one core, so that the numbers
-are the same for any number of them.
+Tasks run in threads of this process, which share the model; each computes on one core, so that the numbers are the
+same for any number of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from detoklens.engines.choose import available_cores
 from detoklens.engines.threads import ThreadEngine
-from detoklens.measures.twins import Candidates, exchanged_first
+from detoklens.measures.twins import Candidates, PartnerTexts, add_means, mean_over_partners, partner_texts
 from detoklens.model.closed_worlds import ClosedWorlds, batches, states_alone
 from detoklens.model.first_blocks import Component, FirstBlocks, components
 
@@ -23,24 +23,26 @@ if TYPE_CHECKING:
     from detoklens.measures.twin_chains import Chains
     from detoklens.questions.study import Study
 
-CONDITIONS = ("whole", "null", "last_piece")
+WORDS_AT_ONCE = 32  # in the additive control: at most 512 texts for each thread
 
 
 @dataclass(frozen=True)
 class Words:
-    """Words in pieces, their null, and the tokens among which their twins are looked for (`twins`: at which place)."""
+    """Words in pieces, what their controls are made of, and the candidates, which hold the words' own tokens.
+
+    Candidates go from the smallest id; without partners there is no additive control.
+    """
 
     chains: Chains
     exchanged: np.ndarray
+    partners: np.ndarray | None
     candidates: np.ndarray
-    twins: np.ndarray
     beginning: tuple[int, ...]
 
-    @classmethod
-    def among(cls, chains: Chains, candidates: np.ndarray, beginning: tuple[int, ...], seed: int) -> Words:
-        """The words with candidates that hold their own tokens, from the smallest id."""
-        twins = np.searchsorted(candidates, chains.whole)
-        return cls(chains, exchanged_first(chains.pieces, seed), candidates, twins, beginning)
+    @property
+    def twins(self) -> np.ndarray:
+        """The index of each word's own token among the candidates."""
+        return np.searchsorted(self.candidates, self.chains.whole)
 
 
 def in_threads(study: Study, runner: Runner) -> Runner:
@@ -56,9 +58,20 @@ class Measuring:
     def __init__(self, blocks: FirstBlocks, words: Words) -> None:
         self.blocks, self.words = blocks, words
         pieces = words.chains.pieces
-        texts = {"whole": pieces, "null": words.exchanged, "last_piece": pieces[:, -1:]}
+        texts = {
+            "whole": pieces,
+            "null": words.exchanged,
+            "last_piece": pieces[:, -1:],
+            "first_piece": pieces[:, :1],
+        }
         self._worlds = {name: ClosedWorlds(blocks, ids, words.beginning) for name, ids in texts.items()}
         self._candidates: list[Candidates] = []
+        self._additive: list[np.ndarray] = []
+
+    @property
+    def conditions(self) -> tuple[str, ...]:
+        """What `after_every_block` ranks, in this order."""
+        return (*self._worlds, *(("additive",) if self._additive else ()))
 
     def measure_candidates(self, runner: Runner) -> None:
         """Every candidate alone, after every block."""
@@ -71,12 +84,39 @@ class Measuring:
         found = [part["states"] for part in runner.under("candidates").run(states, cut.__getitem__, len(cut))]
         self._candidates = [Candidates.of(np.concatenate([part[layer] for part in found])) for layer in layers]
 
+    def measure_additive(self, runner: Runner) -> None:
+        """The vectors of the additive control after every block; none without partners."""
+        pieces, partners = self.words.chains.pieces, self.words.partners
+        if partners is None:
+            return
+        layers = range(self.blocks.n_blocks)
+        tasks = partner_texts(pieces, partners, WORDS_AT_ONCE)
+
+        def states(texts: np.ndarray) -> dict[int, np.ndarray]:
+            found = [states_alone(self.blocks, batch, layers) for batch in batches(texts, self.words.beginning)]
+            return dict(enumerate(np.concatenate(found, axis=1)))
+
+        def means(task: PartnerTexts) -> Arrays:
+            return {"means": np.stack([*mean_over_partners(task[1], states).values()])}
+
+        found = [part["means"] for part in runner.under("additive").run(means, tasks.__getitem__, len(tasks))]
+        rows = [task[0] for task in tasks]
+        self._additive = [
+            add_means(
+                self._worlds["whole"].last_places(layer),
+                partners,
+                [(some, mean[layer]) for some, mean in zip(rows, found, strict=True)],
+            )
+            for layer in layers
+        ]
+
     def after_every_block(self, runner: Runner) -> Arrays:
         """`ranks` [layer, condition, word]; `attention` [layer, whole or null, head]."""
 
         def measured(layer: int) -> Arrays:
             worlds = self._worlds.values()
-            ranks = [self._ranks(world.last_places(layer), layer) for world in worlds]
+            states = [*(world.last_places(layer) for world in worlds), *self._additive[layer : layer + 1]]
+            ranks = [self._ranks(each, layer) for each in states]
             looks = [self._worlds[name].attention_back(layer) for name in ("whole", "null")]
             return {"ranks": np.stack(ranks), "attention": np.stack(looks)}
 

@@ -1,8 +1,8 @@
-"""What the columns of `Layers` mean."""
+"""Columns of the tables of `Layers`."""
 
 from __future__ import annotations
 
-from detoklens.questions.twins_schemas import with_interval
+from detoklens.questions.twins_schemas import BOS, CONTROLS, with_interval
 from detoklens.tables.schema import Column, Schema
 
 TWINS_BY_LAYER = Schema(
@@ -10,9 +10,10 @@ TWINS_BY_LAYER = Schema(
     "After which layer is the word there?",
     (
         Column("layer", "Int32", "block after which the places are compared, from 0"),
-        Column("condition", "String", "whole; null: the first piece another word's; last_piece: that alone"),
-        Column("words", "Int32", "words whose twin was looked for"),
-        Column("candidates", "Int32", "tokens among which it was looked for"),
+        Column("condition", "String", f"whole; {CONTROLS}"),
+        Column("words", "Int32", "number of words"),
+        Column("candidates", "Int32", "number of tokens that are ranked"),
+        BOS,
         *with_interval("median_rank", "median rank of the twin"),
         *with_interval("first", "share of words whose twin is at rank 1"),
         *with_interval("first_ten", "share of words whose twin is among the first ten"),
@@ -32,14 +33,18 @@ TWINS_BY_COMPONENT = Schema(
         Column("after", "Int32", "block after which the places are compared, from 0"),
         *with_interval("median_rank", "median rank of the twin with it off"),
         *with_interval("rank_ratio", "geometric mean over words of that rank / the rank with nothing off"),
-        Column("null_median_rank", "Float64", "median rank with it off where the first piece is another word's"),
+        *with_interval("null_median_rank", "median rank with it off where the first piece is another word's"),
         *with_interval("null_ratio", "rank_ratio of that null: what it does to any two tokens"),
         *with_interval("needed", "rank_ratio / null_ratio, word by word: what is lost of this word; 1 is nothing"),
-        Column("share_lost", "Float64", "log needed / log of how many times better the word's rank is than its null's"),
+        *with_interval(
+            "share_lost",
+            "log needed / log of how many times better the word's rank is than its null's; null where it is not better",
+        ),
         Column(
             "matters",
             "Boolean",
-            "the word is there, needed_low is above 1, and share_lost at least a quarter; null without intervals",
+            "the first piece is carried, share_lost_low is above a quarter, and the null is not at chance with it off; "
+            "null without intervals",
         ),
         Column("attention", "Float64", "mean attention of the head from the last piece to the piece before it"),
         Column("null_attention", "Float64", "the same where the piece before is another word's"),

@@ -1,4 +1,4 @@
-"""The tables of `Layers`, and the layer where the word stands highest."""
+"""The tables of `Layers`, and the layer after which heads and MLPs are switched off."""
 
 from __future__ import annotations
 
@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from detoklens.measures.geometric_means import geometric_means
-from detoklens.measures.twins import Measured, summary
-from detoklens.questions.layers_run import CONDITIONS, Words
-from detoklens.questions.layers_said import is_there
+from detoklens.measures.twins import Measured, shares_lost, summary
+from detoklens.questions.layers_run import Words
 from detoklens.questions.layers_schemas import TWINS_BY_COMPONENT, TWINS_BY_LAYER
-from detoklens.questions.twins_said import NEEDED, Found
+from detoklens.questions.twins_said import Found, is_needed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -20,35 +19,33 @@ if TYPE_CHECKING:
     from detoklens.model.first_blocks import Component
 
 MEASURES = ("median_rank", "first", "first_ten", "mean_reciprocal_rank", "rank_lost", "rank_ratio")
-WHOLE, NULL, LAST = range(3)
+WHOLE, NULL = range(2)
 
 
 def best_layer(ranks: np.ndarray) -> int:
-    """Where do words stand furthest above their null and above the last piece alone, by the smaller of both ratios?"""
+    """The layer whose smallest rank ratio over all controls is the largest; `ranks` are [layer, condition, word]."""
     logarithms = np.log(ranks).mean(axis=2)
-    gain = np.minimum(logarithms[:, NULL], logarithms[:, LAST]) - logarithms[:, WHOLE]
-    return int(gain.argmax())
+    return int((logarithms[:, 1:].min(axis=1) - logarithms[:, WHOLE]).argmax())
 
 
-def by_layer(ranks: np.ndarray, words: Words, resamples: int, seed: int) -> pl.DataFrame:
+def by_layer(
+    ranks: np.ndarray, conditions: Sequence[str], words: Words, bos: str | None, resamples: int, seed: int
+) -> pl.DataFrame:
     """One row for each layer and condition."""
     import polars as pl
 
-    frames = [_of_layer(layer, each, words, resamples, seed) for layer, each in enumerate(ranks)]
+    n = len(conditions)
+    known = {"words": len(words.chains), "candidates": len(words.candidates), "bos": bos}
+    frames = []
+    for layer, each in enumerate(ranks):
+        found = summary(each, resamples, seed)
+        data = {name: [value] * n for name, value in ({"layer": layer} | known).items()} | {"condition": conditions}
+        frames.append(
+            TWINS_BY_LAYER.frame(
+                data | dict(item for name in MEASURES for item in ends(name, getattr(found, name)).items())
+            )
+        )
     return pl.concat(frames)
-
-
-def _of_layer(layer: int, ranks: np.ndarray, words: Words, resamples: int, seed: int) -> pl.DataFrame:
-    found, n = summary(ranks, resamples, seed), len(CONDITIONS)
-    return TWINS_BY_LAYER.frame(
-        {
-            "layer": [layer] * n,
-            "condition": CONDITIONS,
-            "words": [len(words.chains)] * n,
-            "candidates": [len(words.candidates)] * n,
-            **dict(item for name in MEASURES for item in ends(name, getattr(found, name)).items()),
-        }
-    )
 
 
 def by_component(
@@ -66,7 +63,7 @@ def by_component(
     with_off, null_off = ranks_off[:, 0], ranks_off[:, 1]
     found = summary(np.concatenate([whole[None], with_off]), resamples, seed).median_rank
     needed = geometric_means((with_off / whole) / (null_off / null), resamples, seed)
-    gain = float(np.log(null / whole).mean())
+    lost = np.log((with_off / whole) / (null_off / null))
     looks = np.array([[np.nan] * 2 if one.head is None else attention[one.layer, :, one.head] for one in off])
     frame = pl.DataFrame(
         {
@@ -75,10 +72,10 @@ def by_component(
             "head": [one.head for one in off],
             **ends("median_rank", Measured(found.value[1:], found.low[1:], found.high[1:])),
             **ends("rank_ratio", geometric_means(with_off / whole, resamples, seed)),
-            "null_median_rank": np.median(null_off, axis=1),
+            **ends("null_median_rank", summary(null_off, resamples, seed).median_rank),
             **ends("null_ratio", geometric_means(null_off / null, resamples, seed)),
             **ends("needed", needed),
-            "share_lost": np.log(needed.value) / gain if gain > 0 else np.full(len(off), np.nan),
+            **ends("share_lost", shares_lost(lost, np.log(null / whole)[None], resamples, seed)),
             "attention": looks[:, 0],
             "null_attention": looks[:, 1],
         }
@@ -87,12 +84,15 @@ def by_component(
 
 
 def judged(by_component: pl.DataFrame, found: Mapping[int, Found], after: int) -> pl.DataFrame:
-    """The same with the layer after which it was measured, and whether the word needs it: null without intervals."""
+    """The same with the layer after which it was measured, and whether it is needed: null without intervals."""
     import polars as pl
 
-    lost = (pl.col("needed_low") > 1) & (pl.col("share_lost") >= NEEDED)
-    matters = lost if is_there(found[after]) else pl.lit(False if found[after].has_intervals else None)
-    return TWINS_BY_COMPONENT.conform(by_component.with_columns(after=pl.lit(after), matters=matters))
+    there = found[after]
+    conformed = TWINS_BY_COMPONENT.conform(by_component.with_columns(after=pl.lit(after), matters=pl.lit(None)))
+    if not there.has_intervals:
+        return conformed
+    matters = [there.carries and is_needed(row, there.candidates) for row in conformed.to_dicts()]
+    return conformed.with_columns(matters=pl.Series(matters, dtype=pl.Boolean))
 
 
 def ends(name: str, measured: Measured) -> dict[str, np.ndarray]:

@@ -134,13 +134,35 @@ def _encoder(layer: Layer, length: int, prepend_bos: bool) -> Callable[[str], np
     return encode
 
 
+@dataclass(frozen=True)
+class Beginning:
+    """The token in front of every text, and where it comes from."""
+
+    token_id: int
+    source: str
+
+
 def beginning_token(layer: Layer) -> int:
-    """The token that begins a text: by the config's ids where they have an embedding, else by its usual names."""
-    known = [layer.checkpoint.config.get(name) for name in ("bos_token_id", "eos_token_id")]
-    named = map(layer.vocabulary.tokenizer.token_to_id, BEGINNINGS) if layer.has_vocabulary else ()
-    for token_id in (*known, *named):
+    """The id of the model's beginning-of-text token: see `find_beginning`."""
+    return find_beginning(layer).token_id
+
+
+def find_beginning(layer: Layer) -> Beginning:
+    """The model's beginning-of-text token.
+
+    The first of these that has an embedding: the bos_token_id of a GGUF file or a config.json; as a fallback, the
+    eos_token_id, then a token named <|endoftext|>, <s>, <bos> or [CLS].
+    """
+    config = layer.checkpoint.config
+    named = [layer.vocabulary.tokenizer.token_to_id(name) for name in BEGINNINGS] if layer.has_vocabulary else []
+    found = [
+        (config.get("bos_token_id"), "the checkpoint's bos_token_id"),
+        (config.get("eos_token_id"), "a fallback: the checkpoint has no bos_token_id, this is its eos_token_id"),
+        *((token_id, "a fallback by its name: the checkpoint has no bos_token_id") for token_id in named),
+    ]
+    for token_id, source in found:
         if isinstance(token_id, int) and 0 <= token_id < layer.vocab_size:
-            return token_id
+            return Beginning(token_id, source)
     raise TokenError(
         f"no beginning-of-text token: {layer.name} has neither a bos_token_id or eos_token_id with an embedding, nor a "
         f"token named {', '.join(BEGINNINGS)}; do without it"

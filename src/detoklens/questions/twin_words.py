@@ -1,4 +1,4 @@
-"""Which words are taken apart? Settled before any vector, for questions that look for a word's twin."""
+"""The words whose twin is looked for, and the beginning-of-text token in front of them."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from detoklens.errors import RangeError, TokenError
+from detoklens.errors import DetokLensError, RangeError, TokenError
 from detoklens.questions.parameters import Parameter, in_one_word, whole_numbers
-from detoklens.questions.texts import beginning_token
+from detoklens.questions.texts import Beginning, find_beginning
 from detoklens.questions.words import by_file
-from detoklens.wording import plural
+from detoklens.wording import plural, token_shown
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from detoklens.measures.twin_chains import Chains, Splits
     from detoklens.scores.layer import Layer
 
@@ -34,7 +36,16 @@ Pieces = Annotated[
         "In how many pieces.", metavar="2,3,4", read=whole_numbers("numbers of pieces"), spell=in_one_word("--pieces")
     ),
 ]
-Triples = Annotated[int, Parameter("At most so many words for each number of pieces, drawn by the seed.", least=2)]
+Triples = Annotated[int, Parameter("At most this many words per number of pieces, drawn by the seed.", least=2)]
+NO_BOS = "none"
+Bos = Annotated[
+    str | int | None,
+    Parameter(
+        "Beginning-of-text token: its text or its id, or none. Default: the checkpoint's own.",
+        metavar="TOKEN|none",
+        read=str,
+    ),
+]
 
 
 def check_pieces(pieces: Sequence[int]) -> None:
@@ -44,13 +55,58 @@ def check_pieces(pieces: Sequence[int]) -> None:
         raise RangeError(f"a word has at least 2 pieces, not {wrong[0] if wrong else 'none'}; give for example 2,3,4")
 
 
-def beginning_of(layer: Layer, say: Callable[[str], None]) -> tuple[int, ...]:
-    """The model's beginning-of-text token; nothing, and a note, where it has none."""
-    try:
-        return (beginning_token(layer),)
-    except TokenError:
-        say(f"{layer.name} has no beginning-of-text token: words stand at the very start of the text")
+def beginning_of(
+    layer: Layer, say: Callable[[str], None] = lambda _note: None, bos: str | int | None = None
+) -> tuple[int, ...]:
+    """The beginning-of-text token that was asked for, or else the model's own; empty without one. A note says which."""
+    if bos == NO_BOS:
+        say("no beginning-of-text token, as asked: words are at the very start of the text")
         return ()
+    try:
+        found = find_beginning(layer) if bos is None else Beginning(_asked_token(layer, bos), "as asked")
+    except TokenError:
+        if bos is not None:
+            raise
+        say(f"{layer.name} has no beginning-of-text token: words are at the very start of the text")
+        return ()
+    say(f"beginning-of-text token: {bos_name(layer, (found.token_id,))} (id {found.token_id}), {found.source}")
+    return (found.token_id,)
+
+
+def bos_name(layer: Layer, beginning: tuple[int, ...]) -> str | None:
+    """The beginning-of-text token as tables and summaries show it."""
+    return token_shown(layer.token(beginning[0])) if beginning else None
+
+
+def _asked_token(layer: Layer, bos: str | int) -> int:
+    """A whole number is an id, anything else the text of one token."""
+    try:
+        token_id = layer.token_id(int(bos) if str(bos).isdecimal() else bos)
+        layer.check_text([token_id])
+    except DetokLensError as error:
+        raise TokenError(f"--bos {bos}: {error}") from error
+    return token_id
+
+
+def exchanged(layer: Layer, words: Chains, seed: int) -> np.ndarray:
+    """The null's pieces: each word with another's first piece, of the same orthographic class and frequency bin."""
+    from detoklens.measures.twin_chains import exchange_classes
+    from detoklens.measures.twins import exchanged_first
+
+    return exchanged_first(words.pieces, seed, exchange_classes(layer.vocabulary, words.pieces[:, 0]))
+
+
+def partners_of(words: Chains, seed: int, say: Callable[[str], None]) -> np.ndarray | None:
+    """Each word's partners in the additive control; None, and a note, where there are too few words."""
+    from detoklens.measures.twins import PARTNERS, partner_words
+
+    partners = partner_words(words.pieces, seed)
+    if partners is None:
+        say(
+            f"{plural(len(words), 'word')} in {words.pieces.shape[1]} pieces: too few for the additive control, in "
+            f"which each word needs {PARTNERS} partners with another first piece and another rest"
+        )
+    return partners
 
 
 def twin_words(

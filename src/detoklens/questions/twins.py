@@ -1,4 +1,4 @@
-"""Does the layer write the word? Does a word's last piece come to look like the whole word's token?"""
+"""Does the first layer write words: does a word's last piece come to look like the whole word's token?"""
 
 from __future__ import annotations
 
@@ -10,8 +10,27 @@ from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError
 from detoklens.figures.spec import FigureSpec
 from detoklens.questions.parameters import Heads, Parameter
 from detoklens.questions.question import Question, View
-from detoklens.questions.twin_words import Pieces, Triples, TwinWords, beginning_of, check_pieces, twin_words
-from detoklens.questions.twins_said import last_place, twins_compared, twins_said
+from detoklens.questions.twin_words import (
+    Bos,
+    Pieces,
+    Triples,
+    TwinWords,
+    beginning_of,
+    bos_name,
+    check_pieces,
+    exchanged,
+    partners_of,
+    twin_words,
+)
+from detoklens.questions.twins_said import (
+    CARRYING,
+    CONTROLS,
+    fewest_pieces,
+    last_place,
+    twins_compared,
+    twins_said,
+    twins_verdict,
+)
 from detoklens.questions.twins_schemas import TWINS, TWINS_BY_CONDITION
 from detoklens.wording import percent
 
@@ -24,29 +43,42 @@ if TYPE_CHECKING:
     from detoklens.measures.block_runs import Runner
     from detoklens.measures.twin_chains import Chains
     from detoklens.measures.twin_ranks import ClosedWorld, Condition
+    from detoklens.measures.twins import Measured
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
+    from detoklens.questions.verdict import Verdict
     from detoklens.scores.layer import Layer
     from detoklens.weights.rest_of_block import RestOfBlock
 
-COPIES = 3  # of one place's vectors in float32 while they are put in order, beside those of all places
+COPIES = 3  # of one place's vectors in float32 while they are standardised, in addition to those of all places
 SHARE_OF_MEMORY = 0.75
 SHOWN = (
     *("condition", "place", "pieces", "median_rank", "median_rank_low", "median_rank_high", "first", "first_ten"),
     *("rank_lost", "rank_ratio", "rank_ratio_low", "rank_ratio_high"),
 )
 
-Ranks = Mapping[tuple[str, int], "np.ndarray"]
+
+@dataclass(frozen=True)
+class Ranked:
+    """Ranks of the twins at one place, for words of one number of pieces."""
+
+    conditions: tuple[str, ...]
+    ranks: np.ndarray
+    """[condition, word]"""
+    null_ranks: Mapping[str, np.ndarray]
+    """By condition, where the same change was made to the null too."""
 
 
 @dataclass(frozen=True, repr=False)
 class Twins(Question):
-    """Ask whether the first layer writes words: does the last piece of a word come to look like the whole word's token?
+    """Does the first layer write words: does a word's last piece come to look like the whole word's token?
 
     A token that is a word has a twin, the same text in pieces (` magic` is also ` mag` + `ic`). The twin's rank among
-    all tokens by cosine, after attention and after the block, stands beside that of the null (the first piece another
-    word's) and of the last piece alone; words of the fewest pieces also with every head's look back cut, and with every
-    term left out and alone. From weights alone and exact: only a beginning-of-text token and the pieces are in sight.
+    all tokens by cosine, after the attention and after the block, is compared with four controls: another word's first
+    piece (null), the last piece alone, the first piece alone, and the sum of its pieces (additive). A layer writes
+    words only if the rank is clearly worse in all four. Words of the fewest pieces are also measured with each head's
+    attention to the pieces before cut, and with each term left out and alone. From weights alone and exact: a text is a
+    beginning-of-text token and the pieces.
 
     Example: detoklens twins gpt2 --triples 2000 --pieces 2
     """
@@ -55,10 +87,11 @@ class Twins(Question):
     pieces: Pieces = (2, 3, 4)
     triples: Triples = 600
     candidates: Annotated[
-        int | None, Parameter("Look for the twin among so many tokens, drawn by the seed. Default: all.", least=1)
+        int | None, Parameter("Rank this many tokens, drawn by the seed, and the words' own. Default: all.", least=1)
     ] = None
     heads: Heads = None
     bootstrap: Annotated[int, Parameter("Resamples of the words for the intervals; 0 for none.", least=0)] = 1000
+    bos: Bos = None
 
     topic = "Which heads detokenize?"
     doing = "looking for twins"
@@ -69,9 +102,12 @@ class Twins(Question):
     by: ClassVar[Mapping[str, str]] = {"condition": "twins_by_condition", "word": "twins"}
     eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {"twins_by_condition": SHOWN}
     equation = (
-        "x = stream at the last place of [BOS, p₁, …, p_k], y_c of [BOS, c];  each side z = clip((x − mean x) / std x, "
-        "±5) by dimension, over its own words or candidates;  rank of the twin c = 1 + number of c′ with "
-        "cos(z, z_c′) > cos(z, z_c), ties by id;  cut: α[h, k, j] = 0 for the pieces j before, not renormalised;  "
+        "x = residual stream at the last position of [BOS, p₁, …, p_k], y_c of [BOS, c];  each side z = "
+        "clip((x − mean x) / std x, ±5) by dimension, over its own words or candidates;  "
+        "rank of the twin c = 1 + number of c′ with "
+        "cos(z, z_c′) > cos(z, z_c), ties by id;  additive: x̂(a, b) = mean_k x(a, b_k) + mean_k x(a_k, b) − mean_k "
+        "x(a_k, b_k) over 16 other words, a the first piece, b the rest;  "
+        "cut: α[h, k, j] = 0 for the pieces j before, not renormalised;  "
         "without t, only t: α = softmax of the scores without term t, or of it alone;  rank ratio: exp mean "
         "ln(rank / rank in whole) over words"
     )
@@ -81,19 +117,18 @@ class Twins(Question):
             "twins",
             ("twins_by_condition",),
             "Rank of the twin by condition",
-            "Median rank of a word's twin among the candidates, all tokens or a sample of them, seen from the word's "
-            "last piece, with its 95 % interval over words (left is better): as it is, with another word's first "
-            "piece, for the last piece alone, with one head's look back cut, with one term left out or alone; words of "
-            "the fewest pieces. On the right how many times worse that is, word by word (geometric mean). The dotted "
-            "line is the word as it is.",
+            "Median rank of a word's twin among the candidates, seen from the word's last piece, with its 95 % "
+            "interval over words (left is better): as it is, in the four controls, with one head's attention to the "
+            "pieces before cut, with one term left out or alone; words of the fewest pieces. On the right how many "
+            "times worse that is, word by word (geometric mean). The dotted line is the word as it is.",
         ),
         FigureSpec(
             "twins_pieces",
             "twins:twins_pieces",
             ("twins_by_condition",),
             "Words in more pieces",
-            "Median rank of the twin with its 95 % interval by the number of pieces, the last piece being the same: as "
-            "it is, with another word's first piece, and for the last piece alone.",
+            "Median rank of the twin with its 95 % interval by the number of pieces, with the same last piece: as it "
+            "is, and in the four controls.",
         ),
     )
     compared_figures = (
@@ -102,9 +137,9 @@ class Twins(Question):
             "twins:compare_twins",
             ("twins_by_condition",),
             "Writing words in several checkpoints",
-            "How many times worse the twin's rank is with another word's first piece, for the last piece alone, and "
-            "with the look back of one head cut, each with its 95 % interval over words. 1 is no difference: a model "
-            "whose null is at 1 writes no words.",
+            "How many times worse the twin's rank is in each of the four controls, and with one head's attention to "
+            "the pieces before cut, each with its 95 % interval over words. 1 is no difference. A layer writes words "
+            "only if all four controls are clearly above 1.",
         ),
     )
 
@@ -117,7 +152,8 @@ class Twins(Question):
         from detoklens.measures.word_list import fingerprint_of, given_words
 
         given = super().settings(study) | {"pieces": sorted(set(self.pieces)), **rest_settings(study.layer)}
-        return given | {"words": None if self.words is None else fingerprint_of(given_words(self.words))}
+        words = None if self.words is None else fingerprint_of(given_words(self.words))
+        return given | {"words": words, "bos": list(beginning_of(study.layer, bos=self.bos))}
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         import polars as pl
@@ -125,19 +161,20 @@ class Twins(Question):
         from detoklens.measures.twin_ranks import ClosedWorld
 
         layer = study.layer
+        beginning = beginning_of(layer, runner.say, self.bos)
         words = twin_words(layer, self.words, self.pieces, self.triples, study.seed, runner.say)
-        beginning = beginning_of(layer, runner.say)
         self._check_places(layer, len(beginning) + max(words))
         world = ClosedWorld.of(layer, beginning, _rest(layer, runner.say))
         token_ids = self._candidates(layer, words, study.seed)
         _check_memory(layer, len(token_ids), len(world.places))
-        asked = self._conditions(study, world, words)
-        ranks = _ranked(world, asked, words, token_ids, study.work.workers, runner)
+        asked = self._conditions(study, world, words, runner.say)
+        ranked = _ranked(world, asked, words, token_ids, study.work.workers, runner)
+        bos = bos_name(layer, beginning)
         by_condition = [
-            self._by_condition(place, pieces, [one.name for one in asked[pieces]], found, len(token_ids), study.seed)
-            for (place, pieces), found in ranks.items()
+            self._by_condition(place, pieces, found, len(token_ids), bos, study.seed)
+            for (place, pieces), found in ranked.items()
         ]
-        by_word = [_word_by_word(layer, place, words[pieces], found) for (place, pieces), found in ranks.items()]
+        by_word = [_word_by_word(layer, place, words[pieces], found) for (place, pieces), found in ranked.items()]
         return {"twins_by_condition": pl.concat(by_condition), "twins": pl.concat(by_word)}
 
     def _check_places(self, layer: Layer, longest: int) -> None:
@@ -158,27 +195,39 @@ class Twins(Question):
         drawn = np.random.default_rng(seed).choice(everything, self.candidates, replace=False)
         return np.unique(np.concatenate([drawn, *(some.whole for some in words.values())]))
 
-    def _conditions(self, study: Study, world: ClosedWorld, words: Mapping[int, Chains]) -> dict[int, list[Condition]]:
-        """By number of pieces: words of the fewest in every condition, longer ones as they are, null and baseline."""
-        asked = {pieces: world.words_changed(some, study.seed) for pieces, some in words.items()}
+    def _conditions(
+        self, study: Study, world: ClosedWorld, words: Mapping[int, Chains], say: Callable[[str], None]
+    ) -> dict[int, list[Condition]]:
+        """By number of pieces: words of the fewest in every condition, longer ones as they are and in the controls."""
+        nulls = {pieces: exchanged(study.layer, some, study.seed) for pieces, some in words.items()}
+        asked = {
+            pieces: world.words_changed(some, nulls[pieces], partners_of(some, study.seed, say))
+            for pieces, some in words.items()
+        }
         fewest = min(words)
-        asked[fewest] += world.layer_changed(words[fewest], study.heads(self.heads))
+        asked[fewest] += world.layer_changed(words[fewest], study.heads(self.heads), nulls[fewest])
         return asked
 
     def _by_condition(
-        self, place: str, pieces: int, names: Sequence[str], ranks: np.ndarray, n_candidates: int, seed: int
+        self, place: str, pieces: int, found: Ranked, n_candidates: int, bos: str | None, seed: int
     ) -> pl.DataFrame:
         from detoklens.measures.twins import summary
 
-        known = {"place": place, "pieces": pieces, "words": ranks.shape[1], "candidates": n_candidates}
-        data: dict[str, Any] = {name: [value] * len(names) for name, value in known.items()}
-        data["condition"] = list(names)
-        for name, measured in vars(summary(ranks, self.bootstrap, seed)).items():
-            data |= {name: measured.value, f"{name}_low": measured.low, f"{name}_high": measured.high}
+        n_words = found.ranks.shape[1]
+        known = {"place": place, "pieces": pieces, "words": n_words, "candidates": n_candidates, "bos": bos}
+        data: dict[str, Any] = {name: [value] * len(found.conditions) for name, value in known.items()}
+        data["condition"] = list(found.conditions)
+        measured = vars(summary(found.ranks, self.bootstrap, seed)) | _off(found, self.bootstrap, seed)
+        for name, numbers in measured.items():
+            data |= {name: numbers.value, f"{name}_low": numbers.low, f"{name}_high": numbers.high}
         return TWINS_BY_CONDITION.frame(data)
 
+    def verdict(self, tables: Frames) -> Verdict:
+        """Whether the layer writes words; the heads are those that carry the first piece to the last position."""
+        return twins_verdict(fewest_pieces(tables["twins_by_condition"]))
+
     def say(self, tables: Frames) -> str:
-        """Whether the layer writes words beyond its null, and which head and which term it needs."""
+        """Whether the layer writes words, and which head and which term it needs."""
         return twins_said(tables["twins_by_condition"], all_heads=self.heads is None)
 
     def say_compared(self, by_label: ByLabel) -> str:
@@ -229,28 +278,66 @@ def _ranked(
     token_ids: np.ndarray,
     workers: int | None,
     runner: Runner,
-) -> Ranks:
-    """By place and number of pieces the ranks [condition, word] of the twins among these candidates."""
+) -> dict[tuple[str, int], Ranked]:
+    """Ranks of the twins among these candidates, by place and number of pieces."""
     import numpy as np
 
     from detoklens.engines.choose import available_cores
 
     threads = workers or available_cores()
     candidates = world.candidates(token_ids, threads)
-    ranks: dict[tuple[str, int], list[np.ndarray]] = {(place, pieces): [] for place in world.places for pieces in asked}
+    keys = [(place, pieces) for place in world.places for pieces in asked]
+    ranks: dict[tuple[str, int], list[np.ndarray]] = {key: [] for key in keys}
+    nulls: dict[tuple[str, int], dict[str, np.ndarray]] = {key: {} for key in keys}
     steps = [(pieces, condition) for pieces, conditions in asked.items() for condition in conditions]
     for number, (pieces, condition) in enumerate(steps, 1):
         twins = np.searchsorted(token_ids, words[pieces].whole)
-        vectors = world.vectors(condition.pieces, condition.look, threads)
+        vectors = world.condition_vectors(condition, threads)
         for place in world.places:
             ranks[place, pieces].append(candidates[place].ranks(vectors[place], twins, threads))
+        if condition.null is not None:
+            vectors = world.vectors(condition.null, condition.look, threads)
+            for place in world.places:
+                nulls[place, pieces][condition.name] = candidates[place].ranks(vectors[place], twins, threads)
         if runner.watch is not None:
             runner.watch(number, len(steps))
-    return {key: np.stack(found) for key, found in ranks.items()}
+    return {
+        (place, pieces): Ranked(
+            tuple(one.name for one in asked[pieces]), np.stack(ranks[place, pieces]), nulls[place, pieces]
+        )
+        for place, pieces in keys
+    }
 
 
-def _word_by_word(layer: Layer, place: str, words: Chains, ranks: np.ndarray) -> pl.DataFrame:
-    """The first three conditions are the word as it is, the null and the last piece."""
+def _off(found: Ranked, resamples: int, seed: int) -> dict[str, Measured]:
+    """For each cut and each term left out: the share of the gain that is lost, and what it does to the null."""
+    import numpy as np
+
+    from detoklens.measures.geometric_means import geometric_means
+    from detoklens.measures.twins import Measured, shares_lost, summary
+
+    off = [row for row, name in enumerate(found.conditions) if name in found.null_ranks]
+    columns = ("share_lost", "null_median_rank", "null_ratio")
+    unknown = {name: np.full((3, len(found.conditions)), np.nan) for name in columns}
+    if off:
+        row = {name: number for number, name in enumerate(found.conditions)}
+        logarithms, null = np.log(found.ranks), found.ranks[row["null"]]
+        null_off = np.stack([found.null_ranks[found.conditions[number]] for number in off])
+        gains = logarithms[[row[name] for name in CARRYING]] - logarithms[row["whole"]]
+        measured = (
+            shares_lost(logarithms[off] - logarithms[row["whole"]], gains, resamples, seed),
+            summary(null_off, resamples, seed).median_rank,
+            geometric_means(null_off / null, resamples, seed),
+        )
+        for name, numbers in zip(columns, measured, strict=True):
+            unknown[name][:, off] = numbers.value, numbers.low, numbers.high
+    return {name: Measured(*values) for name, values in unknown.items()}
+
+
+def _word_by_word(layer: Layer, place: str, words: Chains, found: Ranked) -> pl.DataFrame:
+    """Each word's rank as it is and in the controls."""
+    ranks = dict(zip(found.conditions, found.ranks, strict=True))
+    controls = {f"{name}_rank": ranks[name] if name in ranks else [None] * len(words) for name in CONTROLS}
     return TWINS.frame(
         {
             "token_id": words.whole,
@@ -258,6 +345,7 @@ def _word_by_word(layer: Layer, place: str, words: Chains, ranks: np.ndarray) ->
             "pieces": [words.pieces.shape[1]] * len(words),
             "split": ["|".join(map(layer.token, chain)) for chain in words.pieces.tolist()],
             "place": [place] * len(words),
-            **dict(zip(("rank", "null_rank", "last_piece_rank"), ranks, strict=False)),
+            "rank": ranks["whole"],
+            **controls,
         }
     )
