@@ -16,7 +16,7 @@ from detoklens.measures.block_runs import one_thread
 DERANGEMENTS = 8
 """The null is their mean: over 1,321 query tokens a single draw has a standard deviation of 0.0045."""
 
-CLUSTER_SIZE, MOST_CLUSTERS = 32, 256
+CLUSTER_SIZE, MOST_CLUSTERS = 16, 128
 DIMENSIONS = 32
 """Of the projected predecessor distributions that k-means sees."""
 
@@ -55,7 +55,7 @@ def derange_within(
 def predecessor_clusters(positives: Positives, seed: int) -> Int64[np.ndarray, "token"]:
     """Clusters of query tokens with similar positives; tokens without any are one more cluster.
 
-    k-means on the first singular vectors of √P(key | query), about 32 tokens to a cluster and at most 256 clusters.
+    k-means on the first singular vectors of √P(key | query), about 16 tokens to a cluster and at most 128 clusters.
     """
     seen = np.flatnonzero(positives.sizes)
     clusters = np.zeros(positives.vocab_size, np.int64)
