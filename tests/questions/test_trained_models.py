@@ -65,11 +65,14 @@ def test_no_head_of_a_speech_decoder_joins_words_but_one_matches_itself(whisper_
 def test_the_demos_head_is_named_and_frequency_does_not_explain_it(demo_study, seed):
     """Over all tokens frequency alone ranks better; among equally frequent keys the head does."""
     asked = Study(demo_study.layer, demo_study.counts, seed=seed, work=Work(workers=1))
-    assert asked.ask(Auroc(pieces=True)).sentence.startswith("L0H1 stands highest above its nulls: ")
-    said = asked.ask(Auroc()).sentence
-    assert said.startswith("L0H1 stands highest above its nulls: over all query tokens ")
-    assert "frequency alone 0.886, which ranks better; among equally frequent keys 0.79" in said
-    assert said.endswith("frequency alone 0.583: frequency does not explain it.")
+    pieces, everything = asked.ask(Auroc(pieces=True)), asked.ask(Auroc())
+    assert pieces.verdict.heads == everything.verdict.heads == ("L0H1",)
+    assert pieces.tables["auroc_controls"]["above_within_class"][1] == pytest.approx(0.2, abs=0.01)
+    assert everything.tables["auroc_controls"]["above_within_class"][1] == pytest.approx(0.107, abs=0.01)
+    assert everything.sentence.startswith("L0H1 detokenizes: AUROC 0.851 on all tokens ")
+    assert everything.sentence.endswith(
+        "Frequency alone ranks keys better (0.886), but not among equally frequent keys."
+    )
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -83,5 +86,5 @@ def test_no_head_of_a_speech_decoder_is_named(whisper_folder, tiny_text, seed):
     counts = Counts.from_arrays(tokens, *pairs, layer.vocabulary.fingerprint)
     asked = np.random.default_rng(seed).choice(np.unique(ids[1:]), 512, replace=False).tolist()
     answer = Study(layer, counts, seed=seed, work=Work(workers=1)).ask(Auroc(asked))
-    assert answer.sentence.startswith("No head stands clearly above its nulls; the nearest is L0H")
-    assert "which ranks better" in answer.sentence
+    assert answer.sentence.startswith("No head detokenizes")
+    assert answer.verdict.value == "no"

@@ -38,7 +38,6 @@ from detoklens.wording import plural
 
 if TYPE_CHECKING:
     import numpy as np
-    import polars as pl
     from jaxtyping import Int64
 
     from detoklens.measures.auroc import Measures, Positives
@@ -330,7 +329,7 @@ class Auroc(Joining):
             return curves_said(tables["roc_points"], self.layer, self.manner) + self._validity(tables)
         return summarize_heads(
             tables["auroc_controls"],
-            self._whom(tables["auroc_by_head"]),
+            self._whom(tables),
             self._against + self.manner,
             self.layer,
             self.within,
@@ -361,15 +360,17 @@ class Auroc(Joining):
         plain = super().schemas(tables)
         return [schema.with_column(HEAD_OF_LAYER) for schema in plain] if self.layer else plain
 
-    def _whom(self, by_head: pl.DataFrame) -> str:
+    def _whom(self, tables: Frames) -> str:
         if self.pieces:
             return "for continuation tokens as keys" if self.is_ahead else "on continuation tokens"
-        return "on all tokens" if self.tokens is None else f"on {plural(by_head['tokens'][0], 'token')}"
+        if self.tokens is None:
+            return "on all tokens"
+        return f"on {plural(tables['auroc_by_head']['tokens'][0], 'token')}"
 
     def say_compared(self, by_label: ByLabel) -> str:
         """Which heads of each model detokenize."""
         controls = {label: tables["auroc_controls"] for label, tables in by_label.items() if "auroc_controls" in tables}
-        whom = self._whom(next(iter(by_label.values()))["auroc_by_head"]) if controls else ""
+        whom = self._whom(next(iter(by_label.values()))) if controls else ""
         said = compare_heads(controls, f"{whom}{self._against}{self.manner}", self.layer)
         if not said:
             return super().say_compared(by_label)

@@ -21,7 +21,7 @@ from detoklens.questions.shape import Shape
 from detoklens.questions.twins import Twins, rest_settings
 from detoklens.questions.words import Words, best_by_words, words_verdict
 from detoklens.tables.schema import HEAD, Column, Schema
-from detoklens.wording import deviations, head_name, listed, percent, signed
+from detoklens.wording import head_name, listed, percent, signed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -299,10 +299,10 @@ def _self_match_said(cards: pl.DataFrame) -> str:
     best = _best(cards, "self_match")
     if best is None:
         return "Self-match is undefined."
-    name, judged = head_name(best["head"]), f"on average {deviations(best['self_match'])} all keys"
+    name, judged = head_name(best["head"]), f"mean z {signed(best['self_match'])}"
     if best["self_match"] > CLEARLY_ITSELF:
-        return f"{name} matches its own token most: {judged}."
-    return f"No head clearly matches its own token; the closest is {name}: {judged}."
+        return f"{name} matches its own token most ({judged})."
+    return f"No head matches its own token (closest: {name}, {judged})."
 
 
 def _self_match_compared(best: Mapping[str, dict[str, Any] | None]) -> str:
