@@ -3,10 +3,10 @@
     python benchmarks/auroc_coverage.py                        60 vocabularies for each key effect: seconds
 
 A planted head scores key j for query q by 1 where j is a positive, plus an effect of the key, the same for all queries,
-plus noise. Positives are drawn Zipf-like, so that a few keys count most. Each vocabulary has a large population of query
-tokens, of which the interval sees a sample. `this_vocabulary` counts the intervals that hold the mean over the population
-with the same keys: that is what `auroc` claims. `any_vocabulary` counts those that hold the mean over all vocabularies,
-as if keys were a sample too: that is what it does not claim.
+plus noise. Positives are drawn Zipf-like, so that a few keys count most. Each vocabulary has a population of 1,000
+query tokens, of which the interval sees a sample. `this_vocabulary` counts the intervals that hold the mean over the
+population with the same keys, which is what `auroc` claims. `any_vocabulary` counts those that hold the mean over all
+vocabularies, as if keys were a sample too, which it does not claim.
 """
 
 from __future__ import annotations
