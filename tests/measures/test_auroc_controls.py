@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detoklens.kernels.ranking import AUROC
-from detoklens.measures.auroc import Judging, from_pairs, measure_heads, predecessor_clusters
+from detoklens.measures.auroc import Judging, Positives, from_pairs, measure_heads, predecessor_clusters
 from detoklens.measures.auroc.classes import DERANGEMENTS, derange_within, exchange_groups
 from detoklens.measures.auroc.measuring import next_in_circle
 from detoklens.measures.auroc.strata import FEWEST_IN_STRATUM, frequency_ranks, frequency_strata
@@ -40,30 +40,31 @@ def test_shuffled_queries_are_scored_by_another_tokens_row(measured) -> None:
         np.testing.assert_allclose(measures.shuffled_queries[:, token, AUROC], expected, atol=1e-9)
 
 
-def test_the_within_class_null_is_the_mean_over_rows_of_the_same_class_and_frequency(measured) -> None:
+@pytest.mark.parametrize("matched", [False, True])
+def test_the_within_class_null_is_the_mean_over_rows_of_the_same_class_and_frequency(measured, matched) -> None:
     affinity, positives, counts, plain = measured
-    classes = np.random.default_rng(0).integers(3, size=VOCAB_SIZE)
-    alone = int(np.flatnonzero(positives.sizes)[7])
+    classes, seen = np.random.default_rng(0).integers(3, size=VOCAB_SIZE), np.flatnonzero(positives.sizes)
+    alone = int(seen[7])
     classes[alone] = 3
-    for matched in (False, True):
-        judging = Judging(seed=5, matched=matched)
-        measures = measure_heads(affinity, positives, np.arange(VOCAB_SIZE), counts, judging, classes=classes)
-        strata = frequency_strata(counts)
-        seen = np.flatnonzero(positives.sizes)
-        groups = exchange_groups(classes, counts)[seen]
-        partners = seen[derange_within(groups, DERANGEMENTS, np.random.default_rng([5, 1]))]
-        expected = np.zeros((affinity.n_heads, VOCAB_SIZE))
-        for draw in partners:
-            for lender, token in zip(seen, draw, strict=True):
-                for head, scores in enumerate(scores_of(affinity, lender)):
-                    given = (scores, *positives.of(token))
-                    found = mean_over_strata(*given, strata) if matched else auroc_of(*given)
-                    expected[head, token] += found / DERANGEMENTS
-        expected[:, [*np.flatnonzero(positives.sizes == 0), *seen[partners[0] == seen]]] = np.nan
-        assert np.isnan(expected[:, alone]).all()
-        np.testing.assert_allclose(measures.within_class, expected, atol=1e-9)
-        np.testing.assert_array_equal(measures.shuffled_queries, (plain.matched if matched else plain).shuffled_queries)
+    judging, tokens = Judging(seed=5, matched=matched), np.arange(VOCAB_SIZE)
+    measures = measure_heads(affinity, positives, tokens, counts, judging, classes=classes)
+    partners = seen[derange_within(exchange_groups(classes, counts)[seen], DERANGEMENTS, np.random.default_rng([5, 1]))]
+    kept = seen[(partners[0] != seen)][::20]
+    for token in kept:
+        lenders = [int(seen[draw == token][0]) for draw in partners]
+        assert token not in lenders
+        rows = np.array([scores_of(affinity, lender) for lender in lenders])
+        found = [[_within(scores, positives, token, counts, matched) for scores in row] for row in rows]
+        np.testing.assert_allclose(measures.within_class[:, token], np.mean(found, axis=0), atol=1e-9)
+    assert np.isnan(measures.within_class[:, [alone, *np.flatnonzero(positives.sizes == 0)]]).all()
+    expected = plain.matched if matched else plain
+    np.testing.assert_array_equal(measures.shuffled_queries, expected.shuffled_queries)
     assert plain.within_class is None
+
+
+def _within(scores: np.ndarray, positives: Positives, token: int, counts: np.ndarray, matched: bool) -> float:
+    given = (scores, *positives.of(token))
+    return mean_over_strata(*given, frequency_strata(counts)) if matched else auroc_of(*given)
 
 
 @given(st.lists(st.integers(0, 5), max_size=60), st.integers(0, 2**32 - 1))
