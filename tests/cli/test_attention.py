@@ -28,7 +28,7 @@ def ask(model, texts, *more):
 
 def test_agreement_is_printed_and_both_tables_are_written(model, texts, tmp_path):
     result = ask(model, texts, "--query-positions", "4,20", "--format", "json", "--out", tmp_path)
-    printed = json.loads(result.stdout)
+    printed = json.loads(result.stdout)["rows"]
     assert list(printed[0]) == ATTENTION_AGREEMENT.without("measured_next", "predicted_next").names
     assert [(row["head"], row["query_position"]) for row in printed[:3]] == [(0, 4), (0, 20), (1, 4)]
     assert sorted(path.name for path in tmp_path.iterdir()) == [
@@ -54,9 +54,9 @@ def test_keys_are_printed_when_asked_for(model, texts):
 
 
 def test_positions_adapt_to_the_models_length(model, texts):
-    printed = json.loads(ask(model, texts, "--heads", "0", "--format", "json").stdout)
+    printed = json.loads(ask(model, texts, "--heads", "0", "--format", "json").stdout)["rows"]
     assert [row["query_position"] for row in printed] == [1, 15, 31]
-    shorter = json.loads(ask(model, texts, "--heads", "0", "--length", "8", "--format", "json").stdout)
+    shorter = json.loads(ask(model, texts, "--heads", "0", "--length", "8", "--format", "json").stdout)["rows"]
     assert [row["query_position"] for row in shorter] == [0, 3, 7]
 
 
@@ -64,7 +64,7 @@ def test_a_wider_band_holds_a_narrower_one(model, texts):
     bands = []
     for share in ("0.5", "1"):
         out = ask(model, texts, "--by", "key", "--query-positions", "6", "--band", share, "--format", "json").stdout
-        bands.append(pl.DataFrame(json.loads(out)))
+        bands.append(pl.DataFrame(json.loads(out)["rows"]))
     assert (bands[1]["low"] <= bands[0]["low"]).all()
     assert (bands[1]["high"] >= bands[0]["high"]).all()
     assert (bands[1]["high"] > bands[0]["high"]).any()

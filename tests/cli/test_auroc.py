@@ -67,7 +67,7 @@ def auroc(model, counts, *more):
 
 def test_heads_are_printed_with_their_controls_and_tables_written(model, counts, tmp_path):
     result = auroc(model, counts, "--out", tmp_path)
-    printed = json.loads(result.stdout)
+    printed = json.loads(result.stdout)["rows"]
     assert [row["head"] for row in printed] == [0, 1, 2]
     for row in printed:
         assert row["seen_low"] <= row["seen"] <= row["seen_high"]
@@ -85,8 +85,7 @@ def test_heads_are_printed_with_their_controls_and_tables_written(model, counts,
 def test_the_table_for_eyes_has_the_sentence_beside_it(model, counts):
     result = run("auroc", model, "--counts", counts, "--workers", "1", "--bootstrap", "50")
     assert "Which heads rank the right keys first?" in result.stdout
-    assert "stands" in result.stderr
-    assert "above its nulls" in result.stderr
+    assert "detokenize" in result.stderr or "Untestable" in result.stderr
 
 
 def test_provenance_names_model_counts_and_options(model, counts, tmp_path):
@@ -173,8 +172,10 @@ def test_pieces_go_on_with_a_word(model, counts, tmp_path):
 def test_a_head_can_be_judged_without_a_corpus(model, tmp_path):
     (tmp_path / "words.txt").write_text("glower\nqglower\n# a note\n", encoding="utf-8")
     plain = ("--workers", "1", "--format", "json", "--bootstrap", "0", "--heads", "2")
-    merges = json.loads(run("auroc", model, "--truth", "merges", *plain).stdout)
-    words = json.loads(run("auroc", model, "--truth", "words", "--words", tmp_path / "words.txt", *plain).stdout)
+    merges = json.loads(run("auroc", model, "--truth", "merges", *plain).stdout)["rows"]
+    words = json.loads(run("auroc", model, "--truth", "words", "--words", tmp_path / "words.txt", *plain).stdout)[
+        "rows"
+    ]
     for [row] in (merges, words):
         assert row["head"] == 2
         assert row["seen"] is not None
@@ -190,7 +191,7 @@ def test_options_change_the_answer(model, counts):
 
 
 def test_the_curve_of_one_token(model, counts, tmp_path):
-    points = json.loads(auroc(model, counts, "--roc", " the", "--out", tmp_path).stdout)
+    points = json.loads(auroc(model, counts, "--roc", " the", "--out", tmp_path).stdout)["rows"]
     first, last = points[0], [point for point in points if point["head"] == 0][-1]
     assert (first["false_positive_rate"], first["true_positive_rate"], first["threshold"]) == (0, 0, None)
     assert (last["false_positive_rate"], last["true_positive_rate"]) == (1, 1)
@@ -198,10 +199,10 @@ def test_the_curve_of_one_token(model, counts, tmp_path):
 
 
 def test_several_curves_are_one_table(model, counts):
-    both = json.loads(auroc(model, counts, "--roc", " the", "--roc", "401,400").stdout)
+    both = json.loads(auroc(model, counts, "--roc", " the", "--roc", "401,400").stdout)["rows"]
     assert list(dict.fromkeys(row["token_id"] for row in both))[1:] == [401, 400]
     assert both[0]["token"] == " the"
-    alone = json.loads(auroc(model, counts, "--roc", "400").stdout)
+    alone = json.loads(auroc(model, counts, "--roc", "400").stdout)["rows"]
     assert [row for row in both if row["token_id"] == 400] == alone
 
 

@@ -43,7 +43,7 @@ def ask(model, texts, *more):
 
 def test_a_table_by_head_is_printed_and_both_tables_are_written(model, texts, tmp_path):
     result = ask(model, texts, "--format", "json", "--out", tmp_path)
-    printed = json.loads(result.stdout)
+    printed = json.loads(result.stdout)["rows"]
     assert list(printed[0]) == ["head", "term", "kl", "share", "top_changed", "rank"]
     assert len(printed) == 18
     written = pl.read_parquet(tmp_path / "contributions.parquet")

@@ -77,7 +77,7 @@ def test_hostile_tokens_are_spelled_out(model: Path) -> None:
 
 
 def test_bos_stands_in_front(model: Path) -> None:
-    rows = json.loads(run("explain", model, TEXT, "--prepend-bos", "--format", "json").stdout)
+    rows = json.loads(run("explain", model, TEXT, "--prepend-bos", "--format", "json").stdout)["rows"]
     assert rows[0]["query_text"] == "<|endoftext|>"
     assert rows[0]["query_position"] == 0
 

@@ -36,12 +36,12 @@ def counts(model, tmp_path_factory):
 
 def test_heads_are_sorted_and_written(model, counts, tmp_path):
     asked = ("heads", model, "--counts", counts, "--workers", "1", "--format", "json", "--out", tmp_path)
-    rows = json.loads(run(*asked, "--sort", "effective_rank").stdout)
+    rows = json.loads(run(*asked, "--sort", "effective_rank").stdout)["rows"]
     ranks = [row["effective_rank"] for row in rows]
     assert ranks == sorted(ranks, reverse=True)
     assert all(row["auroc"] is not None for row in rows)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["heads.csv", "heads.parquet"]
-    assert [row["head"] for row in json.loads(run("heads", model, "--format", "json").stdout)] == [0, 1, 2]
+    assert [row["head"] for row in json.loads(run("heads", model, "--format", "json").stdout)["rows"]] == [0, 1, 2]
 
 
 def test_the_words_of_an_answer_give_its_table_again(model, counts, tmp_path):

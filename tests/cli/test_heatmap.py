@@ -17,7 +17,7 @@ def model(tmp_path_factory):
 
 
 def test_two_rows_a_head_are_printed_and_all_scores_written(model, tmp_path):
-    rows = json.loads(run("heatmap", model, "--tokens", "9", "--format", "json", "--out", tmp_path).stdout)
+    rows = json.loads(run("heatmap", model, "--tokens", "9", "--format", "json", "--out", tmp_path).stdout)["rows"]
     assert [(row["head"], row["layer_norm"]) for row in rows] == [(h, n) for h in range(3) for n in (True, False)]
     assert len(pl.read_parquet(tmp_path / "heatmap.parquet")) == 3 * 2 * 9 * 9
     assert len(pl.read_parquet(tmp_path / "heatmap_tokens.parquet")) == 9
@@ -37,7 +37,7 @@ def test_a_figure_is_drawn(model, tmp_path):
 
 def test_a_small_vocabulary_is_drawn_whole(model):
     result = run("heatmap", model, "--tokens", "24", "--table", "heatmap_tokens", "--format", "json")
-    assert len(json.loads(result.stdout)) == 23
+    assert len(json.loads(result.stdout)["rows"]) == 23
     assert "all 23 tokens of the vocabulary are compared; 24 were asked for" in result.stderr
 
 

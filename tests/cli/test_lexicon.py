@@ -43,7 +43,7 @@ def test_a_table_for_eyes_is_short_and_says_so(model, by):
 
 def test_a_summary_of_one_row_a_head(model):
     summary = run("lexicon", model, "--top", "50", "--by", "head", "--workers", "1", "--format", "json").stdout
-    assert [row["pairs"] for row in json.loads(summary)] == [50, 50, 50]
+    assert [row["pairs"] for row in json.loads(summary)["rows"]] == [50, 50, 50]
 
 
 @pytest.mark.parametrize("name", ["lexicon", "lexicon_scores"])

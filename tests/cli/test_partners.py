@@ -20,7 +20,7 @@ def model(tmp_path_factory):
 
 def test_partners_prints_the_columns_and_writes_the_same_table(model, tmp_path):
     result = run("partners", model, " century", "--heads", "0,2", "--top", "3", "--format", "json", "--out", tmp_path)
-    printed = json.loads(result.stdout)
+    printed = json.loads(result.stdout)["rows"]
     assert list(printed[0]) == [
         "head",
         "query_token_id",
@@ -48,7 +48,7 @@ def test_text_and_id_name_the_same_token(model):
 
 def test_a_model_without_tokenizer_is_asked_by_id(tmp_path):
     write_gpt2(tmp_path, random_first_layer(dtype="float32"))
-    rows = json.loads(run("partners", tmp_path, "--token-id", "5", "--top", "1", "--format", "json").stdout)
+    rows = json.loads(run("partners", tmp_path, "--token-id", "5", "--top", "1", "--format", "json").stdout)["rows"]
     assert [row["query_token_id"] for row in rows] == [5, 5, 5]
     assert refuse("partners", tmp_path, "word").startswith(f"detoklens: {tmp_path} has no tokenizer: give token ids")
 

@@ -24,8 +24,10 @@ def papers_model(tmp_path_factory):
 
 def test_the_shipped_list_gives_one_row_a_head_and_three_tables(model, tmp_path):
     result = run("words", model, "--format", "json", "--out", tmp_path)
-    rows = json.loads(result.stdout)
+    printed = json.loads(result.stdout)
+    rows = printed["rows"]
     assert [row["head"] for row in rows] == [0, 1, 2]
+    assert (printed["verdict"]["value"], printed["verdict"]["heads"]) == ("no", [])
     assert " are one token and left out" in result.stderr
     names = sorted(path.name for path in tmp_path.glob("*.parquet"))
     assert names == ["word_pieces.parquet", "word_ranks.parquet", "words_by_head.parquet"]
@@ -35,7 +37,7 @@ def test_the_shipped_list_gives_one_row_a_head_and_three_tables(model, tmp_path)
 def test_a_users_list_word_by_word(model, tmp_path):
     words = tmp_path / "mine.txt"
     words.write_text("sapiens\ncentury\n", encoding="utf-8")
-    rows = json.loads(run("words", model, words, "--by", "word", "--heads", "1", "--format", "json").stdout)
+    rows = json.loads(run("words", model, words, "--by", "word", "--heads", "1", "--format", "json").stdout)["rows"]
     assert {(row["word"], row["head"]) for row in rows} == {("sapiens", 1)}
 
 

@@ -38,13 +38,13 @@ def test_auroc_has_its_interval_nulls_and_baseline(measure: str) -> None:
     axes, matched = figure.axes
     assert points(matched) == [values("auroc_controls", f"matched{name}") for name in ("_null", "_frequency", "")]
     assert axes.get_xlim() == matched.get_xlim()
-    controls = ["shuffled_queries", "permuted_keys", "frequency"]
+    controls = ["shuffled_queries", "within_class", "permuted_keys", "frequency"]
     assert points(axes) == [*(values("auroc_controls", name) for name in controls), values("auroc_by_head", measure)]
     ends = [(segment[0, 0], segment[1, 0]) for segment in axes.collections[0].get_segments()]
     low, high = values("auroc_by_head", f"{measure}_low"), values("auroc_by_head", f"{measure}_high")
     assert ends == list(zip(low, high, strict=True))
     assert [label.get_text() for label in axes.get_yticklabels()] == ["L0H0", "L0H1", "L0H2"]
-    assert len(legend(figure)) == 4
+    assert len(legend(figure)) == 5
     counted = max(values("auroc_by_head", "tokens" if measure == "all" else "tokens_seen"))
     assert f"{counted} query tokens" in axes.get_title(loc="left")
     assert [line.get_xdata()[0] for line in axes.lines if line.get_label() == REFERENCE] == [0.5]
@@ -110,8 +110,9 @@ def test_compared_aurocs_stand_beside_their_nulls_and_matched_values() -> None:
     compared = {"auroc_by_head": {"one": DRAWN["auroc_by_head"], "two": DRAWN["auroc_by_head"]}}
     figure = COMPARISONS["compare_auroc"].draw(compared | {"auroc_controls": {"one": DRAWN["auroc_controls"]}})
     plain, matched = figure.axes
-    assert legend(figure) == ["one", "two", "the larger of its nulls"]
-    null = (DRAWN["auroc_controls"]["auroc"] - DRAWN["auroc_controls"]["above_null"]).to_list()
+    assert legend(figure) == ["one", "two", "the largest of its nulls"]
+    drawn = DRAWN["auroc_controls"]
+    null = drawn.select(pl.max_horizontal(pl.col("auroc") - pl.col("above_null"), "within_class")).to_series().to_list()
     assert points(plain) == [null, values("auroc_by_head", "seen"), values("auroc_by_head", "seen")]
     assert points(matched) == [values("auroc_controls", "matched_null"), values("auroc_controls", "matched")]
     assert plain.get_xlim() == matched.get_xlim()

@@ -49,7 +49,9 @@ def all_cells(scores, indptr, keys, weights, columns=None, bounds=None, k=5, ano
     strata = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
     asked, another = np.arange(n_rows), np.array(another, np.int64)
     of_keys = (indptr, keys, weights, columns, bounds, strata)
-    ranking.measure_rows(scores, asked, another, *of_keys, True, exchanged, 7, k, measures)
+    none = np.empty((0, n_rows), np.int64)
+    how = (True, exchanged, False, 7, k)
+    ranking.measure_rows(scores, asked, another, none, *of_keys, *how, measures, np.empty((0, n_rows)))
     return measures
 
 

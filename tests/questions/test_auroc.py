@@ -94,7 +94,8 @@ def test_merges_and_words_need_no_counts(layer) -> None:
     for truth, said in (("merges", "the tokenizer's merges"), ("words", "neighbouring pieces of words")):
         found = without.ask(Auroc(truth=truth, bootstrap=0))
         assert found.tables["auroc_controls"]["frequency"].null_count() == 3
-        assert f"over all query tokens its mean AUROC against {said} is " in found.sentence
+        assert f" on all tokens against {said}" in found.sentence
+        assert found.verdict.value != "yes"
         assert "frequency alone" not in found.sentence
 
 
@@ -191,7 +192,7 @@ def test_an_interrupted_question_goes_on_where_it_stopped(layer, tmp_path) -> No
 
 
 def controls(*above: float | None, **columns: float | None) -> pl.DataFrame:
-    """Heads of AUROC 0.8 so far above their nulls, frequency alone 0.7, everything else alike."""
+    """Heads of AUROC 0.8 with these margins above their plain nulls, frequency alone 0.7, everything else alike."""
     same = {"auroc": 0.8, "auroc_low": 0.79, "auroc_high": 0.81, "frequency": 0.7} | columns
     given = {"head": range(len(above)), "above_null": above} | {
         name: [each] * len(above) for name, each in same.items()
@@ -200,36 +201,55 @@ def controls(*above: float | None, **columns: float | None) -> pl.DataFrame:
     return AUROC_CONTROLS.frame(unknown | given)
 
 
-MATCHED = {"matched": 0.65, "matched_low": 0.64, "matched_high": 0.66, "matched_above_null": 0.1}
-MATCHED |= {"matched_above_null_low": 0.09, "matched_frequency": 0.51}
+ALL_CONTROLS = {"matched": 0.65, "matched_low": 0.64, "matched_high": 0.66, "matched_above_null": 0.1}
+ALL_CONTROLS |= {"matched_above_null_low": 0.09, "matched_frequency": 0.51}
+ALL_CONTROLS |= {"above_within_class": 0.15, "above_within_class_low": 0.14, "within_class_tokens": 900}
 
 
 def said(question: Auroc, judged: pl.DataFrame) -> str:
     return question.say({"auroc_controls": judged, "auroc_by_head": pl.DataFrame({"tokens": [1200] * len(judged)})})
 
 
-def test_the_sentence_names_the_head_its_interval_its_null_and_frequency() -> None:
-    assert said(Auroc(), controls(0.3, 0.1, **MATCHED)) == (
-        "L0H0 stands highest above its nulls: over all query tokens its mean AUROC against corpus bigrams is "
-        "0.800 [0.790, 0.810], its null 0.500, frequency alone 0.700; among equally frequent keys 0.650 [0.640, "
-        "0.660], its null 0.550, frequency alone 0.510: frequency does not explain it."
+def test_the_sentence_names_the_head_its_interval_and_its_strongest_control() -> None:
+    assert said(Auroc(), controls(0.3, 0.01, **ALL_CONTROLS)) == (
+        "L0H0 detokenizes: AUROC 0.800 on all tokens [0.790, 0.810]; 0.100 above its strongest control, the "
+        "frequency-matched null. Frequency alone does not explain it."
     )
-    assert said(Auroc(pieces=True), controls(0.05, 0.25, **MATCHED | {"auroc": 0.6})).startswith(
-        "L0H1 stands highest above its nulls: asked from pieces that go on with a word, its mean AUROC against corpus "
-        "bigrams is 0.600 [0.790, 0.810], its null 0.350, frequency alone 0.700, which ranks better; among"
+    pieces = said(Auroc(pieces=True, within="clusters"), controls(0.3, **ALL_CONTROLS | {"above_within_class": 0.02}))
+    assert pieces == (
+        "No head detokenizes. L0H0 is class-level, not lexical: AUROC 0.800 on continuation tokens [0.790, 0.810]; it "
+        "exceeds the within-cluster null by 0.020; we require more than 0.05."
     )
     some = said(Auroc([1, 2], positives="pmi", pmi_above=2), controls(0.3))
-    assert "over 1,200 query tokens its mean AUROC against corpus bigrams of a PMI above 2 is" in some
-    assert "against corpus bigrams among equally frequent keys is" in said(Auroc(negatives="matched"), controls(0.3))
+    assert "on 1,200 tokens [0.790, 0.810] against corpus bigrams of a PMI above 2" in some
+    assert "[0.790, 0.810] among equally frequent keys" in said(Auroc(negatives="matched"), controls(0.3))
 
 
-def test_what_is_not_known_is_said() -> None:
-    assert said(Auroc(), controls(None, 0.3, 0.1, **MATCHED)).startswith("L0H1 stands highest above its nulls")
-    assert said(Auroc(controls=False), controls(None, None, frequency=None)).startswith(
-        "No head is named without a null beside it; L0H0 has the highest AUROC: over all query tokens"
+def test_the_verdict_is_that_of_the_controls() -> None:
+    found = Auroc().verdict({"auroc_controls": controls(0.3, 0.01, 0.2, **ALL_CONTROLS)})
+    assert (found.value, found.heads) == ("yes", ("L0H0", "L0H2"))
+    assert found.reason == "L0H0 exceeds every control; 0.100 above its strongest control, the frequency-matched null"
+    assert Auroc(controls=False).verdict({"auroc_controls": controls(None)}).value == "untestable"
+    assert Auroc(roc=[1]).verdict({"roc_points": pl.DataFrame()}) is None
+
+
+def test_without_nulls_or_positives_it_is_untestable() -> None:
+    assert said(Auroc(controls=False), controls(None, None, frequency=None)) == (
+        "Untestable: no null was computed. The strongest head is L0H0: AUROC 0.800 on all tokens [0.790, 0.810]."
     )
     nothing = controls(None, None).with_columns(auroc=pl.lit(None, pl.Float64))
-    assert said(Auroc(), nothing) == "No query token has both positives and negatives, so no head can be judged."
+    assert said(Auroc(), nothing) == "Untestable: no query token has both positives and negatives."
+
+
+def test_query_tokens_are_exchanged_within_classes_or_clusters(study, answer) -> None:
+    plain = answer.tables["auroc_controls"]
+    clusters = study.ask(replace(FEW, within="clusters")).tables["auroc_controls"]
+    assert plain["within_class"].null_count() == 0
+    assert not clusters["within_class"].equals(plain["within_class"])
+    assert clusters["shuffled_queries"].equals(plain["shuffled_queries"])
+    silent = Study(random_layer(vocab_size=study.layer.vocab_size), study.counts, work=Work(workers=1)).ask(FEW)
+    assert silent.tables["auroc_controls"]["within_class"].null_count() == len(silent.tables["auroc_controls"])
+    assert silent.verdict.value in ("no", "untestable")
 
 
 def test_curves_are_said_by_their_largest_areas(study) -> None:
@@ -244,18 +264,17 @@ def test_curves_are_said_by_their_largest_areas(study) -> None:
     assert f"for id {seen[0]} (" in silent.ask(Auroc(roc=seen[:1])).sentence
 
 
-def test_a_comparison_says_whether_a_head_stands_above_its_nulls() -> None:
+def test_a_comparison_names_the_heads_of_each_model() -> None:
     by_label = {
-        "early": {"auroc_controls": controls(-0.02, -0.01, **MATCHED)},
-        "late": {"auroc_controls": controls(0.2, 0.1, **MATCHED)},
+        "early": {"auroc_controls": controls(-0.02, -0.01, **ALL_CONTROLS)},
+        "late": {"auroc_controls": controls(0.2, 0.01, **ALL_CONTROLS)},
     }
     assert Auroc(pieces=True).say_compared(by_label) == (
-        "Whose AUROC over pieces of words stands above its nulls: in early no head (nearest L0H1: −0.010, +0.100 among "
-        "equally frequent keys; not above its null); in late L0H0 (+0.200, +0.100 among equally frequent keys)."
+        "Heads that detokenize on continuation tokens: no head (L0H1: closest, −0.010 above its strongest control) in "
+        "early and L0H0 (+0.100 above its strongest control) in late."
     )
-    by_head = {"auroc_by_head": pl.DataFrame({"tokens": [1200]})}
-    alone = {label: by_head | {"auroc_controls": controls(None)} for label in by_label}
-    assert Auroc(controls=False).say_compared(alone).startswith("early: No head is named without a null beside it")
+    alone = {label: {"auroc_controls": controls(None)} for label in by_label}
+    assert Auroc(controls=False).say_compared(alone).startswith("early: Untestable: no null was computed.")
 
 
 def test_the_question_is_light_to_import() -> None:

@@ -22,7 +22,7 @@ from detoklens.questions.comparing import side_by_side
 from tests.command_line import refuse, run
 from tests.questions.asking import assert_kept_and_read_again, same_tables
 
-NO_NULLS = pl.lit(None, pl.Float64).alias("above_null"), pl.lit(None, pl.Float64).alias("matched_above_null")
+NO_NULLS = [pl.lit(None, pl.Float64).alias(name) for name in ("above_null", "above_within_class", "matched_above_null")]
 A_CURVE = ROC_POINTS.frame(
     {
         "head": [0, 0],

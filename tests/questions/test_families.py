@@ -288,11 +288,11 @@ def test_compared_words_and_aurocs_say_how_they_were_asked():
     by_label = {label: {"words_by_head": pl.DataFrame([found])} for label in ("one", "two")}
     assert "in the best head (offset 2), as a share" in dl.Words(offset=2).say_compared(by_label)
     assert "in the best head, as a share" in dl.Words().say_compared(by_label)
-    assert "piece after in the best head (asked ahead), as" in dl.Words(direction="ahead").say_compared(by_label)
+    assert "following piece in the best head (asked ahead), as" in dl.Words(direction="ahead").say_compared(by_label)
     controls = {"one": {"auroc_controls": _controls()}}
-    assert "Whose AUROC (asked ahead) stands" in dl.Auroc(direction="ahead").say_compared(controls)
-    assert dl.Auroc(offset=2).say_compared(controls).startswith("Whose AUROC (offset 2) stands above its nulls: ")
-    assert dl.Auroc().say_compared(controls).startswith("Whose AUROC stands above its nulls: ")
+    assert "detokenize on all tokens (asked ahead): " in dl.Auroc(direction="ahead").say_compared(controls)
+    assert "detokenize on all tokens (offset 2): " in dl.Auroc(offset=2).say_compared(controls)
+    assert dl.Auroc().say_compared(controls).startswith("Heads that detokenize on all tokens: ")
 
 
 def _controls() -> pl.DataFrame:

@@ -43,7 +43,7 @@ def silent() -> Study:
 
 def test_a_card_holds_what_the_other_questions_say(study, cards) -> None:
     layer = study.layer
-    controls = study.ask(Auroc(bootstrap=0)).tables["auroc_controls"]
+    controls = study.ask(Auroc(pieces=True, bootstrap=0)).tables["auroc_controls"]
     words = study.ask(Words()).tables["words_by_head"]
     shapes = study.ask(Shape([layer.n_positions // 2])).tables["shape"]
     frequency = study.ask(Frequency()).tables["frequency_by_head"]
@@ -53,6 +53,7 @@ def test_a_card_holds_what_the_other_questions_say(study, cards) -> None:
         "above_null": controls["above_null"],
         "matched": controls["matched"],
         "matched_null": controls["matched_null"],
+        "within_class": controls["within_class"],
         "frequency": controls["frequency"],
         "word_share": words["median_share"],
         "word_null": words["null_median_share"],
@@ -79,7 +80,7 @@ def test_cards_are_about_the_asked_scores(study) -> None:
     asked = {"centred": True, "scale": 3}
     cards = study.ask(Heads(**asked)).tables["heads"]
     expected = {
-        "auroc": study.ask(Auroc(**asked, bootstrap=0)).tables["auroc_controls"]["auroc"],
+        "auroc": study.ask(Auroc(**asked, pieces=True, bootstrap=0)).tables["auroc_controls"]["auroc"],
         "word_share": study.ask(Words(**asked)).tables["words_by_head"]["median_share"],
         "self_match": self_match_scores(study.layer.token_affinity(3, centred=True)).mean(axis=1),
         "frequency_slope": study.ask(Frequency(scale=3)).tables["frequency_by_head"]["slope"],
@@ -101,7 +102,7 @@ def test_position_alone_is_asked_with_the_mean_that_was_asked_for(study) -> None
 
 
 def test_an_auroc_that_was_asked_before_is_not_computed_again(study, monkeypatch) -> None:
-    study.ask(Auroc())
+    study.ask(Auroc(pieces=True))
     monkeypatch.setattr(Auroc, "ask", None)
     assert study.ask(Heads(sort="self_match")).tables["heads"]["auroc"].null_count() == 0
 
@@ -191,43 +192,59 @@ def made(**columns: list[float | None]) -> dict[str, pl.DataFrame]:
     return {"heads": HEADS.frame(known)}
 
 
-def test_the_gluing_and_the_self_matching_head_are_named() -> None:
-    tables = made(auroc=[0.9, 0.8], auroc_null=[0.6, 0.7], above_null=[0.3, 0.1], self_match=[0.5, 4.12])
+JUDGED = {"matched": 0.7, "matched_above_null": 0.1, "matched_frequency": 0.6, "frequency": 0.5}
+JUDGED |= {"above_within_class": 0.2, "within_class_tokens": 90, "query_tokens": "continuation"}
+
+
+def judged(**columns: list[float | None]) -> dict[str, pl.DataFrame]:
+    size = len(next(iter(columns.values())))
+    return made(**{name: [value] * size for name, value in JUDGED.items()} | columns)
+
+
+def test_the_head_that_detokenizes_and_the_one_that_matches_itself_are_named() -> None:
+    tables = judged(auroc=[0.9, 0.8], above_null=[0.3, 0.01], self_match=[0.5, 4.12])
     assert Heads().say(tables) == (
-        "L0H0 joins tokens most (AUROC 0.900, its null 0.600); L0H1 looks for the token itself most (on "
-        "average 4.1 standard deviations above all keys)."
+        "L0H0 detokenizes: AUROC 0.900 on continuation tokens; 0.100 above its strongest control, the "
+        "frequency-matched null. Frequency alone does not explain it. L0H1 matches its own token most (mean z +4.120)."
     )
+    assert Heads().verdict(tables).heads == ("L0H0",)
 
 
 def test_where_nothing_stands_out_that_is_said() -> None:
-    tables = made(auroc=[0.6, 0.5], auroc_null=[0.59, 0.5], above_null=[0.01, 0.0], self_match=[-0.5, -1.2])
+    tables = judged(auroc=[0.6, 0.5], above_null=[0.01, 0.0], self_match=[-0.5, -1.2])
     assert Heads().say(tables) == (
-        "No head clearly joins tokens; the nearest is L0H0 (AUROC 0.600, its null 0.590: above its null by less than "
-        "0.05); no head clearly looks for the token itself; the nearest is L0H0 (on average 0.5 standard deviations "
-        "below all keys)."
+        "No head detokenizes: the closest, L0H0, has AUROC 0.600 on continuation tokens; it exceeds the plain null by "
+        "0.010; we require more than 0.05. No head matches its own token (closest: L0H0, mean z −0.500)."
     )
+    assert Heads().verdict(tables).value == "no"
 
 
 def test_without_counts_words_tell_and_without_words_nothing() -> None:
     told = made(word_share=[0.4, 0.05], word_null=[0.45, 0.5], word_pairs=[999, 999], self_match=[0.0, 0.0])
-    said = Heads().say(told)
-    assert said.startswith("L0H1 joins tokens most (a word's piece before has its median rank in the top 5 % of the")
-    assert "vocabulary, another word's in the top 50 %); no head clearly looks" in said
-    unclear = made(word_share=[0.4, 0.45], word_null=[0.45, 0.5], word_pairs=[999, 999], self_match=[0.0, 0.0])
-    assert Heads().say(unclear).startswith("No head clearly joins tokens; the nearest is L0H0 (")
     assert (
         Heads()
-        .say(made(self_match=[0.0, None]))
-        .startswith("Without counts, and without words that a tokenizer splits, nothing is known of joining tokens; no")
+        .say(told)
+        .startswith(
+            "L0H1 finds a word's preceding piece: median rank in the top 5 % of the vocabulary, another word's piece "
+            "in the top 50 %. No head matches"
+        )
     )
-    assert Heads().say(made(self_match=[None])).endswith("whether a head looks for the token itself is undefined.")
+    assert Heads().verdict(told).heads == ("L0H1",)
+    unclear = made(word_share=[0.4, 0.45], word_null=[0.45, 0.5], word_pairs=[999, 999], self_match=[0.0, 0.0])
+    assert Heads().say(unclear).startswith("No head clearly finds a word's preceding piece; the closest is L0H0: ")
+    assert Heads().verdict(unclear).value == "no"
+    nothing = made(self_match=[0.0, None])
+    assert Heads().say(nothing).startswith("Untestable: without counts, and without words that the tokenizer splits")
+    assert Heads().verdict(nothing).value == "untestable"
+    assert Heads().say(made(self_match=[None])).endswith("Self-match is undefined.")
 
 
 def test_models_are_compared_by_the_best_of_each() -> None:
-    early = made(auroc=[0.6, 0.6], above_null=[-0.01, -0.02], self_match=[0.5, 1.0])
-    late = made(auroc=[0.7], above_null=[0.2], self_match=[3.0])
+    early = judged(auroc=[0.6, 0.6], above_null=[-0.01, -0.02], self_match=[0.5, 1.0])
+    late = judged(auroc=[0.7], above_null=[0.2], self_match=[3.0])
     assert Heads().say_compared({"early": early, "late": late}) == (
-        "Which head joins tokens: in early no head (nearest L0H0: −0.010; not above its null); in late L0H0 (+0.200). "
+        "Heads that detokenize on continuation tokens: no head (L0H0: closest, −0.010 above its strongest control) in "
+        "early and L0H0 (+0.100 above its strongest control) in late. "
         "The highest self-match (z) is +1.000 in early (L0H1) and +3.000 in late (L0H0)."
     )
-    assert "AUROC" not in Heads().say_compared({"one": made(self_match=[1.0]), "two": made(self_match=[2.0])})
+    assert "detokenize" not in Heads().say_compared({"one": made(self_match=[1.0]), "two": made(self_match=[2.0])})

@@ -8,12 +8,20 @@ import pytest
 from detoklens import demo
 from detoklens.corpus.counts import Counts
 from detoklens.loading import load
+from detoklens.measures.auroc import measure_heads, seen_pairs
 from detoklens.measures.self_match import self_match_scores
+from detoklens.measures.token_classes import orthographic_classes
 from detoklens.measures.word_list import shipped_words, split_words
 from detoklens.questions.auroc import Auroc
+from detoklens.questions.auroc_tables import controls_by_head
+from detoklens.questions.auroc_verdict import judge_heads
 from detoklens.questions.lexicon import Lexicon
 from detoklens.questions.study import Study, Work, study
 from detoklens.questions.words import Words
+from detoklens.scores.affinity import Affinity
+from detoklens.scores.layer import Layer
+
+N_RANDOM = 8  # heads of random weights
 
 
 @pytest.fixture(scope="module")
@@ -65,11 +73,14 @@ def test_no_head_of_a_speech_decoder_joins_words_but_one_matches_itself(whisper_
 def test_the_demos_head_is_named_and_frequency_does_not_explain_it(demo_study, seed):
     """Over all tokens frequency alone ranks better; among equally frequent keys the head does."""
     asked = Study(demo_study.layer, demo_study.counts, seed=seed, work=Work(workers=1))
-    assert asked.ask(Auroc(pieces=True)).sentence.startswith("L0H1 stands highest above its nulls: ")
-    said = asked.ask(Auroc()).sentence
-    assert said.startswith("L0H1 stands highest above its nulls: over all query tokens ")
-    assert "frequency alone 0.886, which ranks better; among equally frequent keys 0.79" in said
-    assert said.endswith("frequency alone 0.583: frequency does not explain it.")
+    pieces, everything = asked.ask(Auroc(pieces=True)), asked.ask(Auroc())
+    assert pieces.verdict.heads == everything.verdict.heads == ("L0H1",)
+    assert pieces.tables["auroc_controls"]["above_within_class"][1] == pytest.approx(0.2, abs=0.01)
+    assert everything.tables["auroc_controls"]["above_within_class"][1] == pytest.approx(0.107, abs=0.01)
+    assert everything.sentence.startswith("L0H1 detokenizes: AUROC 0.851 on all tokens ")
+    assert everything.sentence.endswith(
+        "Frequency alone ranks keys better (0.886), but not among equally frequent keys."
+    )
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
@@ -83,5 +94,38 @@ def test_no_head_of_a_speech_decoder_is_named(whisper_folder, tiny_text, seed):
     counts = Counts.from_arrays(tokens, *pairs, layer.vocabulary.fingerprint)
     asked = np.random.default_rng(seed).choice(np.unique(ids[1:]), 512, replace=False).tolist()
     answer = Study(layer, counts, seed=seed, work=Work(workers=1)).ask(Auroc(asked))
-    assert answer.sentence.startswith("No head stands clearly above its nulls; the nearest is L0H")
-    assert "which ranks better" in answer.sentence
+    assert answer.sentence.startswith("No head detokenizes")
+    assert answer.verdict.value == "no"
+
+
+def structured_embeddings(structure: str, layer: Layer, random: np.random.Generator) -> np.ndarray:
+    """Embeddings that hold spelling, orthographic class, or what the demo model learned; nothing of pairs as such."""
+    size = layer.vocab_size
+    if structure == "demo":
+        found = layer.weights.token_embeddings.astype(np.float64)
+    elif structure == "class":
+        found = np.eye(8)[orthographic_classes(layer.vocabulary, size)] @ random.standard_normal((8, 64))
+    else:
+        letters = random.standard_normal((256, 64))
+        found = np.stack([letters[list(layer.vocabulary.as_bytes(token))].sum(axis=0) for token in range(size)])
+    found = found + 0.1 * found.std() * random.standard_normal(found.shape)
+    return (found - found.mean(axis=1, keepdims=True)) / found.std(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("pieces", [True, False])
+@pytest.mark.parametrize("structure", ["spelled", "class", "demo"])
+def test_random_heads_on_structured_embeddings_are_never_lexical(demo_study, structure, pieces):
+    layer, random = demo_study.layer, np.random.default_rng(3)
+    embeddings = structured_embeddings(structure, layer, random)
+    query, key = (
+        np.stack([embeddings @ random.standard_normal((embeddings.shape[1], 16)) for _ in range(N_RANDOM)])
+        for _ in range(2)
+    )
+    pairs = seen_pairs(demo_study.counts.bigrams)
+    asked = layer.vocabulary.word_internal() if pieces else np.flatnonzero(pairs.sizes)
+    asked = random.choice(asked, 300, replace=False)
+    classes = orthographic_classes(layer.vocabulary, layer.vocab_size)
+    affinity = Affinity(query.astype(np.float32), key.astype(np.float32))
+    measures = measure_heads(affinity, pairs, asked, demo_study.counts.tokens, classes=classes)
+    judged = judge_heads(controls_by_head(measures, range(N_RANDOM), 200, 0))
+    assert [each.row for each in judged if each.level == "lexical"] == []

@@ -80,7 +80,9 @@ def test_one_word_has_no_other_word_to_be_its_null(study):
     by_head = answer.tables["words_by_head"]
     assert by_head["null_median_share"].null_count() == len(by_head)
     assert by_head["median_share"].null_count() == 0
-    assert answer.sentence.endswith(" over 1 pair; one word has no other to compare with.")
+    assert answer.sentence.startswith("Untestable: a single word has no other word to compare with. L0H")
+    assert answer.sentence.endswith(" over 1 pair.")
+    assert answer.verdict.value == "untestable"
 
 
 def test_pieces_of_words_count_single_tokens(study):
@@ -141,13 +143,13 @@ def test_the_sentence_names_the_best_head_its_null_and_chance(study):
         {"head": [0, 1], "pairs": [1200, 1200], "median_share": [0.4, 0.0823], "null_median_share": [0.5, 0.2344]}
     )
     assert Words().say({"words_by_head": by_head}) == (
-        "L0H1 finds a word's piece before best: median rank in the top 8.2 % of the vocabulary over 1,200 pairs, "
-        "asked from another word 23.4 %."
+        "L0H1 finds a word's preceding piece: median rank in the top 8.2 % of the vocabulary over 1,200 pairs; another "
+        "word's piece is in the top 23.4 %."
     )
     assert Words().say_compared({"start": {"words_by_head": by_head[:1]}, "end": {"words_by_head": by_head}}) == (
-        "Median rank of a word's piece before in the best head, as a share of the vocabulary: "
-        "40.0 % in start (L0H0; asked from another word 50.0 %) and "
-        "8.2 % in end (L0H1; asked from another word 23.4 %)."
+        "Median rank of a word's preceding piece in the best head, as a share of the vocabulary: "
+        "40.0 % in start (L0H0; another word's piece 50.0 %) and "
+        "8.2 % in end (L0H1; another word's piece 23.4 %)."
     )
 
 
@@ -160,7 +162,7 @@ def test_the_sentence_names_the_best_head_its_null_and_chance(study):
             [0.03, 0.4],
             [0.03, 0.5],
             15_865,
-            "No head finds a word's piece before clearly better than another word's; L0H1",
+            "No head finds a word's preceding piece: the closest, L0H1, has its median rank",
         ),
         ([0.143, 0.24], [0.205, 0.323], 1_355, "No head"),  # whisper-tiny.en
         ([0.09, 0.4], [0.2, 0.5], 40, "No head"),
@@ -169,8 +171,11 @@ def test_the_sentence_names_the_best_head_its_null_and_chance(study):
 )
 def test_a_head_is_named_only_if_it_is_clearly_better_than_its_null(shares, nulls, pairs, named):
     columns = {"head": [0, 1], "pairs": [pairs] * 2, "median_share": shares, "null_median_share": nulls}
-    said = Words().say({"words_by_head": pl.DataFrame(columns)})
+    tables = {"words_by_head": pl.DataFrame(columns)}
+    said, found = Words().say(tables), Words().verdict(tables)
     assert said.startswith(named)
+    assert found.heads == (() if named.startswith("No head") else (named[:4],))
+    assert found.value == ("yes" if found.heads else "no")
     assert "chance" not in said
 
 

@@ -24,9 +24,11 @@ def cards(n_heads: int = 6, **columns: list) -> Tables:
 
 
 def controls(*above: float | None) -> pl.DataFrame:
-    """Heads of AUROC 0.8 so far above their nulls, nothing known of frequency."""
+    """Heads of AUROC 0.8 with these margins above their nulls."""
     unknown = {name: [None] * len(above) for name in AUROC_CONTROLS.names}
-    return AUROC_CONTROLS.frame(unknown | {"head": range(len(above)), "auroc": [0.8] * len(above), "above_null": above})
+    same = {"auroc": 0.8, "above_within_class": 0.5, "within_class_tokens": 99, "matched_above_null": 0.5}
+    known = {name: [value] * len(above) for name, value in same.items()}
+    return AUROC_CONTROLS.frame(unknown | known | {"head": range(len(above)), "above_null": above})
 
 
 def words(*shares: tuple[float, float]) -> pl.DataFrame:
@@ -36,7 +38,7 @@ def words(*shares: tuple[float, float]) -> pl.DataFrame:
     )
 
 
-HIGHEST = "stands highest above its nulls by AUROC"
+HIGHEST = "detokenizes: its AUROC exceeds every null"
 ITSELF = cards(self_match=[0.1, 2.5, 9.0, 0.1, 0.1, None])
 NEAR = cards(position_class=["broad", "local", "previous token", "first", "broad", "broad"], on_previous=[0.9] * 6)
 RARE = cards(frequency_spearman=[0.1, -0.2, 0.35, -0.6, 0.0, None])
@@ -52,7 +54,7 @@ SAME = cards() | {
     [
         (
             cards() | {"auroc_controls": controls(0.1, 0.2, 0.3)},
-            LargeHead(2, "stands highest above its nulls by AUROC"),
+            LargeHead(2, "detokenizes: its AUROC exceeds every null"),
         ),
         (
             cards() | {"auroc_controls": controls(0.1, 0.2), "auroc_pieces_controls": controls(0.9, None)},
@@ -72,7 +74,7 @@ def test_a_head_is_chosen_for_what_it_does(tables: Tables, first: LargeHead) -> 
 def test_where_heads_do_little_the_nearest_are_drawn_and_said_to_be_no_more() -> None:
     below = cards() | {"auroc_controls": controls(-0.1, 0.01, -0.3), "words_by_head": words((0.3, 0.9), (0.1, 0.9))}
     assert heads_drawn_large(below) == [
-        LargeHead(1, "nearest to standing above its nulls, though not clearly"),
+        LargeHead(1, "closest to exceeding its nulls, but not clearly above them"),
         LargeHead(0, "nearest to looking for the token itself, though not clearly"),
     ], "a corpus knows better than words"
     assert [each.head for each in heads_drawn_large(cards(1))] == [0]

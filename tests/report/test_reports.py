@@ -151,7 +151,7 @@ def test_checkpoints_of_different_sizes_are_compared(spelling, counted, tmp_path
     page = sections(tmp_path / "out")
     assert page.count("</script>") == 1
     assert 'id="figure-compare_heads"' in page
-    assert "stands above its nulls" in page
+    assert "Heads that detokenize" in page
     assert "holds a comparison" in refuse("report", spelling, "--out", tmp_path / "out")
 
 

@@ -21,9 +21,16 @@ ADDED: dict[str, set[str]] = {
     | {"twins", "twins_by_condition"},
     "comparison": {"twins_by_condition"},
 }
+WITHIN_CLASS = ["within_class_tokens"] + [
+    name + end for name in ("within_class", "above_within_class") for end in ("", "_low", "_high")
+]
+JUDGED = ("auroc", "above_null", "matched", "matched_null", "matched_above_null", "matched_frequency")
+ON_CONTINUATION_TOKENS = ["auroc_null", "frequency", *(name + end for name in JUDGED for end in ("", "_low", "_high"))]
 ADDED_COLUMNS = {
     "heatmap_by_head": ["same_keys"],
-    "heads": ["word_pairs", "rank_lost"],
+    "heads": ["word_pairs", "rank_lost", "query_tokens", *WITHIN_CLASS, *ON_CONTINUATION_TOKENS],
+    "auroc_controls": WITHIN_CLASS,
+    "auroc_pieces_controls": WITHIN_CLASS,
     "lexicon_by_head": ["word_null", "seen_null"],
 }
 

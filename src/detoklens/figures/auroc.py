@@ -1,4 +1,4 @@
-"""Which heads glue tokens together? AUROC and precision by head, ROC curves, and AUROC of several checkpoints."""
+"""AUROC and precision by head, ROC curves, and AUROC of several checkpoints."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from detoklens.wording import head_name
 HEAD, CHANCE = theme.SERIES[0], theme.SERIES[1]
 CONTROLS = {
     "shuffled_queries": ("null: queries exchanged", theme.SERIES[1]),
+    "within_class": ("null: queries exchanged within class", theme.SERIES[4]),
     "permuted_keys": ("null: keys permuted", theme.SERIES[2]),
     "frequency": ("frequency alone", theme.SERIES[3]),
 }
@@ -193,7 +194,7 @@ def compare_auroc(
     legend = [point_entry(label, theme.style_of(place)) for place, label in enumerate(labels)]
     controls = controls_by_label or {}
     if controls:
-        legend.append(point_entry("the larger of its nulls", NULL, filled=False))
+        legend.append(point_entry("the largest of its nulls", NULL, filled=False))
     titles = [MEASURES[measure]]
     if any(map(_has_matched, controls.values())):
         titles = [*titles, AMONG_EQUALS] if theme.inches(width) >= NARROW else list(BRIEF)
@@ -211,8 +212,9 @@ def compare_auroc(
 
 
 def _draw_controls(panels: Sequence[Axes], rows: pl.DataFrame, style: theme.Style, shift: float) -> None:
-    """Hollow the larger null, and in the second panel the same among equally frequent keys with its AUROC."""
-    points(panels[0], rows["auroc"] - rows["above_null"], style, filled=False, shift=shift)
+    """Hollow the largest null, and in the second panel the same among equally frequent keys with its AUROC."""
+    null = rows.select(pl.max_horizontal(pl.col("auroc") - pl.col("above_null"), "within_class")).to_series()
+    points(panels[0], null, style, filled=False, shift=shift)
     for axes in panels[1:]:
         points(axes, rows["matched_null"], style, filled=False, shift=shift)
         _draw_with_interval(axes, rows, "matched", style, shift)

@@ -1,9 +1,9 @@
 """Compiled loops over rows of scores: AUROC, average precision and precision at k of each row's positives.
 
 All of it follows from how many keys score below each positive and how many the same (`kernels.below`). A row is read
-once for all that is asked of it: its own positives, another token's, its own exchanged for equally frequent keys; all
-keys as negatives, and those of the positive's own stratum. Everything is counted in whole numbers up to the last
-division.
+once for all that is asked of it: its own positives, another token's, its own exchanged for equally frequent keys, and
+those of some tokens of the same class; all keys as negatives, and those of the positive's own stratum. Everything is
+counted in whole numbers up to the last division.
 """
 
 import numpy as np
@@ -228,13 +228,15 @@ def measure_within_strata(
 
 
 @compiled()
-def most_positives(indptr: np.ndarray, asked: np.ndarray, another: np.ndarray) -> np.int64:
+def most_positives(indptr: np.ndarray, asked: np.ndarray, another: np.ndarray, partners: np.ndarray) -> np.int64:
     """The most positives that any row may be asked for, all trials together."""
     most = np.int64(1)
     for row in range(len(asked)):
         n = 2 * (indptr[asked[row] + 1] - indptr[asked[row]])
         if len(another):
             n += indptr[another[row] + 1] - indptr[another[row]]
+        for draw in range(len(partners)):
+            n += indptr[partners[draw, row] + 1] - indptr[partners[draw, row]]
         most = max(most, n)
     return most
 
@@ -244,6 +246,7 @@ def measure_rows(
     scores: np.ndarray,
     asked: np.ndarray,
     another: np.ndarray,
+    partners: np.ndarray,
     indptr: np.ndarray,
     keys: np.ndarray,
     weights: np.ndarray,
@@ -252,23 +255,27 @@ def measure_rows(
     strata: np.ndarray,
     matched: bool,
     exchanged: bool,
+    partners_matched: bool,
     seed: int,
     k: int,
     measures: np.ndarray,
+    partner_aurocs: np.ndarray,
 ) -> None:
     """The measures of each row of scores: cell × row × measure, NaN where undefined or not asked for.
 
     The positives of token t are keys[indptr[t] : indptr[t + 1]]; the score of key j stands in column columns[j]; the
     columns from bounds[s] to bounds[s + 1] are stratum s, which is strata[column]. Row r is asked for the positives of
     asked[r], of another[r] (where that is not empty) and, where `exchanged`, for exchanged keys; where `matched`, also
-    with the keys of the same stratum as negatives.
+    with the keys of the same stratum as negatives. `partner_aurocs` receives the AUROC of the positives of
+    partners[draw, r], against all keys or, where `partners_matched`, against those of the same stratum.
     """
-    most = most_positives(indptr, asked, another)
+    most = most_positives(indptr, asked, another, partners)
     space, found = working_space(most), np.empty(most, np.int64)
     weight, in_order, level = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
     ranks, own_ranks = np.empty((2, most), np.int64), np.empty((2, most), np.int64)
     members, taken, swapped = np.arange(len(columns)), np.zeros(len(bounds), np.int64), np.empty(most, np.int64)
-    starts, ends = np.empty(len(bounds), np.int64), np.empty(TRIALS + 1, np.int64)
+    starts, ends = np.empty(len(bounds), np.int64), np.empty(TRIALS + 1 + len(partners), np.int64)
+    of_partner = np.empty(MEASURES)
     measures[:] = np.nan
     for row in range(len(asked)):
         ends[0] = 0
@@ -281,8 +288,11 @@ def measure_rows(
             ends[3] += ends[1]
             weight[ends[2] : ends[3]] = weight[: ends[1]]
             draw_stand_ins(found, ends[1], strata, bounds, seed, asked[row], members, taken, swapped, found[ends[2] :])
-        distinct = order_positives(scores[row], found, ends[3], space, in_order, level)
-        by_stratum = sort_by_stratum(found, ends[3], strata, in_order, starts)
+        for draw in range(len(partners)):
+            place, partner = TRIALS + draw, partners[draw, row]
+            ends[place + 1] = gather(partner, indptr, keys, weights, columns, ends[place], found, weight)
+        distinct = order_positives(scores[row], found, ends[-1], space, in_order, level)
+        by_stratum = sort_by_stratum(found, ends[-1], strata, in_order, starts)
         count_row(scores[row], bounds, distinct, level, by_stratum, starts, space, ranks, own_ranks)
         for trial in range(TRIALS):
             first, end = ends[trial], ends[trial + 1]
@@ -293,6 +303,13 @@ def measure_rows(
             if matched and trial != EXCHANGED:
                 into = measures[MATCHED + trial, row]
                 measure_within_strata(first, end, weight, level, own_ranks, by_stratum, starts, bounds, k, into)
+        for draw in range(len(partners)):
+            first, end = ends[TRIALS + draw], ends[TRIALS + draw + 1]
+            if partners_matched:
+                measure_within_strata(first, end, weight, level, own_ranks, by_stratum, starts, bounds, k, of_partner)
+            else:
+                measure_against_all(first, end, weight, level, ranks, distinct, len(columns), k, of_partner)
+            partner_aurocs[draw, row] = of_partner[AUROC]
 
 
 @compiled()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from detoklens.errors import DetokLensError, MissingError, TokenError
 from detoklens.figures.spec import FigureSpec
-from detoklens.questions.auroc_said import comparison_said, curves_said, judgement_said, validity_said
+from detoklens.questions.auroc_said import curves_said, validity_said
 from detoklens.questions.auroc_schemas import (
     AUROC_BY_TOKEN,
     AUROC_VALIDITY,
@@ -29,6 +29,7 @@ from detoklens.questions.auroc_truth import (
     read_tokens,
     spelled_tokens,
 )
+from detoklens.questions.auroc_verdict import Within, auroc_verdict, compare_heads, summarize_heads
 from detoklens.questions.family_options import Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, words_of
 from detoklens.questions.question import View
@@ -36,28 +37,26 @@ from detoklens.questions.words import by_file
 from detoklens.wording import plural
 
 if TYPE_CHECKING:
-    import polars as pl
+    import numpy as np
+    from jaxtyping import Int64
 
     from detoklens.measures.auroc import Measures, Positives
     from detoklens.measures.block_runs import Runner
     from detoklens.questions.question import ByLabel, Frames, Need
     from detoklens.questions.study import Study
+    from detoklens.questions.verdict import Verdict
     from detoklens.scores.affinity import Affinity
     from detoklens.tables.schema import Schema
 
 
-PIECES_ASKED = "asked from pieces that go on with a word,"
-
-
 @dataclass(frozen=True, repr=False)
 class Auroc(Joining):
-    """Judge every head: does it rank the tokens that stand before a token above all others?
+    """Judge every head: does it rank the tokens that precede a token above all others?
 
-    A head's AUROC is shown with its nulls (another token's scores; keys exchanged for equally frequent ones), with what
-    ranking keys by frequency alone gives, and with what it is among equally frequent keys: a head is named only where
-    the intervals lie above chance and above every null. The numbers are the same
-    whatever the engine and the number of workers; where the answer goes into a folder, an interrupted run is continued
-    by asking again.
+    Each head's AUROC is shown with its nulls (another token's scores; those of tokens of the same class; keys permuted
+    among equally frequent ones), with the AUROC of frequency alone, and with its AUROC among equally frequent keys. A
+    head is called lexical only if it exceeds every null by more than 0.05. The numbers don't depend on the engine or
+    the number of workers. With --out, run the same command again to continue an interrupted run.
 
     Example: detoklens auroc gpt2 --counts counts --pieces --out results
     """
@@ -102,8 +101,14 @@ class Auroc(Joining):
     ] = 1
     k: Annotated[int, Parameter("Precision among the first K keys.", least=1)] = 10
     controls: Annotated[
-        bool, Parameter("Two nulls and the frequency baseline beside each head.", flag="--controls/--no-controls")
+        bool, Parameter("Compute the nulls and the frequency baseline.", flag="--controls/--no-controls")
     ] = True
+    within: Annotated[
+        Within,
+        Parameter(
+            "Within-class null: exchange queries of one orthographic class, or of one cluster of similar positives."
+        ),
+    ] = "class"
     roc: Annotated[
         Sequence[str | int] | None,
         Parameter(
@@ -116,7 +121,9 @@ class Auroc(Joining):
     ] = None
     centred: Centred = False
     scale: Scale = "mean"
-    bootstrap: Annotated[int, Parameter("Resamples of the query tokens for the intervals; 0 for none.", least=0)] = 1000
+    bootstrap: Annotated[int, Parameter("Resamples of query tokens for the 95 % intervals; 0 for none.", least=0)] = (
+        1000
+    )
     share: Annotated[
         Path | None,
         Parameter(
@@ -143,9 +150,10 @@ class Auroc(Joining):
             ("auroc_by_head",),
             "AUROC by head",
             "How well each head ranks the tokens that belong before a token above all others: mean AUROC of Tᵉᵉ over "
-            "query tokens with its 95 % bootstrap interval, beside its nulls (queries exchanged; keys permuted within "
-            "equal frequency) and the AUROC of the keys' corpus frequency alone; where counts are known, also among "
-            "equally frequent keys, where frequency tells little. 0.5 is chance.",
+            "query tokens with its 95 % interval over query tokens, for this vocabulary. Hollow: its nulls (queries "
+            "exchanged among all tokens, or within their class; keys permuted within equal frequency) and the AUROC of "
+            "the keys' corpus frequency alone. Where counts are known, also among equally frequent keys, where "
+            "frequency says little. 0.5 is chance.",
             optional=("auroc_controls",),
         ),
         FigureSpec(
@@ -172,9 +180,9 @@ class Auroc(Joining):
             "auroc:compare_auroc",
             ("auroc_by_head",),
             "AUROC by head in several checkpoints",
-            "Mean AUROC with its 95 % bootstrap interval, for each head and checkpoint, and hollow the larger of its "
-            "nulls; where counts are known, also among equally frequent keys. A head that does not stand to the right "
-            "of its null knows nothing of the query, however high its AUROC.",
+            "Mean AUROC with its 95 % interval over query tokens, for each head and checkpoint. Hollow: the largest of "
+            "its nulls. Where counts are known, also among equally frequent keys. A head that is not to the right of "
+            "its null knows nothing about the query, however high its AUROC.",
             optional=("auroc_controls",),
         ),
     )
@@ -234,7 +242,8 @@ class Auroc(Joining):
         if self.roc is not None:
             return asked | {"roc": study.token_ids(self.roc)}
         judged = {
-            name: getattr(self, name) for name in ("negatives", "per_octave", "k", "controls", "bootstrap", "pieces")
+            name: getattr(self, name)
+            for name in ("negatives", "per_octave", "k", "controls", "within", "bootstrap", "pieces")
         }
         return asked | judged | {"tokens": "all" if self.tokens is None else self._queries(study)}
 
@@ -293,17 +302,44 @@ class Auroc(Joining):
         matched = self.negatives == "matched"
         judging = Judging(self.k, matched, self.controls, study.seed, self.per_octave)
         counted = study.counts.tokens if study.counts is not None and (self.controls or matched) else None
-        return measure_heads(affinity, pairs, self._queries(study), counted, judging, runner, self.share)
+        classes = self._classes(study, pairs) if self.controls else None
+        return measure_heads(affinity, pairs, self._queries(study), counted, judging, runner, self.share, classes)
+
+    def _classes(self, study: Study, pairs: Positives) -> Int64[np.ndarray, "token"] | None:
+        """Within which query tokens are exchanged; orthographic classes need a tokenizer."""
+        if self.within == "clusters":
+            from detoklens.measures.auroc import predecessor_clusters
+
+            return predecessor_clusters(pairs, study.seed)
+        if not study.has("vocabulary"):
+            return None
+        from detoklens.measures.token_classes import orthographic_classes
+
+        return orthographic_classes(study.layer.vocabulary, study.layer.vocab_size)
+
+    def verdict(self, tables: Frames) -> Verdict | None:
+        """ "yes" where at least one head is lexical; curves of single tokens have no verdict."""
+        if "roc_points" in tables:
+            return None
+        return auroc_verdict(tables["auroc_controls"], self.layer, self.within)
 
     def say(self, tables: Frames) -> str:
-        """Which head stands above chance, its nulls and frequency, if any does; or the largest areas under curves."""
+        """Which head detokenizes, if any does, and the control that decided; or the largest areas under curves."""
         if "roc_points" in tables:
             return curves_said(tables["roc_points"], self.layer, self.manner) + self._validity(tables)
-        truth = f"{self._right} among equally frequent keys" if self.negatives == "matched" else str(self._right)
-        said = judgement_said(
-            tables["auroc_controls"], self._whom(tables["auroc_by_head"]), truth + self.manner, self.layer
-        )
-        return said + self._validity(tables)
+        return summarize_heads(
+            tables["auroc_controls"],
+            self._whom(tables),
+            self._against + self.manner,
+            self.layer,
+            self.within,
+        ) + self._validity(tables)
+
+    @property
+    def _against(self) -> str:
+        """What the AUROC is measured against, where that is not the default."""
+        truth = "" if (self.truth, self.positives) == ("counts", "count") else f" against {self._right}"
+        return truth + (" among equally frequent keys" if self.negatives == "matched" else "")
 
     def _validity(self, tables: Frames) -> str:
         if not self.layer:
@@ -324,15 +360,18 @@ class Auroc(Joining):
         plain = super().schemas(tables)
         return [schema.with_column(HEAD_OF_LAYER) for schema in plain] if self.layer else plain
 
-    def _whom(self, by_head: pl.DataFrame) -> str:
+    def _whom(self, tables: Frames) -> str:
         if self.pieces:
-            return "looking for pieces that go on with a word," if self.is_ahead else PIECES_ASKED
-        return "over all query tokens" if self.tokens is None else f"over {plural(by_head['tokens'][0], 'query token')}"
+            return "for continuation tokens as keys" if self.is_ahead else "on continuation tokens"
+        if self.tokens is None:
+            return "on all tokens"
+        return f"on {plural(tables['auroc_by_head']['tokens'][0], 'token')}"
 
     def say_compared(self, by_label: ByLabel) -> str:
-        """Which head of each model stands above its nulls, if any does."""
-        whom = " over pieces of words" if self.pieces else ""
-        said = comparison_said(by_label, f"{whom}{self.manner}", self.layer)
+        """Which heads of each model detokenize."""
+        controls = {label: tables["auroc_controls"] for label, tables in by_label.items() if "auroc_controls" in tables}
+        whom = self._whom(next(iter(by_label.values()))) if controls else ""
+        said = compare_heads(controls, f"{whom}{self._against}{self.manner}", self.layer)
         if not said:
             return super().say_compared(by_label)
         validity = [f" In {label}:{self._validity(tables)}" for label, tables in by_label.items()] if self.layer else []

@@ -1,53 +1,17 @@
-"""What do the tables of `Auroc` say, in one sentence with its numbers?"""
+"""Sentences about single ROC curves, and about the validity of scores beyond layer 0."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from detoklens.questions.auroc_verdict import in_short, numbers_said, verdict
 from detoklens.wording import head_name, listed, token_shown
 
 if TYPE_CHECKING:
     import polars as pl
 
-    from detoklens.questions.question import ByLabel
-
 FEWEST_LINKS = 200
 HOLDS = 0.5  # rank correlation of predicted and real scores
 SAID_CURVES = 4  # query tokens that the sentence about curves names
-
-
-def judgement_said(controls: pl.DataFrame, whom: str, truth: str, layer: int = 0) -> str:
-    """Which head stands above chance, its nulls and frequency, asked from whom and judged by what; or why none does."""
-    found = verdict(controls)
-    if found is None:
-        return "No query token has both positives and negatives, so no head can be judged."
-    name = head_name(found.head, layer)
-    judged = f"{whom} its mean AUROC against {truth} is {numbers_said(found.row)}"
-    if found.named:
-        answered = ": frequency does not explain it" if _beyond_frequency(found.row) else ""
-        return f"{name} stands highest above its nulls: {judged}{answered}."
-    if not found.has_null:
-        return f"No head is named without a null beside it; {name} has the highest AUROC: {judged}."
-    return f"No head stands clearly above its nulls; the nearest is {name}: {judged}: {listed(found.against)}."
-
-
-def _beyond_frequency(row: Mapping[str, Any]) -> bool:
-    """Whether the head ranks better among equally frequent keys than what is left of frequency there."""
-    if row["matched_above_null"] is None:
-        return False
-    return row["matched_frequency"] is None or bool(row["matched"] > row["matched_frequency"])
-
-
-def comparison_said(by_label: ByLabel, whom: str, layer: int = 0) -> str:
-    """Which head of each model stands above its nulls, and how far; nothing where no model has any null."""
-    controls = {label: tables["auroc_controls"] for label, tables in by_label.items() if "auroc_controls" in tables}
-    found = {label: verdict(frame) for label, frame in controls.items()}
-    said = [
-        f"in {label} {in_short(each, layer)}" for label, each in found.items() if each is not None and each.has_null
-    ]
-    return f"Whose AUROC{whom} stands above its nulls: {'; '.join(said)}." if said else ""
 
 
 def curves_said(points: pl.DataFrame, layer: int = 0, manner: str = "") -> str:

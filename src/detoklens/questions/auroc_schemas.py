@@ -8,8 +8,14 @@ from detoklens.tables.schema import HEAD, Column, Schema
 def _with_interval(name: str, meaning: str) -> tuple[Column, Column, Column]:
     return (
         Column(name, "Float64", meaning),
-        Column(f"{name}_low", "Float64", f"lower end of the bootstrap interval of {name}"),
-        Column(f"{name}_high", "Float64", f"upper end of the bootstrap interval of {name}"),
+        Column(
+            f"{name}_low", "Float64", f"lower end of the 95 % interval of {name} over query tokens, for this vocabulary"
+        ),
+        Column(
+            f"{name}_high",
+            "Float64",
+            f"upper end of the 95 % interval of {name} over query tokens, for this vocabulary",
+        ),
     )
 
 
@@ -54,6 +60,9 @@ AUROC_CONTROLS = Schema(
         Column("auroc", "Float64", "mean AUROC over the query tokens that have one: `seen` of auroc_by_head"),
         Column("shuffled_queries", "Float64", "the same with each token's positives scored by another token's row"),
         Column("permuted_keys", "Float64", "the same with key tokens permuted among tokens of equal frequency"),
+        *_with_interval("within_class", "the same with a row of the same class and frequency, over 8 draws"),
+        *_with_interval("above_within_class", "auroc minus within_class, over the query tokens that have both"),
+        Column("within_class_tokens", "Int64", "query tokens that have both: a token alone in its class is left out"),
         Column("frequency", "Float64", "the same where a key's score is its corpus count: no head at all"),
         Column("above_null", "Float64", "auroc minus the larger of the two nulls"),
         Column("above_frequency", "Float64", "auroc minus the frequency baseline"),
@@ -119,7 +128,8 @@ AUROC_VALIDITY = Schema(
     ),
 )
 OF_HEADS = (AUROC_BY_HEAD, AUROC_CONTROLS, PRECISION_BY_HEAD)
-_SHOWN = ["head", "seen", "seen_low", "seen_high", "shuffled_queries", "permuted_keys", "frequency", "matched"]
+_SHOWN = ["head", "seen", "seen_low", "seen_high", "shuffled_queries", "permuted_keys"]
+_SHOWN += ["within_class", "frequency", "matched"]
 _SHOWN += [
     "matched_low",
     "matched_high",

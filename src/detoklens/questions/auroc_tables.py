@@ -38,7 +38,16 @@ from detoklens.scores.layer import Layer
 from detoklens.tables.rendering import sparkline
 
 CURVE_WIDTH = 32  # characters of a curve in a line of text
-WITH_INTERVALS = ("auroc", "shuffled_queries", "permuted_keys", "frequency", "above_null", "above_frequency")
+WITH_INTERVALS = (
+    "auroc",
+    "shuffled_queries",
+    "permuted_keys",
+    "within_class",
+    "frequency",
+    "above_null",
+    "above_within_class",
+    "above_frequency",
+)
 MATCHED_COLUMNS = {
     "matched": "auroc",
     "matched_null": "null",
@@ -120,7 +129,10 @@ def controls_by_head(measures: Measures, heads: Sequence[int], resamples: int, s
         for end, values in (("", each.value), ("_low", each.low), ("_high", each.high))
     }
     unknown = {name: [None] * len(heads) for name in AUROC_CONTROLS.names}
-    return AUROC_CONTROLS.frame(unknown | {"head": list(heads), "strata": [measures.n_strata] * len(heads)} | ends)
+    known: dict[str, object] = {"head": list(heads), "strata": [measures.n_strata] * len(heads)}
+    if measures.within_class is not None:
+        known["within_class_tokens"] = np.count_nonzero(~np.isnan(measures.within_class), axis=1)
+    return AUROC_CONTROLS.frame(unknown | known | ends)
 
 
 def precision_by_head(measures: Measures, heads: Sequence[int], k: int) -> pl.DataFrame:

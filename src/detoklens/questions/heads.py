@@ -11,7 +11,7 @@ from detoklens.errors import MissingError, RangeError, TokenError
 from detoklens.figures.spec import FigureSpec
 from detoklens.questions.auroc import Auroc
 from detoklens.questions.auroc_schemas import AUROC_CONTROLS
-from detoklens.questions.auroc_verdict import in_short, numbers_said, verdict
+from detoklens.questions.auroc_verdict import auroc_verdict, compare_heads, judge_heads, summarize_heads
 from detoklens.questions.family_options import Joining, SplitOff
 from detoklens.questions.frequency import Frequency
 from detoklens.questions.parameters import Centred, Parameter, Scale
@@ -19,9 +19,9 @@ from detoklens.questions.parameters import Heads as Chosen
 from detoklens.questions.question import View
 from detoklens.questions.shape import Shape
 from detoklens.questions.twins import Twins, rest_settings
-from detoklens.questions.words import Words, best_by_words, is_clearly_better
+from detoklens.questions.words import Words, best_by_words, words_verdict
 from detoklens.tables.schema import HEAD, Column, Schema
-from detoklens.wording import deviations, head_name, listed, percent, signed
+from detoklens.wording import head_name, listed, percent, signed
 
 if TYPE_CHECKING:
     import polars as pl
@@ -29,14 +29,16 @@ if TYPE_CHECKING:
     from detoklens.measures.block_runs import Runner
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
+    from detoklens.questions.verdict import Verdict
 
 SEEN_FIRST = ("head", "auroc", "above_null", "word_share", "rank_lost", "self_match", "position_class", "on_previous")
 CLEARLY_ITSELF = 2.0  # standard deviations: the token itself then stands above 98 % of all keys
 
 JUDGED = {
-    column.name: column.meaning
+    column.name: column
     for column in AUROC_CONTROLS.columns
-    if column.name.startswith(("auroc_", "above_null_", "matched")) or column.name == "frequency"
+    if column.name.startswith(("auroc_", "above_null_", "within_class", "above_within_class", "matched"))
+    or column.name == "frequency"
 }
 HEADS = Schema(
     "heads",
@@ -44,8 +46,9 @@ HEADS = Schema(
     (
         HEAD,
         Column("auroc", "Float64", "mean AUROC of Tᵉᵉ against corpus bigrams over seen query tokens; needs counts"),
-        Column("auroc_null", "Float64", "the larger of its two nulls: query tokens shuffled, key tokens permuted"),
-        Column("above_null", "Float64", "auroc less auroc_null: what the head knows of the query"),
+        Column("query_tokens", "String", "which query tokens: continuation, or all where there are none of these"),
+        Column("auroc_null", "Float64", "the larger of its two plain nulls: queries shuffled, keys permuted"),
+        Column("above_null", "Float64", "auroc minus auroc_null: what the head knows about the query"),
         Column("word_share", "Float64", "median rank, as a share of the vocabulary, of a word's piece before"),
         Column("word_null", "Float64", "the same for a piece of another word; both need a tokenizer"),
         Column("word_pairs", "Int64", "pairs of neighbouring pieces that both are medians over"),
@@ -65,16 +68,17 @@ HEADS = Schema(
         Column("effective_rank", "Float64", "exp of the entropy of W_QK's singular values, taken as shares"),
         Column("participation_ratio", "Float64", "(Σ s²)² / Σ s⁴ of W_QK's singular values s"),
         Column("spectral_norm", "Float64", "largest singular value of W_QK"),
-        *(Column(name, "Float64", meaning) for name, meaning in JUDGED.items()),
+        *JUDGED.values(),
     ),
 )
 
 
 @dataclass(frozen=True, repr=False)
 class Heads(Joining):
-    """Show one row a head: what it joins, whether it looks for itself, where it looks, what kind of form W_QK is.
+    """Show one row per head: whether it detokenizes, matches its own token, where it looks, and the form of W_QK.
 
-    AUROC and the correlation with frequency need counts; without them those columns are empty.
+    AUROC is over continuation tokens, or over all tokens where the vocabulary has none. AUROC and the correlation with
+    frequency need counts; without them those columns are empty.
 
     Example: detoklens heads gpt2 --counts counts --sort above_null
     """
@@ -168,14 +172,20 @@ class Heads(Joining):
         return pl.DataFrame(forms).with_columns(pl.col("head").cast(pl.Int32))
 
     def _auroc(self, study: Study) -> pl.DataFrame | None:
-        """Against all corpus bigrams, from all query tokens."""
+        """Against all corpus bigrams, on continuation tokens, or on all tokens where none of these has an AUROC."""
         import polars as pl
 
         if study.counts is None:
             return None
-        judged = study.ask(Auroc(**self._same()))
+        judged, which = None, "all"
+        if study.has("vocabulary") and study.layer.vocabulary.word_internal():
+            judged = study.ask(Auroc(**self._same(), pieces=True)).tables["auroc_controls"]
+            which = "continuation"
+        if judged is None or judged["auroc"].null_count() == len(judged):
+            judged, which = study.ask(Auroc(**self._same())).tables["auroc_controls"], "all"
         null = (pl.col("auroc") - pl.col("above_null")).alias("auroc_null")
-        return judged.tables["auroc_controls"].select("head", "auroc", null, "above_null", *JUDGED)
+        asked = pl.lit(which).alias("query_tokens")
+        return judged.select("head", "auroc", asked, null, "above_null", *JUDGED)
 
     def _words(self, study: Study) -> pl.DataFrame | None:
         """The pieces of the words that come along."""
@@ -221,22 +231,26 @@ class Heads(Joining):
         ascending = self.ascending or self.sort == "head"
         return cards.sort(self.sort, descending=not ascending, nulls_last=True, maintain_order=True)
 
-    def say(self, tables: Frames) -> str:
-        """The head that joins tokens best and the one that looks most for the token itself, as far as any does."""
+    def verdict(self, tables: Frames) -> Verdict:
+        """That of `auroc` where there are counts, else that of `words`."""
         cards = tables["heads"]
-        return f"{_joining_said(cards)}; {_self_match_said(cards)}."
+        if cards["above_null"].null_count() < len(cards):
+            return auroc_verdict(cards)
+        return words_verdict(_by_words(cards))
+
+    def say(self, tables: Frames) -> str:
+        """The head that detokenizes and the one that matches its own token most, if any does."""
+        cards = tables["heads"]
+        return f"{_joining_said(cards)} {_self_match_said(cards)}"
 
     def say_compared(self, by_label: ByLabel) -> str:
-        """The best of each model, by what all of them know."""
+        """The heads that detokenize in each model, and the highest self-match."""
         cards = {label: tables["heads"] for label, tables in by_label.items()}
-        found = [
-            _joining_compared(cards),
-            _compared(
-                "The highest self-match (z)", {label: _best(each, "self_match") for label, each in cards.items()}
-            ),
-        ]
-        known = [said for said in found if said]
-        return f"{'. '.join(known)}." if known else super().say_compared(by_label)
+        best = {label: _best(each, "self_match") for label, each in cards.items()}
+        asked = {which for each in cards.values() for which in each["query_tokens"].drop_nulls()}
+        whom = _whom(asked.pop()) if len(asked) == 1 else "on continuation tokens (on all where there are none)"
+        found = [compare_heads(cards, whom), _self_match_compared(best)]
+        return " ".join(said for said in found if said) or super().say_compared(by_label)
 
     def views(self, tables: Frames) -> Sequence[View]:
         """What matters first: the column that was sorted by, and before the others those that are known."""
@@ -255,42 +269,42 @@ def _best(cards: pl.DataFrame, column: str) -> dict[str, Any] | None:
     return None if known.is_empty() else known.row(0, named=True) | {"best": known[column][0]}
 
 
+def _whom(query_tokens: str) -> str:
+    return f"on {query_tokens} tokens"
+
+
+def _by_words(cards: pl.DataFrame) -> pl.DataFrame:
+    """The columns of the cards that come from `words`, under their names there."""
+    by_words = {"word_share": "median_share", "word_null": "null_median_share", "word_pairs": "pairs"}
+    return cards.drop_nulls("word_share").rename(by_words)
+
+
 def _joining_said(cards: pl.DataFrame) -> str:
     """By corpus bigrams, else by words."""
-    found = verdict(cards)
-    if found is not None and found.has_null:
-        against = "" if found.named else f": {listed(found.against)}"
-        return _verdict(found.row, found.named, "joins tokens", f"AUROC {numbers_said(found.row)}{against}")
-    by_words = {"word_share": "median_share", "word_null": "null_median_share", "word_pairs": "pairs"}
-    best = best_by_words(cards.drop_nulls("word_share").rename(by_words))
+    if any(judged.margins for judged in judge_heads(cards)):
+        return summarize_heads(cards, _whom(cards["query_tokens"].drop_nulls()[0]))
+    best = best_by_words(_by_words(cards))
     if best is None:
-        return "Without counts, and without words that a tokenizer splits, nothing is known of joining tokens"
-    null = best["null_median_share"]
-    judged = f"a word's piece before has its median rank in the top {percent(best['median_share'])} of the vocabulary"
-    beside = "" if null is None else f", another word's in the top {percent(null)}"
-    return _verdict(best, is_clearly_better(best), "joins tokens", judged + beside)
+        return "Untestable: without counts, and without words that the tokenizer splits, no head can be judged."
+    null, name, found = best["null_median_share"], head_name(best["head"]), words_verdict(_by_words(cards))
+    judged = f"median rank in the top {percent(best['median_share'])} of the vocabulary"
+    beside = "" if null is None else f", another word's piece in the top {percent(null)}"
+    if found:
+        return f"{name} finds a word's preceding piece: {judged}{beside}."
+    no_head = "No head clearly finds a word's preceding piece" if found.value == "no" else f"Untestable: {found.reason}"
+    return f"{no_head}; the closest is {name}: {judged}{beside}."
 
 
 def _self_match_said(cards: pl.DataFrame) -> str:
     best = _best(cards, "self_match")
     if best is None:
-        return "whether a head looks for the token itself is undefined"
-    judged = f"on average {deviations(best['self_match'])} all keys"
-    said = _verdict(best, best["self_match"] > CLEARLY_ITSELF, "looks for the token itself", judged)
-    return said if said.startswith("L0H") else said[0].lower() + said[1:]
+        return "Self-match is undefined."
+    name, judged = head_name(best["head"]), f"mean z {signed(best['self_match'])}"
+    if best["self_match"] > CLEARLY_ITSELF:
+        return f"{name} matches its own token most ({judged})."
+    return f"No head matches its own token (closest: {name}, {judged})."
 
 
-def _verdict(best: Mapping[str, Any], clearly: bool, does: str, judged: str) -> str:
-    name = head_name(best["head"])
-    return f"{name} {does} most ({judged})" if clearly else f"No head clearly {does}; the nearest is {name} ({judged})"
-
-
-def _joining_compared(cards: Mapping[str, pl.DataFrame]) -> str:
-    found = {label: verdict(frame) for label, frame in cards.items()}
-    said = [f"in {label} {in_short(each)}" for label, each in found.items() if each is not None and each.has_null]
-    return f"Which head joins tokens: {'; '.join(said)}" if said else ""
-
-
-def _compared(what: str, best: Mapping[str, dict[str, Any] | None]) -> str:
+def _self_match_compared(best: Mapping[str, dict[str, Any] | None]) -> str:
     said = [f"{signed(row['best'])} in {label} ({head_name(row['head'])})" for label, row in best.items() if row]
-    return f"{what} is {listed(said)}" if said else ""
+    return f"The highest self-match (z) is {listed(said)}." if said else ""

@@ -13,6 +13,7 @@ from detoklens.figures.spec import FigureSpec
 from detoklens.questions.family_options import Joining
 from detoklens.questions.paper_table import PAPER_RANKS, paper_ranks
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
+from detoklens.questions.verdict import Verdict
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.tables.tokens import KEY_TOKEN, KEY_TOKEN_ID, QUERY_TOKEN, QUERY_TOKEN_ID, RANK, SCORE
 from detoklens.wording import head_name, listed, plural
@@ -82,9 +83,11 @@ WORDS_BY_HEAD = Schema(
     ),
 )
 
-NOTHING_SPLIT = "The tokenizer splits none of the words, so there is no piece before to look for."
+NOTHING_SPLIT = "the tokenizer splits none of the words"
 CLEARLY = 0.5  # of the null's median at most
 DEVIATIONS = 3.0
+FEWEST_PAIRS = 20
+"""Fewer pairs leave both medians so uncertain that no head could be named."""
 
 
 def words_file(words: Path | Sequence[str]) -> str:
@@ -99,10 +102,10 @@ def by_file(*flag: str) -> Callable[[Path | Sequence[str]], list[str]]:
 
 @dataclass(frozen=True, repr=False)
 class Words(Joining):
-    """Rank the piece before among all key tokens, asked from the piece after, for words that the tokenizer splits.
+    """Rank each word's preceding piece among all keys, with the following piece as the query.
 
-    Rank 1 is best. Beside it stands the rank of another word's piece, which for frequent keys is better than the middle
-    of the vocabulary. A word of three or more pieces gives each adjacent pair; unknown tokens are no pieces.
+    Rank 1 is best. The control is the rank of another word's piece, which for frequent keys is better than the middle
+    of the vocabulary. A word of three or more pieces gives each adjacent pair; unknown tokens are left out.
 
     Example: detoklens words gpt2 --centred
     """
@@ -194,23 +197,27 @@ class Words(Joining):
         summary = {"head": heads, "pairs": [len(pairs.words)] * len(heads), **rank_summary(found, layer.vocab_size)}
         return {"words_by_head": WORDS_BY_HEAD.frame(summary), "word_ranks": _pair_by_pair(layer, heads, pairs, found)}
 
+    def verdict(self, tables: Frames) -> Verdict | None:
+        """ "yes" where a head ranks a word's own piece clearly above another word's; None for the paper's table."""
+        return None if self.paper else words_verdict(tables["words_by_head"])
+
     def say(self, tables: Frames) -> str:
-        """The head that finds the piece before best, beside its null, if any is clearly better than that."""
+        """The head that ranks a word's own piece best against another word's, and whether it does so clearly."""
         if self.paper:
             return _say_paper(tables["paper_ranks"])
-        best = best_by_words(tables["words_by_head"])
-        if best is None:
-            return NOTHING_SPLIT
+        found, best = self.verdict(tables), best_by_words(tables["words_by_head"])
+        if best is None or found is None:
+            return f"Untestable: {NOTHING_SPLIT}."
         name, null = head_name(best["head"]), best["null_median_share"]
-        found = (
+        ranked = (
             f"median rank in the top {_share(best['median_share'])} of the vocabulary over {_pairs(best)}{self.manner}"
         )
-        if null is None:
-            return f"{name} ranks the word's {self._sought} highest: {found}; one word has no other to compare with."
-        beside = f"{found}, asked from another word {_share(null)}."
-        if is_clearly_better(best):
-            return f"{name} finds a word's {self._sought} best: {beside}"
-        return f"No head finds a word's {self._sought} clearly better than another word's; {name} is nearest: {beside}"
+        beside = "" if null is None else f"; another word's piece is in the top {_share(null)}"
+        if found.value == "untestable":
+            return f"Untestable: {found.reason}. {name} ranks the {self._sought} highest: {ranked}{beside}."
+        if found:
+            return f"{name} finds a word's {self._sought}: {ranked}{beside}."
+        return f"No head finds a word's {self._sought}: the closest, {name}, has its {ranked}{beside}."
 
     def say_compared(self, by_label: ByLabel) -> str:
         if self.paper:
@@ -222,22 +229,46 @@ class Words(Joining):
             if row
         ]
         if not said:
-            return NOTHING_SPLIT
+            return f"Untestable: {NOTHING_SPLIT}."
         of = f"a word's {self._sought} in the best head{self.manner}"
         return f"Median rank of {of}, as a share of the vocabulary: {listed(said)}."
 
     @property
     def _sought(self) -> str:
-        return "piece after" if self.is_ahead else "piece before"
+        return "following piece" if self.is_ahead else "preceding piece"
+
+
+def words_verdict(by_head: pl.DataFrame) -> Verdict:
+    """Which heads rank a word's own piece clearly above another word's?"""
+    best = best_by_words(by_head)
+    if best is None:
+        return Verdict("untestable", NOTHING_SPLIT)
+    if best["null_median_share"] is None:
+        return Verdict("untestable", "a single word has no other word to compare with")
+    if best["pairs"] < FEWEST_PAIRS:
+        return Verdict("untestable", f"{_pairs(best)} of pieces; at least {FEWEST_PAIRS} are needed")
+    clearly = tuple(
+        head_name(row["head"]) for row in by_head.sort("head").iter_rows(named=True) if is_clearly_better(row)
+    )
+    ratio = best["median_share"] / best["null_median_share"]
+    reason = f"the median rank in {head_name(best['head'])} is {ratio:.2f} times that of another word's piece"
+    if clearly:
+        return Verdict("yes", reason, clearly)
+    return Verdict("no", f"{reason}; we require at most {_required(best):.2f}")
 
 
 def is_clearly_better(row: Mapping[str, Any]) -> bool:
-    """Whether a head's median rank is at most half of its null's, or less where few pairs leave both uncertain.
+    """Whether a head's median rank is at most half of its null's, or less where few pairs make both uncertain.
 
     The relative error of such a median is about 1/√pairs, that of a ratio of two √2 times as large.
     """
-    null, sure = row["null_median_share"], 1 - DEVIATIONS * math.sqrt(2 / row["pairs"])
-    return null is not None and row["median_share"] <= min(CLEARLY, sure) * null
+    null = row["null_median_share"]
+    return null is not None and row["median_share"] <= _required(row) * null
+
+
+def _required(row: Mapping[str, Any]) -> float:
+    """The largest ratio of both medians that is clear enough."""
+    return min(CLEARLY, 1 - DEVIATIONS * math.sqrt(2 / row["pairs"]))
 
 
 def best_by_words(by_head: pl.DataFrame) -> dict[str, Any] | None:
@@ -257,7 +288,7 @@ def _pairs(row: Mapping[str, Any]) -> str:
 
 def _beside(row: Mapping[str, Any]) -> str:
     null = row["null_median_share"]
-    return "" if null is None else f"; asked from another word {_share(null)}"
+    return "" if null is None else f"; another word's piece {_share(null)}"
 
 
 def _share(share: float) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from detoklens.questions.auroc_verdict import Verdict, verdict
+from detoklens.questions.auroc_verdict import HeadJudgement, judge_heads
 from detoklens.questions.heads import CLEARLY_ITSELF
 from detoklens.questions.heatmap import MOST
 from detoklens.questions.words import best_by_words, is_clearly_better
@@ -64,27 +64,26 @@ def _by_frequency(cards: pl.DataFrame) -> Iterator[LargeHead]:
 
 
 def _joining(tables: Tables) -> LargeHead | None:
-    """The head that is named over pieces of words, else over all tokens; without a corpus, by words."""
+    """The lexical head for continuation tokens, else for all tokens; without a corpus, by words."""
     judged = _judged(tables)
     if judged:
-        named = next((found for found in judged if found.named), None)
-        return None if named is None else LargeHead(named.head, "stands highest above its nulls by AUROC")
+        lexical = next((found for found in judged if found.level == "lexical"), None)
+        return None if lexical is None else LargeHead(lexical.head, "detokenizes: its AUROC exceeds every null")
     best = best_by_words(tables["words_by_head"]) if "words_by_head" in tables else None
     if best is None or not is_clearly_better(best):
         return None
     return LargeHead(best["head"], "finds a word's piece before best")
 
 
-def _judged(tables: Tables) -> list[Verdict]:
+def _judged(tables: Tables) -> list[HeadJudgement]:
     names = ("auroc_pieces_controls", "auroc_controls")
-    found = [verdict(tables[name]) for name in names if name in tables]
-    return [each for each in found if each is not None]
+    return [found for name in names if name in tables for found in judge_heads(tables[name])[:1]]
 
 
 def _nearest(tables: Tables) -> Iterator[LargeHead]:
     """What to draw where heads do little: the nearest to joining tokens, to looking for itself, then from the first."""
     for found in _judged(tables):
-        yield LargeHead(found.head, "nearest to standing above its nulls, though not clearly")
+        yield LargeHead(found.head, "closest to exceeding its nulls, but not clearly above them")
     cards = tables["heads"]
     for head, _ in _first(cards.drop_nulls("self_match"), "self_match", "self_match"):
         yield LargeHead(head, "nearest to looking for the token itself, though not clearly")

@@ -5,6 +5,7 @@ For a query token i, keys j with weight w_j > 0 are positives, all others negati
     AUROC_i = Σ_pos Σ_neg w_pos ( [s_pos > s_neg] + ½ [s_pos = s_neg] ) / ( Σ w_pos · number of negatives )
 """
 
+from detoklens.measures.auroc.classes import predecessor_clusters
 from detoklens.measures.auroc.controls import beside_controls
 from detoklens.measures.auroc.curve import roc_curves
 from detoklens.measures.auroc.means import head_means, mean_over_seen
@@ -21,6 +22,7 @@ __all__ = [
     "mean_over_seen",
     "measure_heads",
     "more_than_chance",
+    "predecessor_clusters",
     "roc_curves",
     "seen_pairs",
 ]

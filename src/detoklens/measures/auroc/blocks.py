@@ -63,6 +63,7 @@ class Block:
     n_scorers: int
     n_with_nulls: int
     matched: bool
+    partners_matched: bool
     seed: int
     k: int
 
@@ -81,13 +82,17 @@ def share(
     folder: Path,
     queries: Int64[np.ndarray, "query"],
     another: Int64[np.ndarray, "query"],
+    partners: Int64[np.ndarray, "draw query"],
     scorers: Iterable[Scorer],
     positives: Positives,
     columns: Columns,
 ) -> None:
-    """Write what blocks of these queries need into a folder, on two threads; row r is also asked for another[r]'s."""
+    """Write what blocks of these queries need into a folder, on two threads.
+
+    Row r is also asked for the positives of another[r] and of partners[draw, r].
+    """
     arrays = {"indptr": positives.indptr, "keys": positives.keys, "weights": positives.weights}
-    arrays |= {"asked": queries, "another": another, **columns.arrays()}
+    arrays |= {"asked": queries, "another": another, "partners": partners, **columns.arrays()}
 
     def save_factors(number: int, scorer: Scorer) -> None:
         np.save(folder / f"query-{number}.npy", product.query_panels(_single(scorer.query[queries])))
@@ -130,17 +135,24 @@ def shared_in(folder: Path) -> Shared:
 
 
 def judge_block(block: Block) -> Arrays:
-    """The measures of one block of query tokens: scorer × cell × query × measure; a baseline has no nulls."""
+    """The measures of one block of query tokens: scorer × cell × query × measure; a baseline has no nulls.
+
+    `partner_aurocs` are scorer × draw × query.
+    """
     shared = shared_in(block.folder)
     n_panels = panels_of_block(len(shared["indptr"]) - 1)
     panels = slice(block.number * n_panels, (block.number + 1) * n_panels)
     rows = slice(panels.start * product.QUERIES, panels.stop * product.QUERIES)
     asked, another = shared["asked"][rows], shared["another"][rows]
     given = [shared[name] for name in ("indptr", "keys", "weights", "columns", "bounds", "strata")]
+    partners = np.ascontiguousarray(shared["partners"][:, rows])
     measures = np.empty((block.n_scorers, CELLS, len(asked), MEASURES))
+    partner_aurocs = np.empty((block.n_with_nulls, len(partners), len(asked)))
     for scorer in range(block.n_scorers):
         scores = product.multiply(shared[f"query-{scorer}"][panels], shared[f"key-{scorer}"], shared.room)
         nulls = scorer < block.n_with_nulls
-        others, exchanged = another if nulls else another[:0], nulls and block.matched
-        measure_rows(scores, asked, others, *given, block.matched, exchanged, block.seed, block.k, measures[scorer])
-    return {"measures": measures}
+        others = (another, partners) if nulls else (another[:0], partners[:0])
+        how = (block.matched, nulls and block.matched, block.partners_matched, block.seed, block.k)
+        into = partner_aurocs[scorer] if nulls else np.empty((0, len(asked)))
+        measure_rows(scores, asked, *others, *given, *how, measures[scorer], into)
+    return {"measures": measures, "partner_aurocs": partner_aurocs}

@@ -1,7 +1,7 @@
-"""How far does each head stand above its nulls, and how sure is that? Means beside controls, by the same resamples.
+"""Each head's margin above its nulls, with bootstrap intervals over query tokens, for the vocabulary as it is.
 
-A head, its nulls and the frequency baseline are judged by the same query tokens. So what a resample of these gives is a
-difference of pairs, whose interval is much narrower than those of both sides.
+A head, its nulls and the frequency baseline are judged by the same query tokens, so a resample of these gives a paired
+difference, whose interval is much narrower than those of the two means.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ Sampled = dict[str, Float[np.ndarray, "sample head"]]
 
 
 def beside_controls(measured: Measured, resamples: int = 1000, seed: int = 0) -> dict[str, Interval]:
-    """Of each head the mean over seen query tokens, the same of its controls, and how far it is above them.
+    """Each head's mean over seen query tokens, the means of its controls, and its margins above them.
 
-    `null` is the larger of the two nulls in each resample: to be above it is to be above both.
+    `null` is the larger of the two plain nulls in each resample: to be above it is to be above both. The margin above
+    the within-class null is a mean over the query tokens that have one.
     """
     found = _sampled(measured, resamples, seed)
     found["null"] = np.fmax(found["shuffled_queries"], found["permuted_keys"])
     found["above_null"] = found["auroc"] - found["null"]
+    found["above_within_class"] = found.pop("auroc_within_class") - found["within_class"]
     found["above_frequency"] = found["auroc"] - found["frequency"]
     return {name: interval(samples[0], samples[1:]) for name, samples in found.items()}
 
@@ -38,6 +40,10 @@ def _sampled(measured: Measured, resamples: int, seed: int) -> Sampled:
         "frequency": None if measured.frequency is None else measured.frequency[None],
     }
     known = {name: values[..., AUROC] for name, values in given.items() if values is not None}
+    given |= dict.fromkeys(("within_class", "auroc_within_class"))
+    if measured.within_class is not None:
+        known["within_class"] = measured.within_class
+        known["auroc_within_class"] = np.where(np.isnan(measured.within_class), np.nan, measured.heads[..., AUROC])
     together = np.concatenate(list(known.values()))
     defined = ~np.isnan(together)
     known_values, counted = np.where(defined, together, 0.0).T, defined.T.astype(np.float64)

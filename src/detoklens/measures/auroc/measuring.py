@@ -12,6 +12,7 @@ from jaxtyping import Float, Int, Int64
 from detoklens.errors import CountsError, RangeError
 from detoklens.kernels.ranking import ANOTHER_QUERYS, AUROC, CELLS, EXCHANGED, MATCHED, MEASURES, OWN
 from detoklens.measures.auroc.blocks import Block, Columns, Scorer, judge_block, rows_of_block, share, shared_in
+from detoklens.measures.auroc.classes import DERANGEMENTS, derange_within, exchange_groups
 from detoklens.measures.auroc.positives import Positives
 from detoklens.measures.auroc.strata import frequency_ranks, frequency_strata
 from detoklens.measures.block_runs import Arrays, Runner
@@ -28,6 +29,8 @@ class Measured:
     shuffled_queries: Float[np.ndarray, "head query measure"] | None
     permuted_keys: Float[np.ndarray, "head query measure"] | None
     frequency: Float[np.ndarray, "query measure"] | None
+    within_class: Float[np.ndarray, "head query"] | None
+    """The AUROC with queries exchanged within their class, a mean over draws; NaN for a token alone in its class."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +47,7 @@ class Judging:
     """How the measures are taken.
 
     `matched` compares a positive only with negatives of its own frequency stratum, of which an octave of counts has
-    `per_octave`. `controls` adds the two nulls and the frequency baseline, as far as token counts are known.
+    `per_octave`. `controls` adds the nulls and the frequency baseline, as far as token counts and classes are known.
     """
 
     k: int = 10
@@ -62,9 +65,11 @@ def measure_heads(
     judging: Judging | None = None,
     runner: Runner | None = None,
     folder: Path | None = None,
+    classes: Int64[np.ndarray, "token"] | None = None,
 ) -> Measures:
     """AUROC and precision of every head for these query tokens against these positives.
 
+    `classes` are those of the within-class null; where counts are known, each is split into frequency bands.
     Blocks of query tokens run where the runner says and read shared arrays from files in `folder` (a temporary one
     where None), which all workers must see.
     """
@@ -73,22 +78,57 @@ def measure_heads(
     _check_sizes(affinity, positives, queries)
     seen = np.unique(queries[positives.sizes[queries] > 0])
     another = next_in_circle(seen, np.random.default_rng(judging.seed)) if judging.controls and len(seen) > 1 else None
+    groups = None if classes is None or not judging.controls else exchange_groups(classes, token_counts)[seen]
+    partners = _partners(seen, groups, judging.seed)
     columns = _columns(positives.vocab_size, token_counts, judging)
     baseline = token_counts if judging.controls else None
     n_scorers = affinity.n_heads + (baseline is not None)
     n_with_nulls = affinity.n_heads if judging.controls else 0
     with scratch_folder(folder) as shared:
-        share(shared, seen, seen[:0] if another is None else another, _scorers(affinity, baseline), positives, columns)
+        others = seen[:0] if another is None else another
+        share(shared, seen, others, partners, _scorers(affinity, baseline), positives, columns)
         blocks = -(-len(seen) // rows_of_block(positives.vocab_size))
-        same = (n_scorers, n_with_nulls, token_counts is not None, judging.seed % (1 << 63), judging.k)
+        matched = (token_counts is not None, judging.matched)
+        same = (n_scorers, n_with_nulls, *matched, judging.seed % (1 << 63), judging.k)
         results = (runner or Runner()).run(judge_block, lambda number: Block(shared, number, *same), blocks)
         try:
-            found = _joined(results, rows_of_block(positives.vocab_size), (n_scorers, CELLS, len(seen), MEASURES))
+            found, by_partner = _joined(
+                results,
+                rows_of_block(positives.vocab_size),
+                (n_scorers, CELLS, len(seen), MEASURES),
+                (n_with_nulls, len(partners), len(seen)),
+            )
         finally:
             shared_in.cache_clear()  # what this process itself mapped
     about = _by_cell(queries, positives.vocab_size, seen, another, found)
     n_strata = None if token_counts is None else len(columns.bounds) - 1
-    return _measures(queries, about, affinity.n_heads, judging.matched, n_strata)
+    within = None if groups is None else _mean_over_draws(queries, positives.vocab_size, seen, partners, by_partner)
+    return _measures(queries, about, affinity.n_heads, judging.matched, n_strata, within)
+
+
+def _partners(
+    seen: Int64[np.ndarray, "seen"], groups: Int64[np.ndarray, "seen"] | None, seed: int
+) -> Int64[np.ndarray, "draw seen"]:
+    """Whose positives each row is asked for in each draw of the within-class null; no draw without groups."""
+    if groups is None:
+        return np.empty((0, len(seen)), np.int64)
+    return seen[derange_within(groups, DERANGEMENTS, np.random.default_rng([seed % (1 << 63), 1]))]
+
+
+def _mean_over_draws(
+    queries: Int64[np.ndarray, "query"],
+    vocab_size: int,
+    seen: Int64[np.ndarray, "seen"],
+    partners: Int64[np.ndarray, "draw seen"],
+    aurocs: Float[np.ndarray, "head draw seen"],
+) -> Float[np.ndarray, "head query"]:
+    """Each query's AUROC by the rows of its partners; NaN where it has none but itself."""
+    about = np.full((len(aurocs), vocab_size), np.nan)
+    about[:, seen] = 0.0
+    for draw, asked in enumerate(partners):
+        about[:, asked] += aurocs[:, draw] / len(partners)
+    about[:, seen[partners[0] == seen]] = np.nan
+    return about[:, queries]
 
 
 def _check_sizes(affinity: Affinity, positives: Positives, queries: Int64[np.ndarray, "query"]) -> None:
@@ -118,13 +158,14 @@ def _columns(vocab_size: int, token_counts: Int64[np.ndarray, "token"] | None, j
 
 
 def _joined(
-    results: Iterable[Arrays], rows: int, shape: tuple[int, int, int, int]
-) -> Float[np.ndarray, "scorer cell seen measure"]:
+    results: Iterable[Arrays], rows: int, shape: tuple[int, int, int, int], partner_shape: tuple[int, int, int]
+) -> tuple[Float[np.ndarray, "scorer cell seen measure"], Float[np.ndarray, "head draw seen"]]:
     """What blocks found, one after the other."""
-    found = np.empty(shape)
+    found, by_partner = np.empty(shape), np.empty(partner_shape)
     for number, result in enumerate(results):
-        found[:, :, number * rows : (number + 1) * rows] = result["measures"]
-    return found
+        block = slice(number * rows, (number + 1) * rows)
+        found[:, :, block], by_partner[:, :, block] = result["measures"], result["partner_aurocs"]
+    return found, by_partner
 
 
 ByCell = dict[int, Float[np.ndarray, "scorer query measure"]]
@@ -160,20 +201,27 @@ def _about(
 
 
 def _measures(
-    queries: Int64[np.ndarray, "query"], about: ByCell, n_heads: int, matched: bool, n_strata: int | None
+    queries: Int64[np.ndarray, "query"],
+    about: ByCell,
+    n_heads: int,
+    matched: bool,
+    n_strata: int | None,
+    within_class: Float[np.ndarray, "head query"] | None,
 ) -> Measures:
     """Sort what was found by head and control."""
-    against_all = _measured(about, 0, n_heads)
+    against_all = _measured(about, 0, n_heads, None if matched else within_class)
     if n_strata is None:
         return Measures(
             **vars(against_all) | {"permuted_keys": None}, query_tokens=queries, matched=None, n_strata=None
         )
-    within = _measured(about, MATCHED, n_heads)
+    within = _measured(about, MATCHED, n_heads, within_class if matched else None)
     first = within if matched else against_all
     return Measures(**vars(first), query_tokens=queries, matched=within, n_strata=n_strata)
 
 
-def _measured(about: ByCell, first_cell: int, n_heads: int) -> Measured:
+def _measured(
+    about: ByCell, first_cell: int, n_heads: int, within_class: Float[np.ndarray, "head query"] | None
+) -> Measured:
     """The cells of one kind of negatives; the frequency baseline is what follows the heads, and is there with nulls."""
     own, shuffled = about[first_cell + OWN], about.get(first_cell + ANOTHER_QUERYS)
     controls = len(own) > n_heads
@@ -183,6 +231,7 @@ def _measured(about: ByCell, first_cell: int, n_heads: int) -> Measured:
         shuffled_queries=None if shuffled is None else shuffled[:n_heads],
         permuted_keys=exchanged[:n_heads] if controls else None,
         frequency=own[n_heads] if controls else None,
+        within_class=within_class,
     )
 
 
