@@ -5,15 +5,20 @@
 With rotary positions it is that at one offset, and q_b may be the mean query (see `scores.terms`).
 
 Spearman's correlation is Pearson's of the ranks, ties sharing their mean rank.
+
+The control is a random query bias: the same keys, asked by a vector of random direction. Embeddings alone carry
+frequency (rare tokens are shorter, or lie apart), so random directions correlate with it too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from detoklens.measures.chance import draws_for, holm, tail_probability
 from detoklens.scores.common_part import Mean
 from detoklens.scores.layer import Layer, TokenScale
 
@@ -32,6 +37,70 @@ def self_assertion(
     heads = range(layer.n_heads) if heads is None else heads
     asserted = [np.einsum("d,td->t", layer.folded.query_bias[head], layer.token_factors(head).key) for head in heads]
     return np.stack(asserted) / layer.token_scale(scale)
+
+
+@dataclass(frozen=True)
+class RandomBiases:
+    """ρ of random query biases in each head's key space; NaN where a head's ρ is undefined."""
+
+    low: Float[np.ndarray, "head"]
+    high: Float[np.ndarray, "head"]
+    p: Float[np.ndarray, "head"]
+    """How often a random bias has a |ρ| as large, adjusted for the number of heads (Holm)."""
+
+
+MOST_TOKENS = 4096  # of the control; a sample of this size widens its range by 0.016 at most, never narrows it
+
+
+def beside_random_biases(
+    layer: Layer,
+    correlations: Sequence[float | None],
+    counts: Int[np.ndarray, "chosen"] | None,
+    tokens: Int[np.ndarray, "chosen"],
+    scale: TokenScale = "mean",
+    *,
+    offset: int = 1,
+    mean: Mean = None,
+    seed: int = 0,
+) -> RandomBiases:
+    """The middle 95 % of ρ over random query biases, and how often they reach each head's own ρ.
+
+    `correlations` are those of all heads over `tokens`, `counts` the counts of these tokens.
+    Directions are drawn isotropically in the head's query space. That is exact for a head whose bias knows nothing of
+    its keys, such as one with random weights, whatever the embeddings are. The covariance of the head's own queries
+    would not be: it depends on the same embeddings as the keys, so its null would share what is to be tested. An
+    offset rotates the bias, which leaves an isotropic one as it is.
+    """
+    low, high, p = (np.full(len(correlations), np.nan) for _ in range(3))
+    if counts is None or all(correlation is None for correlation in correlations):
+        return RandomBiases(low, high, p)
+    random = np.random.default_rng(seed)
+    if len(tokens) > MOST_TOKENS:
+        drawn = np.sort(random.choice(len(tokens), MOST_TOKENS, replace=False))
+        tokens, counts = tokens[drawn], counts[drawn]
+    affinity = layer.token_affinity(scale, offset=offset, mean=mean)
+    ranks, by_keys = _unit_ranks(counts[None].astype(np.float64))[0], dict[int, np.ndarray]()
+    for head, correlation in enumerate(correlations):
+        if correlation is None:
+            continue
+        own = head if affinity.own_keys is None else affinity.own_keys[head]
+        if own not in by_keys:
+            keys = affinity.key_of(head)[tokens]
+            biases = random.normal(size=(draws_for(len(correlations)), keys.shape[1])).astype(keys.dtype)
+            by_keys[own] = np.concatenate([_unit_ranks(part @ keys.T) @ ranks for part in np.array_split(biases, 16)])
+        low[head], high[head] = np.quantile(by_keys[own], [0.025, 0.975])
+        p[head] = tail_probability(abs(correlation), np.abs(by_keys[own]))
+    return RandomBiases(low, high, holm(p))
+
+
+def _unit_ranks(values: Float[np.ndarray, "row token"]) -> Float[np.ndarray, "row token"]:
+    """Ranks of each row, centred and of length 1, so that their product is Spearman's correlation; 0 for a constant."""
+    from scipy.stats import rankdata
+
+    ranks = rankdata(values, axis=1)
+    ranks -= ranks.mean(axis=1, keepdims=True)
+    length = np.linalg.norm(ranks, axis=1, keepdims=True)
+    return np.divide(ranks, length, out=np.zeros_like(ranks), where=length > 0)
 
 
 def embedding_norms(layer: Layer) -> Float[np.ndarray, "token"]:
