@@ -130,6 +130,7 @@ class Frequency(AtOffset):
         "token": "frequency_by_token",
     }
     eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "frequency_by_head": ("head", "spearman", "null_low", "null_high", "p", "prefers"),
         "embedding_variance": ("spearman", "norm_variance", "divided_norm_variance", "variance_to_covariance"),
         "frequency_by_token": ("token_id", "count", "variance", "norm", "token"),
     }
