@@ -9,10 +9,10 @@ from typing import Any
 
 from scipy.stats import binomtest
 
-from calibration.run import NOT_ASKED, VERDICTS
+from calibration.run import NOT_ASKED, RANDOM, VERDICTS
 
 GROUPS = {
-    "random weights": ("random, ", "rotary, "),
+    "random weights": RANDOM,
     "copiers": ("copier, ",),
     "cluster heads": ("6 clusters", "16 clusters"),
     "frequency × frequency": ("frequency × frequency",),
@@ -44,7 +44,8 @@ def false_positives(found: Iterable[dict[str, Any]]) -> str:
     """A row for each verdict, a column for each group of models that should get no "yes"."""
     nulls = [one for one in found if one["strength"] is None]
     rows = [
-        [f"`{verdict}`", *(_rate([one for one in nulls if one["kind"].startswith(kinds)], verdict) for kinds in GROUPS.values())]
+        [f"`{verdict}`"]
+        + [_rate([one for one in nulls if one["kind"].startswith(kinds)], verdict) for kinds in GROUPS.values()]
         for verdict in VERDICTS
     ]
     return _grid(["verdict", *GROUPS], rows)

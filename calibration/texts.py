@@ -49,7 +49,7 @@ class Texts:
     def association(self) -> csr_matrix:
         """max(0, log P(key before query) / P(key) P(query)) of each query and key that stand together."""
         bigrams, tokens = self.counts.bigrams, self.counts.tokens.astype(np.float64)
-        queries = np.repeat(np.arange(self.size), np.diff(bigrams.starts))
+        queries = bigrams.suffixes.astype(np.int64)
         keys, counts = bigrams.prefixes.astype(np.int64), bigrams.counts.astype(np.float64)
         values = np.log(counts * counts.sum() / (tokens[queries] * tokens[keys]))
         return csr_matrix((np.maximum(values, 0), (queries, keys)), shape=(self.size, self.size))
@@ -68,9 +68,8 @@ class Texts:
     def cluster_association(self, clusters: np.ndarray) -> np.ndarray:
         """How strongly clusters of queries go with clusters of keys: the log ratio of observed to expected pairs."""
         bigrams, number = self.counts.bigrams, int(clusters.max()) + 1
-        queries = np.repeat(np.arange(self.size), np.diff(bigrams.starts))
         pairs = np.ones((number, number))
-        np.add.at(pairs, (clusters[queries], clusters[bigrams.prefixes]), bigrams.counts)
+        np.add.at(pairs, (clusters[bigrams.suffixes], clusters[bigrams.prefixes]), bigrams.counts)
         expected = np.outer(pairs.sum(axis=1), pairs.sum(axis=0)) / pairs.sum()
         return np.log(pairs / expected)
 
@@ -95,9 +94,7 @@ def small_texts() -> Texts:
         np.add.at(tokens, encoded.ids, 1)
         pairs.update(pairwise(encoded.ids))
     prefixes, suffixes = np.array(list(pairs), np.uint32).T
-    counts = dl.Counts.from_arrays(
-        tokens, suffixes, prefixes, np.array(list(pairs.values())), vocabulary.fingerprint
-    )
+    counts = dl.Counts.from_arrays(tokens, suffixes, prefixes, np.array(list(pairs.values())), vocabulary.fingerprint)
     return Texts(tokenizer.to_str(), vocabulary, counts)
 
 

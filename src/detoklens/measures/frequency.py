@@ -49,12 +49,12 @@ class RandomBiases:
     """How often a random bias has a |ρ| as large, adjusted for the number of heads (Holm)."""
 
 
-MOST_TOKENS = 4096  # of the control; a sample of this size widens its range by 0.016 at most, never narrows it
+MOST_TOKENS = 4096  # of the control, and of the ρ that p compares with it: a larger vocabulary is sampled
 
 
 def beside_random_biases(
     layer: Layer,
-    correlations: Sequence[float | None],
+    scores: Float[np.ndarray, "head token"],
     counts: Int[np.ndarray, "chosen"] | None,
     tokens: Int[np.ndarray, "chosen"],
     scale: TokenScale = "mean",
@@ -65,28 +65,30 @@ def beside_random_biases(
 ) -> RandomBiases:
     """The middle 95 % of ρ over random query biases, and how often they reach each head's own ρ.
 
-    `correlations` are those of all heads over `tokens`, `counts` the counts of these tokens.
+    `scores` are Tᵉ in all heads, `counts` those of the `tokens` that ρ is taken over.
+
     Directions are drawn isotropically in the head's query space. That is exact for a head whose bias knows nothing of
     its keys, such as one with random weights, whatever the embeddings are. The covariance of the head's own queries
     would not be: it depends on the same embeddings as the keys, so its null would share what is to be tested. An
     offset rotates the bias, which leaves an isotropic one as it is.
     """
-    low, high, p = (np.full(len(correlations), np.nan) for _ in range(3))
-    if counts is None or all(correlation is None for correlation in correlations):
+    low, high, p = (np.full(len(scores), np.nan) for _ in range(3))
+    if counts is None:
         return RandomBiases(low, high, p)
     random = np.random.default_rng(seed)
     if len(tokens) > MOST_TOKENS:
         drawn = np.sort(random.choice(len(tokens), MOST_TOKENS, replace=False))
         tokens, counts = tokens[drawn], counts[drawn]
-    affinity = layer.token_affinity(scale, offset=offset, mean=mean)
-    ranks, by_keys = _unit_ranks(counts[None].astype(np.float64))[0], dict[int, np.ndarray]()
-    for head, correlation in enumerate(correlations):
+    affinity, by_keys = layer.token_affinity(scale, offset=offset, mean=mean), dict[int, np.ndarray]()
+    ranks = _unit_ranks(counts[None].astype(np.float64))[0]
+    for head, asserted in enumerate(scores):
+        correlation = spearman(asserted[tokens], counts)
         if correlation is None:
             continue
         own = head if affinity.own_keys is None else affinity.own_keys[head]
         if own not in by_keys:
             keys = affinity.key_of(head)[tokens]
-            biases = random.normal(size=(draws_for(len(correlations)), keys.shape[1])).astype(keys.dtype)
+            biases = random.normal(size=(draws_for(len(scores)), keys.shape[1])).astype(keys.dtype)
             by_keys[own] = np.concatenate([_unit_ranks(part @ keys.T) @ ranks for part in np.array_split(biases, 16)])
         low[head], high[head] = np.quantile(by_keys[own], [0.025, 0.975])
         p[head] = tail_probability(abs(correlation), np.abs(by_keys[own]))

@@ -191,7 +191,7 @@ class Frequency(AtOffset):
         correlations = [spearman(row[tokens], frequency) for row in scores]
         null = beside_random_biases(
             study.layer,
-            correlations,
+            scores,
             frequency,
             tokens,
             self.scale,
