@@ -35,4 +35,4 @@ def test_p_is_never_zero_and_counts_ties() -> None:
 
 @pytest.mark.parametrize("n_heads", [1, 12, 32, 128])
 def test_draws_suffice_to_reject_one_of_many_heads(n_heads: int) -> None:
-    assert n_heads / (1 + draws_for(n_heads)) <= ALPHA / 2 or n_heads == 1
+    assert n_heads / (1 + draws_for(n_heads)) <= ALPHA / 2

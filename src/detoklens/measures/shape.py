@@ -71,7 +71,7 @@ class Beyond:
     def of(cls, observed: Float[np.ndarray, "head"], null: Float[np.ndarray, "draw"]) -> Beyond:
         """A head whose statistic is NaN is not tested."""
         p = [np.nan if np.isnan(value) else tail_probability(value, null) for value in observed]
-        return cls(float(np.quantile(null, 1 - ALPHA)), holm(np.array(p)))
+        return cls(float(np.quantile(null, 0.95)), holm(np.array(p)))
 
 
 @dataclass(frozen=True)

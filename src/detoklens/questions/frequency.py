@@ -40,7 +40,7 @@ FREQUENCY_BY_HEAD = Schema(
         Column(
             "prefers",
             "String",
-            "rare or frequent where p is at most 0.05 and the correlation at least 0.1, else neither; null without one",
+            "rare or frequent where p is at most 0.02 and the correlation at least 0.1, else neither; null without one",
         ),
         Column("slope", "Float64", "change of Tᵉ for a token ten times as frequent: slope over log10(count + 1)"),
         Column("minimum", "Float64", "smallest Tᵉ of a token"),

@@ -39,7 +39,7 @@ SHAPE = Schema(
         Column(
             "linear",
             "Boolean",
-            "r_squared at least 0.9 and line_p at most 0.05; null with fewer than 16 positions or a constant Tᵖ",
+            "r_squared at least 0.9 and line_p at most 0.02; null with fewer than 16 positions or a constant Tᵖ",
         ),
         Column("period", "Float64", "period of Tᵖᵖ's leading wave, in positions"),
         Column("wave_share", "Float64", "share of Tᵖᵖ's power around its best line that the leading wave has"),
@@ -54,7 +54,7 @@ SHAPE = Schema(
         Column(
             "sinusoidal",
             "Boolean",
-            "wave_share at least 0.5 and wave_p at most 0.05; null without a wave, 48 keys or 1.5 periods in view",
+            "wave_share at least 0.5 and wave_p at most 0.02; null without a wave, 48 keys or 1.5 periods in view",
         ),
         Column("last_1", "Float64", "attention of the softmaxed sum on the query itself"),
         Column("last_5", "Float64", "attention on the last 5 tokens, the query included"),
