@@ -78,6 +78,13 @@ def random_llama(embeddings: str, seed: int) -> Model:
     return Model(config, tensors, texts)
 
 
+def drifting_positions(seed: int) -> Model:
+    """A random model whose table of positions is a random walk: neighbours are alike, and nothing repeats."""
+    model = random_gpt2("iid", seed)
+    model.tensors["wpe.weight"] = model.tensors["wpe.weight"].cumsum(axis=0) / np.sqrt(N_POSITIONS)
+    return model
+
+
 def copier(embeddings: str, seed: int) -> Model:
     """A head that looks at the previous position, whatever stands there, and adds what it finds: OV is the identity."""
     features = _Features.of(embeddings, seed)
@@ -305,6 +312,7 @@ NULLS: dict[str, Callable[[int], Model]] = {
     **{f"{number} clusters": lambda seed, number=number: cluster_head(number, seed) for number in (6, 16)},
     "frequency × frequency": frequency_head,
     "same token": same_token_head,
+    "drifting positions": drifting_positions,
 }
 """Models that neither write words nor know which tokens precede which."""
 PLANTED: dict[str, Callable[[float, int], Model]] = {

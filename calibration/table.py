@@ -17,6 +17,7 @@ GROUPS = {
     "cluster heads": ("6 clusters", "16 clusters"),
     "frequency × frequency": ("frequency × frequency",),
     "same token": ("same token",),
+    "drifting positions": ("drifting positions",),
 }
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
