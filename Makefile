@@ -19,7 +19,7 @@ FUZZ_SEED ?= 0
 
 .PHONY: demo test quick notebooks tutorial docs site explorer-web
 .PHONY: check lint format types imports browser
-.PHONY: test-lowest test-newest dependencies fuzz explore benchmarks train-demo
+.PHONY: test-lowest test-newest dependencies fuzz explore benchmarks calibrate train-demo
 .PHONY: release-check forget-compiled clean
 
 demo: .venv/installed
@@ -117,6 +117,13 @@ benchmarks: forget-compiled .venv/installed-for-tests
 	for name in auroc lexicon contributions; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 	$(BIN)/python benchmarks/report.py --twice
 	$(BIN)/python benchmarks/explorer.py
+
+# How often is each verdict wrong? Models of known truth, asked everything; the tables of docs/calibration.md. Minutes on
+# two cores; an interrupted run continues. A short one: make calibrate EACH=2
+EACH ?= 12
+
+calibrate: .venv/installed-for-tests
+	$(BIN)/python -m calibration.run --each $(EACH)
 
 # The recipe of training/README.md, step by step; a step whose file is there is not done again, training continues.
 FROM_TEXT = $(TEXT) $(1) $(if $(strip $(SOURCES)),--sources $(SOURCES))

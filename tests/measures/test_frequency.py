@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
-from detoklens.measures.frequency import self_assertion, slope, spearman
+from detoklens.measures.frequency import beside_random_biases, self_assertion, slope, spearman
 from tests.layers import random_layer, sizes
 
 
@@ -41,6 +41,20 @@ def test_a_constant_has_no_correlation_and_ties_share_ranks(counts, data):
         assert found is None
     else:
         assert found == pytest.approx(spearmanr(values, counts).statistic)
+
+
+@pytest.mark.parametrize("copies", [1, 2])
+def test_the_control_is_scipys_correlation_of_random_biases(copies):
+    """With tied keys, too; the range is that of the draws."""
+    layer = random_layer(vocab_size=60)
+    layer.weights.token_embeddings[:] = np.repeat(layer.weights.token_embeddings[::copies], copies, axis=0)
+    counts = np.random.default_rng(1).integers(0, 9, 60)
+    found = beside_random_biases(layer, self_assertion(layer), counts, np.arange(60), seed=5)
+    random, keys = np.random.default_rng(5), layer.token_affinity("mean")
+    for head in range(layer.n_heads):
+        biases = random.normal(size=(499, layer.d_head))
+        null = [spearmanr(keys.key_of(head) @ bias, counts).statistic for bias in biases]
+        assert (found.low[head], found.high[head]) == pytest.approx(tuple(np.quantile(null, [0.025, 0.975])), abs=1e-6)
 
 
 def test_a_constant_has_no_slope():

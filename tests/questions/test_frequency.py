@@ -10,10 +10,12 @@ from scipy.stats import linregress, spearmanr
 from detoklens.corpus.counts import Counts
 from detoklens.errors import RangeError
 from detoklens.loading import load
+from detoklens.measures.chance import draws_for
 from detoklens.measures.frequency import self_assertion
 from detoklens.questions.frequency import Frequency
 from detoklens.questions.study import Study
-from tests.layers import random_layer
+from detoklens.questions.verdict import Verdict
+from tests.layers import as_layer, random_first_layer, random_layer
 from tests.questions.faces import check_faces, shown_columns
 from tests.spelled import counts_of, spelled_layer, write_counts, write_spelled
 
@@ -83,13 +85,41 @@ def test_without_counts_correlations_and_counts_are_null_and_that_is_told():
     assert answer.tables["embedding_variance"]["spearman"].null_count() == 1
     assert answer.tables["frequency_by_token"]["count"].null_count() == layer.vocab_size
     assert answer.notes == ("without counts nothing can be correlated: those columns are empty",)
-    spread = answer.tables["frequency_by_head"].sort("standard_deviation", descending=True).row(0, named=True)
-    assert answer.sentence == (
-        "Nothing can be correlated without counts that vary; "
-        f"Tᵉ spreads most in L0H{spread['head']} (standard deviation {spread['standard_deviation']:.3g})."
+    assert (
+        answer.tables["frequency_by_head"].select("null_low", "null_high", "p", "prefers").null_count().row(0)
+        == (layer.n_heads,) * 4
     )
+    assert answer.verdict == Verdict("untestable", "Tᵉ and the counts must both vary")
+    assert answer.sentence == "Whether heads prefer rare tokens can't be told: Tᵉ and the counts must both vary."
     assert Frequency().say_compared({"one": answer.tables}) == f"one: {answer.sentence}"
-    assert shown_columns(answer.views[0].frame)[-2:] == ["spearman", "slope"]
+    assert shown_columns(answer.views[0].frame)[:2] == ["head", "tokens"]
+
+
+def test_a_bias_that_points_at_frequency_is_named_and_a_random_one_is_not():
+    """Every head's keys carry frequency: only the head whose bias reads it prefers rare tokens."""
+    first = random_first_layer(n_heads=4, d_head=8, vocab_size=400, n_positions=4, seed=3)
+    first.norm_bias[:] = 0
+    counts = some_counts(as_layer(first))
+    rarity = -np.log1p(counts.tokens)
+    first.token_embeddings[:, :] += np.outer(rarity - rarity.mean(), np.random.default_rng(1).normal(size=32))
+    layer = as_layer(first)
+    keys = layer.token_affinity("mean").key_of(2)
+    first.query_bias[2] = np.linalg.lstsq(keys - keys.mean(axis=0), rarity - rarity.mean(), rcond=None)[0]
+    answer = Study(as_layer(first), counts).ask(Frequency())
+    row = answer.tables["frequency_by_head"].row(2, named=True)
+    assert row["spearman"] < row["null_low"] < 0 < row["null_high"]
+    assert (row["prefers"], row["p"]) == ("rare", pytest.approx(4 / (1 + draws_for(4))))
+    assert "L0H2" in answer.verdict.heads
+    others = answer.tables["frequency_by_head"].filter(pl.col("head") != 2)
+    assert others["spearman"].abs().max() > 0.3, "a random bias correlates, too"
+    assert others["prefers"].to_list() == ["neither"] * 3
+
+
+def test_some_heads_have_the_numbers_that_all_have():
+    layer = random_layer(vocab_size=200)
+    counts = some_counts(layer)
+    some, every = (tables_of(layer, counts, heads=heads)["frequency_by_head"] for heads in ([2, 0], None))
+    assert some.rows() == [every.row(2), every.row(0)]
 
 
 def test_the_long_table_has_every_head_and_token():
@@ -112,7 +142,7 @@ def test_what_is_wrong_is_one_line():
         Frequency(unseen="some")
 
 
-def test_provenance_holds_counts_and_tokenizer_but_no_seed(tmp_path):
+def test_provenance_holds_counts_tokenizer_and_seed(tmp_path):
     layer = spelled_layer(tmp_path)
     plain, counted = (
         Study(layer).provenance(Frequency()),
@@ -120,28 +150,35 @@ def test_provenance_holds_counts_and_tokenizer_but_no_seed(tmp_path):
     )
     assert plain.counts_fingerprint is None
     assert counted.counts_fingerprint == counts_of(layer).fingerprint
-    assert plain.options == counted.options == {"unseen": "published", "heads": [0, 1, 2], "scale": "mean"}
+    asked = {"unseen": "published", "heads": [0, 1, 2], "scale": "mean"}
+    assert (plain.options, counted.options) == (asked | {"seed": 0}, asked | {"seed": 1})
 
 
-def by_head(*spearman: float) -> pl.DataFrame:
-    return pl.DataFrame({"head": range(len(spearman)), "spearman": spearman})
+def by_head(*spearman: float, prefers: tuple[str, ...]) -> pl.DataFrame:
+    null = {"null_low": -0.15, "null_high": 0.16, "p": 0.012}
+    return pl.DataFrame({"head": range(len(spearman)), "spearman": spearman, "prefers": prefers, **null}, strict=False)
 
 
-def test_the_sentence_counts_the_heads_that_prefer_rare_tokens():
-    model = pl.DataFrame({"spearman": [-0.376]})
-    assert Frequency().say({"frequency_by_head": by_head(0.2, -0.605, 0.5), "embedding_variance": model}) == (
-        "By Tᵉ 1 of 3 heads (Spearman's ρ −0.605 in L0H1) prefers rare tokens, 2 of 3 heads (Spearman's ρ +0.500 in "
-        "L0H2 and +0.200 in L0H0) prefer frequent ones; for the variance of embeddings ρ is −0.376."
+def said(table: pl.DataFrame) -> str:
+    return Frequency().say({"frequency_by_head": table})
+
+
+def test_the_sentence_counts_heads_beyond_chance_and_names_the_control():
+    some = by_head(0.2, -0.605, 0.5, prefers=("neither", "rare", "frequent"))
+    assert said(some) == (
+        "1 of 3 heads prefers rare tokens by Tᵉ and 1 frequent ones: ρ is −0.605 in L0H1, for 95 % of random query "
+        "biases −0.150 to +0.160 (p 0.012 over all heads)."
     )
-    many = by_head(-0.5, -0.4, -0.3, -0.6, -0.2, -0.09, 0.09)
-    assert Frequency().say({"frequency_by_head": many, "embedding_variance": pl.DataFrame({"spearman": [None]})}) == (
-        "By Tᵉ 5 of 7 heads (Spearman's ρ −0.600 in L0H3, −0.500 in L0H0, −0.400 in L0H1, −0.300 in L0H2 and 1 more) "
-        "prefer rare tokens, 0 of 7 heads prefer frequent ones."
-    )
-    compared = {"start": {"frequency_by_head": by_head(0.1)}, "end": {"frequency_by_head": by_head(0.2, -0.605)}}
+    found = Frequency().verdict({"frequency_by_head": some})
+    assert (found.value, found.heads) == ("yes", ("L0H1", "L0H2"))
+    none = by_head(0.2, -0.6, prefers=("neither", "neither"))
+    assert said(none).startswith("No head prefers rare or frequent tokens by Tᵉ beyond chance: ρ is −0.600 in L0H1, ")
+    assert Frequency().verdict({"frequency_by_head": none}).value == "no"
+    assert max(len(said(table).split()) for table in (some, none)) <= 40
+    compared = {"start": {"frequency_by_head": none}, "end": {"frequency_by_head": some}}
     assert Frequency().say_compared(compared) == (
-        "Spearman's ρ of Tᵉ with frequency in the head where it is strongest: "
-        "+0.100 in start (L0H0) and −0.605 in end (L0H1)."
+        "Strongest Spearman's ρ of Tᵉ with frequency: "
+        "−0.600 in start (L0H1, within chance) and −0.605 in end (L0H1, beyond chance)."
     )
 
 
@@ -155,7 +192,7 @@ def test_python_command_line_folder_and_notebook_say_the_same(tmp_path, question
 def test_a_narrow_terminal_shows_the_correlations_and_every_tokens_numbers(tmp_path):
     layer = spelled_layer(tmp_path)
     answer = Study(layer, counts_of(layer)).ask(Frequency())
-    assert shown_columns(answer.views[0].frame)[:4] == ["head", "tokens", "spearman", "slope"]
+    assert shown_columns(answer.views[0].frame)[:4] == ["head", "spearman", "null_low", "null_high"]
     frames = {name: answer.question.view(answer.tables, name).frame for name in answer.tables}
     assert shown_columns(frames["embedding_variance"])[:4] == [
         "spearman",

@@ -85,38 +85,55 @@ def test_masses_are_those_of_the_prediction(size: dict) -> None:
 
 def table_of(**columns: object) -> pl.DataFrame:
     """The shape of three heads from one query position, all alike but for what is given."""
-    usual = {"head": [0, 1, 2], "query_position": 9, "last_5": [0.2, 0.9, 0.6], "linear": True, "sinusoidal": False}
+    usual = {"head": [0, 1, 2], "query_position": 90, "period": 30.0, "wave_share": [0.2, 0.9, 0.6]}
+    usual |= {"wave_null": 0.72, "sinusoidal": [False, True, False]}
     rows = pl.DataFrame(usual | columns, strict=False)
     others = [pl.lit(None).alias(name) for name in SHAPE.names if name not in rows.columns]
     return SHAPE.conform(rows.with_columns(others))
 
 
-def test_the_sentence_counts_near_heads_lines_and_waves() -> None:
-    assert Shape().say({"shape": table_of()}) == (
-        "By position alone 2 of 3 heads put most attention on the last five tokens (L0H1: 90 % from position 9); "
-        "Tᵖ is a line in 3 of 3 heads, Tᵖᵖ is a wave in 0 of 3 heads."
+def test_the_sentence_names_heads_with_a_wave_and_the_control() -> None:
+    found, said = Shape().verdict({"shape": table_of()}), Shape().say({"shape": table_of()})
+    assert (found.value, found.heads) == ("yes", ("L0H1",))
+    assert said == (
+        "Tᵖᵖ is a wave in 1 of 3 heads (L0H1): from position 90 one wave explains 90 % of it, and of 95 % of random "
+        "walks less than 72 %."
     )
+    none = {"shape": table_of(sinusoidal=False)}
+    assert Shape().verdict(none).value == "no"
+    assert Shape().say(none).startswith("Tᵖᵖ is a wave in 0 of 3 heads: from position 90 one wave explains 20 to 90 %")
+    assert "random mean vectors" in Shape().say({"shape": table_of(by_offset=True)})
+    assert len(said.split()) <= 40
 
 
 def test_the_sentence_says_what_cannot_be_told() -> None:
-    said = Shape().say({"shape": table_of(linear=[True, None, False], sinusoidal=None)})
-    assert said.endswith(
-        "; Tᵖ is a line in 1 of the 2 heads where that can be told, whether Tᵖᵖ is a wave can't be told."
+    unseen, flat = {"shape": table_of(sinusoidal=None)}, {"shape": table_of(sinusoidal=None, period=None)}
+    assert Shape().verdict(unseen).value == Shape().verdict(flat).value == "untestable"
+    assert Shape().say(unseen).endswith("can't be told: position 90 sees fewer than 48 keys or 1.5 periods.")
+    assert "no wave at all" in Shape().say(flat)
+
+
+def test_the_wave_is_judged_from_the_last_query_position() -> None:
+    near = table_of(query_position=20, sinusoidal=None)
+    assert "from position 90 " in Shape().say({"shape": pl.concat([near, table_of()])})
+
+
+def test_compared_models_are_told_by_the_number_of_waves() -> None:
+    labelled = {"early": {"shape": table_of(sinusoidal=None)}, "late": {"shape": table_of()}}
+    assert Shape().say_compared(labelled) == (
+        "Heads whose position term is a wave, beyond its control: can't be told in early and 1 of 3 heads in late."
     )
 
 
-def test_the_sentence_looks_from_the_middle_query_position() -> None:
-    far, near = table_of(query_position=5, last_5=0.1), table_of(query_position=70, last_5=1.0)
-    assert "(L0H1: 90 % from position 9)" in Shape().say({"shape": pl.concat([far, table_of(), near])})
-
-
-def test_compared_models_are_told_by_their_nearest_heads() -> None:
-    labelled = {"early": {"shape": table_of(last_5=[0.5, 0.1, 0.2])}, "late": {"shape": table_of()}}
-    said = Shape().say_compared(labelled)
-    assert said == (
-        "By position alone the nearest-looking head puts on the last five tokens: 50 % in early (L0H0) and "
-        "90 % in late (L0H1)."
-    )
+@pytest.mark.parametrize("seed", range(8))
+def test_positions_that_drift_are_no_wave(seed: int) -> None:
+    """A table of random walks: nearly every curve over it leans on one slow wave, and none is called one."""
+    layer = random_layer(n_heads=4, n_positions=256, seed=seed)
+    steps = np.random.default_rng(seed).normal(size=layer.weights.position_embeddings.shape)
+    layer.weights.position_embeddings[:] = steps.cumsum(axis=0) / 16
+    answer = Study(layer).ask(Shape([255]))
+    assert answer.tables["shape"]["wave_share"].max() > 0.5
+    assert answer.verdict.value != "yes"
 
 
 def test_three_tables_for_eyes_fit_80_columns() -> None:

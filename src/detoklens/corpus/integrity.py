@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 
-from detoklens.caches import cache_folder
+from detoklens.caches import cache_folder, make_cache_folder, open_cached
 from detoklens.corpus.manifest import BIGRAMS, MANIFEST, TOKENS, JsonObject, file_hash
 from detoklens.errors import CountsError
 
@@ -85,7 +85,13 @@ def _state_key(path: Path, state: os.stat_result, sha256: str) -> str:
 
 def _is_remembered(key: str) -> bool:
     folder = cache_folder("checked")
-    return key in _checked or (folder is not None and (folder / key).exists())
+    if key in _checked or folder is None:
+        return key in _checked
+    try:
+        open_cached(folder / key).close()
+    except OSError:
+        return False
+    return True
 
 
 def _remember(key: str) -> None:
@@ -95,8 +101,8 @@ def _remember(key: str) -> None:
     if folder is None:
         return
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / key).touch()
+        make_cache_folder(folder)
+        open_cached(folder / key, os.O_CREAT).close()
         oldest_first = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         for path in oldest_first[:-MAX_REMEMBERED]:
             path.unlink(missing_ok=True)

@@ -5,15 +5,20 @@
 With rotary positions it is that at one offset, and q_b may be the mean query (see `scores.terms`).
 
 Spearman's correlation is Pearson's of the ranks, ties sharing their mean rank.
+
+The control is a random query bias: the same keys, asked by a vector of random direction. Embeddings alone carry
+frequency (rare tokens are shorter, or lie apart), so random directions correlate with it too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
+from detoklens.measures.chance import draws_for, holm, tail_probability
 from detoklens.scores.common_part import Mean
 from detoklens.scores.layer import Layer, TokenScale
 
@@ -32,6 +37,77 @@ def self_assertion(
     heads = range(layer.n_heads) if heads is None else heads
     asserted = [np.einsum("d,td->t", layer.folded.query_bias[head], layer.token_factors(head).key) for head in heads]
     return np.stack(asserted) / layer.token_scale(scale)
+
+
+@dataclass(frozen=True)
+class RandomBiases:
+    """ρ of random query biases in each head's key space; NaN where a head's ρ is undefined."""
+
+    low: Float[np.ndarray, "head"]
+    high: Float[np.ndarray, "head"]
+    p: Float[np.ndarray, "head"]
+    """How often a random bias has a |ρ| as large, adjusted for the number of heads (Holm)."""
+
+
+MOST_TOKENS = 4096  # of the control, and of the ρ that p compares with it: a larger vocabulary is sampled
+
+
+def beside_random_biases(
+    layer: Layer,
+    scores: Float[np.ndarray, "head token"],
+    counts: Int[np.ndarray, "chosen"] | None,
+    tokens: Int[np.ndarray, "chosen"],
+    scale: TokenScale = "mean",
+    *,
+    offset: int = 1,
+    mean: Mean = None,
+    seed: int = 0,
+) -> RandomBiases:
+    """The middle 95 % of ρ over random query biases, and how often they reach each head's own ρ.
+
+    `scores` are Tᵉ in all heads, `counts` those of the `tokens` that ρ is taken over.
+
+    Directions are drawn isotropically in the head's query space. That is exact for a head whose bias knows nothing of
+    its keys, such as one with random weights, whatever the embeddings are. The covariance of the head's own queries
+    would not be: it depends on the same embeddings as the keys, so its null would share what is to be tested. An
+    offset rotates the bias, which leaves an isotropic one as it is.
+    """
+    low, high, p = (np.full(len(scores), np.nan) for _ in range(3))
+    if counts is None:
+        return RandomBiases(low, high, p)
+    random = np.random.default_rng(seed)
+    if len(tokens) > MOST_TOKENS:
+        drawn = np.sort(random.choice(len(tokens), MOST_TOKENS, replace=False))
+        tokens, counts = tokens[drawn], counts[drawn]
+    affinity, by_keys = layer.token_affinity(scale, offset=offset, mean=mean), dict[int, np.ndarray]()
+    ranks = _unit_ranks(counts[None].astype(np.float64))[0]
+    for head, asserted in enumerate(scores):
+        correlation = spearman(asserted[tokens], counts)
+        if correlation is None:
+            continue
+        own = head if affinity.own_keys is None else affinity.own_keys[head]
+        if own not in by_keys:
+            keys = affinity.key_of(head)[tokens]
+            biases = random.normal(size=(draws_for(len(scores)), keys.shape[1])).astype(keys.dtype)
+            by_keys[own] = np.concatenate([_unit_ranks(part @ keys.T) @ ranks for part in np.array_split(biases, 16)])
+        low[head], high[head] = np.quantile(by_keys[own], [0.025, 0.975])
+        p[head] = tail_probability(abs(correlation), np.abs(by_keys[own]))
+    return RandomBiases(low, high, holm(p))
+
+
+def _unit_ranks(values: Float[np.ndarray, "row token"]) -> Float[np.ndarray, "row token"]:
+    """Ranks of each row, centred and of length 1, so that their product is Spearman's correlation; 0 for a constant."""
+    from scipy.stats import rankdata
+
+    order = np.argsort(values, axis=1)
+    if (np.diff(np.take_along_axis(values, order, axis=1), axis=1) == 0).any():
+        ranks = rankdata(values, axis=1)  # ties share their mean rank; three times slower
+    else:
+        ranks = np.empty(values.shape)
+        np.put_along_axis(ranks, order, np.arange(values.shape[1], dtype=np.float64)[None], axis=1)
+    ranks -= ranks.mean(axis=1, keepdims=True)
+    length = np.linalg.norm(ranks, axis=1, keepdims=True)
+    return np.divide(ranks, length, out=np.zeros_like(ranks), where=length > 0)
 
 
 def embedding_norms(layer: Layer) -> Float[np.ndarray, "token"]:

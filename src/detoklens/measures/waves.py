@@ -72,6 +72,26 @@ def is_sinusoidal(waves: list[Wave], n_keys: int) -> bool | None:
     return True if waves[0].period * PERIODS_IN_VIEW <= n_keys else None
 
 
+def shares_in_view(
+    curves: Float[np.ndarray, "curve key"], places: Int[np.ndarray, "key"]
+) -> Float[np.ndarray, "curve"]:
+    """The share of the grid's best frequency, unrefined; 0 where fewer than 1.5 of its periods are in view.
+
+    What a curve is compared with its control by: cheap, and the same for both.
+    """
+    grid = _grid(len(places))
+    if not len(grid):
+        return np.zeros(len(curves))
+    basis = _Basis(places)
+    left = basis.without_line(curves)
+    best = _best_of_grid(left, basis, grid)
+    pairs = basis.waves(grid[best])
+    power, total = np.square(np.einsum("cbj,cj->cb", pairs, left)).sum(axis=1), np.square(left).sum(axis=1)
+    varies = np.abs(left).max(axis=1) > ROUNDING * np.abs(curves).max(axis=1)
+    shares = np.divide(power, total, out=np.zeros(len(curves)), where=varies)
+    return np.where(len(places) * grid[best] >= PERIODS_IN_VIEW, shares, 0.0)
+
+
 def _grid(n_keys: int) -> Float[np.ndarray, "frequency"]:
     """Frequencies from 1/n to just below 1/2, where the sine would vanish; none with fewer than six keys."""
     if n_keys < 6:

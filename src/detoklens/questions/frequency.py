@@ -11,7 +11,7 @@ from detoklens.questions.family_options import AtOffset, SplitOff
 from detoklens.questions.parameters import Heads, Parameter, Scale
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.tables.tokens import TOKEN, TOKEN_ID
-from detoklens.wording import head_name, listed, listed_some, plural, signed
+from detoklens.wording import head_name, listed, plural, signed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from detoklens.measures.block_runs import Runner
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
+    from detoklens.questions.verdict import Verdict
     from detoklens.scores.layer import Layer
 
 CLEAR_CORRELATION = 0.1  # below, no preference is said
-NAMED = 4  # heads of either preference in a sentence
 COUNT = Column("count", "Int64", "how often the token occurs in the corpus; null without counts")
 
 FREQUENCY_BY_HEAD = Schema(
@@ -34,6 +34,14 @@ FREQUENCY_BY_HEAD = Schema(
         HEAD,
         Column("tokens", "Int32", "tokens that the correlation is taken over"),
         Column("spearman", "Float64", "Spearman correlation of Tᵉ (σ averaged over positions) with the count"),
+        Column("null_low", "Float64", "lower end of the middle 95 % of that correlation over random query biases"),
+        Column("null_high", "Float64", "upper end of that range"),
+        Column("p", "Float64", "how often a random query bias correlates as strongly, adjusted for all heads (Holm)"),
+        Column(
+            "prefers",
+            "String",
+            "rare or frequent where p is at most 0.02 and the correlation at least 0.1, else neither; null without one",
+        ),
         Column("slope", "Float64", "change of Tᵉ for a token ten times as frequent: slope over log10(count + 1)"),
         Column("minimum", "Float64", "smallest Tᵉ of a token"),
         Column("maximum", "Float64", "largest Tᵉ of a token"),
@@ -93,8 +101,10 @@ Unseen = Literal["published", "include", "exclude"]
 class Frequency(AtOffset):
     """Correlate Tᵉ, and the variance of token embeddings, with how often tokens occur (Spearman).
 
-    Also the variance of the embeddings' norms before and after division by σ, and mean |Cov(e, p)| against mean Var(e).
-    With --out, the numbers of every token too.
+    A head prefers rare or frequent tokens only if its correlation is beyond that of random query biases asking the same
+    keys, corrected for the number of heads. The verdict is "yes" if at least one head does. Also the variance of the
+    embeddings' norms before and after division by σ, and mean |Cov(e, p)| against mean Var(e). With --out, the numbers
+    of every token too.
 
     Example: detoklens frequency gpt2 --counts counts --by model
     """
@@ -111,7 +121,7 @@ class Frequency(AtOffset):
 
     topic = "Which heads detokenize?"
     doing = "correlating"
-    uses = frozenset({"counts", "vocabulary"})
+    uses = frozenset({"counts", "vocabulary", "seed"})
     counted = True
     tables = (FREQUENCY_BY_HEAD, EMBEDDING_VARIANCE, FREQUENCY_BY_TOKEN, SELF_ASSERTION)
     by: ClassVar[Mapping[str, str]] = {
@@ -120,12 +130,13 @@ class Frequency(AtOffset):
         "token": "frequency_by_token",
     }
     eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "frequency_by_head": ("head", "spearman", "null_low", "null_high", "p", "prefers"),
         "embedding_variance": ("spearman", "norm_variance", "divided_norm_variance", "variance_to_covariance"),
         "frequency_by_token": ("token_id", "count", "variance", "norm", "token"),
     }
     equation = (
         "Tᵉ[h, j] = b̃_Q·(eⱼ W̃_K) / σⱼ, with rotary positions a R_δ (eⱼ W̃_K)ᵀ / σⱼ, a what all queries have in common;  "
-        "Spearman's ρ with the token's count;  Var(e) of every token"
+        "Spearman's ρ with the token's count, beside ρ of random directions in place of b̃_Q;  Var(e) of every token"
     )
     figures = (
         FigureSpec(
@@ -151,90 +162,121 @@ class Frequency(AtOffset):
     )
 
     def ask(self, study: Study, runner: Runner) -> Frames:
+        import polars as pl
+
         from detoklens.measures.frequency import self_assertion
 
         layer, counts, heads = study.layer, study.counts, study.heads(self.heads)
         if counts is None:
             runner.say("without counts nothing can be correlated: those columns are empty")
-        scores = self_assertion(layer, heads, self.scale, offset=self.offset, mean=self.split_off(study))
+        scores = self_assertion(layer, None, self.scale, offset=self.offset, mean=self.split_off(study))
+        asked = pl.DataFrame({"head": heads}, schema={"head": pl.Int32})
         return {
-            "frequency_by_head": frequency_by_head(scores, counts, heads, self.unseen),
+            "frequency_by_head": asked.join(self._by_head(study, scores), on="head", maintain_order="left"),
             "embedding_variance": _embedding_variance(layer, counts, self.unseen),
             "frequency_by_token": _by_token(layer, counts),
-            "self_assertion": _self_assertion(scores, counts, heads),
+            "self_assertion": _self_assertion(scores[heads], counts, heads),
         }
 
-    def say(self, tables: Frames) -> str:
-        """Which heads prefer rare tokens and which frequent ones; and whether embeddings of rare ones vary more."""
+    def _by_head(self, study: Study, asserted: np.ndarray) -> pl.DataFrame:
+        """How does Tᵉ go with the token's count in each head, and in random ones? Without counts, its spread alone."""
+        import numpy as np
+        import polars as pl
+
+        from detoklens.measures.frequency import beside_random_biases, slope, spearman
+
+        scores, counts = asserted.astype(np.float64), study.counts
+        tokens = _tokens(scores.shape[1], counts, include_unseen=self.unseen != "exclude")
+        frequency = None if counts is None else counts.tokens[tokens]
+        correlations = [spearman(row[tokens], frequency) for row in scores]
+        null = beside_random_biases(
+            study.layer,
+            scores,
+            frequency,
+            tokens,
+            self.scale,
+            offset=self.offset,
+            mean=self.split_off(study),
+            seed=study.seed,
+        )
+        low, high, p = (pl.Series(values).fill_nan(None) for values in (null.low, null.high, null.p))
+        return FREQUENCY_BY_HEAD.frame(
+            {
+                "head": range(len(scores)),
+                "tokens": [len(tokens)] * len(scores),
+                "spearman": correlations,
+                "null_low": low,
+                "null_high": high,
+                "p": p,
+                "prefers": pl.Series(map(_preference, correlations, p), dtype=pl.String),
+                "slope": [slope(row[tokens], frequency) for row in scores],
+                "minimum": scores.min(axis=1),
+                "maximum": scores.max(axis=1),
+                "standard_deviation": scores.std(axis=1),
+            }
+        )
+
+    def verdict(self, tables: Frames) -> Verdict:
+        """Yes where at least one head prefers rare or frequent tokens beyond random query biases."""
+        from detoklens.questions.verdict import Verdict
+
         known = tables["frequency_by_head"].drop_nulls("spearman")
         if known.is_empty():
-            return _say_spread(tables["frequency_by_head"], self.manner)
-        said = f"By Tᵉ{self.manner} {_preferring(known, -1)} rare tokens, {_preferring(known, +1)} frequent ones"
-        model = tables["embedding_variance"].row(0, named=True)
-        if model["spearman"] is None:
-            return f"{said}."
-        return f"{said}; for the variance of embeddings ρ is {signed(model['spearman'])}."
+            return Verdict("untestable", "Tᵉ and the counts must both vary")
+        prefer = known.filter(known["prefers"] != "neither")
+        names = tuple(map(head_name, prefer["head"]))
+        strongest = _strongest(prefer if names else known)
+        low, high = signed(strongest["null_low"]), signed(strongest["null_high"])
+        reason = (
+            f"ρ is {signed(strongest['spearman'])} in {head_name(strongest['head'])}, for 95 % of random query biases "
+            f"{low} to {high} (p {strongest['p']:.2g} over all heads)"
+        )
+        return Verdict("yes" if names else "no", reason, names)
+
+    def say(self, tables: Frames) -> str:
+        """How many heads prefer rare and frequent tokens, the strongest with its control."""
+        by_head, found = tables["frequency_by_head"], self.verdict(tables)
+        if found.value == "untestable":
+            return f"Whether heads prefer rare tokens can't be told{self.manner}: {found.reason}."
+        if not found:
+            return f"No head prefers rare or frequent tokens by Tᵉ{self.manner} beyond chance: {found.reason}."
+        rare, frequent = (int((by_head["prefers"] == kind).sum()) for kind in ("rare", "frequent"))
+        verb = "prefers" if rare == 1 else "prefer"
+        return (
+            f"{rare} of {plural(len(by_head), 'head')} {verb} rare tokens by Tᵉ{self.manner} and {frequent} frequent "
+            f"ones: {found.reason}."
+        )
 
     def say_compared(self, by_label: ByLabel) -> str:
-        best = {label: _strongest(tables["frequency_by_head"]) for label, tables in by_label.items()}
-        said = [
-            f"{signed(row['spearman'])} in {label} ({head_name(row['head'])})" for label, row in best.items() if row
-        ]
-        if not said:
+        """The strongest correlation of each model, and whether it is beyond its control."""
+        known = {label: tables["frequency_by_head"].drop_nulls("spearman") for label, tables in by_label.items()}
+        best = {label: _strongest(by_head) for label, by_head in known.items() if len(by_head)}
+        if not best:
             return super().say_compared(by_label)
-        return f"Spearman's ρ of Tᵉ{self.manner} with frequency in the head where it is strongest: {listed(said)}."
+        said = [
+            f"{signed(row['spearman'])} in {label} ({head_name(row['head'])}, "
+            f"{'within' if row['prefers'] == 'neither' else 'beyond'} chance)"
+            for label, row in best.items()
+        ]
+        return f"Strongest Spearman's ρ of Tᵉ{self.manner} with frequency: {listed(said)}."
 
 
-def _strongest(by_head: pl.DataFrame) -> dict[str, Any] | None:
+def _preference(correlation: float | None, p: float | None) -> str | None:
+    """What a head prefers, if its correlation is large enough and beyond random query biases."""
+    from detoklens.measures.chance import ALPHA
+
+    if correlation is None or p is None:
+        return None
+    if abs(correlation) < CLEAR_CORRELATION or p > ALPHA:
+        return "neither"
+    return "rare" if correlation < 0 else "frequent"
+
+
+def _strongest(known: pl.DataFrame) -> dict[str, Any]:
     """The head whose Tᵉ goes with frequency most, rare or frequent."""
     import polars as pl
 
-    known = by_head.drop_nulls("spearman")
-    ordered = known.sort(pl.col("spearman").abs(), descending=True, maintain_order=True)
-    return ordered.row(0, named=True) if len(ordered) else None
-
-
-def _preferring(known: pl.DataFrame, sign: int) -> str:
-    """`2 of 3 heads (Spearman's ρ −0.605 in L0H1 and −0.120 in L0H0) prefer`, the strongest first."""
-    chosen = known.filter(sign * known["spearman"] >= CLEAR_CORRELATION)
-    chosen = chosen.sort("spearman", descending=sign > 0, maintain_order=True)
-    said = [f"{signed(rho)} in {head_name(head)}" for head, rho in chosen.select("head", "spearman").iter_rows()]
-    verb = "prefers" if len(said) == 1 else "prefer"
-    named = f" (Spearman's ρ {listed_some(said, NAMED)})" if said else ""
-    return f"{len(said)} of {plural(len(known), 'head')}{named} {verb}"
-
-
-def _say_spread(by_head: pl.DataFrame, manner: str) -> str:
-    widest = by_head.sort("standard_deviation", descending=True, maintain_order=True).row(0, named=True)
-    return (
-        "Nothing can be correlated without counts that vary; "
-        f"Tᵉ{manner} spreads most in {head_name(widest['head'])} "
-        f"(standard deviation {widest['standard_deviation']:.3g})."
-    )
-
-
-def frequency_by_head(
-    asserted: np.ndarray, counts: Counts | None, heads: Sequence[int], unseen: Unseen = "published"
-) -> pl.DataFrame:
-    """How does Tᵉ go with the token's count, head by head? Without counts, its spread alone."""
-    import numpy as np
-
-    from detoklens.measures.frequency import slope, spearman
-
-    scores = asserted.astype(np.float64)
-    tokens = _tokens(scores.shape[1], counts, include_unseen=unseen != "exclude")
-    frequency = None if counts is None else counts.tokens[tokens]
-    return FREQUENCY_BY_HEAD.frame(
-        {
-            "head": heads,
-            "tokens": [len(tokens)] * len(heads),
-            "spearman": [spearman(row[tokens], frequency) for row in scores],
-            "slope": [slope(row[tokens], frequency) for row in scores],
-            "minimum": scores.min(axis=1),
-            "maximum": scores.max(axis=1),
-            "standard_deviation": scores.std(axis=1),
-        }
-    )
+    return known.sort(pl.col("spearman").abs(), descending=True, maintain_order=True).row(0, named=True)
 
 
 def _self_assertion(scores: np.ndarray, counts: Counts | None, heads: Sequence[int]) -> pl.DataFrame:

@@ -11,17 +11,18 @@ from detoklens.questions.parameters import Heads, QueryPositions
 from detoklens.questions.positions import OfPositions
 from detoklens.questions.question import View
 from detoklens.tables.schema import HEAD, Column, Schema
-from detoklens.wording import head_name, listed, percent
+from detoklens.wording import head_name, listed, listed_some, percent, plural
 
 if TYPE_CHECKING:
     import polars as pl
 
     from detoklens.measures.block_runs import Runner
-    from detoklens.measures.shape import PositionShape, SeenFrom
+    from detoklens.measures.shape import Beyond, PositionShape, SeenFrom
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
+    from detoklens.questions.verdict import Verdict
 
-NEAR = 0.5  # of the attention on the last five tokens makes a head a near one
+NAMED = 4  # heads in a sentence
 QUERY_POSITION = Column("query_position", "Int32", "position of the query, from 0")
 
 SHAPE = Schema(
@@ -33,11 +34,28 @@ SHAPE = Schema(
         Column("slope", "Float64", "slope of the best line through Tᵖ, per position; the same for every query"),
         Column("r_squared", "Float64", "share of Tᵖ's variance on that line; null where Tᵖ is constant"),
         Column("alibi_slope", "Float64", "slope × attention scale: what ALiBi would call its slope"),
-        Column("linear", "Boolean", "r_squared at least 0.9; null with fewer than 16 positions or a constant Tᵖ"),
+        Column("line_null", "Float64", "95 % of the controls have a smaller r_squared; null without a control (ALiBi)"),
+        Column("line_p", "Float64", "how often a control has an r_squared as large, adjusted for all heads (Holm)"),
+        Column(
+            "linear",
+            "Boolean",
+            "r_squared at least 0.9 and line_p at most 0.02; null with fewer than 16 positions or a constant Tᵖ",
+        ),
         Column("period", "Float64", "period of Tᵖᵖ's leading wave, in positions"),
         Column("wave_share", "Float64", "share of Tᵖᵖ's power around its best line that the leading wave has"),
         Column("waves_share", "Float64", "share that the leading waves have together"),
-        Column("sinusoidal", "Boolean", "wave_share at least 0.5; null without a wave, 48 keys or 1.5 periods in view"),
+        Column(
+            "wave_null",
+            "Float64",
+            "95 % of the controls have a smaller wave_share (0 with fewer than 1.5 periods in view): random walks, or "
+            "with rotary positions kernels of random mean vectors; null with fewer than 48 keys",
+        ),
+        Column("wave_p", "Float64", "how often a control has a wave_share as large, adjusted for all heads (Holm)"),
+        Column(
+            "sinusoidal",
+            "Boolean",
+            "wave_share at least 0.5 and wave_p at most 0.02; null without a wave, 48 keys or 1.5 periods in view",
+        ),
         Column("last_1", "Float64", "attention of the softmaxed sum on the query itself"),
         Column("last_5", "Float64", "attention on the last 5 tokens, the query included"),
         Column("last_15", "Float64", "attention on the last 15 tokens, the query included"),
@@ -72,11 +90,13 @@ WAVES = Schema(
 
 @dataclass(frozen=True, repr=False)
 class Shape(OfPositions):
-    """Put the shape of the position terms in numbers, per head.
+    """Measure the shape of the position terms, per head.
 
-    The best line through Tᵖ (linear as ALiBi?), the leading waves of Tᵖᵖ (sinusoidal?), the attention that the
-    softmax of their sum puts on the last 1, 5 and 15 tokens, its entropy, and a class: self, previous token, first,
-    local or broad. Of rotary and ALiBi positions line and waves are those of the kernel along the keys.
+    The best line through Tᵖ, the leading waves of Tᵖᵖ, the attention that the softmax of their sum puts on the last 1,
+    5 and 15 tokens, its entropy, and a class: self, previous token, first, local or broad. With rotary and ALiBi
+    positions, line and waves are those of the kernel along the keys. A line or wave is called one only if it beats its
+    control: random walks, or with rotary positions random mean vectors. The verdict is "yes" if at least one head has
+    a wave, seen from the last query position.
 
     Example: detoklens shape gpt2 --query-positions 500
     """
@@ -84,6 +104,7 @@ class Shape(OfPositions):
     query_positions: QueryPositions = None
     heads: Heads = None
 
+    uses = OfPositions.uses | {"seed"}
     tables = (SHAPE, WAVES)
     compared_tables = ("shape",)
     equation = "best line through Tᵖ; periodogram of Tᵖᵖ (of the kernel) around its best line; softmax mass"
@@ -117,36 +138,45 @@ class Shape(OfPositions):
             runner.watch,
             self.split_off(study),
             self.length,
+            study.seed,
         )
         asked = pl.col("head").is_in(study.heads(self.heads))
         others = [*(AHEAD if study.layer.is_causal else ()), *(BY_OFFSET if study.has("position_table") else ())]
         return {"shape": _shape_table(found).filter(asked).drop(others), "waves": _waves_table(found).filter(asked)}
 
-    def say(self, tables: Frames) -> str:
-        """How many heads look near from the middle one of the query positions, and where Tᵖ and Tᵖᵖ have a shape."""
-        import polars as pl
+    def verdict(self, tables: Frames) -> Verdict:
+        """Yes where at least one head has a wave, judged from the query position that sees most: the last one."""
+        return _judge(tables["shape"])
 
-        there = _from_the_middle(tables["shape"])
-        near = there.filter(pl.col("last_5") > NEAR)
-        nearest = there.row(0, named=True)
+    def say(self, tables: Frames) -> str:
+        """In which heads there is a wave, its share, and what the control reaches."""
+        found, there = self.verdict(tables), _from_the_last(tables["shape"])
+        if found.value == "untestable":
+            return f"Whether {_waved(there)} is a wave can't be told: {found.reason}."
+        named = f" ({listed_some(found.heads, NAMED)})" if found else ""
         return (
-            f"By position alone {len(near)} of {len(there)} heads put most attention on the last five tokens "
-            f"({head_name(nearest['head'])}: {percent(nearest['last_5'])} from position {nearest['query_position']}); "
-            f"{_told('Tᵖ is a line', there['linear'])}, {_told(f'{_waved(there)} is a wave', there['sinusoidal'])}."
+            f"{_waved(there)} is a wave in {len(found.heads)} of {plural(len(there), 'head')}{named}: {found.reason}."
         )
 
     def say_compared(self, by_label: ByLabel) -> str:
-        nearest = {label: _from_the_middle(tables["shape"]).row(0, named=True) for label, tables in by_label.items()}
-        said = [f"{percent(row['last_5'])} in {label} ({head_name(row['head'])})" for label, row in nearest.items()]
-        return f"By position alone the nearest-looking head puts on the last five tokens: {listed(said)}."
+        """In how many heads of each model there is a wave beyond its control."""
+        found = {label: (self.verdict(tables), _from_the_last(tables["shape"])) for label, tables in by_label.items()}
+        said = [
+            f"can't be told in {label}"
+            if verdict.value == "untestable"
+            else f"{len(verdict.heads)} of {plural(len(there), 'head')} in {label}"
+            for label, (verdict, there) in found.items()
+        ]
+        return f"Heads whose position term is a wave, beyond its control: {listed(said)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
         """Three tables that fit a terminal: the line, the wave, the pull."""
         import polars as pl
 
         by_head = tables["shape"].sort("head", "query_position").rename({"query_position": "query"})
-        line = by_head.select("head", "slope", "alibi_slope", "r_squared", "linear").unique(maintain_order=True)
-        wave = by_head.select("head", "query", "period", "wave_share", "waves_share", "sinusoidal")
+        line = by_head.select("head", "slope", "alibi_slope", "r_squared", "line_null", "line_p", "linear")
+        line = line.unique(maintain_order=True)
+        wave = by_head.select("head", "query", "period", "wave_share", "wave_null", "wave_p", "sinusoidal")
         near = [name for name in by_head.columns if name.startswith(("last_", "next_"))]
         pull = by_head.select("head", "query", *near, "entropy", "class").with_columns(pl.col(near).round(3))
         return [
@@ -166,9 +196,18 @@ def _shape_table(found: PositionShape) -> pl.DataFrame:
         "slope": found.line.slope,
         "r_squared": found.line.r_squared,
         "alibi_slope": found.alibi_slope,
+        **_control_columns("line", found.line.beyond, len(found.alibi_slope)),
         "linear": pl.Series(found.line.linear(), dtype=pl.Boolean),
     }
     return pl.concat([SHAPE.frame(line | _columns_of(seen)) for seen in found.queries])
+
+
+def _control_columns(what: str, beyond: Beyond | None, n_heads: int) -> dict[str, Any]:
+    import polars as pl
+
+    null_high = pl.Series([None if beyond is None else beyond.null_high] * n_heads, dtype=pl.Float64)
+    p = pl.Series([None] * n_heads if beyond is None else beyond.p, dtype=pl.Float64).fill_nan(None)
+    return {f"{what}_null": null_high, f"{what}_p": p}
 
 
 def _columns_of(seen: SeenFrom) -> dict[str, Any]:
@@ -186,6 +225,7 @@ def _columns_of(seen: SeenFrom) -> dict[str, Any]:
         "period": pl.Series([waves[0].period if waves else None for waves in seen.waves], dtype=pl.Float64),
         "wave_share": pl.Series([share[0] if share else None for share in shares], dtype=pl.Float64),
         "waves_share": pl.Series([sum(share) if share else None for share in shares], dtype=pl.Float64),
+        **_control_columns("wave", seen.beyond, len(attention)),
         "sinusoidal": pl.Series(seen.sinusoidal, dtype=pl.Boolean),
         **{f"last_{count}": shape.mass_on_last(attention, count, seen.place) for count in shape.NEAR},
         **{f"next_{count}": shape.mass_on_next(attention, count, seen.place) for count in shape.NEAR},
@@ -211,10 +251,32 @@ def _wave_rows(seen: SeenFrom) -> Iterator[tuple[int, int, int, float, float, fl
             yield head, seen.query_position, rank, wave.frequency, wave.period, wave.amplitude, wave.share
 
 
-def _from_the_middle(shape: pl.DataFrame) -> pl.DataFrame:
-    """The heads as seen from the middle one of the query positions, most attention on the last five tokens first."""
-    places = shape["query_position"].unique().sort()
-    return shape.filter(query_position=places[len(places) // 2]).sort("last_5", descending=True, maintain_order=True)
+def _from_the_last(shape: pl.DataFrame) -> pl.DataFrame:
+    """The heads as seen from the last query position, in order."""
+    import polars as pl
+
+    return shape.filter(pl.col("query_position") == pl.col("query_position").max()).sort("head")
+
+
+def _judge(shape: pl.DataFrame) -> Verdict:
+    from detoklens.questions.verdict import Verdict
+
+    there = _from_the_last(shape)
+    told, query = there.drop_nulls("sinusoidal"), there["query_position"][0]
+    if there["period"].null_count() == len(there):
+        return Verdict("untestable", f"from position {query} there is no wave at all, the curve being a line")
+    if told.is_empty():
+        return Verdict("untestable", f"position {query} sees fewer than 48 keys or 1.5 periods")
+    waves = told.filter("sinusoidal")
+    control = "random mean vectors" if _waved(shape) == "Tᵖ" else "random walks"
+    seen = (waves if len(waves) else told)["wave_share"].to_list()
+    low, high = percent(min(seen)).removesuffix(" %"), percent(max(seen))
+    shares = f"{low} to {high}" if not high.startswith(f"{low} ") else high
+    reason = (
+        f"from position {query} one wave explains {shares} of it, and of 95 % of {control} less than "
+        f"{percent(told['wave_null'][0])}"
+    )
+    return Verdict("yes" if len(waves) else "no", reason, tuple(map(head_name, waves["head"])))
 
 
 def _pulled(shape: pl.DataFrame) -> str:
@@ -224,12 +286,3 @@ def _pulled(shape: pl.DataFrame) -> str:
 def _waved(shape: pl.DataFrame) -> str:
     """The curve whose waves are told: of rotary and ALiBi positions there is but one."""
     return "Tᵖ" if shape.get_column("by_offset", default=shape["head"] < 0).any() else "Tᵖᵖ"
-
-
-def _told(what: str, verdicts: pl.Series) -> str:
-    """In how many heads this holds, of those where it can be told."""
-    known = verdicts.drop_nulls()
-    if known.is_empty():
-        return f"whether {what} can't be told"
-    among = f"{len(known)} heads" if len(known) == len(verdicts) else f"the {len(known)} heads where that can be told"
-    return f"{what} in {int(known.sum())} of {among}"

@@ -1,0 +1,324 @@
+"""Models whose truth is known, as checkpoints of Hugging Face layout.
+
+Random models have the sizes and the norms of a small GPT-2 or Llama. The planted ones need exact terms, so their
+features come in pairs (f, −f), which have mean 0, and LayerNorm divides by 10⁶ and multiplies by it: it does nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors.numpy import save_file
+
+from calibration.texts import EMBEDDINGS, Texts, demo_texts, small_texts
+from detoklens.measures.twin_chains import chains, merge_splits, word_tokens
+
+LINEAR = 1e12  # an ε that no variance reaches
+SHARP = 30.0  # the score of the previous token above all others
+D_RANDOM, N_HEADS, N_POSITIONS, N_BLOCKS = 128, 4, 256, 2
+D_TOKEN, N_PLACES = 96, 8  # of planted models
+Tensors = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Model:
+    """A checkpoint in memory, and the texts that it reads."""
+
+    config: dict[str, Any]
+    tensors: Tensors
+    texts: Texts
+
+    def write(self, folder: Path) -> Path:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "config.json").write_text(json.dumps(self.config), encoding="utf-8")
+        (folder / "tokenizer.json").write_text(self.texts.tokenizer, encoding="utf-8")
+        tensors = {name: np.ascontiguousarray(values, np.float32) for name, values in self.tensors.items()}
+        save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+        return folder
+
+
+def random_gpt2(embeddings: str, seed: int) -> Model:
+    """Random weights on a table of embeddings; attention is sharp, usual or nearly even, by the seed."""
+    random = np.random.default_rng(seed)
+    texts = demo_texts() if embeddings == "demo" else small_texts()
+    tokens = EMBEDDINGS[embeddings](texts, D_RANDOM, random)
+    sharpness = (1.0, 0.2, 3.0)[seed % 3]
+    tensors = {"wte.weight": tokens, "wpe.weight": 0.5 * random.normal(size=(N_POSITIONS, D_RANDOM))}
+    for block in range(N_BLOCKS):
+        tensors |= _random_block(block, D_RANDOM, random, sharpness)
+    return _gpt2(tensors, texts, N_HEADS)
+
+
+def random_llama(embeddings: str, seed: int) -> Model:
+    """The same with rotary positions; embeddings have a mean, so that there is a kernel."""
+    random = np.random.default_rng(seed)
+    texts = demo_texts() if embeddings == "demo" else small_texts()
+    tokens = EMBEDDINGS[embeddings](texts, D_RANDOM, random) + 0.5 * random.normal(size=D_RANDOM)
+    tensors = {"model.embed_tokens.weight": tokens, "model.norm.weight": np.ones(D_RANDOM)}
+    for block in range(N_BLOCKS):
+        at = f"model.layers.{block}."
+        for name in "qkvo":
+            tensors[f"{at}self_attn.{name}_proj.weight"] = _drawn(random, D_RANDOM, D_RANDOM)
+        for name, shape in (("gate", (256, D_RANDOM)), ("up", (256, D_RANDOM)), ("down", (D_RANDOM, 256))):
+            tensors[f"{at}mlp.{name}_proj.weight"] = random.normal(size=shape) / np.sqrt(shape[1])
+        for name in ("input_layernorm", "post_attention_layernorm"):
+            tensors[f"{at}{name}.weight"] = 1 + 0.2 * random.normal(size=D_RANDOM)
+    config = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "vocab_size": texts.size,
+        "hidden_size": D_RANDOM, "intermediate_size": 256, "num_hidden_layers": N_BLOCKS,
+        "num_attention_heads": N_HEADS, "num_key_value_heads": N_HEADS, "max_position_embeddings": N_POSITIONS,
+        "rms_norm_eps": 1e-5, "rope_theta": 10000.0, "tie_word_embeddings": True, "hidden_act": "silu",
+        "bos_token_id": 0, "eos_token_id": 0,
+    }  # fmt: skip
+    return Model(config, tensors, texts)
+
+
+def drifting_positions(seed: int) -> Model:
+    """A random model whose table of positions is a random walk: neighbours are alike, and nothing repeats."""
+    model = random_gpt2("iid", seed)
+    model.tensors["wpe.weight"] = model.tensors["wpe.weight"].cumsum(axis=0) / np.sqrt(N_POSITIONS)
+    return model
+
+
+def copier(embeddings: str, seed: int) -> Model:
+    """A head that looks at the previous position, whatever stands there, and adds what it finds: OV is the identity."""
+    features = _Features.of(embeddings, seed)
+    return features.model(features.previous_token_head(into="token"))
+
+
+def cluster_head(clusters: int, seed: int) -> Model:
+    """A head whose Tᵉᵉ depends on the clusters of query and key alone, as pairs of clusters occur in the corpus."""
+    features = _Features.of("iid", seed)
+    known = features.texts.clusters(clusters)
+    belongs = np.eye(clusters)[known]
+    score = features.texts.cluster_association(known)
+    return features.with_scores(belongs @ score, belongs)
+
+
+def frequency_head(seed: int) -> Model:
+    """A head in which frequent queries look for frequent keys, and rare ones for rare ones."""
+    features = _Features.of("iid", seed)
+    return features.with_scores(features.texts.log_counts[:, None], features.texts.log_counts[:, None])
+
+
+def same_token_head(seed: int) -> Model:
+    """A head in which each token looks for itself."""
+    features = _Features.of("iid", seed)
+    vectors = features.random.normal(size=(features.texts.size, 24)) / np.sqrt(24)
+    return features.with_scores(4 * vectors, vectors)
+
+
+def lexical_head(strength: float, seed: int) -> Model:
+    """A head whose Tᵉᵉ knows which tokens precede which: `strength` standard deviations of that on one of noise."""
+    features = _Features.of("iid", seed)
+    queries, keys = features.texts.lexical_factors(24)
+    noise_queries, noise_keys = features.random.normal(size=(2, features.texts.size, 24)) / 24**0.25
+    scale = np.sqrt(strength / (queries @ keys.T).std())
+    return features.with_scores(
+        np.concatenate([scale * queries, noise_queries], axis=1), np.concatenate([scale * keys, noise_keys], axis=1)
+    )
+
+
+def writer(strength: float, seed: int) -> Model:
+    """A head carries the first piece to the last, an MLP puts `strength` of the word's token in place of the pieces."""
+    features = _Features.of("iid", seed)
+    tensors = features.previous_token_head(into="copied")
+    vocabulary = features.texts.vocabulary
+    splits = merge_splits(vocabulary)
+    words = chains(splits, word_tokens(vocabulary, splits), 2)
+    first, last = words.pieces.T
+    pieces = features.place("token", last) + features.place("copied", first)
+    up, down = 2 * pieces, features.place("token", words.whole) - pieces
+    tensors |= {
+        "h.0.mlp.c_fc.weight": up.T,
+        "h.0.mlp.c_fc.bias": np.full(len(up), -3.0),
+        "h.0.mlp.c_proj.weight": strength * down,
+    }
+    return features.model(tensors, n_inner=len(up), activation_function="relu")
+
+
+def frequency_bias(strength: float, seed: int) -> Model:
+    """A random model whose first head's query bias points at frequency: cosine `strength`, the rest at random."""
+    model = random_gpt2("spelled", seed)
+    tokens, tensors = model.tensors["wte.weight"], model.tensors
+    normed = (tokens - tokens.mean(axis=1, keepdims=True)) / tokens.std(axis=1, keepdims=True)
+    d_head = D_RANDOM // N_HEADS
+    keys = normed * tensors["h.0.ln_1.weight"] @ tensors["h.0.attn.c_attn.weight"][:, D_RANDOM : D_RANDOM + d_head]
+    keys -= keys.mean(axis=0)
+    wanted = np.linalg.lstsq(keys, -model.texts.log_counts, rcond=None)[0]
+    other = np.random.default_rng(seed).normal(size=d_head)
+    other -= other @ wanted / (wanted @ wanted) * wanted
+    pointing = strength * wanted / np.linalg.norm(wanted)
+    pointing = pointing + np.sqrt(1 - strength**2) * other / np.linalg.norm(other)
+    carried = tensors["h.0.ln_1.bias"] @ tensors["h.0.attn.c_attn.weight"][:, :d_head]  # what LayerNorm's bias adds
+    tensors["h.0.attn.c_attn.bias"][:d_head] = 3 * pointing - carried
+    return model
+
+
+def wave_table(strength: float, seed: int) -> Model:
+    """A random model whose positions are noise and `strength` of a circle, read the same by queries and keys."""
+    model = random_gpt2("iid", seed)
+    random, tensors = np.random.default_rng(seed), model.tensors
+    circle = np.linalg.qr(random.normal(size=(D_RANDOM, 2)))[0].T * np.sqrt(D_RANDOM / 2)
+    angles = 2 * np.pi * np.arange(N_POSITIONS) / 61
+    tensors["wpe.weight"] += strength * np.stack([np.cos(angles), np.sin(angles)], axis=1) @ circle
+    weight = tensors["h.0.attn.c_attn.weight"]
+    weight[:, :D_RANDOM] = weight[:, D_RANDOM : 2 * D_RANDOM]
+    return model
+
+
+@dataclass(frozen=True)
+class _Features:
+    """The residual stream of a planted model: a token, a copied token and a position, each in features of its own."""
+
+    texts: Texts
+    tokens: np.ndarray
+    random: np.random.Generator
+
+    @classmethod
+    def of(cls, embeddings: str, seed: int) -> _Features:
+        random, texts = np.random.default_rng(seed), small_texts()
+        tokens = EMBEDDINGS[embeddings](texts, D_TOKEN, random)
+        return cls(texts, tokens / np.linalg.norm(tokens, axis=1, keepdims=True), random)
+
+    @property
+    def half(self) -> int:
+        return 2 * D_TOKEN + N_PLACES
+
+    def place(self, where: str, tokens: Any = slice(None)) -> np.ndarray:
+        """Tokens as they stand in the stream, in the features `token` or `copied`."""
+        begin = 0 if where == "token" else D_TOKEN
+        half = np.zeros((len(self.tokens[tokens]), self.half))
+        half[:, begin : begin + D_TOKEN] = self.tokens[tokens]
+        return np.concatenate([half, -half], axis=1) / np.sqrt(2)
+
+    def positions(self) -> np.ndarray:
+        half = np.zeros((N_PLACES, self.half))
+        half[:, 2 * D_TOKEN :] = np.eye(N_PLACES)
+        return np.concatenate([half, -half], axis=1) / np.sqrt(2)
+
+    def previous_token_head(self, into: str) -> Tensors:
+        """One head as wide as the stream: its scores are those of positions, its values the token's features."""
+        d_model, places, begin = 2 * self.half, self.positions(), 0 if into == "token" else D_TOKEN
+        query, key, value, output = (np.zeros((d_model, d_model)) for _ in range(4))
+        query[:, : N_PLACES - 1] = SHARP * np.sqrt(d_model) * places[1:].T
+        key[:, :N_PLACES] = places.T
+        reading = np.concatenate([np.eye(D_TOKEN), np.zeros((self.half - D_TOKEN, D_TOKEN))])
+        value[:, :D_TOKEN] = np.concatenate([reading, -reading]) / np.sqrt(2)
+        output[range(D_TOKEN), range(begin, begin + D_TOKEN)] = 1 / np.sqrt(2)
+        output[range(D_TOKEN), range(self.half + begin, self.half + begin + D_TOKEN)] = -1 / np.sqrt(2)
+        return {
+            "h.0.attn.c_attn.weight": np.concatenate([query, key, value], axis=1),
+            "h.0.attn.c_proj.weight": output,
+        }
+
+    def with_scores(self, queries: np.ndarray, keys: np.ndarray) -> Model:
+        """A first head with Tᵉᵉ = queries · keys, up to σ, beside a second one with random weights.
+
+        The token's features are then its query and its key vector; what is written is random.
+        """
+        width = queries.shape[1]
+        half = np.concatenate([queries, keys, self.tokens], axis=1)
+        tokens = np.concatenate([half, -half], axis=1)
+        d_model, d_head = tokens.shape[1], half.shape[1]
+        tensors = {"wte.weight": tokens, "wpe.weight": np.zeros((N_PLACES, d_model))}
+        for block in range(N_BLOCKS):
+            tensors |= _random_block(block, d_model, self.random, 0.2)
+        joint = tensors["h.0.attn.c_attn.weight"]
+        joint[:, :d_head] = joint[:, d_model : d_model + d_head] = 0
+        joint[range(width), range(width)] = np.sqrt(d_head)
+        joint[range(width, 2 * width), range(d_model, d_model + width)] = 1
+        tensors["h.0.attn.c_attn.bias"][:] = 0
+        return _gpt2(tensors | _linear_norms(d_model), self.texts, 2, layer_norm_epsilon=LINEAR)
+
+    def model(self, tensors: Tensors, **config: Any) -> Model:
+        """A model of one head that does nothing but what is planted."""
+        d_model, n_inner = 2 * self.half, config.get("n_inner", 1)
+        nothing = {"wte.weight": self.place("token"), "wpe.weight": self.positions()}
+        for block in range(N_BLOCKS):
+            nothing |= {
+                f"h.{block}.attn.c_attn.weight": np.zeros((d_model, 3 * d_model)),
+                f"h.{block}.attn.c_attn.bias": np.zeros(3 * d_model),
+                f"h.{block}.attn.c_proj.weight": np.zeros((d_model, d_model)),
+                f"h.{block}.attn.c_proj.bias": np.zeros(d_model),
+                f"h.{block}.mlp.c_fc.weight": np.zeros((d_model, n_inner)),
+                f"h.{block}.mlp.c_fc.bias": np.zeros(n_inner),
+                f"h.{block}.mlp.c_proj.weight": np.zeros((n_inner, d_model)),
+                f"h.{block}.mlp.c_proj.bias": np.zeros(d_model),
+            }
+        everything = nothing | _linear_norms(d_model) | tensors
+        return _gpt2(everything, self.texts, 1, **{"n_inner": n_inner, "layer_norm_epsilon": LINEAR} | config)
+
+
+def _linear_norms(d_model: int) -> Tensors:
+    norms = ["ln_f", *(f"h.{block}.{name}" for block in range(N_BLOCKS) for name in ("ln_1", "ln_2"))]
+    gains = {f"{norm}.weight": np.full(d_model, LINEAR**0.5) for norm in norms}
+    return gains | {f"{norm}.bias": np.zeros(d_model) for norm in norms}
+
+
+def _random_block(block: int, d_model: int, random: np.random.Generator, sharpness: float) -> Tensors:
+    """A block of GPT-2 with random weights and biases; `sharpness` multiplies the scores."""
+    joint = np.concatenate([_drawn(random, d_model, d_model) for _ in range(3)], axis=1)
+    joint[:, : 2 * d_model] *= np.sqrt(sharpness)
+    inner = 4 * d_model
+    return {
+        f"h.{block}.ln_1.weight": 1 + 0.2 * random.normal(size=d_model),
+        f"h.{block}.ln_1.bias": 0.2 * random.normal(size=d_model),
+        f"h.{block}.attn.c_attn.weight": joint,
+        f"h.{block}.attn.c_attn.bias": 0.3 * random.normal(size=3 * d_model),
+        f"h.{block}.attn.c_proj.weight": _drawn(random, d_model, d_model),
+        f"h.{block}.attn.c_proj.bias": 0.1 * random.normal(size=d_model),
+        f"h.{block}.ln_2.weight": 1 + 0.2 * random.normal(size=d_model),
+        f"h.{block}.ln_2.bias": 0.2 * random.normal(size=d_model),
+        f"h.{block}.mlp.c_fc.weight": _drawn(random, d_model, inner),
+        f"h.{block}.mlp.c_fc.bias": 0.1 * random.normal(size=inner),
+        f"h.{block}.mlp.c_proj.weight": _drawn(random, inner, d_model),
+        f"h.{block}.mlp.c_proj.bias": 0.1 * random.normal(size=d_model),
+    }
+
+
+def _drawn(random: np.random.Generator, rows: int, columns: int) -> np.ndarray:
+    """A random matrix that keeps the size of what it is multiplied with."""
+    return random.normal(size=(rows, columns)) / np.sqrt(rows)
+
+
+def _gpt2(tensors: Tensors, texts: Texts, n_heads: int, **config: Any) -> Model:
+    d_model = tensors["wte.weight"].shape[1]
+    norm = {"ln_f.weight": np.ones(d_model), "ln_f.bias": np.zeros(d_model)}
+    settings = {
+        "architectures": ["GPT2Model"], "model_type": "gpt2", "vocab_size": texts.size, "n_embd": d_model,
+        "n_head": n_heads, "n_layer": N_BLOCKS, "n_positions": len(tensors["wpe.weight"]),
+        "layer_norm_epsilon": 1e-5, "activation_function": "gelu_new", "bos_token_id": 0, "eos_token_id": 0,
+    }  # fmt: skip
+    return Model(settings | config, norm | tensors, texts)
+
+
+STRUCTURED = tuple(EMBEDDINGS)
+STRENGTHS = {
+    "lexical": (0.25, 0.5, 1.0, 2.0, 4.0),
+    "writer": (0.1, 0.2, 0.4, 0.7, 1.0),
+    "frequency bias": (0.25, 0.5, 0.75, 0.9, 1.0),
+    "wave": (0.1, 0.2, 0.4, 0.7, 1.0),
+}
+NULLS: dict[str, Callable[[int], Model]] = {
+    **{f"random, {name}": lambda seed, name=name: random_gpt2(name, seed) for name in STRUCTURED},
+    **{f"rotary, {name}": lambda seed, name=name: random_llama(name, seed) for name in ("iid", "spelled", "demo")},
+    **{f"copier, {name}": lambda seed, name=name: copier(name, seed) for name in ("iid", "spelled", "classes")},
+    **{f"{number} clusters": lambda seed, number=number: cluster_head(number, seed) for number in (6, 16)},
+    "frequency × frequency": frequency_head,
+    "same token": same_token_head,
+    "drifting positions": drifting_positions,
+}
+"""Models that neither write words nor know which tokens precede which."""
+PLANTED: dict[str, Callable[[float, int], Model]] = {
+    "lexical": lexical_head,
+    "writer": writer,
+    "frequency bias": frequency_bias,
+    "wave": wave_table,
+}
+"""Models with an effect of known strength."""

@@ -1,0 +1,149 @@
+"""Ask every verdict of every calibration model, several models at once, and keep what each answered.
+
+A finished model is a file in build/calibration/<fingerprint>, so an interrupted run continues where it stopped. The
+fingerprint is that of the code of detoklens and of this folder: after a change, everything is asked again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+KEPT = ROOT / "build" / "calibration"
+PAGE = ROOT / "docs" / "calibration.md"
+EACH = 12  # models of each kind with random weights: five kinds are then 60 models; half as many of all others
+VERDICTS = ("twins", "layers", "auroc", "auroc --pieces", "heads", "words", "frequency", "shape")
+RANDOM = ("random, ", "rotary, ")
+NOT_ASKED = {  # what a model's truth does not settle
+    "lexical": ("twins", "layers", "frequency", "shape"),
+    "writer": ("auroc", "auroc --pieces", "heads", "words", "frequency", "shape"),
+    "frequency bias": tuple(verdict for verdict in VERDICTS if verdict != "frequency"),
+    "wave": tuple(verdict for verdict in VERDICTS if verdict != "shape"),
+}
+
+
+@dataclass(frozen=True)
+class Task:
+    """One model: its kind, the strength of what is planted (None where nothing is), and its seed."""
+
+    kind: str
+    strength: float | None
+    seed: int
+
+    @property
+    def file(self) -> str:
+        strength = "" if self.strength is None else f" {self.strength:g}"
+        return f"{self.kind}{strength} {self.seed}.json".replace(" ", "-").replace(",", "")
+
+
+def tasks(each: int = EACH) -> list[Task]:
+    """All models, the same ones in every run; seeds differ between kinds."""
+    from calibration.adversaries import NULLS, PLANTED, STRENGTHS
+
+    kinds: list[tuple[str, float | None]] = [(kind, None) for kind in NULLS]
+    kinds += [(kind, strength) for kind in PLANTED for strength in STRENGTHS[kind]]
+    return [
+        Task(kind, strength, 1000 * place + seed)
+        for seed in range(each)
+        for place, (kind, strength) in enumerate(kinds)
+        if kind.startswith(RANDOM) or 2 * seed < each
+    ]
+
+
+def questions() -> dict[str, Any]:
+    """Each verdict by the command that gives it."""
+    import detoklens as dl
+
+    return {
+        "twins": dl.Twins(),
+        "layers": dl.Layers(),
+        "auroc": dl.Auroc(),
+        "auroc --pieces": dl.Auroc(pieces=True),
+        "heads": dl.Heads(),
+        "words": dl.Words(),
+        "frequency": dl.Frequency(),
+        "shape": dl.Shape(),
+    }
+
+
+def answer(task: Task) -> dict[str, Any]:
+    """What each verdict says of one model; a question that refuses the model is "untestable", with its message."""
+    import detoklens as dl
+    from calibration.adversaries import NULLS, PLANTED
+
+    model = NULLS[task.kind](task.seed) if task.strength is None else PLANTED[task.kind](task.strength, task.seed)
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        study = dl.study(model.write(Path(folder)), counts=model.texts.counts, workers=1)
+        for name, question in questions().items():
+            if name in NOT_ASKED.get(task.kind, ()):
+                continue
+            try:
+                verdict = study.ask(question).verdict
+                found[name] = None if verdict is None else verdict.to_dict()
+            except dl.DetokLensError as error:
+                found[name] = {"value": "untestable", "heads": [], "reason": f"refused: {error}"}
+    return {"kind": task.kind, "strength": task.strength, "seed": task.seed, "verdicts": found}
+
+
+def run(chosen: list[Task], kept: Path, workers: int) -> Iterator[dict[str, Any]]:
+    """The answers of all models, those that are finished first."""
+    kept.mkdir(parents=True, exist_ok=True)
+    finished = [task for task in chosen if (kept / task.file).is_file()]
+    yield from (json.loads((kept / task.file).read_text(encoding="utf-8")) for task in finished)
+    left = [task for task in chosen if task not in set(finished)]
+    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_one_thread) as pool:
+        running = {pool.submit(answer, task): task for task in left}
+        for done in as_completed(running):
+            _write(kept / running[done].file, done.result())
+            yield done.result()
+
+
+def _one_thread() -> None:
+    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
+        os.environ[name] = "1"
+
+
+def _write(path: Path, found: dict[str, Any]) -> None:
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(found, ensure_ascii=False, indent=1), encoding="utf-8")
+    part.replace(path)
+
+
+def fingerprint() -> str:
+    """Of all code that decides a verdict."""
+    digest = hashlib.sha256()
+    for path in sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "calibration").glob("*.py")]):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def main() -> None:
+    from calibration.table import write_tables
+
+    options = argparse.ArgumentParser(prog="python -m calibration.run", description="Calibrate every verdict.")
+    options.add_argument("--each", type=int, default=EACH, help="models of each kind (default: %(default)s)")
+    options.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: one per core)")
+    options.add_argument("--kept", type=Path, default=KEPT / fingerprint(), help="folder of finished models")
+    options.add_argument("--page", type=Path, default=PAGE, help="page whose tables are replaced")
+    given = options.parse_args()
+    chosen, found = tasks(given.each), []
+    for number, one in enumerate(run(chosen, given.kept, given.workers), start=1):
+        found.append(one)
+        print(f"{number} of {len(chosen)} models", end="\r", file=sys.stderr, flush=True)
+    print(write_tables(found, given.page))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+"""False-positive rates and power curves, as the tables of docs/calibration.md."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from scipy.stats import binomtest
+
+from calibration.run import NOT_ASKED, RANDOM, VERDICTS
+
+GROUPS = {
+    "random weights": RANDOM,
+    "copiers": ("copier, ",),
+    "cluster heads": ("6 clusters", "16 clusters"),
+    "frequency × frequency": ("frequency × frequency",),
+    "same token": ("same token",),
+    "drifting positions": ("drifting positions",),
+}
+BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+
+
+def write_tables(found: Sequence[dict[str, Any]], page: Path) -> str:
+    """Put the tables between the page's two marks; gives them back."""
+    tables = "\n\n".join(
+        [
+            f"{len(found)} models.",
+            "### False positives",
+            false_positives(found),
+            "### Random weights, by embeddings",
+            by_kind(found),
+            "### Power",
+            power(found),
+        ]
+    )
+    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
+    after = rest.split(END)[1]
+    page.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}", encoding="utf-8")
+    return tables
+
+
+def false_positives(found: Iterable[dict[str, Any]]) -> str:
+    """A row for each verdict, a column for each group of models that should get no "yes"."""
+    nulls = [one for one in found if one["strength"] is None]
+    rows = [
+        [f"`{verdict}`"]
+        + [_rate([one for one in nulls if one["kind"].startswith(kinds)], verdict) for kinds in GROUPS.values()]
+        for verdict in VERDICTS
+    ]
+    return _grid(["verdict", *GROUPS], rows)
+
+
+def by_kind(found: Iterable[dict[str, Any]]) -> str:
+    """The random models one kind of embeddings at a time."""
+    nulls = [one for one in found if one["kind"].startswith(GROUPS["random weights"])]
+    kinds = sorted({one["kind"] for one in nulls})
+    rows = [
+        [f"`{verdict}`", *(_rate([one for one in nulls if one["kind"] == kind], verdict, False) for kind in kinds)]
+        for verdict in VERDICTS
+    ]
+    return _grid(["verdict", *kinds], rows)
+
+
+def power(found: Iterable[dict[str, Any]]) -> str:
+    """How often is an effect of each strength found? A row for each verdict that the effect concerns."""
+    planted = [one for one in found if one["strength"] is not None]
+    rows = []
+    for kind in dict.fromkeys(one["kind"] for one in planted):
+        of_kind = [one for one in planted if one["kind"] == kind]
+        strengths = sorted({one["strength"] for one in of_kind})
+        for verdict in VERDICTS:
+            if verdict not in NOT_ASKED[kind]:
+                said = [
+                    f"{strength:g}: {_rate([one for one in of_kind if one['strength'] == strength], verdict, False)}"
+                    for strength in strengths
+                ]
+                rows.append([kind, f"`{verdict}`", ", ".join(said)])
+    return _grid(["planted", "verdict", "strength: found"], rows)
+
+
+def _rate(models: Sequence[dict[str, Any]], verdict: str, with_interval: bool = True) -> str:
+    """`1 of 60 [0.0, 8.9] %` with Clopper and Pearson's 95 % interval, and how many could not be tested."""
+    values = Counter((one["verdicts"].get(verdict) or {"value": None})["value"] for one in models)
+    tested = values["yes"] + values["no"]
+    if not tested:
+        return "untestable" if values["untestable"] else "–"
+    said = f"{values['yes']} of {tested}"
+    if with_interval:
+        interval = binomtest(values["yes"], tested).proportion_ci(method="exact")
+        said += f" [{100 * interval.low:.1f}, {100 * interval.high:.1f}] %"
+    return said + (f" ({values['untestable']} untestable)" if values["untestable"] else "")
+
+
+def _grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

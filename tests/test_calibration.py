@@ -1,0 +1,139 @@
+"""The calibration models are what they claim to be, and the suite asks, keeps and tabulates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from calibration import adversaries, run, table
+from calibration.adversaries import NULLS, PLANTED, Model
+from calibration.texts import EMBEDDINGS, small_texts
+
+import detoklens as dl
+
+PAGE = f"Before.\n{table.BEGIN}\nold\n{table.END}\nAfter.\n"
+
+
+def loaded(model: Model, folder: Path) -> dl.Layer:
+    return dl.load(model.write(folder))
+
+
+def test_small_texts_have_words_in_pieces_and_counts() -> None:
+    texts = small_texts()
+    assert texts.size == len(texts.counts.tokens) == 1000
+    assert texts.counts.tokens.sum() == texts.counts.bigrams.counts.sum() + 300, "a pair fewer than tokens a document"
+    queries, keys = texts.lexical_factors(24)
+    dense = texts.association.toarray()
+    assert np.corrcoef((queries @ keys.T).ravel(), dense.ravel())[0, 1] > 0.4
+
+
+@pytest.mark.parametrize("name", sorted(set(EMBEDDINGS) - {"demo"}))
+def test_embeddings_are_the_same_for_the_same_seed(name: str) -> None:
+    first, again, other = (EMBEDDINGS[name](small_texts(), 32, np.random.default_rng(seed)) for seed in (0, 0, 1))
+    assert np.array_equal(first, again)
+    assert not np.array_equal(first, other)
+
+
+@pytest.mark.parametrize("embeddings", ["iid", "spelled"])
+def test_a_copier_looks_at_the_previous_token_whatever_it_is_and_adds_it(embeddings: str, tmp_path: Path) -> None:
+    layer = loaded(adversaries.copier(embeddings, 0), tmp_path)
+    ids = np.random.default_rng(0).integers(1, 1000, 6)
+    attention = layer.terms(ids).attention()[0]
+    np.testing.assert_allclose(attention[range(1, 6), range(5)], 1, atol=1e-6)
+    embedded = layer.weights.token_embeddings
+    np.testing.assert_allclose(layer.attention_output(ids)[1:], embedded[ids[:-1]], atol=1e-4)
+    after = layer.block_output(ids)[1:]
+    positions = layer.weights.position_embeddings[1:6]
+    np.testing.assert_allclose(after, embedded[ids[1:]] + positions + embedded[ids[:-1]], atol=1e-4)
+
+
+@pytest.mark.parametrize("number", [6, 16])
+def test_a_cluster_head_knows_clusters_and_nothing_else(number: int, tmp_path: Path) -> None:
+    layer = loaded(adversaries.cluster_head(number, 0), tmp_path)
+    clusters = small_texts().clusters(number)
+    assert len(set(clusters)) == number
+    scores = layer.token_affinity(heads=[0]).scores(np.arange(1000))[0] * layer.attention_scale
+    expected = small_texts().cluster_association(clusters)[clusters][:, clusters]
+    np.testing.assert_allclose(scores, expected, atol=1e-3)
+
+
+def test_a_frequency_head_knows_the_product_of_frequencies(tmp_path: Path) -> None:
+    layer = loaded(adversaries.frequency_head(0), tmp_path)
+    scores = layer.token_affinity(heads=[0]).scores(np.arange(50))[0] * layer.attention_scale
+    logs = small_texts().log_counts
+    np.testing.assert_allclose(scores, np.outer(logs[:50], logs), atol=1e-3)
+
+
+def test_a_same_token_head_ranks_each_token_itself_first(tmp_path: Path) -> None:
+    layer = loaded(adversaries.same_token_head(0), tmp_path)
+    scores = layer.token_affinity(heads=[0]).scores(np.arange(1000))[0]
+    assert (scores.argmax(axis=1) == np.arange(1000)).mean() > 0.9
+
+
+def test_a_lexical_head_is_noise_and_so_much_of_the_corpus(tmp_path: Path) -> None:
+    dense, found = small_texts().association.toarray().ravel(), []
+    for strength in (0.25, 1.0, 4.0):
+        layer = loaded(adversaries.lexical_head(strength, 0), tmp_path / str(strength))
+        scores = layer.token_affinity(heads=[0]).scores(np.arange(1000))[0]
+        found.append(np.corrcoef(scores.ravel(), dense)[0, 1])
+    assert found == sorted(found)
+    assert found[0] < 0.25 < found[-1]
+
+
+def test_a_whole_writer_puts_the_words_token_in_place_of_its_pieces(tmp_path: Path) -> None:
+    from detoklens.measures.twin_chains import chains, merge_splits, word_tokens
+
+    layer = loaded(adversaries.writer(1.0, 0), tmp_path)
+    splits = merge_splits(layer.vocabulary)
+    words = chains(splits, word_tokens(layer.vocabulary, splits), 2)
+    embedded, places = layer.weights.token_embeddings, layer.weights.position_embeddings
+    for whole, pieces in list(zip(words.whole, words.pieces, strict=True))[::40]:
+        state = layer.block_output(np.array([0, *pieces]))[-1] - places[2]
+        assert int((embedded @ state).argmax()) == whole
+
+
+def test_a_planted_bias_and_a_planted_wave_are_found(tmp_path: Path) -> None:
+    for kind, question in (("frequency bias", dl.Frequency()), ("wave", dl.Shape())):
+        model = PLANTED[kind](1.0, 0)
+        study = dl.study(model.write(tmp_path / kind), counts=model.texts.counts, workers=1)
+        assert study.ask(question).verdict.value == "yes"
+
+
+def test_every_task_has_a_file_and_a_seed_of_its_own() -> None:
+    chosen = run.tasks(2)
+    assert len({task.file for task in chosen}) == len({task.seed for task in chosen}) == len(chosen)
+    assert {task.kind for task in chosen} == set(NULLS) | set(PLANTED)
+    assert sum(task.kind.startswith("random, ") for task in run.tasks()) == 60
+
+
+def test_a_run_takes_up_what_is_finished_and_tabulates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chosen = run.tasks(1)
+    for task in chosen:
+        value = "yes" if task.strength == 1.0 else "untestable" if task.kind.startswith("copier") else "no"
+        said = {"value": value, "heads": [], "reason": ""}
+        asked = {name: None if name == "twins" else said for name in run.VERDICTS}
+        one = {"kind": task.kind, "strength": task.strength, "seed": task.seed, "verdicts": asked}
+        (tmp_path / task.file).write_text(json.dumps(one))
+    monkeypatch.setattr(run, "answer", None)  # nothing is asked again
+    found = list(run.run(chosen, tmp_path, 1))
+    assert len(found) == len(chosen)
+    page = tmp_path / "page.md"
+    page.write_text(PAGE)
+    tables = table.write_tables(found, page)
+    assert "| `shape` | 0 of 8 [0.0, 36.9] % | untestable |" in tables
+    assert "| `twins` | – | – |" in tables
+    assert "1: 1 of 1" in tables
+    assert page.read_text().startswith("Before.\n")
+    assert page.read_text().endswith("\nAfter.\n")
+    assert table.write_tables(found, page) == tables
+    assert page.read_text().count(table.BEGIN) == 1
+
+
+@pytest.mark.slow
+def test_the_suite_asks_every_verdict_of_a_random_model() -> None:
+    found = run.answer(run.Task("random, spelled", None, 1000))
+    assert list(found["verdicts"]) == list(run.VERDICTS)
+    for name in ("frequency", "shape"):
+        assert found["verdicts"][name]["value"] == "no"
