@@ -27,7 +27,7 @@ from detoklens.scores.layer import Layer
 from detoklens.weights.checkpoint import Checkpoint
 from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.norm import Norm
-from detoklens.weights.rest_of_block import FeedForward, RestOfBlock
+from detoklens.weights.mlp import FeedForward, RestOfBlock
 
 PLACES, COMPARED = 2, 20
 random = np.random.default_rng(0)

@@ -17,8 +17,8 @@ import detoklens
 from detoklens.measures.twin_chains import Chains
 from detoklens.measures.twin_ranks import ClosedWorld, Condition
 from detoklens.model.loading import in_double_precision, load_blocks
-from detoklens.model.places import PLACES
 from detoklens.scores.layer import Layer
+from detoklens.weights.families import spec_of
 from tests.weights.families.test_alibi import bloom
 from tests.weights.families.test_bert import SIZES as BERT
 from tests.weights.families.test_gemma import SIZES as GEMMA
@@ -48,7 +48,7 @@ class Real:
     """transformers' own first layer in float64, its softmax edited before and after."""
 
     def __init__(self, model: Any, layer: Layer) -> None:
-        place = PLACES[layer.checkpoint.config["model_type"]]
+        place = spec_of(layer.checkpoint.config).modules
         self.model = load_blocks(model, 1, torch.float64).model
         self.caught: dict[str, torch.Tensor] = {}
         block = self.model.get_submodule(place.blocks)[0]

@@ -15,7 +15,7 @@ from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
 from detoklens.weights.checkpoint import Checkpoint
 from detoklens.weights.first_layer import FirstLayer
-from detoklens.weights.rest_of_block import FeedForward, RestOfBlock
+from detoklens.weights.mlp import FeedForward, RestOfBlock
 
 FIRST, LAST, N_POSITIONS, N_HEADS, SHARP = "abcdef", "ghijklmnopqr", 4, 3, 30.0
 WORDS = [first + last for place, first in enumerate(FIRST) for last in LAST[place % 3 :: 2]]

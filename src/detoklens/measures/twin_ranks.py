@@ -24,7 +24,7 @@ from detoklens.scores.block import block_output, stream_after_attention
 from detoklens.scores.common_part import Common, biases, means, token_shares
 from detoklens.scores.last_place import LastPlace, last_place
 from detoklens.scores.layer import Layer
-from detoklens.weights.rest_of_block import RestOfBlock
+from detoklens.weights.mlp import RestOfBlock
 from detoklens.wording import head_name
 
 ROWS = 1024  # texts at once: of four tokens in a width of 4,096, 64 MB an array

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
     from detoklens.scores.layer import Layer
-    from detoklens.weights.rest_of_block import RestOfBlock
+    from detoklens.weights.mlp import RestOfBlock
 
 COPIES = 3  # of one place's vectors in float32 while they are put in order, beside those of all places
 SHARE_OF_MEMORY = 0.75
@@ -151,7 +151,7 @@ class Twins(Question):
         """The tokens among which twins are looked for, from the smallest id: all, or a sample that holds the twins."""
         import numpy as np
 
-        unread = layer.weights.placeless_token
+        unread = layer.weights.padding_token_id
         everything = np.setdiff1d(np.arange(layer.vocab_size), [] if unread is None else [unread])
         if self.candidates is None or self.candidates >= len(everything):
             return everything

@@ -8,8 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.mlp import FeedForward, RestOfBlock
 from detoklens.weights.norm import Norm
-from detoklens.weights.rest_of_block import FeedForward, RestOfBlock
 
 Rows = Float[np.ndarray, "query d_model"]
 

@@ -25,7 +25,7 @@ from detoklens.scores.terms import MEANINGS, Terms
 from detoklens.weights.checkpoint import Checkpoint
 from detoklens.weights.first_layer import Positions
 from detoklens.weights.folding import FoldedLayer, fold
-from detoklens.weights.rest_of_block import RestOfBlock
+from detoklens.weights.mlp import RestOfBlock
 from detoklens.weights.scale import ScaleTable
 
 TokenScale = int | Literal["mean", "bare", "published"]
@@ -292,7 +292,7 @@ class Layer(LayerFacts):
     def check_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
         """The ids as an array, if they are a text that the model can read; a text itself is encoded."""
         ids = whole_numbers(self.vocabulary.encode(token_ids) if isinstance(token_ids, str) else token_ids)
-        check_readable(ids, self.n_positions, self.weights.placeless_token)
+        check_readable(ids, self.n_positions, self.weights.padding_token_id)
         self.check_tokens(ids)
         return ids
 

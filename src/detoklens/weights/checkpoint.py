@@ -14,14 +14,15 @@ import numpy as np
 from detoklens import demo
 from detoklens.errors import CheckpointError, UnsupportedModelError
 from detoklens.tokens import Vocabulary
-from detoklens.weights.families import family_of
-from detoklens.weights.families.base import Family
+from detoklens.weights.families import spec_of
 from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.gguf_file import SUFFIX, GGUFFile
 from detoklens.weights.gguf_tokenizer import gguf_vocabulary
-from detoklens.weights.rest_of_block import RestOfBlock
+from detoklens.weights.mlp import RestOfBlock
+from detoklens.weights.reader import read_first_layer, read_rest
 from detoklens.weights.safetensors_files import SafetensorsFolder, has_safetensors
 from detoklens.weights.sources import StateDict, TensorSource
+from detoklens.weights.spec import Spec
 from detoklens.weights.strict_json import parse_json
 from detoklens.weights.torch_pickle import PICKLE_FILE, read_pickle
 
@@ -64,7 +65,7 @@ def read_checkpoint(model: Any, dtype: np.dtype[Any], revision: str | None = Non
             return _read_gguf(Path(model), dtype)
         folder = find_folder(model, revision)
         config = read_config(folder)
-        family_of(config)  # an unsupported type is said before the weights are looked for
+        spec_of(config)  # an unsupported model is refused before its weights are opened
         checkpoint = _assemble(str(model), config, open_weights(folder), Vocabulary.find(folder), dtype)
         return replace(
             checkpoint,
@@ -107,13 +108,13 @@ def plain_file_errors() -> Iterator[None]:
 def find_folder(model: str | Path, revision: str | None = None) -> Path:
     """The local folder of a model: `demo`, a folder, or a hub id, whose first layer is fetched into the cache."""
 
-    return _local_folder(model) or _fetch(str(model), revision, lambda family, names: family.tensor_names(names))
+    return _local_folder(model) or _fetch(str(model), revision, lambda spec, names: spec.tensor_names(names))
 
 
-def _fetch(hub_id: str, revision: str | None, wanted: Callable[[Family, Collection[str]], list[str]]) -> Path:
+def _fetch(hub_id: str, revision: str | None, wanted: Callable[[Spec, Collection[str]], list[str]]) -> Path:
     from detoklens.weights.hub import fetch_checkpoint
 
-    return fetch_checkpoint(hub_id, lambda config, names: wanted(family_of(config), names), revision)
+    return fetch_checkpoint(hub_id, lambda config, names: wanted(spec_of(config), names), revision)
 
 
 def _read_rest_from_disk(
@@ -122,7 +123,7 @@ def _read_rest_from_disk(
     """Of a hub id, the tensors of the rest are fetched now, beside those of the first layer."""
     with plain_file_errors():
         folder = _local_folder(model) or _fetch(
-            str(model), revision, lambda family, names: [*family.tensor_names(names), *family.rest_names(names)]
+            str(model), revision, lambda spec, names: [*spec.tensor_names(names), *spec.mlp_names(names)]
         )
         return _read_rest(config, open_weights(folder), dtype)
 
@@ -131,19 +132,19 @@ def _blocks_folder(model: str | Path, revision: str | None, n_blocks: int) -> Pa
     """The folder with the first blocks; of a hub id, their tensors are fetched now, beside those of the first layer."""
     with plain_file_errors():
         return _local_folder(model) or _fetch(
-            str(model), revision, lambda family, names: family.block_names(names, n_blocks)
+            str(model), revision, lambda spec, names: spec.block_names(names, n_blocks)
         )
 
 
 def _read_rest(config: dict[str, Any], source: TensorSource, dtype: np.dtype[Any]) -> RestOfBlock:
-    family, names = family_of(config), source.names()
-    wanted = family.rest_names(names)
+    spec, names = spec_of(config), source.names()
+    wanted = spec.mlp_names(names)
     if wanted and not any(name in names for name in wanted):
         raise CheckpointError(
             f"{source.where}: no tensor of the first block's MLP is there (such as {wanted[-1]!r}), so the block's "
             "output can't be computed; give the whole checkpoint"
         )
-    return family.read_rest(config, source, dtype)
+    return read_rest(spec, config, source, dtype)
 
 
 def find_tokenizer_folder(model: str | Path, revision: str | None = None) -> Path:
@@ -245,7 +246,7 @@ def _assemble(
     vocabulary: Vocabulary | None,
     dtype: np.dtype[Any],
 ) -> Checkpoint:
-    layer = family_of(config).read(config, source, dtype)
+    layer = read_first_layer(spec_of(config), config, source, dtype)
     layer, notes = _trim(layer, vocabulary)
     return Checkpoint(name, config, layer, vocabulary, None, notes)
 
