@@ -52,6 +52,7 @@ BERT = Spec(
     projections=Projections(
         (*(f"attention.self.{name}" for name in ("query", "key", "value")), "attention.output.dense")
     ),
+    is_causal=False,
     mlp=Mlp("intermediate.dense", "output.dense"),
     mlp_norms={"stream_norm": "attention.output.LayerNorm", "output_norm": "output.LayerNorm"},
     may_cross_attend=True,

@@ -1,0 +1,126 @@
+"""Every config key that a Spec reads, changed: the same attention as transformers, or a refusal."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import re
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+from transformers import CONFIG_MAPPING
+
+import detoklens
+from detoklens.errors import DetokLensError
+from detoklens.verification.oracle import run_real_layer
+from detoklens.weights.families import SPEC_OF
+from tests.fuzz.budget import cases
+from tests.verification.test_every_family import SETTINGS
+from tests.weights.families.tiny import saved, tiny
+
+IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5]
+ABSENT = object()
+VALUES = [ABSENT, None, True, False, 0, 1, 2, 3, 4, 0.5, 7.0, "gelu", []]
+ROPE = [
+    {"rope_type": "linear", "factor": 2.0},
+    {"rope_type": "dynamic", "factor": 2.0},
+    {"rope_type": "yarn", "factor": 2.0, "original_max_position_embeddings": 15},
+    {"rope_type": "default", "rope_theta": 50.0},
+    {"rope_type": "default", "rope_theta": 50.0, "partial_rotary_factor": 0.5},
+]
+SPECIFIC: dict[str, list[Any]] = {
+    "rope_parameters": ROPE,
+    "rope_scaling": ROPE,
+    "layer_types": [["full_attention"] * 2, ["sliding_attention"] * 2, ["full_attention", "sliding_attention"]],
+    "attention_types": [[[["local"], 2]], [[["global"], 2]]],
+    "attn_config": [{"softmax_scale": 0.3}, {"alibi": False}, {"clip_qkv": 1.0}],
+    "position_embedding_type": ["absolute", "relative_key"],
+}
+ROPE_KEYS = {"rope_theta", "rope_scaling", "rope_parameters", "partial_rotary_factor"}
+OLD_KEYS = {"position_embedding_type", "sliding_window_pattern"}
+"""Keys that older versions of transformers read, and published configs have."""
+
+
+def known_to_transformers(model_type: str) -> set[str]:
+    """Config attributes, their aliases, and every word of the code that reads the config."""
+    config = CONFIG_MAPPING[model_type]
+    modeling = importlib.import_module(config.__module__.replace(".configuration_", ".modeling_"))
+    words = {
+        word
+        for module in (inspect.getmodule(config), modeling)
+        for word in re.findall(r"\w+", inspect.getsource(module))
+    }
+    return words | set(vars(config())) | set(config.attribute_map)
+
+
+@pytest.mark.parametrize("model_type", SPEC_OF)
+def test_transformers_knows_every_key_that_a_spec_reads(model_type: str) -> None:
+    unknown = SPEC_OF[model_type].read_keys - known_to_transformers(model_type) - OLD_KEYS
+    assert unknown <= (ROPE_KEYS if SPEC_OF[model_type].longest else set())
+
+
+class Folders:
+    """A tiny checkpoint of each model type, built when it is first needed."""
+
+    def __init__(self, root: Path) -> None:
+        self._root, self._configs = root, {}
+
+    def with_config(self, model_type: str, key: str, value: Any) -> Path:
+        folder = self._root / model_type
+        if model_type not in self._configs:
+            saved(tiny(model_type, **SETTINGS[model_type]), folder)
+            self._configs[model_type] = json.loads((folder / "config.json").read_text())
+        config = dict(self._configs[model_type])
+        config.pop(key, None)
+        if value is not ABSENT:
+            config[key] = value
+        (folder / "config.json").write_text(json.dumps(config))
+        return folder
+
+
+def difference(folder: Path) -> float | None:
+    """How far our attention is from transformers'; None if either refuses the checkpoint."""
+    try:
+        layer = detoklens.load(folder, dtype="float64")
+        ours = layer.terms(IDS).attention()
+        theirs = run_real_layer(folder, layer.checkpoint.config, IDS, "float64").attention
+    except DetokLensError:
+        return None
+    return float(np.abs(ours - theirs).max()) if ours.shape == theirs.shape else np.inf
+
+
+def changed_key(random: Random) -> tuple[str, str, Any]:
+    model_type = random.choice(list(SPEC_OF))
+    key = random.choice(sorted(SPEC_OF[model_type].read_keys))
+    return model_type, key, random.choice(VALUES + SPECIFIC.get(key, []) * 3)
+
+
+def test_a_changed_key_gives_the_attention_of_transformers_or_is_refused(tmp_path: Path) -> None:
+    folders = Folders(tmp_path)
+    for number, random in enumerate(cases(100)):
+        model_type, key, value = changed_key(random)
+        found = difference(folders.with_config(model_type, key, value))
+        assert found is None or found < 1e-9, f"case {number}: {model_type}, {key} = {value}: {found}"
+
+
+@pytest.mark.parametrize(
+    ("model_type", "key", "value", "is_read"),
+    [
+        ("opt", "scale_embedding", True, False),  # transformers ignores it
+        ("opt", "scale_embedding", False, True),
+        ("biogpt", "scale_embedding", False, True),
+        ("biogpt", "word_embed_proj_dim", 7, False),
+        ("mixtral", "rope_parameters", ABSENT, True),  # the base is 1,000,000 by default
+        ("phi3", "rope_scaling", {**ROPE[2], "rope_type": "yarn"}, False),
+        ("gpt_neox", "rope_theta", 50.0, True),  # transformers reads rotary_emb_base
+        ("llama", "partial_rotary_factor", 0.5, False),
+    ],
+)
+def test_keys_that_once_differed(tmp_path: Path, model_type: str, key: str, value: Any, is_read: bool) -> None:
+    found = difference(Folders(tmp_path).with_config(model_type, key, value))
+    assert (found is not None) == is_read
+    assert found is None or found < 1e-9
