@@ -103,7 +103,7 @@ def edits(layer: Layer, ids: list[int], condition: str) -> tuple[Edit, Edit]:
 def test_every_condition_equals_the_real_model_with_the_same_intervention(family, pieces):
     model = MODELS[family]()
     layer = detoklens.load(model, dtype="float64")
-    world = ClosedWorld.of(layer, (BOS,), layer.rest_of_block)
+    world = ClosedWorld.of(layer, (BOS,), layer.mlp_sublayer)
     words = Chains(np.array(WORDS[pieces]), np.array([20, 21]))
     conditions = world.words_changed(words, seed=0) + world.layer_changed(words, range(layer.n_heads))
     assert [condition.name for condition in conditions] == names(layer)
@@ -121,7 +121,7 @@ def test_every_condition_equals_the_real_model_with_the_same_intervention(family
 
 def has_plain_stream(layer: Layer) -> bool:
     """Whether the stream between attention and MLP is what entered and what the attention wrote, with no norm."""
-    return layer.rest_of_block.attention_norm is None and not layer.weights.norm_enters_stream
+    return layer.mlp_sublayer.attention_norm is None and not layer.weights.norm_enters_stream
 
 
 def stream_of(layer: Layer, token: int, place: int) -> np.ndarray:

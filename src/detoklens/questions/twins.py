@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
     from detoklens.scores.layer import Layer
-    from detoklens.weights.mlp import RestOfBlock
+    from detoklens.weights.mlp import MlpSublayer
 
 COPIES = 3  # of one place's vectors in float32 while they are put in order, beside those of all places
 SHARE_OF_MEMORY = 0.75
@@ -192,10 +192,10 @@ class Twins(Question):
         return [View(TWINS_BY_CONDITION.question, fewest.select(SHOWN))]
 
 
-def _rest(layer: Layer, say: Callable[[str], None]) -> RestOfBlock | None:
+def _rest(layer: Layer, say: Callable[[str], None]) -> MlpSublayer | None:
     """The rest of the first block; None, and a note with the reason, where it is not read exactly or not there."""
     try:
-        return layer.rest_of_block
+        return layer.mlp_sublayer
     except (UnsupportedModelError, CheckpointError) as error:
         say(f"only the place after attention is known: {error}")
         return None

@@ -18,8 +18,8 @@ from detoklens.weights.families import spec_of
 from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.gguf_file import SUFFIX, GGUFFile
 from detoklens.weights.gguf_tokenizer import gguf_vocabulary
-from detoklens.weights.mlp import RestOfBlock
-from detoklens.weights.reader import read_first_layer, read_rest
+from detoklens.weights.mlp import MlpSublayer
+from detoklens.weights.reader import read_first_layer, read_mlp
 from detoklens.weights.safetensors_files import SafetensorsFolder, has_safetensors
 from detoklens.weights.sources import StateDict, TensorSource
 from detoklens.weights.spec import Spec
@@ -31,7 +31,7 @@ LARGEST_CONFIG = 10_000_000  # bytes; those in use have some kB
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
-def no_rest() -> RestOfBlock:
+def no_mlp() -> MlpSublayer:
     """For a layer that is made of arrays alone."""
     raise UnsupportedModelError("this layer has no MLP; load a whole checkpoint for the first block's output")
 
@@ -40,7 +40,7 @@ def no_rest() -> RestOfBlock:
 class Checkpoint:
     """A first layer with its vocabulary; the real model is in `folder` (or GGUF file), or it is the object `model`.
 
-    `read_rest` reads the first block's second norm and MLP; `quantised` says from which kinds weights were dequantised;
+    `read_mlp` reads the first block's second norm and MLP; `quantised` says from which kinds weights were dequantised;
     `blocks_folder` says where so many first blocks are on disk, and fetches them there.
     """
 
@@ -50,7 +50,7 @@ class Checkpoint:
     vocabulary: Vocabulary | None
     folder: Path | None
     notes: tuple[str, ...] = ()
-    read_rest: Callable[[], RestOfBlock] = no_rest
+    read_mlp: Callable[[], MlpSublayer] = no_mlp
     model: Any = None
     quantised: tuple[str, ...] = ()
     blocks_folder: Callable[[int], Path | None] = lambda _n_blocks: None
@@ -70,7 +70,7 @@ def read_checkpoint(model: Any, dtype: np.dtype[Any], revision: str | None = Non
         return replace(
             checkpoint,
             folder=folder,
-            read_rest=lambda: _read_rest_from_disk(model, revision, config, dtype),
+            read_mlp=lambda: _read_mlp_from_disk(model, revision, config, dtype),
             blocks_folder=lambda n_blocks: _blocks_folder(model, revision, n_blocks),
         )
 
@@ -117,15 +117,15 @@ def _fetch(hub_id: str, revision: str | None, wanted: Callable[[Spec, Collection
     return fetch_checkpoint(hub_id, lambda config, names: wanted(spec_of(config), names), revision)
 
 
-def _read_rest_from_disk(
+def _read_mlp_from_disk(
     model: str | Path, revision: str | None, config: dict[str, Any], dtype: np.dtype[Any]
-) -> RestOfBlock:
+) -> MlpSublayer:
     """Of a hub id, the tensors of the rest are fetched now, beside those of the first layer."""
     with plain_file_errors():
         folder = _local_folder(model) or _fetch(
             str(model), revision, lambda spec, names: [*spec.tensor_names(names), *spec.mlp_names(names)]
         )
-        return _read_rest(config, open_weights(folder), dtype)
+        return _read_mlp(config, open_weights(folder), dtype)
 
 
 def _blocks_folder(model: str | Path, revision: str | None, n_blocks: int) -> Path:
@@ -136,7 +136,7 @@ def _blocks_folder(model: str | Path, revision: str | None, n_blocks: int) -> Pa
         )
 
 
-def _read_rest(config: dict[str, Any], source: TensorSource, dtype: np.dtype[Any]) -> RestOfBlock:
+def _read_mlp(config: dict[str, Any], source: TensorSource, dtype: np.dtype[Any]) -> MlpSublayer:
     spec, names = spec_of(config), source.names()
     wanted = spec.mlp_names(names)
     if wanted and not any(name in names for name in wanted):
@@ -144,7 +144,7 @@ def _read_rest(config: dict[str, Any], source: TensorSource, dtype: np.dtype[Any
             f"{source.where}: no tensor of the first block's MLP is there (such as {wanted[-1]!r}), so the block's "
             "output can't be computed; give the whole checkpoint"
         )
-    return read_rest(spec, config, source, dtype)
+    return read_mlp(spec, config, source, dtype)
 
 
 def find_tokenizer_folder(model: str | Path, revision: str | None = None) -> Path:
@@ -212,7 +212,7 @@ def _read_gguf(path: Path, dtype: np.dtype[Any]) -> Checkpoint:
         first_layer=source.with_frequency_factors(checkpoint.first_layer),
         notes=(*source.notes(), *notes, *checkpoint.notes),
         quantised=source.quantised(),
-        read_rest=lambda: _read_rest(config, source, dtype),
+        read_mlp=lambda: _read_mlp(config, source, dtype),
         blocks_folder=lambda _n_blocks: source.whole_model(),
     )
 
@@ -236,7 +236,7 @@ def _read_from_memory(model: Any, dtype: np.dtype[Any]) -> Checkpoint:
     vocabulary = Vocabulary.find(Path(name)) if Path(name).is_dir() else None
     source = StateDict(model.state_dict(), name)
     checkpoint = _assemble(name, config, source, vocabulary, dtype)
-    return replace(checkpoint, model=model, read_rest=lambda: _read_rest(config, source, dtype))
+    return replace(checkpoint, model=model, read_mlp=lambda: _read_mlp(config, source, dtype))
 
 
 def _assemble(

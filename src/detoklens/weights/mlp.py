@@ -35,7 +35,7 @@ class FeedForward:
 
 
 @dataclass(frozen=True)
-class RestOfBlock:
+class MlpSublayer:
     """All of the first block that is not its attention."""
 
     feed_forward: FeedForward

@@ -21,7 +21,7 @@ from detoklens.weights.config import (
     read_size,
 )
 from detoklens.weights.first_layer import FirstLayer
-from detoklens.weights.mlp import FeedForward, RestOfBlock
+from detoklens.weights.mlp import FeedForward, MlpSublayer
 from detoklens.weights.norm import Norm
 from detoklens.weights.rotary import rope_settings, rotary_frequencies
 from detoklens.weights.sources import TensorSource
@@ -53,7 +53,7 @@ def read_first_layer(spec: Spec, config: Config, source: TensorSource, dtype: np
     )
 
 
-def read_rest(spec: Spec, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> RestOfBlock:
+def read_mlp(spec: Spec, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> MlpSublayer:
     """The norms and the MLP that follow the attention of layer 0; refused if they are not computed exactly."""
     if spec.mlp is None or spec.no_mlp:
         raise UnsupportedModelError(spec.no_mlp)
@@ -61,7 +61,7 @@ def read_rest(spec: Spec, config: Config, source: TensorSource, dtype: np.dtype[
         raise UnsupportedModelError(CROSS_ATTENTION)
     reader = _Reader(spec, config, source, dtype)
     norms = {name: reader.norm_in_block(module, reader.width) for name, module in spec.mlp_norms.items()}
-    return RestOfBlock(reader.feed_forward(spec.mlp), **norms, is_parallel=reader.is_on(spec.is_parallel))
+    return MlpSublayer(reader.feed_forward(spec.mlp), **norms, is_parallel=reader.is_on(spec.is_parallel))
 
 
 @dataclass(frozen=True)
