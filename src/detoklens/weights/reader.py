@@ -55,8 +55,8 @@ def read_first_layer(spec: Spec, config: Config, source: TensorSource, dtype: np
 
 def read_mlp(spec: Spec, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> MlpSublayer:
     """The norms and the MLP that follow the attention of layer 0; refused if they are not computed exactly."""
-    if spec.mlp is None or spec.no_mlp:
-        raise UnsupportedModelError(spec.no_mlp)
+    if spec.mlp is None or spec.mlp_refusal:
+        raise UnsupportedModelError(spec.mlp_refusal)
     if spec.may_cross_attend and read_flag(config, "add_cross_attention", False):
         raise UnsupportedModelError(CROSS_ATTENTION)
     reader = _Reader(spec, config, source, dtype)

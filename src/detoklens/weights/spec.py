@@ -151,7 +151,7 @@ class Spec:
     mlp: Mlp | None = None
     mlp_norms: Mapping[str, str] = field(default_factory=dict)  # field of MlpSublayer: module
     is_parallel: bool | Switch = False
-    no_mlp: str = ""  # why the block's output is not computed
+    mlp_refusal: str = ""  # why the block's output is not computed
     may_cross_attend: bool = False
 
     width: tuple[str, ...] = ("hidden_size",)

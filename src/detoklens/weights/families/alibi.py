@@ -20,7 +20,7 @@ def bloom_residual(spec: Spec, config: Config) -> Spec:
         return spec
     return replace(
         spec,
-        no_mlp="config.json: apply_residual_connection_post_layernorm is not computed, so there is no block's output",
+        mlp_refusal="config.json: apply_residual_connection_post_layernorm is not computed, so there is no block's output",
     )
 
 

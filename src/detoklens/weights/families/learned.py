@@ -213,7 +213,7 @@ WHISPER = Spec(
     positions=LearnedPositions("embed_positions"),
     input_norm="self_attn_layer_norm",
     projections=Projections(tuple(f"self_attn.{name}_proj" for name in ("q", "k", "v", "out")), key_bias=False),
-    no_mlp=(
+    mlp_refusal=(
         "whisper: the first block attends to audio between its self attention and its MLP, so the block's output "
         "needs more than a text"
     ),

@@ -86,8 +86,9 @@ MIXTRAL = replace(
     special="as Mistral; no block output",
     model_types=("mixtral",),
     positions=RotaryPositions(default_base=1e6),
+    default_epsilon=1e-5,
     mlp=None,
-    no_mlp="mixtral: the MLP is a mixture of experts, so the block's output is not computed",
+    mlp_refusal="mixtral: the MLP is a mixture of experts, so the block's output is not computed",
 )
 
 
@@ -126,7 +127,7 @@ QWEN3_MOE = replace(
     special="as Qwen3; no block output",
     model_types=("qwen3_moe",),
     mlp=None,
-    no_mlp="qwen3_moe: the MLP is a mixture of experts, so the block's output is not computed",
+    mlp_refusal="qwen3_moe: the MLP is a mixture of experts, so the block's output is not computed",
     ignored=LLAMA.ignored | {"norm_topk_prob", "decoder_sparse_step"},  # of the experts
 )
 
