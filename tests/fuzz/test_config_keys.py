@@ -1,4 +1,4 @@
-"""Every config key that a Spec reads, changed: the same attention as transformers, or a refusal."""
+"""Every config key that a Spec reads or ignores, changed: the same attention as transformers, or a refusal."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ import detoklens
 from detoklens.errors import DetokLensError
 from detoklens.verification.oracle import run_real_layer
 from detoklens.weights.families import SPEC_OF
+from detoklens.weights.spec import RotaryPositions
 from tests.fuzz.budget import cases
 from tests.verification.test_every_family import SETTINGS
 from tests.weights.families.tiny import saved, tiny
@@ -59,8 +60,9 @@ def known_to_transformers(model_type: str) -> set[str]:
 
 @pytest.mark.parametrize("model_type", SPEC_OF)
 def test_transformers_knows_every_key_that_a_spec_reads(model_type: str) -> None:
-    unknown = SPEC_OF[model_type].read_keys - known_to_transformers(model_type) - OLD_KEYS
-    assert unknown <= (ROPE_KEYS if SPEC_OF[model_type].longest else set())
+    spec = SPEC_OF[model_type]
+    rope = ROPE_KEYS if isinstance(spec.positions, RotaryPositions) else set()
+    assert spec.read_keys <= known_to_transformers(model_type) | OLD_KEYS | rope
 
 
 class Folders:
@@ -95,7 +97,7 @@ def difference(folder: Path) -> float | None:
 
 def changed_key(random: Random) -> tuple[str, str, Any]:
     model_type = random.choice(list(SPEC_OF))
-    key = random.choice(sorted(SPEC_OF[model_type].read_keys))
+    key = random.choice(sorted(SPEC_OF[model_type].read_keys | SPEC_OF[model_type].ignored))
     return model_type, key, random.choice(VALUES + SPECIFIC.get(key, []) * 3)
 
 
@@ -115,7 +117,8 @@ def test_a_changed_key_gives_the_attention_of_transformers_or_is_refused(tmp_pat
         ("biogpt", "scale_embedding", False, True),
         ("biogpt", "word_embed_proj_dim", 7, False),
         ("mixtral", "rope_parameters", ABSENT, True),  # the base is 1,000,000 by default
-        ("phi3", "rope_scaling", {**ROPE[2], "rope_type": "yarn"}, False),
+        ("mixtral", "rms_norm_eps", ABSENT, True),
+        ("phi3", "rope_scaling", ROPE[2], False),
         ("gpt_neox", "rope_theta", 50.0, True),  # transformers reads rotary_emb_base
         ("llama", "partial_rotary_factor", 0.5, False),
     ],

@@ -34,10 +34,10 @@ CROSS_ATTENTION = "the first block has a cross attention, so its output needs mo
 def read_first_layer(spec: Spec, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> FirstLayer:
     """The embeddings, norm and attention of layer 0."""
     reader = _Reader(spec, config, source, dtype)
-    norm = reader.attention_norm()
+    embeddings, positions, norm = reader.token_embeddings(), reader.positions(), reader.attention_norm()
     return FirstLayer(
-        **reader.positions(),
-        token_embeddings=reader.token_embeddings(),
+        token_embeddings=embeddings,
+        **positions,
         norm_gain=norm.gain,
         norm_bias=np.zeros(reader.width, dtype) if norm.bias is None else norm.bias,
         norm_epsilon=norm.epsilon,

@@ -18,10 +18,8 @@ def bloom_residual(spec: Spec, config: Config) -> Spec:
     """A block that adds to normed vectors is not computed; its attention is."""
     if not read_flag(config, "apply_residual_connection_post_layernorm", False):
         return spec
-    return replace(
-        spec,
-        mlp_refusal="config.json: apply_residual_connection_post_layernorm is not computed, so there is no block's output",
-    )
+    reason = "config.json: apply_residual_connection_post_layernorm is not computed, so there is no block's output"
+    return replace(spec, mlp_refusal=reason)
 
 
 def mpt_attention_scale(spec: Spec, config: Config) -> Spec:
