@@ -17,7 +17,7 @@ from transformers import CONFIG_MAPPING
 import detoklens
 from detoklens.errors import DetokLensError
 from detoklens.verification.oracle import run_real_layer
-from detoklens.weights.families import SPEC_OF
+from detoklens.weights.families import SPEC_OF, spec_of
 from detoklens.weights.spec import RotaryPositions
 from tests.fuzz.budget import cases
 from tests.verification.test_every_family import SETTINGS
@@ -63,6 +63,24 @@ def test_transformers_knows_every_key_that_a_spec_reads(model_type: str) -> None
     spec = SPEC_OF[model_type]
     rope = ROPE_KEYS if isinstance(spec.positions, RotaryPositions) else set()
     assert spec.read_keys <= known_to_transformers(model_type) | OLD_KEYS | rope
+
+
+@pytest.mark.parametrize("model_type", sorted(set(SPEC_OF) - {"electra"}))  # whose default sizes are refused
+def test_an_absent_key_means_what_it_means_to_transformers(model_type: str) -> None:
+    spec, stated = SPEC_OF[model_type], CONFIG_MAPPING[model_type]().to_dict()
+    bare = spec_of({"model_type": model_type, spec.width[0]: stated[spec.width[0]]})
+    full = spec_of({key: value for key, value in stated.items() if key in spec.read_keys or key == "model_type"})
+    for name in ("window", "softcap", "attention_scale", "embedding_scale", "is_causal", "input_norm"):
+        assert getattr(bare, name) == getattr(full, name), name
+    if isinstance(spec.epsilon, str) and spec.default_epsilon is not None:
+        assert spec.default_epsilon == stated[spec.epsilon]
+    if spec.default_longest is not None:
+        assert spec.default_longest == stated.get(spec.longest[0], spec.default_longest)
+    if spec.default_head_size is not None:
+        assert spec.default_head_size == stated[spec.head_size]
+    if spec.mlp is not None and spec.mlp.activation is not None:
+        known = spec.mlp.activations
+        assert known[spec.mlp.default_activation] == known[stated[spec.mlp.activation]]
 
 
 class Folders:

@@ -69,6 +69,10 @@ def mistral_window(spec: Spec, config: Config) -> Spec:
     return replace(spec, window=read_window(config))
 
 
+def optional_window(spec: Spec, config: Config) -> Spec:
+    return replace(spec, window=read_window(config, default=None))
+
+
 MISTRAL = replace(
     LLAMA,
     models="Mistral",
@@ -87,6 +91,7 @@ MIXTRAL = replace(
     model_types=("mixtral",),
     positions=RotaryPositions(default_base=1e6),
     default_epsilon=1e-5,
+    adapt=optional_window,
     mlp=None,
     mlp_refusal="mixtral: the MLP is a mixture of experts, so the block's output is not computed",
 )
@@ -121,6 +126,17 @@ QWEN3 = replace(
     head_norms=HEAD_NORMS,
     default_head_size=128,
 )
+
+
+def qwen3_moe_window(spec: Spec, config: Config) -> Spec:
+    """Every layer has the window, if it is switched on; older versions of transformers read `max_window_layers`."""
+    if not read_flag(config, "use_sliding_window", False):
+        return spec
+    if config.get("max_window_layers"):
+        raise UnsupportedModelError("config.json: max_window_layers is not handled for qwen3_moe; remove it")
+    return replace(spec, window=read_window(config))
+
+
 QWEN3_MOE = replace(
     QWEN3,
     models="Qwen3 with experts",
@@ -128,7 +144,10 @@ QWEN3_MOE = replace(
     model_types=("qwen3_moe",),
     mlp=None,
     mlp_refusal="qwen3_moe: the MLP is a mixture of experts, so the block's output is not computed",
-    ignored=LLAMA.ignored | {"norm_topk_prob", "decoder_sparse_step"},  # of the experts
+    default_head_size=None,
+    adapt=qwen3_moe_window,
+    adapt_reads=frozenset({"use_sliding_window", "sliding_window"}),
+    ignored=LLAMA.ignored | {"norm_topk_prob", "decoder_sparse_step", "max_window_layers"},  # the experts' and others
 )
 
 
@@ -217,7 +236,7 @@ def phi3_window(spec: Spec, config: Config) -> Spec:
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind in ("llama3", "yarn"):
         raise UnsupportedModelError(f"config.json: RoPE type {shown(kind)} is not computed for phi3")
-    return replace(spec, window=read_window(config, default=None))
+    return optional_window(spec, config)
 
 
 PHI3 = replace(
