@@ -27,8 +27,8 @@ from detoklens.measures.twins import Candidates, exchanged_first, partner_words,
 from detoklens.scores.layer import Layer
 from detoklens.weights.checkpoint import Checkpoint
 from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.mlp import FeedForward, MlpSublayer
 from detoklens.weights.norm import Norm
-from detoklens.weights.rest_of_block import FeedForward, RestOfBlock
 
 PLACES, COMPARED = 2, 20
 random = np.random.default_rng(0)
@@ -57,7 +57,7 @@ def random_world(options: argparse.Namespace) -> ClosedWorld:
         **biases,
     )
     mlp = FeedForward("gelu_tanh", normal(width, 4 * width), normal(4 * width), normal(4 * width, width), no_bias)
-    rest = RestOfBlock(mlp, input_norm=Norm("layer", gain, no_bias, 1e-5))
+    rest = MlpSublayer(mlp, input_norm=Norm("layer", gain, no_bias, 1e-5))
     return ClosedWorld.of(Layer(Checkpoint("random", {"model_type": "gpt2"}, layer, None, None)), (0,), rest)
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from make_families import families_page
+
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.question import Question
 from detoklens.tables.schema import Schema
@@ -74,7 +76,7 @@ def _cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 
-PAGES = {"tables.md": tables_page, "gallery.md": figures_page}
+PAGES = {"tables.md": tables_page, "gallery.md": figures_page, "families.md": families_page}
 """The committed pages and what writes them."""
 
 

@@ -61,7 +61,7 @@ def _lowered(layer: FirstLayer) -> dict[str, Any]:
 
 KINDS: dict[str, Any] = {
     "learned": lambda _layer: {},
-    "learned both ways": lambda _layer: {"is_causal": False, "placeless_token": 3},
+    "learned both ways": lambda _layer: {"is_causal": False, "padding_token_id": 3},
     "learned without a norm": lambda _layer: {"norm_kind": "none"},
     "rotary": _turned,
     "rotary without biases": _without_biases,

@@ -18,8 +18,8 @@ from detoklens.measures.twin_chains import Chains
 from detoklens.measures.twin_ranks import ClosedWorld, Condition
 from detoklens.measures.twins import exchanged_first
 from detoklens.model.loading import in_double_precision, load_blocks
-from detoklens.model.places import PLACES
 from detoklens.scores.layer import Layer
+from detoklens.weights.families import spec_of
 from tests.weights.families.test_alibi import bloom
 from tests.weights.families.test_bert import SIZES as BERT
 from tests.weights.families.test_gemma import SIZES as GEMMA
@@ -49,7 +49,7 @@ class Real:
     """transformers' own first layer in float64, its softmax edited before and after."""
 
     def __init__(self, model: Any, layer: Layer) -> None:
-        place = PLACES[layer.checkpoint.config["model_type"]]
+        place = spec_of(layer.checkpoint.config).modules
         self.model = load_blocks(model, 1, torch.float64).model
         self.caught: dict[str, torch.Tensor] = {}
         block = self.model.get_submodule(place.blocks)[0]
@@ -104,7 +104,7 @@ def edits(layer: Layer, ids: list[int], condition: str) -> tuple[Edit, Edit]:
 def test_every_condition_equals_the_real_model_with_the_same_intervention(family, pieces):
     model = MODELS[family]()
     layer = detoklens.load(model, dtype="float64")
-    world = ClosedWorld.of(layer, (BOS,), layer.rest_of_block)
+    world = ClosedWorld.of(layer, (BOS,), layer.mlp_sublayer)
     words = Chains(np.array(WORDS[pieces]), np.array([20, 21]))
     null = exchanged_first(words.pieces, seed=0)
     conditions = world.words_changed(words, null, None) + world.layer_changed(words, range(layer.n_heads), null)
@@ -123,7 +123,7 @@ def test_every_condition_equals_the_real_model_with_the_same_intervention(family
 
 def has_plain_stream(layer: Layer) -> bool:
     """Whether the stream between attention and MLP is what entered and what the attention wrote, with no norm."""
-    return layer.rest_of_block.attention_norm is None and not layer.weights.norm_enters_stream
+    return layer.mlp_sublayer.attention_norm is None and not layer.weights.norm_enters_stream
 
 
 def stream_of(layer: Layer, token: int, place: int) -> np.ndarray:

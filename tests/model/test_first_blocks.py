@@ -13,7 +13,7 @@ import detoklens
 from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError
 from detoklens.model.first_blocks import Component, FirstBlocks, components, open_blocks
 from detoklens.model.loading import in_double_precision
-from detoklens.model.places import PLACES, place_of
+from detoklens.weights.families import spec_of
 from tests.weights.families.tiny import saved, tiny
 
 TEXTS = np.array([[3, 1, 4], [1, 5, 9], [2, 6, 5]])
@@ -58,7 +58,7 @@ def family(request) -> tuple[Any, FirstBlocks]:
 
 def theirs(model: Any, without: Component | None) -> list[np.ndarray]:
     """Every block's output in one forward of the whole model; weights of 0 do the switching off."""
-    place = place_of(model.config.to_dict())
+    place = spec_of(model.config.to_dict()).modules
     text_model = model.get_submodule(place.part) if place.part else model
     caught: list[Any] = []
     hooks = [
@@ -120,7 +120,7 @@ def test_each_head_and_mlp_off_is_the_real_model_without_it(family):
 def test_scores_and_attention_are_those_of_the_softmax(family):
     model, blocks = family
     scores, attention = blocks.scores(blocks.run(TEXTS), 1)
-    place = place_of(model.config.to_dict())
+    place = spec_of(model.config.to_dict()).modules
     text_model = model.get_submodule(place.part) if place.part else model
     caught: list[Any] = []
     module = text_model.get_submodule(place.blocks)[1].get_submodule(place.attention)
@@ -181,11 +181,5 @@ def test_a_checkpoint_that_is_cut_down_is_refused():
 
 
 def test_an_unknown_type_is_refused_by_name():
-    with pytest.raises(UnsupportedModelError, match="'mamba' is not run here; known are gpt2"):
-        place_of({"model_type": "mamba"})
-
-
-def test_every_family_that_is_read_has_a_place():
-    from detoklens.weights.families import FAMILIES as READ
-
-    assert {name for family in READ for name in family.model_types} == set(PLACES)
+    with pytest.raises(UnsupportedModelError, match="'mamba' is not supported; supported are: gpt2"):
+        spec_of({"model_type": "mamba"})

@@ -15,7 +15,7 @@ from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
 from detoklens.weights.checkpoint import Checkpoint
 from detoklens.weights.first_layer import FirstLayer
-from detoklens.weights.rest_of_block import FeedForward, RestOfBlock
+from detoklens.weights.mlp import FeedForward, MlpSublayer
 
 FIRST, LAST, N_POSITIONS, N_HEADS, SHARP = "abcdef", "ghijklmnopqr", 4, 3, 30.0
 WORDS = [first + last for place, first in enumerate(FIRST) for last in LAST[place % 3 :: 2]]
@@ -34,7 +34,7 @@ def vocabulary(words: list[str] = WORDS) -> Vocabulary:
 def planted_layer(has_values: bool = True, words: list[str] = WORDS, begins: bool = True) -> Layer:
     config = {"model_type": "gpt2", **({"bos_token_id": 0} if begins else {})}
     first = first_layer(has_values)
-    return Layer(Checkpoint("planted", config, first, vocabulary(words), None, read_rest=rest_of_block))
+    return Layer(Checkpoint("planted", config, first, vocabulary(words), None, read_mlp=rest_of_block))
 
 
 def first_layer(has_values: bool) -> FirstLayer:
@@ -68,10 +68,10 @@ def first_layer(has_values: bool) -> FirstLayer:
     )
 
 
-def rest_of_block() -> RestOfBlock:
+def rest_of_block() -> MlpSublayer:
     up, down = np.zeros((D_MODEL, len(WORDS))), np.zeros((len(WORDS), D_MODEL))
     for unit, word in enumerate(WORDS):
         copied, last = COPIED + FIRST.index(word[0]), TOKENS.index(word[1])
         up[[copied, last], unit] = 2.0
         down[unit, [TOKENS.index(word), copied, last]] = 1.0, -1.0, -1.0
-    return RestOfBlock(FeedForward("relu", up, np.full(len(WORDS), -3.0), down, np.zeros(D_MODEL)))
+    return MlpSublayer(FeedForward("relu", up, np.full(len(WORDS), -3.0), down, np.zeros(D_MODEL)))

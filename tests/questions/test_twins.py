@@ -17,7 +17,7 @@ from detoklens.questions.twins_said import fewest_pieces
 from detoklens.scores.last_place import LastPlace
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
-from detoklens.weights.checkpoint import no_rest
+from detoklens.weights.checkpoint import no_mlp
 from detoklens.wording import token_shown
 from tests.command_line import refuse, run
 from tests.layers import random_layer
@@ -272,7 +272,7 @@ def test_head_cards_say_what_a_cut_costs():
     rows = fewest_pieces(study.ask(dl.Twins()).tables["twins_by_condition"], "attention").rows
     for head, lost in cards.select("head", "rank_lost").iter_rows():
         assert lost == rows[f"cut_L0H{head}"]["rank_lost"]
-    snapshot = Study(Layer(replace(study.layer.checkpoint, read_rest=no_rest)))  # holds its attention only
+    snapshot = Study(Layer(replace(study.layer.checkpoint, read_mlp=no_mlp)))  # holds its attention only
     assert snapshot.ask(dl.Heads()).tables["heads"].equals(cards)
     without = Study(random_layer()).ask(dl.Heads()).tables["heads"]
     assert without["rank_lost"].null_count() == len(without)
@@ -299,9 +299,9 @@ def test_terms_are_added_in_their_own_order(monkeypatch):
 
 def test_another_mlp_is_another_provenance():
     layer = planted_layer()
-    rest = layer.rest_of_block
+    rest = layer.mlp_sublayer
     louder = replace(rest, feed_forward=replace(rest.feed_forward, down_weight=2 * rest.feed_forward.down_weight))
-    checkpoints = [replace(layer.checkpoint, read_rest=read) for read in (lambda: rest, lambda: louder, no_rest)]
+    checkpoints = [replace(layer.checkpoint, read_mlp=read) for read in (lambda: rest, lambda: louder, no_mlp)]
     for question in (SHORT, dl.Heads()):
         found = [Study(Layer(each)).provenance(question) for each in checkpoints]
         assert len({each.model_fingerprint for each in found}) == 1

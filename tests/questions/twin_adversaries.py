@@ -13,10 +13,10 @@ import numpy as np
 import detoklens as dl
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
-from detoklens.weights.checkpoint import Checkpoint, no_rest
+from detoklens.weights.checkpoint import Checkpoint, no_mlp
 from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.mlp import FeedForward, MlpSublayer
 from detoklens.weights.norm import Norm
-from detoklens.weights.rest_of_block import FeedForward, RestOfBlock
 from tests.layers import random_first_layer
 from tests.questions.planted_words import SHARP
 
@@ -65,7 +65,7 @@ def random_block(kind: str, query_scale: float, seed: int = 0) -> Layer:
     )
     up, down = fan * random.normal(size=(width, 4 * width)), fan / 2 * random.normal(size=(4 * width, width))
     mlp = FeedForward("gelu_tanh", up, np.zeros(4 * width), down, np.zeros(width))
-    rest = RestOfBlock(mlp, input_norm=Norm("layer", np.ones(width), np.zeros(width), 1e-5))
+    rest = MlpSublayer(mlp, input_norm=Norm("layer", np.ones(width), np.zeros(width), 1e-5))
     return Layer(
         Checkpoint("random", {"model_type": "gpt2", "bos_token_id": 0}, first, vocab, None, read_rest=lambda: rest)
     )
@@ -102,4 +102,4 @@ def copier(width: int = 48) -> Layer:
         attention_scale=1.0,
     )
     config = {"model_type": "gpt2", "bos_token_id": 0}
-    return Layer(Checkpoint("copier", config, first, vocab, None, read_rest=no_rest))
+    return Layer(Checkpoint("copier", config, first, vocab, None, read_rest=no_mlp))

@@ -110,7 +110,7 @@ def _model(layer: Layer) -> dict[str, Any]:
         "epsilon": float(weights.norm_epsilon),
         "norm": weights.norm_kind,
         "normed_factors": weights.has_query_key_norms,
-        "placeless_token": weights.placeless_token,
+        "placeless_token": weights.padding_token_id,
     }
 
 
@@ -136,7 +136,7 @@ def _splits(layer: Layer) -> list[dict[str, Any]]:
 
 def _terms(layer: Layer, split: str) -> list[dict[str, str]]:
     """Those that a text has, asked of the shortest one."""
-    token = 1 if layer.weights.placeless_token == 0 else 0
+    token = 1 if layer.weights.padding_token_id == 0 else 0
     terms = layer.terms([token], None if split == "biases" else "vocabulary")
     return [
         {"name": name, "symbol": term_symbol(name), "words": term_name(name), "meaning": layer.term_meanings[name]}

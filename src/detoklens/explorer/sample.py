@@ -58,4 +58,4 @@ def _vectors(layer: Layer, side: Side, tokens: np.ndarray) -> np.ndarray:
 
 
 def _can_be_read(layer: Layer, ids: list[int]) -> bool:
-    return all(token < layer.vocab_size and token != layer.weights.placeless_token for token in ids)
+    return all(token < layer.vocab_size and token != layer.weights.padding_token_id for token in ids)

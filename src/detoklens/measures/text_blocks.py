@@ -93,7 +93,7 @@ def checked_documents(
     for ids in long_enough:
         layer.check_positions([len(ids) - 1])
         layer.check_tokens([int(ids.min()), int(ids.max())])
-        if layer.weights.placeless_token in ids:
+        if layer.weights.padding_token_id in ids:
             layer.check_text(ids)  # which says that padding takes no position
     return long_enough
 

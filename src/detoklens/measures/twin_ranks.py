@@ -25,7 +25,7 @@ from detoklens.scores.block import block_output, stream_after_attention
 from detoklens.scores.common_part import Common, biases, means, token_shares
 from detoklens.scores.last_place import LastPlace, last_place
 from detoklens.scores.layer import Layer
-from detoklens.weights.rest_of_block import RestOfBlock
+from detoklens.weights.mlp import MlpSublayer
 from detoklens.wording import head_name
 
 ROWS = 1024  # texts at once: of four tokens in a width of 4,096, 64 MB an array
@@ -54,13 +54,13 @@ class ClosedWorld:
 
     layer: Layer
     beginning: tuple[int, ...]
-    rest: RestOfBlock | None
+    rest: MlpSublayer | None
     """The rest of the block; None where it is not read, so that only the place after attention is known."""
     common: Common
     """What the terms of rotary and ALiBi positions have in common (see `scores.terms`)."""
 
     @classmethod
-    def of(cls, layer: Layer, beginning: tuple[int, ...], rest: RestOfBlock | None) -> ClosedWorld:
+    def of(cls, layer: Layer, beginning: tuple[int, ...], rest: MlpSublayer | None) -> ClosedWorld:
         """Where positions are not learned, terms are split by the mean query and key of the vocabulary."""
         if layer.positions == "learned":
             return cls(layer, beginning, rest, biases(layer.weights, layer.folded))

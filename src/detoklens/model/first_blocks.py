@@ -30,9 +30,10 @@ from detoklens.model.loading import (
     widened,
 )
 from detoklens.model.memory import refuse_too_large
-from detoklens.model.places import Place, place_of
 from detoklens.weights.blocks import blocks_size, class_name, source_of
+from detoklens.weights.families import spec_of
 from detoklens.weights.gguf_file import GGUFFile
+from detoklens.weights.spec import Modules
 
 if TYPE_CHECKING:
     import torch
@@ -98,24 +99,24 @@ def check_layer(checkpoint: Checkpoint, layer: int) -> None:
 def refuse_layers(checkpoint: Checkpoint, n_blocks: int) -> None:
     """Refuse early what could not be run: without the extra, of an unknown type, more blocks than there are."""
     require_extra("running the real model's first blocks", checkpoint.folder)
-    place_of(checkpoint.config)
+    spec_of(checkpoint.config)
     check_depth(checkpoint, n_blocks)
 
 
 def open_blocks(checkpoint: Checkpoint, n_blocks: int, n_heads: int, dtype: str = "float32") -> FirstBlocks:
     """Load the first blocks of a checkpoint's real model: only their tensors are read, or fetched from the hub."""
     refuse_layers(checkpoint, n_blocks)
-    place = place_of(checkpoint.config)
+    modules = spec_of(checkpoint.config).modules
     _check_memory(checkpoint, n_blocks)
     real = checkpoint.blocks_folder(n_blocks) or checkpoint.model
     with their_failures(checkpoint.name), quiet_transformers(), _precision(dtype):
         import torch
 
         loaded = load_blocks(real, n_blocks, getattr(torch, dtype))
-        _refuse_missing(loaded, place, checkpoint.name)
+        _refuse_missing(loaded, modules, checkpoint.name)
         _refuse_left_out(loaded, checkpoint, n_blocks)
         _refuse_other_sizes(loaded, checkpoint)
-        return FirstBlocks(loaded.model, place, n_blocks, n_heads, dtype, checkpoint.name)
+        return FirstBlocks(loaded.model, modules, n_blocks, n_heads, dtype, checkpoint.name)
 
 
 def _check_memory(checkpoint: Checkpoint, n_blocks: int) -> None:
@@ -145,9 +146,11 @@ def is_in_a_file(checkpoint: Checkpoint) -> bool:
     return checkpoint.folder is not None and checkpoint.folder.is_file()
 
 
-def _refuse_missing(loaded: Loaded, place: Place, name: str) -> None:
+def _refuse_missing(loaded: Loaded, modules: Modules, name: str) -> None:
     """A tensor that is not in the files would be random."""
-    absent = sorted(tensor for tensor in loaded.missing if f".{place.blocks}." in f".{tensor}" and place.part in tensor)
+    absent = sorted(
+        tensor for tensor in loaded.missing if f".{modules.blocks}." in f".{tensor}" and modules.part in tensor
+    )
     if absent:
         raise CheckpointError(
             f"{name}: tensor {absent[0]!r} is missing, so its first blocks can't be run; give the whole checkpoint"
@@ -200,16 +203,16 @@ class Enough(Exception):
 class FirstBlocks:
     """The first blocks of a real model, to be run on tokens."""
 
-    def __init__(self, whole: Any, place: Place, n_blocks: int, n_heads: int, dtype: str, name: str) -> None:
+    def __init__(self, whole: Any, modules: Modules, n_blocks: int, n_heads: int, dtype: str, name: str) -> None:
         self.n_heads, self.dtype, self.name = n_heads, dtype, name
         self.class_name = class_name(whole)
-        self._model = whole.get_submodule(place.part) if place.part else whole
-        self._blocks = list(self._model.get_submodule(place.blocks))[:n_blocks]
+        self._model = whole.get_submodule(modules.part) if modules.part else whole
+        self._blocks = list(self._model.get_submodule(modules.blocks))[:n_blocks]
         self._now = threading.local()
         for layer, block in enumerate(self._blocks):
             block.register_forward_pre_hook(self._keep_entering, with_kwargs=True)
-            block.get_submodule(place.projection).register_forward_pre_hook(self._silence_head(layer))
-            block.get_submodule(place.mlp).register_forward_hook(self._silence_mlp(layer))
+            block.get_submodule(modules.projection).register_forward_pre_hook(self._silence_head(layer))
+            block.get_submodule(modules.mlp).register_forward_hook(self._silence_mlp(layer))
         self._blocks[-1].register_forward_hook(self._keep_leaving)
 
     @property

@@ -158,7 +158,7 @@ class Layers(Question):
         layer = study.layer
         beginning = beginning_of(layer, runner.say, self.bos)
         chains = twin_words(layer, self.words, [PIECES], self.triples, study.seed, runner.say)[PIECES]
-        unread = layer.weights.placeless_token
+        unread = layer.weights.padding_token_id
         everything = np.setdiff1d(np.arange(layer.vocab_size), [] if unread is None else [unread])
         size = min(self.candidates, len(everything))
         drawn = np.random.default_rng(study.seed).choice(everything, size, replace=False)

@@ -150,7 +150,7 @@ def _readable(layer: Layer, words: Chains) -> Chains:
     """Those of whose tokens the model has an embedding and a place."""
     import numpy as np
 
-    unread = -1 if layer.weights.placeless_token is None else layer.weights.placeless_token
+    unread = -1 if layer.weights.padding_token_id is None else layer.weights.padding_token_id
     tokens = np.concatenate([words.pieces, words.whole[:, None]], axis=1)
     return words.only(np.flatnonzero(((tokens < layer.vocab_size) & (tokens != unread)).all(axis=1)))
 

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from detoklens.questions.study import Study
     from detoklens.questions.verdict import Verdict
     from detoklens.scores.layer import Layer
-    from detoklens.weights.rest_of_block import RestOfBlock
+    from detoklens.weights.mlp import MlpSublayer
 
 COPIES = 3  # of one place's vectors in float32 while they are standardised, in addition to those of all places
 SHARE_OF_MEMORY = 0.75
@@ -188,7 +188,7 @@ class Twins(Question):
         """The tokens among which twins are looked for, from the smallest id: all, or a sample that holds the twins."""
         import numpy as np
 
-        unread = layer.weights.placeless_token
+        unread = layer.weights.padding_token_id
         everything = np.setdiff1d(np.arange(layer.vocab_size), [] if unread is None else [unread])
         if self.candidates is None or self.candidates >= len(everything):
             return everything
@@ -241,10 +241,10 @@ class Twins(Question):
         return [View(TWINS_BY_CONDITION.question, fewest.select(SHOWN))]
 
 
-def _rest(layer: Layer, say: Callable[[str], None]) -> RestOfBlock | None:
+def _rest(layer: Layer, say: Callable[[str], None]) -> MlpSublayer | None:
     """The rest of the first block; None, and a note with the reason, where it is not read exactly or not there."""
     try:
-        return layer.rest_of_block
+        return layer.mlp_sublayer
     except (UnsupportedModelError, CheckpointError) as error:
         say(f"only the place after attention is known: {error}")
         return None

@@ -1,4 +1,4 @@
-"""What leaves the first block? The attention's output, the second norm and the MLP (see `weights.rest_of_block`)."""
+"""What leaves the first block? The attention's output, the second norm and the MLP (see `weights.mlp`)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import numpy as np
 from jaxtyping import Float
 
 from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.mlp import FeedForward, MlpSublayer
 from detoklens.weights.norm import Norm
-from detoklens.weights.rest_of_block import FeedForward, RestOfBlock
 
 Rows = Float[np.ndarray, "query d_model"]
 
 
-def block_output(layer: FirstLayer, rest: RestOfBlock, stream: Rows, attention_output: Rows) -> Rows:
+def block_output(layer: FirstLayer, rest: MlpSublayer, stream: Rows, attention_output: Rows) -> Rows:
     """The stream after the block, from the stream before it and what its attention writes."""
     between = stream_after_attention(layer, rest, stream, attention_output)
     seen = _entered(layer, stream) if rest.is_parallel else between
@@ -22,7 +22,7 @@ def block_output(layer: FirstLayer, rest: RestOfBlock, stream: Rows, attention_o
     return _normed(rest.output_norm, between + _normed(rest.mlp_norm, written))
 
 
-def stream_after_attention(layer: FirstLayer, rest: RestOfBlock | None, stream: Rows, attention_output: Rows) -> Rows:
+def stream_after_attention(layer: FirstLayer, rest: MlpSublayer | None, stream: Rows, attention_output: Rows) -> Rows:
     """The stream between attention and MLP; without the rest of the block, before a norm that belongs to that."""
     entered = _entered(layer, stream)
     if rest is None:

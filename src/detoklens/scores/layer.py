@@ -25,7 +25,7 @@ from detoklens.scores.terms import MEANINGS, Terms
 from detoklens.weights.checkpoint import Checkpoint
 from detoklens.weights.first_layer import Positions
 from detoklens.weights.folding import FoldedLayer, fold
-from detoklens.weights.rest_of_block import RestOfBlock
+from detoklens.weights.mlp import MlpSublayer
 from detoklens.weights.scale import ScaleTable
 
 TokenScale = int | Literal["mean", "bare", "published"]
@@ -186,14 +186,14 @@ class Layer(LayerFacts):
         return head_outputs(self.weights, self.folded, inputs, self.terms(ids).attention())
 
     @cached_property
-    def rest_of_block(self) -> RestOfBlock:
+    def mlp_sublayer(self) -> MlpSublayer:
         """The first block's second norm and MLP, read when first asked for."""
-        return self.checkpoint.read_rest()
+        return self.checkpoint.read_mlp()
 
     def block_output(self, token_ids: TokenIds) -> Float[np.ndarray, "query d_model"]:
         """The residual stream after the whole first block, at each place of a text."""
         ids = self.check_text(token_ids)
-        rest = self.rest_of_block  # before the attention is computed: it may be missing
+        rest = self.mlp_sublayer  # before the attention is computed: it may be missing
         return block_output(self.weights, rest, self._stream(ids), self.attention_output(ids))
 
     def token_affinity(
@@ -293,7 +293,7 @@ class Layer(LayerFacts):
     def check_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
         """The ids as an array, if they are a text that the model can read; a text itself is encoded."""
         ids = whole_numbers(self.vocabulary.encode(token_ids) if isinstance(token_ids, str) else token_ids)
-        check_readable(ids, self.n_positions, self.weights.placeless_token)
+        check_readable(ids, self.n_positions, self.weights.padding_token_id)
         self.check_tokens(ids)
         return ids
 

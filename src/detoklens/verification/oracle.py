@@ -23,7 +23,8 @@ from detoklens.model.loading import (
     require_extra,
     their_failures,
 )
-from detoklens.model.places import Place, place_of
+from detoklens.weights.families import spec_of
+from detoklens.weights.spec import Modules
 
 if TYPE_CHECKING:
     import torch
@@ -42,22 +43,22 @@ class RealAttention:
 def run_real_layer(real: Path | Any, config: dict[str, Any], token_ids: Sequence[int], dtype: str) -> RealAttention:
     """Run a text through the first layer of the real model: that of a folder, or one in memory."""
     require_extra("comparing with the real model", real)
-    place = place_of(config)
+    modules = spec_of(config).modules
     with their_failures(real if isinstance(real, Path) else type(real).__name__):
-        return _run(real, place, token_ids, dtype)
+        return _run(real, modules, token_ids, dtype)
 
 
-def _run(real: Path | Any, place: Place, token_ids: Sequence[int], dtype: str) -> RealAttention:
+def _run(real: Path | Any, modules: Modules, token_ids: Sequence[int], dtype: str) -> RealAttention:
     import torch
 
     with quiet_transformers(), in_double_precision() if dtype == "float64" else nullcontext():
         whole = load_blocks(real, 1, getattr(torch, dtype)).model
-        model = whole.get_submodule(place.part) if place.part else whole
-        block = model.get_submodule(place.blocks)[0]
+        model = whole.get_submodule(modules.part) if modules.part else whole
+        block = model.get_submodule(modules.blocks)[0]
         caught: dict[str, tuple[Any, Any]] = {}
         _catch(block, "block", caught)
-        _catch(block.get_submodule(place.attention), "attention", caught)
-        _catch(projection := block.get_submodule(place.projection), "projection", caught)
+        _catch(block.get_submodule(modules.attention), "attention", caught)
+        _catch(projection := block.get_submodule(modules.projection), "projection", caught)
         with torch.no_grad():
             model(torch.tensor([list(token_ids)]), output_attentions=True)
     attention = next(output for output in caught["attention"][1] if output is not None and output.ndim == 4)

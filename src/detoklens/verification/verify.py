@@ -44,8 +44,8 @@ def default_token_ids(layer: Layer, text: str | None, length: int | None) -> lis
     length = min(layer.n_positions, 256) if length is None else length
     start = layer.vocabulary.encode(DEFAULT_TEXT) if layer.has_vocabulary else []
     filling = [int(token) for token in np.random.default_rng(0).integers(0, layer.vocab_size, length)]
-    some_token = (layer.weights.placeless_token or 0) + 1
-    readable = [some_token if token == layer.weights.placeless_token else token for token in filling]
+    some_token = (layer.weights.padding_token_id or 0) + 1
+    readable = [some_token if token == layer.weights.padding_token_id else token for token in filling]
     return [*start, *readable][:length]
 
 

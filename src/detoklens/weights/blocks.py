@@ -16,9 +16,10 @@ import numpy as np
 
 from detoklens.errors import CheckpointError
 from detoklens.weights.checkpoint import Checkpoint, config_of, open_weights, plain_file_errors, read_config
-from detoklens.weights.families import family_of
+from detoklens.weights.families import spec_of
 from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.gguf_file import GGUFFile, dequantised_note
+from detoklens.weights.reader import read_first_layer
 from detoklens.weights.sources import StateDict, TensorSource
 
 KINDS = ("layer_types", "attention_layers")  # one entry a block
@@ -63,10 +64,10 @@ def read_block(checkpoint: Checkpoint, block: int, inputs: np.ndarray, kinds: di
     What enters is neither a position nor, where the stream was normed before the first block, normed again.
     """
     source, config = source_of(checkpoint, block + 1), checkpoint.config
-    stem = family_of(config).blocks_stem(source.names())
+    stem = spec_of(config).blocks_stem(source.names())
     own = config | {name: entries[block:] for name, entries in kinds.items() if entries}
     with plain_file_errors():
-        read = family_of(config).read(own, OtherBlock(source, stem, block), inputs.dtype)
+        read = read_first_layer(spec_of(own), own, OtherBlock(source, stem, block), inputs.dtype)
     if read.norm_enters_stream:
         gain = np.ones_like(read.norm_gain)
         read = replace(read, norm_kind="none", norm_gain=gain, norm_bias=gain * 0, norm_enters_stream=False)
@@ -84,7 +85,7 @@ def blocks_fingerprint(checkpoint: Checkpoint, n_blocks: int) -> str:
         with folder.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     source = source_of(checkpoint, n_blocks)
-    for name in family_of(checkpoint.config).block_names(source.names(), n_blocks):
+    for name in spec_of(checkpoint.config).block_names(source.names(), n_blocks):
         digest.update(name.encode())
         digest.update(np.ascontiguousarray(source.read(name, np.dtype("<f4"))).data.cast("B"))
     return digest.hexdigest()
@@ -95,7 +96,7 @@ def blocks_size(checkpoint: Checkpoint, n_blocks: int) -> int:
     source = source_of(checkpoint, n_blocks)
     if isinstance(source, GGUFFile):
         return source.size
-    names = family_of(checkpoint.config).block_names(source.names(), n_blocks)
+    names = spec_of(checkpoint.config).block_names(source.names(), n_blocks)
     return sum(prod(source.shape(name)) for name in names)
 
 

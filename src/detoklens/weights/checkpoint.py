@@ -14,14 +14,15 @@ import numpy as np
 from detoklens import demo
 from detoklens.errors import CheckpointError, UnsupportedModelError
 from detoklens.tokens import Vocabulary
-from detoklens.weights.families import family_of
-from detoklens.weights.families.base import Family
+from detoklens.weights.families import spec_of
 from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.gguf_file import SUFFIX, GGUFFile
 from detoklens.weights.gguf_tokenizer import gguf_vocabulary
-from detoklens.weights.rest_of_block import RestOfBlock
+from detoklens.weights.mlp import MlpSublayer
+from detoklens.weights.reader import read_first_layer, read_mlp
 from detoklens.weights.safetensors_files import SafetensorsFolder, has_safetensors
 from detoklens.weights.sources import StateDict, TensorSource
+from detoklens.weights.spec import Spec
 from detoklens.weights.strict_json import parse_json
 from detoklens.weights.torch_pickle import PICKLE_FILE, read_pickle
 
@@ -30,7 +31,7 @@ LARGEST_CONFIG = 10_000_000  # bytes; those in use have some kB
 HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
-def no_rest() -> RestOfBlock:
+def no_mlp() -> MlpSublayer:
     """For a layer that is made of arrays alone."""
     raise UnsupportedModelError("this layer has no MLP; load a whole checkpoint for the first block's output")
 
@@ -39,7 +40,7 @@ def no_rest() -> RestOfBlock:
 class Checkpoint:
     """A first layer with its vocabulary; the real model is in `folder` (or GGUF file), or it is the object `model`.
 
-    `read_rest` reads the first block's second norm and MLP; `quantised` says from which kinds weights were dequantised;
+    `read_mlp` reads the first block's second norm and MLP; `quantised` says from which kinds weights were dequantised;
     `blocks_folder` says where so many first blocks are on disk, and fetches them there.
     """
 
@@ -49,7 +50,7 @@ class Checkpoint:
     vocabulary: Vocabulary | None
     folder: Path | None
     notes: tuple[str, ...] = ()
-    read_rest: Callable[[], RestOfBlock] = no_rest
+    read_mlp: Callable[[], MlpSublayer] = no_mlp
     model: Any = None
     quantised: tuple[str, ...] = ()
     blocks_folder: Callable[[int], Path | None] = lambda _n_blocks: None
@@ -64,12 +65,12 @@ def read_checkpoint(model: Any, dtype: np.dtype[Any], revision: str | None = Non
             return _read_gguf(Path(model), dtype)
         folder = find_folder(model, revision)
         config = read_config(folder)
-        family_of(config)  # an unsupported type is said before the weights are looked for
+        spec_of(config)  # an unsupported model is refused before its weights are opened
         checkpoint = _assemble(str(model), config, open_weights(folder), Vocabulary.find(folder), dtype)
         return replace(
             checkpoint,
             folder=folder,
-            read_rest=lambda: _read_rest_from_disk(model, revision, config, dtype),
+            read_mlp=lambda: _read_mlp_from_disk(model, revision, config, dtype),
             blocks_folder=lambda n_blocks: _blocks_folder(model, revision, n_blocks),
         )
 
@@ -107,43 +108,43 @@ def plain_file_errors() -> Iterator[None]:
 def find_folder(model: str | Path, revision: str | None = None) -> Path:
     """The local folder of a model: `demo`, a folder, or a hub id, whose first layer is fetched into the cache."""
 
-    return _local_folder(model) or _fetch(str(model), revision, lambda family, names: family.tensor_names(names))
+    return _local_folder(model) or _fetch(str(model), revision, lambda spec, names: spec.tensor_names(names))
 
 
-def _fetch(hub_id: str, revision: str | None, wanted: Callable[[Family, Collection[str]], list[str]]) -> Path:
+def _fetch(hub_id: str, revision: str | None, wanted: Callable[[Spec, Collection[str]], list[str]]) -> Path:
     from detoklens.weights.hub_checkpoint import fetch_checkpoint
 
-    return fetch_checkpoint(hub_id, lambda config, names: wanted(family_of(config), names), revision)
+    return fetch_checkpoint(hub_id, lambda config, names: wanted(spec_of(config), names), revision)
 
 
-def _read_rest_from_disk(
+def _read_mlp_from_disk(
     model: str | Path, revision: str | None, config: dict[str, Any], dtype: np.dtype[Any]
-) -> RestOfBlock:
+) -> MlpSublayer:
     """Of a hub id, the tensors of the rest are fetched now, beside those of the first layer."""
     with plain_file_errors():
         folder = _local_folder(model) or _fetch(
-            str(model), revision, lambda family, names: [*family.tensor_names(names), *family.rest_names(names)]
+            str(model), revision, lambda spec, names: [*spec.tensor_names(names), *spec.mlp_names(names)]
         )
-        return _read_rest(config, open_weights(folder), dtype)
+        return _read_mlp(config, open_weights(folder), dtype)
 
 
 def _blocks_folder(model: str | Path, revision: str | None, n_blocks: int) -> Path:
     """The folder with the first blocks; of a hub id, their tensors are fetched now, beside those of the first layer."""
     with plain_file_errors():
         return _local_folder(model) or _fetch(
-            str(model), revision, lambda family, names: family.block_names(names, n_blocks)
+            str(model), revision, lambda spec, names: spec.block_names(names, n_blocks)
         )
 
 
-def _read_rest(config: dict[str, Any], source: TensorSource, dtype: np.dtype[Any]) -> RestOfBlock:
-    family, names = family_of(config), source.names()
-    wanted = family.rest_names(names)
+def _read_mlp(config: dict[str, Any], source: TensorSource, dtype: np.dtype[Any]) -> MlpSublayer:
+    spec, names = spec_of(config), source.names()
+    wanted = spec.mlp_names(names)
     if wanted and not any(name in names for name in wanted):
         raise CheckpointError(
             f"{source.where}: no tensor of the first block's MLP is there (such as {wanted[-1]!r}), so the block's "
             "output can't be computed; give the whole checkpoint"
         )
-    return family.read_rest(config, source, dtype)
+    return read_mlp(spec, config, source, dtype)
 
 
 def find_tokenizer_folder(model: str | Path, revision: str | None = None) -> Path:
@@ -211,7 +212,7 @@ def _read_gguf(path: Path, dtype: np.dtype[Any]) -> Checkpoint:
         first_layer=source.with_frequency_factors(checkpoint.first_layer),
         notes=(*source.notes(), *notes, *checkpoint.notes),
         quantised=source.quantised(),
-        read_rest=lambda: _read_rest(config, source, dtype),
+        read_mlp=lambda: _read_mlp(config, source, dtype),
         blocks_folder=lambda _n_blocks: source.whole_model(),
     )
 
@@ -235,7 +236,7 @@ def _read_from_memory(model: Any, dtype: np.dtype[Any]) -> Checkpoint:
     vocabulary = Vocabulary.find(Path(name)) if Path(name).is_dir() else None
     source = StateDict(model.state_dict(), name)
     checkpoint = _assemble(name, config, source, vocabulary, dtype)
-    return replace(checkpoint, model=model, read_rest=lambda: _read_rest(config, source, dtype))
+    return replace(checkpoint, model=model, read_mlp=lambda: _read_mlp(config, source, dtype))
 
 
 def _assemble(
@@ -245,7 +246,7 @@ def _assemble(
     vocabulary: Vocabulary | None,
     dtype: np.dtype[Any],
 ) -> Checkpoint:
-    layer = family_of(config).read(config, source, dtype)
+    layer = read_first_layer(spec_of(config), config, source, dtype)
     layer, notes = _trim(layer, vocabulary)
     return Checkpoint(name, config, layer, vocabulary, None, notes)
 

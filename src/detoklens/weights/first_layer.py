@@ -51,7 +51,7 @@ class FirstLayer:
     is_causal: bool = True
     window: int | None = None  # a query sees this many keys, itself included
     softcap: float | None = None  # scores become softcap · tanh(score / softcap)
-    placeless_token: int | None = None  # padding that takes no position: a text with it is not read here
+    padding_token_id: int | None = None  # a token without a position: texts with it are refused
 
     @property
     def positions(self) -> Positions:

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Float
 
 from detoklens.errors import CheckpointError, UnsupportedModelError, shown
+from detoklens.weights.config import read_object, read_positive
 
 DEFAULT_BASE = 10_000.0
 MOST_COORDINATES = 1 << 16  # of a head that are turned; published models have up to 512
@@ -38,14 +39,8 @@ Rope = Mapping[str, Any]
 
 
 def rope_settings(config: Mapping[str, Any]) -> dict[str, Any]:
-    """The RoPE settings of a config: newer ones keep all in rope_parameters, older ones beside rope_scaling."""
-    for name in ("rope_scaling", "rope_parameters"):
-        found = config.get(name)
-        if found:
-            if not isinstance(found, dict):
-                raise CheckpointError(f"config.json: {name} must be an object, not {shown(found)}")
-            return dict(found)
-    return {}
+    """The RoPE settings: newer configs have them in rope_parameters, older ones in rope_scaling."""
+    return read_object(config, "rope_scaling") or read_object(config, "rope_parameters")
 
 
 def rotary_frequencies(
@@ -64,7 +59,7 @@ def rotary_frequencies(
         raise UnsupportedModelError(f"config.json: {d_rotated} rotary coordinates are no whole number of pairs")
     plain = base ** (-np.arange(0, d_rotated, 2) / d_rotated)
     if kind == "linear":
-        return plain / positive(rope, "factor"), 1.0
+        return plain / read_positive(rope, "factor"), 1.0
     if kind == "llama3":
         return _llama3(rope, plain, longest), 1.0
     if kind == "yarn":
@@ -80,19 +75,9 @@ def _refuse_unknown(rope: Rope, kind: str) -> None:
             )
 
 
-def positive(settings: Mapping[str, Any], name: str, default: float | None = None) -> float:
-    """A setting that must be a number above 0."""
-    value = settings.get(name)
-    if value is None:
-        value = default
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
-        raise CheckpointError(f"config.json: {name} must be a number above 0, not {shown(value)}")
-    return float(value)
-
-
 def _llama3(rope: Rope, plain: Float[np.ndarray, "pair"], longest: int) -> Float[np.ndarray, "pair"]:
-    factor, low, high = (positive(rope, name) for name in ("factor", "low_freq_factor", "high_freq_factor"))
-    original = positive(rope, "original_max_position_embeddings", longest)
+    factor, low, high = (read_positive(rope, name) for name in ("factor", "low_freq_factor", "high_freq_factor"))
+    original = read_positive(rope, "original_max_position_embeddings", longest)
     turns = original * plain / (2 * math.pi)  # within the length that the model was first trained on
     if high <= low:
         raise CheckpointError(f"config.json: high_freq_factor = {high} must be above low_freq_factor = {low}")
@@ -101,8 +86,8 @@ def _llama3(rope: Rope, plain: Float[np.ndarray, "pair"], longest: int) -> Float
 
 
 def _yarn(rope: Rope, plain: Float[np.ndarray, "pair"], base: float, longest: int) -> tuple[np.ndarray, float]:
-    original = positive(rope, "original_max_position_embeddings", longest)
-    factor = positive(rope, "factor", longest / original)
+    original = read_positive(rope, "original_max_position_embeddings", longest)
+    factor = read_positive(rope, "factor", longest / original)
     low, high = _yarn_range(rope, 2 * len(plain), base, original)
     slowed = np.clip((np.arange(len(plain)) - low) / (high - low), 0, 1)
     return plain / factor * slowed + plain * (1 - slowed), _yarn_factor(rope, factor)
@@ -114,7 +99,7 @@ def _yarn_range(rope: Rope, d_rotated: int, base: float, original: float) -> tup
     def pair(turns: float) -> float:
         return d_rotated * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
 
-    low, high = pair(positive(rope, "beta_fast", 32)), pair(positive(rope, "beta_slow", 1))
+    low, high = pair(read_positive(rope, "beta_fast", 32)), pair(read_positive(rope, "beta_slow", 1))
     if rope.get("truncate", True):
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, d_rotated - 1)
@@ -123,11 +108,11 @@ def _yarn_range(rope: Rope, d_rotated: int, base: float, original: float) -> tup
 
 def _yarn_factor(rope: Rope, factor: float) -> float:
     if rope.get("attention_factor") is not None:
-        return positive(rope, "attention_factor")
+        return read_positive(rope, "attention_factor")
 
     def grown(by: float) -> float:
         return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
 
     if rope.get("mscale") and rope.get("mscale_all_dim"):
-        return grown(positive(rope, "mscale")) / grown(positive(rope, "mscale_all_dim"))
+        return grown(read_positive(rope, "mscale")) / grown(read_positive(rope, "mscale_all_dim"))
     return grown(1.0)

@@ -38,7 +38,7 @@ def studies(bundles, demo):
 def drawn(layer: Layer, said: dict[str, Any], number: int) -> list[dict[str, Any]]:
     """Random questions; a text never has the token that takes no position."""
     random = np.random.default_rng(0)
-    tokens = [token for token in range(layer.vocab_size) if token != layer.weights.placeless_token]
+    tokens = [token for token in range(layer.vocab_size) if token != layer.weights.padding_token_id]
     first = 0 if layer.is_causal else 1 - layer.n_positions
     asked = []
     for _ in range(number):

@@ -9,7 +9,7 @@ import pytest
 
 import detoklens
 from detoklens.errors import UnsupportedModelError
-from detoklens.weights.alibi import alibi_slopes
+from detoklens.weights.reader import alibi_slopes
 from tests.weights.families.tiny import IDS, assert_equals_real, saved, tiny
 
 

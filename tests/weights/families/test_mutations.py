@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,7 @@ import pytest
 
 import detoklens
 from detoklens.scores import offset_terms, rotation, six_terms
-from detoklens.weights.families import bloom, llama_like, opt
-from detoklens.weights.families.base import LayerReader
+from detoklens.weights import families, reader
 from tests.weights.families.tiny import IDS, real, tiny
 
 LLAMA = {
@@ -36,9 +36,12 @@ OPT = {
 BLOOM = {"hidden_size": 18, "n_head": 3, "vocab_size": 23, "n_layer": 1}
 
 
+def with_spec(monkeypatch: pytest.MonkeyPatch, model_type: str, **changes: Any) -> None:
+    monkeypatch.setitem(families.SPEC_OF, model_type, replace(families.SPEC_OF[model_type], **changes))
+
+
 def without_added_gain(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = LayerReader.norm
-    monkeypatch.setattr(LayerReader, "norm", lambda self, *what: right(self, *what[:4]))
+    with_spec(monkeypatch, "gemma", added_gain=0.0)
 
 
 def with_neighbouring_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,17 +64,24 @@ def on_the_wrong_key_group(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def with_another_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(llama_like, "epsilon_of", lambda *_: 1e-5)
+    monkeypatch.setattr(reader, "read_epsilon", lambda *_: 1e-5)
 
 
 def without_embedding_scale(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (llama_like, opt):
-        monkeypatch.setattr(module, "transform_rows", lambda table, _: table)
+    monkeypatch.setattr(reader, "_transform_rows", lambda table, _: table)
 
 
 def with_slopes_in_another_order(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = bloom.alibi_slopes
-    monkeypatch.setattr(bloom, "alibi_slopes", lambda heads: np.sort(right(heads))[::-1])
+    right = reader.alibi_slopes
+    monkeypatch.setattr(reader, "alibi_slopes", lambda heads: np.sort(right(heads))[::-1])
+
+
+def with_another_layout(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_spec(monkeypatch, "bloom", projections=replace(families.SPEC_OF["bloom"].projections, layout="stacked"))
+
+
+def with_positions_one_row_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_spec(monkeypatch, "opt", positions=replace(families.SPEC_OF["opt"].positions, first_row=1))
 
 
 def largest_difference(model: Any) -> float:
@@ -91,6 +101,8 @@ def largest_difference(model: Any) -> float:
         ("gemma2", LLAMA, without_embedding_scale),
         ("biogpt", OPT, without_embedding_scale),
         ("bloom", BLOOM, with_slopes_in_another_order),
+        ("bloom", BLOOM, with_another_layout),
+        ("opt", {**OPT, "ffn_dim": 19}, with_positions_one_row_off),
     ],
     ids=lambda value: getattr(value, "__name__", value) if not isinstance(value, dict) else "",
 )

@@ -48,11 +48,21 @@ def test_qwen3_is_exact(settings):
         layer.token_affinity(scale=None)
 
 
-def test_the_attention_of_a_mixture_of_experts_is_exact():
-    experts = {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 5, "head_dim": 6}
-    layer = assert_equals_real(tiny("qwen3_moe", **SIZES, **experts), block=False)
+@pytest.mark.parametrize(
+    "settings", [{"head_dim": 6}, {"hidden_size": 24}, {"head_dim": 6, "use_sliding_window": True, "sliding_window": 3}]
+)
+def test_the_attention_of_a_mixture_of_experts_is_exact(settings):
+    experts = {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 5}
+    layer = assert_equals_real(tiny("qwen3_moe", **SIZES | experts | settings), block=False)
     with pytest.raises(UnsupportedModelError, match="qwen3_moe: the MLP is a mixture of experts"):
         layer.block_output(IDS)
+
+
+def test_a_window_that_versions_of_transformers_read_differently_is_refused():
+    experts = {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 5, "head_dim": 6}
+    window = {"use_sliding_window": True, "sliding_window": 3, "max_window_layers": 28}
+    with pytest.raises(UnsupportedModelError, match="max_window_layers is not handled for qwen3_moe"):
+        detoklens.load(tiny("qwen3_moe", **SIZES, **experts, **window))
 
 
 def test_a_folder_is_read(tmp_path):

@@ -1,84 +1,47 @@
-"""Which families of models can be read? A new one is a new file and one more line here."""
+"""The architectures that can be read, one `Spec` each. Adding one means adding a Spec to a `SPECS` of this package."""
 
 from __future__ import annotations
 
 from detoklens.errors import UnsupportedModelError, shown
-from detoklens.weights.families.base import Config, Family
-from detoklens.weights.families.bert import Bert, Electra, Roberta
-from detoklens.weights.families.bloom import Bloom
-from detoklens.weights.families.distilbert import DistilBert
-from detoklens.weights.families.gemma import Gemma, Gemma2, Gemma3
-from detoklens.weights.families.gpt1 import GPT1
-from detoklens.weights.families.gpt2 import GPT2
-from detoklens.weights.families.gpt_neo import GPTNeo
-from detoklens.weights.families.gpt_neox import GPTNeoX
-from detoklens.weights.families.gptj import GPTJ
-from detoklens.weights.families.llama import Llama, Mistral, Mixtral
-from detoklens.weights.families.mpt import Mpt
-from detoklens.weights.families.opt import OPT, XGLM, BioGPT
-from detoklens.weights.families.phi import Phi
-from detoklens.weights.families.phi3 import Phi3
-from detoklens.weights.families.qwen import Qwen2, Qwen3, Qwen3Experts
-from detoklens.weights.families.whisper import Whisper
+from detoklens.weights.config import Config, refuse_other_values, refuse_unknown_keys
+from detoklens.weights.families import alibi, encoders, learned, llama, rotary
+from detoklens.weights.spec import Spec
 
-FAMILIES: tuple[Family, ...] = (
-    GPT2(),
-    Whisper(),
-    Llama(),
-    Mistral(),
-    Mixtral(),
-    Qwen2(),
-    Qwen3(),
-    Qwen3Experts(),
-    Gemma(),
-    Gemma2(),
-    Gemma3(),
-    GPTNeoX(),
-    GPTJ(),
-    Phi(),
-    Phi3(),
-    OPT(),
-    GPTNeo(),
-    GPT1(),
-    BioGPT(),
-    XGLM(),
-    Bert(),
-    Roberta(),
-    Electra(),
-    DistilBert(),
-    Bloom(),
-    Mpt(),
-)
+SPECS: tuple[Spec, ...] = (*learned.SPECS, *encoders.SPECS, *llama.SPECS, *rotary.SPECS, *alibi.SPECS)
+SPEC_OF = {model_type: spec for spec in SPECS for model_type in spec.model_types}
+"""The Spec of each model_type."""
+LANGUAGE_MODELS = ("text_config", "language_config", "llm_config")
+"""Keys under which multimodal configs keep the config of their language model."""
 
 
-PARTS = ("text_config", "language_config", "llm_config")
-
-
-def family_of(config: Config) -> Family:
-    """The family that a config's model_type belongs to."""
+def spec_of(config: Config) -> Spec:
+    """The Spec of a config's model_type, adapted to the config; refused if layer 0 would not be exact."""
+    _refuse_quantized(config)
     model_type = config.get("model_type")
-    _refuse_quantised(config)
-    for family in FAMILIES:
-        if model_type in family.model_types:
-            return family
-    _refuse_several_parts(config)
-    supported = ", ".join(name for family in FAMILIES for name in family.model_types)
-    raise UnsupportedModelError(f"model type {shown(model_type)} is not supported; supported are: {supported}")
-
-
-def _refuse_quantised(config: Config) -> None:
-    quantised = config.get("quantization_config")
-    if quantised:
-        method = quantised.get("quant_method") if isinstance(quantised, dict) else None
+    spec = SPEC_OF.get(model_type) if isinstance(model_type, str) else None
+    if spec is None:
+        _refuse_multimodal(config)
         raise UnsupportedModelError(
-            f"config.json: quantization_config = {shown(quantised)}: weights quantised by {shown(method)} are not "
+            f"model type {shown(model_type)} is not supported; supported are: {', '.join(SPEC_OF)}"
+        )
+    refuse_unknown_keys(config, spec.known_keys)
+    refuse_other_values(config, spec.accepted)
+    return spec.adapt(spec, config)
+
+
+def _refuse_quantized(config: Config) -> None:
+    quantized = config.get("quantization_config")
+    if quantized:
+        method = quantized.get("quant_method") if isinstance(quantized, dict) else None
+        raise UnsupportedModelError(
+            f"config.json: quantization_config = {shown(quantized)}: weights quantised by {shown(method)} are not "
             "read; give the checkpoint that they were made from, or a GGUF file"
         )
 
 
-def _refuse_several_parts(config: Config) -> None:
-    """A multimodal model has its language model inside, under names that differ from release to release."""
-    part = next((name for name in PARTS if isinstance(config.get(name), dict)), None)
+def _refuse_multimodal(config: Config) -> None:
+    """Name the language model inside; its tensors have different names from release to release."""
+    part = next((key for key in LANGUAGE_MODELS if isinstance(config.get(key), dict)), None)
     if part is not None:
         raise UnsupportedModelError(
             f"model type {shown(config.get('model_type'))} has its language model inside ({part}: model type "

@@ -1,71 +1,256 @@
-"""Llama 2 and 3, TinyLlama, SmolLM, Mistral: RMSNorm, rotary positions, shared keys, no biases, causal."""
+"""Llama and its relatives: RMSNorm, rotary positions, heads that share keys, a gated MLP, causal."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
+from detoklens.errors import CheckpointError, UnsupportedModelError, shown
+from detoklens.weights.config import (
+    ACTIVATIONS,
+    Config,
+    read_flag,
+    read_object,
+    read_optional_size,
+    read_positive,
+    read_size,
+)
+from detoklens.weights.rotary import rope_settings
+from detoklens.weights.spec import Mlp, Projections, RotaryPositions, Spec, Switch
 
-from detoklens.errors import UnsupportedModelError
-from detoklens.weights.families import llama_like
-from detoklens.weights.families.base import Config, NamedTensors, refuse_unhandled, yes_or_no
-from detoklens.weights.families.llama_like import LlamaLike, window_of
-from detoklens.weights.first_layer import FirstLayer
-from detoklens.weights.rest_of_block import RestOfBlock
-from detoklens.weights.sources import TensorSource
-
-
-class Llama(NamedTensors):
-    """Reads the first layer of a Llama."""
-
-    model_types: tuple[str, ...] = ("llama",)
-    prefixes = llama_like.PREFIXES
-    tensors = llama_like.TENSORS
-    optional = llama_like.BIASES
-    rest = llama_like.REST
-    optional_rest = llama_like.MLP_BIASES
-    default_length = 2048
-
-    def read(self, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> FirstLayer:
-        refuse_unhandled(config, llama_like.HANDLED, llama_like.IRRELEVANT)
-        return self._parts(config, source, dtype).first_layer()
-
-    def read_rest(self, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> RestOfBlock:
-        return self._parts(config, source, dtype).rest_of_block()
-
-    def _parts(self, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> LlamaLike:
-        biased = yes_or_no(config, "attention_bias", False)
-        return LlamaLike(
-            config,
-            self.reader(source, dtype),
-            query_key_value_bias=biased,
-            output_bias=biased,
-            mlp_bias=yes_or_no(config, "mlp_bias", False),
-            default_length=self.default_length,
-        )
+PROJECTIONS = tuple(f"self_attn.{name}_proj" for name in "qkvo")
+HEAD_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
+ATTENTION_BIAS = Switch("attention_bias", default=False)
 
 
-class Mistral(Llama):
-    """The same with a sliding window, where the config has one."""
-
-    model_types = ("mistral",)
-    default_length = 131_072
-
-    def read(self, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> FirstLayer:
-        refuse_unhandled(config, llama_like.HANDLED | {"sliding_window"}, llama_like.IRRELEVANT)
-        return self._parts(config, source, dtype).first_layer()
-
-    def _parts(self, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> LlamaLike:
-        window = window_of(config)
-        return LlamaLike(config, self.reader(source, dtype), window=window, default_length=self.default_length)
+def read_window(config: Config, default: int | None = 4096) -> int | None:
+    """The sliding window: null means none, an absent key the family's default."""
+    return read_optional_size(config, "sliding_window") if "sliding_window" in config else default
 
 
-class Mixtral(Mistral):
-    """The same with a mixture of experts for an MLP, which is not computed."""
+def first_layer_is_local(config: Config, by_default: bool) -> bool:
+    """Whether layer 0 has a sliding window, by `layer_types` or else by the family's default."""
+    kinds = config.get("layer_types")
+    if kinds is None:
+        return by_default
+    if not isinstance(kinds, list) or not kinds or kinds[0] not in ("full_attention", "sliding_attention"):
+        raise CheckpointError("config.json: layer_types must begin with full_attention or sliding_attention")
+    return bool(kinds[0] == "sliding_attention")
 
-    model_types = ("mixtral",)
-    rest = ()
-    optional_rest = ()
 
-    def read_rest(self, *_: Any) -> RestOfBlock:
-        raise UnsupportedModelError("mixtral: the MLP is a mixture of experts, so the block's output is not computed")
+LLAMA = Spec(
+    models="Llama 2 and 3, TinyLlama, SmolLM, SmolLM2",
+    special="RMSNorm, heads share keys, no biases",
+    model_types=("llama",),
+    mlp_module="mlp",
+    positions=RotaryPositions(),
+    input_norm="input_layernorm",
+    norm_kind="rms",
+    projections=Projections(PROJECTIONS, bias=ATTENTION_BIAS),
+    mlp=Mlp(
+        "mlp.up_proj",
+        "mlp.down_proj",
+        "mlp.gate_proj",
+        bias=Switch("mlp_bias", default=False),
+        default_activation="silu",
+    ),
+    mlp_norms={"input_norm": "post_attention_layernorm"},
+    key_heads="num_key_value_heads",
+    head_size="head_dim",
+    default_longest=2048,
+    epsilon="rms_norm_eps",
+    default_epsilon=1e-6,
+    ignored=frozenset({"pretraining_tp"}),
+)
+MLP_WITHOUT_BIAS = Mlp("mlp.up_proj", "mlp.down_proj", "mlp.gate_proj", bias=False, default_activation="silu")
+
+
+def mistral_window(spec: Spec, config: Config) -> Spec:
+    return replace(spec, window=read_window(config))
+
+
+def optional_window(spec: Spec, config: Config) -> Spec:
+    return replace(spec, window=read_window(config, default=None))
+
+
+MISTRAL = replace(
+    LLAMA,
+    models="Mistral",
+    special="as Llama, with a sliding window",
+    model_types=("mistral",),
+    projections=Projections(PROJECTIONS, bias=False),
+    mlp=MLP_WITHOUT_BIAS,
+    default_longest=131_072,
+    adapt=mistral_window,
+    adapt_reads=frozenset({"sliding_window"}),
+)
+MIXTRAL = replace(
+    MISTRAL,
+    models="Mixtral",
+    special="as Mistral; no block output",
+    model_types=("mixtral",),
+    positions=RotaryPositions(default_base=1e6),
+    default_epsilon=1e-5,
+    adapt=optional_window,
+    mlp=None,
+    mlp_refusal="mixtral: the MLP is a mixture of experts, so the block's output is not computed",
+)
+
+
+def qwen_window(spec: Spec, config: Config) -> Spec:
+    """Layers from `max_window_layers` on have the window, if it is switched on at all."""
+    if not read_flag(config, "use_sliding_window", False):
+        return spec
+    first = 0 if config.get("max_window_layers") == 0 else read_optional_size(config, "max_window_layers")
+    is_local = first_layer_is_local(config, by_default=first == 0)
+    return replace(spec, window=read_window(config) if is_local else None)
+
+
+QWEN2 = replace(
+    LLAMA,
+    models="Qwen2, Qwen2.5",
+    special="biases on queries, keys and values",
+    model_types=("qwen2",),
+    projections=Projections(PROJECTIONS, bias=True, output_bias=False),
+    mlp=MLP_WITHOUT_BIAS,
+    default_longest=32_768,
+    adapt=qwen_window,
+    adapt_reads=frozenset({"use_sliding_window", "sliding_window", "max_window_layers", "layer_types"}),
+)
+QWEN3 = replace(
+    QWEN2,
+    models="Qwen3",
+    special="an RMSNorm on queries and keys",
+    model_types=("qwen3",),
+    projections=Projections(PROJECTIONS, bias=ATTENTION_BIAS),
+    head_norms=HEAD_NORMS,
+    default_head_size=128,
+)
+
+
+def qwen3_moe_window(spec: Spec, config: Config) -> Spec:
+    """Every layer has the window, if it is switched on; older versions of transformers read `max_window_layers`."""
+    if not read_flag(config, "use_sliding_window", False):
+        return spec
+    if config.get("max_window_layers"):
+        raise UnsupportedModelError("config.json: max_window_layers is not handled for qwen3_moe; remove it")
+    return replace(spec, window=read_window(config))
+
+
+QWEN3_MOE = replace(
+    QWEN3,
+    models="Qwen3 with experts",
+    special="as Qwen3; no block output",
+    model_types=("qwen3_moe",),
+    mlp=None,
+    mlp_refusal="qwen3_moe: the MLP is a mixture of experts, so the block's output is not computed",
+    default_head_size=None,
+    adapt=qwen3_moe_window,
+    adapt_reads=frozenset({"use_sliding_window", "sliding_window"}),
+    ignored=LLAMA.ignored | {"norm_topk_prob", "decoder_sparse_step", "max_window_layers"},  # the experts' and others
+)
+
+
+def gemma_embedding_scale(spec: Spec, config: Config) -> Spec:
+    return replace(spec, embedding_scale=read_size(config, *spec.width) ** 0.5)
+
+
+def gemma2_attention(spec: Spec, config: Config) -> Spec:
+    """Gemma 2 has its own query scale, a window in every other layer, and a cap on scores unless it is null."""
+    is_capped = config.get("attn_logit_softcapping", 0) is not None
+    return replace(
+        gemma_embedding_scale(spec, config),
+        attention_scale=read_positive(config, "query_pre_attn_scalar", 256) ** -0.5,
+        window=read_window(config) if first_layer_is_local(config, by_default=True) else None,
+        softcap=read_positive(config, "attn_logit_softcapping", 50.0) if is_capped else None,
+    )
+
+
+def gemma3_attention(spec: Spec, config: Config) -> Spec:
+    """Gemma 3's local layers have their own rotary base, and no RoPE scaling."""
+    is_local = first_layer_is_local(config, by_default=config.get("sliding_window_pattern", 6) != 1)
+    rope = replace(RotaryPositions(), settings=_gemma3_rope(config, is_local))
+    return replace(gemma2_attention(spec, config), softcap=None, positions=rope)
+
+
+def _gemma3_rope(config: Config, is_local: bool) -> dict[str, Any]:
+    scaling = read_object(config, "rope_scaling")
+    own = read_object(config, "rope_parameters").get("sliding_attention" if is_local else "full_attention")
+    if isinstance(own, dict):
+        return own
+    if is_local:
+        return {"rope_theta": read_positive(config, "rope_local_base_freq", 10_000.0)}
+    return {"rope_theta": read_positive(config, "rope_theta", 1_000_000.0)} | scaling
+
+
+GEMMA = replace(
+    LLAMA,
+    models="Gemma 1",
+    special="embeddings scaled by sqrt(width), gain 1 + w",
+    model_types=("gemma",),
+    added_gain=1.0,
+    mlp=replace(
+        MLP_WITHOUT_BIAS,
+        default_activation="gelu_pytorch_tanh",
+        activations=ACTIVATIONS | {"gelu": "gelu_tanh"},  # its gelu is by tanh
+    ),
+    default_head_size=256,
+    default_longest=8192,
+    accepted={"use_bidirectional_attention": (False, None)},
+    adapt=gemma_embedding_scale,
+)
+GEMMA2 = replace(
+    GEMMA,
+    models="Gemma 2",
+    special="as Gemma 1, with capped scores, its own query scale and a window",
+    model_types=("gemma2",),
+    mlp=replace(MLP_WITHOUT_BIAS, activation="hidden_activation", default_activation="gelu_pytorch_tanh"),
+    mlp_norms={
+        "attention_norm": "post_attention_layernorm",
+        "input_norm": "pre_feedforward_layernorm",
+        "mlp_norm": "post_feedforward_layernorm",
+    },
+    adapt=gemma2_attention,
+    adapt_reads=frozenset({
+        "query_pre_attn_scalar", "sliding_window", "layer_types", "attn_logit_softcapping",
+    }),
+    ignored=LLAMA.ignored | {"final_logit_softcapping"},
+)  # fmt: skip
+GEMMA3 = replace(
+    GEMMA2,
+    models="Gemma 3 (text)",
+    special="as Gemma 2, with normed queries and keys instead of the cap, and a rotary base for local layers",
+    model_types=("gemma3_text",),
+    head_norms=HEAD_NORMS,
+    default_longest=131_072,
+    accepted={**GEMMA.accepted, "attn_logit_softcapping": (None,)},
+    adapt=gemma3_attention,
+    adapt_reads=(GEMMA2.adapt_reads | {"rope_local_base_freq", "sliding_window_pattern"}),
+    ignored=GEMMA2.ignored | {"_sliding_window_pattern"},
+)
+
+
+def phi3_window(spec: Spec, config: Config) -> Spec:
+    """Phi 3's window has no default. RoPE types that read the original length read it from elsewhere: refused."""
+    rope = rope_settings(config)
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if kind in ("llama3", "yarn"):
+        raise UnsupportedModelError(f"config.json: RoPE type {shown(kind)} is not computed for phi3")
+    return optional_window(spec, config)
+
+
+PHI3 = replace(
+    LLAMA,
+    models="Phi 3, 3.5, 4 with RoPE of type default",
+    special="as Llama with joint tensors; part of each head may turn",
+    model_types=("phi3",),
+    positions=RotaryPositions(is_partial=True),
+    projections=Projections(("self_attn.qkv_proj", "self_attn.o_proj"), "stacked", bias=False),
+    mlp=Mlp("mlp.gate_up_proj", "mlp.down_proj", gate_in_up=True, bias=False, default_activation="silu"),
+    default_longest=4096,
+    default_epsilon=1e-5,
+    adapt=phi3_window,
+    adapt_reads=frozenset({"sliding_window"}),
+    ignored=LLAMA.ignored | {"original_max_position_embeddings"},  # of RoPE types that are refused
+)
+SPECS = (LLAMA, MISTRAL, MIXTRAL, QWEN2, QWEN3, QWEN3_MOE, GEMMA, GEMMA2, GEMMA3, PHI3)

@@ -1,6 +1,6 @@
-"""The rest of the first block: its second norm and its MLP, and how they are joined to the stream.
+"""The MLP sublayer: the first block's MLP, its norms, and how both join the residual stream.
 
-One form for all families, each norm but one being absent in most. With x what enters the block and a the attention's
+One form covers all architectures; most have only one of the norms. With x what enters the block and a the attention's
 output:
 
     h = stream_norm(x + attention_norm(a))
@@ -23,7 +23,7 @@ from detoklens.weights.norm import Norm
 
 @dataclass(frozen=True)
 class FeedForward:
-    """down(act(up x)), or with a gate down(act(gate x) · up x); a bias that a model does not have is None."""
+    """down(act(up x)), or with a gate down(act(gate x) · up x); a bias that the model doesn't have is None."""
 
     activation: str
     up_weight: Float[np.ndarray, "d_model d_mlp"]
@@ -35,8 +35,8 @@ class FeedForward:
 
 
 @dataclass(frozen=True)
-class RestOfBlock:
-    """All of the first block that is not its attention."""
+class MlpSublayer:
+    """Everything in the first block except its attention."""
 
     feed_forward: FeedForward
     input_norm: Norm | None = None
@@ -48,14 +48,14 @@ class RestOfBlock:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 of all of it in float32, as that of a first layer."""
+        """sha256 of all of it in float32, like a first layer's."""
         digest = hashlib.sha256()
         _add_fields(digest, "", self)
         return digest.hexdigest()
 
 
 def _add_fields(digest: Any, path: str, part: Any) -> None:
-    """The fields of a part, and of the parts that it has in turn, each by its whole name."""
+    """Add the fields of a part, and of the parts inside it, by their full names."""
     for field in fields(part):
         name, value = f"{path}{field.name}", getattr(part, field.name)
         if is_dataclass(value):

@@ -1,0 +1,89 @@
+"""Generates the tables of docs/families.md from the Specs and the questions; `python docs/make_tables.py` runs it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from detoklens.questions.catalogue import QUESTIONS
+from detoklens.questions.question import Need
+from detoklens.weights.families import SPECS
+from detoklens.weights.spec import AlibiPositions, LearnedPositions, RotaryPositions, Spec
+
+PAGE = Path(__file__).parent / "families.md"
+GENERATED = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def families_page() -> str:
+    """The page with its generated tables made anew; the prose around them is as it is in the file."""
+    tables = {"families": families_table(), "questions": questions_table()}
+    return GENERATED.sub(lambda found: found[1] + tables[found[2]] + found[3], PAGE.read_text(encoding="utf-8"))
+
+
+def families_table() -> str:
+    """What each architecture's first layer is."""
+    rows = [
+        [spec.models, _types(spec), positions_of(spec), terms_of(spec), "yes" if spec.mlp else "no", spec.special]
+        for spec in SPECS
+    ]
+    return _table(["models", "`model_type`", "positions", "terms", "block output", "what is special in layer 0"], rows)
+
+
+def questions_table() -> str:
+    """Which question can be asked of which architectures, by what the question needs."""
+    groups: dict[tuple[str, frozenset[Need]], list[Spec]] = {}
+    for spec in SPECS:
+        groups.setdefault((kind_of(spec), lacking(spec)), []).append(spec)
+    rows = [["", *(", ".join(map(_types, specs)) for specs in groups.values())]]
+    for name, question in QUESTIONS.items():
+        rows.append([name, *("yes" if question.needs.isdisjoint(missing) else "–" for _, missing in groups)])
+    return _table(["question", *(kind for kind, _ in groups)], rows)
+
+
+def kind_of(spec: Spec) -> str:
+    kinds = {LearnedPositions: "table of positions", RotaryPositions: "rotary", AlibiPositions: "ALiBi"}
+    return kinds[type(spec.positions)] + ("" if spec.is_causal else ", not causal")
+
+
+def lacking(spec: Spec) -> frozenset[Need]:
+    """What this architecture can't offer to a question."""
+    has_table = isinstance(spec.positions, LearnedPositions)
+    absent: dict[Need, bool] = {"position_table": not has_table, "causal": not spec.is_causal}
+    return frozenset(need for need, is_absent in absent.items() if is_absent)
+
+
+def positions_of(spec: Spec) -> str:
+    match spec.positions:
+        case LearnedPositions(table=None):
+            return "sinusoidal"
+        case LearnedPositions(first_row=0):
+            return "learned"
+        case LearnedPositions(first_row=row):
+            return f"learned, from row {row}"
+        case RotaryPositions(is_partial=True) | RotaryPositions(size=str()):
+            return "rotary on part of each head"
+        case RotaryPositions():
+            return "rotary"
+        case AlibiPositions():
+            return "ALiBi"
+
+
+def terms_of(spec: Spec) -> str:
+    """How many terms a score has: without biases, some exist only once a mean is split off."""
+    has_biases = spec.projections.biases()[0] is True or (spec.norm_kind == "layer" and spec.norm_bias)
+    match spec.positions:
+        case LearnedPositions():
+            return "six"
+        case RotaryPositions():
+            return "four" if has_biases else "one; four with a mean"
+        case AlibiPositions():
+            return "three" if has_biases else "two; three with a mean"
+
+
+def _types(spec: Spec) -> str:
+    return ", ".join(f"`{model_type}`" for model_type in spec.model_types)
+
+
+def _table(head: list[str], rows: list[list[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "".join(f"| {' | '.join(cells)} |\n" for cells in lines)

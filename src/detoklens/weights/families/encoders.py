@@ -1,0 +1,103 @@
+"""BERT and its relatives. The norm of the embeddings feeds both layer 0 and the residual stream; not causal."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from detoklens.errors import CheckpointError, UnsupportedModelError
+from detoklens.weights.config import Config, read_flag, read_optional_size, read_padding_token_id, read_size
+from detoklens.weights.spec import LearnedPositions, Mlp, Projections, Spec
+
+BERT_POSITIONS = LearnedPositions(
+    "embeddings.position_embeddings",
+    token_types="embeddings.token_type_embeddings",  # of a single text
+)
+
+
+def bert_decoder(spec: Spec, config: Config) -> Spec:
+    """A BERT can be a causal decoder."""
+    return replace(spec, is_causal=read_flag(config, "is_decoder", False))
+
+
+def electra_width(spec: Spec, config: Config) -> Spec:
+    """ELECTRA's small models widen their embeddings after the norm."""
+    narrow = read_optional_size(config, "embedding_size") or ELECTRA_DEFAULT_EMBEDDING_SIZE
+    if narrow != read_size(config, *spec.width):
+        raise UnsupportedModelError(f"config.json: embedding_size = {narrow} is not hidden_size, which is not handled")
+    return bert_decoder(spec, config)
+
+
+def roberta_positions(spec: Spec, config: Config) -> Spec:
+    """RoBERTa counts positions from the padding token's id + 1, and gives that token no position."""
+    padding = read_padding_token_id(config, 1)
+    if padding is None:
+        raise CheckpointError("config.json: pad_token_id must be a whole number from 0 up, not None")
+    positions = replace(BERT_POSITIONS, first_row=padding + 1, padding_token_id=padding)
+    return replace(bert_decoder(spec, config), positions=positions)
+
+
+ELECTRA_DEFAULT_EMBEDDING_SIZE = 128
+BERT = Spec(
+    models="BERT, MiniLM",
+    special="not causal; the norm of the embeddings feeds queries, keys and the stream; the token-type vector is part "
+    "of the positions",
+    model_types=("bert",),
+    prefixes=("bert.", ""),
+    blocks="encoder.layer",
+    attention="attention.self",
+    embedding="embeddings.word_embeddings",
+    embedding_norm="embeddings.LayerNorm",
+    positions=BERT_POSITIONS,
+    input_norm=None,
+    projections=Projections(
+        (*(f"attention.self.{name}" for name in ("query", "key", "value")), "attention.output.dense")
+    ),
+    is_causal=False,
+    mlp=Mlp("intermediate.dense", "output.dense"),
+    mlp_norms={"stream_norm": "attention.output.LayerNorm", "output_norm": "output.LayerNorm"},
+    may_cross_attend=True,
+    default_epsilon=1e-12,
+    accepted={"position_embedding_type": ("absolute",)},
+    adapt=bert_decoder,
+    adapt_reads=frozenset({"is_decoder"}),
+)
+ELECTRA = replace(
+    BERT,
+    models="ELECTRA",
+    special="as BERT; refused if embeddings are narrower than the stream",
+    model_types=("electra",),
+    prefixes=("electra.", ""),
+    adapt=electra_width,
+    adapt_reads=BERT.adapt_reads | {"embedding_size"},
+)
+ROBERTA = replace(
+    BERT,
+    models="RoBERTa, XLM-R, CamemBERT",
+    special="as BERT; positions start after the padding token's id, and a text with that token is refused",
+    model_types=("roberta", "xlm-roberta", "camembert"),
+    prefixes=("roberta.", ""),
+    adapt=roberta_positions,
+    adapt_reads=BERT.adapt_reads | {"pad_token_id"},
+)
+DISTILBERT = Spec(
+    models="DistilBERT",
+    special="as BERT without token types",
+    model_types=("distilbert",),
+    prefixes=("distilbert.", ""),
+    blocks="transformer.layer",
+    attention="attention",
+    mlp_module="ffn",
+    embedding="embeddings.word_embeddings",
+    embedding_norm="embeddings.LayerNorm",
+    positions=LearnedPositions("embeddings.position_embeddings"),
+    input_norm=None,
+    projections=Projections(tuple(f"attention.{name}_lin" for name in ("q", "k", "v", "out"))),
+    is_causal=False,
+    mlp=Mlp("ffn.lin1", "ffn.lin2", activation="activation", size=("hidden_dim",)),
+    mlp_norms={"stream_norm": "sa_layer_norm", "output_norm": "output_layer_norm"},
+    width=("dim", "hidden_size"),
+    heads=("n_heads", "num_attention_heads"),
+    epsilon=1e-12,  # no config states it
+    ignored=frozenset({"sinusoidal_pos_embds"}),  # how the stored table was initialized
+)
+SPECS = (BERT, ELECTRA, ROBERTA, DISTILBERT)

@@ -1,0 +1,227 @@
+"""Decoders with absolute positions: GPT-2 and its relatives, OPT, BioGPT, XGLM, Whisper."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from detoklens.errors import CheckpointError, UnsupportedModelError, shown
+from detoklens.weights.config import Config, read_flag, read_optional_size, read_padding_token_id, read_size
+from detoklens.weights.spec import LearnedPositions, Mlp, Projections, Spec
+
+LARGEST_COMPUTED_TABLE = 1 << 20  # positions; published XGLMs have 2,048
+XGLM_FIRST_POSITION = 2
+
+
+def gpt2_attention_scale(spec: Spec, config: Config) -> Spec:
+    """Without `scale_attn_weights`, scores are not divided by sqrt(d_head)."""
+    return spec if read_flag(config, "scale_attn_weights", True) else replace(spec, attention_scale=1.0)
+
+
+GPT2 = Spec(
+    models="GPT-2 of every size, DistilGPT-2, DialoGPT, Cerebras-GPT, CodeParrot",
+    special="the paper's case",
+    model_types=("gpt2",),
+    prefixes=("transformer.", ""),
+    blocks="h",
+    attention="attn",
+    mlp_module="mlp",
+    embedding="wte",
+    positions=LearnedPositions("wpe"),
+    input_norm="ln_1",
+    projections=Projections(("attn.c_attn", "attn.c_proj"), "stacked"),
+    is_conv1d=True,
+    mlp=Mlp(
+        "mlp.c_fc",
+        "mlp.c_proj",
+        activation="activation_function",
+        default_activation="gelu_new",
+        size=("n_inner",),
+        default_factor=4,
+    ),
+    mlp_norms={"input_norm": "ln_2"},
+    may_cross_attend=True,
+    width=("n_embd", "hidden_size"),
+    heads=("n_head", "num_attention_heads"),
+    longest=("n_positions", "max_position_embeddings"),
+    epsilon="layer_norm_epsilon",
+    default_epsilon=None,
+    adapt=gpt2_attention_scale,
+    adapt_reads=frozenset({"scale_attn_weights"}),
+    # The first divides by layer + 1, which is 1 here; the second changes rounding only; the third is not read.
+    ignored=frozenset({"scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "n_ctx"}),
+)
+
+GPT1 = Spec(
+    models="the first GPT",
+    special="no norm before the attention",
+    model_types=("openai-gpt",),
+    prefixes=("transformer.", ""),
+    blocks="h",
+    attention="attn",
+    mlp_module="mlp",
+    embedding="tokens_embed",
+    positions=LearnedPositions("positions_embed"),
+    input_norm=None,
+    projections=Projections(("attn.c_attn", "attn.c_proj"), "stacked"),
+    is_conv1d=True,
+    mlp=Mlp(
+        "mlp.c_fc",
+        "mlp.c_proj",
+        activation="afn",
+        activations={"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"},  # its gelu is by tanh
+        size=(),
+        default_factor=4,
+    ),
+    mlp_norms={"stream_norm": "ln_1", "output_norm": "ln_2"},
+    width=("n_embd", "hidden_size"),
+    heads=("n_head", "num_attention_heads"),
+    longest=("n_positions", "max_position_embeddings"),
+    epsilon="layer_norm_epsilon",
+)
+
+
+def gpt_neo_window(spec: Spec, config: Config) -> Spec:
+    """The window of layer 0 if it is a local one; attention_types is `[[[kinds], repetitions], …]`."""
+    match config.get("attention_types"):
+        case None | [[["global", *_], *_], *_]:
+            return spec
+        case [[["local", *_], *_], *_]:
+            return replace(spec, window=read_optional_size(config, "window_size") or 256)
+        case other:
+            raise CheckpointError(f"config.json: attention_types begins neither with global nor local: {shown(other)}")
+
+
+GPT_NEO = Spec(
+    models="GPT-Neo, TinyStories",
+    special="no biases on queries, keys and values; scores are not scaled; a window if layer 0 is `local`",
+    model_types=("gpt_neo",),
+    prefixes=("transformer.", ""),
+    blocks="h",
+    attention="attn",
+    mlp_module="mlp",
+    embedding="wte",
+    positions=LearnedPositions("wpe"),
+    input_norm="ln_1",
+    projections=Projections(
+        tuple(f"attn.attention.{name}_proj" for name in ("q", "k", "v", "out")), bias=False, output_bias=True
+    ),
+    attention_scale=1.0,
+    mlp=Mlp(
+        "mlp.c_fc",
+        "mlp.c_proj",
+        activation="activation_function",
+        default_activation="gelu_new",
+        default_factor=4,
+    ),
+    mlp_norms={"input_norm": "ln_2"},
+    heads=("num_heads", "num_attention_heads"),
+    epsilon="layer_norm_epsilon",
+    adapt=gpt_neo_window,
+    adapt_reads=frozenset({"attention_types", "window_size"}),
+    ignored=frozenset({"attention_layers"}),  # attention_types written out, layer by layer
+)
+
+
+def opt_norm_order(spec: Spec, config: Config) -> Spec:
+    """opt-350m has its norms after the attention and after the MLP."""
+    if read_flag(config, "do_layer_norm_before", True):
+        return spec
+    after = {"stream_norm": "self_attn_layer_norm", "output_norm": "final_layer_norm"}
+    return replace(spec, input_norm=None, mlp_norms=after)
+
+
+def scaled_embedding(spec: Spec, config: Config) -> Spec:
+    """BioGPT and XGLM multiply embeddings by sqrt(width)."""
+    is_scaled = read_flag(config, "scale_embedding", True)
+    return replace(spec, embedding_scale=math.sqrt(read_size(config, *spec.width)) if is_scaled else 1.0)
+
+
+def xglm_positions(config: Config, width: int) -> np.ndarray:
+    """XGLM's sines, then cosines, of the position; the row of the padding token's id is 0."""
+    longest = read_size(config, "max_position_embeddings")
+    if longest > LARGEST_COMPUTED_TABLE:
+        raise UnsupportedModelError(f"config.json: max_position_embeddings = {longest:,} waves are not computed")
+    half = width // 2
+    if half < 2:
+        raise UnsupportedModelError(f"config.json: a width of {width} has no waves to count positions with")
+    frequencies = np.exp(-np.arange(half) * math.log(10_000) / (half - 1))
+    numbers = np.arange(XGLM_FIRST_POSITION, XGLM_FIRST_POSITION + longest)
+    angles = np.multiply.outer(numbers, frequencies)
+    table = np.hstack([np.sin(angles), np.cos(angles), np.zeros((longest, width % 2))])
+    table[numbers == read_padding_token_id(config, 1)] = 0
+    return table
+
+
+OPT = Spec(
+    models="OPT",
+    special="opt-350m: embeddings widened by `project_in`, norms after attention and MLP",
+    model_types=("opt",),
+    prefixes=("model.decoder.", "decoder.", ""),
+    part="decoder",
+    embedding_size="word_embed_proj_dim",
+    embedding_projection="project_in",
+    positions=LearnedPositions("embed_positions", first_row=2, extra_rows=2),
+    input_norm="self_attn_layer_norm",
+    projections=Projections(tuple(f"self_attn.{name}_proj" for name in ("q", "k", "v", "out"))),
+    mlp=Mlp("fc1", "fc2", activation="activation_function", default_activation="relu", size=("ffn_dim",)),
+    mlp_norms={"input_norm": "final_layer_norm"},
+    epsilon=1e-5,  # torch's default; no config states it
+    accepted={"enable_bias": (True,), "layer_norm_elementwise_affine": (True,)},
+    adapt=opt_norm_order,
+    adapt_reads=frozenset({"do_layer_norm_before"}),
+    ignored=frozenset({"_remove_final_layer_norm"}),
+)
+BIOGPT = replace(
+    OPT,
+    models="BioGPT",
+    special="embeddings scaled by sqrt(width)",
+    model_types=("biogpt",),
+    prefixes=("biogpt.", ""),
+    part="",
+    embedding_size=None,
+    embedding_projection=None,
+    mlp=Mlp("fc1", "fc2"),
+    accepted={},
+    adapt=scaled_embedding,
+    adapt_reads=frozenset({"scale_embedding"}),
+    ignored=frozenset({"layer_norm_eps"}),  # in its config, but none of its norms reads it
+)
+XGLM = replace(
+    BIOGPT,
+    models="XGLM",
+    special="sinusoidal positions, not stored; embeddings scaled by sqrt(width)",
+    model_types=("xglm",),
+    prefixes=("model.", ""),
+    positions=LearnedPositions(None, compute=xglm_positions),
+    mlp=Mlp("fc1", "fc2", activation="activation_function", size=("ffn_dim",)),
+    may_cross_attend=True,
+    width=("d_model", "hidden_size"),
+    heads=("attention_heads", "num_attention_heads"),
+    adapt_reads=frozenset({"scale_embedding", "pad_token_id"}),
+    ignored=frozenset(),
+)
+WHISPER = Spec(
+    models="Whisper, the decoder's self-attention",
+    special="no bias on keys; no block output",
+    model_types=("whisper",),
+    prefixes=("model.decoder.", "decoder.", ""),
+    part="decoder",
+    mlp_module="fc2",
+    positions=LearnedPositions("embed_positions"),
+    input_norm="self_attn_layer_norm",
+    projections=Projections(tuple(f"self_attn.{name}_proj" for name in ("q", "k", "v", "out")), key_bias=False),
+    mlp_refusal=(
+        "whisper: the first block attends to audio between its self attention and its MLP, so the block's output "
+        "needs more than a text"
+    ),
+    width=("d_model",),
+    heads=("decoder_attention_heads",),
+    longest=("max_target_positions",),
+    epsilon=1e-5,  # torch's default; no config states it
+    # Refused: scale_embedding, which implementations read differently.
+    ignored=frozenset({"encoder_attention_heads", "max_source_positions"}),
+)
+SPECS = (GPT2, GPT1, GPT_NEO, OPT, BIOGPT, XGLM, WHISPER)
