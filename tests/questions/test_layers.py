@@ -190,7 +190,7 @@ def test_few_words_have_no_intervals_and_name_nothing(tmp_path):
     from tests.questions.planted_words import WORDS
 
     answer = dl.study(write_planted(tmp_path)).ask(dl.Layers(words=WORDS[:9]))
-    assert answer.sentence.startswith("After layer 1 the twin has median rank 1 of ")
+    assert answer.sentence.startswith("After layer 1 the twin has median rank 2 of ")
     assert answer.sentence.endswith("; 9 words are too few to conclude anything from; at least 30 are needed.")
     assert answer.verdict.value == "untestable"
     matters = answer.tables["twins_by_component"]["matters"]

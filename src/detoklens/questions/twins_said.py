@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 CLEARLY = 1.2  # times: with thousands of words any difference is beyond chance
 NEEDED = 0.25  # of the gain
+AT_CHANCE = 0.8  # of the median rank in a random order
 WHERE = {"attention": "after the attention", "block": "after the first block"}
 IN_PIECES = {2: "two pieces", 3: "three pieces", 4: "four pieces"}
 CARRYING = ("null", "last_piece")
@@ -99,7 +100,7 @@ def is_needed(row: Row, candidates: int) -> bool:
 def sends_null_to_chance(row: Row, candidates: int) -> bool:
     """Whether an ablation makes the null worse, and as bad as a random order: then it explains nothing."""
     high, ratio = row["null_median_rank_high"], row["null_ratio_low"]
-    return high is not None and bool(high >= (candidates + 1) / 2 and ratio > 1)
+    return high is not None and bool(high >= AT_CHANCE * (candidates + 1) / 2 and ratio > 1)
 
 
 def last_place(tables: Iterable[pl.DataFrame]) -> str:

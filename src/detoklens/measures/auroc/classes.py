@@ -6,6 +6,8 @@ its AUROC stays the same when query tokens are exchanged within their class.
 
 from __future__ import annotations
 
+import warnings
+
 import numpy as np
 from jaxtyping import Float, Int64
 
@@ -19,6 +21,7 @@ DERANGEMENTS = 8
 CLUSTER_SIZE, MOST_CLUSTERS = 16, 128
 DIMENSIONS = 32
 """Of the projected predecessor distributions that k-means sees."""
+POWER_ITERATIONS = 4
 
 
 def exchange_groups(
@@ -55,7 +58,7 @@ def derange_within(
 def predecessor_clusters(positives: Positives, seed: int) -> Int64[np.ndarray, "token"]:
     """Clusters of query tokens with similar positives; tokens without any are one more cluster.
 
-    k-means on the first singular vectors of √P(key | query), about 16 tokens to a cluster and at most 128 clusters.
+    k-means on √P(key | query) in its leading singular directions: about 16 tokens to a cluster, at most 128 clusters.
     """
     seen = np.flatnonzero(positives.sizes)
     clusters = np.zeros(positives.vocab_size, np.int64)
@@ -64,19 +67,26 @@ def predecessor_clusters(positives: Positives, seed: int) -> Int64[np.ndarray, "
         return clusters
     from scipy.cluster.vq import kmeans2
 
-    with one_thread():
-        found = kmeans2(_projected(positives, seen, seed), n_clusters, iter=20, minit="++", rng=seed)[1]
+    projected, random = _projected(positives, seen, seed), np.random.default_rng(seed)
+    with one_thread(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="One of the clusters is empty")  # fewer distinct rows than clusters
+        found = kmeans2(projected, n_clusters, iter=20, minit="++", seed=random)[1]
     clusters[seen] = found + 1
     return clusters
 
 
 def _projected(positives: Positives, seen: Int64[np.ndarray, "seen"], seed: int) -> Float[np.ndarray, "seen dimension"]:
-    """The rows √P(key | query) of unit length, projected onto their first right singular vectors."""
+    """The rows √P(key | query) of unit length in their leading singular directions, by power iteration."""
     from scipy.sparse import csr_array
-    from scipy.sparse.linalg import svds
 
     shares = positives.weights / np.repeat(positives.totals, positives.sizes)
-    rows = csr_array((np.sqrt(shares), positives.keys.astype(np.int64), positives.indptr))[seen]
-    start = np.random.default_rng(seed).standard_normal(min(rows.shape))
-    left, values, _ = svds(rows, min(DIMENSIONS, min(rows.shape) - 1), v0=start)
-    return left * values
+    shape = (positives.vocab_size, positives.vocab_size)
+    rows = csr_array((np.sqrt(shares), positives.keys.astype(np.int64), positives.indptr), shape=shape)[seen]
+    start = np.random.default_rng(seed).standard_normal((positives.vocab_size, min(DIMENSIONS, len(seen))))
+    with one_thread():
+        basis = np.linalg.qr(rows @ start)[0]
+        for _ in range(POWER_ITERATIONS):
+            basis = np.linalg.qr(rows @ (rows.T @ basis))[0]
+        along = rows.T @ basis
+        values, directions = np.linalg.eigh(along.T @ along)
+    return basis @ (directions * np.sqrt(np.maximum(values, 0.0)))
