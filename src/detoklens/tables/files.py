@@ -136,13 +136,13 @@ def note_recomputed(reason: object) -> None:
 @contextmanager
 def _polars_call(path: Path) -> Iterator[None]:
     """Whatever polars makes of a hostile file, a panic of its Rust code too, is one line."""
-    from detoklens.tokens.library_calls import library_call, unheard_panics
+    from detoklens.tokens.library_calls import library_call
 
     def refusal(reason: str) -> DamagedTableError:
         return DamagedTableError(f"{path} can't be read ({reason})")
 
     try:
-        with library_call(refusal), unheard_panics():
+        with library_call(refusal):
             yield
     except OSError as error:
         raise refusal(first_line(error)) from error
