@@ -145,7 +145,7 @@ def answers(folder: Path, workers: int, only: str | None) -> Iterator[tuple[str,
             if only is None or only in name:
                 begun = time.perf_counter()
                 tables = tables_of(study, question)
-                print(f"{name}: {time.perf_counter() - begun:.2f} s", file=sys.stderr)
+                sys.stderr.write(f"{name}: {time.perf_counter() - begun:.2f} s\n")
                 yield name, tables
 
 
@@ -168,8 +168,8 @@ def compare(folder: Path, workers: int, only: str | None) -> int:
             is_good, said = compare_tables(frozen.get(table), tables.get(table))
             verdicts.append(is_good)
             if said != "equal":
-                print(f"{name}/{table}: {said}")
-    print(f"{len(verdicts)} tables, {verdicts.count(False)} different")
+                sys.stdout.write(f"{name}/{table}: {said}\n")
+    sys.stdout.write(f"{len(verdicts)} tables, {verdicts.count(False)} different\n")
     return int(not verdicts or not all(verdicts))
 
 
