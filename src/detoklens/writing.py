@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,7 +29,7 @@ def write_whole(path: Path, content: bytes | memoryview) -> None:
 @contextmanager
 def whole_files(*paths: Path) -> Iterator[list[Path]]:
     """Temporary names to write to: in the end all get their own names, after an error none."""
-    partial_paths = [path.with_name(f".{path.name}.{os.getpid()}.partial") for path in paths]
+    partial_paths = [path.with_name(f".{path.name}.{threading.get_native_id()}.partial") for path in paths]
     with plain_output_errors(paths[0]):
         try:
             yield partial_paths

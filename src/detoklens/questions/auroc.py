@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from detoklens.measures.auroc import Measures, Positives
-    from detoklens.measures.block_runs import Runner
+    from detoklens.parallel import Runner
     from detoklens.questions.question import ByLabel, Frames, Need
     from detoklens.questions.study import Study
     from detoklens.scores.affinity import Affinity
@@ -56,7 +56,7 @@ class Auroc(Joining):
     A head's AUROC is shown with its nulls (another token's scores; keys exchanged for equally frequent ones), with what
     ranking keys by frequency alone gives, and with what it is among equally frequent keys: a head is named only where
     the intervals lie above chance and above every null. The numbers are the same
-    whatever the engine and the number of workers; where the answer goes into a folder, an interrupted run is continued
+    whatever the number of workers; where the answer goes into a folder, an interrupted run is continued
     by asking again.
 
     Example: detoklens auroc gpt2 --counts counts --pieces --out results
@@ -117,12 +117,6 @@ class Auroc(Joining):
     centred: Centred = False
     scale: Scale = "mean"
     bootstrap: Annotated[int, Parameter("Resamples of the query tokens for the intervals; 0 for none.", least=0)] = 1000
-    share: Annotated[
-        Path | None,
-        Parameter(
-            "For what workers share: on a cluster, a folder that all machines see. Default: temporary.", metavar="DIR"
-        ),
-    ] = None
 
     topic = "Which heads detokenize?"
     doing = "ranking keys"
@@ -293,7 +287,7 @@ class Auroc(Joining):
         matched = self.negatives == "matched"
         judging = Judging(self.k, matched, self.controls, study.seed, self.per_octave)
         counted = study.counts.tokens if study.counts is not None and (self.controls or matched) else None
-        return measure_heads(affinity, pairs, self._queries(study), counted, judging, runner, self.share)
+        return measure_heads(affinity, pairs, self._queries(study), counted, judging, runner)
 
     def say(self, tables: Frames) -> str:
         """Which head stands above chance, its nulls and frequency, if any does; or the largest areas under curves."""

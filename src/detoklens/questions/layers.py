@@ -15,7 +15,7 @@ from detoklens.questions.question import Question, View
 from detoklens.questions.twin_words import Triples, TwinWords, beginning_of, twin_words
 
 if TYPE_CHECKING:
-    from detoklens.measures.block_runs import Runner
+    from detoklens.parallel import Runner
     from detoklens.questions.layers_run import Words
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
@@ -117,7 +117,7 @@ class Layers(Question):
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         from detoklens.model.first_blocks import one_thread_each, open_blocks
-        from detoklens.questions.layers_run import Measuring, in_threads
+        from detoklens.questions.layers_run import Measuring
         from detoklens.questions.layers_tables import best_layer, by_component, by_layer, judged
         from detoklens.weights.blocks import block_notes
 
@@ -127,11 +127,11 @@ class Layers(Question):
         for note in block_notes(study.layer.checkpoint, depth):
             runner.say(note)
         with one_thread_each():
-            measuring, threads = Measuring(blocks, words), in_threads(study, runner)
-            measuring.measure_candidates(threads)
-            intact = measuring.after_every_block(threads)
+            measuring = Measuring(blocks, words)
+            measuring.measure_candidates(runner)
+            intact = measuring.after_every_block(runner)
             after = best_layer(intact["ranks"]) if self.after is None else self.after
-            off, ranks_off = measuring.with_each_off(after, threads)
+            off, ranks_off = measuring.with_each_off(after, runner)
         drawn = (self.bootstrap, study.seed)
         layers = by_layer(intact["ranks"], words, *drawn)
         switched_off = by_component(off, intact["ranks"][after], ranks_off, intact["attention"], *drawn)

@@ -23,8 +23,8 @@ from detoklens.wording import SEAM, head_name, listed, pair_shown, percent, plur
 if TYPE_CHECKING:
     import polars as pl
 
-    from detoklens.measures.block_runs import Runner
     from detoklens.measures.word_checks import WordCheck
+    from detoklens.parallel import Runner
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
 

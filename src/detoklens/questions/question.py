@@ -18,7 +18,7 @@ from detoklens.tables.schema import Schema
 if TYPE_CHECKING:
     import polars as pl
 
-    from detoklens.measures.block_runs import Runner
+    from detoklens.parallel import Runner
     from detoklens.questions.study import Study
     from detoklens.questions.verdict import Verdict
 

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-    from detoklens.measures.block_runs import Runner
     from detoklens.measures.twin_chains import Chains
     from detoklens.measures.twin_ranks import ClosedWorld, Condition
+    from detoklens.parallel import Runner
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
     from detoklens.scores.layer import Layer
@@ -132,7 +132,7 @@ class Twins(Question):
         token_ids = self._candidates(layer, words, study.seed)
         _check_memory(layer, len(token_ids), len(world.places))
         asked = self._conditions(study, world, words)
-        ranks = _ranked(world, asked, words, token_ids, study.work.workers, runner)
+        ranks = _ranked(world, asked, words, token_ids, runner)
         by_condition = [
             self._by_condition(place, pieces, [one.name for one in asked[pieces]], found, len(token_ids), study.seed)
             for (place, pieces), found in ranks.items()
@@ -227,15 +227,12 @@ def _ranked(
     asked: Mapping[int, Sequence[Condition]],
     words: Mapping[int, Chains],
     token_ids: np.ndarray,
-    workers: int | None,
     runner: Runner,
 ) -> Ranks:
     """By place and number of pieces the ranks [condition, word] of the twins among these candidates."""
     import numpy as np
 
-    from detoklens.engines.choose import available_cores
-
-    threads = workers or available_cores()
+    threads = runner.workers
     candidates = world.candidates(token_ids, threads)
     ranks: dict[tuple[str, int], list[np.ndarray]] = {(place, pieces): [] for place in world.places for pieces in asked}
     steps = [(pieces, condition) for pieces, conditions in asked.items() for condition in conditions]

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int, Int64
 
 from detoklens.errors import CountsError, RangeError
 from detoklens.kernels.ranking import ANOTHER_QUERYS, AUROC, CELLS, EXCHANGED, MATCHED, MEASURES, OWN
-from detoklens.measures.auroc.blocks import Block, Columns, Scorer, judge_block, rows_of_block, share, shared_in
+from detoklens.measures.auroc.blocks import Block, Columns, Scorer, judge_block, rows_of_block, share
 from detoklens.measures.auroc.positives import Positives
 from detoklens.measures.auroc.strata import frequency_ranks, frequency_strata
-from detoklens.measures.block_runs import Arrays, Runner
+from detoklens.parallel import Arrays, Runner
 from detoklens.scores.affinity import Affinity
 from detoklens.scores.checks import check_range
-from detoklens.scratch import scratch_folder
 
 
 @dataclass(frozen=True)
@@ -61,12 +59,10 @@ def measure_heads(
     token_counts: Int64[np.ndarray, "token"] | None = None,
     judging: Judging | None = None,
     runner: Runner | None = None,
-    folder: Path | None = None,
 ) -> Measures:
     """AUROC and precision of every head for these query tokens against these positives.
 
-    Blocks of query tokens run where the runner says and read shared arrays from files in `folder` (a temporary one
-    where None), which all workers must see.
+    Blocks of query tokens run on the runner's threads.
     """
     judging = judging or Judging()
     queries = np.asarray(query_tokens, np.int64)
@@ -77,15 +73,13 @@ def measure_heads(
     baseline = token_counts if judging.controls else None
     n_scorers = affinity.n_heads + (baseline is not None)
     n_with_nulls = affinity.n_heads if judging.controls else 0
-    with scratch_folder(folder) as shared:
-        share(shared, seen, seen[:0] if another is None else another, _scorers(affinity, baseline), positives, columns)
-        blocks = -(-len(seen) // rows_of_block(positives.vocab_size))
-        same = (n_scorers, n_with_nulls, token_counts is not None, judging.seed % (1 << 63), judging.k)
-        results = (runner or Runner()).run(judge_block, lambda number: Block(shared, number, *same), blocks)
-        try:
-            found = _joined(results, rows_of_block(positives.vocab_size), (n_scorers, CELLS, len(seen), MEASURES))
-        finally:
-            shared_in.cache_clear()  # what this process itself mapped
+    runner = runner or Runner()
+    others = seen[:0] if another is None else another
+    shared = share(seen, others, _scorers(affinity, baseline), positives, columns, runner.workers)
+    blocks = -(-len(seen) // rows_of_block(positives.vocab_size))
+    same = (n_scorers, n_with_nulls, token_counts is not None, judging.seed % (1 << 63), judging.k)
+    results = runner.run(lambda number: judge_block(Block(shared, number, *same)), blocks)
+    found = _joined(results, rows_of_block(positives.vocab_size), (n_scorers, CELLS, len(seen), MEASURES))
     about = _by_cell(queries, positives.vocab_size, seen, another, found)
     n_strata = None if token_counts is None else len(columns.bounds) - 1
     return _measures(queries, about, affinity.n_heads, judging.matched, n_strata)
