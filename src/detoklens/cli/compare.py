@@ -48,9 +48,9 @@ class Compared:
 def compare(made: Compared, corpus: Corpus, texts: Texts, chance: Chance, work: Cluster) -> None:
     """Set checkpoints side by side in one report: sizes, training steps, fine-tunes.
 
-    Counts are used for models with the tokenizer that made them; for others a note says that they are left out. The same
-    command continues an interrupted comparison. --engine ray runs one checkpoint per task, on one core each; all machines
-    must see the models and the folder of --out.
+    Counts are used for models with the tokenizer that made them; for the others a note says so. The same command
+    continues an interrupted comparison. --engine ray runs one checkpoint per task, on one core each; all machines must
+    see the models and the folder of --out.
 
     Example: detoklens compare small=gpt2 medium=gpt2-medium --counts counts --out comparison
     """

@@ -1,9 +1,9 @@
 """Work in processes of this machine.
 
 One worker means this process itself. More are fresh interpreters that import detoklens and never the program that uses
-it, so a script needs no `if __name__ == "__main__":`, and notebooks and here-documents work too. Each worker has its own
-connection: one that dies takes only its own task with it, which is given to another. Workers end when the process that
-started them does, however it ends.
+it, so a script needs no `if __name__ == "__main__":`, and notebooks and here-documents work too. Each worker has its
+own connection: one that dies takes only its own task with it, which is given to another. Workers end when the process
+that started them does, however it ends.
 """
 
 from __future__ import annotations
