@@ -33,7 +33,7 @@ from sklearn.metrics import roc_auc_score
 from detoklens.engines import open_engine
 from detoklens.kernels.ranking import AUROC
 from detoklens.measures.auroc import Judging, Measures, Positives, measure_heads
-from detoklens.measures.block_runs import Runner
+from detoklens.parallel import Runner
 from detoklens.measures.ranking import scores_of
 from detoklens.scores.affinity import Affinity
 

@@ -124,8 +124,8 @@ def measure_ours(folder: Path) -> dict[str, Any]:
     """Seconds for each number of documents, work of the last, peak memory, seconds a document of attention."""
     import detoklens
     from detoklens.engines import open_engine
-    from detoklens.engines.choose import available_cores
-    from detoklens.measures.block_runs import Runner
+    from detoklens.parallel import available_cores
+    from detoklens.parallel import Runner
     from detoklens.measures.contributions import contributions
 
     layer, documents = detoklens.load(folder), random_documents(BATCHES[-1])

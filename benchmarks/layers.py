@@ -25,10 +25,10 @@ import torch
 from transformers import LlamaConfig, LlamaModel
 
 from detoklens import demo
-from detoklens.engines.choose import available_cores
+from detoklens.parallel import available_cores
 from detoklens.engines.threads import ThreadEngine
 from detoklens.loading import load
-from detoklens.measures.block_runs import Runner
+from detoklens.parallel import Runner
 from detoklens.measures.twin_chains import chains, merge_splits, word_tokens
 from detoklens.model.first_blocks import one_thread_each, open_blocks
 from detoklens.questions.layers_run import Measuring, Words

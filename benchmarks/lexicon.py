@@ -19,7 +19,7 @@ import numpy as np
 
 from auroc import Cost, measured, product_costs, random_affinity, scaled_mean, squares_in, watched_memory
 from detoklens.engines import open_engine
-from detoklens.measures.block_runs import Runner
+from detoklens.parallel import Runner
 from detoklens.measures.top_pairs import largest_pairs
 from detoklens.scores.affinity import Affinity
 

@@ -19,7 +19,7 @@ import json
 import numpy as np
 
 from auroc import PRODUCT_SIZE, Cost, measured, product_costs, scaled_mean, watched_memory
-from detoklens.engines.choose import available_cores
+from detoklens.parallel import available_cores
 from detoklens.measures.twin_chains import Chains
 from detoklens.measures.twin_ranks import ClosedWorld
 from detoklens.measures.twins import Candidates, standardised, summary
