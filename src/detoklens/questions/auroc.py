@@ -56,7 +56,7 @@ class Auroc(Joining):
     A head's AUROC is shown with its nulls (another token's scores; keys exchanged for equally frequent ones), with what
     ranking keys by frequency alone gives, and with what it is among equally frequent keys: a head is named only where
     the intervals lie above chance and above every null. The numbers are the same
-    whatever the number of workers; where the answer goes into a folder, an interrupted run is continued
+    for any number of workers; where the answer goes into a folder, an interrupted run is continued
     by asking again.
 
     Example: detoklens auroc gpt2 --counts counts --pieces --out results

@@ -35,8 +35,8 @@ class Layers(Question):
     like the place of the whole word's token? Its rank among the candidates by cosine stands beside that of the null
     (the first piece another word's) and of the last piece alone. Then, after the layer where the word stands highest
     above both, each head and each MLP up to it is switched off in turn. Only the first blocks are loaded and run,
-    through transformers: needs the extra, pip install 'detoklens[model]' (in a clone: '.[model]'). Workers are threads
-    here, and the numbers are the same for any number of them; with a folder, an interrupted run is continued.
+    through transformers: needs the extra, pip install 'detoklens[model]' (in a clone: '.[model]'). The
+    numbers are the same for any number of workers; with a folder, an interrupted run is continued.
 
     Example: detoklens layers demo --up-to 3
     """
