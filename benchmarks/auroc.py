@@ -30,11 +30,10 @@ import numpy as np
 import psutil
 from sklearn.metrics import roc_auc_score
 
-from detoklens.engines import open_engine
 from detoklens.kernels.ranking import AUROC
 from detoklens.measures.auroc import Judging, Measures, Positives, measure_heads
-from detoklens.measures.block_runs import Runner
 from detoklens.measures.ranking import scores_of
+from detoklens.parallel import Runner
 from detoklens.scores.affinity import Affinity
 
 PRODUCT_SIZE = 2048
@@ -207,20 +206,17 @@ def run(options: argparse.Namespace) -> dict[str, float]:
     affinity = random_affinity(options.heads, options.vocabulary, options.d_head)
     positives = zipf_like_positives(options.vocabulary, options.bigrams)
     squares = product_costs(options.seconds_of_products)
-    with open_engine("local", options.workers) as engine:
-        runner = Runner(engine)
-        measure_heads(
-            affinity.of_heads([0]), positives, np.arange(min(512, options.vocabulary)), runner=runner
-        )  # starts and compiles
-        with watched_memory() as memory:
-            cost, measures = timed(runner, affinity, positives)
-        squares += product_costs(options.seconds_of_products)
-        fewer_heads, _ = timed(runner, affinity.of_heads(list(range(options.heads // 2))), positives)
-        fewer_tokens, _ = timed(runner, *smaller(affinity, positives))
-        matched_too, _ = timed(runner, affinity, positives, counted=True)
-        with without_exchanged_queries():
-            with_exchanged, _ = timed(runner, affinity, positives, counted=True, controls=True)
-        all_controls, _ = timed(runner, affinity, positives, counted=True, controls=True)
+    runner = Runner(options.workers)
+    measure_heads(affinity.of_heads([0]), positives, np.arange(min(512, options.vocabulary)), runner=runner)  # compiles
+    with watched_memory() as memory:
+        cost, measures = timed(runner, affinity, positives)
+    squares += product_costs(options.seconds_of_products)
+    fewer_heads, _ = timed(runner, affinity.of_heads(list(range(options.heads // 2))), positives)
+    fewer_tokens, _ = timed(runner, *smaller(affinity, positives))
+    matched_too, _ = timed(runner, affinity, positives, counted=True)
+    with without_exchanged_queries():
+        with_exchanged, _ = timed(runner, affinity, positives, counted=True, controls=True)
+    all_controls, _ = timed(runner, affinity, positives, counted=True, controls=True)
     product = scaled_mean(squares, squares_in(options))
     sklearn_seconds, difference = sklearn_on_same_scores(affinity, positives, measures, options.sklearn_tokens)
     each = cost.elapsed / (options.heads * options.vocabulary)

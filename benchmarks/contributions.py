@@ -123,31 +123,29 @@ def seconds_of(action: Callable[[], object]) -> float:
 def measure_ours(folder: Path) -> dict[str, Any]:
     """Seconds for each number of documents, work of the last, peak memory, seconds a document of attention."""
     import detoklens
-    from detoklens.engines import open_engine
-    from detoklens.engines.choose import available_cores
-    from detoklens.measures.block_runs import Runner
     from detoklens.measures.contributions import contributions
+    from detoklens.parallel import Runner, available_cores
 
     layer, documents = detoklens.load(folder), random_documents(BATCHES[-1])
-    with open_engine("local", available_cores()) as engine:
-        contributions(layer, documents[:4], runner=Runner(engine))  # processes start, kernels are compiled
-        seconds, work = {}, 0.0
-        for number in BATCHES:
-            before = processor_seconds()
-            seconds[number] = seconds_of(lambda n=number: contributions(layer, documents[:n], runner=Runner(engine)))
-            work = processor_seconds() - before
-        memory = peak_memory()
+    runner = Runner(available_cores())
+    contributions(layer, documents[:4], runner=runner)  # kernels are compiled
+    seconds, work = {}, 0.0
+    for number in BATCHES:
+        before = processor_seconds()
+        seconds[number] = seconds_of(lambda n=number: contributions(layer, documents[:n], runner=runner))
+        work = processor_seconds() - before
+    memory = peak_memory()
     return {"contributions": seconds, "work": work, "memory": memory, "attention": attention_seconds(layer, documents)}
 
 
 def attention_seconds(layer: Any, documents: list[np.ndarray]) -> float:
     """From token ids to layer 0's attention rows, in this one process."""
-    from detoklens.measures.attention import AttentionTask, attention_of_block
+    from detoklens.measures.attention import attention_of_block
     from detoklens.measures.text_blocks import in_blocks, text_block
 
     def attend(ids: list[np.ndarray]) -> None:
         for block in in_blocks(ids):
-            attention_of_block(AttentionTask(text_block(layer, block, list(range(layer.n_heads))), QUERIES))
+            attention_of_block(text_block(layer, block, list(range(layer.n_heads))), QUERIES)
 
     attend(documents[:4])
     return seconds_of(lambda: attend(documents)) / len(documents)

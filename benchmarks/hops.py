@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import itertools
 import sys
 from pathlib import Path
 from types import FrameType
@@ -57,7 +58,7 @@ def main() -> None:
     listing = "--list" in sys.argv
     hops = hops_of(arguments)
     packages = [module.partition(".")[0] for module, _ in hops]
-    changes = sum(before != after for before, after in zip(packages, packages[1:], strict=False))
+    changes = sum(before != after for before, after in itertools.pairwise(packages))
     if listing:
         print("\n".join(f"{module}:{name}" for module, name in hops))
     print(

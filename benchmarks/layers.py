@@ -25,13 +25,11 @@ import torch
 from transformers import LlamaConfig, LlamaModel
 
 from detoklens import demo
-from detoklens.engines.choose import available_cores
-from detoklens.engines.threads import ThreadEngine
 from detoklens.loading import load
-from detoklens.measures.block_runs import Runner
 from detoklens.measures.twin_chains import chains, merge_splits, word_tokens
 from detoklens.measures.twins import exchanged_first, partner_words
 from detoklens.model.first_blocks import one_thread_each, open_blocks
+from detoklens.parallel import Runner, available_cores
 from detoklens.questions.layers_run import Measuring, Words
 from detoklens.weights.blocks import blocks_fingerprint
 
@@ -110,7 +108,7 @@ def main() -> None:
         with steps.step("reading the blocks"):
             blocks = open_blocks(layer.checkpoint, options.up_to, layer.n_heads)
         with one_thread_each():
-            runner = Runner(ThreadEngine(options.workers))
+            runner = Runner(options.workers)
             null, partners = exchanged_first(words.pieces, 0), partner_words(words.pieces, 0)
             measuring = Measuring(blocks, Words(words, null, partners, np.arange(layer.vocab_size), (0,)))
             with steps.step("candidates alone"):

@@ -18,9 +18,8 @@ import json
 import numpy as np
 
 from auroc import Cost, measured, product_costs, random_affinity, scaled_mean, squares_in, watched_memory
-from detoklens.engines import open_engine
-from detoklens.measures.block_runs import Runner
 from detoklens.measures.top_pairs import largest_pairs
+from detoklens.parallel import Runner
 from detoklens.scores.affinity import Affinity
 
 ROWS = 128
@@ -49,10 +48,11 @@ def same_scores(affinity: Affinity, top: int, n_queries: int, expected: np.ndarr
 def run(options: argparse.Namespace) -> dict[str, float]:
     affinity = random_affinity(options.heads, options.vocabulary, options.d_head)
     squares = product_costs(options.seconds_of_products)
-    with watched_memory() as memory, open_engine("local", options.workers) as engine:
-        largest_pairs(affinity.of_heads([0]), 10, runner=Runner(engine))  # starts the workers
+    runner = Runner(options.workers)
+    with watched_memory() as memory:
+        largest_pairs(affinity.of_heads([0]), 10, runner=runner)  # compiles
         with measured() as cost:
-            largest_pairs(affinity, options.top, runner=Runner(engine))
+            largest_pairs(affinity, options.top, runner=runner)
     with watched_memory() as whole_memory, measured() as rows_cost:
         expected = whole_rows(affinity, options.top, options.baseline_queries)
     squares += product_costs(options.seconds_of_products)

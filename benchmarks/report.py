@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 
 from detoklens.corpus.counts import Counts
+from detoklens.engines import open_engine
 from detoklens.questions.study import Study, study
 from detoklens.report.report import make_report
 from detoklens.report.steps import Listener, Step
@@ -93,8 +94,8 @@ def main() -> None:
     options = parser.parse_args()
     asked = study(options.model, documents=200) if options.model else random_study(options)
     listener = Listener(end=tell)
-    with tempfile.TemporaryDirectory() as folder, asked.running():
-        make_report(asked, Path(folder) / "report", listener=listener)
+    with tempfile.TemporaryDirectory() as folder, open_engine(workers=asked.workers) as engine:
+        make_report(asked, Path(folder) / "report", listener=listener, engine=engine)
         summarise(listener.passed)
         if options.twice:
             print("\nagainst the same question asked alone:", flush=True)

@@ -20,10 +20,10 @@ import json
 import numpy as np
 
 from auroc import PRODUCT_SIZE, Cost, measured, product_costs, scaled_mean, watched_memory
-from detoklens.engines.choose import available_cores
 from detoklens.measures.twin_chains import Chains
 from detoklens.measures.twin_ranks import ClosedWorld
 from detoklens.measures.twins import Candidates, exchanged_first, partner_words, standardised, summary
+from detoklens.parallel import available_cores
 from detoklens.scores.layer import Layer
 from detoklens.weights.checkpoint import Checkpoint
 from detoklens.weights.first_layer import FirstLayer

@@ -52,10 +52,8 @@ def lay_out(source: Path) -> None:
         page.write_text(_links_mended(page.read_text(encoding="utf-8")), encoding="utf-8")
     (source / "tables.md").write_text(tables_page(), encoding="utf-8")
     studies = demo_studies()
-    with studies["end"].running() as engine:  # one set of workers for all questions
-        studies["start"].share(engine)
-        write_gallery(source, studies)
-        put_live(source / "extra" / "live", studies["end"])
+    write_gallery(source, studies)
+    put_live(source / "extra" / "live", studies["end"])
     write_questions(source / "made" / "questions.md")
 
 

@@ -43,7 +43,6 @@ ONLY_THIS_HOST = (
 # What runs whole reports, browsers, notebooks, trainings, real models, kills, disks or other users: left out of
 # `make quick`, which is for working.
 SLOW = (
-    "tests/cli/test_auroc_killed.py",
     "tests/cli/test_bad_paths.py",
     "tests/cli/test_contributions.py",
     "tests/cli/test_full_disk.py",
@@ -63,7 +62,6 @@ SLOW = (
     "tests/questions/test_trained_models.py",
     "tests/questions/test_twins.py",
     "tests/measures/test_auroc",
-    "tests/measures/test_block_runs.py",
     "tests/measures/test_contributions.py",
     "tests/measures/test_trained_models.py",
     "tests/measures/test_twin_conditions.py",
@@ -73,9 +71,11 @@ SLOW = (
     "tests/test_benchmarks.py",
     "tests/test_documented_commands.py",
     "tests/test_notebooks.py",
+    "tests/test_parallel.py",
     "tests/test_python_page.py",
     "tests/test_tutorial.py",
     "tests/test_wheel.py",
+    "tests/test_without_guard.py",
     "tests/training",
     "tests/verification",
     "tests/weights/hub",

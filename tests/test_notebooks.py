@@ -17,8 +17,8 @@ ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 QUICKER = """
-import detoklens.engines.choose, detoklens.report.drawing
-detoklens.engines.choose.available_cores = lambda: 1
+import detoklens.parallel, detoklens.report.drawing
+detoklens.parallel.available_cores = lambda: 1
 detoklens.report.drawing.FORMATS = ("svg",)
 del detoklens
 """  # before a notebook's first cell

@@ -30,7 +30,7 @@ def asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
         return ANSWERS[decided_by]
 
     monkeypatch.setattr(Study, "_answered", answered)
-    monkeypatch.setattr("detoklens.engines.choose.available_cores", lambda: 1)
+    monkeypatch.setattr("detoklens.parallel.available_cores", lambda: 1)
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -13,11 +13,11 @@ import pytest
 import detoklens
 from detoklens.corpus.count import count_corpus
 from detoklens.engines import open_engine
-from detoklens.measures import block_runs
 from detoklens.questions.auroc import Auroc
 from detoklens.questions.auroc_schemas import GLANCE
 from detoklens.questions.store import read_answer
 from detoklens.questions.study import study
+from detoklens.tables.parts import Parts
 from detoklens.tables.rendering import text_table
 from detoklens.wording import column_cells
 from tests.command_line import call, refuse, run
@@ -227,7 +227,7 @@ def test_workers_change_no_byte_of_a_table(model, counts, tmp_path):
 
 def test_ctrl_c_leaves_no_table_and_the_same_command_goes_on(model, counts, tmp_path):
     saved = []
-    keep = block_runs.Parts.save
+    keep = Parts.save
 
     def keep_one(parts, number, arrays):
         if saved:
@@ -236,7 +236,7 @@ def test_ctrl_c_leaves_no_table_and_the_same_command_goes_on(model, counts, tmp_
         keep(parts, number, arrays)
 
     asked = ("auroc", model, "--counts", counts, "--workers", "1", "--bootstrap", "20", "--format", "csv", "--out")
-    with patch.object(block_runs.Parts, "save", keep_one):
+    with patch.object(Parts, "save", keep_one):
         assert call(*asked, tmp_path / "out").exit_code != 0
     assert [path for path in (tmp_path / "out").iterdir() if not path.name.endswith(".parts")] == []
     assert run(*asked, tmp_path / "out").stdout == run(*asked, tmp_path / "whole").stdout

@@ -174,13 +174,6 @@ def test_a_full_disk_leaves_what_was_there(at_hand, small_disk):
     assert read_metadata(disk / "partners.parquet")[MARK] == provenance
 
 
-def test_a_full_temporary_folder_is_one_line(at_hand, small_disk):
-    disk = small_disk(64 * 1024)
-    result = call(*typed("auroc", at_hand), "--share", disk)
-    check_one_line(result)
-    assert list(disk.iterdir()) == []
-
-
 @pytest.mark.skipif(not Path(FULL).exists(), reason="NOT TESTED: this system has no /dev/full")
 @pytest.mark.parametrize(("command", "output_format"), PRINTING)
 def test_stdout_that_takes_nothing_is_one_line(command, output_format, at_hand, tmp_path):

@@ -56,6 +56,6 @@ def test_bad_input_is_one_line_and_writes_nothing(model, tmp_path):
     out = ("--out", tmp_path / "out")
     assert "no such file" in refuse("lexicon", model, "--words", tmp_path / "none.txt", *out)
     assert "head 9 does not exist" in refuse("lexicon", model, "--heads", "9", *out)
-    assert call("lexicon", model, "--engine", "spark", *out).exit_code == 2
+    assert call("lexicon", model, "--engine", "ray", *out).exit_code == 2  # a model runs on one machine
     assert "no such folder; make counts" in refuse("lexicon", model, "--counts", tmp_path / "none", *out)
     assert not (tmp_path / "out").exists()

@@ -1,4 +1,4 @@
-"""Workers of the local engine end with the process that started them; what if they can't even begin?"""
+"""Workers of the local engine never read the script that uses them, and end with the process that started them."""
 
 import os
 import signal
@@ -7,21 +7,19 @@ import sys
 import threading
 import time
 from multiprocessing import Pipe
-from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
 import pytest
 
 from detoklens.engines.local import Assignment, LocalEngine, Worker
-from detoklens.engines.worker import Begun, work
+from detoklens.engines.worker import work
 
 SCRIPT = """
 import sys
 from detoklens.engines import open_engine
 from tests.engines import work_to_do
-if __name__ == "__main__":
-    with open_engine("local", 2) as engine:
-        list(engine.run(work_to_do.write_process_id, [sys.argv[1]]))
+with open_engine("local", 2) as engine:
+    list(engine.run(work_to_do.write_process_id, [sys.argv[1]]))
 """
 
 
@@ -29,7 +27,7 @@ UNGUARDED = """
 from detoklens.engines import open_engine
 from tests.engines import work_to_do
 with open_engine("local", 2) as engine:
-    print(list(engine.run(work_to_do.square, range(4))))
+    print(list(engine.run(work_to_do.square, range(4), ordered=True)))
 """
 
 
@@ -40,11 +38,11 @@ def start(script: Path, text: str, *arguments: Path, **options: object) -> subpr
     return subprocess.Popen([sys.executable, script, *arguments], env=os.environ | {"PYTHONPATH": paths}, **options)
 
 
-def test_a_script_without_a_guard_is_told_to_have_one(tmp_path: Path) -> None:
-    script = start(tmp_path / "script.py", UNGUARDED, stderr=subprocess.PIPE, encoding="utf-8")
-    _, errors = script.communicate(timeout=120)
-    assert script.returncode == 1
-    assert "must stand under: if __name__ == '__main__':" in errors.splitlines()[-1]
+def test_a_script_needs_no_guard_and_is_not_read_again_by_workers(tmp_path: Path) -> None:
+    script = start(tmp_path / "script.py", UNGUARDED, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
+    output, errors = script.communicate(timeout=120)
+    assert (script.returncode, errors) == (0, "")
+    assert output == "[0, 1, 4, 9]\n"
 
 
 def test_a_killed_parent_leaves_no_worker(tmp_path: Path) -> None:
@@ -79,9 +77,7 @@ def test_a_worker_whose_starter_is_gone_ends_without_a_word(told_first: bool) ->
     if told_first:
         ours.send((str, 1))
     ours.close()
-    signals = signal.getsignal(signal.SIGINT)
     work(its)
-    signal.signal(signal.SIGINT, signals)
 
 
 @pytest.mark.usefixtures("heard_interrupts")
@@ -93,9 +89,8 @@ def test_an_interrupt_while_a_worker_starts_is_not_for_the_worker(
     worker = Worker()
     try:
         time.sleep(seconds)
-        os.kill(worker.process.pid or 0, signal.SIGINT)
+        os.kill(worker.process.pid, signal.SIGINT)
         worker.give(abs, Assignment(0, -3))
-        assert isinstance(worker.connection.recv(), Begun)
         assert worker.connection.recv() == 3
     finally:
         worker.stop()
@@ -106,22 +101,22 @@ def test_an_interrupt_while_a_worker_starts_is_not_for_the_worker(
 @pytest.mark.usefixtures("heard_interrupts")
 def test_an_interrupt_that_another_thread_takes_waits_for_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocked in the thread that starts a process, it goes to another one, and is heard in the main thread even so."""
-    start = SpawnProcess.start
-    begun: list[SpawnProcess] = []
+    begun: list[subprocess.Popen[bytes]] = []
 
-    def interrupted(process: SpawnProcess) -> None:
-        taker = threading.Thread(target=_take_an_interrupt)
-        taker.start()
-        taker.join()
-        start(process)
-        begun.append(process)
+    class Interrupted(subprocess.Popen):  # type: ignore[type-arg]
+        def __init__(self, *arguments: object, **options: object) -> None:
+            taker = threading.Thread(target=_take_an_interrupt)
+            taker.start()
+            taker.join()
+            super().__init__(*arguments, **options)  # type: ignore[arg-type]
+            begun.append(self)
 
-    monkeypatch.setattr(SpawnProcess, "start", interrupted)
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
     engine = LocalEngine(2)
     with engine, pytest.raises(KeyboardInterrupt):
         list(engine.run(abs, [-3]))
     assert len(begun) == 1
-    assert begun[0].exitcode == -signal.SIGKILL  # started, and stopped with the engine
+    assert begun[0].returncode == -signal.SIGKILL  # started, and stopped with the engine
 
 
 def _take_an_interrupt() -> None:

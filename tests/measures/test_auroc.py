@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from detoklens import demo
 from detoklens.corpus.counts import Counts
-from detoklens.engines import open_engine
-from detoklens.errors import CountsError, OutputError, RangeError
+from detoklens.errors import CountsError, RangeError
 from detoklens.kernels.ranking import AUROC, MEASURES
 from detoklens.loading import load
 from detoklens.measures.auroc import Judging, Positives, from_pairs, mean_over_seen, measure_heads, seen_pairs
 from detoklens.measures.auroc.blocks import rows_of_block
-from detoklens.measures.block_runs import Runner
 from detoklens.measures.ranking import scores_of
+from detoklens.parallel import Runner
 from detoklens.scores.affinity import Affinity
 from detoklens.tables.parts import Parts
 from tests.layers import random_layer, sizes
@@ -118,26 +117,16 @@ def test_a_kept_part_of_another_size_is_not_taken(tmp_path) -> None:
         auroc(affinity, positives, runner=Runner(parts=parts))
 
 
-def test_a_full_disk_is_not_overlooked(monkeypatch) -> None:
-    def save(path, array) -> None:
-        raise OSError(28, "No space left on device", str(path))
-
-    monkeypatch.setattr("detoklens.measures.auroc.blocks.np.save", save)
-    with pytest.raises(OutputError, match="No space left"):
-        auroc(random_affinity(1, 30, 3, 9), random_positives(30, 9))
-
-
-@pytest.mark.parametrize(("engine", "workers"), [("local", 2), ("ray", 2)])
-def test_engines_and_workers_change_no_bit(engine: str, workers: int, tmp_path) -> None:
-    affinity, positives = random_affinity(2, 500, 8, 4), random_positives(500, 4)
-    token_counts = random_counts(500, 4)
-    tokens = np.arange(500)
+@pytest.mark.parametrize("workers", [2, 5])
+def test_workers_change_no_bit(workers: int) -> None:
+    """Each thread has a buffer of its own for the scores of a block."""
+    affinity, positives = random_affinity(2, 900, 8, 4), random_positives(900, 4)
+    token_counts = random_counts(900, 4)
+    tokens = np.arange(900)
     alone = measure_heads(affinity, positives, tokens, token_counts)
-    with open_engine(engine, workers) as running:
-        shared = measure_heads(affinity, positives, tokens, token_counts, runner=Runner(running), folder=tmp_path)
+    together = measure_heads(affinity, positives, tokens, token_counts, runner=Runner(workers))
     for name in ("heads", "shuffled_queries", "permuted_keys", "frequency"):
-        np.testing.assert_array_equal(getattr(alone, name), getattr(shared, name), err_msg=name)
-    assert list(tmp_path.iterdir()) == []
+        np.testing.assert_array_equal(getattr(alone, name), getattr(together, name), err_msg=name)
 
 
 def test_float64_layers_are_judged_by_float32_scores() -> None:

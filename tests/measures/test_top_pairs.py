@@ -1,4 +1,4 @@
-"""The largest pairs against a brute-force search over all of them, on any engine, interrupted or not."""
+"""The largest pairs against a brute-force search over all of them, on any number of threads, interrupted or not."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detoklens.engines import open_engine
 from detoklens.measures import top_pairs
-from detoklens.measures.block_runs import Runner
 from detoklens.measures.top_pairs import PairBlock, TopPairs, largest_pairs, search_block
+from detoklens.parallel import Runner
 from detoklens.tables.parts import Parts
 from tests.layers import random_layer, sizes
 
@@ -83,14 +82,11 @@ def test_blocks_and_tiles_leave_no_pair_out(monkeypatch):
     assert_equal(largest_pairs(affinity, 500), whole)
 
 
-@pytest.mark.parametrize(("engine", "workers"), [("local", 1), ("local", 2), ("ray", 2)])
-def test_the_same_pairs_whatever_the_engine(engine, workers, monkeypatch):
-    if engine == "ray":
-        pytest.importorskip("ray", reason="Ray is not installed: the lexicon on the ray engine is NOT TESTED")
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_the_same_pairs_for_any_number_of_workers(workers, monkeypatch):
     monkeypatch.setattr(top_pairs, "BLOCK_QUERIES", 128)
     affinity = random_layer(n_heads=2, vocab_size=300, dtype="float32").token_affinity()
-    with open_engine(engine, workers) as running:
-        assert_equal(largest_pairs(affinity, 200, runner=Runner(running)), largest_pairs(affinity, 200))
+    assert_equal(largest_pairs(affinity, 200, runner=Runner(workers)), largest_pairs(affinity, 200))
 
 
 def test_an_interrupted_search_goes_on_where_it_stopped(tmp_path, monkeypatch):

@@ -13,8 +13,8 @@ from scipy.stats import spearmanr
 
 import detoklens
 from detoklens.errors import CheckpointError, UnsupportedModelError
-from detoklens.measures.block_runs import Runner
 from detoklens.model.first_blocks import open_blocks
+from detoklens.parallel import Runner
 from detoklens.questions import auroc_beyond
 from detoklens.questions.auroc import Auroc
 from detoklens.questions.auroc_beyond import asked_beyond, closed_world_inputs, deeper_layer, real_links, validity

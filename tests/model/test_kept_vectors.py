@@ -19,10 +19,10 @@ import pytest
 import detoklens
 from detoklens.caches import cache_folder
 from detoklens.errors import UnsupportedModelError
-from detoklens.measures.block_runs import Runner
 from detoklens.model import kept_vectors as keeping
 from detoklens.model.first_blocks import open_blocks
 from detoklens.model.kept_vectors import decided_by, kept_vectors
+from detoklens.parallel import Runner
 from detoklens.questions import auroc_beyond
 from detoklens.questions.auroc_beyond import kept_inputs
 from detoklens.questions.twin_words import beginning_of

@@ -15,12 +15,12 @@ from polars.testing import assert_frame_equal
 from detoklens.corpus.counts import Counts
 from detoklens.errors import DetokLensError, MissingError, RangeError, TokenError
 from detoklens.kernels.ranking import AUROC
-from detoklens.measures import block_runs
 from detoklens.measures.auroc import measure_heads, seen_pairs
 from detoklens.questions.auroc import Auroc
 from detoklens.questions.auroc_schemas import AUROC_CONTROLS
 from detoklens.questions.store import read_answer
 from detoklens.questions.study import Study, Work
+from detoklens.tables.parts import Parts
 from tests.layers import random_layer
 from tests.measures.auroc_oracle import auroc_table
 from tests.spelled import LINES, counts_of, spelled_layer
@@ -140,7 +140,6 @@ def test_provenance_holds_what_decides_the_numbers_and_nothing_else(layer, tmp_p
     assert not changes(Auroc(truth="merges", controls=False), counts=other)
     assert not changes(Auroc(truth="merges", roc=[70]), counts=other)
     study = Study(layer, counts)
-    assert study.provenance(Auroc(share=tmp_path)) == study.provenance(Auroc())
     assert study.provenance(Auroc([" the"])) == study.provenance(Auroc([layer.token_id(" the")]))
 
 
@@ -166,7 +165,7 @@ def counts_with_every_token(layer) -> Counts:
 
 def test_an_interrupted_question_goes_on_where_it_stopped(layer, tmp_path) -> None:
     counts = counts_with_every_token(layer)
-    keep, saved, computed = block_runs.Parts.save, [], []
+    keep, saved, computed = Parts.save, [], []
 
     def keep_one(parts, number, arrays):
         if saved:
@@ -174,7 +173,7 @@ def test_an_interrupted_question_goes_on_where_it_stopped(layer, tmp_path) -> No
         saved.append(number)
         keep(parts, number, arrays)
 
-    with patch.object(block_runs.Parts, "save", keep_one), pytest.raises(KeyboardInterrupt):
+    with patch.object(Parts, "save", keep_one), pytest.raises(KeyboardInterrupt):
         Study(layer, counts, work=Work(workers=1)).ask(FEW, tmp_path)
     assert [path for path in tmp_path.iterdir() if path.suffix != ".parts"] == []
 
@@ -182,7 +181,7 @@ def test_an_interrupted_question_goes_on_where_it_stopped(layer, tmp_path) -> No
         computed.append(number)
         keep(parts, number, arrays)
 
-    with patch.object(block_runs.Parts, "save", count_and_keep):
+    with patch.object(Parts, "save", count_and_keep):
         found = Study(layer, counts, work=Work(workers=1)).ask(FEW, tmp_path)
     assert saved == [0]
     assert 0 not in computed

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from detoklens.errors import RangeError
-from detoklens.measures import block_runs, word_list
+from detoklens.measures import word_list
 from detoklens.measures.self_match import self_match_scores
 from detoklens.questions.auroc import Auroc
 from detoklens.questions.frequency import Frequency
@@ -19,6 +19,7 @@ from detoklens.questions.store import read_answer
 from detoklens.questions.study import Study, Work
 from detoklens.questions.words import Words
 from detoklens.scores.layer import Layer
+from detoklens.tables.parts import Parts
 from detoklens.tables.rendering import text_table
 from detoklens.wording import column_cells
 from tests.layers import random_layer
@@ -115,7 +116,7 @@ def test_a_tokenizer_that_splits_no_word_says_nothing_of_words(study, monkeypatc
 
 
 def test_an_interrupted_question_keeps_what_it_ranked(study, tmp_path, monkeypatch) -> None:
-    keep, kept = block_runs.Parts.save, []
+    keep, kept = Parts.save, []
 
     def keep_one(parts, number, arrays):
         keep(parts, number, arrays)
@@ -123,11 +124,11 @@ def test_an_interrupted_question_keeps_what_it_ranked(study, tmp_path, monkeypat
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(block_runs.Parts, "save", keep_one)
+        patched.setattr(Parts, "save", keep_one)
         with pytest.raises(KeyboardInterrupt):
             Study(study.layer, study.counts, work=study.work).ask(Heads(), tmp_path)
     assert kept == [0]
-    monkeypatch.setattr(block_runs.Parts, "save", None)
+    monkeypatch.setattr(Parts, "save", None)
     found = Study(study.layer, study.counts, work=study.work).ask(Heads(), tmp_path)
     assert found.tables["heads"].equals(study.ask(Heads()).tables["heads"])
     assert sorted(path.name for path in tmp_path.iterdir()) == ["heads.csv", "heads.parquet"]

@@ -15,11 +15,11 @@ from tokenizers import Tokenizer, models
 import detoklens as dl
 from detoklens import demo
 from detoklens.errors import CheckpointError, MissingError, MissingExtraError, RangeError, TokenError
-from detoklens.measures.block_runs import Runner
 from detoklens.measures.geometric_means import geometric_means
 from detoklens.measures.twin_chains import chains, merge_splits, word_tokens
 from detoklens.measures.twins import partner_words
 from detoklens.model.first_blocks import open_blocks
+from detoklens.parallel import Runner
 from detoklens.questions.layers_run import Measuring, Words
 from detoklens.questions.layers_tables import best_layer
 from detoklens.scores.layer import Layer

@@ -9,7 +9,6 @@ import polars as pl
 import pytest
 
 from detoklens.corpus.counts import Counts
-from detoklens.engines.local import LocalEngine
 from detoklens.errors import DetokLensError, RangeError
 from detoklens.loading import load
 from detoklens.measures import top_pairs
@@ -139,16 +138,15 @@ def test_the_same_tables_with_two_workers(spelled, study):
 def test_an_interrupted_question_goes_on_where_it_stopped(study, spelled, tmp_path, monkeypatch):
     monkeypatch.setattr(top_pairs, "BLOCK_QUERIES", 100)
     searched = []
-    run = LocalEngine.run
+    search = top_pairs.search_block
 
-    def interrupted(engine, function, tasks, **options):
-        for result in run(engine, function, tasks, **options):
-            searched.append(result)
-            if len(searched) == 5:
-                raise KeyboardInterrupt
-            yield result
+    def interrupted(block):
+        searched.append(block)
+        if len(searched) == 5:
+            raise KeyboardInterrupt
+        return search(block)
 
-    monkeypatch.setattr(LocalEngine, "run", interrupted)
+    monkeypatch.setattr(top_pairs, "search_block", interrupted)
     with pytest.raises(KeyboardInterrupt):
         Study(spelled, study.counts, work=ALONE).ask(Lexicon(50), tmp_path)
     answer = Study(spelled, study.counts, work=ALONE).ask(Lexicon(50), tmp_path)

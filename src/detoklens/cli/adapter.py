@@ -49,6 +49,17 @@ class Corpus:
 
 
 @dataclass(frozen=True)
+class Cluster(Work):
+    """Workers of this machine, or of a Ray cluster."""
+
+    workers: Annotated[int | None, Parameter("Number of workers. Default: one per core.", least=1)] = None
+    engine: Annotated[Literal["local", "ray"], Parameter("Run on this machine or on Ray.", metavar="local|ray")] = (
+        "local"
+    )
+    ray_address: Annotated[str | None, Parameter("Address of a running Ray cluster. Default: start one.")] = None
+
+
+@dataclass(frozen=True)
 class Chance:
     """Another seed, another draw."""
 

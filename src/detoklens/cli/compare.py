@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from detoklens import demo
-from detoklens.cli.adapter import Chance, Corpus, command_of, with_default
+from detoklens.cli.adapter import Chance, Cluster, Corpus, command_of, with_default
 from detoklens.cli.output import chosen_width, say
 from detoklens.cli.report import DOCUMENTS
 from detoklens.cli.step_list import step_list
@@ -22,6 +22,7 @@ from detoklens.questions.texts import Texts
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
     from detoklens.questions.study import Study
+    from detoklens.report.steps import Listener
     from detoklens.scores.layer import Layer
 
 
@@ -44,23 +45,33 @@ class Compared:
     ] = "page"
 
 
-def compare(made: Compared, corpus: Corpus, texts: Texts, chance: Chance, work: Work) -> None:
+def compare(made: Compared, corpus: Corpus, texts: Texts, chance: Chance, work: Cluster) -> None:
     """Set checkpoints side by side in one report: sizes, training steps, fine-tunes.
 
-    Counts are used for the models whose tokenizer made them, and left out, with a word about it, for the others. An
-    interrupted comparison is continued by the same command.
+    Counts are used for models with the tokenizer that made them; for the others a note says so. The same command
+    continues an interrupted comparison. --engine ray runs one checkpoint per task, on one core each; all machines must
+    see the models and the folder of --out.
 
     Example: detoklens compare small=gpt2 medium=gpt2-medium --counts counts --out comparison
     """
+    from detoklens.engines import open_engine
     from detoklens.report.comparison import KIND, make_comparison
-    from detoklens.report.folder import refuse_foreign
+    from detoklens.report.folder import claim, refuse_foreign
 
     refuse_foreign(made.out, KIND)
     width = chosen_width(made.figure_width)
     named = labelled_models(list(made.models) or [*demo.snapshots(), demo.NAME])
-    studies = {label: _study(model, corpus.counts, texts, chance.seed, work) for label, model in named.items()}
+    checkpoints = [
+        Checkpoint(label, model, corpus.counts, texts, chance.seed, made.out.absolute())
+        for label, model in named.items()
+    ]
+    studies = {each.label: each.study(work) for each in checkpoints}
     with step_list() as listener:
-        page = make_comparison(studies, made.out, width, listener)
+        if work.engine == "ray":
+            claim(made.out, KIND)
+            _ask_on_cluster(checkpoints, work, listener)
+        with open_engine(workers=work.workers if work.engine == "local" else None) as engine:
+            page = make_comparison(studies, made.out, width, listener, engine)
     say(f"open {page} in a browser")
     typer.echo(page)
 
@@ -93,12 +104,44 @@ def _shared_folders(models: list[str]) -> str:
     return "".join(f"{part}/" for part in shared) if len(models) > 1 else ""
 
 
-def _study(model: str, counts: str | None, texts: Texts, seed: int, work: Work) -> Study:
-    from detoklens.loading import load
-    from detoklens.questions.study import Study
+@dataclass(frozen=True)
+class Checkpoint:
+    """One of the models to compare, and the folder of the comparison."""
 
-    layer = load(model)
-    return Study(layer, _counts_that_fit(counts, layer), texts, seed, work, [model])
+    label: str
+    model: str
+    counts: str | None
+    texts: Texts
+    seed: int
+    out: Path
+
+    def study(self, work: Work) -> Study:
+        from detoklens.loading import load
+        from detoklens.questions.study import Study
+
+        layer = load(self.model)
+        return Study(layer, _counts_that_fit(self.counts, layer), self.texts, self.seed, work, [self.model])
+
+
+def ask_checkpoint(checkpoint: Checkpoint) -> str:
+    """Answer all compared questions for one checkpoint on one core, into the comparison's folder."""
+    from detoklens.report.answers import ask_all
+    from detoklens.report.comparison import models_folder
+    from detoklens.report.steps import Listener
+
+    ask_all(checkpoint.study(Work(1)), models_folder(checkpoint.out, checkpoint.label), Listener(), True)
+    return checkpoint.label
+
+
+def _ask_on_cluster(checkpoints: Sequence[Checkpoint], work: Cluster, listener: Listener) -> None:
+    """One Ray task per checkpoint; the comparison then reads what they wrote."""
+    from detoklens.engines import open_engine
+
+    title = f"Answer for {len(checkpoints)} checkpoints on Ray"
+    with listener.step(title) as watch, open_engine(work.engine, work.workers, work.ray_address) as engine:
+        for done, _ in enumerate(engine.run(ask_checkpoint, checkpoints), 1):
+            if watch is not None:
+                watch(done, len(checkpoints))
 
 
 def _counts_that_fit(folder: str | None, layer: Layer) -> Counts | None:
@@ -119,6 +162,6 @@ OWNERS = {
     Corpus: settings_of(Corpus),
     Texts: with_default(settings_of(Texts), documents=DOCUMENTS),
     Chance: settings_of(Chance),
-    Work: settings_of(Work),
+    Cluster: settings_of(Cluster),
 }
 command = command_of(compare, OWNERS)

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from detoklens.cli.adapter import command_of
+from detoklens.cli.adapter import Cluster, command_of
 from detoklens.cli.output import Printed, print_table, say
 from detoklens.demo import NAME as DEMO
 from detoklens.questions.parameters import REQUIRED, Parameter
-from detoklens.questions.study import Work
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
@@ -47,7 +46,7 @@ class Counting:
     batch: Annotated[str, Parameter("Text tokenized at once by a worker.", metavar="SIZE")] = "8MB"
 
 
-def count(counting: Counting, work: Work, printed: Printed) -> None:
+def count(counting: Counting, work: Cluster, printed: Printed) -> None:
     """Count the tokens and bigrams of a corpus of any size.
 
     Bigrams are counted inside a document, never across two; no special token is added. A run that was interrupted is
@@ -92,4 +91,4 @@ def _answer(counts: Counts, out: Path, printed: Printed) -> None:
     print_table(COUNT_TOTALS.frame(counts.totals()), printed.output_format, f"{out}: {COUNT_TOTALS.question}")
 
 
-command = command_of(count, [Counting, Work, Printed])
+command = command_of(count, [Counting, Cluster, Printed])

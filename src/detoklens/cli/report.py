@@ -18,6 +18,7 @@ from detoklens.questions.study import Work
 from detoklens.questions.texts import Texts
 
 if TYPE_CHECKING:
+    from detoklens.engines import Engine
     from detoklens.questions.study import Study
 
 DOCUMENTS = 200  # of a report, where a question alone takes more
@@ -53,6 +54,7 @@ def report(model: Model, made: Report, corpus: Corpus, texts: Texts, chance: Cha
 
     Example: detoklens report gpt2 --counts counts --text 'openwebtext/*.parquet' --out gpt2-report
     """
+    from detoklens.engines import open_engine
     from detoklens.report.folder import claim, refuse_foreign
     from detoklens.report.report import KIND, make_report
 
@@ -62,16 +64,17 @@ def report(model: Model, made: Report, corpus: Corpus, texts: Texts, chance: Cha
         raise DetokLensError("give either --counts or --corpus, not both")
     study = open_study(model, corpus, texts, chance, work)
     study.heads(made.heads)
-    if made.corpus:
-        claim(made.out, KIND)
-        study = _with_counts(study, made, texts)
-    with step_list() as listener:
-        page = make_report(study, made.out, width, made.heads, listener, made.layers)
+    with open_engine(workers=work.workers) as engine:
+        if made.corpus:
+            claim(made.out, KIND)
+            study = _with_counts(study, made, texts, engine)
+        with step_list() as listener:
+            page = make_report(study, made.out, width, made.heads, listener, made.layers, engine)
     say(f"open {page} in a browser")
     typer.echo(page)
 
 
-def _with_counts(study: Study, made: Report, texts: Texts) -> Study:
+def _with_counts(study: Study, made: Report, texts: Texts, engine: Engine) -> Study:
     """The same study with its corpus counted by the model's tokenizer, going on where an earlier run stopped."""
     from detoklens.cli.counting_progress import shown_progress
     from detoklens.corpus.count import CountingOptions, count_corpus
@@ -80,7 +83,7 @@ def _with_counts(study: Study, made: Report, texts: Texts) -> Study:
 
     folder = made.out / "counts"
     reading = ReadingOptions(texts.text_field, texts.document_per_line, texts.skip_bad)
-    with study.running() as engine, shown_progress() as watch:
+    with shown_progress() as watch:
         count_corpus(list(made.corpus), study.layer.vocabulary, folder, CountingOptions(reading), engine, watch)
     counts = fitting_counts(folder, study.layer)
     return Study(study.layer, counts, study.texts, study.seed, study.work, study.model_words)

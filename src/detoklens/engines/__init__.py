@@ -1,7 +1,8 @@
-"""Where does the work run? The same pure functions, on this machine's processes or on a cluster.
+"""Pure functions on processes of this machine or on a Ray cluster: counting, drawing figures, many checkpoints.
 
-An engine does one thing: `run(function, tasks)` calls a pure, picklable function on every task and hands the results
-back. Another engine (Dask, Spark) is one more file with that method and one more line in `open_engine`.
+Measures of one model run on threads instead (`detoklens.parallel`). An engine has one method: `run(function, tasks)`
+calls a pure, picklable function on every task and hands back the results. Another engine (Dask, Spark) is one more file
+with that method and one more line in `open_engine`.
 """
 
 from detoklens.engines.base import Engine

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import os
-
 from detoklens.engines.base import Engine
 from detoklens.errors import DetokLensError
+from detoklens.parallel import available_cores
 
 ENGINES = ("local", "ray")
 
@@ -25,8 +24,3 @@ def open_engine(name: str = "local", workers: int | None = None, ray_address: st
     from detoklens.engines.local import LocalEngine
 
     return LocalEngine(workers or available_cores())
-
-
-def available_cores() -> int:
-    """How many cores may this process use?"""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -6,7 +6,6 @@ import contextlib
 import signal
 import threading
 from collections.abc import Iterator
-from multiprocessing import resource_tracker
 from types import FrameType
 
 
@@ -34,7 +33,6 @@ def interrupts_deferred() -> Iterator[None]:
 @contextlib.contextmanager
 def interrupts_blocked() -> Iterator[None]:
     """A process started here never hears Ctrl-C, not even while it starts; this one does where it has other threads."""
-    resource_tracker.ensure_running()  # else starting a process starts it first, and lets interrupts through again
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

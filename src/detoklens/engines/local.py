@@ -1,26 +1,28 @@
-"""The work runs in processes of this machine.
+"""Work in processes of this machine.
 
-One worker means this process itself. More are fresh interpreters, each with a pipe of its own: a worker that dies takes
-only its own task with it, which is given to another one. Workers end when the process that started them does, however
-it ends.
+One worker means this process itself. More are fresh interpreters that import detoklens and never the program that uses
+it, so a script needs no `if __name__ == "__main__":`, and notebooks and here-documents work too. Each worker has its
+own connection: one that dies takes only its own task with it, which is given to another. Workers end when the process
+that started them does, however it ends.
 """
 
 from __future__ import annotations
 
-import multiprocessing
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
-from multiprocessing.context import SpawnProcess
+from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
 from detoklens.engines.base import ATTEMPTS, Closing, Result, Task, unnumbered
 from detoklens.engines.interrupts import interrupts_blocked, interrupts_deferred
-from detoklens.engines.worker import Begun, Failure, work
+from detoklens.engines.worker import Failure
 from detoklens.errors import DetokLensError
+from detoklens.parallel import WORKER_VARIABLE
 
-SECONDS_TO_END = 5.0
-"""So long a worker that has closed its pipe may take until it says whether it was killed or failed."""
+PROGRAM = "import sys; sys.path[:] = {path!r}; from detoklens.engines.worker import main; main({descriptor})"
 
 
 @dataclass
@@ -33,18 +35,22 @@ class Assignment:
 
 
 class Worker:
-    """One process and the pipe to it."""
+    """One process and the connection to it."""
 
-    def __init__(self) -> None:
-        context = multiprocessing.get_context("spawn")
+    def __init__(self, number: int = 1) -> None:
         self.connection: Connection
-        self.connection, far_end = context.Pipe()
-        self.process: SpawnProcess = context.Process(target=work, args=(far_end,), daemon=True)
+        self.connection, far_end = Pipe()
+        program = PROGRAM.format(path=sys.path, descriptor=far_end.fileno())
         with interrupts_blocked():
-            self.process.start()
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[far_end.fileno()],
+                env=os.environ | {WORKER_VARIABLE: str(number)},
+            )
         far_end.close()
         self.assignment: Assignment | None = None
-        self.has_begun = False
 
     def give(self, function: Callable[[Any], Any], assignment: Assignment) -> None:
         assignment.attempts += 1
@@ -52,9 +58,9 @@ class Worker:
         self.connection.send((function, assignment.task))
 
     def stop(self) -> None:
-        self.process.kill()
-        self.process.join()
         self.connection.close()
+        self.process.kill()
+        self.process.communicate()
 
 
 class LocalEngine(Closing):
@@ -87,9 +93,6 @@ class LocalEngine(Closing):
                     except (EOFError, ConnectionError):
                         again.append(self._replace(worker, _taken(worker)))
                         continue
-                    if isinstance(answer, Begun):
-                        worker.has_begun = True
-                        continue
                     yield _taken(worker).number, _unwrapped(answer)
         finally:
             self._stop_busy()
@@ -121,7 +124,7 @@ class LocalEngine(Closing):
                 return worker
         if len(self._pool) < self.workers:
             with interrupts_deferred():  # half started, a worker would be nobody's to stop
-                self._pool.append(Worker())
+                self._pool.append(Worker(len(self._pool) + 1))
             return self._pool[-1]
         return None
 
@@ -132,18 +135,11 @@ class LocalEngine(Closing):
     def _replace(self, worker: Worker, assignment: Assignment) -> Assignment:
         """Take a dead worker out of the pool; its task is to be given out again."""
         self._pool.remove(worker)
-        worker.process.join(SECONDS_TO_END)
-        could_not_begin = not worker.has_begun and (worker.process.exitcode or 0) > 0
         worker.stop()
-        if could_not_begin:
-            raise DetokLensError(
-                "a worker process could not begin: in a script, which must be a file, what uses several workers must "
-                "stand under: if __name__ == '__main__':"
-            )
         if assignment.attempts >= ATTEMPTS:
             raise DetokLensError(
-                f"a worker process died {ATTEMPTS} times on the same task, most likely killed for want of memory; "
-                "allow less memory or fewer workers and run the same again"
+                f"a worker process died {ATTEMPTS} times on the same task, most likely for lack of memory; allow "
+                "less memory or fewer workers and run the same again"
             )
         return assignment
 

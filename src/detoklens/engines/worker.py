@@ -1,8 +1,7 @@
-"""What does a worker process do? It waits for a task, does it, answers, and ends with the process that started it."""
+"""What a worker process does: it waits for a task, does it, answers, and ends with the process that started it."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
 import signal
@@ -11,8 +10,10 @@ import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from typing import Any
+
+STDIN = 0
 
 
 @dataclass(frozen=True)
@@ -23,17 +24,16 @@ class Failure:
     trace: str
 
 
-@dataclass(frozen=True)
-class Begun:
-    """A worker's first words: it could be started."""
+def main(descriptor: int) -> None:
+    """Work for the process at the other end of an inherited connection."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    work(Connection(descriptor))
 
 
 def work(connection: Connection) -> None:
-    """Answer tasks until the other end of the pipe is closed, as by the death of the process that holds it."""
+    """Answer tasks until the other end of the connection is closed, as by the death of the process that holds it."""
     with suppress(EOFError, ConnectionError):
-        connection.send(Begun())
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
-        threading.Thread(target=_end_with_parent, daemon=True).start()
         while True:
             function, task = connection.recv()
             connection.send(_attempt(function, task))
@@ -56,8 +56,10 @@ def _portable(error: Exception) -> Exception:
 
 
 def _end_with_parent() -> None:
-    """A killed parent can't stop its workers, and a busy worker does not look at its pipe."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
+    """A killed parent can't stop its workers, and a busy worker does not read its connection.
+
+    The parent never writes to a worker's stdin and holds its other end, so its end of file is the parent's end.
+    """
+    while os.read(STDIN, 1):
+        pass
+    os._exit(1)

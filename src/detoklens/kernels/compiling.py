@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import atexit
 import logging
-import multiprocessing
 import os
 import sys
 from collections.abc import Callable
@@ -21,6 +20,7 @@ from typing import Any
 import numba
 from numba.core.caching import FunctionCache
 
+from detoklens.parallel import WORKER_VARIABLE
 from detoklens.scratch import scratch_folder
 
 FOLDER_VARIABLE = "NUMBA_CACHE_DIR"
@@ -89,6 +89,5 @@ def _keep_for_this_run() -> bool:
 @cache
 def _say_once(message: str, by_worker: bool = False) -> None:
     """One line, of the process that the user started or, if that is left to workers, of the first of them."""
-    is_first = by_worker and multiprocessing.current_process().name.endswith("-1")
-    if multiprocessing.parent_process() is None or is_first:
+    if os.environ.get(WORKER_VARIABLE) in ({None, "1"} if by_worker else {None}):
         logging.getLogger("detoklens").warning("detoklens: %s", message)

@@ -16,25 +16,17 @@ import numpy as np
 from jaxtyping import Float
 
 from detoklens.errors import RangeError
-from detoklens.measures.block_runs import Arrays, Runner, one_thread
 from detoklens.measures.document_terms import Rules, TokenIds
 from detoklens.measures.offset_blocks import OffsetBlock
 from detoklens.measures.positions import predicted_attention
 from detoklens.measures.text_blocks import TextBlock, checked_documents, in_blocks, text_block
+from detoklens.parallel import Arrays, Runner
 from detoklens.scores.common_part import Mean
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import softcapped, softmax
 
 RECENT = 15
 """How many keys before the query count as recent."""
-
-
-@dataclass(frozen=True)
-class AttentionTask:
-    """A block of documents and the query positions to look from."""
-
-    block: TextBlock | OffsetBlock
-    query_positions: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -83,27 +75,26 @@ def text_attention(
     ]
     blocks = in_blocks(texts)
 
-    def task(number: int) -> AttentionTask:
-        return AttentionTask(text_block(layer, blocks[number], heads, mean), reached)
+    def compute(number: int) -> Arrays:
+        return attention_of_block(text_block(layer, blocks[number], heads, mean), reached)
 
-    for found in (runner or Runner()).run(attention_of_block, task, len(blocks)):
+    for found in (runner or Runner()).run(compute, len(blocks)):
         for gatherer in gatherers:
             gatherer.add(found[str(gatherer.position)])
     return [gatherer.measured() for gatherer in gatherers]
 
 
-def attention_of_block(task: AttentionTask) -> Arrays:
+def attention_of_block(block: TextBlock | OffsetBlock, query_positions: Sequence[int]) -> Arrays:
     """For each query position, the rows [document, head, key] of the documents that have it, in float32."""
-    rows: dict[int, list[Float[np.ndarray, "head key"]]] = {position: [] for position in task.query_positions}
+    rows: dict[int, list[Float[np.ndarray, "head key"]]] = {position: [] for position in query_positions}
     ends = dict.fromkeys(rows, 0)
-    with one_thread():
-        for scores in task.block.scores(task.query_positions):
-            for position, scored in zip(rows, scores, strict=False):
-                rows[position].append(_attention(task.block.rules, position, scored))
+    for scores in block.scores(query_positions):
+        for position, scored in zip(rows, scores, strict=False):
+            rows[position].append(_attention(block.rules, position, scored))
     for position, found in rows.items():
         ends[position] = found[0].shape[1] if found else position + 1
     return {
-        str(position): np.asarray(found, np.float32).reshape(len(found), task.block.n_heads, ends[position])
+        str(position): np.asarray(found, np.float32).reshape(len(found), block.n_heads, ends[position])
         for position, found in rows.items()
     }
 

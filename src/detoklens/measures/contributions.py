@@ -15,10 +15,10 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from detoklens.kernels.contributions import term_divergences
-from detoklens.measures.block_runs import Arrays, Runner, one_thread
 from detoklens.measures.document_terms import DocumentFactors, Keys, Rules, TokenIds
 from detoklens.measures.offset_blocks import OffsetBlock
 from detoklens.measures.text_blocks import TextBlock, checked_documents, in_blocks, text_block
+from detoklens.parallel import Arrays, Runner
 from detoklens.scores.common_part import Mean
 from detoklens.scores.layer import Layer
 
@@ -42,15 +42,6 @@ class Formula:
 
 PAPER = Formula()
 PUBLISHED = Formula("whole", "unscaled", "mean")
-
-
-@dataclass(frozen=True)
-class ContributionTask:
-    """A block of documents and what is asked of it."""
-
-    block: TextBlock | OffsetBlock
-    query_positions: Int[np.ndarray, "query"]
-    formula: Formula
 
 
 @dataclass(frozen=True)
@@ -85,12 +76,12 @@ def contributions(
     asked = np.asarray([position for position in positions if position < max(map(len, texts))])
     blocks = in_blocks(texts)
 
-    def task(number: int) -> ContributionTask:
-        return ContributionTask(text_block(layer, blocks[number], heads, mean), asked, formula)
+    def compute(number: int) -> Arrays:
+        return contributions_of_block(text_block(layer, blocks[number], heads, mean), asked, formula)
 
     terms = tuple(text_block(layer, [texts[0][:1]], heads[:1], mean).rules.terms)
     total = Moments.none(len(asked), (len(heads), len(terms)))
-    for found in (runner or Runner()).run(contributions_of_block, task, len(blocks)):
+    for found in (runner or Runner()).run(compute, len(blocks)):
         total = total.merged(Moments.from_arrays(found))
     order = (1, 0, 2)  # from query, head, term to head, query, term
     error, changed = total.standard_error(), total.share_flagged()
@@ -99,14 +90,14 @@ def contributions(
     )
 
 
-def contributions_of_block(task: ContributionTask) -> Arrays:
+def contributions_of_block(
+    block: TextBlock | OffsetBlock, query_positions: Int[np.ndarray, "query"], formula: Formula
+) -> Arrays:
     """The moments of the divergences over the documents of one block."""
-    block, rules = task.block, task.block.rules
-    total = Moments.none(len(task.query_positions), (block.n_heads, len(rules.terms)))
-    with one_thread():
-        for factors in block.factors():
-            seen = task.query_positions[task.query_positions < factors.n_tokens]
-            total = total.merged(Moments.one(*_divergences(factors, rules, seen, task.formula), total.shape))
+    total = Moments.none(len(query_positions), (block.n_heads, len(block.rules.terms)))
+    for factors in block.factors():
+        seen = query_positions[query_positions < factors.n_tokens]
+        total = total.merged(Moments.one(*_divergences(factors, block.rules, seen, formula), total.shape))
     return total.to_arrays()
 
 

@@ -1,8 +1,8 @@
 """Documents in blocks, each with all of the first layer that its scores depend on.
 
-A block is one task for an engine: it holds the embeddings of its own tokens only (for 32 documents of 1,024 tokens and
-GPT-2 small about 20 MB), so that no worker loads a model. How documents fall into blocks depends on the documents
-alone, and results are added up in the order of the blocks: the numbers are the same for any number of workers.
+A block projects the embeddings of its own tokens only, each once (for 32 documents of 1,024 tokens and GPT-2 small
+about 20 MB). How documents fall into blocks depends on the documents alone, and results are added up in the order of
+the blocks: the numbers are the same for any number of workers.
 """
 
 from __future__ import annotations

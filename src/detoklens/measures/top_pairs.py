@@ -1,12 +1,12 @@
 """Which pairs of a head have the largest Tᵉᵉ over all queries and keys? One tile of scores in memory, never V × V.
 
-1. Queries come in blocks, each a task that needs nothing but its own rows and the head's keys.
+1. Queries come in blocks, each against all keys of the head.
 2. A block's product is made of tiles of 504 × 1024 that stay in cache (2 MB).
 3. Of a tile only the rows whose maximum reaches the floor are looked at, the floor being the smallest score that can
    still matter: that of the worst pair kept so far. Of V² pairs about K ln(V²/K) are ever touched one by one.
 
-Larger scores come first, equal ones by query id, then key id. A score has the same bits in whichever tile, block,
-worker or engine it is computed.
+Larger scores come first, equal ones by query id, then key id. A score has the same bits in whichever tile, block
+and thread it is computed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from detoklens.kernels import product
-from detoklens.measures.block_runs import Arrays, Runner
+from detoklens.parallel import Arrays, Runner
 from detoklens.scores.affinity import Affinity
 
 QUERY_PANELS, KEY_PANELS = 84, 64
@@ -29,7 +29,7 @@ ALONE = Runner()
 
 @dataclass(frozen=True)
 class PairBlock:
-    """A task: some queries of a head against all its keys; only scores that reach the floor can matter."""
+    """Some queries of a head against all its keys; only scores that reach the floor can matter."""
 
     query: Float[np.ndarray, "query d_head"]
     key: Float[np.ndarray, "token d_head"]
@@ -77,12 +77,12 @@ def largest_pairs(affinity: Affinity, top: int, identical: bool = True, runner: 
     best = [TopPairs(top) for _ in range(affinity.n_heads)]
     blocks = -(-affinity.vocab_size // BLOCK_QUERIES)
 
-    def task(number: int) -> PairBlock:
+    def compute(number: int) -> Arrays:
         head, first = number // blocks, number % blocks * BLOCK_QUERIES
         query = affinity.query[head, first : first + BLOCK_QUERIES]
-        return PairBlock(query, affinity.key_of(head), first, top, identical, best[head].floor)
+        return search_block(PairBlock(query, affinity.key_of(head), first, top, identical, best[head].floor))
 
-    for number, pairs in enumerate(runner.run(search_block, task, blocks * affinity.n_heads)):
+    for number, pairs in enumerate(runner.run(compute, blocks * affinity.n_heads)):
         best[number // blocks].offer(pairs)
         best[number // blocks].best()
     return [pairs.best() for pairs in best]

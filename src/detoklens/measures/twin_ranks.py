@@ -12,15 +12,14 @@ in sight, so layer 0 is a closed form of these few tokens. Each condition change
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from detoklens.measures.block_runs import one_thread
 from detoklens.measures.twin_chains import Chains
 from detoklens.measures.twins import Candidates, add_means, mean_over_partners, partner_texts
+from detoklens.parallel import thread_map
 from detoklens.scores.block import block_output, stream_after_attention
 from detoklens.scores.common_part import Common, biases, means, token_shares
 from detoklens.scores.last_place import LastPlace, last_place
@@ -87,8 +86,7 @@ class ClosedWorld:
             if self.rest is not None:
                 found[BLOCK][block] = block_output(weights, self.rest, seen.stream, written)
 
-        with one_thread(), ThreadPoolExecutor(threads) as pool:
-            list(pool.map(fill, range(0, len(pieces), ROWS)))
+        list(thread_map(fill, range(0, len(pieces), ROWS), threads))
         return found
 
     def condition_vectors(self, condition: Condition, threads: int = 1) -> dict[str, Rows]:

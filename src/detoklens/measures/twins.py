@@ -11,7 +11,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -21,6 +20,7 @@ from jaxtyping import Float, Int
 from detoklens.kernels.rank_rows import rank_rows
 from detoklens.measures.auroc.means import COVERED
 from detoklens.measures.ranking import BLOCK_BYTES, HeadScores
+from detoklens.parallel import thread_map
 
 CLIP = 5.0  # standard deviations
 FEWEST = 30  # words: below, no interval says anything
@@ -83,8 +83,7 @@ class Candidates:
             block = slice(begin, begin + step)
             rank_rows(self.scores.rows(directions[block]), twins[block], ranks[block])
 
-        with ThreadPoolExecutor(threads) as pool:
-            list(pool.map(rank, range(0, len(twins), step)))
+        list(thread_map(rank, range(0, len(twins), step), threads))
         return ranks
 
 

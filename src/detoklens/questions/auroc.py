@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from jaxtyping import Int64
 
     from detoklens.measures.auroc import Measures, Positives
-    from detoklens.measures.block_runs import Runner
+    from detoklens.parallel import Runner
     from detoklens.questions.question import ByLabel, Frames, Need
     from detoklens.questions.study import Study
     from detoklens.questions.verdict import Verdict
@@ -55,8 +55,8 @@ class Auroc(Joining):
 
     Each head's AUROC is shown with its nulls (another token's scores; those of tokens of the same class; keys permuted
     among equally frequent ones), with the AUROC of frequency alone, and with its AUROC among equally frequent keys. A
-    head is called lexical only if it exceeds every null by more than 0.05. The numbers don't depend on the engine or
-    the number of workers. With --out, run the same command again to continue an interrupted run.
+    head is called lexical only if it exceeds every null by more than 0.05. The numbers don't depend on the
+    number of workers. With --out, run the same command again to continue an interrupted run.
 
     Example: detoklens auroc gpt2 --counts counts --pieces --out results
     """
@@ -124,12 +124,6 @@ class Auroc(Joining):
     bootstrap: Annotated[int, Parameter("Resamples of query tokens for the 95 % intervals; 0 for none.", least=0)] = (
         1000
     )
-    share: Annotated[
-        Path | None,
-        Parameter(
-            "For what workers share: on a cluster, a folder that all machines see. Default: temporary.", metavar="DIR"
-        ),
-    ] = None
 
     topic = "Which heads detokenize?"
     doing = "ranking keys"
@@ -303,7 +297,7 @@ class Auroc(Joining):
         judging = Judging(self.k, matched, self.controls, study.seed, self.per_octave)
         counted = study.counts.tokens if study.counts is not None and (self.controls or matched) else None
         classes = self._classes(study, pairs) if self.controls else None
-        return measure_heads(affinity, pairs, self._queries(study), counted, judging, runner, self.share, classes)
+        return measure_heads(affinity, pairs, self._queries(study), counted, judging, runner, classes)
 
     def _classes(self, study: Study, pairs: Positives) -> Int64[np.ndarray, "token"] | None:
         """Within which query tokens are exchanged; orthographic classes need a tokenizer."""

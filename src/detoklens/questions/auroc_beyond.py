@@ -30,7 +30,6 @@ from detoklens.model.first_blocks import (
 from detoklens.model.kept_vectors import decided_by, kept_vectors
 from detoklens.model.memory import refuse_too_large
 from detoklens.questions.auroc_schemas import AUROC_VALIDITY
-from detoklens.questions.layers_run import in_threads
 from detoklens.questions.study import Study
 from detoklens.questions.twin_words import beginning_of
 from detoklens.scores.layer import Layer
@@ -40,7 +39,7 @@ from detoklens.wording import plural
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from detoklens.measures.block_runs import Arrays, Runner
+    from detoklens.parallel import Arrays, Runner
     from detoklens.questions.auroc import Auroc
     from detoklens.questions.question import Frames
     from detoklens.scores.affinity import Affinity
@@ -67,11 +66,10 @@ def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
     for note in block_notes(checkpoint, layer + 1):
         runner.say(note)
     with one_thread_each():
-        threads = in_threads(study, runner)
-        inputs = kept_inputs(blocks, study.layer, layer, threads, decided)
+        inputs = kept_inputs(blocks, study.layer, layer, runner, decided)
         deeper = deeper_layer(blocks, study.layer, layer, inputs)
         texts = some_texts(study.documents, question.places_back)
-        real = real_links(blocks, deeper, texts, layer, heads, threads, question.places_back)
+        real = real_links(blocks, deeper, texts, layer, heads, runner, question.places_back)
     there = Study(deeper, study.counts, study.texts, study.seed, study.work)
     queries, keys = linked_tokens(texts, question.places_back)
     predicted = predicted_links(question.affinity(there, question.scale, question.centred, heads), queries, keys)
@@ -117,11 +115,11 @@ def closed_world_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: 
     """What enters block `number` at the place of each token in [BOS, token]."""
     cut = batches(np.arange(layer.vocab_size)[:, None], beginning_of(layer, runner.say))
 
-    def entering(batch: np.ndarray) -> Arrays:
-        return {"states": blocks.run(batch, until=number).last_places(number - 1)}
+    def entering(batch: int) -> Arrays:
+        return {"states": blocks.run(cut[batch], until=number).last_places(number - 1)}
 
     inputs, begin = np.empty((layer.vocab_size, layer.d_model), np.float32), 0
-    for part in runner.under("inputs").run(entering, cut.__getitem__, len(cut)):
+    for part in runner.under("inputs").run(entering, len(cut)):
         inputs[begin : begin + len(part["states"])] = part["states"]
         begin += len(part["states"])
     return inputs
@@ -191,13 +189,14 @@ def real_links(
     Without what a query adds to the scores of all keys alike, which no softmax sees.
     """
 
-    def scores(text: np.ndarray) -> Arrays:
+    def scores(place: int) -> Arrays:
+        text = texts[place]
         passed = blocks.run(text[None], until=number)
         queries, keys = linked(text, back)
         found = blocks.scores(passed, number)[0][0][:, queries, keys]
         return {"scores": (found - _unseen(deeper, passed.all_places(number - 1)[0][queries]))[list(heads)]}
 
-    found = runner.under("links").run(scores, texts.__getitem__, len(texts))
+    found = runner.under("links").run(scores, len(texts))
     real = np.concatenate([part["scores"] for part in found], axis=1)
     runner.say(f"predicted and real scores of layer {number} were compared on {plural(real.shape[1], 'link')}")
     return real

@@ -17,8 +17,8 @@ from detoklens.wording import head_name, listed, listed_some, percent, plural, t
 if TYPE_CHECKING:
     import polars as pl
 
-    from detoklens.measures.block_runs import Runner
     from detoklens.measures.contributions import Divergences, Formula
+    from detoklens.parallel import Runner
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
 

@@ -28,7 +28,7 @@ from detoklens.tables.schema import Schema
 from detoklens.wording import head_name, listed, plural, term_name, token_shown
 
 if TYPE_CHECKING:
-    from detoklens.measures.block_runs import Runner
+    from detoklens.parallel import Runner
     from detoklens.questions.question import Frames
     from detoklens.questions.study import Study
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from detoklens.corpus.counts import Counts
-    from detoklens.measures.block_runs import Runner
+    from detoklens.parallel import Runner
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
     from detoklens.questions.verdict import Verdict

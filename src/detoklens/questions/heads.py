@@ -26,7 +26,7 @@ from detoklens.wording import head_name, listed, percent, signed
 if TYPE_CHECKING:
     import polars as pl
 
-    from detoklens.measures.block_runs import Runner
+    from detoklens.parallel import Runner
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
     from detoklens.questions.verdict import Verdict

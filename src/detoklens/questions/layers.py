@@ -24,7 +24,7 @@ from detoklens.questions.twin_words import (
 )
 
 if TYPE_CHECKING:
-    from detoklens.measures.block_runs import Runner
+    from detoklens.parallel import Runner
     from detoklens.questions.layers_run import Words
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
@@ -45,8 +45,8 @@ class Layers(Question):
     whole word's token? Its rank among the candidates by cosine is compared with the four controls of `twins`, by the
     same rule. Then, after the layer that is furthest above all controls, each head and each MLP up to it is switched
     off in turn. Only the first blocks are loaded and run, through transformers: this needs the extra, pip install
-    'detoklens[model]' (in a clone: '.[model]'). Workers are threads here, and the numbers are the same for any number
-    of them; with a folder, an interrupted run is resumed.
+    'detoklens[model]' (in a clone: '.[model]'). The numbers are the same for any number of workers; with a
+    folder, an interrupted run is resumed.
 
     Example: detoklens layers demo --up-to 3
     """
@@ -128,7 +128,7 @@ class Layers(Question):
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         from detoklens.model.first_blocks import one_thread_each, open_blocks
-        from detoklens.questions.layers_run import Measuring, in_threads
+        from detoklens.questions.layers_run import Measuring
         from detoklens.questions.layers_tables import best_layer, by_component, by_layer, judged
         from detoklens.weights.blocks import block_notes
 
@@ -138,12 +138,12 @@ class Layers(Question):
         for note in block_notes(study.layer.checkpoint, depth):
             runner.say(note)
         with one_thread_each():
-            measuring, threads = Measuring(blocks, words), in_threads(study, runner)
-            measuring.measure_candidates(threads)
-            measuring.measure_additive(threads)
-            intact = measuring.after_every_block(threads)
+            measuring = Measuring(blocks, words)
+            measuring.measure_candidates(runner)
+            measuring.measure_additive(runner)
+            intact = measuring.after_every_block(runner)
             after = best_layer(intact["ranks"]) if self.after is None else self.after
-            off, ranks_off = measuring.with_each_off(after, threads)
+            off, ranks_off = measuring.with_each_off(after, runner)
         drawn = (self.bootstrap, study.seed)
         bos = bos_name(study.layer, words.beginning)
         layers = by_layer(intact["ranks"], measuring.conditions, words, bos, *drawn)

@@ -1,27 +1,24 @@
 """What `Layers` computes: ranks after every block, then, after one of them, with each head and each MLP off.
 
-Tasks run in threads of this process, which share the model; each computes on one core, so that the numbers are the
-same for any number of them.
+Blocks of work run on threads, which share the model; each computes on one core, so the numbers are the same for any
+number of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from detoklens.engines.choose import available_cores
-from detoklens.engines.threads import ThreadEngine
-from detoklens.measures.twins import Candidates, PartnerTexts, add_means, mean_over_partners, partner_texts
+from detoklens.measures.twins import Candidates, add_means, mean_over_partners, partner_texts
 from detoklens.model.closed_worlds import ClosedWorlds, batches, states_alone
 from detoklens.model.first_blocks import Component, FirstBlocks, components
 
 if TYPE_CHECKING:
-    from detoklens.measures.block_runs import Arrays, Runner
     from detoklens.measures.twin_chains import Chains
-    from detoklens.questions.study import Study
+    from detoklens.parallel import Arrays, Runner
 
 WORDS_AT_ONCE = 32  # in the additive control: at most 512 texts for each thread
 
@@ -43,13 +40,6 @@ class Words:
     def twins(self) -> np.ndarray:
         """The index of each word's own token among the candidates."""
         return np.searchsorted(self.candidates, self.chains.whole)
-
-
-def in_threads(study: Study, runner: Runner) -> Runner:
-    """The same runner on threads of this process, as many as the study has workers."""
-    if study.work.engine != "local":
-        runner.say("the real model runs in threads of this machine; the cluster has no part in it")
-    return replace(runner, engine=ThreadEngine(study.work.workers or available_cores()))
 
 
 class Measuring:
@@ -78,10 +68,10 @@ class Measuring:
         cut = batches(self.words.candidates[:, None], self.words.beginning)
         layers = range(self.blocks.n_blocks)
 
-        def states(batch: np.ndarray) -> Arrays:
-            return {"states": states_alone(self.blocks, batch, layers)}
+        def states(number: int) -> Arrays:
+            return {"states": states_alone(self.blocks, cut[number], layers)}
 
-        found = [part["states"] for part in runner.under("candidates").run(states, cut.__getitem__, len(cut))]
+        found = [part["states"] for part in runner.under("candidates").run(states, len(cut))]
         self._candidates = [Candidates.of(np.concatenate([part[layer] for part in found])) for layer in layers]
 
     def measure_additive(self, runner: Runner) -> None:
@@ -96,10 +86,10 @@ class Measuring:
             found = [states_alone(self.blocks, batch, layers) for batch in batches(texts, self.words.beginning)]
             return dict(enumerate(np.concatenate(found, axis=1)))
 
-        def means(task: PartnerTexts) -> Arrays:
-            return {"means": np.stack([*mean_over_partners(task[1], states).values()])}
+        def means(number: int) -> Arrays:
+            return {"means": np.stack([*mean_over_partners(tasks[number][1], states).values()])}
 
-        found = [part["means"] for part in runner.under("additive").run(means, tasks.__getitem__, len(tasks))]
+        found = [part["means"] for part in runner.under("additive").run(means, len(tasks))]
         rows = [task[0] for task in tasks]
         self._additive = [
             add_means(
@@ -122,18 +112,18 @@ class Measuring:
 
         for world in self._worlds.values():
             world.last_places(0)  # run once, before threads ask for it
-        found = list(runner.under("intact").run(measured, int, self.blocks.n_blocks))
+        found = list(runner.under("intact").run(measured, self.blocks.n_blocks))
         return {name: np.stack([each[name] for each in found]) for name in found[0]}
 
     def with_each_off(self, after: int, runner: Runner) -> tuple[Sequence[Component], np.ndarray]:
         """The heads and MLPs up to a block, and with each off the ranks [component, whole or null, word] after it."""
         off = components(after + 1, self.blocks.n_heads)
 
-        def measured(component: Component) -> Arrays:
-            states = [self._worlds[name].without(component, after) for name in ("whole", "null")]
+        def measured(number: int) -> Arrays:
+            states = [self._worlds[name].without(off[number], after) for name in ("whole", "null")]
             return {"ranks": np.stack([self._ranks(each, after) for each in states])}
 
-        found = runner.under(f"off-{after}").run(measured, off.__getitem__, len(off))
+        found = runner.under(f"off-{after}").run(measured, len(off))
         return off, np.stack([each["ranks"] for each in found])
 
     def _ranks(self, states: np.ndarray, layer: int) -> np.ndarray:

@@ -23,8 +23,8 @@ from detoklens.wording import SEAM, head_name, listed, pair_shown, percent, plur
 if TYPE_CHECKING:
     import polars as pl
 
-    from detoklens.measures.block_runs import Runner
     from detoklens.measures.word_checks import WordCheck
+    from detoklens.parallel import Runner
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
 
@@ -42,7 +42,7 @@ class Lexicon(Joining):
     """Mine the pairs of tokens with the largest Tᵉᵉ over the whole vocabulary, head by head, from weights alone.
 
     A table for eyes shows the first 20 pairs of a head, the other formats and --out all. With --out an interrupted
-    run is continued by the same command. The tables are the same whatever the engine and the number of workers.
+    run is continued by the same command. The tables are the same for any number of workers.
 
     Example: detoklens lexicon gpt2 --heads 7 --top 10000 --centred --no-self --out lexicon
     """

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     import polars as pl
     from jaxtyping import Int
 
-    from detoklens.measures.block_runs import Arrays
     from detoklens.measures.word_checks import WordCheck
+    from detoklens.parallel import Arrays
     from detoklens.questions.study import Study
 
 LEXICON = Schema(

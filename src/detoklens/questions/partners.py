@@ -28,7 +28,7 @@ from detoklens.wording import SEAM, head_name, listed, token_shown
 if TYPE_CHECKING:
     import polars as pl
 
-    from detoklens.measures.block_runs import Runner
+    from detoklens.parallel import Runner
     from detoklens.questions.question import Frames
     from detoklens.questions.study import Study
     from detoklens.scores.affinity import Affinity

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-    from detoklens.measures.block_runs import Runner
+    from detoklens.parallel import Runner
     from detoklens.questions.question import ByLabel, Frames, Need
     from detoklens.questions.study import Study
 

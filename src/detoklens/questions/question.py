@@ -18,7 +18,7 @@ from detoklens.tables.schema import Schema
 if TYPE_CHECKING:
     import polars as pl
 
-    from detoklens.measures.block_runs import Runner
+    from detoklens.parallel import Runner
     from detoklens.questions.study import Study
     from detoklens.questions.verdict import Verdict
 
@@ -62,7 +62,7 @@ class Question:
     eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Which columns of a table matter first to eyes, where those are not its first ones."""
     parallel: ClassVar[bool] = False
-    """Whether it runs blocks of work on an engine."""
+    """Whether it computes on several threads, and so takes --workers."""
 
     def __post_init__(self) -> None:
         check_settings(self)

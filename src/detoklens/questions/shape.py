@@ -16,8 +16,8 @@ from detoklens.wording import head_name, listed, listed_some, percent, plural
 if TYPE_CHECKING:
     import polars as pl
 
-    from detoklens.measures.block_runs import Runner
     from detoklens.measures.shape import Beyond, PositionShape, SeenFrom
+    from detoklens.parallel import Runner
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
     from detoklens.questions.verdict import Verdict

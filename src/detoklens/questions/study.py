@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from detoklens import demo
 from detoklens.errors import CountsError, MissingError, RangeError, as_path
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     import numpy as np
 
     from detoklens.corpus.counts import Counts
-    from detoklens.engines import Engine
     from detoklens.explorer.explore import Explorer
     from detoklens.questions.answer import Answer
     from detoklens.questions.question import Need, Question
@@ -35,13 +33,9 @@ KEPT = 16  # answers that a study remembers: a question may be built on others
 
 @dataclass(frozen=True)
 class Work:
-    """Where blocks of work run."""
+    """How many workers compute at a time."""
 
-    workers: Annotated[int | None, Parameter("Processes at work. Default: one for each core.", least=1)] = None
-    engine: Annotated[
-        Literal["local", "ray"], Parameter("Processes of this machine, or a Ray cluster.", metavar="local|ray")
-    ] = "local"
-    ray_address: Annotated[str | None, Parameter("An existing cluster. Default: one started here.")] = None
+    workers: Annotated[int | None, Parameter("Number of threads. Default: one per core.", least=1)] = None
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -71,7 +65,6 @@ class Study:
         self.notes: list[str] = list(layer.notes)
         self._said_of_documents: list[str] = []
         self._answers: OrderedDict[str, Answer] = OrderedDict()
-        self._engine: Engine | None = None
         self._store: Store | None = None
         self._parts: list[Parts] = []
         self._watching: Watching = shown_steps
@@ -97,6 +90,13 @@ class Study:
         documents = read_documents(self.layer, self.texts, self.seed, self._said_of_documents.append)
         self.notes += self._said_of_documents
         return documents
+
+    @property
+    def workers(self) -> int:
+        """The number of threads that compute."""
+        from detoklens.parallel import available_cores
+
+        return self.work.workers or available_cores()
 
     def has(self, need: Need) -> bool:
         """Whether the study can give what a question needs."""
@@ -159,7 +159,7 @@ class Study:
         self, question: Question, provenance: Provenance, store: Store | None, watching: Watching | None
     ) -> Answer:
         """Compute an answer; what its question asks in turn is kept and watched where it is itself."""
-        from detoklens.measures.block_runs import Runner
+        from detoklens.parallel import Runner
         from detoklens.questions.answer import Answer
 
         outer, told = (self._store, self._watching), len(self.notes)
@@ -167,8 +167,8 @@ class Study:
         try:
             parts = None if self._store is None else self._store.parts(provenance)
             self._parts += [] if parts is None else [parts]
-            with self.running() as engine, self._watching(question.doing) as watch:
-                runner = Runner(engine, parts, watch, self.notes.append)
+            with self._watching(question.doing) as watch:
+                runner = Runner(self.workers, parts, watch, self.notes.append)
                 tables = dict(question.ask(self, runner))
         finally:
             self._store, self._watching = outer
@@ -224,25 +224,6 @@ class Study:
             words += ["--seed", str(self.seed)]
         return shlex.join(words)
 
-    @contextlib.contextmanager
-    def running(self) -> Iterator[Engine]:
-        """The engine, open for as long as this lasts: several questions then share its workers."""
-        from detoklens.engines import open_engine
-
-        if self._engine is not None:
-            yield self._engine
-            return
-        with open_engine(self.work.engine, self.work.workers, self.work.ray_address) as engine:
-            self._engine = engine
-            try:
-                yield engine
-            finally:
-                self._engine = None
-
-    def share(self, engine: Engine) -> None:
-        """Take somebody else's open engine, for as long as that one lasts."""
-        self._engine = engine
-
     def report(self, folder: str | Path = "report", **options: Any) -> Path:
         """The whole report as one page with its tables and figures, as `detoklens report` makes it."""
         from detoklens.report.report import make_report
@@ -293,8 +274,6 @@ def study(
     skip_bad: bool = False,
     seed: int = 0,
     workers: int | None = None,
-    engine: Literal["local", "ray"] = "local",
-    ray_address: str | None = None,
     revision: str | None = None,
 ) -> Study:
     """A model with what is known of text; the demo model brings counts and documents of its own.
@@ -308,7 +287,7 @@ def study(
     layer = _layer(model, revision)
     named = str(model) if isinstance(model, str | Path) else layer.name
     words = [named, *(["--revision", revision] if revision else [])]
-    return Study(layer, fitting_counts(counts, layer), texts, seed, Work(workers, engine, ray_address), words)
+    return Study(layer, fitting_counts(counts, layer), texts, seed, Work(workers), words)
 
 
 def _layer(model: Any, revision: str | None) -> Layer:

@@ -40,10 +40,10 @@ if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-    from detoklens.measures.block_runs import Runner
     from detoklens.measures.twin_chains import Chains
     from detoklens.measures.twin_ranks import ClosedWorld, Condition
     from detoklens.measures.twins import Measured
+    from detoklens.parallel import Runner
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
     from detoklens.questions.verdict import Verdict
@@ -168,7 +168,7 @@ class Twins(Question):
         token_ids = self._candidates(layer, words, study.seed)
         _check_memory(layer, len(token_ids), len(world.places))
         asked = self._conditions(study, world, words, runner.say)
-        ranked = _ranked(world, asked, words, token_ids, study.work.workers, runner)
+        ranked = _ranked(world, asked, words, token_ids, runner)
         bos = bos_name(layer, beginning)
         by_condition = [
             self._by_condition(place, pieces, found, len(token_ids), bos, study.seed)
@@ -276,15 +276,12 @@ def _ranked(
     asked: Mapping[int, Sequence[Condition]],
     words: Mapping[int, Chains],
     token_ids: np.ndarray,
-    workers: int | None,
     runner: Runner,
 ) -> dict[tuple[str, int], Ranked]:
     """Ranks of the twins among these candidates, by place and number of pieces."""
     import numpy as np
 
-    from detoklens.engines.choose import available_cores
-
-    threads = workers or available_cores()
+    threads = runner.workers
     candidates = world.candidates(token_ids, threads)
     keys = [(place, pieces) for place in world.places for pieces in asked]
     ranks: dict[tuple[str, int], list[np.ndarray]] = {key: [] for key in keys}

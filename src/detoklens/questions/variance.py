@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     import numpy as np
     import polars as pl
 
-    from detoklens.measures.block_runs import Runner
     from detoklens.measures.scale_summary import ScaleSummary
+    from detoklens.parallel import Runner
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
     from detoklens.scores.layer import Layer

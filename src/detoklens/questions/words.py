@@ -21,9 +21,9 @@ from detoklens.wording import head_name, listed, plural
 if TYPE_CHECKING:
     import polars as pl
 
-    from detoklens.measures.block_runs import Runner
     from detoklens.measures.word_list import SplitWord, WordPairs
     from detoklens.measures.words import PieceRanks
+    from detoklens.parallel import Runner
     from detoklens.questions.question import ByLabel, Frames
     from detoklens.questions.study import Study
     from detoklens.scores.layer import Layer

@@ -20,6 +20,7 @@ from detoklens.wording import sentence
 from detoklens.writing import write_whole
 
 if TYPE_CHECKING:
+    from detoklens.engines import Engine
     from detoklens.questions.study import Study
 
 KIND = "comparison"
@@ -27,21 +28,27 @@ SUMMARY = "The first attention layers of several checkpoints side by side, each 
 
 
 def make_comparison(
-    studies: Mapping[str, Study], folder: Path, width: str | float = "page", listener: Listener | None = None
+    studies: Mapping[str, Study],
+    folder: Path,
+    width: str | float = "page",
+    listener: Listener | None = None,
+    engine: Engine | None = None,
 ) -> Path:
-    """Write FOLDER/report.html that sets the models, by their labels, beside each other."""
+    """Write FOLDER/report.html that shows the models side by side, by their labels.
+
+    Figures are drawn one after the other, or by the processes of an engine.
+    """
     listener = listener or Listener()
     claim(folder, KIND)
-    with next(iter(studies.values())).running() as engine:
-        asked = {}
-        for label, study in studies.items():
-            study.share(engine)
-            asked[label] = ask_all(study, folder / "models" / folder_name(label), listener.about(label), True)
-        joined = _joined(asked, folder / "tables")
-        planned = plan(joined, [], None)
-        with listener.step("Draw the figures") as watch:
-            book = Sketchbook(folder / "figures", width)
-            pictures = book.pictures([each for some in planned for each in some], engine, watch)
+    asked = {
+        label: ask_all(study, models_folder(folder, label), listener.about(label), True)
+        for label, study in studies.items()
+    }
+    joined = _joined(asked, folder / "tables")
+    planned = plan(joined, [], None)
+    with listener.step("Draw the figures") as watch:
+        book = Sketchbook(folder / "figures", width)
+        pictures = book.pictures([each for some in planned for each in some], engine, watch)
     write_guide(folder, joined)
     content = Content(
         title=f"The first attention layers of {len(studies)} checkpoints",
@@ -54,6 +61,11 @@ def make_comparison(
     write_whole(folder / PAGE, render_page(content).encode())
     record(folder, KIND, list(studies.values()), listener.passed)
     return folder / PAGE
+
+
+def models_folder(folder: Path, label: str) -> Path:
+    """Where the answers of one model are kept."""
+    return folder / "models" / folder_name(label)
 
 
 def folder_name(label: str) -> str:

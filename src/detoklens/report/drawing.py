@@ -78,7 +78,7 @@ class DrawingTask:
 def draw_files(task: DrawingTask) -> dict[str, bytes]:
     """One figure as the content of its files, by their endings; none where it shows nothing.
 
-    Pure, so that any process of an engine can do it.
+    Pure, so that a process of an engine can do it.
     """
     from detoklens.figures.save import file_content
     from detoklens.figures.theme import is_empty
@@ -106,7 +106,7 @@ class Sketchbook:
     def pictures(
         self, planned: Sequence[Drawing], engine: Engine | None = None, watch: Watcher | None = None
     ) -> dict[str, Picture]:
-        """The figures for the page by name, empty ones left out; what is not there yet is drawn, by the engine."""
+        """The figures for the page by name, empty ones left out; missing ones are drawn: on an engine, or here."""
         wanted = {drawing.name: self._fingerprint(drawing) for drawing in planned}
         self._drawn = {name: drawn for name, drawn in self._drawn.items() if name in wanted}
         missing = [drawing for drawing in planned if not self._has(drawing, wanted[drawing.name])]

@@ -26,6 +26,7 @@ from detoklens.writing import write_whole
 if TYPE_CHECKING:
     import polars as pl
 
+    from detoklens.engines import Engine
     from detoklens.questions.question import View
     from detoklens.questions.study import Study
     from detoklens.tables.schema import Schema
@@ -48,26 +49,27 @@ def make_report(
     heads: Sequence[int] | None = None,
     listener: Listener | None = None,
     layers: int | None = None,
+    engine: Engine | None = None,
 ) -> Path:
     """Write FOLDER/report.html with its tables/, figures/ and provenance.json; what is there already is kept.
 
-    With `layers`, so many blocks of the real model are run too, which needs the extra `model`.
+    With `layers`, that many blocks of the real model are run too, which needs the extra `model`. Figures are drawn one
+    after the other, or by the processes of an engine.
     """
     if layers is not None:
         refuse_layers(study.layer.checkpoint, layers)
     listener = listener or Listener()
     wanted = None if heads is None else [LargeHead(head, "asked for") for head in study.heads(heads)]
     claim(folder, KIND)
-    with study.running() as engine:
-        asked = ask_all(study, folder / "tables", listener, layers=layers)
-        large = heads_drawn_large(all_tables(asked)) if wanted is None else wanted
-        planned = plan(asked, [each.head for each in large], study.layer.n_heads)
-        with listener.step("Draw the figures") as watch:
-            book = Sketchbook(folder / "figures", width)
-            pictures = book.pictures([each for some in planned for each in some], engine, watch)
-        content = _content(study, asked, planned, pictures, large)
-        with listener.step("Find the partners of every token"):
-            index = partner_index(study, LARGEST_PAGE - len(render_page(content).encode()), engine)
+    asked = ask_all(study, folder / "tables", listener, layers=layers)
+    large = heads_drawn_large(all_tables(asked)) if wanted is None else wanted
+    planned = plan(asked, [each.head for each in large], study.layer.n_heads)
+    with listener.step("Draw the figures") as watch:
+        book = Sketchbook(folder / "figures", width)
+        pictures = book.pictures([each for some in planned for each in some], engine, watch)
+    content = _content(study, asked, planned, pictures, large)
+    with listener.step("Find the partners of every token"):
+        index = partner_index(study, LARGEST_PAGE - len(render_page(content).encode()))
     with listener.step("Write the page"):
         write_guide(folder, asked)
         write_whole(folder / PAGE, render_page(replace(content, partners=index)).encode())

@@ -9,12 +9,12 @@ from __future__ import annotations
 import base64
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
-from detoklens.engines import Engine
 from detoklens.measures.pair_counts import pair_counts
 from detoklens.measures.ranking import HeadScores, top_keys
 from detoklens.measures.token_text import token_texts
+from detoklens.parallel import thread_map
 from detoklens.questions.study import Study
 from detoklens.report.content import PartnerIndex, PartnerView
 from detoklens.report.page import script_json
@@ -26,10 +26,10 @@ TOPS = (20, 10)  # partners in each head: as many as fit
 FEWEST = 100  # tokens that are searched however full the page is
 ID_TEXT = 8  # bytes that a searched token's id takes as text
 ROWS = 128  # query tokens scored together
-TASK_QUERIES = 4096  # query tokens of one task of a worker
+TASK_QUERIES = 4096  # query tokens that a worker takes at a time
 
 
-def partner_index(study: Study, room: int, engine: Engine | None = None) -> PartnerIndex:
+def partner_index(study: Study, room: int) -> PartnerIndex:
     """Partners by Tᵉᵉ of every token, or of as many frequent ones as fit into so many bytes."""
     layer = study.layer
     texts = token_texts(layer, range(layer.vocab_size))
@@ -39,7 +39,7 @@ def partner_index(study: Study, room: int, engine: Engine | None = None) -> Part
     top, searched = _searched(study, id_bytes, left)
 
     def view(centred: bool) -> PartnerView:
-        partners = find_partners(layer.token_affinity(centred=centred), searched, top, engine)
+        partners = find_partners(layer.token_affinity(centred=centred), searched, top, study.workers)
         packed = base64.b64encode(partners.astype(f"<u{id_bytes}").tobytes()).decode("ascii")
         return PartnerView(packed, _seen(study, searched, partners))
 
@@ -69,25 +69,28 @@ def _searched(study: Study, id_bytes: int, room: int) -> tuple[int, Int[np.ndarr
 
 
 def find_partners(
-    affinity: Affinity, tokens: Int[np.ndarray, "query"], top: int, engine: Engine | None = None
+    affinity: Affinity, tokens: Int[np.ndarray, "query"], top: int, workers: int = 1
 ) -> Int[np.ndarray, "query head rank"]:
-    """The `top` keys of each query in each head, computed by the engine's workers where there is one."""
+    """The `top` keys of each query in each head."""
     blocks = [
         (head, slice(begin, begin + TASK_QUERIES))
         for head in range(affinity.n_heads)
         for begin in range(0, len(tokens), TASK_QUERIES)
     ]
-    tasks = ((affinity.query[head, tokens[block]], affinity.key_of(head), top) for head, block in blocks)
-    found = map(best_keys, tasks) if engine is None else engine.run(best_keys, tasks, ordered=True)
     partners = np.empty((len(tokens), affinity.n_heads, top), np.uint32)
-    for (head, block), keys in zip(blocks, found, strict=True):
-        partners[block, head] = keys
+
+    def fill(place: tuple[int, slice]) -> None:
+        head, block = place
+        partners[block, head] = best_keys(affinity.query[head, tokens[block]], affinity.key_of(head), top)
+
+    list(thread_map(fill, blocks, workers))
     return partners
 
 
-def best_keys(task: tuple[np.ndarray, np.ndarray, int]) -> Int[np.ndarray, "query rank"]:
+def best_keys(
+    queries: Float[np.ndarray, "query d_head"], keys: Float[np.ndarray, "token d_head"], top: int
+) -> Int[np.ndarray, "query rank"]:
     """The best keys of some queries, a few rows of scores in memory at a time."""
-    queries, keys, top = task
     scores = HeadScores.of(keys)
     return np.concatenate(
         [top_keys(scores.rows(queries[place : place + ROWS]), top) for place in range(0, len(queries), ROWS)]

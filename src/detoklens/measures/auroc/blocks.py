@@ -1,16 +1,14 @@
 """The heavy part: Tᵉᵉ of a block of query tokens against all keys, and what its ranks say.
 
-Workers share the arrays as memory-mapped files, factors in the order in which `kernels.product` reads them. A score has
-the same bits whichever tokens are asked about, in whichever block, on whichever worker or engine.
+Threads share the arrays, factors in the order in which `kernels.product` reads them; each has a buffer of its own for
+the scores of a block. A score has the same bits whichever tokens are asked about, in whichever block, on any thread.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Float32, Int64
@@ -18,8 +16,7 @@ from jaxtyping import Float, Float32, Int64
 from detoklens.kernels import product
 from detoklens.kernels.ranking import CELLS, MEASURES, measure_rows
 from detoklens.measures.auroc.positives import Positives
-from detoklens.measures.block_runs import Arrays
-from detoklens.writing import plain_output_errors
+from detoklens.parallel import Arrays, thread_map
 
 FEWEST_PANELS, MOST_PANELS = 8, 20
 BLOCK_BYTES = 1 << 25
@@ -58,7 +55,7 @@ class Columns:
 class Block:
     """A task: so many queries from number · rows on, for so many scorers, the first of which have nulls too."""
 
-    folder: Path
+    shared: Shared
     number: int
     n_scorers: int
     n_with_nulls: int
@@ -79,31 +76,28 @@ def rows_of_block(vocab_size: int) -> int:
 
 
 def share(
-    folder: Path,
     queries: Int64[np.ndarray, "query"],
     another: Int64[np.ndarray, "query"],
     partners: Int64[np.ndarray, "draw query"],
     scorers: Iterable[Scorer],
     positives: Positives,
     columns: Columns,
-) -> None:
-    """Write what blocks of these queries need into a folder, on two threads.
+    workers: int = 1,
+) -> Shared:
+    """What blocks of these queries need.
 
     Row r is also asked for the positives of another[r] and of partners[draw, r].
     """
     arrays = {"indptr": positives.indptr, "keys": positives.keys, "weights": positives.weights}
     arrays |= {"asked": queries, "another": another, "partners": partners, **columns.arrays()}
 
-    def save_factors(number: int, scorer: Scorer) -> None:
-        np.save(folder / f"query-{number}.npy", product.query_panels(_single(scorer.query[queries])))
-        np.save(folder / f"key-{number}.npy", product.key_panels(_single(scorer.key[columns.order])))
+    def panels(scorer: Scorer) -> tuple[np.ndarray, np.ndarray]:
+        query, key = _single(scorer.query[queries]), _single(scorer.key[columns.order])
+        return product.query_panels(query), product.key_panels(key)
 
-    with ThreadPoolExecutor(2) as threads:
-        saved = [threads.submit(np.save, folder / f"{name}.npy", array) for name, array in arrays.items()]
-        saved += [threads.submit(save_factors, number, scorer) for number, scorer in enumerate(scorers)]
-    with plain_output_errors(folder):
-        for each in saved:
-            each.result()
+    for number, (query, key) in enumerate(thread_map(panels, scorers, workers)):
+        arrays |= {f"query-{number}": query, f"key-{number}": key}
+    return Shared(arrays)
 
 
 def _single(vectors: Float[np.ndarray, "token d_head"]) -> Float32[np.ndarray, "token d_head"]:
@@ -111,27 +105,23 @@ def _single(vectors: Float[np.ndarray, "token d_head"]) -> Float32[np.ndarray, "
 
 
 class Shared:
-    """The shared arrays as one worker sees them: each file mapped once, one place for the scores of a block."""
+    """The arrays that all threads read, by name, and one buffer a thread for the scores of a block."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._arrays: dict[str, np.ndarray] = {}
+    def __init__(self, arrays: Arrays) -> None:
+        self._arrays = arrays
+        self._of_thread = threading.local()
 
     def __getitem__(self, name: str) -> np.ndarray:
-        """Mapped copy-on-write only because compiled loops know one kind of array, the writable."""
-        if name not in self._arrays:
-            self._arrays[name] = np.asarray(np.load(self.folder / f"{name}.npy", mmap_mode="c"))
         return self._arrays[name]
 
-    @cached_property
+    @property
     def room(self) -> Float32[np.ndarray, "score"]:
-        return np.empty(rows_of_block(len(self["indptr"]) - 1) * self["key-0"][:, 0].size, np.float32)
-
-
-@lru_cache(maxsize=1)
-def shared_in(folder: Path) -> Shared:
-    """What a worker keeps from block to block: mapping everything anew would cost a twentieth of the time."""
-    return Shared(folder)
+        """Made once a thread: memory that is new for every block would cost a tenth of the time."""
+        if not hasattr(self._of_thread, "room"):
+            size = rows_of_block(len(self["indptr"]) - 1) * self["key-0"][:, 0].size
+            self._of_thread.room = np.empty(size, np.float32)
+        room: np.ndarray = self._of_thread.room
+        return room
 
 
 def judge_block(block: Block) -> Arrays:
@@ -139,7 +129,7 @@ def judge_block(block: Block) -> Arrays:
 
     `partner_aurocs` are scorer × draw × query.
     """
-    shared = shared_in(block.folder)
+    shared = block.shared
     n_panels = panels_of_block(len(shared["indptr"]) - 1)
     panels = slice(block.number * n_panels, (block.number + 1) * n_panels)
     rows = slice(panels.start * product.QUERIES, panels.stop * product.QUERIES)

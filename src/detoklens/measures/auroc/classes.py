@@ -13,7 +13,7 @@ from jaxtyping import Float, Int64
 
 from detoklens.measures.auroc.positives import Positives
 from detoklens.measures.auroc.strata import frequency_strata
-from detoklens.measures.block_runs import one_thread
+from detoklens.parallel import one_core_each
 
 DERANGEMENTS = 8
 """The null is their mean: over 1,321 query tokens a single draw has a standard deviation of 0.0045."""
@@ -68,7 +68,7 @@ def predecessor_clusters(positives: Positives, seed: int) -> Int64[np.ndarray, "
     from scipy.cluster.vq import kmeans2
 
     projected, random = _projected(positives, seen, seed), np.random.default_rng(seed)
-    with one_thread(), warnings.catch_warnings():
+    with one_core_each(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="One of the clusters is empty")  # fewer distinct rows than clusters
         found = kmeans2(projected, n_clusters, iter=20, minit="++", seed=random)[1]
     clusters[seen] = found + 1
@@ -83,7 +83,7 @@ def _projected(positives: Positives, seen: Int64[np.ndarray, "seen"], seed: int)
     shape = (positives.vocab_size, positives.vocab_size)
     rows = csr_array((np.sqrt(shares), positives.keys.astype(np.int64), positives.indptr), shape=shape)[seen]
     start = np.random.default_rng(seed).standard_normal((positives.vocab_size, min(DIMENSIONS, len(seen))))
-    with one_thread():
+    with one_core_each():
         basis = np.linalg.qr(rows @ start)[0]
         for _ in range(POWER_ITERATIONS):
             basis = np.linalg.qr(rows @ (rows.T @ basis))[0]

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float, Int, Int64
 
 from detoklens.errors import CountsError, RangeError
 from detoklens.kernels.ranking import ANOTHER_QUERYS, AUROC, CELLS, EXCHANGED, MATCHED, MEASURES, OWN
-from detoklens.measures.auroc.blocks import Block, Columns, Scorer, judge_block, rows_of_block, share, shared_in
+from detoklens.measures.auroc.blocks import Block, Columns, Scorer, judge_block, rows_of_block, share
 from detoklens.measures.auroc.classes import DERANGEMENTS, derange_within, exchange_groups
 from detoklens.measures.auroc.positives import Positives
 from detoklens.measures.auroc.strata import frequency_ranks, frequency_strata
-from detoklens.measures.block_runs import Arrays, Runner
+from detoklens.parallel import Arrays, Runner
 from detoklens.scores.affinity import Affinity
 from detoklens.scores.checks import check_range
-from detoklens.scratch import scratch_folder
 
 
 @dataclass(frozen=True)
@@ -64,14 +62,12 @@ def measure_heads(
     token_counts: Int64[np.ndarray, "token"] | None = None,
     judging: Judging | None = None,
     runner: Runner | None = None,
-    folder: Path | None = None,
     classes: Int64[np.ndarray, "token"] | None = None,
 ) -> Measures:
     """AUROC and precision of every head for these query tokens against these positives.
 
     `classes` are those of the within-class null; where counts are known, each is split into frequency bands.
-    Blocks of query tokens run where the runner says and read shared arrays from files in `folder` (a temporary one
-    where None), which all workers must see.
+    Blocks of query tokens run on the runner's threads.
     """
     judging = judging or Judging()
     queries = np.asarray(query_tokens, np.int64)
@@ -84,22 +80,19 @@ def measure_heads(
     baseline = token_counts if judging.controls else None
     n_scorers = affinity.n_heads + (baseline is not None)
     n_with_nulls = affinity.n_heads if judging.controls else 0
-    with scratch_folder(folder) as shared:
-        others = seen[:0] if another is None else another
-        share(shared, seen, others, partners, _scorers(affinity, baseline), positives, columns)
-        blocks = -(-len(seen) // rows_of_block(positives.vocab_size))
-        matched = (token_counts is not None, judging.matched)
-        same = (n_scorers, n_with_nulls, *matched, judging.seed % (1 << 63), judging.k)
-        results = (runner or Runner()).run(judge_block, lambda number: Block(shared, number, *same), blocks)
-        try:
-            found, by_partner = _joined(
-                results,
-                rows_of_block(positives.vocab_size),
-                (n_scorers, CELLS, len(seen), MEASURES),
-                (n_with_nulls, len(partners), len(seen)),
-            )
-        finally:
-            shared_in.cache_clear()  # what this process itself mapped
+    runner = runner or Runner()
+    others = seen[:0] if another is None else another
+    shared = share(seen, others, partners, _scorers(affinity, baseline), positives, columns, runner.workers)
+    blocks = -(-len(seen) // rows_of_block(positives.vocab_size))
+    matched = (token_counts is not None, judging.matched)
+    same = (n_scorers, n_with_nulls, *matched, judging.seed % (1 << 63), judging.k)
+    results = runner.run(lambda number: judge_block(Block(shared, number, *same)), blocks)
+    found, by_partner = _joined(
+        results,
+        rows_of_block(positives.vocab_size),
+        (n_scorers, CELLS, len(seen), MEASURES),
+        (n_with_nulls, len(partners), len(seen)),
+    )
     about = _by_cell(queries, positives.vocab_size, seen, another, found)
     n_strata = None if token_counts is None else len(columns.bounds) - 1
     within = None if groups is None else _mean_over_draws(queries, positives.vocab_size, seen, partners, by_partner)

@@ -1,21 +1,24 @@
-"""The same numbers wherever blocks run, and no block done twice after an interruption."""
+"""Blocks on threads: in order, the same numbers for any number of workers, and none computed twice."""
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
-from detoklens.engines import Engine, open_engine
+from detoklens.errors import CorpusError
 from detoklens.measures.attention import Measured, text_attention
-from detoklens.measures.block_runs import Runner
 from detoklens.measures.contributions import Divergences, contributions
 from detoklens.measures.text_blocks import block_size, digest, in_blocks
+from detoklens.parallel import AHEAD, Runner, thread_map
 from detoklens.tables import parts
 from detoklens.tables.parts import Parts
 from detoklens.tables.provenance import Provenance
@@ -33,25 +36,104 @@ def many_documents(number: int = 40) -> list[np.ndarray]:
     return [random.integers(0, 60, random.integers(1, 41)) for _ in range(number)]
 
 
-@pytest.fixture(scope="module", params=["local", "ray"])
-def two_workers(request: pytest.FixtureRequest) -> Iterator[Engine]:
-    if request.param == "ray":
-        pytest.importorskip("ray", reason="Ray is not installed: the ray engine is NOT TESTED")
-    with open_engine(request.param, 2) as engine:
-        yield engine
+def test_results_are_in_order_whichever_is_ready_first():
+    begun = threading.Event()
+
+    def square(number: int) -> int:
+        if number == 0:
+            assert begun.wait(60)  # until a later item has begun
+        if number == 1:
+            begun.set()
+        return number * number
+
+    assert list(thread_map(square, range(20), 2)) == [number * number for number in range(20)]
 
 
-def test_contributions_are_the_same_bits_on_every_engine(two_workers):
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_items_are_taken_only_as_workers_become_free(workers):
+    taken = []
+
+    def items() -> Iterator[int]:
+        for number in range(50):
+            taken.append(number)
+            yield number
+
+    results = thread_map(abs, items(), workers)
+    next(results)
+    assert len(taken) <= AHEAD * workers
+    assert list(results) == list(range(1, 50))
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_of_an_item_is_the_error_of_the_map_and_nothing_more_is_begun(workers):
+    begun = []
+
+    def refuse(number: int) -> int:
+        begun.append(number)
+        if number == 3:
+            raise CorpusError("item 3 is bad")
+        return number
+
+    with pytest.raises(CorpusError, match=r"^item 3 is bad$"):
+        list(thread_map(refuse, range(1000), workers))
+    assert len(begun) <= 4 + AHEAD * workers
+    assert not workers_alive()
+
+
+def workers_alive() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name.startswith("detoklens")]
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_matrix_products_run_on_one_core_while_items_are_computed_and_as_before_afterwards(workers):
+    def blas_threads() -> set[int]:
+        return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+    with threadpool_limits(2, user_api="blas"):
+        before = blas_threads()
+        assert set().union(*thread_map(lambda _: blas_threads(), range(6), workers)) == {1}
+        assert blas_threads() == before == {2}
+
+
+def test_ctrl_c_ends_the_map_and_keeps_the_finished_parts(tmp_path):
+    """Also parts that were finished out of order."""
+    parts, first, before = Parts(tmp_path), threading.Event(), signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def compute(number: int) -> dict[str, np.ndarray]:
+        if number == 0:
+            assert first.wait(60)
+        if number == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+            first.set()
+        return {"number": np.array([number])}
+
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            list(Runner(2, parts).run(compute, 500))
+    finally:
+        signal.signal(signal.SIGINT, before)
+    kept = [number for number in range(500) if number in parts]
+    assert kept[:3] == [0, 1, 2]
+    assert len(kept) <= 10
+    assert not workers_alive()
+
+
+WORKERS = [2, 5]
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_contributions_are_the_same_bits_for_any_number_of_workers(workers):
     layer, documents = small_layer(), many_documents()
     here = contributions(layer, documents)
-    there = contributions(layer, documents, runner=Runner(two_workers))
+    there = contributions(layer, documents, runner=Runner(workers))
     assert same_bits(here, there)
 
 
-def test_attention_is_the_same_bits_on_every_engine(two_workers):
+@pytest.mark.parametrize("workers", WORKERS)
+def test_attention_is_the_same_bits_for_any_number_of_workers(workers):
     layer, documents = small_layer(), many_documents()
     here = text_attention(layer, documents, POSITIONS)
-    there = text_attention(layer, documents, POSITIONS, runner=Runner(two_workers))
+    there = text_attention(layer, documents, POSITIONS, runner=Runner(workers))
     assert all(same_bits(*tables) for tables in zip(here, there, strict=True))
 
 
@@ -130,10 +212,10 @@ def test_a_damaged_part_is_computed_again(tmp_path, damage):
 KILLED_AFTER_THREE_BLOCKS = """
 import os, signal, sys
 from pathlib import Path
-from detoklens.measures.block_runs import Runner
+from detoklens.parallel import Runner
 from detoklens.measures.contributions import contributions
 from detoklens.tables.parts import Parts
-from tests.measures.test_block_runs import many_documents, small_layer
+from tests.test_parallel import many_documents, small_layer
 
 def watch(done, total):
     if done == 3:
@@ -144,7 +226,7 @@ contributions(small_layer(), many_documents(), runner=Runner(parts=Parts(Path(sy
 
 
 def test_a_killed_run_is_continued(tmp_path):
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[1]
     killed = subprocess.run([sys.executable, "-c", KILLED_AFTER_THREE_BLOCKS, str(tmp_path)], cwd=root, check=False)
     assert killed.returncode == -signal.SIGKILL
     assert sorted(path.name for path in tmp_path.iterdir()) == ["0.npz", "1.npz", "2.npz"]

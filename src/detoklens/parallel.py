@@ -1,0 +1,111 @@
+"""Blocks of work on threads of this process: results in order, finished ones kept and not computed again.
+
+Compiled loops, numpy, BLAS and torch release Python's lock while they compute, so threads use all cores. They share the
+arrays of this process: nothing is copied, pickled or written for them. How work is cut into blocks never depends on the
+number of workers, and a block's matrix products run on one core, so the numbers are the same for any number of them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+if TYPE_CHECKING:
+    from detoklens.progress import Watcher
+    from detoklens.tables.parts import Parts
+
+Arrays = dict[str, np.ndarray]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+WORKER_VARIABLE = "DETOKLENS_WORKER"
+"""Holds the number of a worker process, from 1; the process that the user started has none."""
+
+AHEAD = 2
+"""Items that each worker may be ahead of the result that is waited for."""
+
+
+def available_cores() -> int:
+    """The number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def thread_map(function: Callable[[Item], Result], items: Iterable[Item], workers: int = 1) -> Iterator[Result]:
+    """`map` on so many threads, results in order; with one worker everything runs in the caller's thread.
+
+    Items are taken from the iterable as workers become free. After an error, Ctrl-C, or when the caller stops
+    listening, no further item is begun, and the items at work are waited for.
+    """
+    with one_core_each():
+        yield from map(function, items) if workers == 1 else _on_threads(function, items, workers)
+
+
+def _on_threads(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
+    running: deque[Future[Result]] = deque()
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="detoklens")
+    try:
+        for item in items:
+            running.append(pool.submit(function, item))
+            if len(running) >= AHEAD * workers:
+                yield running.popleft().result()
+        while running:
+            yield running.popleft().result()
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def one_core_each() -> Iterator[None]:
+    """Matrix products on one core: workers are the parallelism, and sums keep their order.
+
+    The limit holds for the whole process, so it is set around all threads, never inside one.
+    """
+    with threadpool_limits(1, user_api="blas"):
+        yield
+
+
+@dataclass(frozen=True)
+class Runner:
+    """Runs the blocks of a question: on how many threads, where results are kept, who hears progress and notes.
+
+    Without parts nothing is kept.
+    """
+
+    workers: int = 1
+    parts: Parts | None = None
+    watch: Watcher | None = None
+    say: Callable[[str], None] = lambda _note: None
+
+    def run(self, compute: Callable[[int], Arrays], blocks: int) -> Iterator[Arrays]:
+        """compute(0), compute(1), …, each read instead where it was kept; a block is kept as soon as it is computed."""
+        self._tell(0, blocks)
+        found = thread_map(partial(self._kept_or_computed, compute), range(blocks), self.workers)
+        for done, arrays in enumerate(found, 1):
+            yield arrays
+            self._tell(done, blocks)
+
+    def under(self, name: str) -> Runner:
+        """The same for another kind of blocks of the same question, whose parts have a folder of their own."""
+        return replace(self, parts=None if self.parts is None else self.parts.under(name))
+
+    def _kept_or_computed(self, compute: Callable[[int], Arrays], number: int) -> Arrays:
+        kept = None if self.parts is None else self.parts.load(number)
+        if kept is not None:
+            return kept
+        found = compute(number)
+        if self.parts is not None:
+            self.parts.save(number, found)
+        return found
+
+    def _tell(self, done: int, blocks: int) -> None:
+        if self.watch is not None:
+            self.watch(done, blocks)
