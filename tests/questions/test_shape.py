@@ -99,8 +99,8 @@ def test_the_sentence_names_heads_with_a_wave_and_the_control() -> None:
     found, said = Shape().verdict({"shape": table_of()}), Shape().say({"shape": table_of()})
     assert (found.value, found.heads) == ("yes", ("L0H1",))
     assert said == (
-        "Tᵖᵖ is a wave in 1 of 3 heads (L0H1): from position 90 one wave explains 90 % of it, and of 95 % of random "
-        "walks less than 72 %."
+        "Tᵖᵖ is a wave in 1 of 3 heads (L0H1): from position 90 one wave explains 90 % of it, against at most 72 % in "
+        "95 % of random walks."
     )
     none = {"shape": table_of(sinusoidal=False)}
     assert Shape().verdict(none).value == "no"
