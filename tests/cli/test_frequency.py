@@ -29,14 +29,20 @@ def other_counts(tmp_path_factory):
 
 
 def test_frequency_prints_heads_model_or_tokens_and_writes_all(model, counts, tmp_path):
-    heads = json.loads(run("frequency", model, "--counts", counts, "--format", "json", "--out", tmp_path).stdout)
+    heads = json.loads(run("frequency", model, "--counts", counts, "--format", "json", "--out", tmp_path).stdout)[
+        "rows"
+    ]
     assert [row["head"] for row in heads] == [0, 1, 2]
     assert all(-1 <= row["spearman"] <= 1 for row in heads)
-    [whole] = json.loads(run("frequency", model, "--counts", counts, "--by", "model", "--format", "json").stdout)
+    [whole] = json.loads(run("frequency", model, "--counts", counts, "--by", "model", "--format", "json").stdout)[
+        "rows"
+    ]
     assert whole["spearman_tokens"] == whole["seen_tokens"] < whole["tokens"]
-    tokens = json.loads(run("frequency", model, "--counts", counts, "--by", "token", "--format", "json").stdout)
+    tokens = json.loads(run("frequency", model, "--counts", counts, "--by", "token", "--format", "json").stdout)["rows"]
     assert len(tokens) == whole["tokens"]
-    assert json.loads(run("frequency", model, "--counts", counts, "--by", "head", "--format", "json").stdout) == heads
+    again = json.loads(run("frequency", model, "--counts", counts, "--by", "head", "--format", "json").stdout)
+    assert again["rows"] == heads
+    assert again["verdict"]["value"] == "no"
     names = ["embedding_variance", "frequency_by_head", "frequency_by_token", "self_assertion"]
     assert sorted(path.stem for path in tmp_path.glob("*.parquet")) == names
     assert len(pl.read_parquet(tmp_path / "self_assertion.parquet")) == 3 * whole["tokens"]
@@ -45,7 +51,7 @@ def test_frequency_prints_heads_model_or_tokens_and_writes_all(model, counts, tm
 
 def test_unseen_tokens_are_counted_as_asked(model, counts):
     asked = ("frequency", model, "--counts", counts, "--by", "model", "--format", "json", "--unseen")
-    [included], [excluded] = (json.loads(run(*asked, choice).stdout) for choice in ("include", "exclude"))
+    [included], [excluded] = (json.loads(run(*asked, choice).stdout)["rows"] for choice in ("include", "exclude"))
     assert included["spearman_tokens"] == included["tokens"] > excluded["spearman_tokens"]
     assert call(*asked, "some").exit_code == 2
 
@@ -53,7 +59,7 @@ def test_unseen_tokens_are_counted_as_asked(model, counts):
 def test_frequency_without_counts_says_what_is_missing(model):
     result = run("frequency", model, "--format", "json")
     assert "without counts nothing can be correlated" in result.stderr
-    assert [row["spearman"] for row in json.loads(result.stdout)] == [None, None, None]
+    assert [row["spearman"] for row in json.loads(result.stdout)["rows"]] == [None, None, None]
 
 
 @pytest.mark.parametrize("name", ["token_alone", "token_variance"])

@@ -100,9 +100,9 @@ def _as_json(answer: Answer, table: str) -> str:
 
     about: dict[str, object] = {"question": answer.question.name(), "model": answer.model}
     if isinstance(answer, Comparison):
-        about["verdicts"] = {label: each and each.to_dict() for label, each in answer.verdicts.items()}
+        about["verdicts"] = {label: None if each is None else each.to_dict() for label, each in answer.verdicts.items()}
     else:
-        about["verdict"] = answer.verdict and answer.verdict.to_dict()
+        about["verdict"] = None if answer.verdict is None else answer.verdict.to_dict()
     about |= {"summary": answer.sentence, "table": table}
     head = json.dumps(about, ensure_ascii=False)
     return f'{head[:-1]}, "rows": {answer.tables[table].write_json()}}}'
