@@ -114,6 +114,12 @@ def stories_folder() -> Path:
 
 
 @pytest.fixture(scope="session")
+def gpt2_positions_folder() -> Path:
+    """The real GPT-2 small's positions and first attention layer, without its token embeddings."""
+    return _shared("models", "gpt2-small-layer0")
+
+
+@pytest.fixture(scope="session")
 def minilm_folder() -> Path:
     """The first attention layer of all-MiniLM-L6-v2, real trained weights of a BERT."""
     return _shared("models", "all-MiniLM-L6-v2")

@@ -186,7 +186,7 @@ def test_positions_show_the_kernel_and_its_softmax_by_offset(name):
         np.testing.assert_allclose(rows["value"], alone[head, query, keys], atol=1e-9)
 
 
-def test_the_slope_of_alibi_is_found_again_and_a_rotary_kernel_is_a_wave():
+def test_the_slope_of_alibi_is_found_again_and_a_single_angle_makes_every_rotary_kernel_a_wave():
     layer = FAMILIES["alibi"]
     shape = study_of(layer).ask(dl.Shape([39])).tables["shape"].sort("head")
     np.testing.assert_allclose(shape["alibi_slope"], layer.weights.alibi_slopes, rtol=1e-9)
@@ -194,7 +194,9 @@ def test_the_slope_of_alibi_is_found_again_and_a_rotary_kernel_is_a_wave():
     wave = replace(random_rotary(), rotary_frequencies=np.array([0.7]), longest_text=200)
     found = study_of(as_layer(wave)).ask(dl.Shape([180])).tables["shape"]
     np.testing.assert_allclose(found["period"], 2 * np.pi / 0.7, rtol=1e-3)
-    assert found["sinusoidal"].all()
+    np.testing.assert_allclose(found["wave_share"], 1, atol=1e-6)
+    assert found["wave_p"].min() > 0.02
+    assert not found["sinusoidal"].any(), "random mean vectors give a wave, too"
 
 
 def test_a_model_that_looks_both_ways_is_seen_from_both_sides():

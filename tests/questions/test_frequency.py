@@ -166,8 +166,8 @@ def said(table: pl.DataFrame) -> str:
 def test_the_sentence_counts_heads_beyond_chance_and_names_the_control():
     some = by_head(0.2, -0.605, 0.5, prefers=("neither", "rare", "frequent"))
     assert said(some) == (
-        "1 of 3 heads prefers rare tokens by Tᵉ and 1 frequent ones: ρ is −0.605 in L0H1, for 95 % of random query "
-        "biases −0.150 to +0.160 (p 0.012 over all heads)."
+        "1 of 3 heads prefers rare tokens by Tᵉ and 1 frequent ones: ρ is −0.605 in L0H1, against −0.150 to +0.160 for "
+        "95 % of random query biases (p 0.012 over all heads)."
     )
     found = Frequency().verdict({"frequency_by_head": some})
     assert (found.value, found.heads) == ("yes", ("L0H1", "L0H2"))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from safetensors.numpy import load_file
 
 from detoklens.measures.positions import predicted_attention
 from detoklens.questions.positions import Positions
@@ -16,7 +18,8 @@ from detoklens.questions.shape import SHAPE, Shape
 from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
 from detoklens.tables.rendering import text_table
-from tests.layers import random_layer, sizes
+from detoklens.weights.first_layer import FirstLayer
+from tests.layers import as_layer, random_layer, sizes
 from tests.measures.test_trained_range import partly_trained
 from tests.planted import BIAS, planted_layer
 
@@ -96,8 +99,8 @@ def test_the_sentence_names_heads_with_a_wave_and_the_control() -> None:
     found, said = Shape().verdict({"shape": table_of()}), Shape().say({"shape": table_of()})
     assert (found.value, found.heads) == ("yes", ("L0H1",))
     assert said == (
-        "Tᵖᵖ is a wave in 1 of 3 heads (L0H1): from position 90 one wave explains 90 % of it, and of 95 % of random "
-        "walks less than 72 %."
+        "Tᵖᵖ is a wave in 1 of 3 heads (L0H1): from position 90 one wave explains 90 % of it, against at most 72 % in "
+        "95 % of random walks."
     )
     none = {"shape": table_of(sinusoidal=False)}
     assert Shape().verdict(none).value == "no"
@@ -123,6 +126,42 @@ def test_compared_models_are_told_by_the_number_of_waves() -> None:
     assert Shape().say_compared(labelled) == (
         "Heads whose position term is a wave, beyond its control: can't be told in early and 1 of 3 heads in late."
     )
+
+
+def gpt2_positions(folder: Path) -> Layer:
+    """The real GPT-2's positions and first attention, beside tokens of random directions with 2,000 of its norms."""
+    tensors, random = load_file(folder / "model.safetensors"), np.random.default_rng(0)
+    norms = random.choice(np.load(folder / "token_norms.npy"), 2000, replace=False)
+    tokens = random.normal(size=(2000, 768))
+    tokens -= tokens.mean(axis=1, keepdims=True)
+    weights = np.split(tensors["h.0.attn.c_attn.weight"].reshape(768, 36, 64), 3, axis=1)
+    biases = np.split(tensors["h.0.attn.c_attn.bias"].reshape(36, 64), 3)
+    names = ("query", "key", "value")
+    return as_layer(
+        FirstLayer(
+            token_embeddings=tokens * (norms / np.linalg.norm(tokens, axis=1))[:, None],
+            position_embeddings=tensors["wpe.weight"].astype(np.float64),
+            norm_gain=tensors["h.0.ln_1.weight"],
+            norm_bias=tensors["h.0.ln_1.bias"],
+            norm_epsilon=1e-5,
+            **{f"{name}_weight": weight for name, weight in zip(names, weights, strict=True)},
+            **{f"{name}_bias": bias for name, bias in zip(names, biases, strict=True)},
+            output_weight=tensors["h.0.attn.c_proj.weight"].reshape(12, 64, 768),
+            output_bias=tensors["h.0.attn.c_proj.bias"],
+            attention_scale=1 / 8,
+        )
+    )
+
+
+def test_gpt2_has_a_wave_in_all_heads_but_one_seen_from_position_1000(gpt2_positions_folder: Path) -> None:
+    answer = Study(gpt2_positions(gpt2_positions_folder)).ask(Shape([500, 1000]))
+    assert answer.verdict.heads == tuple(f"L0H{head}" for head in range(12) if head != 5)
+    assert answer.sentence.startswith("Tᵖᵖ is a wave in 11 of 12 heads (L0H0, L0H1, L0H2, L0H3 and 7 more): ")
+    assert ": from position 1000 one wave explains 86 to 98 % of it, " in answer.sentence
+    assert answer.tables["shape"].filter(query_position=500)["sinusoidal"].null_count() == 12
+    assert answer.tables["shape"].filter(query_position=1000).filter("linear")["head"].to_list() == [
+        head for head in range(12) if head != 5
+    ]
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -228,8 +228,8 @@ class Frequency(AtOffset):
         strongest = _strongest(prefer if names else known)
         low, high = signed(strongest["null_low"]), signed(strongest["null_high"])
         reason = (
-            f"ρ is {signed(strongest['spearman'])} in {head_name(strongest['head'])}, for 95 % of random query biases "
-            f"{low} to {high} (p {strongest['p']:.2g} over all heads)"
+            f"ρ is {signed(strongest['spearman'])} in {head_name(strongest['head'])}, against {low} to {high} for "
+            f"95 % of random query biases (p {strongest['p']:.2g} over all heads)"
         )
         return Verdict("yes" if names else "no", reason, names)
 

@@ -273,8 +273,8 @@ def _judge(shape: pl.DataFrame) -> Verdict:
     low, high = percent(min(seen)).removesuffix(" %"), percent(max(seen))
     shares = f"{low} to {high}" if not high.startswith(f"{low} ") else high
     reason = (
-        f"from position {query} one wave explains {shares} of it, and of 95 % of {control} less than "
-        f"{percent(told['wave_null'][0])}"
+        f"from position {query} one wave explains {shares} of it, against at most {percent(told['wave_null'][0])} "
+        f"in 95 % of {control}"
     )
     return Verdict("yes" if len(waves) else "no", reason, tuple(map(head_name, waves["head"])))
 
