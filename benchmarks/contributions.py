@@ -141,7 +141,7 @@ def measure_ours(folder: Path) -> dict[str, Any]:
 def attention_seconds(layer: Any, documents: list[np.ndarray]) -> float:
     """From token ids to layer 0's attention rows, in this one process."""
     from detoklens.measures.attention import attention_of_block
-    from detoklens.measures.text_blocks import in_blocks, text_block
+    from detoklens.measures.documents import in_blocks, text_block
 
     def attend(ids: list[np.ndarray]) -> None:
         for block in in_blocks(ids):

@@ -30,7 +30,7 @@ from detoklens.measures.twin_chains import chains, merge_splits, word_tokens
 from detoklens.measures.twins import exchanged_first, partner_words
 from detoklens.model.first_blocks import one_thread_each, open_blocks
 from detoklens.parallel import Runner, available_cores
-from detoklens.questions.layers_run import Measuring, Words
+from detoklens.questions.layers.compute import Measuring, Words
 from detoklens.weights.blocks import blocks_fingerprint
 
 PRODUCT = 2048

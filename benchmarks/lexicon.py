@@ -18,7 +18,7 @@ import json
 import numpy as np
 
 from auroc import Cost, measured, product_costs, random_affinity, scaled_mean, squares_in, watched_memory
-from detoklens.measures.top_pairs import largest_pairs
+from detoklens.measures.ranking import largest_pairs
 from detoklens.parallel import Runner
 from detoklens.scores.affinity import Affinity
 

@@ -22,8 +22,8 @@ import numpy as np
 from detoklens.corpus.counts import Counts
 from detoklens.engines import open_engine
 from detoklens.questions.study import Study, study
+from detoklens.report.content import Listener, Step
 from detoklens.report.report import make_report
-from detoklens.report.steps import Listener, Step
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.layers import random_layer

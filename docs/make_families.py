@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from detoklens.questions.base import Need
 from detoklens.questions.catalogue import QUESTIONS
-from detoklens.questions.question import Need
 from detoklens.weights.families import SPECS
 from detoklens.weights.spec import AlibiPositions, LearnedPositions, RotaryPositions, Spec
 

@@ -12,12 +12,12 @@ from html import escape
 from pathlib import Path
 
 import detoklens as dl
+from detoklens.figures.save import svg_text
 from detoklens.figures.spec import FigureSpec
-from detoklens.figures.svg import svg_text
 from detoklens.questions.answer import Answer, Comparison
+from detoklens.questions.base import Question
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.comparing import side_by_side
-from detoklens.questions.question import Question
 
 START, END = "demo@0", "demo"
 ROTARY = "a small Llama with random weights: the form of the figure, and no finding"

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from make_families import families_page
 
+from detoklens.questions.base import Question
 from detoklens.questions.catalogue import QUESTIONS
-from detoklens.questions.question import Question
 from detoklens.tables.schema import Schema
 
 DOCS = Path(__file__).parent

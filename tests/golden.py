@@ -22,7 +22,7 @@ import polars as pl
 
 import detoklens as dl
 from detoklens import demo
-from detoklens.questions.question import Question
+from detoklens.questions.base import Question
 
 SHARED = Path(__file__).resolve().parents[2] / "shared" / "models"
 TOLERANCE = 1e-6

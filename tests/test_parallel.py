@@ -17,11 +17,11 @@ from threadpoolctl import threadpool_info, threadpool_limits
 from detoklens.errors import CorpusError
 from detoklens.measures.attention import Measured, text_attention
 from detoklens.measures.contributions import Divergences, contributions
-from detoklens.measures.text_blocks import block_size, digest, in_blocks
+from detoklens.measures.documents import block_size, digest, in_blocks
 from detoklens.parallel import AHEAD, Runner, thread_map
 from detoklens.tables import parts
+from detoklens.tables.files import Provenance
 from detoklens.tables.parts import Parts
-from detoklens.tables.provenance import Provenance
 from tests.layers import random_layer
 
 POSITIONS = [0, 3, 17, 39]

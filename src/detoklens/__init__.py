@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
     from detoklens.errors import DetokLensError
     from detoklens.loading import load, load_vocabulary
-    from detoklens.questions.answer import Answer, Comparison
+    from detoklens.questions.answer import Answer, Comparison, read_answer
     from detoklens.questions.catalogue import (
         Attention,
         Auroc,
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
         Words,
     )
     from detoklens.questions.comparing import compare
-    from detoklens.questions.store import read_answer
     from detoklens.questions.study import Study, study
     from detoklens.scores.layer import Layer
     from detoklens.scores.terms import Term, Terms
@@ -56,7 +55,7 @@ _HOMES = {
     "compare": "detoklens.questions.comparing",
     "load": "detoklens.loading",
     "load_vocabulary": "detoklens.loading",
-    "read_answer": "detoklens.questions.store",
+    "read_answer": "detoklens.questions.answer",
     "study": "detoklens.questions.study",
 }
 _QUESTIONS = "detoklens.questions.catalogue"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from detoklens import demo
-from detoklens.cli.counting_progress import describe
+from detoklens.cli.progress import describe
 from detoklens.corpus.count import Progress
 from detoklens.corpus.records import Tally
 from detoklens.tokens import Vocabulary

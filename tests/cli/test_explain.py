@@ -13,7 +13,7 @@ import pytest
 
 from detoklens.loading import load
 from detoklens.questions.answer import Answer
-from detoklens.questions.explain import Explain
+from detoklens.questions.explain.question import Explain
 from detoklens.questions.study import Study
 from detoklens.tables.files import MARK, read_metadata
 from tests.command_line import refuse, run

@@ -8,7 +8,7 @@ import sys
 
 import polars as pl
 
-from detoklens.questions.layers_run import Measuring
+from detoklens.questions.layers.compute import Measuring
 from tests.command_line import run
 
 ASKED = ("layers", "demo", "--triples", "200", "--bootstrap", "20", "--workers", "1")

@@ -6,7 +6,7 @@ import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 from detoklens.tokens import Vocabulary
-from detoklens.tokens.byte_text import BYTE_OF_CHARACTER
+from detoklens.tokens.vocabulary import BYTE_OF_CHARACTER
 
 SIZES = (7, 50_257, 256_000)
 MERGES = [("t", "h"), ("th", "e"), ("Ġ", "the"), ("i", "n"), ("Ġ", "a"), ("Ġa", "n"), ("Ġan", "d"), ("o", "u")]

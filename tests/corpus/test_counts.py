@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import detoklens
-from detoklens.corpus import artefact
-from detoklens.corpus.artefact import row_groups, write_bigrams
+from detoklens.corpus import output as artefact
 from detoklens.corpus.count import count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.manifest import file_hash, json_text
+from detoklens.corpus.output import row_groups, write_bigrams
 from detoklens.corpus.pairs import Run
 from detoklens.engines import open_engine
 from detoklens.errors import CountsError, TokenError

@@ -10,11 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detoklens.corpus.count import count_corpus
-from detoklens.corpus.encoding import GigatokenEncoder, TokenizersEncoder, choose_library
-from detoklens.corpus.missing_bytes import add_placeholders
+from detoklens.corpus.encoding import GigatokenEncoder, TokenizersEncoder, add_placeholders, choose_library
 from detoklens.engines import open_engine
 from detoklens.tokens import Vocabulary
-from detoklens.tokens.byte_text import BYTE_OF_CHARACTER
+from detoklens.tokens.vocabulary import BYTE_OF_CHARACTER
 from tests.corpus.conftest import byte_level_vocabulary
 from tests.corpus.plain_counting import write_jsonl
 

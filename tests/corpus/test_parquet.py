@@ -11,8 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from detoklens.corpus.documents import read_documents
-from detoklens.corpus.pages import BrokenHeader, largest_page
-from detoklens.corpus.parquet import ROWS, read_column
+from detoklens.corpus.parquet import ROWS, BrokenHeader, largest_page, read_column
 from detoklens.errors import CorpusError
 
 MB = 1 << 20

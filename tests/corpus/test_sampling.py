@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detoklens.corpus.sampling import rank, sample_by_hash
+from detoklens.corpus.documents import rank, sample_by_hash
 from detoklens.errors import RangeError
 
 texts = st.lists(st.text(max_size=4), max_size=30)

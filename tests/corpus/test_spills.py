@@ -12,13 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detoklens.corpus import spills, tasks
+from detoklens.corpus import merging as spills
+from detoklens.corpus import tasks
+from detoklens.corpus.merging import Spills
 from detoklens.corpus.pairs import Run
 from detoklens.corpus.parts import Part, write_part
 from detoklens.corpus.pieces import Piece
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.shards import Shard
-from detoklens.corpus.spills import Spills
 from detoklens.corpus.tasks import CountTask
 from detoklens.errors import OutputError
 from detoklens.tokens import Vocabulary

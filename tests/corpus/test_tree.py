@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from detoklens.corpus.tree import FAN, MergeTree, Node
+from detoklens.corpus.merging import FAN, MergeTree, Node
 
 
 class Files:

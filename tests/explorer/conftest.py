@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from detoklens.explorer import page
+from detoklens.explorer import bundle as page
 from detoklens.explorer.bundle import write_bundle
 from detoklens.questions.study import Study
 from detoklens.tokens import Vocabulary

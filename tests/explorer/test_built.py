@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from detoklens.explorer.page import PAGE
+from detoklens.explorer.bundle import PAGE
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SOURCES = ROOT / "explorer-web"

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from detoklens.errors import OutputError
-from detoklens.explorer import arrays, cards, corpus_counts
-from detoklens.explorer.bundle import add_cards, write_bundle
-from detoklens.explorer.covariance import TOLERANCE, thin_covariance
-from detoklens.explorer.folder import check_bundle
-from detoklens.explorer.sample import sample
-from detoklens.measures.position_scores import PositionScores
-from detoklens.questions.heads import Heads
+from detoklens.explorer import arrays
+from detoklens.explorer import arrays as corpus_counts
+from detoklens.explorer import bundle as cards
+from detoklens.explorer.arrays import TOLERANCE, sample, thin_covariance
+from detoklens.explorer.bundle import add_cards, check_bundle, write_bundle
+from detoklens.measures.positions import PositionScores
+from detoklens.questions.heads.question import Heads
 from detoklens.questions.study import Study
 from tests.explorer.kinds import KINDS, study_of
 from tests.explorer.reading import Bundle

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from detoklens.explorer import explore
-from detoklens.explorer.folder import check_bundle
+from detoklens.explorer.bundle import check_bundle
 from detoklens.explorer.server import Server
 from detoklens.questions.study import Study
 from tests.command_line import refuse, run

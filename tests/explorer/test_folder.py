@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from detoklens.errors import OutputError
-from detoklens.explorer import bundle, page
-from detoklens.explorer.bundle import write_bundle
-from detoklens.explorer.folder import check_bundle, is_bundle, refuse_foreign, whole_folder
+from detoklens.explorer import bundle
+from detoklens.explorer import bundle as page
+from detoklens.explorer.bundle import check_bundle, is_bundle, refuse_foreign, whole_folder, write_bundle
 from detoklens.questions.study import Study
 from tests.explorer.kinds import study_of
 from tests.layers import random_layer

@@ -5,27 +5,31 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from detoklens.questions.attention import ATTENTION, ATTENTION_AGREEMENT
-from detoklens.questions.auroc_schemas import (
+from detoklens.questions.attention.question import ATTENTION, ATTENTION_AGREEMENT
+from detoklens.questions.auroc.compute import (
     AUROC_BY_HEAD,
     AUROC_BY_TOKEN,
     AUROC_CONTROLS,
     PRECISION_BY_HEAD,
     ROC_POINTS,
 )
-from detoklens.questions.contributions import CONTRIBUTIONS, CONTRIBUTIONS_BY_HEAD
-from detoklens.questions.frequency import EMBEDDING_VARIANCE, FREQUENCY_BY_HEAD, FREQUENCY_BY_TOKEN, SELF_ASSERTION
-from detoklens.questions.heads import HEADS
-from detoklens.questions.heatmap import HEATMAP, HEATMAP_TOKENS
-from detoklens.questions.layers_schemas import TWINS_BY_COMPONENT, TWINS_BY_LAYER
-from detoklens.questions.lexicon_tables import LEXICON
-from detoklens.questions.partners import PARTNERS
-from detoklens.questions.positions import POSITIONS, POSITIONS_BY_OFFSET
-from detoklens.questions.shape import SHAPE
-from detoklens.questions.twins_said import CONTROLS
-from detoklens.questions.twins_schemas import TWINS_BY_CONDITION
-from detoklens.questions.variance import LAST_QUERIES, POSITION_VARIANCE, SWITCH, UNDERTRAINED
-from detoklens.questions.words import WORDS_BY_HEAD
+from detoklens.questions.contributions.question import CONTRIBUTIONS, CONTRIBUTIONS_BY_HEAD
+from detoklens.questions.frequency.question import (
+    EMBEDDING_VARIANCE,
+    FREQUENCY_BY_HEAD,
+    FREQUENCY_BY_TOKEN,
+    SELF_ASSERTION,
+)
+from detoklens.questions.heads.question import HEADS
+from detoklens.questions.heatmap.question import HEATMAP, HEATMAP_TOKENS
+from detoklens.questions.layers.compute import TWINS_BY_COMPONENT, TWINS_BY_LAYER
+from detoklens.questions.lexicon.compute import LEXICON
+from detoklens.questions.partners.question import PARTNERS
+from detoklens.questions.positions.question import POSITIONS, POSITIONS_BY_OFFSET
+from detoklens.questions.shape.question import SHAPE
+from detoklens.questions.twins.compute import CONTROLS, TWINS_BY_CONDITION
+from detoklens.questions.variance.question import LAST_QUERIES, POSITION_VARIANCE, SWITCH, UNDERTRAINED
+from detoklens.questions.words.question import WORDS_BY_HEAD
 from detoklens.tables.schema import Schema
 
 HOSTILE = ["$x^2$", " Korea", "</script>", "\u202eabc", "\x00\n", "漢字", "&<>\"'", "a" * 60, "\\", "$", "é\u0301", ""]

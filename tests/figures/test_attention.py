@@ -8,8 +8,8 @@ import polars.selectors as cs
 import pytest
 from matplotlib.axes import Axes
 
-from detoklens.figures.wording import KEY
-from detoklens.questions.attention import Attention
+from detoklens.figures.labels import KEY
+from detoklens.questions.attention.question import Attention
 from tests.figures.synthetic import tables
 from tests.figures.test_layout import MANY, SMALL, USUAL, collisions
 

@@ -9,9 +9,9 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from detoklens.figures.theme import REFERENCE
-from detoklens.questions.auroc import Auroc
-from detoklens.questions.auroc_tables import areas_under
-from detoklens.questions.heads import Heads
+from detoklens.questions.auroc.compute import areas_under
+from detoklens.questions.auroc.question import Auroc
+from detoklens.questions.heads.question import Heads
 from tests.figures.synthetic import tables
 
 DRAWN = tables(3)

@@ -8,9 +8,9 @@ import polars.selectors as cs
 import pytest
 from matplotlib.axes import Axes
 
-from detoklens.figures.contributions import terms_in_order
-from detoklens.figures.wording import QUERY
-from detoklens.questions.contributions import Contributions
+from detoklens.figures.labels import QUERY
+from detoklens.questions.contributions.figures import terms_in_order
+from detoklens.questions.contributions.question import Contributions
 from tests.figures.synthetic import TERMS, tables
 from tests.figures.test_layout import MANY, SMALL, USUAL, collisions
 

@@ -10,11 +10,11 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from detoklens.figures.explain import MOST_BARS
 from detoklens.figures.panels import TALLEST
 from detoklens.measures.explain import explain
-from detoklens.questions.explain import Explain
-from detoklens.questions.explain_tables import pair_table, strongest_links
+from detoklens.questions.explain.compute import pair_table, strongest_links
+from detoklens.questions.explain.figures import MOST_BARS
+from detoklens.questions.explain.question import Explain
 from tests.figures.synthetic import HOSTILE
 from tests.figures.test_layout import collisions
 from tests.layers import random_layer

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from matplotlib.axes import Axes
 
-from detoklens.figures.heads import MEASURES
 from detoklens.figures.theme import REFERENCE
-from detoklens.questions.heads import Heads
+from detoklens.questions.heads.figures import MEASURES
+from detoklens.questions.heads.question import Heads
 from tests.figures.synthetic import tables
 
 DRAWN = tables(3)

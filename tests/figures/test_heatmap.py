@@ -7,7 +7,7 @@ from math import ceil
 import numpy as np
 import polars as pl
 
-from detoklens.figures.heatmap import TOKEN
+from detoklens.questions.heatmap.figures import TOKEN
 from tests.figures.specs import FIGURES
 from tests.figures.synthetic import HOSTILE, tables
 

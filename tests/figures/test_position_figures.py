@@ -11,12 +11,12 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from detoklens.figures.positions import compare_positions
+from detoklens.figures.labels import KEY
 from detoklens.figures.theme import REFERENCE
-from detoklens.figures.wording import KEY
-from detoklens.questions.positions import Positions
-from detoklens.questions.shape import Shape
-from detoklens.questions.variance import Variance
+from detoklens.questions.positions.figures import compare_positions
+from detoklens.questions.positions.question import Positions
+from detoklens.questions.shape.question import Shape
+from detoklens.questions.variance.question import Variance
 from tests.figures.synthetic import tables
 from tests.figures.test_layout import MANY, SMALL, USUAL, collisions
 

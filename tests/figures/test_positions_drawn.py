@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 from matplotlib.axes import Axes
 
-from detoklens.figures.wording import KEY, QUERY
+from detoklens.figures.labels import KEY, QUERY
 from tests.figures.specs import FIGURES
 from tests.figures.synthetic import tables
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from detoklens.figures.svg import COLUMN, svg_file_text, svg_text, thinned
+from detoklens.figures.save import COLUMN, svg_file_text, svg_text, thinned
 from detoklens.figures.theme import INK
 from tests.figures.specs import FIGURES
 from tests.figures.synthetic import tables

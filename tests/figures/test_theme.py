@@ -13,8 +13,7 @@ from matplotlib.colors import to_hex, to_rgb
 from matplotlib.text import Text
 
 from detoklens.errors import RangeError
-from detoklens.figures.save import save
-from detoklens.figures.svg import svg_text
+from detoklens.figures.save import save, svg_text
 from detoklens.figures.theme import BESIDE, INK, POINT, POINT_OPACITY, SERIES, SOFT, inches, themed
 from tests.figures.specs import FIGURES
 from tests.figures.synthetic import tables

@@ -6,7 +6,7 @@ import polars as pl
 from matplotlib.axes import Axes
 
 from detoklens.figures.theme import REFERENCE
-from detoklens.questions.twins_said import CONTROLS
+from detoklens.questions.twins.compute import CONTROLS
 from tests.figures.specs import COMPARISONS, FIGURES
 from tests.figures.synthetic import tables
 

@@ -7,16 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.font_manager import findfont, get_font
 
+from detoklens.figures.labels import number, short_number, text_inches, token_label
 from detoklens.figures.panels import EDGE, TICKS
 from detoklens.figures.theme import SMALL_SIZE
-from detoklens.figures.wording import (
-    head_name,
-    number,
-    short_number,
-    text_inches,
-    token_label,
-)
-from detoklens.wording import term_name
+from detoklens.wording import head_name, term_name
 
 FONT = get_font(findfont("DejaVu Sans")).get_charmap()
 

@@ -16,7 +16,7 @@ from transformers import CONFIG_MAPPING
 
 import detoklens
 from detoklens.errors import DetokLensError
-from detoklens.verification.oracle import run_real_layer
+from detoklens.model.verify import run_real_layer
 from detoklens.weights.families import SPEC_OF, spec_of
 from detoklens.weights.spec import RotaryPositions
 from tests.fuzz.budget import cases

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from detoklens.corpus import artefact, count, shards
+from detoklens.corpus import count, shards
+from detoklens.corpus import output as artefact
 from detoklens.corpus.count import count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.tasks import CountTask, Done, MergeTask, perform

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 from detoklens.errors import DetokLensError
 from detoklens.questions.answer import Answer
-from detoklens.questions.explain import Explain
+from detoklens.questions.explain.question import Explain
 from detoklens.questions.study import Study
 from detoklens.scores.terms import Term
 from detoklens.tables.rendering import text_table

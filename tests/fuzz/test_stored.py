@@ -16,11 +16,10 @@ import polars as pl
 import pytest
 
 from detoklens.errors import OutputError
-from detoklens.model.kept_vectors import kept_vectors
-from detoklens.questions.answer import Answer
+from detoklens.model.closed_worlds import kept_vectors
+from detoklens.questions.answer import Answer, Store, read_answer
+from detoklens.questions.base import Question
 from detoklens.questions.catalogue import Heatmap, Partners, Positions, Shape
-from detoklens.questions.question import Question
-from detoklens.questions.store import Store, read_answer
 from detoklens.questions.study import Study
 from detoklens.report.drawing import FORMATS, PHONE, Drawing, Sketchbook
 from detoklens.tables.files import ABOUT, MARK, NO_DIGEST, TABLE, _place_of_digest, read_stored, sealed

@@ -15,8 +15,8 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from detoklens.corpus.encoding import TokenizersEncoder, choose_library, open_encoder
 from detoklens.errors import DetokLensError
 from detoklens.tokens import Vocabulary
-from detoklens.tokens.byte_text import BYTE_OF_CHARACTER
-from detoklens.tokens.library_calls import library_call
+from detoklens.tokens.tokenizer_files import library_call
+from detoklens.tokens.vocabulary import BYTE_OF_CHARACTER
 from tests.fuzz.budget import cases
 from tests.fuzz.damage import as_json, changed_json, cut_or_doubled, deeply_nested, flipped
 from tests.fuzz.memory import bounded_memory

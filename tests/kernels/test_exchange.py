@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detoklens.kernels.exchange import draw_stand_ins
+from detoklens.kernels.ranking import draw_stand_ins
 
 
 def drawn(columns: np.ndarray, sizes: np.ndarray, seed: int, token: int) -> np.ndarray:

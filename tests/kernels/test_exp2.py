@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detoklens.kernels.exp2 import LOWEST, exp2
+from detoklens.kernels.contributions import LOWEST, exp2
 
 
 @numba.njit

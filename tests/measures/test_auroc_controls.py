@@ -11,7 +11,7 @@ from detoklens.kernels.ranking import AUROC
 from detoklens.measures.auroc import Judging, Positives, from_pairs, measure_heads, predecessor_clusters
 from detoklens.measures.auroc.classes import DERANGEMENTS, derange_within, exchange_groups
 from detoklens.measures.auroc.measuring import next_in_circle
-from detoklens.measures.auroc.strata import FEWEST_IN_STRATUM, frequency_ranks, frequency_strata
+from detoklens.measures.auroc.positives import FEWEST_IN_STRATUM, frequency_ranks, frequency_strata
 from detoklens.measures.ranking import scores_of
 from tests.measures.auroc_oracle import auroc_of, random_affinity, random_counts, random_positives
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from detoklens.errors import RangeError
 from detoklens.measures.explain import Explanation, explain, link_strength
-from detoklens.questions.explain_tables import pair_table, strongest_links
+from detoklens.questions.explain.compute import pair_table, strongest_links
 from detoklens.scores.layer import Layer
 from detoklens.scores.terms import Term
 from detoklens.weights.checkpoint import Checkpoint

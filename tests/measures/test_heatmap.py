@@ -8,9 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detoklens.errors import RangeError
-from detoklens.measures.heatmap import draw_tokens
-from detoklens.measures.same_keys import same_keys_shares
-from detoklens.measures.self_match import self_match_scores
+from detoklens.measures.heatmap import draw_tokens, same_keys_shares, self_match_scores
 from detoklens.scores.affinity import Affinity
 from tests.layers import random_layer, sizes
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detoklens.errors import RangeError
-from detoklens.measures.scale_summary import summarise_scales
+from detoklens.measures.positions import summarise_scales
 from detoklens.scores.layer import Layer
 from detoklens.weights import scale as scale_module
 from tests.layers import random_layer, sizes

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from detoklens.measures.ranking import pair_ranks, scores_of
-from detoklens.measures.top_pairs import largest_pairs
-from detoklens.questions.partners import partners_of
-from detoklens.report.search_index import find_partners
+from detoklens.measures.ranking import largest_pairs, pair_ranks, scores_of
+from detoklens.questions.partners.question import partners_of
+from detoklens.report.page import find_partners
 from detoklens.scores.affinity import Affinity
 
 TOKENS = np.arange(7)

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detoklens.measures import top_pairs
-from detoklens.measures.top_pairs import PairBlock, TopPairs, largest_pairs, search_block
+from detoklens.measures import ranking as top_pairs
+from detoklens.measures.ranking import PairBlock, TopPairs, largest_pairs, search_block
 from detoklens.parallel import Runner
 from detoklens.tables.parts import Parts
 from tests.layers import random_layer, sizes

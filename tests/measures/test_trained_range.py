@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from detoklens import demo
 from detoklens.loading import load
-from detoklens.measures.trained_range import BEYOND_CHANCE, neighbour_correlations, range_of_table, trained_range
+from detoklens.measures.positions import BEYOND_CHANCE, neighbour_correlations, range_of_table, trained_range
 from detoklens.scores.layer import Layer
 from tests.layers import random_layer
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detoklens.measures.position_scores import PositionScores
+from detoklens.measures.positions import PositionScores
 from detoklens.measures.variance import Departure, departure_of_last, deviations, last_rows, outliers, switch
 from detoklens.scores.layer import Layer
 from tests.layers import random_layer, sizes

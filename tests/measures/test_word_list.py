@@ -8,14 +8,7 @@ from tokenizers.models import WordPiece
 from tokenizers.pre_tokenizers import Whitespace
 
 from detoklens.errors import DetokLensError, TokenError
-from detoklens.measures.word_list import (
-    fingerprint_of,
-    given_words,
-    listed_words,
-    shipped_words,
-    split_words,
-    word_pairs,
-)
+from detoklens.measures.words import fingerprint_of, given_words, listed_words, shipped_words, split_words, word_pairs
 from detoklens.tokens import Vocabulary
 from tests.spelled import spelled_layer
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from detoklens.measures.word_list import SplitWord, word_pairs
-from detoklens.measures.words import PieceRanks, piece_ranks, rank_summary
+from detoklens.measures.words import PieceRanks, SplitWord, piece_ranks, rank_summary, word_pairs
 from tests.layers import random_layer
 
 

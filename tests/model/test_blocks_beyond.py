@@ -15,9 +15,9 @@ import detoklens
 from detoklens.errors import CheckpointError, UnsupportedModelError
 from detoklens.model.first_blocks import open_blocks
 from detoklens.parallel import Runner
-from detoklens.questions import auroc_beyond
-from detoklens.questions.auroc import Auroc
-from detoklens.questions.auroc_beyond import asked_beyond, closed_world_inputs, deeper_layer, real_links, validity
+from detoklens.questions.auroc import compute as auroc_beyond
+from detoklens.questions.auroc.compute import asked_beyond, closed_world_inputs, deeper_layer, real_links, validity
+from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
 from detoklens.weights.blocks import blocks_fingerprint, source_of

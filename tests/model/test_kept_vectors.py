@@ -19,13 +19,13 @@ import pytest
 import detoklens
 from detoklens.caches import cache_folder
 from detoklens.errors import UnsupportedModelError
-from detoklens.model import kept_vectors as keeping
+from detoklens.model import closed_worlds as keeping
+from detoklens.model.closed_worlds import decided_by, kept_vectors
 from detoklens.model.first_blocks import open_blocks
-from detoklens.model.kept_vectors import decided_by, kept_vectors
 from detoklens.parallel import Runner
-from detoklens.questions import auroc_beyond
-from detoklens.questions.auroc_beyond import kept_inputs
-from detoklens.questions.twin_words import beginning_of
+from detoklens.questions.auroc import compute as auroc_beyond
+from detoklens.questions.auroc.compute import kept_inputs
+from detoklens.questions.twins.compute import beginning_of
 from tests.model.test_first_blocks import LLAMA
 from tests.questions.rotary_model import write_folder
 from tests.weights.families.tiny import saved, tiny

@@ -16,9 +16,9 @@ from detoklens.corpus.counts import Counts
 from detoklens.errors import DetokLensError, MissingError, RangeError, TokenError
 from detoklens.kernels.ranking import AUROC
 from detoklens.measures.auroc import measure_heads, seen_pairs
-from detoklens.questions.auroc import Auroc
-from detoklens.questions.auroc_schemas import AUROC_CONTROLS
-from detoklens.questions.store import read_answer
+from detoklens.questions.answer import read_answer
+from detoklens.questions.auroc.compute import AUROC_CONTROLS
+from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.study import Study, Work
 from detoklens.tables.parts import Parts
 from tests.layers import random_layer
@@ -278,5 +278,5 @@ def test_a_comparison_names_the_heads_of_each_model() -> None:
 
 def test_the_question_is_light_to_import() -> None:
     heavy = ["numpy", "polars", "numba", "matplotlib", "pyarrow", "scipy", "tokenizers"]
-    code = f"import sys, detoklens.questions.heads; print(set({heavy}) & set(sys.modules))"
+    code = f"import sys, detoklens.questions.heads.question; print(set({heavy}) & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"

@@ -15,9 +15,9 @@ import detoklens as dl
 from detoklens import demo
 from detoklens.errors import MissingError, RangeError
 from detoklens.measures.frequency import spearman
-from detoklens.questions import auroc_beyond
-from detoklens.questions.auroc_said import validity_said
-from detoklens.questions.auroc_schemas import AUROC_VALIDITY, ROC_POINTS
+from detoklens.questions.auroc import compute as auroc_beyond
+from detoklens.questions.auroc.compute import AUROC_VALIDITY, ROC_POINTS
+from detoklens.questions.auroc.question import validity_said
 from detoklens.questions.comparing import side_by_side
 from tests.command_line import refuse, run
 from tests.questions.asking import assert_kept_and_read_again, same_tables

@@ -10,8 +10,11 @@ from polars.testing import assert_frame_equal
 from detoklens.errors import TokenError
 from detoklens.kernels.ranking import AUROC
 from detoklens.measures.auroc import Judging, measure_heads
-from detoklens.questions.auroc_schemas import AUROC_BY_HEAD, AUROC_BY_TOKEN, GLANCE, PRECISION_BY_TOKEN
-from detoklens.questions.auroc_tables import (
+from detoklens.questions.auroc.compute import (
+    AUROC_BY_HEAD,
+    AUROC_BY_TOKEN,
+    GLANCE,
+    PRECISION_BY_TOKEN,
     areas_under,
     auroc_by_head,
     auroc_by_token,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detoklens.errors import CountsError, DetokLensError, TokenError
-from detoklens.questions.auroc_truth import (
+from detoklens.questions.auroc.compute import (
     GroundTruth,
     can_be_spelled,
     merged_pairs,

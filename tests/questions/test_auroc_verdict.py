@@ -9,9 +9,8 @@ import polars as pl
 import pytest
 
 from detoklens.measures.auroc import Judging, Positives, from_pairs, measure_heads, predecessor_clusters
-from detoklens.questions.auroc_schemas import AUROC_CONTROLS
-from detoklens.questions.auroc_tables import controls_by_head
-from detoklens.questions.auroc_verdict import FEWEST_TOKENS, auroc_verdict, compare_heads, judge_heads, summarize_heads
+from detoklens.questions.auroc.compute import AUROC_CONTROLS, controls_by_head
+from detoklens.questions.auroc.question import FEWEST_TOKENS, auroc_verdict, compare_heads, judge_heads, summarize_heads
 from detoklens.scores.affinity import Affinity
 
 GOOD = {"auroc": 0.8, "auroc_low": 0.79, "auroc_high": 0.81, "above_null": 0.2, "above_null_low": 0.19}

@@ -12,8 +12,8 @@ import pytest
 import detoklens as dl
 from detoklens.errors import RangeError, UnsupportedModelError
 from detoklens.model.first_blocks import open_blocks
+from detoklens.model.verify import run_real_layer
 from detoklens.questions.texts import find_beginning
-from detoklens.verification.oracle import run_real_layer
 from tests.command_line import refuse, run
 from tests.model.test_first_blocks import LLAMA
 from tests.questions.rotary_model import write_file, write_folder

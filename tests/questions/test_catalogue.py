@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from detoklens.questions.base import Question
 from detoklens.questions.catalogue import QUESTIONS
-from detoklens.questions.question import Question
 
 
 @pytest.mark.parametrize("question", list(QUESTIONS.values()))

@@ -12,8 +12,8 @@ from rich.cells import cell_len
 from detoklens.errors import DetokLensError, RangeError, TokenError
 from detoklens.loading import load
 from detoklens.measures.explain import explain
-from detoklens.questions.explain import Explain
-from detoklens.questions.explain_tables import SIX, links_view
+from detoklens.questions.explain.compute import SIX, links_view
+from detoklens.questions.explain.question import Explain
 from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
 from detoklens.scores.terms import Term, Terms

@@ -12,7 +12,7 @@ from scipy.special import log_softmax, softmax
 
 import detoklens as dl
 from detoklens.errors import MissingError, RangeError
-from detoklens.questions.auroc_schemas import AUROC_CONTROLS
+from detoklens.questions.auroc.compute import AUROC_CONTROLS
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.comparing import side_by_side
 from tests.command_line import refuse, run

@@ -12,9 +12,9 @@ from detoklens.errors import RangeError
 from detoklens.loading import load
 from detoklens.measures.chance import draws_for
 from detoklens.measures.frequency import self_assertion
-from detoklens.questions.frequency import Frequency
+from detoklens.questions.base import Verdict
+from detoklens.questions.frequency.question import Frequency
 from detoklens.questions.study import Study
-from detoklens.questions.verdict import Verdict
 from tests.layers import as_layer, random_first_layer, random_layer
 from tests.questions.faces import check_faces, shown_columns
 from tests.spelled import counts_of, spelled_layer, write_counts, write_spelled

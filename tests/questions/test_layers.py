@@ -15,13 +15,11 @@ from tokenizers import Tokenizer, models
 import detoklens as dl
 from detoklens import demo
 from detoklens.errors import CheckpointError, MissingError, MissingExtraError, RangeError, TokenError
-from detoklens.measures.geometric_means import geometric_means
 from detoklens.measures.twin_chains import chains, merge_splits, word_tokens
-from detoklens.measures.twins import partner_words
+from detoklens.measures.twins import geometric_means, partner_words
 from detoklens.model.first_blocks import open_blocks
 from detoklens.parallel import Runner
-from detoklens.questions.layers_run import Measuring, Words
-from detoklens.questions.layers_tables import best_layer
+from detoklens.questions.layers.compute import Measuring, Words, best_layer
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
 from tests.command_line import refuse, run
@@ -278,7 +276,7 @@ def test_without_the_extra_the_line_to_install_it_is_said(monkeypatch):
 
 
 def test_a_report_asks_for_layers_where_that_is_wanted(tmp_path, monkeypatch):
-    from detoklens.report import answers
+    from detoklens.report import folder as answers
 
     asked: list[str] = []
 

@@ -11,12 +11,10 @@ import pytest
 from detoklens.corpus.counts import Counts
 from detoklens.errors import DetokLensError, RangeError
 from detoklens.loading import load
-from detoklens.measures import top_pairs
-from detoklens.measures.token_text import joined_texts
-from detoklens.measures.word_checks import in_list, known_to_wordfreq
-from detoklens.measures.words import dealt_anew
-from detoklens.questions.lexicon import Lexicon
-from detoklens.questions.partners import Partners
+from detoklens.measures import ranking as top_pairs
+from detoklens.measures.words import dealt_anew, in_list, joined_texts, known_to_wordfreq
+from detoklens.questions.lexicon.question import Lexicon
+from detoklens.questions.partners.question import Partners
 from detoklens.questions.study import Study, Work
 from tests.layers import random_layer
 from tests.questions.faces import check_faces, check_kept, check_written, shown_columns
@@ -67,7 +65,7 @@ def test_text_words_and_counts(spelled, study):
 
 
 def test_without_list_counts_and_tokenizer_the_columns_are_null_or_absent(monkeypatch):
-    monkeypatch.setattr("detoklens.measures.word_checks.find_spec", lambda _name: None)
+    monkeypatch.setattr("detoklens.measures.words.find_spec", lambda _name: None)
     answer = Study(random_layer(), work=ALONE).ask(Lexicon(5))
     found, summary = answer.tables["lexicon"], answer.tables["lexicon_by_head"]
     assert "count" not in found.columns
@@ -98,7 +96,7 @@ def test_a_language_without_words_is_refused_before_any_work(language, monkeypat
 
 
 def test_without_wordfreq_nothing_is_known(monkeypatch):
-    monkeypatch.setattr("detoklens.measures.word_checks.find_spec", lambda _name: None)
+    monkeypatch.setattr("detoklens.measures.words.find_spec", lambda _name: None)
     assert known_to_wordfreq() is None
 
 
@@ -165,9 +163,9 @@ def test_provenance_names_what_tells_a_word(study, tmp_path, monkeypatch):
         Lexicon(words=tmp_path / "mine.txt", language="de")
     )
     assert study.provenance(Lexicon(words=["the"])) != study.provenance(Lexicon(words=["in"]))
-    monkeypatch.setattr("detoklens.measures.word_checks.find_spec", lambda _name: object())
+    monkeypatch.setattr("detoklens.measures.words.find_spec", lambda _name: object())
     assert study.provenance(Lexicon(language="de")).options["words"] == f"wordfreq {version('wordfreq')} de"
-    monkeypatch.setattr("detoklens.measures.word_checks.find_spec", lambda _name: None)
+    monkeypatch.setattr("detoklens.measures.words.find_spec", lambda _name: None)
     assert study.provenance(Lexicon()).options["words"] is None
     assert study.provenance(Lexicon()).counts_fingerprint == study.counts.fingerprint
 

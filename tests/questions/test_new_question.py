@@ -8,7 +8,7 @@ import pytest
 import detoklens as dl
 from detoklens.questions import catalogue
 from detoklens.report import drawing, sections
-from detoklens.report.large_heads import LargeHead
+from detoklens.report.drawing import LargeHead
 from tests.command_line import call, refuse, run
 from tests.questions.toy import LENGTHS, Lengths
 
@@ -20,7 +20,7 @@ def registered(monkeypatch):
     monkeypatch.setitem(catalogue.QUESTIONS, "lengths", Lengths)
     toys = sections.SectionPlan("How long are they?", lambda study: [sections.Entry(Lengths(tokens=7))])
     monkeypatch.setattr(sections, "SECTIONS", [*sections.SECTIONS[-2:], toys])
-    monkeypatch.setattr("detoklens.report.answers.SECTIONS", sections.SECTIONS)
+    monkeypatch.setattr("detoklens.report.folder.SECTIONS", sections.SECTIONS)
     monkeypatch.setattr("detoklens.report.report.SECTIONS", sections.SECTIONS)
 
 

@@ -6,9 +6,8 @@ import pytest
 
 from detoklens.errors import TokenError
 from detoklens.loading import load
-from detoklens.questions.paper_table import PAPER_TABLE
 from detoklens.questions.study import Study
-from detoklens.questions.words import Words
+from detoklens.questions.words.question import PAPER_TABLE, Words
 from tests.questions.faces import check_faces, shown_columns
 from tests.spelled import spelled_layer, write_spelled
 

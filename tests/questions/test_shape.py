@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
 from detoklens.measures.positions import predicted_attention
-from detoklens.questions.positions import Positions
-from detoklens.questions.shape import SHAPE, Shape
+from detoklens.questions.positions.question import Positions
+from detoklens.questions.shape.question import SHAPE, Shape
 from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
 from detoklens.tables.rendering import text_table

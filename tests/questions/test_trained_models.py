@@ -9,15 +9,14 @@ from detoklens import demo
 from detoklens.corpus.counts import Counts
 from detoklens.loading import load
 from detoklens.measures.auroc import measure_heads, seen_pairs
-from detoklens.measures.self_match import self_match_scores
+from detoklens.measures.heatmap import self_match_scores
 from detoklens.measures.token_classes import orthographic_classes
-from detoklens.measures.word_list import shipped_words, split_words
-from detoklens.questions.auroc import Auroc
-from detoklens.questions.auroc_tables import controls_by_head
-from detoklens.questions.auroc_verdict import judge_heads
-from detoklens.questions.lexicon import Lexicon
+from detoklens.measures.words import shipped_words, split_words
+from detoklens.questions.auroc.compute import controls_by_head
+from detoklens.questions.auroc.question import Auroc, judge_heads
+from detoklens.questions.lexicon.question import Lexicon
 from detoklens.questions.study import Study, Work, study
-from detoklens.questions.words import Words
+from detoklens.questions.words.question import Words
 from detoklens.scores.affinity import Affinity
 from detoklens.scores.layer import Layer
 

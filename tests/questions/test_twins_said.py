@@ -8,8 +8,15 @@ import polars as pl
 import pytest
 
 import detoklens as dl
-from detoklens.questions.layers_said import layers_compared, layers_said, layers_verdict
-from detoklens.questions.twins_said import CONTROLS, fewest_pieces, rank_said, twins_compared, twins_said, twins_verdict
+from detoklens.questions.layers.compute import layers_compared, layers_said, layers_verdict
+from detoklens.questions.twins.compute import (
+    CONTROLS,
+    fewest_pieces,
+    rank_said,
+    twins_compared,
+    twins_said,
+    twins_verdict,
+)
 
 ENDS = ("_low", "high")
 WHOLE = {"median_rank": 100.0, "rank_ratio": 1.0, "width": 0.0}

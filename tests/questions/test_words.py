@@ -8,10 +8,10 @@ import pytest
 
 from detoklens.errors import DetokLensError, MissingError, RangeError, TokenError
 from detoklens.loading import load
-from detoklens.measures.word_list import given_words, split_words
+from detoklens.measures.words import given_words, split_words
 from detoklens.questions.study import Study
-from detoklens.questions.words import Words
-from detoklens.tables.provenance import Provenance
+from detoklens.questions.words.question import Words
+from detoklens.tables.files import Provenance
 from tests.layers import random_layer
 from tests.questions.faces import check_faces, check_kept, check_shown, shown_columns
 from tests.spelled import counts_of, spelled_layer, write_spelled
@@ -101,7 +101,7 @@ def test_a_list_of_the_users_with_nothing_that_splits_is_refused(study):
 
 
 def test_the_shipped_list_may_have_nothing_that_splits(study, monkeypatch, tmp_path):
-    monkeypatch.setattr("detoklens.measures.word_list.shipped_words", lambda: ["century"])
+    monkeypatch.setattr("detoklens.measures.words.shipped_words", lambda: ["century"])
     answer = study.ask(Words())
     assert [len(answer.tables[name]) for name in ("words_by_head", "word_ranks", "word_pieces")] == [0, 0, 1]
     assert answer.sentence == "Untestable: the tokenizer splits none of the words."

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import polars as pl
 
 from detoklens.figures.spec import FigureSpec
+from detoklens.questions.base import Question
 from detoklens.questions.parameters import Heads, Parameter
-from detoklens.questions.question import Question
 from detoklens.tables.schema import HEAD, Column, Schema
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ LENGTHS = Schema(
 
 def draw_lengths(lengths: pl.DataFrame, *, width: str | float = "page") -> Figure:
     from detoklens.figures import theme
-    from detoklens.figures.head_rows import head_rows, points
+    from detoklens.figures.panels import head_rows, points
 
     @theme.figure_function
     def drawn() -> Figure:

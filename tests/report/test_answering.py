@@ -11,14 +11,14 @@ import pytest
 from detoklens.corpus.counts import Counts
 from detoklens.errors import OutputError
 from detoklens.questions.catalogue import Auroc, Contributions, Heads, Lexicon, Variance, Words
-from detoklens.questions.heads import HEADS
+from detoklens.questions.heads.question import HEADS
 from detoklens.questions.study import Study
-from detoklens.report import answers
+from detoklens.report import folder as answers
+from detoklens.report.content import Listener
 from detoklens.report.drawing import Drawing, Sketchbook, draw_files, drawings
 from detoklens.report.folder import claim, column_guide, refuse_foreign
 from detoklens.report.report import KIND, _cell, _part
 from detoklens.report.sections import Entry, SectionPlan, curve_tokens, example_tokens
-from detoklens.report.steps import Listener
 from tests.figures.synthetic import tables as made_tables
 from tests.layers import random_layer
 from tests.spelled import LINES, counts_of, spelled_layer

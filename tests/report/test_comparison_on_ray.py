@@ -26,7 +26,7 @@ class Noting(LocalEngine):
 def one_section(monkeypatch) -> None:
     """A whole comparison takes its time."""
     plan = SectionPlan("One", lambda _study: [Entry(Partners(["ion"], top=3), compared=True)])
-    monkeypatch.setattr("detoklens.report.answers.SECTIONS", [plan])
+    monkeypatch.setattr("detoklens.report.folder.SECTIONS", [plan])
     monkeypatch.setattr("detoklens.report.report.SECTIONS", [plan])
 
 

@@ -14,7 +14,8 @@ import pytest
 from detoklens.errors import OutputError
 from detoklens.questions.catalogue import Heatmap, Shape, Variance
 from detoklens.questions.study import Study, Work
-from detoklens.report import answers, drawing, report, sections
+from detoklens.report import drawing, report, sections
+from detoklens.report import folder as answers
 from detoklens.report.report import make_report
 from detoklens.report.sections import Entry, SectionPlan
 from tests.fuzz.damage import flipped

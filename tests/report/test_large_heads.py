@@ -5,8 +5,8 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from detoklens.questions.auroc_schemas import AUROC_CONTROLS
-from detoklens.report.large_heads import LargeHead, heads_drawn_large, why_these
+from detoklens.questions.auroc.compute import AUROC_CONTROLS
+from detoklens.report.drawing import LargeHead, heads_drawn_large, why_these
 
 Tables = dict[str, pl.DataFrame]
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detoklens.questions.question import View
+from detoklens.questions.base import View
 from detoklens.report.content import Computed, Content, Download, Grid, Part, Picture, Section
 from detoklens.report.page import render_page, script_json, shown
 from detoklens.report.report import grid_of

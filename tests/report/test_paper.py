@@ -5,10 +5,12 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from detoklens.questions import auroc_schemas as auroc
-from detoklens.questions import frequency, heatmap, variance
-from detoklens.questions.paper_table import PAPER_RANKS
-from detoklens.report.paper import numbers_of_the_paper
+from detoklens.questions.auroc import compute as auroc
+from detoklens.questions.frequency import question as frequency
+from detoklens.questions.heatmap import question as heatmap
+from detoklens.questions.variance import question as variance
+from detoklens.questions.words.question import PAPER_RANKS
+from detoklens.report.report import numbers_of_the_paper
 from tests.figures.synthetic import _by_head, _filled, np
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from detoklens.measures.ranking import scores_of, top_keys
 from detoklens.questions.study import Study
-from detoklens.report import search_index
+from detoklens.report import page as search_index
 from detoklens.report.page import script_json
 from detoklens.report.sections import example_tokens
 from tests.layers import random_layer

@@ -255,7 +255,7 @@ def test_terms_say_their_names_and_shapes():
 
 
 def test_the_real_whisper_decoder_agrees(whisper_folder):
-    from detoklens.verification.oracle import run_real_layer
+    from detoklens.model.verify import run_real_layer
 
     ids = [int(i) for i in np.random.default_rng(1).integers(0, 50257, 448)]
     for dtype, tolerance in (("float64", 1e-12), ("float32", 1e-5)):

@@ -10,7 +10,7 @@ import polars as pl
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detoklens.tables.csv_text import csv_bytes
+from detoklens.tables.files import csv_bytes
 from tests.command_line import run
 from tests.report.made import write_hostile
 

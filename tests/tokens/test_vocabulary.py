@@ -12,7 +12,7 @@ from tokenizers import AddedToken, Tokenizer, normalizers
 import detoklens
 from detoklens.errors import CheckpointError, TokenError
 from detoklens.tokens import Vocabulary
-from detoklens.tokens.byte_text import BYTE_OF_CHARACTER
+from detoklens.tokens.vocabulary import BYTE_OF_CHARACTER
 from tests.layers import write_tokenizer
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import detoklens
-from detoklens.verification.verify import verify
+from detoklens.model.verify import verify
 from detoklens.weights.families import SPEC_OF
 from tests.command_line import call
 from tests.weights.families.tiny import IDS, saved, tiny

@@ -14,10 +14,10 @@ from safetensors.numpy import load_file, save_file
 
 import detoklens
 from detoklens.errors import CheckpointError, MissingExtraError
+from detoklens.model import verify as oracle
+from detoklens.model.verify import default_token_ids, verify
 from detoklens.scores import block
 from detoklens.scores.layer import Layer
-from detoklens.verification import oracle
-from detoklens.verification.verify import default_token_ids, verify
 from tests.command_line import call, refuse
 from tests.layers import random_first_layer, write_gpt2
 from tests.real_gpt2 import real_gpt2
@@ -38,7 +38,7 @@ def test_the_tiny_checkpoint_passes():
 
 def test_a_wrong_decomposition_does_not_pass(monkeypatch):
     """A mutated layer on our side, the real one on theirs: every head is beyond tolerance."""
-    from detoklens.verification import verify as module
+    from detoklens.model import verify as module
 
     def wrong(*args, **kwargs):
         layer = detoklens.load(*args, **kwargs)
@@ -53,7 +53,7 @@ def test_a_wrong_decomposition_does_not_pass(monkeypatch):
 
 def test_the_output_difference_is_the_heads_own(monkeypatch):
     """One head writes 5 too much in one place: its row says 5, the others nothing, the layer's output is as it was."""
-    from detoklens.verification import verify as module
+    from detoklens.model import verify as module
 
     def shifted(*args, **kwargs):
         real = oracle.run_real_layer(*args, **kwargs)
@@ -166,6 +166,6 @@ def test_other_heads_on_the_other_side_are_said(monkeypatch):
     layer = detoklens.load(TINY)
     real = oracle.run_real_layer(TINY, layer.checkpoint.config, [1, 2], "float32")
     fewer = replace(real, attention=real.attention[:2])
-    monkeypatch.setattr("detoklens.verification.verify.run_real_layer", lambda *_: fewer)
+    monkeypatch.setattr("detoklens.model.verify.run_real_layer", lambda *_: fewer)
     with pytest.raises(CheckpointError, match=r"transformers reads 2 heads of its config\.json, here they are 3"):
         verify(layer, [1, 2])

@@ -15,8 +15,8 @@ import detoklens
 from detoklens.errors import CheckpointError, DetokLensError, MissingExtraError, UnsupportedModelError
 from detoklens.loading import load_vocabulary
 from detoklens.model import loading
+from detoklens.model.verify import verify
 from detoklens.tokens import Vocabulary
-from detoklens.verification.verify import verify
 from detoklens.weights import gguf_file, gguf_tokenizer
 from detoklens.weights.gguf_tokenizer import gguf_vocabulary
 from tests.fuzz.budget import cases

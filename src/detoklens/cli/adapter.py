@@ -16,7 +16,7 @@ from detoklens.questions.study import Work
 from detoklens.questions.texts import Texts
 
 if TYPE_CHECKING:
-    from detoklens.questions.question import Question
+    from detoklens.questions.base import Question
     from detoklens.questions.study import Study
 
 

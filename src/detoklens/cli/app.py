@@ -13,7 +13,7 @@ from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
 from detoklens.cli.adapter import question_command
-from detoklens.cli.ending import forget_unwritten, one_line, open_streams
+from detoklens.cli.errors import forget_unwritten, one_line, open_streams
 from detoklens.errors import DetokLensError
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.version import __version__

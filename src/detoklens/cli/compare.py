@@ -12,8 +12,8 @@ import typer
 from detoklens import demo
 from detoklens.cli.adapter import Chance, Cluster, Corpus, command_of, with_default
 from detoklens.cli.output import chosen_width, say
+from detoklens.cli.progress import step_list
 from detoklens.cli.report import DOCUMENTS
-from detoklens.cli.step_list import step_list
 from detoklens.errors import CountsError, DetokLensError, printable
 from detoklens.questions.parameters import Parameter, settings_of
 from detoklens.questions.study import Work
@@ -22,7 +22,7 @@ from detoklens.questions.texts import Texts
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
     from detoklens.questions.study import Study
-    from detoklens.report.steps import Listener
+    from detoklens.report.content import Listener
     from detoklens.scores.layer import Layer
 
 
@@ -125,9 +125,9 @@ class Checkpoint:
 
 def ask_checkpoint(checkpoint: Checkpoint) -> str:
     """Answer all compared questions for one checkpoint on one core, into the comparison's folder."""
-    from detoklens.report.answers import ask_all
     from detoklens.report.comparison import models_folder
-    from detoklens.report.steps import Listener
+    from detoklens.report.content import Listener
+    from detoklens.report.folder import ask_all
 
     ask_all(checkpoint.study(Work(1)), models_folder(checkpoint.out, checkpoint.label), Listener(), True)
     return checkpoint.label

@@ -54,7 +54,7 @@ def count(counting: Counting, work: Cluster, printed: Printed) -> None:
 
     Example: detoklens count 'openwebtext/*.parquet' --tokenizer gpt2 --out counts
     """
-    from detoklens.cli.counting_progress import shown_progress
+    from detoklens.cli.progress import shown_progress
     from detoklens.corpus.count import CountingOptions, count_corpus
     from detoklens.corpus.memory import parse_size
     from detoklens.corpus.records import ReadingOptions

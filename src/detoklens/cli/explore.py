@@ -39,7 +39,7 @@ def explore(model: Model, asked: Explore, corpus: Corpus) -> None:
 
     Example: detoklens explore gpt2 --counts counts --export gpt2-explorer
     """
-    from detoklens.explorer.folder import is_bundle
+    from detoklens.explorer.bundle import is_bundle
 
     if asked.export is not None and (asked.port or asked.no_open):
         raise DetokLensError("--export serves nothing, so --port and --no-open have no part in it; leave them out")
@@ -52,8 +52,7 @@ def explore(model: Model, asked: Explore, corpus: Corpus) -> None:
 
 
 def _export(model: Model, folder: Path, corpus: Corpus) -> None:
-    from detoklens.explorer.bundle import write_bundle
-    from detoklens.explorer.folder import refuse_foreign
+    from detoklens.explorer.bundle import refuse_foreign, write_bundle
 
     refuse_foreign(folder)
     write_bundle(open_study(model, corpus, None, None, None), folder)
@@ -62,7 +61,7 @@ def _export(model: Model, folder: Path, corpus: Corpus) -> None:
 
 
 def _serve_exported(folder: Path, asked: Explore, corpus: Corpus) -> None:
-    from detoklens.explorer.folder import check_bundle
+    from detoklens.explorer.bundle import check_bundle
     from detoklens.explorer.server import Server, serving
 
     check_bundle(folder)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from detoklens.questions.answer import Answer
-    from detoklens.questions.question import Question, View
+    from detoklens.questions.base import Question, View
 
 Format = Literal["table", "csv", "json", "parquet"]
 ENDINGS = (".svg", ".pdf", ".png")
@@ -144,8 +144,7 @@ def print_table(frame: pl.DataFrame, output_format: Format, title: str, first: S
 
 def emit(frame: pl.DataFrame, output_format: Format) -> None:
     """Print a table for another program."""
-    from detoklens.tables.csv_text import csv_bytes
-    from detoklens.tables.files import parquet_bytes
+    from detoklens.tables.files import csv_bytes, parquet_bytes
 
     if output_format == "csv":
         _write(csv_bytes(frame))

@@ -11,7 +11,7 @@ import typer
 
 from detoklens.cli.adapter import Chance, Corpus, Model, command_of, open_study, with_default
 from detoklens.cli.output import chosen_width, say
-from detoklens.cli.step_list import step_list
+from detoklens.cli.progress import step_list
 from detoklens.errors import DetokLensError
 from detoklens.questions.parameters import Heads, Parameter, settings_of
 from detoklens.questions.study import Work
@@ -76,7 +76,7 @@ def report(model: Model, made: Report, corpus: Corpus, texts: Texts, chance: Cha
 
 def _with_counts(study: Study, made: Report, texts: Texts, engine: Engine) -> Study:
     """The same study with its corpus counted by the model's tokenizer, going on where an earlier run stopped."""
-    from detoklens.cli.counting_progress import shown_progress
+    from detoklens.cli.progress import shown_progress
     from detoklens.corpus.count import CountingOptions, count_corpus
     from detoklens.corpus.records import ReadingOptions
     from detoklens.questions.study import Study, fitting_counts

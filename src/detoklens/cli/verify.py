@@ -31,8 +31,8 @@ def verify(model: Model, check: Check, printed: Printed) -> None:
     """
     from detoklens.errors import DetokLensError, printable
     from detoklens.loading import load
-    from detoklens.verification.verify import default_token_ids
-    from detoklens.verification.verify import verify as compare
+    from detoklens.model.verify import default_token_ids
+    from detoklens.model.verify import verify as compare
 
     if printable(model.model) != model.model:
         named = printable(model.model)

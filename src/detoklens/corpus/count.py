@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
-from detoklens.corpus.artefact import row_groups, write_bigrams, write_tokens
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.encoding import COST, Choice, choose_library
 from detoklens.corpus.inputs import find_inputs
@@ -26,12 +25,12 @@ from detoklens.corpus.manifest import (
     with_library,
 )
 from detoklens.corpus.memory import default_memory, share_of
-from detoklens.corpus.output import OutputFolder, open_output, write_text
+from detoklens.corpus.merging import MergeTree, Node
+from detoklens.corpus.output import OutputFolder, open_output, row_groups, write_bigrams, write_text, write_tokens
 from detoklens.corpus.parts import Part, merged_blocks, sum_of_tallies, sum_of_tokens
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.shards import Shard, cut_into_shards, sample_texts
 from detoklens.corpus.tasks import CountTask, Done, MergeTask, longest_document, perform
-from detoklens.corpus.tree import MergeTree, Node
 from detoklens.engines import Engine, open_engine
 from detoklens.errors import CorpusError
 from detoklens.tokens import Vocabulary
@@ -67,7 +66,7 @@ class Progress:
     notes: list[str] = field(default_factory=list)
 
 
-Watcher = Callable[[Progress], None]
+CountWatcher = Callable[[Progress], None]
 
 
 def count_corpus(
@@ -76,7 +75,7 @@ def count_corpus(
     out: Path | str,
     options: CountingOptions | None = None,
     engine: Engine | None = None,
-    watch: Watcher | None = None,
+    watch: CountWatcher | None = None,
 ) -> Counts:
     """Count the tokens and bigrams of texts into the folder `out`; a run that was interrupted is continued.
 
@@ -110,7 +109,7 @@ class _Run:
         options: CountingOptions,
         shards: list[Shard],
         engine: Engine,
-        watch: Watcher,
+        watch: CountWatcher,
     ) -> None:
         self.output, self.vocabulary, self.options = output, vocabulary, options
         self.shards, self.engine, self.watch = shards, engine, watch

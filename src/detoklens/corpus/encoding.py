@@ -18,10 +18,47 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from jaxtyping import Int, UInt32
 
-from detoklens.corpus.missing_bytes import add_placeholders, replaced, texts_with
 from detoklens.errors import TokenError
 from detoklens.tokens import Vocabulary
-from detoklens.tokens.library_calls import library_call
+from detoklens.tokens.tokenizer_files import library_call
+from detoklens.tokens.vocabulary import BYTE_OF_CHARACTER
+
+
+def add_placeholders(description: dict[str, Any]) -> int | None:
+    """Give each missing byte an id beyond all others, in place; the first such id, None where no byte is missing."""
+    model = description["model"]
+    if model.get("type") != "BPE" or '"ByteLevel"' not in json.dumps(description["pre_tokenizer"]):
+        return None
+    vocabulary: dict[str, int] = model["vocab"]
+    missing = [character for character in BYTE_OF_CHARACTER if character not in vocabulary]
+    if not missing:
+        return None
+    first = 1 + max([*vocabulary.values(), *(token["id"] for token in description["added_tokens"])], default=-1)
+    vocabulary.update({character: first + rank for rank, character in enumerate(missing)})
+    return first
+
+
+def texts_with(
+    first: int, ids: UInt32[np.ndarray, "token_in_batch"], offsets: Int[np.ndarray, "document_and_end"]
+) -> Int[np.ndarray, "document"]:
+    """The numbers of the texts among whose ids is one from `first` on."""
+    places = np.flatnonzero(ids >= first)
+    return np.unique(np.searchsorted(offsets, places, side="right") - 1)
+
+
+def replaced(
+    ids: UInt32[np.ndarray, "token_in_batch"],
+    offsets: Int[np.ndarray, "document_and_end"],
+    texts: Int[np.ndarray, "document"],
+    rows: list[UInt32[np.ndarray, "_"]],
+) -> tuple[UInt32[np.ndarray, "_"], Int[np.ndarray, "document_and_end"]]:
+    """The ids with those of some texts replaced by other rows, and where each text begins then."""
+    parts, lengths, done = [], np.diff(offsets), 0
+    for text, row in zip(texts, rows, strict=True):
+        parts += [ids[done : offsets[text]], row]
+        done, lengths[text] = int(offsets[text + 1]), len(row)
+    return np.concatenate([*parts, ids[done:]]), np.concatenate([[0], np.cumsum(lengths)])
+
 
 GIGATOKEN, TOKENIZERS = "gigatoken", "tokenizers"
 LONGEST_TOKEN = 1_000

@@ -14,8 +14,7 @@ from jaxtyping import Int64, UInt
 
 from detoklens.corpus.encoding import Encoded
 from detoklens.engines.interrupts import interrupts_deferred
-from detoklens.kernels.bigrams import add_token_counts, write_pair_keys
-from detoklens.kernels.runs import add_runs, run_lengths
+from detoklens.kernels.bigrams import add_runs, add_token_counts, run_lengths, write_pair_keys
 
 COUNT_BYTES = 8
 

@@ -13,13 +13,12 @@ from pathlib import Path
 import numpy as np
 
 from detoklens.corpus.encoding import Encoded, Encoder, open_encoder
+from detoklens.corpus.merging import Node, Spills
 from detoklens.corpus.pairs import PairCounter, key_type
 from detoklens.corpus.parts import Part, merged_blocks, sum_of_tallies, sum_of_tokens, write_part
 from detoklens.corpus.pieces import read_texts
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.shards import Shard
-from detoklens.corpus.spills import Spills
-from detoklens.corpus.tree import Node
 from detoklens.errors import TokenError
 
 

@@ -1,18 +1,32 @@
-"""How do numbers get into a bundle? One file each, raw and little-endian, half of them in half precision.
-
-Half precision has eleven binary digits and few sizes, so what is stored is the value over a power of two that brings
-the largest one near the top; how far the stored rows are off is measured and said.
-"""
+"""What does a page show before anybody has asked? A text with words of several pieces, one of them, and a head."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from math import frexp
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float16
+from jaxtyping import Float, Float16, Int64, UInt32
+
+from detoklens.corpus.counts import Counts
+from detoklens.progress import Watcher
+from detoklens.scores.factors import (
+    Side,
+    biases,
+    for_each_head,
+    key_side,
+    means,
+    project,
+    query_side,
+    rotated_by_offset,
+    token_shares,
+)
+from detoklens.scores.layer import Layer
+from detoklens.weights.scale import ScaleTable
 
 FOLDER = "arrays"
 TOP = 15  # stored numbers stay below 2¹⁵; half precision ends below 2¹⁶
@@ -72,3 +86,259 @@ def row_error(
         off = np.linalg.norm(stored[begin : begin + ROWS].astype(np.float64) * multiplier - exact, axis=1)
         worst = max(worst, float(np.divide(off, length, out=np.zeros_like(off), where=length > 0).max(initial=0.0)))
     return worst
+
+
+TOLERANCE = 1e-4  # of σ: a score of 40 is then off by less than 0.01
+
+
+@dataclass(frozen=True)
+class ThinCovariance:
+    """Cov(e, p) as position · tokenᵀ, and the largest relative error of σ with it, the token's side being halved."""
+
+    token: Float[np.ndarray, "token rank"]
+    position: Float[np.ndarray, "position rank"]
+    error: float
+
+
+def thin_covariance(scales: ScaleTable, length: int) -> ThinCovariance:
+    """The covariances of all tokens with the first positions."""
+    covariance = scales.covariance(slice(0, length))
+    variance = np.maximum(scales.of_positions(slice(0, length)) ** 2, np.finfo(covariance.dtype).tiny)
+    positions = _leading(covariance)
+    tokens = (covariance.T @ positions).astype(np.float32)
+    rank = _smallest_rank(covariance, variance, positions, tokens)
+    token, position = tokens[:, :rank], positions[:, :rank]
+    multiplier = multiplier_of(token)
+    stored = halved(token, multiplier).astype(np.float32) * np.float32(multiplier)
+    return ThinCovariance(token, position, _scale_error(covariance, variance, position @ stored.T))
+
+
+def _leading(covariance: Float[np.ndarray, "position token"]) -> Float[np.ndarray, "position position"]:
+    """The left singular vectors, the strongest first."""
+    wide = covariance.astype(np.float64)
+    _, vectors = np.linalg.eigh(wide @ wide.T)
+    return np.ascontiguousarray(vectors[:, ::-1], np.float32)
+
+
+def _smallest_rank(
+    covariance: Float[np.ndarray, "position token"],
+    variance: Float[np.ndarray, "position token"],
+    positions: Float[np.ndarray, "position position"],
+    tokens: Float[np.ndarray, "token position"],
+) -> int:
+    """By halving: more vectors are never worse by more than rounding."""
+    low, high = 0, positions.shape[1]
+    while low < high:
+        middle = (low + high) // 2
+        error = _scale_error(covariance, variance, positions[:, :middle] @ tokens[:, :middle].T)
+        low, high = (low, middle) if error < TOLERANCE else (middle + 1, high)
+    return low
+
+
+def _scale_error(
+    covariance: Float[np.ndarray, "position token"],
+    variance: Float[np.ndarray, "position token"],
+    found: Float[np.ndarray, "position token"],
+) -> float:
+    """The largest relative error of σ, where σ² is what `variance` says: that of Cov over σ²."""
+    found -= covariance
+    found /= variance
+    return float(max(found.max(), -found.min()))
+
+
+def write_layer(layer: Layer, arrays: Arrays, text_limit: int, watch: Watcher | None = None) -> None:
+    """Write all arrays of a layer."""
+    scale = token_divisor(layer)
+    arrays.add("token_scale", scale)
+    _write_factors(layer, arrays, scale, watch)
+    common = biases(layer.weights, layer.folded)
+    arrays.add("bias_query", common.query)
+    arrays.add("bias_key", common.key)
+    if layer.positions == "learned":
+        _write_positions(layer, arrays)
+        _write_scales(layer, arrays, text_limit)
+    else:
+        shares = token_shares("vocabulary", layer.vocab_size)
+        mean = means(layer.weights, layer.folded, layer.scales.bare_tokens(), shares)
+        arrays.add("mean_query", mean.query)
+        arrays.add("mean_key", mean.key)
+
+
+def token_divisor(layer: Layer) -> Float[np.ndarray, "token"]:
+    """The σ that Tᵉᵉ over the vocabulary divides by: 1 where queries and keys are normed already."""
+    return np.ones(layer.vocab_size, np.float32) if layer.weights.has_query_key_norms else layer.token_scale("mean")
+
+
+def _write_factors(layer: Layer, arrays: Arrays, scale: Float[np.ndarray, "token"], watch: Watcher | None) -> None:
+    query, key = query_side(layer.weights, layer.folded), key_side(layer.weights, layer.folded)
+    in_all, centres = len(query.weight) + len(key.weight), []
+    for head in range(len(query.weight)):
+        factor = _factor(layer, query, head)
+        arrays.add_half(f"query_{head}", factor)
+        centres.append(np.einsum("td,t->d", factor, 1 / scale.astype(np.float64)) / len(factor))
+        _tell(watch, head + 1, in_all)
+    for head in range(len(key.weight)):
+        arrays.add_half(f"key_{head}", _factor(layer, key, head))
+        _tell(watch, len(query.weight) + head + 1, in_all)
+    arrays.add("centre_query", np.stack(centres))
+
+
+def _factor(layer: Layer, side: Side, head: int) -> Float[np.ndarray, "token d_head"]:
+    return side.of_vocabulary(layer.weights.token_embeddings, layer.scales.bare_tokens, head)
+
+
+def _write_positions(layer: Layer, arrays: Arrays) -> None:
+    positions = layer.weights.position_embeddings
+    queries, keys = (project(positions, weight) for weight in (layer.folded.query_weight, layer.folded.key_weight))
+    for head in range(layer.n_heads):
+        arrays.add(f"position_query_{head}", queries[head])
+        arrays.add(f"position_key_{head}", keys[head])
+    arrays.add("position_scale", layer.scales.mean_over_tokens())
+
+
+def _write_scales(layer: Layer, arrays: Arrays, text_limit: int) -> None:
+    """What σ of any token at the first positions is made of; nothing where there is no norm."""
+    if layer.weights.norm_kind == "none":
+        return
+    arrays.add("token_variance", layer.scales.token_variance)
+    arrays.add("position_variance", layer.scales.position_variance[:text_limit])
+    thin = thin_covariance(layer.scales, text_limit)
+    if thin.token.shape[1]:
+        arrays.add_half("token_covariance", thin.token, thin.error)
+        arrays.add("position_covariance", thin.position)
+
+
+def _tell(watch: Watcher | None, done: int, in_all: int) -> None:
+    if watch is not None:
+        watch(done, in_all)
+
+
+def described_tokens(layer: Layer) -> dict[str, Any]:
+    """tokens.json: one text for each row of the embedding table."""
+    vocabulary = layer.vocabulary
+    as_bytes = {token: vocabulary.as_bytes(token) for token in range(layer.vocab_size)}
+    return {
+        "texts": [vocabulary.text(token) for token in as_bytes],
+        "bytes": {str(token): found.hex() for token, found in as_bytes.items() if not _is_text(found)},
+        "special": sorted(token for token in vocabulary.apart if token < layer.vocab_size),
+        "continuing_prefix": getattr(vocabulary.tokenizer.model, "continuing_subword_prefix", None) or "",
+    }
+
+
+def _is_text(found: bytes) -> bool:
+    try:
+        found.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+COUNTS_FOLDER = "counts"
+MOST_PAIRS = 4 << 20  # kept each way: 32 MB
+PAIRS_PER_SHARD = 1 << 16  # 512 kB a file
+LARGEST = 2**32 - 1
+
+
+def write_counts(counts: Counts, vocab_size: int, folder: Path, most: int = MOST_PAIRS) -> dict[str, Any]:
+    """Write the pairs both ways round; what bundle.json says of them."""
+    (folder / COUNTS_FOLDER).mkdir()
+    bigrams = counts.bigrams
+    threshold = _threshold(bigrams.counts, most)
+    kept = (bigrams.counts >= threshold) & (bigrams.prefixes < vocab_size) & (bigrams.suffixes < vocab_size)
+    keys, queries, found = bigrams.prefixes[kept], bigrams.suffixes[kept], bigrams.counts[kept]
+    order = np.lexsort((queries, keys))
+    return {
+        "threshold": threshold,
+        "pairs": len(found),
+        "pairs_per_shard": PAIRS_PER_SHARD,
+        "total_tokens": int(counts.tokens.sum()),
+        "total_pairs": len(bigrams.counts),
+        "by_query": _write_rows(folder, "by_query", queries, keys, found, vocab_size),
+        "by_key": _write_rows(folder, "by_key", keys[order], queries[order], found[order], vocab_size),
+    }
+
+
+def token_counts(counts: Counts, vocab_size: int) -> Int64[np.ndarray, "token"]:
+    """How often each token of the model occurs; those that the tokenizer does not have never do."""
+    padded = np.zeros(vocab_size, np.int64)
+    known = counts.tokens[:vocab_size]
+    padded[: len(known)] = known
+    return padded
+
+
+def _threshold(found: Int64[np.ndarray, "pair"], most: int) -> int:
+    """The smallest count of which, and above, there are no more pairs than can be kept."""
+    if len(found) <= most:
+        return 1
+    place = len(found) - most
+    least = int(np.partition(found, place)[place])
+    return least if int(np.count_nonzero(found >= least)) <= most else least + 1
+
+
+def _write_rows(
+    folder: Path,
+    name: str,
+    rows: UInt32[np.ndarray, "pair"],
+    others: UInt32[np.ndarray, "pair"],
+    found: Int64[np.ndarray, "pair"],
+    vocab_size: int,
+) -> dict[str, int]:
+    """One index of rows, and the pairs in order in files of equal length."""
+    index = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=vocab_size))]).astype("<u4")
+    (folder / COUNTS_FOLDER / f"{name}.index.bin").write_bytes(index.tobytes())
+    shards = range(0, len(rows), PAIRS_PER_SHARD)
+    for number, begin in enumerate(shards):
+        pairs = slice(begin, begin + PAIRS_PER_SHARD)
+        counted = np.minimum(found[pairs], LARGEST)
+        stored = np.concatenate([others[pairs], counted]).astype("<u4")
+        (folder / COUNTS_FOLDER / f"{name}-{number:03}.bin").write_bytes(stored.tobytes())
+    return {"shards": len(shards)}
+
+
+TEXT = "The magician untied the wooden puppets before the unforgettable performance."
+COMPARED = 2048  # key tokens that a true one is compared with
+
+
+def sample(layer: Layer, limit: int) -> dict[str, Any]:
+    """The text, its ids, a piece inside a word, and the head in which such pieces look most for the one before."""
+    text, ids = _readable(layer, limit)
+    if not text:
+        first = layer.vocab_size // 2
+        return {"token": first, "text": None, "ids": [first], "head": 0}
+    inside = set(layer.vocabulary.word_internal())
+    pairs = [(key, query) for key, query in pairwise(ids) if query in inside]
+    head = joining_head(layer, pairs) if pairs else 0
+    return {"token": pairs[0][1] if pairs else ids[-1], "text": text, "ids": ids, "head": head}
+
+
+def _readable(layer: Layer, limit: int) -> tuple[str, list[int]]:
+    """As many words of the text as the model can read; none where it has no tokenizer, or not their tokens."""
+    words = TEXT.split(" ") if layer.has_vocabulary else []
+    for number in range(len(words), 0, -1):
+        text = " ".join(words[:number])
+        ids = layer.vocabulary.encode(text)
+        if 0 < len(ids) <= limit and _can_be_read(layer, ids):
+            return text, ids
+    return "", []
+
+
+def joining_head(layer: Layer, pairs: Sequence[tuple[int, int]]) -> int:
+    """The head in which the fewest other keys have a larger Tᵉᵉ than the true one, on average over the pairs."""
+    step = max(1, layer.vocab_size // COMPARED)
+    others = np.arange(0, layer.vocab_size, step)
+    keys, queries = np.array(pairs).T
+    asking = rotated_by_offset(layer.weights, _vectors(layer, query_side(layer.weights, layer.folded), queries), 1)
+    asked = _vectors(layer, key_side(layer.weights, layer.folded), np.concatenate([keys, others]))
+    scores = asking @ for_each_head(asked, layer.weights).transpose(0, 2, 1)
+    true = np.diagonal(scores, axis1=1, axis2=2)
+    larger = scores[:, :, len(keys) :] > true[:, :, None]
+    return int(larger.mean(axis=(1, 2)).argmin())
+
+
+def _vectors(layer: Layer, side: Side, tokens: np.ndarray) -> np.ndarray:
+    inputs = layer.weights.token_embeddings[tokens] / layer.scales.bare_tokens()[tokens, None]
+    return side.less_constant(inputs, side.constant)
+
+
+def _can_be_read(layer: Layer, ids: list[int]) -> bool:
+    return all(token < layer.vocab_size and token != layer.weights.padding_token_id for token in ids)

@@ -6,26 +6,160 @@
 from __future__ import annotations
 
 import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from detoklens.errors import TokenError
-from detoklens.explorer.arrays import Arrays
-from detoklens.explorer.cards import CARDS, head_cards, head_cards_or_problem, too_large
-from detoklens.explorer.corpus_counts import token_counts, write_counts
-from detoklens.explorer.folder import BUNDLE, FORMAT, KIND, whole_folder
-from detoklens.explorer.layer_arrays import write_layer
-from detoklens.explorer.page import copy_page
-from detoklens.explorer.sample import sample
-from detoklens.explorer.tokens import described_tokens
-from detoklens.measures.trained_range import trained_range
+from detoklens.errors import DetokLensError, OutputError, TokenError, shown
+from detoklens.explorer.arrays import Arrays, described_tokens, sample, token_counts, write_counts, write_layer
+from detoklens.measures.positions import trained_range
 from detoklens.progress import shown_steps
+from detoklens.questions.heads.question import HEADS, SEEN_FIRST, Heads
 from detoklens.questions.study import Study
 from detoklens.questions.texts import beginning_token
 from detoklens.scores.layer import Layer
+from detoklens.scratch import scratch_folder
 from detoklens.version import __version__
 from detoklens.wording import term_name, term_symbol
-from detoklens.writing import write_whole
+from detoklens.writing import make_folder, plain_output_errors, write_whole
+
+PAGE = Path(__file__).parent / "page"
+
+
+def copy_page(folder: Path) -> None:
+    """Put the built page into a bundle."""
+    if not (PAGE / "index.html").is_file():
+        raise OutputError(f"{PAGE}: the explorer's page is not there; install the package again, or build explorer-web")
+    shutil.copytree(PAGE, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
+
+
+BUNDLE = "bundle.json"
+KIND = "detoklens explorer"
+FORMAT = 1
+"""Goes up when a page can't read what an earlier version wrote."""
+OURS = {"arrays", "assets", "counts", "built.json", BUNDLE, "heads.json", "index.html", "licences.txt"}
+OURS |= {"tokenizer.json", "tokens.json"}
+"""All that a bundle holds."""
+
+
+def is_bundle(folder: Path) -> bool:
+    """Whether a folder holds an explorer, of whatever version."""
+    return _read_description(folder).get("kind") == KIND
+
+
+def check_bundle(folder: Path) -> dict[str, Any]:
+    """What a finished bundle says of itself; an error where it is none, or of another format."""
+    described = _read_description(folder)
+    if described.get("kind") != KIND:
+        raise OutputError(f"{folder}: no explorer ({BUNDLE} is missing or is something else); name its folder")
+    if described.get("format") != FORMAT:
+        raise OutputError(
+            f"{folder}: an explorer of format {described.get('format')!r}, written by detoklens "
+            f"{described.get('detoklens')!r}; this version reads format {FORMAT}: export it again from the model"
+        )
+    return described
+
+
+def refuse_foreign(folder: Path) -> None:
+    """An error where a folder holds anything but an explorer of ours; nothing is written."""
+    with plain_output_errors(folder):
+        if folder.exists() and not folder.is_dir():
+            raise OutputError(f"{folder} is a file; name a folder")
+        if folder.is_dir() and any(folder.iterdir()) and not is_bundle(folder):
+            raise OutputError(f"{folder} holds something else and is not overwritten; name a new or empty folder")
+        strange = {path.name for path in folder.iterdir()} - OURS if folder.is_dir() else set()
+        if strange:
+            raise OutputError(
+                f"{folder} holds {shown(min(strange))} beside an explorer and is not overwritten; move it away, or "
+                "name another folder"
+            )
+
+
+@contextmanager
+def whole_folder(folder: Path) -> Iterator[Path]:
+    """A folder to write into that is renamed at the end; after an error the old one is as it was.
+
+    Between two renames the old one has another name: a process that is killed there leaves it, and the next one takes
+    it back.
+    """
+    folder = folder.resolve()
+    old = folder.with_name(f".{folder.name}.old")
+    _take_back(old, folder)
+    refuse_foreign(folder)
+    make_folder(folder.parent)
+    with plain_output_errors(folder), scratch_folder(folder.parent) as scratch:
+        written = scratch / "new"
+        written.mkdir()
+        yield written
+        if folder.exists():
+            folder.rename(old)
+        try:
+            written.rename(folder)
+        except OSError:
+            _take_back(old, folder)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def _take_back(old: Path, folder: Path) -> None:
+    """Finish what a killed process left: its old export comes back where there is no new one, else it is removed."""
+    if old.is_symlink() or not is_bundle(old):
+        return
+    with plain_output_errors(folder):
+        if folder.exists():
+            shutil.rmtree(old)
+        else:
+            old.rename(folder)
+
+
+def _read_description(folder: Path) -> dict[str, Any]:
+    try:
+        described = json.loads((folder / BUNDLE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return described if isinstance(described, dict) else {}
+
+
+CARDS = "heads.json"
+MOST_WORK = 2e13  # multiplications of all tokens with all tokens in all heads: GPT-2 small has 2e12, an 8B model 7e13
+
+
+def too_large(layer: Layer) -> str | None:
+    """Why a model's head cards are left out; None where they are not."""
+    if float(layer.vocab_size) ** 2 * layer.n_heads * layer.d_head <= MOST_WORK:
+        return None
+    return (
+        f"Head cards compare all {layer.vocab_size:,} tokens with each other in all {layer.n_heads} heads, which takes "
+        "hours for a model of this size; `detoklens heads` makes them."
+    )
+
+
+def head_cards_or_problem(study: Study) -> dict[str, Any]:
+    """The same while somebody is looking at the page already: what goes wrong is said there."""
+    try:
+        return head_cards(study)
+    except DetokLensError as error:
+        return {"problem": f"{error}"}
+
+
+def head_cards(study: Study) -> dict[str, Any]:
+    """heads.json: what `heads` answers; columns of which nothing is known are named apart."""
+    answer = study.ask(Heads())
+    cards = answer.tables["heads"]
+    known = [column for column in HEADS.columns if cards[column.name].null_count() < len(cards)]
+    names = [column.name for column in known]
+    return {
+        "columns": [{"name": column.name, "dtype": column.dtype, "meaning": column.meaning} for column in known],
+        "rows": cards.select(names).to_dicts(),
+        "shown": [name for name in SEEN_FIRST if name in names],
+        "sentence": answer.sentence,
+        "missing": [
+            {"name": column.name, "meaning": column.meaning} for column in HEADS.columns if column.name not in names
+        ],
+    }
+
 
 LONGEST_TEXT = 256  # tokens that the page draws as a matrix
 SPLITS = {

@@ -15,7 +15,7 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
 from detoklens.figures import theme
-from detoklens.figures.wording import short_number
+from detoklens.figures.labels import short_number
 
 MANY_POINTS = 10_000  # from here on smaller
 

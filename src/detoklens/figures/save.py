@@ -5,16 +5,124 @@ Each says in its metadata that detoklens drew it, so that a file of another orig
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from io import BytesIO
+from itertools import groupby
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
 from matplotlib.figure import Figure
 
 from detoklens.figures import theme
-from detoklens.figures.svg import MAKER, svg_file_text
 from detoklens.writing import make_folder, write_whole
+
+_SVG = "http://www.w3.org/2000/svg"
+_XLINK = "http://www.w3.org/1999/xlink"
+_DROPPED = {f"{{{_SVG}}}metadata", f"{{{_SVG}}}style"}
+_URL = re.compile(r"url\(#([^)]*)\)")
+LONG = 200  # points of a path that is thinned
+COLUMN = 0.6  # points wide: a pixel of a page, less than a line is thick
+_BEYOND_HUNDREDTHS = re.compile(r"(\.\d\d)\d+")
+_DROPPED_PROPERTIES = {"-inkscape-stroke"}
+
+MAKER = ("data-made-by", "detoklens")
+"""The attribute by which a figure of ours is known."""
+
+ElementTree.register_namespace("", _SVG)
+ElementTree.register_namespace("xlink", _XLINK)
+
+
+def svg_text(figure: Figure, name: str, title: str = "", description: str = "") -> str:
+    """The figure as an <svg> element for a page, its ink in the page's text colour."""
+    return _written(svg_element(figure, name, title, description, ink="currentColor"))
+
+
+def svg_file_text(figure: Figure, name: str, title: str = "", description: str = "") -> str:
+    """The figure as an SVG file of its own, its ink nearly black."""
+    declaration = '<?xml version="1.0" encoding="utf-8"?>\n'
+    return declaration + _written(svg_element(figure, name, title, description, ink=theme.INK)) + "\n"
+
+
+def svg_element(figure: Figure, name: str, title: str, description: str, ink: str) -> Element:
+    """matplotlib's drawing, cleaned."""
+    drawn = BytesIO()
+    with theme.themed():
+        figure.savefig(drawn, format="svg", dpi=theme.DPI, metadata={"Date": None, "Creator": None})
+    # matplotlib wrote this text a moment ago: no entity or external part can be in it
+    root = ElementTree.fromstring(drawn.getvalue())
+    prefix = re.sub(r"[^A-Za-z0-9_-]", "-", name) + "-"
+    _drop_children(root)
+    for element in root.iter():
+        _clean(element, prefix, ink)
+    root.set("stroke-linejoin", "round")
+    _describe(root, prefix, title, description)
+    return root
+
+
+def _drop_children(root: Element) -> None:
+    for parent in list(root.iter()):
+        for child in [child for child in parent if child.tag in _DROPPED]:
+            parent.remove(child)
+
+
+def _clean(element: Element, prefix: str, ink: str) -> None:
+    for declaration in element.attrib.pop("style", "").split(";"):
+        name, _, value = (part.strip() for part in declaration.partition(":"))
+        if name and name not in _DROPPED_PROPERTIES:
+            element.set(name, value)
+    for name, value in element.attrib.items():
+        if name == "id":
+            element.set(name, prefix + value)
+        elif name in ("href", f"{{{_XLINK}}}href") and value.startswith("#"):
+            element.set(name, f"#{prefix}{value[1:]}")
+        elif value == theme.INK:
+            element.set(name, ink)
+        elif name == "d":
+            element.set(name, _BEYOND_HUNDREDTHS.sub(r"\1", thinned(value)).replace("  ", " "))
+        elif "url(#" in value:
+            element.set(name, _URL.sub(rf"url(#{prefix}\1)", value))
+
+
+def thinned(path: str) -> str:
+    """The same path with few points to a column; one that is short, or has curves, as it is."""
+    if path.count("L") < LONG or set("CQAHVSTmlhvcsqta") & set(path):
+        return path
+    lines = [_thinned_line(line) for line in path.split("M")[1:]]
+    return " ".join(f"M {line}" for line in lines)
+
+
+def _thinned_line(line: str) -> str:
+    points, end, _ = line.partition("z")
+    places = [tuple(map(float, point.split())) for point in points.split("L")]
+    columns = [list(some) for _, some in groupby(places, lambda place: int(place[0] / COLUMN))]
+    kept = [place for column in columns for place in _telling(column)]
+    return " L ".join(f"{x:.2f} {y:.2f}" for x, y in kept) + (" z" if end else "")
+
+
+def _telling(column: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
+    """First, lowest, highest and last of the points of a column, in their order, each once."""
+    heights = [y for _, y in column]
+    telling = {0, heights.index(min(heights)), heights.index(max(heights)), len(column) - 1}
+    return [column[place] for place in sorted(telling)]
+
+
+def _describe(root: Element, prefix: str, title: str, description: str) -> None:
+    root.set(*MAKER)
+    root.set("role", "img")
+    root.set("id", prefix.rstrip("-"))
+    root.set("aria-labelledby", " ".join(f"{prefix}{part}" for part in ("title", "desc")))
+    for place, (tag, text) in enumerate((("title", title), ("desc", description))):
+        element = Element(f"{{{_SVG}}}{tag}", {"id": f"{prefix}{tag}"})
+        element.text = text
+        root.insert(place, element)
+
+
+def _written(root: Element) -> str:
+    return ElementTree.tostring(root, encoding="unicode")
+
 
 FORMATS = ("svg", "pdf", "png")
 DRAWN_BY = "detoklens"

@@ -65,7 +65,7 @@ class FigureSpec:
         if not isinstance(self.function, str):
             return self.function
         module, _, name = self.function.partition(":")
-        found: Callable[..., Figure] = getattr(import_module(f"detoklens.figures.{module}"), name or module)
+        found: Callable[..., Figure] = getattr(import_module(f"detoklens.questions.{module}.figures"), name or module)
         return found
 
 

@@ -133,7 +133,7 @@ class ShownFigure(Figure):
     """A figure that shows itself as the last line of a notebook's cell, with nothing switched on."""
 
     def _repr_svg_(self) -> str:
-        from detoklens.figures.svg import svg_file_text
+        from detoklens.figures.save import svg_file_text
 
         return svg_file_text(self, "figure")
 

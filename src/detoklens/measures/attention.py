@@ -16,12 +16,18 @@ import numpy as np
 from jaxtyping import Float
 
 from detoklens.errors import RangeError
-from detoklens.measures.document_terms import Rules, TokenIds
-from detoklens.measures.offset_blocks import OffsetBlock
+from detoklens.measures.documents import (
+    OffsetBlock,
+    Rules,
+    TextBlock,
+    TokenIds,
+    checked_documents,
+    in_blocks,
+    text_block,
+)
 from detoklens.measures.positions import predicted_attention
-from detoklens.measures.text_blocks import TextBlock, checked_documents, in_blocks, text_block
 from detoklens.parallel import Arrays, Runner
-from detoklens.scores.common_part import Mean
+from detoklens.scores.factors import Mean
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import softcapped, softmax
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from detoklens.scores.factors import rotated_by_offset
 from detoklens.scores.layer import Layer
-from detoklens.scores.rotation import rotated_by_offset
 
 
 @dataclass(frozen=True)

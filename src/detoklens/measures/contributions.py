@@ -15,11 +15,19 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from detoklens.kernels.contributions import term_divergences
-from detoklens.measures.document_terms import DocumentFactors, Keys, Rules, TokenIds
-from detoklens.measures.offset_blocks import OffsetBlock
-from detoklens.measures.text_blocks import TextBlock, checked_documents, in_blocks, text_block
+from detoklens.measures.documents import (
+    DocumentFactors,
+    Keys,
+    OffsetBlock,
+    Rules,
+    TextBlock,
+    TokenIds,
+    checked_documents,
+    in_blocks,
+    text_block,
+)
 from detoklens.parallel import Arrays, Runner
-from detoklens.scores.common_part import Mean
+from detoklens.scores.factors import Mean
 from detoklens.scores.layer import Layer
 
 ROWS = 64

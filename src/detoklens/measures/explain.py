@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from detoklens.scores.common_part import Mean
+from detoklens.scores.factors import Mean
 from detoklens.scores.layer import Layer, TokenIds
 from detoklens.scores.softmax import seen_keys, softcapped
 from detoklens.scores.terms import Terms

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from detoklens.measures.chance import draws_for, holm, tail_probability
-from detoklens.scores.common_part import Mean
+from detoklens.scores.factors import Mean
 from detoklens.scores.layer import Layer, TokenScale
 
 

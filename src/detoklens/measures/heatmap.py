@@ -7,10 +7,38 @@ from jaxtyping import Float, Int
 
 from detoklens.errors import RangeError
 from detoklens.measures.ranking import HeadScores, pair_ranks
-from detoklens.measures.same_keys import same_keys_shares
-from detoklens.measures.self_match import self_match_scores
 from detoklens.progress import Watcher
 from detoklens.scores.affinity import Affinity
+
+
+def same_keys_shares(affinity: Affinity) -> Float[np.ndarray, "head"]:
+    """The share of every head; NaN where all keys have the same score."""
+    return np.array([_share(query, key) for query, key in affinity.heads()])
+
+
+def _share(query: Float[np.ndarray, "token d_head"], key: Float[np.ndarray, "token d_head"]) -> float:
+    queries, keys = query.astype(np.float64), key.astype(np.float64)
+    keys -= keys.mean(axis=0)
+    covariance = keys.T @ keys / len(keys)
+    mean, moments = queries.mean(axis=0), queries.T @ queries / len(queries)
+    whole = float(np.einsum("de,de->", moments, covariance))
+    return float(mean @ covariance @ mean) / whole if whole > 0 else np.nan
+
+
+def self_match_scores(affinity: Affinity) -> Float[np.ndarray, "head token"]:
+    """z_i of every token in every head; NaN where all keys of the row have the same score."""
+    return np.stack([_head_scores(query, key) for query, key in affinity.heads()])
+
+
+def _head_scores(
+    query: Float[np.ndarray, "token d_head"], key: Float[np.ndarray, "token d_head"]
+) -> Float[np.ndarray, "token"]:
+    queries, keys = query.astype(np.float64), key.astype(np.float64)
+    keys -= keys.mean(axis=0)
+    covariance = keys.T @ keys / len(keys)
+    above_mean = np.einsum("td,td->t", queries, keys)
+    variance = np.einsum("td,td->t", queries @ covariance, queries)
+    return np.divide(above_mean, np.sqrt(variance), out=np.full(len(keys), np.nan), where=variance > 0)
 
 
 def draw_tokens(vocab_size: int, size: int, seed: int) -> Int[np.ndarray, "query"]:

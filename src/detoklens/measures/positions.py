@@ -10,20 +10,300 @@ share of all pairs of tokens keeps, so it may be wider than it need be, never na
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Literal
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 
 from detoklens.errors import RangeError
-from detoklens.measures.offset_scores import OffsetScores
-from detoklens.measures.position_scores import PositionScores
-from detoklens.measures.scale_summary import Average, ScaleSummary, summarise_scales
-from detoklens.measures.trained_range import trained_range
 from detoklens.progress import Watcher
-from detoklens.scores.common_part import Mean
+from detoklens.scores.factors import Mean, project
 from detoklens.scores.layer import Layer
+from detoklens.scores.softmax import seen_keys, softcapped, softmax
+from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.scale import ScaleTable
+
+
+@dataclass(frozen=True)
+class PositionScores:
+    """Tᵖ and Tᵖᵖ of a layer, not yet divided by σ."""
+
+    query: Float[np.ndarray, "head position d_head"]
+    key: Float[np.ndarray, "head position d_head"]
+    query_bias: Float[np.ndarray, "head d_head"]
+    layer: FirstLayer
+    n_keys: int
+    """Of a text as long as this: only a model that looks both ways sees how long it is."""
+
+    @classmethod
+    def of(cls, layer: Layer, n_keys: int | None = None) -> PositionScores:
+        positions, folded = layer.weights.position_embeddings.astype(np.float64), layer.folded
+        return cls(
+            query=project(positions, folded.query_weight.astype(np.float64)),
+            key=project(positions, folded.key_weight.astype(np.float64)),
+            query_bias=folded.query_bias.astype(np.float64),
+            layer=layer.weights,
+            n_keys=len(positions) if n_keys is None else n_keys,
+        )
+
+    def seen(self, query_position: int) -> slice:
+        """The keys that a query sees."""
+        return seen_keys(query_position, self.n_keys, self.layer.is_causal, self.layer.window)
+
+    def self_assertion(self) -> Float[np.ndarray, "head key"]:
+        """Tᵖ × σ_j of every key position."""
+        return np.einsum("hk,hjk->hj", self.query_bias, self.key)
+
+    def comparison(self, query_position: int) -> Float[np.ndarray, "head key"]:
+        """Tᵖᵖ × σ_i σ_j of the keys that this query sees: in most models positions 0 to its own."""
+        return self.compared(query_position, self.seen(query_position))
+
+    def compared(self, query_position: int, keys: slice) -> Float[np.ndarray, "head key"]:
+        """Tᵖᵖ × σ_i σ_j of some keys, whether the query sees them or not."""
+        return np.einsum("hk,hjk->hj", self.query[:, query_position], self.key[:, keys])
+
+    def attention(self, query_position: int, inverse: Float[np.ndarray, "position"]) -> Float[np.ndarray, "head key"]:
+        """softmax over the keys that a query sees of (Tᵖ + Tᵖᵖ) × attention scale; `inverse` is 1/σ."""
+        seen = self.seen(query_position)
+        comparison = self.comparison(query_position) * float(inverse[query_position])
+        return self.softmax((self.self_assertion()[:, seen] + comparison) * inverse[seen])
+
+    def softmax(self, scores: Float[np.ndarray, "head key"]) -> Float[np.ndarray, "head key"]:
+        """Attention of scores that are not yet scaled."""
+        return softmax(softcapped(scores * self.layer.attention_scale, self.layer.softcap))
+
+
+@dataclass(frozen=True)
+class OffsetScores:
+    """The kernel at the offsets 1 − n_keys to n_keys − 1 of a text of n_keys; of a causal model from 0 on."""
+
+    kernel: Float[np.ndarray, "head offset"]
+    first_offset: int
+    n_keys: int
+    layer: FirstLayer
+
+    @classmethod
+    def of(cls, layer: Layer, n_keys: int, mean: Mean = "vocabulary") -> OffsetScores:
+        first = 0 if layer.is_causal else 1 - n_keys
+        kernel = layer.kernel(range(first, n_keys), mean).astype(np.float64)
+        return cls(kernel, first, n_keys, layer.weights)
+
+    def seen(self, query_position: int) -> slice:
+        """The keys that a query sees."""
+        return seen_keys(query_position, self.n_keys, self.layer.is_causal, self.layer.window)
+
+    def along(self, query_position: int) -> Float[np.ndarray, "head key"]:
+        """Tᵖ of the keys that a query sees."""
+        seen = self.seen(query_position)
+        return self.kernel[:, query_position - np.arange(seen.start, seen.stop) - self.first_offset]
+
+    def attention(self, query_position: int) -> Float[np.ndarray, "head key"]:
+        """softmax of the kernel over the keys that a query sees."""
+        return softmax(softcapped(self.along(query_position) * self.layer.attention_scale, self.layer.softcap))
+
+
+Average = Literal["ratio-of-mean", "mean-of-ratio"]
+
+
+@dataclass(frozen=True)
+class ScaleSummary:
+    """σ at each position over the vocabulary.
+
+    `low` to `high` holds at least `coverage` of the tokens. `pair_low` to `pair_high` is wider: it holds the square
+    root of that, so that of two independent tokens both lie inside for at least `coverage` of all pairs.
+    """
+
+    mean: Float[np.ndarray, "position"]
+    mean_inverse: Float[np.ndarray, "position"]
+    smallest: Float[np.ndarray, "position"]
+    pair_low: Float[np.ndarray, "position"]
+    low: Float[np.ndarray, "position"]
+    high: Float[np.ndarray, "position"]
+    pair_high: Float[np.ndarray, "position"]
+    largest: Float[np.ndarray, "position"]
+
+    def inverse(self, average: Average) -> Float[np.ndarray, "position"]:
+        """What a score is multiplied by: 1 / mean σ ("ratio-of-mean"), or the mean of 1/σ ("mean-of-ratio")."""
+        return 1 / self.mean if average == "ratio-of-mean" else self.mean_inverse
+
+
+def summarise_scales(
+    scales: ScaleTable,
+    token_weights: Float[np.ndarray, "token"] | None = None,
+    coverage: float = 0.95,
+    watch: Watcher | None = None,
+) -> ScaleSummary:
+    """σ at every position, the vocabulary taken evenly or by weight (a token of weight 0 is not there)."""
+    if not 0 < coverage < 1:
+        raise RangeError(f"a band of {coverage} was asked for; give a share of the vocabulary between 0 and 1, as 0.95")
+    shares = None if token_weights is None else _shares(token_weights, len(scales.token_variance))
+    summarise = _evenly if shares is None else _by_weight(shares)
+    levels, total = _levels(coverage), len(scales.position_variance)
+    parts: list[ScaleSummary] = []
+    for positions, block in scales.position_blocks():
+        parts.append(summarise(block, levels))
+        if watch is not None:
+            watch(positions.stop, total)
+    return ScaleSummary(
+        *(np.concatenate([getattr(part, field.name) for part in parts]) for field in fields(ScaleSummary))
+    )
+
+
+def _levels(coverage: float) -> tuple[float, ...]:
+    pair_coverage = math.sqrt(coverage)
+    return tuple(
+        (1 + side * share) / 2
+        for side, share in ((-1, pair_coverage), (-1, coverage), (1, coverage), (1, pair_coverage))
+    )
+
+
+def _shares(weights: Float[np.ndarray, "token"], vocab_size: int) -> Float[np.ndarray, "token"]:
+    if weights.shape != (vocab_size,):
+        raise RangeError(f"{len(weights)} token weights were given for {vocab_size} tokens; give one for each token")
+    total = float(weights.sum(dtype=np.float64))
+    if not (np.isfinite(total) and total > 0 and float(weights.min()) >= 0):
+        raise RangeError("token weights must be finite, none below 0 and not all 0; give counts or frequencies")
+    return weights.astype(np.float64) / total
+
+
+def _evenly(block: Float[np.ndarray, "position token"], levels: tuple[float, ...]) -> ScaleSummary:
+    n_tokens = block.shape[1]
+    mean = block.mean(axis=1, dtype=np.float64)
+    mean_inverse = (1 / block).mean(axis=1, dtype=np.float64)
+    # The rounding guards levels that are whole in decimals but not in binary: 0.95 × 100 must give rank 95.
+    ranks = [max(0, math.ceil(round(level * n_tokens, 9)) - 1) for level in levels]
+    block.sort(axis=1)  # of float32, a third of the time of a partition at six ranks
+    chosen = block[:, [0, *ranks, n_tokens - 1]].astype(np.float64)
+    return ScaleSummary(mean, mean_inverse, *chosen.T)
+
+
+def _by_weight(
+    shares: Float[np.ndarray, "token"],
+) -> Callable[[Float[np.ndarray, "position token"], tuple[float, ...]], ScaleSummary]:
+    seen = np.flatnonzero(shares)
+    seen_shares = shares[seen]
+
+    def summarise(block: Float[np.ndarray, "position token"], levels: tuple[float, ...]) -> ScaleSummary:
+        rows = [_weighted_row(row[seen], seen_shares, levels) for row in block]
+        return ScaleSummary(*np.array(rows).T)
+
+    return summarise
+
+
+def _weighted_row(
+    scales: Float[np.ndarray, "token"], shares: Float[np.ndarray, "token"], levels: tuple[float, ...]
+) -> list[float]:
+    """One position's summary; row by row, since a row stays in the cache and a block does not."""
+    order = np.argsort(scales)
+    reached = np.cumsum(shares[order])
+    # The same guard against binary fractions as above.
+    ranks = np.searchsorted(reached, np.array(levels) * reached[-1] - 1e-12)
+    means = [float(np.average(values, weights=shares)) for values in (scales, 1 / scales)]
+    return [*means, *(float(scales[order[rank]]) for rank in (0, *ranks, -1))]
+
+
+BEYOND_CHANCE = 5.0  # standard deviations
+EVEN_TIMES = 1.5
+INITIAL_TIMES = 1.25
+FEWEST_ROWS = 16
+MOST = 0.5
+RANGE_NAMES = ("initializer_range", "init_std")  # as GPT-2's config and as Whisper's call it
+
+PerPosition = Float[np.ndarray, "position"]
+
+
+@dataclass(frozen=True)
+class TrainedRange:
+    """How many rows from the first are trained, and what tells them from the rest; NaN where there is no rest."""
+
+    positions: int
+    trained: int
+    trained_variance: float
+    untrained_variance: float
+    initial_variance: float
+    trained_correlation: float
+    untrained_correlation: float
+
+    @property
+    def is_whole(self) -> bool:
+        return self.trained == self.positions
+
+
+def trained_range(layer: Layer) -> TrainedRange:
+    """Which positions of a layer were trained, as far as its table and its config can tell?"""
+    return range_of_table(layer.weights.position_embeddings, _initial_deviation(layer))
+
+
+def range_of_table(
+    table: Float[np.ndarray, "position d_model"], initial_deviation: float | None = None
+) -> TrainedRange:
+    """The same of plain rows and the standard deviation that they were drawn with, if that is known."""
+    variances, alike = table.var(axis=1, dtype=np.float64), neighbour_correlations(table)
+    initial = math.nan if initial_deviation is None else initial_deviation**2
+    trained = _first_untrained(variances, alike, table.shape[1], initial)
+    return TrainedRange(
+        positions=len(table),
+        trained=trained,
+        trained_variance=_median(variances[:trained]),
+        untrained_variance=_median(variances[trained:]),
+        initial_variance=initial,
+        trained_correlation=_median(alike[1:trained]),
+        untrained_correlation=_median(alike[trained + 1 :]),
+    )
+
+
+def neighbour_correlations(table: Float[np.ndarray, "position d_model"]) -> PerPosition:
+    """Each row's correlation with the row before it; 0 for the first, and where a row does not vary."""
+    rows = table.astype(np.float64)
+    rows -= rows.mean(axis=1, keepdims=True)
+    sizes = np.linalg.norm(rows, axis=1)
+    products, norms = np.einsum("pd,pd->p", rows[1:], rows[:-1]), sizes[1:] * sizes[:-1]
+    return np.concatenate([[0.0], np.divide(products, norms, out=np.zeros_like(norms), where=norms > 0)])
+
+
+def _first_untrained(variances: PerPosition, alike: PerPosition, features: int, initial: float) -> int:
+    """The first row of the untrained rest; the number of rows where there is none."""
+    beyond = alike > BEYOND_CHANCE / math.sqrt(features)
+    after = int(np.flatnonzero(beyond).max(initial=-1)) + 1
+    if after == 0 or len(alike) - after < FEWEST_ROWS:
+        return len(alike)
+    first = after + _odd_rows(np.log(np.maximum(variances[after:], np.finfo(np.float64).tiny)), features)
+    is_rest = (
+        min(first, len(alike) - first) >= FEWEST_ROWS
+        and _is_as_drawn(variances[first:], features, initial)
+        and float(beyond[1:first].mean()) > MOST
+    )
+    return first if is_rest else len(alike)
+
+
+def _odd_rows(logs: PerPosition, features: int) -> int:
+    """How many rows at the beginning have another variance than most."""
+    odd: Bool[np.ndarray, "position"] = np.abs(logs - np.median(logs)) > BEYOND_CHANCE * math.sqrt(2 / features)
+    return len(odd) if odd.all() else int(np.argmin(odd))
+
+
+def _is_as_drawn(variances: PerPosition, features: int, initial: float) -> bool:
+    logs = np.log(np.maximum(variances, np.finfo(np.float64).tiny))
+    times = max(EVEN_TIMES, 1 + BEYOND_CHANCE / math.sqrt(2 * (len(logs) - 1)))
+    is_even = float(logs.std(ddof=1)) <= times * math.sqrt(2 / features)
+    return is_even and not _median(variances) > INITIAL_TIMES * initial  # an unknown one, NaN, refuses nothing
+
+
+def _initial_deviation(layer: Layer) -> float | None:
+    """What the config says that weights were drawn with; None where it says nothing, or no positive number."""
+    config = layer.checkpoint.config
+    found = next((config[name] for name in RANGE_NAMES if config.get(name) is not None), None)
+    if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < math.inf:
+        return None
+    return float(found)
+
+
+def _median(values: PerPosition) -> float:
+    return float(np.median(values)) if len(values) else math.nan
+
 
 # The paper looks from positions 50, 500 and 1000 of GPT-2's 1024; other lengths take the same fractions.
 PAPER_QUERIES, PAPER_LENGTH = (50, 500, 1000), 1024

@@ -37,17 +37,19 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from detoklens.measures.chance import ALPHA, draws_for, holm, tail_probability
-from detoklens.measures.offset_scores import OffsetScores
-from detoklens.measures.position_scores import PositionScores
-from detoklens.measures.positions import trained_length
-from detoklens.measures.scale_summary import Average, summarise_scales
-from detoklens.measures.trained_range import trained_range
+from detoklens.measures.positions import (
+    Average,
+    OffsetScores,
+    PositionScores,
+    summarise_scales,
+    trained_length,
+    trained_range,
+)
 from detoklens.measures.variance import outliers
 from detoklens.measures.waves import FEWEST_KEYS, Wave, is_sinusoidal, leading_waves, shares_in_view
 from detoklens.progress import Watcher
-from detoklens.scores.common_part import Mean
+from detoklens.scores.factors import Mean, rotated_by_offset
 from detoklens.scores.layer import Layer
-from detoklens.scores.rotation import rotated_by_offset
 
 LINEAR_R_SQUARED = 0.9
 # A random curve of 16 points has an R² of 0.9 once in 100 million; of 4 points, once in 20.

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int
 
-from detoklens.measures.word_list import split_words
+from detoklens.measures.words import split_words
 from detoklens.tokens import Vocabulary
 
 Splits = Mapping[int, tuple[int, int]]

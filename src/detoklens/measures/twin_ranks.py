@@ -20,9 +20,8 @@ from jaxtyping import Float, Int
 from detoklens.measures.twin_chains import Chains
 from detoklens.measures.twins import Candidates, add_means, mean_over_partners, partner_texts
 from detoklens.parallel import thread_map
-from detoklens.scores.block import block_output, stream_after_attention
-from detoklens.scores.common_part import Common, biases, means, token_shares
-from detoklens.scores.last_place import LastPlace, last_place
+from detoklens.scores.block import LastPlace, block_output, last_place, stream_after_attention
+from detoklens.scores.factors import Common, biases, means, token_shares
 from detoklens.scores.layer import Layer
 from detoklens.weights.mlp import MlpSublayer
 from detoklens.wording import head_name

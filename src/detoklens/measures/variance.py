@@ -39,7 +39,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from detoklens.measures.position_scores import PositionScores
+from detoklens.measures.positions import PositionScores
 
 NORMAL_MAD = 0.6745
 FAR_DEVIATION = 5.0

@@ -25,11 +25,11 @@ from detoklens.model.loading import (
     in_double_precision,
     load_blocks,
     quiet_transformers,
+    refuse_too_large,
     require_extra,
     their_failures,
     widened,
 )
-from detoklens.model.memory import refuse_too_large
 from detoklens.weights.blocks import blocks_size, class_name, source_of
 from detoklens.weights.families import spec_of
 from detoklens.weights.gguf_file import GGUFFile

@@ -14,11 +14,35 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from detoklens.errors import CheckpointError, DetokLensError, MissingExtraError, UnsupportedModelError, first_line
+from detoklens.errors import (
+    CheckpointError,
+    DetokLensError,
+    MissingExtraError,
+    RangeError,
+    UnsupportedModelError,
+    first_line,
+)
 from detoklens.weights.blocks import base_of
+from detoklens.wording import percent
 
 if TYPE_CHECKING:
     import torch
+
+
+SHARE = 0.75  # of the machine's memory
+
+
+def refuse_too_large(needed: int, what: str, remedy: str) -> None:
+    """An error where so many bytes are more than most of this machine's memory."""
+    from detoklens.corpus.memory import machine_memory
+
+    there = machine_memory()
+    if needed > SHARE * there:
+        raise RangeError(
+            f"{what} need {needed / 1e9:.1f} GB, more than {percent(SHARE)} of this machine's {there / 1e9:.1f} GB; "
+            f"{remedy}"
+        )
+
 
 DEPTHS = ("num_hidden_layers", "encoder_layers", "decoder_layers")
 KINDS = ("layer_types", "attention_layers")  # one entry a block

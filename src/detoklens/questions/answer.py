@@ -1,16 +1,33 @@
-"""What comes back: tables, one sentence, figures, and where they come from. Shown the same way everywhere."""
+"""Answers in a folder: tables as parquet with their provenance and as CSV, an answer whole or not at all.
+
+A table's parquet file carries the provenance, which says whether a question was answered before, a description of the
+answer, from which the answer is made again, and a checksum. Nothing of a file is used before its checksum is found
+right, and nothing of a description before it fits the question's parameters and tables.
+"""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from detoklens.errors import RangeError, as_path, escape_unprintable
+from detoklens.errors import DetokLensError, OutputError, RangeError, as_path, escape_unprintable, first_line, shown
 from detoklens.figures.spec import FigureSpec, chosen_spec
-from detoklens.questions.question import Question, View
+from detoklens.questions.base import Question, View
+from detoklens.questions.parameters import settings_of
+from detoklens.tables.files import (
+    ABOUT,
+    MARK,
+    TABLE,
+    Provenance,
+    StoredTable,
+    note_recomputed,
+    read_stored,
+    write_tables,
+)
 from detoklens.tables.rendering import html_table, text_table
 from detoklens.tables.schema import Column, Schema
 
@@ -18,8 +35,9 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
-    from detoklens.questions.verdict import Verdict
-    from detoklens.tables.provenance import Provenance
+    from detoklens.questions.base import Question, Verdict
+    from detoklens.tables.parts import Parts
+
 
 SHOWN_ROWS = 10  # of a table in a notebook
 MODEL = Column("model", "String", "label of the checkpoint")
@@ -101,7 +119,6 @@ class Answer:
 
     def write(self, folder: str | Path) -> list[Path]:
         """Keep the tables in a folder, as parquet with provenance and as CSV, whole or not at all."""
-        from detoklens.questions.store import Store
 
         return Store(as_path(folder, "the folder to write to")).keep(self)
 
@@ -136,7 +153,7 @@ class Answer:
     def _figure_html(self, spec: FigureSpec) -> str:
         from html import escape
 
-        from detoklens.figures.svg import svg_text
+        from detoklens.figures.save import svg_text
 
         drawn = svg_text(self.figure(spec.name), spec.name, spec.title, spec.caption)
         caption = f"<figcaption><strong>{escape(spec.title)}.</strong> {escape(spec.caption)}</figcaption>"
@@ -207,3 +224,216 @@ def by_table(by_label: Mapping[str, Mapping[str, pl.DataFrame]]) -> dict[str, di
         for name in names
     }
     return {name: tables for name, tables in found.items() if tables}
+
+
+FORMAT = 2
+"""Raised when an answer's description changes; older answers are refused by name."""
+ASK_AGAIN = "ask again into a new folder"
+
+
+@dataclass(frozen=True)
+class Description:
+    """What a table's file says of the answer that it belongs to."""
+
+    question: str
+    settings: dict[str, Any]
+    model: str
+    command: str
+    notes: list[str]
+    tables: list[str]
+    labels: list[str] | None = None
+
+    @classmethod
+    def from_json(cls, text: str) -> Description:
+        """A description as it was written; a ValueError where it is of another format, or not of these types."""
+        found = json.loads(text)
+        if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
+            raise ValueError("its description is of another format")
+        kinds = {"question": str, "settings": dict, "model": str, "command": str, "notes": list, "tables": list}
+        if "labels" in found:
+            kinds["labels"] = list
+        lists = ("notes", "tables", "labels")
+        if set(found) != set(kinds) or not all(isinstance(found[name], kind) for name, kind in kinds.items()):
+            raise ValueError("its description has other fields, or fields of other types")
+        if not all(isinstance(each, str) for name in lists for each in found.get(name, ())):
+            raise ValueError("its notes, tables or labels are not text")
+        return cls(**found)
+
+    def to_json(self) -> str:
+        described = {name: value for name, value in vars(self).items() if value is not None}
+        return json.dumps({"format": FORMAT, **described}, sort_keys=True, default=str)
+
+
+def labelled(label: str, question: Question, name: str) -> str:
+    """A table's or figure's name under a label: with `auroc_pieces`, `auroc_by_head` is `auroc_pieces_by_head`."""
+    if not label:
+        return name
+    own = question.name()
+    return label + name.removeprefix(own) if name.startswith(own) else f"{label}_{name}"
+
+
+@dataclass(frozen=True)
+class Store:
+    """A folder of answers. A label tells two answers to the same question apart: it is part of their files' names."""
+
+    folder: Path
+    label: str = ""
+
+    def path(self, question: Question, table: str) -> Path:
+        """Where a table of an answer lies."""
+        return self.folder / f"{labelled(self.label, question, table)}.parquet"
+
+    def parts(self, provenance: Provenance) -> Parts:
+        """Where finished blocks of this very question are kept until all are done."""
+        from detoklens.tables.parts import Parts
+
+        return Parts.of_question(self.folder, provenance)
+
+    def find(self, question: Question, provenance: Provenance) -> Answer | None:
+        """The answer, if it is there, whole and with the same provenance."""
+        try:
+            found = {path: read_stored(path) for path in self._candidates(question)}
+            same = {path: each for path, each in found.items() if each and each.metadata[MARK] == provenance.to_json()}
+            if not same:
+                return None
+            about = _described(next(iter(same.values())))
+            paths = {name: self.path(question, name) for name in about.tables}
+            if not set(paths.values()) <= set(same):
+                return None
+            for stored in same.values():
+                stored.check_csv()
+            return _answer(question, about, {name: same[path] for name, path in paths.items()}, provenance)
+        except OutputError as error:
+            note_recomputed(error)
+            return None
+
+    def _candidates(self, question: Question) -> list[Path]:
+        return [path for schema in question.tables if (path := self.path(question, schema.name)).is_file()]
+
+    def keep(self, answer: Answer | Comparison) -> list[Path]:
+        """Write all tables of an answer; what was kept of it while it was computed goes."""
+        question, provenance = answer.question, answer.provenance
+        described = Description(
+            question.name(),
+            {setting.name: getattr(question, setting.name) for setting in settings_of(type(question))},
+            answer.model,
+            answer.command,
+            list(answer.notes),
+            list(answer.tables),
+            list(answer.labels) if isinstance(answer, Comparison) else None,
+        )
+        tables = {self.path(question, schema.name): (schema, answer.tables[schema.name]) for schema in answer.schemas}
+        written = write_tables(tables, provenance, described.to_json())
+        self.parts(provenance).remove()
+        return written
+
+
+def read_answer(folder: str | Path, question: str | None = None) -> Answer | Comparison:
+    """Read an answer that `answer.write` (or --out) left in a folder; where there are several, name the question."""
+    folder = as_path(folder, "a folder of answers")
+    found, refused = _answers_in(folder)
+    names = sorted({answer.about.question for answer in found})
+    chosen = [answer for answer in found if question in (None, answer.about.question)]
+    if not chosen:
+        raise OutputError(f"{folder} has no answer to {question!r}; it has {', '.join(names)}{refused}")
+    whole = [answer for answer in chosen if not answer.missing]
+    chosen = whole if len(whole) == 1 else chosen
+    if len(chosen) > 1 and len(names) > 1 and question is None:
+        raise OutputError(
+            f"{folder} has {len(chosen)} answers ({', '.join(names)}); name one: read_answer(folder, {names[0]!r})"
+        )
+    if len(chosen) > 1:
+        raise OutputError(
+            f"{folder} has {len(chosen)} answers to {chosen[0].about.question}; write each into its own folder"
+        )
+    return chosen[0].answer(folder)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    """An answer as a folder has it: its description, and the tables that were found."""
+
+    provenance: str
+    about: Description
+    tables: dict[str, StoredTable]
+
+    @property
+    def missing(self) -> list[str]:
+        return [name for name in self.about.tables if name not in self.tables]
+
+    def answer(self, folder: Path) -> Answer | Comparison:
+        from detoklens.questions.catalogue import QUESTIONS
+
+        if self.missing:
+            raise OutputError(
+                f"{folder}: the table {self.missing[0]} is missing or damaged, so the answer is not whole; {ASK_AGAIN}"
+            )
+        try:
+            question = QUESTIONS[self.about.question](**self.about.settings)
+            provenance = Provenance.from_json(self.provenance)
+        except (DetokLensError, KeyError, TypeError, ValueError, RecursionError) as error:
+            raise OutputError(
+                f"{folder}: an answer to a question that this version of detoklens does not have, or with other "
+                f"parameters ({first_line(error)}); {ASK_AGAIN}"
+            ) from error
+        return _answer(question, self.about, {name: self.tables[name] for name in self.about.tables}, provenance)
+
+
+def _answers_in(folder: Path) -> tuple[list[_Stored], str]:
+    """The answers of a folder, and what to add to a message about a table that was refused."""
+    if not folder.is_dir():
+        raise OutputError(f"{folder}: no such folder; name one that an answer was written to")
+    found: dict[str, _Stored] = {}
+    refused: list[OutputError] = []
+    for path in sorted(folder.glob("*.parquet")):
+        try:
+            stored = read_stored(path)
+            if stored is not None:
+                provenance = stored.metadata[MARK]
+                answer = found.setdefault(provenance, _Stored(provenance, _described(stored), {}))
+                answer.tables[stored.metadata[TABLE]] = stored
+        except OutputError as error:
+            refused.append(error)
+    if not found and refused:
+        raise OutputError(f"{refused[0]}; {ASK_AGAIN}")
+    if not found:
+        raise OutputError(f"{folder} holds no answer of detoklens; name a folder that an answer was written to")
+    return list(found.values()), f"; {refused[0]}" if refused else ""
+
+
+def _described(stored: StoredTable) -> Description:
+    try:
+        return Description.from_json(stored.metadata[ABOUT])
+    except (ValueError, RecursionError) as error:
+        raise OutputError(f"{stored.path} was written by another version of detoklens ({first_line(error)})") from error
+
+
+def _answer(
+    question: Question, about: Description, stored: Mapping[str, StoredTable], provenance: Provenance
+) -> Answer | Comparison:
+    """The answer, refused where its tables are not those of the question, or can't be shown."""
+    tables = {name: each.frame() for name, each in stored.items()}
+    common = (question, about.model, tables, provenance, about.command, tuple(about.notes))
+    answer = Answer(*common) if about.labels is None else Comparison(*common, tuple(about.labels))
+    try:
+        _check_tables(answer)
+        shown_first = [text_table(view.frame.head(1)) for view in answer.views]
+        if not (shown_first and answer.sentence):
+            raise ValueError("there is nothing to show")
+    except Exception as error:
+        place = next(iter(stored.values())).path.parent if stored else "the answer"
+        raise OutputError(
+            f"{place}: the tables are not those of {question.name()} ({first_line(error)}); {ASK_AGAIN}"
+        ) from error
+    return answer
+
+
+def _check_tables(answer: Answer) -> None:
+    """A ValueError where tables, columns or types are not those that the question declares."""
+    schemas = {schema.name: schema for schema in answer.schemas}
+    if set(schemas) != set(answer.tables):
+        raise ValueError(f"tables {shown(list(answer.tables))} instead of {shown(list(schemas))}")
+    for name, frame in answer.tables.items():
+        declared = {column.name: column.polars_type for column in schemas[name].columns}
+        if dict(frame.schema) != declared:
+            raise ValueError(f"table {name} has other columns than {', '.join(declared)}, or other types")

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from detoklens.questions.attention import Attention
-from detoklens.questions.auroc import Auroc
-from detoklens.questions.contributions import Contributions
-from detoklens.questions.explain import Explain
-from detoklens.questions.frequency import Frequency
-from detoklens.questions.heads import Heads
-from detoklens.questions.heatmap import Heatmap
-from detoklens.questions.layers import Layers
-from detoklens.questions.lexicon import Lexicon
-from detoklens.questions.partners import Partners
-from detoklens.questions.positions import Positions
-from detoklens.questions.question import Question
-from detoklens.questions.shape import Shape
-from detoklens.questions.twins import Twins
-from detoklens.questions.variance import Variance
-from detoklens.questions.words import Words
+from detoklens.questions.attention.question import Attention
+from detoklens.questions.auroc.question import Auroc
+from detoklens.questions.base import Question
+from detoklens.questions.contributions.question import Contributions
+from detoklens.questions.explain.question import Explain
+from detoklens.questions.frequency.question import Frequency
+from detoklens.questions.heads.question import Heads
+from detoklens.questions.heatmap.question import Heatmap
+from detoklens.questions.layers.question import Layers
+from detoklens.questions.lexicon.question import Lexicon
+from detoklens.questions.partners.question import Partners
+from detoklens.questions.positions.question import Positions
+from detoklens.questions.shape.question import Shape
+from detoklens.questions.twins.question import Twins
+from detoklens.questions.variance.question import Variance
+from detoklens.questions.words.question import Words
 
 QUESTIONS: dict[str, type[Question]] = {
     question.name(): question

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from detoklens.errors import DetokLensError
 from detoklens.questions.answer import Answer, Comparison
 from detoklens.questions.study import Study, study
-from detoklens.tables.provenance import Provenance
+from detoklens.tables.files import Provenance
 
 if TYPE_CHECKING:
-    from detoklens.questions.question import Question
+    from detoklens.questions.base import Question
 
 
 def compare(models: Mapping[str, Any], question: Question, **options: Any) -> Comparison:

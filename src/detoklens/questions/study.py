@@ -21,12 +21,11 @@ if TYPE_CHECKING:
 
     from detoklens.corpus.counts import Counts
     from detoklens.explorer.explore import Explorer
-    from detoklens.questions.answer import Answer
-    from detoklens.questions.question import Need, Question
-    from detoklens.questions.store import Store
+    from detoklens.questions.answer import Answer, Store
+    from detoklens.questions.base import Need, Question
     from detoklens.scores.layer import Layer
+    from detoklens.tables.files import Provenance
     from detoklens.tables.parts import Parts
-    from detoklens.tables.provenance import Provenance
 
 KEPT = 16  # answers that a study remembers: a question may be built on others
 
@@ -133,7 +132,7 @@ class Study:
 
         With a folder it is written there; finished work in it is taken up, so that an interrupted question goes on.
         """
-        from detoklens.questions.question import Question
+        from detoklens.questions.base import Question
 
         if not isinstance(question, Question):
             raise RangeError(f"{question!r} is no question; give one such as dl.Auroc(pieces=True)")
@@ -189,8 +188,8 @@ class Study:
 
     def provenance(self, question: Question) -> Provenance:
         """What decides the numbers of a question, and nothing else."""
-        from detoklens.measures.text_blocks import digest
-        from detoklens.tables.provenance import Provenance
+        from detoklens.measures.documents import digest
+        from detoklens.tables.files import Provenance
 
         options = dict(question.settings(self))
         if self.layer.weights.token_embeddings.dtype != "float32":
@@ -238,7 +237,7 @@ class Study:
 
 
 def _store(folder: str | Path | Store | None) -> Store | None:
-    from detoklens.questions.store import Store
+    from detoklens.questions.answer import Store
 
     if folder is None or isinstance(folder, Store):
         return folder

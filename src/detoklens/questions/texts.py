@@ -16,8 +16,8 @@ from detoklens.questions.parameters import Parameter, check_settings
 if TYPE_CHECKING:
     import numpy as np
 
+    from detoklens.corpus.documents import Sample
     from detoklens.corpus.records import Tally
-    from detoklens.corpus.sampling import Sample
     from detoklens.scores.layer import Layer
 
 BEGINNINGS = ("<|endoftext|>", "<s>", "<bos>", "[CLS]")
@@ -80,7 +80,7 @@ def read_documents(
     layer: Layer, texts: Texts, seed: int, say: Callable[[str], None], watching: Watching = shown_steps
 ) -> list[np.ndarray]:
     """The token ids of the documents, cut to length; what was passed over is said."""
-    from detoklens.corpus.sampling import Sample, sample_by_hash
+    from detoklens.corpus.documents import Sample, sample_by_hash
 
     encode = _encoder(layer, _length(layer, texts.length), texts.prepend_bos)
     if texts.given:

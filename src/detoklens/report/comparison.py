@@ -7,15 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from detoklens.questions.answer import Store
 from detoklens.questions.comparing import side_by_side
-from detoklens.questions.store import Store
-from detoklens.report.answers import Asked, ask_all
-from detoklens.report.content import Content
+from detoklens.report.content import Content, Listener
 from detoklens.report.drawing import Sketchbook
-from detoklens.report.folder import PAGE, claim, record
+from detoklens.report.folder import PAGE, Asked, ask_all, claim, record
 from detoklens.report.page import render_page
 from detoklens.report.report import downloads, plan, sections_of, write_guide
-from detoklens.report.steps import Listener
 from detoklens.wording import sentence
 from detoklens.writing import write_whole
 

@@ -1,8 +1,7 @@
-"""From a report's content to one HTML file that asks nothing of anybody.
+"""The strongest partners of every token, packed for the page's search box: by plain and by centred scores.
 
-Jinja escapes every text; data for the script goes through JSON with `<`, `>` and `&` as escapes, so that no token can
-end the element it stands in. The content security policy allows this one script and this one style sheet, by their
-hashes, pictures inside the file, and nothing else: no request can leave the page.
+Ids take two bytes, four where the vocabulary needs them. Where not all fit into the room that the page has left, fewer
+partners are listed; then the vocabulary is cut to its most frequent tokens (to its first ones where no corpus tells).
 """
 
 from __future__ import annotations
@@ -15,12 +14,21 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
+import numpy as np
+from jaxtyping import Float, Int
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from detoklens.errors import printable
-from detoklens.report.content import Cell, Content
+from detoklens.measures.ranking import HeadScores, pair_counts, top_keys
+from detoklens.measures.words import token_texts
+from detoklens.parallel import thread_map
+from detoklens.questions.study import Study
+from detoklens.report.content import Cell, Content, PartnerIndex, PartnerView
+from detoklens.report.sections import EXAMPLES, example_tokens
+from detoklens.scores.affinity import Affinity
 from detoklens.version import __version__
+from detoklens.wording import token_shown
 
 
 def render_page(content: Content) -> str:
@@ -76,3 +84,103 @@ def _source_hash(text: str) -> str:
 @cache
 def _asset(name: str) -> str:
     return files("detoklens.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+TOPS = (20, 10)  # partners in each head: as many as fit
+FEWEST = 100  # tokens that are searched however full the page is
+ID_TEXT = 8  # bytes that a searched token's id takes as text
+ROWS = 128  # query tokens scored together
+TASK_QUERIES = 4096  # query tokens that a worker takes at a time
+
+
+def partner_index(study: Study, room: int) -> PartnerIndex:
+    """Partners by Tᵉᵉ of every token, or of as many frequent ones as fit into so many bytes."""
+    layer = study.layer
+    texts = token_texts(layer, range(layer.vocab_size))
+    tokens = [token_shown(text or "") for text in texts] if layer.has_vocabulary else None
+    id_bytes = 2 if layer.vocab_size <= 1 << 16 else 4
+    left = room - (0 if tokens is None else len(script_json(tokens)))
+    top, searched = _searched(study, id_bytes, left)
+
+    def view(centred: bool) -> PartnerView:
+        partners = find_partners(layer.token_affinity(centred=centred), searched, top, study.workers)
+        packed = base64.b64encode(partners.astype(f"<u{id_bytes}").tobytes()).decode("ascii")
+        return PartnerView(packed, _seen(study, searched, partners))
+
+    return PartnerIndex(
+        tokens=tokens,
+        mark=layer.vocabulary.continuing_mark if layer.has_vocabulary else "",
+        searched=[int(token) for token in searched],
+        n_heads=layer.n_heads,
+        top=top,
+        id_bytes=id_bytes,
+        plain=view(centred=False),
+        centred=view(centred=True),
+        note=_note(len(searched), study, top),
+    )
+
+
+def _searched(study: Study, id_bytes: int, room: int) -> tuple[int, Int[np.ndarray, "query"]]:
+    """How many partners of which tokens fit into so many bytes?"""
+    layer, counts = study.layer, study.counts
+    for top in (min(most, layer.vocab_size) for most in TOPS):
+        bits = 2 * layer.n_heads * top * (8 * id_bytes + (counts is not None))
+        fits = max(FEWEST, int(room // (bits / 8 * 4 / 3 + ID_TEXT)))
+        if fits >= layer.vocab_size:
+            return top, np.arange(layer.vocab_size)
+    first = np.arange(layer.vocab_size) if counts is None else np.argsort(-counts.tokens, kind="stable")
+    return top, np.unique([*example_tokens(study), *first[: fits - EXAMPLES]])
+
+
+def find_partners(
+    affinity: Affinity, tokens: Int[np.ndarray, "query"], top: int, workers: int = 1
+) -> Int[np.ndarray, "query head rank"]:
+    """The `top` keys of each query in each head."""
+    blocks = [
+        (head, slice(begin, begin + TASK_QUERIES))
+        for head in range(affinity.n_heads)
+        for begin in range(0, len(tokens), TASK_QUERIES)
+    ]
+    partners = np.empty((len(tokens), affinity.n_heads, top), np.uint32)
+
+    def fill(place: tuple[int, slice]) -> None:
+        head, block = place
+        partners[block, head] = best_keys(affinity.query[head, tokens[block]], affinity.key_of(head), top)
+
+    list(thread_map(fill, blocks, workers))
+    return partners
+
+
+def best_keys(
+    queries: Float[np.ndarray, "query d_head"], keys: Float[np.ndarray, "token d_head"], top: int
+) -> Int[np.ndarray, "query rank"]:
+    """The best keys of some queries, a few rows of scores in memory at a time."""
+    scores = HeadScores.of(keys)
+    return np.concatenate(
+        [top_keys(scores.rows(queries[place : place + ROWS]), top) for place in range(0, len(queries), ROWS)]
+    )
+
+
+def _seen(study: Study, searched: Int[np.ndarray, "query"], partners: Int[np.ndarray, "query head rank"]) -> str | None:
+    if study.counts is None:
+        return None
+    queries = np.repeat(searched, partners[0].size)
+    counted = pair_counts(study.counts, partners.ravel().astype(np.int64), queries)
+    return base64.b64encode(np.packbits(counted > 0).tobytes()).decode("ascii")
+
+
+def _note(searched: int, study: Study, top: int) -> str:
+    vocab_size, has_counts, by_text = study.layer.vocab_size, study.counts is not None, study.layer.has_vocabulary
+    if searched == vocab_size:
+        whom = f"All {vocab_size:,} tokens can be searched"
+    else:
+        chosen = "most frequent" if has_counts else "first"
+        which = f"The examples below and the {chosen} tokens, {searched:,} of {vocab_size:,}, can be searched"
+        whom = f"{which}: more would not fit into the page"
+    found = f"{whom}; the {top} keys with the largest Tᵉᵉ in each head."
+    if not by_text:
+        return found
+    return (
+        f"{found} ␣ is a space. A word of several tokens is found by the fewest tokens that spell it; the tokenizer "
+        "may cut it elsewhere."
+    )

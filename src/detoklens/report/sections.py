@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from detoklens.questions.base import Question
 from detoklens.questions.catalogue import (
     Attention,
     Auroc,
@@ -21,8 +22,7 @@ from detoklens.questions.catalogue import (
     Variance,
     Words,
 )
-from detoklens.questions.family_options import AtOffset, Joining
-from detoklens.questions.question import Question
+from detoklens.questions.options import AtOffset, Joining
 
 if TYPE_CHECKING:
     from detoklens.questions.study import Study

@@ -1,15 +1,32 @@
-"""What leaves the first block? The attention's output, the second norm and the MLP (see `weights.mlp`)."""
+"""What does layer 0 do at the last place of many short texts? And if a head did not look back, or a term were missing?
+
+In a first layer the last place asks and all places are asked, whatever those see themselves: of n texts of k tokens
+only n queries are made, for a model that looks both ways as for one that looks back. Two interventions are exact:
+
+    cut       α[h, last, j] = 0 for some places j in one head, everything else as it was (nothing is renormalised)
+    terms     α = softmax of the sum of some of the terms only (see `terms`)
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
+from detoklens.scores.factors import Common, key_side, project, query_side, rotated
+from detoklens.scores.softmax import softmax
+from detoklens.scores.terms import Term, kernel
 from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.folding import FoldedLayer
 from detoklens.weights.mlp import FeedForward, MlpSublayer
 from detoklens.weights.norm import Norm
+
+if TYPE_CHECKING:
+    from detoklens.scores.layer import Layer
+
 
 Rows = Float[np.ndarray, "query d_model"]
 
@@ -84,3 +101,132 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "relu": lambda x: np.maximum(x, 0),
     "silu": lambda x: x * _sigmoid(x),
 }
+
+
+Parts = dict[str, np.ndarray]
+Texts = Int[np.ndarray, "text key"]
+PerKey = Float[np.ndarray, "side_head text key d_head"]
+
+
+@dataclass(frozen=True)
+class LastPlace:
+    """Texts of one length, seen from the last place of each: scores by term, values, and what enters the block."""
+
+    weights: FirstLayer
+    folded: FoldedLayer
+    stream: Float[np.ndarray, "text d_model"]
+    parts: Mapping[str, Float[np.ndarray, "head text key"]]
+    values: Float[np.ndarray, "key_head text key d_head"]
+
+    def attention(self, terms: Sequence[str] | None = None) -> Float[np.ndarray, "head text key"]:
+        """α of the last place: by all terms, or by some of them alone."""
+        some = next(iter(self.parts.values()))
+        scores = np.zeros_like(some)
+        for name in self.parts if terms is None else terms:
+            scores += self.parts[name]
+        scores *= scores.dtype.type(self.weights.attention_scale)
+        if self.weights.softcap is not None:
+            cap = scores.dtype.type(self.weights.softcap)
+            scores = np.tanh(scores / cap) * cap
+        if self.weights.window is not None:
+            scores[..., : max(0, scores.shape[-1] - self.weights.window)] = -np.inf
+        return softmax(scores)
+
+    def attention_cut(self, head: int, places: slice) -> Float[np.ndarray, "head text key"]:
+        """α with no look at these places in one head."""
+        cut = self.attention()
+        cut[head, :, places] = 0
+        return cut
+
+    def attention_output(self, attention: Float[np.ndarray, "head text key"]) -> Float[np.ndarray, "text d_model"]:
+        """What the attention adds to the stream: values with their biases, as α need not add up to 1."""
+        shared = self.weights.heads_per_key
+        mixed = [np.einsum("tk,tkd->td", alpha, self.values[head // shared]) for head, alpha in enumerate(attention)]
+        width = self.folded.output_weight.shape[-1]
+        return np.concatenate(mixed, axis=1) @ self.folded.output_weight.reshape(-1, width) + self.folded.output_bias
+
+
+def last_place(layer: Layer, ids: Texts, common: Common) -> LastPlace:
+    """The last places of texts whose first token stands at position 0; `common` is what tokens share (see `terms`)."""
+    weights, folded, n_keys = layer.weights, layer.folded, ids.shape[1]
+    scales = layer.scales.at(np.broadcast_to(np.arange(n_keys), ids.shape), ids)
+    tokens = weights.token_embeddings[ids] / scales[..., None]
+    stream, inputs = weights.token_embeddings[ids[:, -1]], tokens
+    if layer.positions == "learned":
+        stream = stream + weights.position_embeddings[n_keys - 1]
+        inputs = tokens + weights.position_embeddings[:n_keys] / scales[..., None]
+        parts = _six(weights, folded, tokens, scales)
+    else:
+        parts = _by_offset(weights, folded, tokens, common)
+    values = _per_key(project(inputs.reshape(-1, inputs.shape[-1]), folded.value_weight), n_keys)
+    return LastPlace(weights, folded, stream, parts, values + folded.value_bias[:, None, None])
+
+
+def _per_key(rows: Float[np.ndarray, "side_head row d_head"], n_keys: int) -> PerKey:
+    return rows.reshape(len(rows), -1, n_keys, rows.shape[2])
+
+
+def _six(
+    weights: FirstLayer,
+    folded: FoldedLayer,
+    tokens: Float[np.ndarray, "text key d_model"],
+    scales: Float[np.ndarray, "text key"],
+) -> Parts:
+    """The six terms of the last place."""
+    n_keys, places = tokens.shape[1], weights.position_embeddings[: tokens.shape[1]]
+    key_token = _per_key(project(tokens.reshape(-1, tokens.shape[2]), folded.key_weight), n_keys)
+    key_position = project(places, folded.key_weight)[:, None] / scales[..., None]
+    query_token = project(tokens[:, -1], folded.query_weight)
+    query_position = project(places[-1:], folded.query_weight) / scales[:, -1, None]
+    bias = folded.query_bias[:, None]
+    return {
+        Term.EE: _products(query_token, key_token),
+        Term.PP: _products(query_position, key_position),
+        Term.PE: _products(query_position, key_token),
+        Term.EP: _products(query_token, key_position),
+        Term.E: _products(bias, key_token),
+        Term.P: _products(bias, key_position),
+    }
+
+
+def _by_offset(
+    weights: FirstLayer, folded: FoldedLayer, tokens: Float[np.ndarray, "text key d_model"], common: Common
+) -> Parts:
+    """The terms of the last place where positions turn queries and keys, or lower scores by distance."""
+    n_texts, n_keys, _ = tokens.shape
+    places = np.arange(n_keys)
+    query = query_side(weights, folded).less_constant(tokens[:, -1], common.query)
+    key = key_side(weights, folded).less_constant(tokens.reshape(n_texts * n_keys, -1), common.key)
+    if weights.positions == "alibi":
+        slopes = kernel(weights, common, places[::-1])[:, None]
+        keys = _for_heads(weights, _per_key(key, n_keys))
+        return {
+            Term.EE: _products(query, keys),
+            Term.E: _products(common.query[:, None], keys),
+            Term.P: np.broadcast_to(slopes, (len(query), n_texts, n_keys)),
+        }
+    last = np.full(n_texts, n_keys - 1)
+    query_token = rotated(weights, query, last)
+    query_common = rotated(weights, common.query[:, None], last[:1])
+    key_token = _for_heads(weights, _per_key(rotated(weights, key, np.tile(places, n_texts)), n_keys))
+    key_common = rotated(weights, np.tile(common.key[:, None], (1, n_keys, 1)), places)
+    keys_common = _for_heads(weights, key_common[:, None])
+    kernels = _products(query_common, keys_common)
+    return {
+        Term.EE: _products(query_token, key_token),
+        Term.E: _products(query_common, key_token),
+        Term.EP: _products(query_token, keys_common),
+        Term.P: np.broadcast_to(kernels, (len(query), n_texts, n_keys)),
+    }
+
+
+def _products(
+    query: Float[np.ndarray, "head _ d_head"], key: Float[np.ndarray, "head _ key d_head"]
+) -> Float[np.ndarray, "head text key"]:
+    """Query times each key of its text; one query, or one text's keys, may stand for all."""
+    return np.matmul(key, query[..., None])[..., 0]
+
+
+def _for_heads(weights: FirstLayer, shared: PerKey) -> Float[np.ndarray, "head text key d_head"]:
+    """Keys repeated for the heads that share them."""
+    return shared if weights.heads_per_key == 1 else np.repeat(shared, weights.heads_per_key, axis=0)

@@ -7,23 +7,70 @@ noticed wherever it is: in a column, in a page header, in the provenance or in t
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from detoklens.errors import OutputError, first_line
-from detoklens.tables.csv_text import csv_bytes
+from detoklens.version import __version__
 from detoklens.writing import make_folder, plain_output_errors, whole_files
 
 if TYPE_CHECKING:
-    from detoklens.tables.provenance import Provenance
     from detoklens.tables.schema import Schema
+
+
+FORMULA = r"^'*[=+\-@\t\r\n＝＋－＠]"
+NOTE = (
+    "In CSV, a text that begins with `=`, `+`, `-`, `@`, a tab or a line break (also behind apostrophes) has an "
+    "apostrophe in front, so that no spreadsheet takes it for a formula; numbers are as they are. Parquet has every "
+    "text as it is."
+)
+
+
+def csv_bytes(frame: pl.DataFrame) -> bytes:
+    """The table as the content of a CSV file."""
+    looks_like_formula = pl.col(pl.String).str.contains(FORMULA)
+    safe = pl.when(looks_like_formula).then(pl.lit("'") + pl.col(pl.String)).otherwise(pl.col(pl.String))
+    return frame.with_columns(safe.name.keep()).write_csv().encode()
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """All that decides a table's numbers, and nothing that does not: the same question has the same provenance."""
+
+    command: str
+    model: str
+    model_fingerprint: str
+    tokenizer_fingerprint: str | None = None
+    counts_fingerprint: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    version: str = __version__
+
+    @classmethod
+    def from_json(cls, text: str) -> Provenance:
+        """A provenance as `to_json` wrote it; a ValueError or TypeError where it is something else."""
+        fields = json.loads(text)
+        if not isinstance(fields, dict) or not isinstance(fields.get("options"), dict):
+            raise ValueError("its provenance is not an object with options")
+        found = cls(**fields)
+        texts = (found.command, found.model, found.model_fingerprint, found.version)
+        optional = (found.tokenizer_fingerprint, found.counts_fingerprint)
+        if not all(isinstance(each, str) for each in (*texts, *(each for each in optional if each is not None))):
+            raise ValueError("its provenance has fields of other types")
+        if found.to_json() != text:
+            raise ValueError("its provenance is not written as detoklens writes it")
+        return found
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True, default=str)
+
 
 MARK, ABOUT, TABLE = "detoklens", "detoklens.answer", "detoklens.table"
 """Metadata keys: the provenance, the description of the answer, and which of its tables this is."""
@@ -136,7 +183,7 @@ def note_recomputed(reason: object) -> None:
 @contextmanager
 def _polars_call(path: Path) -> Iterator[None]:
     """Whatever polars makes of a hostile file, a panic of its Rust code too, is one line."""
-    from detoklens.tokens.library_calls import library_call
+    from detoklens.tokens.tokenizer_files import library_call
 
     def refusal(reason: str) -> DamagedTableError:
         return DamagedTableError(f"{path} can't be read ({reason})")

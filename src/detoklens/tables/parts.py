@@ -15,8 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from detoklens.tables.files import note_recomputed
-from detoklens.tables.provenance import Provenance
+from detoklens.tables.files import Provenance, note_recomputed
 from detoklens.writing import make_folder, refuse_link, write_whole
 
 Arrays = Mapping[str, np.ndarray]

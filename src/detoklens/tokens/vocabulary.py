@@ -10,12 +10,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detoklens.errors import CheckpointError, TokenError
-from detoklens.tokens.byte_text import readable, token_bytes
-from detoklens.tokens.library_calls import library_call
-from detoklens.tokens.tokenizer_files import read_tokenizer, read_tokenizer_file, tokenizer_from_json
+from detoklens.tokens.tokenizer_files import library_call, read_tokenizer, read_tokenizer_file, tokenizer_from_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
+
+
+PRINTABLE_BYTES = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
+OTHER_BYTES = tuple(byte for byte in range(256) if byte not in PRINTABLE_BYTES)
+
+BYTE_OF_CHARACTER = {chr(byte): byte for byte in PRINTABLE_BYTES} | {
+    chr(0x100 + rank): byte for rank, byte in enumerate(OTHER_BYTES)
+}
+
+
+def token_bytes(raw: str) -> bytes:
+    """The bytes behind a byte-level token; a token with other characters (an added one) is taken as plain text."""
+    try:
+        return bytes(BYTE_OF_CHARACTER[character] for character in raw)
+    except KeyError:
+        return raw.encode("utf-8", "surrogatepass")
+
+
+def readable(raw_bytes: bytes) -> str:
+    r"""Bytes as text; those that are no UTF-8 (half a character) as \xNN."""
+    return raw_bytes.decode("utf-8", "backslashreplace")
 
 
 class Vocabulary:

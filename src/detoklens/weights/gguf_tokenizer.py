@@ -12,8 +12,7 @@ from typing import Any
 
 from detoklens.errors import CheckpointError
 from detoklens.tokens import Vocabulary
-from detoklens.tokens.library_calls import library_call
-from detoklens.tokens.tokenizer_files import LARGEST_ID
+from detoklens.tokens.tokenizer_files import LARGEST_ID, library_call
 
 CONTROL, USER_DEFINED = 3, 4  # types of tokens
 MOST_TOKENS = LARGEST_ID + 1

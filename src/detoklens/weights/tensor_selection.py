@@ -15,7 +15,7 @@ from pathlib import Path
 from detoklens.errors import CheckpointError
 from detoklens.hub.ranges import RemoteFile, stream_ranges
 from detoklens.progress import shown_steps
-from detoklens.weights.safetensors_header import LENGTH_BYTES, TensorEntry, header_length, parse_header
+from detoklens.weights.safetensors_files import LENGTH_BYTES, TensorEntry, header_length, parse_header
 
 FIRST_REQUEST_BYTES = 65_536  # most headers fit; a longer one takes a second request
 LARGEST_HEADER = 32_000_000  # parsed JSON takes up to 25 times as much memory

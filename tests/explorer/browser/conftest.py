@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 import detoklens
-from detoklens.explorer import page
+from detoklens.explorer import bundle as page
 from detoklens.explorer.bundle import write_bundle
 from detoklens.explorer.server import Server, serving
 from detoklens.questions.study import Study

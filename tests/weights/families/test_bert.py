@@ -10,7 +10,7 @@ import pytest
 
 import detoklens
 from detoklens.errors import RangeError, UnsupportedModelError
-from detoklens.verification.verify import default_token_ids, verify
+from detoklens.model.verify import default_token_ids, verify
 from tests.weights.families.tiny import IDS, assert_equals_real, saved, tiny
 
 SIZES = {

@@ -10,8 +10,8 @@ import pytest
 
 import detoklens
 from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError
+from detoklens.model.verify import default_token_ids, verify
 from detoklens.scores.layer import Layer
-from detoklens.verification.verify import default_token_ids, verify
 from tests.weights.families.tiny import IDS, assert_equals_real, real, saved, tiny
 
 SIZES = {

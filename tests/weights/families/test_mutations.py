@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 
 import detoklens
-from detoklens.scores import offset_terms, rotation, six_terms
+from detoklens.scores import factors as rotation
+from detoklens.scores import terms as offset_terms
+from detoklens.scores import terms as six_terms
 from detoklens.weights import families, reader
 from tests.weights.families.tiny import IDS, real, tiny
 

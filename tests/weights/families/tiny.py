@@ -10,8 +10,8 @@ import torch
 from transformers import AutoConfig, AutoModel
 
 import detoklens
+from detoklens.model.verify import RealAttention, run_real_layer
 from detoklens.scores.layer import Layer
-from detoklens.verification.oracle import RealAttention, run_real_layer
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5]
 TOLERANCES = (("float64", 1e-10), ("float32", 1e-5))

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from detoklens.corpus.hub import download_dataset
+from detoklens.corpus.inputs import download_dataset
 from detoklens.errors import DetokLensError
 from detoklens.weights.hub_checkpoint import fetch_checkpoint
 from tests.weights.hub.server import COMMIT, Answer, Fault, HubServer, Repository, Request

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from safetensors.numpy import load
 
 from detoklens.hub.ranges import RemainingRanges, RemoteFile
-from detoklens.weights.safetensors_header import TensorEntry
+from detoklens.weights.safetensors_files import TensorEntry
 from detoklens.weights.tensor_selection import Selection, select
 
 CONTENT = bytes(np.random.default_rng(3).integers(0, 256, 2000, dtype=np.uint8))

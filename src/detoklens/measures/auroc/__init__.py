@@ -6,8 +6,7 @@ For a query token i, keys j with weight w_j > 0 are positives, all others negati
 """
 
 from detoklens.measures.auroc.classes import predecessor_clusters
-from detoklens.measures.auroc.controls import beside_controls
-from detoklens.measures.auroc.curve import roc_curves
+from detoklens.measures.auroc.controls import beside_controls, roc_curves
 from detoklens.measures.auroc.means import head_means, mean_over_seen
 from detoklens.measures.auroc.measuring import Judging, Measures, measure_heads
 from detoklens.measures.auroc.positives import Positives, from_pairs, more_than_chance, seen_pairs

@@ -11,8 +11,7 @@ import warnings
 import numpy as np
 from jaxtyping import Float, Int64
 
-from detoklens.measures.auroc.positives import Positives
-from detoklens.measures.auroc.strata import frequency_strata
+from detoklens.measures.auroc.positives import Positives, frequency_strata
 from detoklens.parallel import one_core_each
 
 DERANGEMENTS = 8

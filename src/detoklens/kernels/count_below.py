@@ -1,0 +1,229 @@
+"""Compiled loops over one row of scores: how many are below each positive, how many the same? Exact, without sorting.
+
+Of a row of scores only the positives are sorted (some hundred of 50,257 keys). Bins over the positives' range tell, for
+each score, which positives lie in lower bins; a comparison is needed only in the few bins that hold a positive. Binning
+rounds, but never changes an order: where bin(a) < bin(b), a < b. Scores are compared as the float32 that they are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from detoklens.kernels.compiling import compiled
+
+COMPARED_ONE_BY_ONE = 16
+"""Up to so many positives, comparing every score with each of them (vectorised) is faster than binning."""
+
+BINS_TO_SORT, BINS_TO_COUNT = 2, 128
+"""Bins per positive: few to sort the positives themselves, many so that few scores share a bin with a positive."""
+
+MOST_BINS = 1 << 16
+CROWDED = 64
+"""Bins with many more positives than this (a few far scores stretch the range) are first sorted at wider gaps."""
+
+MOST_IN_NARROW_SLOTS = (1 << 15) - 1
+"""Up to so many positives a bin's slot fits into 16 bits: the table takes half of the nearest cache."""
+
+CHUNK = 1024
+"""Scores whose bins are computed in one vectorised go; their bins stay in the first-level cache."""
+
+
+@compiled(inline="always")
+def bin_of(score: np.float32, lowest: np.float32, per_unit: np.float32, last: np.float32) -> np.uint32:
+    """The bin of a score, from 0 to last; never falls when the score rises, and is 0 for NaN."""
+    place = (score - lowest) * per_unit
+    place = place if place > np.float32(0) else np.float32(0)
+    place = place if place < last else last
+    return np.uint32(np.int32(place))
+
+
+@compiled()
+def fill_starts(
+    positives: np.ndarray, n: int | np.int64, lowest: np.float32, per_unit: np.float32, bins: int, starts: np.ndarray
+) -> np.int64:
+    """starts[b] = how many of the first n positives lie in bins below b; how many has the fullest bin?"""
+    last = np.float32(bins - 1)
+    for bin_number in range(bins + 1):
+        starts[bin_number] = 0
+    for place in range(n):
+        starts[bin_of(positives[place], lowest, per_unit, last) + np.uint32(1)] += 1
+    fullest = np.int64(0)
+    for bin_number in range(bins):
+        fullest = max(fullest, starts[bin_number + 1])
+        starts[bin_number + 1] += starts[bin_number]
+    return fullest
+
+
+@compiled()
+def bins_over(positives: np.ndarray, n: int | np.int64, per_positive: int) -> tuple[np.float32, np.float32, int]:
+    """Bins over the range of the first n positives: where they begin, bins per unit of score, how many bins.
+
+    The first bin and the last one hold no positive: what lies outside the range, a tenth of all scores where positives
+    are few, needs no comparison.
+    """
+    lowest, highest = positives[0], positives[0]
+    for place in range(n):
+        lowest, highest = min(lowest, positives[place]), max(highest, positives[place])
+    bins = 64
+    while bins < per_positive * n and bins < MOST_BINS:
+        bins *= 2
+    per_unit = np.float32(0)
+    if highest > lowest:
+        per_unit = np.float32(bins - 3) / (highest - lowest)
+        lowest -= (highest - lowest) / np.float32(bins - 3)
+    return lowest, per_unit, bins
+
+
+@compiled()
+def sort_with_weights(
+    scores: np.ndarray,
+    weights: np.ndarray,
+    n: int | np.int64,
+    starts: np.ndarray,
+    sorted_scores: np.ndarray,
+    sorted_weights: np.ndarray,
+) -> None:
+    """Sort n scores with their weights into the given arrays: by bins, then by insertion."""
+    lowest, per_unit, bins = bins_over(scores, n, BINS_TO_SORT)
+    fullest = fill_starts(scores, n, lowest, per_unit, bins, starts)
+    last = np.float32(bins - 1)
+    for place in range(n):
+        bin_number = bin_of(scores[place], lowest, per_unit, last)
+        sorted_scores[starts[bin_number]], sorted_weights[starts[bin_number]] = scores[place], weights[place]
+        starts[bin_number] += 1
+    gap = np.int64(1)
+    while gap < fullest // CROWDED:
+        gap = 3 * gap + 1
+    while gap > 0:
+        insert_at_gaps(sorted_scores, sorted_weights, n, gap)
+        gap //= 3
+
+
+@compiled()
+def insert_at_gaps(scores: np.ndarray, weights: np.ndarray, n: int | np.int64, gap: int | np.int64) -> None:
+    """One pass of Shell's sort; with gap 1 an insertion sort, which is quick where nearly all is in order."""
+    for place in range(gap, n):
+        score, weight, free = scores[place], weights[place], np.int64(place)
+        while free >= gap and scores[free - gap] > score:
+            scores[free], weights[free] = scores[free - gap], weights[free - gap]
+            free -= gap
+        scores[free], weights[free] = score, weight
+
+
+@compiled()
+def merge_equal(scores: np.ndarray, weights: np.ndarray, sizes: np.ndarray, n: int | np.int64) -> np.int64:
+    """Join equal neighbours of n sorted scores: weights added, `sizes` says how many were joined; how many remain?"""
+    distinct = np.int64(0)
+    for place in range(n):
+        if distinct and scores[place] == scores[distinct - 1]:
+            weights[distinct - 1] += weights[place]
+            sizes[distinct - 1] += 1
+        else:
+            scores[distinct], weights[distinct], sizes[distinct] = scores[place], weights[place], 1
+            distinct += 1
+    return distinct
+
+
+@compiled()
+def count_by_comparison(
+    row: np.ndarray, positives: np.ndarray, n: int | np.int64, below: np.ndarray, equal: np.ndarray
+) -> None:
+    """For each of n distinct positives: how many scores of the row are below, how many equal?"""
+    for place in range(n):
+        positive, less, same = positives[place], np.int32(0), np.int32(0)
+        for key in range(row.size):  # sums of 32 bits: four times as fast as those of 64
+            less = np.int32(less + np.int32(row[key] < positive))
+            same = np.int32(same + np.int32(row[key] == positive))
+        below[place], equal[place] = less, same
+
+
+@compiled()
+def first_not_below(score: np.float32, positives: np.ndarray, first: np.uint32, end: np.uint32) -> np.uint32:
+    """The first place from `first` to `end` whose positive is not below the score."""
+    while first < end:
+        middle = (first + end) // np.uint32(2)
+        if positives[middle] < score:
+            first = middle + np.uint32(1)
+        else:
+            end = middle
+    return first
+
+
+@compiled()
+def fill_slots(
+    positives: np.ndarray, n: int | np.int64, lowest: np.float32, per_unit: np.float32, bins: int, slots: np.ndarray
+) -> None:
+    """slots[b] = twice the number of the n sorted positives in bins below b, plus 1 where bin b holds one itself."""
+    last = np.float32(bins - 1)
+    empty_from = np.int64(0)
+    for place in range(n):
+        own = np.int64(bin_of(positives[place], lowest, per_unit, last))
+        if own >= empty_from:
+            slots[empty_from:own] = 2 * place
+            slots[own] = 2 * place + 1
+            empty_from = own + 1
+    slots[empty_from : bins + 1] = 2 * n
+
+
+@compiled()
+def count_by_bins(
+    row: np.ndarray,
+    positives: np.ndarray,
+    n: int | np.int64,
+    slots: np.ndarray,
+    between: np.ndarray,
+    below: np.ndarray,
+    equal: np.ndarray,
+) -> None:
+    """For each of n distinct sorted positives: how many scores of the row are below, how many equal?"""
+    lowest, per_unit, bins = prepare_bins(positives, n, slots)
+    count_in_bins(row, positives, n, lowest, per_unit, bins, slots, between, below, equal)
+
+
+@compiled()
+def prepare_bins(positives: np.ndarray, n: int | np.int64, slots: np.ndarray) -> tuple[np.float32, np.float32, int]:
+    """Fill the slots of n distinct sorted positives, once for all parts of a row; `positives` has room for one more."""
+    lowest, per_unit, bins = bins_over(positives, n, BINS_TO_COUNT)
+    fill_slots(positives, n, lowest, per_unit, bins, slots)
+    positives[n] = np.inf
+    return lowest, per_unit, bins
+
+
+@compiled()
+def count_in_bins(
+    row: np.ndarray,
+    positives: np.ndarray,
+    n: int | np.int64,
+    lowest: np.float32,
+    per_unit: np.float32,
+    bins: int,
+    slots: np.ndarray,
+    between: np.ndarray,
+    below: np.ndarray,
+    equal: np.ndarray,
+) -> None:
+    """The same for a part of a row, whose bins are prepared.
+
+    `between[2 p]` counts the scores just below positive p, `between[2 p + 1]` those equal to it. A bin's slot says at
+    once where its scores belong, but for the few that share their bin with a positive.
+    """
+    last = np.float32(bins - 1)
+    for empty in range(2 * n + 2):
+        between[empty] = 0
+    chunk_bins = np.empty(CHUNK, np.uint32)
+    for begin in range(0, row.size, CHUNK):
+        chunk = row[begin : begin + CHUNK]
+        for key in range(chunk.size):
+            chunk_bins[key] = bin_of(chunk[key], lowest, per_unit, last)
+        for key in range(chunk.size):
+            slot = np.uint32(slots[chunk_bins[key]])
+            if slot & np.uint32(1):
+                end = np.uint32(slots[chunk_bins[key] + np.uint32(1)]) // np.uint32(2)
+                place = first_not_below(chunk[key], positives, slot // np.uint32(2), end)
+                slot = np.uint32(2) * place + np.uint32(chunk[key] == positives[place])
+            between[slot] += 1
+    passed = np.int64(0)
+    for positive in range(n):
+        passed += between[2 * positive]
+        below[positive], equal[positive] = passed, between[2 * positive + 1]
+        passed += equal[positive]

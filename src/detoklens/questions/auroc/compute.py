@@ -1,0 +1,726 @@
+"""AUROC of a layer beyond the first, with its validity beside it.
+
+1. The closed-world input of each token t: what enters layer l at the place of t in [BOS, t], by the real model.
+2. Tᵉᵉ of layer l with these vectors in place of the embeddings, and AUROC of it as ever.
+3. In a text other tokens are in sight, so that this is an approximation. How good a one is measured on the study's
+   text: per head, the rank correlation of predicted and real scores (before the softmax) of every token with the one
+   that was asked about (the token before it, after it, or at another offset), and of the links of pieces alone that go
+   on with a word: the query of a link, or asked ahead its key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+import numpy as np
+import polars as pl
+
+from detoklens.caches import keeps_nothing
+from detoklens.errors import CountsError, DetokLensError, MissingError, TokenError, UnsupportedModelError
+from detoklens.kernels.ranking import (
+    AUROC,
+    AVERAGE_PRECISION,
+    CHANCE_AVERAGE_PRECISION,
+    CHANCE_PRECISION_AT_K,
+    PRECISION_AT_K,
+)
+from detoklens.measures.auroc import Measures, Positives, beside_controls, head_means, mean_over_seen, roc_curves
+from detoklens.measures.words import token_texts
+from detoklens.model.closed_worlds import batches, decided_by, kept_vectors
+from detoklens.model.first_blocks import (
+    FirstBlocks,
+    one_thread_each,
+    open_blocks,
+    refuse_layers,
+    remedy_of_memory,
+    what_is_loaded,
+)
+from detoklens.model.loading import refuse_too_large
+from detoklens.questions.parameters import number_ranges, read_text, whole_numbers
+from detoklens.questions.study import Study
+from detoklens.questions.twins.compute import beginning_of
+from detoklens.questions.words.question import words_file
+from detoklens.scores.affinity import Affinity
+from detoklens.scores.layer import Layer
+from detoklens.tables.rendering import sparkline
+from detoklens.tables.schema import HEAD, Column, Schema
+from detoklens.weights.blocks import KINDS, block_notes, blocks_size, read_block
+from detoklens.wording import plural
+
+if TYPE_CHECKING:
+    from detoklens.corpus.counts import Counts
+    from detoklens.measures.auroc import Positives
+    from detoklens.parallel import Arrays, Runner
+    from detoklens.questions.auroc.question import Auroc
+    from detoklens.questions.base import Frames
+    from detoklens.tokens import Vocabulary
+
+
+def _with_interval(name: str, meaning: str) -> tuple[Column, Column, Column]:
+    return (
+        Column(name, "Float64", meaning),
+        Column(
+            f"{name}_low", "Float64", f"lower end of the 95 % interval of {name} over query tokens, for this vocabulary"
+        ),
+        Column(
+            f"{name}_high",
+            "Float64",
+            f"upper end of the 95 % interval of {name} over query tokens, for this vocabulary",
+        ),
+    )
+
+
+def _ends(*names: str) -> tuple[Column, ...]:
+    return tuple(column for name in names for column in _with_interval(name, "")[1:])
+
+
+TOKEN_ID = Column("token_id", "Int32", "id of the query token")
+TOKEN = Column("token", "String", "text of the query token")
+
+AUROC_BY_TOKEN = Schema(
+    "auroc_by_token",
+    "How well does a head rank the tokens that precede a token above all others?",
+    (
+        HEAD,
+        TOKEN_ID,
+        TOKEN,
+        Column("auroc", "Float64", "weighted AUROC of the query token; null without positives or without negatives"),
+        Column("positives", "Int64", "key tokens that count as positives"),
+        Column("bigrams", "Int64", "total weight of the positives: with counts, how many bigrams end in the token"),
+    ),
+)
+
+AUROC_BY_HEAD = Schema(
+    "auroc_by_head",
+    "Which heads detokenize: how high is a head's AUROC, averaged over query tokens?",
+    (
+        HEAD,
+        *_with_interval("seen", "mean AUROC over the query tokens that have one"),
+        *_with_interval("all", "mean over all query tokens, an undefined AUROC counted as 0: the paper's code"),
+        *_with_interval("weighted", "mean over the query tokens that have one, weighted by their bigrams"),
+        Column("tokens", "Int64", "query tokens asked about"),
+        Column("tokens_seen", "Int64", "query tokens whose AUROC is defined"),
+    ),
+)
+
+AUROC_CONTROLS = Schema(
+    "auroc_controls",
+    "How much of a head's AUROC remains when the query, or the key, is exchanged, or frequency alone ranks the keys?",
+    (
+        HEAD,
+        Column("auroc", "Float64", "mean AUROC over the query tokens that have one: `seen` of auroc_by_head"),
+        Column("shuffled_queries", "Float64", "the same with each token's positives scored by another token's row"),
+        Column("permuted_keys", "Float64", "the same with key tokens permuted among tokens of equal frequency"),
+        *_with_interval("within_class", "the same with a row of the same class and frequency, over 8 draws"),
+        *_with_interval("above_within_class", "auroc minus within_class, over the query tokens that have both"),
+        Column("within_class_tokens", "Int64", "query tokens that have both: a token alone in its class is left out"),
+        Column("frequency", "Float64", "the same where a key's score is its corpus count: no head at all"),
+        Column("above_null", "Float64", "auroc minus the larger of the two nulls"),
+        Column("above_frequency", "Float64", "auroc minus the frequency baseline"),
+        *_ends("auroc", "shuffled_queries", "permuted_keys", "frequency", "above_null", "above_frequency"),
+        *_with_interval("matched", "auroc with frequency-matched negatives: keys of the positive's own stratum"),
+        *_with_interval("matched_null", "the larger of shuffled_queries and ½, what permuted_keys gives, matched"),
+        *_with_interval("matched_above_null", "matched minus matched_null"),
+        *_with_interval("matched_frequency", "frequency with matched negatives: 0.5 where strata leave nothing of it"),
+        Column("strata", "Int32", "strata of equally frequent tokens; those never seen are one of their own"),
+    ),
+)
+
+PRECISION_BY_HEAD = Schema(
+    "precision_by_head",
+    "How many of the keys that a head ranks first are positives?",
+    (
+        HEAD,
+        Column("average_precision", "Float64", "mean over seen query tokens of the weighted average precision"),
+        Column("chance_average_precision", "Float64", "the same for a constant score: the positives' share of weight"),
+        Column("k", "Int32", "how many of the first keys are looked at"),
+        Column("precision_at_k", "Float64", "mean over seen query tokens of the positives' share of the first k keys"),
+        Column("chance_precision_at_k", "Float64", "the same for a constant score: the positives' share of all keys"),
+    ),
+)
+
+PRECISION_BY_TOKEN = Schema(
+    "precision_by_token",
+    "How many of the keys that a head ranks first are positives of this query token?",
+    (
+        HEAD,
+        TOKEN_ID,
+        TOKEN,
+        Column("average_precision", "Float64", "weighted average precision; null where the AUROC is undefined"),
+        Column("k", "Int32", "how many of the first keys are looked at"),
+        Column("precision_at_k", "Float64", "positives among the first k keys, divided by k; ties in expectation"),
+    ),
+)
+
+ROC_POINTS = Schema(
+    "roc_points",
+    "What share of the positives stands above each threshold, and what share of the negatives?",
+    (
+        HEAD,
+        TOKEN_ID,
+        TOKEN,
+        Column("threshold", "Float32", "keys with at least this score count as found; null for none found"),
+        Column("false_positive_rate", "Float64", "share of the negatives found"),
+        Column("true_positive_rate", "Float64", "share of the positives' weight found"),
+    ),
+)
+
+HEAD_OF_LAYER = Column("head", "Int32", "attention head of the layer asked about, from 0")
+AUROC_VALIDITY = Schema(
+    "auroc_validity",
+    "Beyond layer 0: do predicted scores say what the real ones are?",
+    (
+        HEAD_OF_LAYER,
+        Column("layer", "Int32", "the layer, from 0"),
+        Column("correlation", "Float64", "rank correlation of Tᵉᵉ by closed-world inputs with real scores"),
+        Column("links", "Int64", "links from a token of the text to the one asked about: by default the token before"),
+        Column("pieces_correlation", "Float64", "the same over the links of tokens that go on with a word"),
+        Column("pieces_links", "Int64", "those links"),
+    ),
+)
+OF_HEADS = (AUROC_BY_HEAD, AUROC_CONTROLS, PRECISION_BY_HEAD)
+_SHOWN = ["head", "seen", "seen_low", "seen_high", "shuffled_queries", "permuted_keys"]
+_SHOWN += ["within_class", "frequency", "matched"]
+_SHOWN += [
+    "matched_low",
+    "matched_high",
+    "matched_null",
+    "matched_frequency",
+    "all",
+    "weighted",
+    "average_precision",
+    "k",
+]
+_SHOWN += ["precision_at_k", "tokens_seen"]
+_COLUMNS = {column.name: column for schema in OF_HEADS for column in schema.columns}
+GLANCE = Schema("auroc", "Which heads rank the right keys first?", tuple(_COLUMNS[name] for name in _SHOWN))
+
+
+Source = Literal["counts", "merges", "words"]
+Kind = Literal["count", "pmi"]
+Weights = Literal["count", "one"]
+
+
+@dataclass(frozen=True)
+class GroundTruth:
+    """Which pairs are right, and how much each weighs."""
+
+    source: Source
+    kind: Kind
+    pmi_above: float
+    weights: Weights
+    words: Path | Sequence[str] | None
+
+    def check(self) -> None:
+        """Refuse what can't be asked together."""
+        if self.words is not None and self.source != "words":
+            words = words_file(self.words)
+            raise DetokLensError(f"the word list {words} has no part in the truth {self.source}; take words")
+        if not isfinite(self.pmi_above):
+            raise DetokLensError(f"a PMI above {self.pmi_above} is no number of bits; give for example 0")
+        if self.kind == "pmi" and self.source != "counts":
+            raise DetokLensError(f"positives by PMI have no part in the truth {self.source}; they need that of counts")
+
+    def __str__(self) -> str:
+        return {
+            "counts": f"corpus bigrams of a PMI above {self.pmi_above:g}" if self.kind == "pmi" else "corpus bigrams",
+            "merges": "the tokenizer's merges",
+            "words": "neighbouring pieces of words",
+        }[self.source]
+
+    def settings(self) -> dict[str, Any]:
+        """What of it decides the numbers."""
+        from detoklens.measures.words import fingerprint_of
+
+        named: dict[str, Any] = {"truth": self.source, "weights": self.weights}
+        if self.source == "words":
+            named["words"] = fingerprint_of(self.listed_words())
+        if self.source == "counts":
+            named["positives"] = self.kind
+        if self.kind == "pmi":
+            named["pmi_above"] = self.pmi_above
+        return named
+
+    def positives(self, layer: Layer, counts: Counts | None) -> Positives:
+        """The pairs themselves."""
+        pairs = self._pairs(layer, counts)
+        return pairs.equally_weighted() if self.weights == "one" else pairs
+
+    def _pairs(self, layer: Layer, counts: Counts | None) -> Positives:
+        from detoklens.measures.auroc import more_than_chance, seen_pairs
+
+        if self.source == "merges":
+            return merged_pairs(layer.vocabulary, layer.vocab_size)
+        if self.source == "words":
+            return neighbouring_pieces(layer.vocabulary, self.listed_words(), layer.vocab_size)
+        assert counts is not None
+        if self.kind == "count":
+            return seen_pairs(counts.bigrams)
+        likely = more_than_chance(counts.bigrams, self.pmi_above)
+        if len(likely.keys) == 0:
+            raise CountsError(f"no pair of these counts has a PMI above {self.pmi_above:g} bits; lower it")
+        return likely
+
+    def listed_words(self) -> list[str]:
+        from detoklens.measures.words import given_words
+
+        return given_words(self.words)
+
+
+def merged_pairs(vocabulary: Vocabulary, vocab_size: int) -> Positives:
+    """The pairs that the tokenizer itself joins into one token, each with weight 1."""
+    from detoklens.measures.auroc import from_pairs
+
+    merges = [(right, left) for left, right, _ in vocabulary.merges()]
+    if not merges:
+        raise TokenError("this tokenizer has no merges to take as ground truth; take counts or words")
+    return from_pairs(merges, vocab_size).equally_weighted()
+
+
+def neighbouring_pieces(vocabulary: Vocabulary, words: Iterable[str], vocab_size: int) -> Positives:
+    """The neighbouring pieces of words as they stand after a space, weighted by how many words hold the pair."""
+    from detoklens.measures.auroc import from_pairs
+    from detoklens.measures.words import split_words, word_pairs
+
+    pairs = word_pairs(split_words(vocabulary, words))
+    return from_pairs(zip(pairs.queries, pairs.keys, strict=True), vocab_size)
+
+
+def query_tokens(layer: Layer, named: Sequence[int] | None, pieces: bool) -> list[int]:
+    """The query tokens asked about, each once: those named, or all, and of them the pieces if so asked."""
+    chosen = set(range(layer.vocab_size)) if named is None else set(named)
+    if pieces:
+        chosen &= set(layer.vocabulary.word_internal())
+    if chosen:
+        return sorted(chosen)
+    which = "of this vocabulary" if named is None else "that was named"
+    raise TokenError(f"no query token is left: none {which} goes on with a word; ask without restricting to pieces")
+
+
+def read_tokens(texts: Iterable[str]) -> tuple[str | int, ...]:
+    """Tokens on the command line: ids (`262` or `10-20,262`), the lines of a file (`@tokens.txt`), or text."""
+    return tuple(token for text in texts for token in _read_token(text))
+
+
+def _read_token(text: str) -> Sequence[str | int]:
+    if not _names_a_file(text):
+        return _ids_or_text(text)
+    lines = read_text(Path(text[1:]), "a file with one token a line").split("\n")
+    found = [token for line in lines if line for token in _ids_or_text(line)]
+    if not found:
+        raise TokenError(f"{text[1:]} names no token; write one a line, as text or by its id")
+    return found
+
+
+def _ids_or_text(text: str) -> Sequence[str | int]:
+    return whole_numbers("token ids")(text) if _looks_like_ids(text) else (text,)
+
+
+def _names_a_file(text: str) -> bool:
+    return text.startswith("@") and len(text) > 1
+
+
+def _looks_like_ids(text: str) -> bool:
+    return bool(text) and set(text) <= set("0123456789,-") and text[0].isdecimal()
+
+
+def spelled_tokens(flag: str) -> Callable[[Sequence[str | int]], list[str]]:
+    """A speller of tokens in order: ids that follow each other as one word, a text as it is."""
+
+    def spell(tokens: Sequence[str | int]) -> list[str]:
+        words: list[str] = []
+        for are_ids, some in groupby(tokens, lambda token: isinstance(token, int)):
+            alike = list(some)
+            spelled = [number_ranges(alike)] if are_ids else alike  # type: ignore[arg-type]
+            words += [word for each in spelled for word in (flag, str(each))]
+        return words
+
+    return spell
+
+
+def can_be_spelled(token: str | int) -> bool:
+    """Whether the command line reads this token as what it is."""
+    if isinstance(token, int):
+        return True
+    return bool(token) and token.isprintable() and not _names_a_file(token) and not _looks_like_ids(token)
+
+
+CURVE_WIDTH = 32  # characters of a curve in a line of text
+WITH_INTERVALS = (
+    "auroc",
+    "shuffled_queries",
+    "permuted_keys",
+    "within_class",
+    "frequency",
+    "above_null",
+    "above_within_class",
+    "above_frequency",
+)
+MATCHED_COLUMNS = {
+    "matched": "auroc",
+    "matched_null": "null",
+    "matched_above_null": "above_null",
+    "matched_frequency": "frequency",
+}
+
+
+def auroc_tables(
+    layer: Layer, measured: Measures, heads: Sequence[int], positives: Positives, k: int, resamples: int, seed: int
+) -> dict[str, pl.DataFrame]:
+    """What was measured: at a glance, then table by table."""
+    texts = token_texts(layer, measured.query_tokens)
+    by_head = auroc_by_head(measured, heads, positives, resamples, seed)
+    controls, precision = controls_by_head(measured, heads, resamples, seed), precision_by_head(measured, heads, k)
+    return {
+        "auroc": heads_at_a_glance(by_head, controls, precision),
+        "auroc_by_token": auroc_by_token(measured, heads, positives, texts),
+        "auroc_by_head": by_head,
+        "auroc_controls": controls,
+        "precision_by_head": precision,
+        "precision_by_token": precision_by_token(measured, heads, k, texts),
+    }
+
+
+def auroc_by_token(
+    measures: Measures, heads: Sequence[int], positives: Positives, texts: Sequence[str | None]
+) -> pl.DataFrame:
+    """AUROC, number of positives and total weight of each query token in each head."""
+    queries = measures.query_tokens
+    return AUROC_BY_TOKEN.frame(
+        {
+            **_head_and_token(measures, heads, texts),
+            "auroc": measures.heads[..., AUROC].ravel(),
+            "positives": np.tile(positives.sizes[queries], len(heads)),
+            "bigrams": np.tile(positives.totals[queries], len(heads)),
+        }
+    )
+
+
+def precision_by_token(measures: Measures, heads: Sequence[int], k: int, texts: Sequence[str | None]) -> pl.DataFrame:
+    """Average precision and precision at k of each query token in each head."""
+    return PRECISION_BY_TOKEN.frame(
+        {
+            **_head_and_token(measures, heads, texts),
+            "average_precision": measures.heads[..., AVERAGE_PRECISION].ravel(),
+            "k": np.full(len(heads) * len(measures.query_tokens), k),
+            "precision_at_k": measures.heads[..., PRECISION_AT_K].ravel(),
+        }
+    )
+
+
+def auroc_by_head(
+    measures: Measures, heads: Sequence[int], positives: Positives, resamples: int, seed: int
+) -> pl.DataFrame:
+    """The three means of each head with their intervals."""
+    auroc = measures.heads[..., AUROC]
+    means = head_means(auroc, positives.totals[measures.query_tokens], resamples, seed)
+    columns: dict[str, np.ndarray] = {}
+    for name, interval in (("seen", means.seen), ("all", means.all), ("weighted", means.weighted)):
+        columns |= {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
+    tokens = {
+        "tokens": np.full(len(heads), auroc.shape[1]),
+        "tokens_seen": np.count_nonzero(~np.isnan(auroc), axis=1),
+    }
+    return AUROC_BY_HEAD.frame({"head": list(heads), **columns, **tokens})
+
+
+def controls_by_head(measures: Measures, heads: Sequence[int], resamples: int, seed: int) -> pl.DataFrame:
+    """Each head's mean AUROC beside its nulls and the frequency baseline; the same with matched negatives."""
+    found = beside_controls(measures, resamples, seed)
+    columns = {name: found[name] for name in WITH_INTERVALS}
+    if measures.matched is not None:
+        matched = beside_controls(measures.matched, resamples, seed)
+        columns |= {column: matched[name] for column, name in MATCHED_COLUMNS.items()}
+    ends = {
+        f"{name}{end}": values
+        for name, each in columns.items()
+        for end, values in (("", each.value), ("_low", each.low), ("_high", each.high))
+    }
+    unknown = {name: [None] * len(heads) for name in AUROC_CONTROLS.names}
+    known: dict[str, object] = {"head": list(heads), "strata": [measures.n_strata] * len(heads)}
+    if measures.within_class is not None:
+        known["within_class_tokens"] = np.count_nonzero(~np.isnan(measures.within_class), axis=1)
+    return AUROC_CONTROLS.frame(unknown | known | ends)
+
+
+def precision_by_head(measures: Measures, heads: Sequence[int], k: int) -> pl.DataFrame:
+    """Each head's mean average precision and precision at k, beside what chance gives."""
+    means = {
+        "average_precision": AVERAGE_PRECISION,
+        "chance_average_precision": CHANCE_AVERAGE_PRECISION,
+        "precision_at_k": PRECISION_AT_K,
+        "chance_precision_at_k": CHANCE_PRECISION_AT_K,
+    }
+    columns = {name: mean_over_seen(measures.heads[..., measure]) for name, measure in means.items()}
+    return PRECISION_BY_HEAD.frame({"head": list(heads), "k": np.full(len(heads), k), **columns})
+
+
+def heads_at_a_glance(by_head: pl.DataFrame, controls: pl.DataFrame, precision: pl.DataFrame) -> pl.DataFrame:
+    """One row a head: its AUROC with both nulls and the baseline, the other means, the precision."""
+    together = by_head.join(controls, on="head", maintain_order="left").join(
+        precision, on="head", maintain_order="left"
+    )
+    return GLANCE.conform(together)
+
+
+def _head_and_token(
+    measures: Measures, heads: Sequence[int], texts: Sequence[str | None]
+) -> dict[str, np.ndarray | pl.Series]:
+    queries = measures.query_tokens
+    return {
+        "head": np.repeat(np.asarray(heads, np.int64), len(queries)),
+        "token_id": np.tile(queries, len(heads)),
+        "token": pl.concat([pl.Series(texts, dtype=pl.String)] * len(heads)),
+    }
+
+
+def roc_points(
+    layer: Layer, affinity: Affinity, heads: Sequence[int], positives: Positives, tokens: Sequence[int]
+) -> pl.DataFrame:
+    """The curves of some query tokens in every head, token after token."""
+    texts = token_texts(layer, tokens)
+    curves = [_token_points(affinity, heads, positives, *named) for named in zip(tokens, texts, strict=True)]
+    return pl.concat(curves)
+
+
+def _token_points(
+    affinity: Affinity, heads: Sequence[int], positives: Positives, token: int, text: str | None
+) -> pl.DataFrame:
+    size = int(positives.sizes[token])
+    if not 0 < size < positives.vocab_size:
+        raise TokenError(
+            f"token {token} ({text!r}) has {size} positives among {positives.vocab_size} keys, so no curve; "
+            "ask about a token that follows some tokens and not others"
+        )
+    curves = roc_curves(affinity, positives, token)
+    columns = {name: np.concatenate([curve[name] for curve in curves]) for name in curves[0]}
+    sizes = [len(curve["threshold"]) for curve in curves]
+    named = {"head": np.repeat(np.asarray(heads), sizes), "token_id": np.full(sum(sizes), token)}
+    return ROC_POINTS.frame({**named, "token": pl.Series([text] * sum(sizes), dtype=pl.String), **columns})
+
+
+def areas_under(points: pl.DataFrame) -> pl.DataFrame:
+    """The area under each curve: its query token's AUROC."""
+    found, wrong = pl.col("true_positive_rate"), pl.col("false_positive_rate")
+    area = ((found + found.shift()) / 2 * wrong.diff()).sum()
+    return points.group_by("head", "token_id", "token", maintain_order=True).agg(area=area)
+
+
+def curves_at_a_glance(points: pl.DataFrame) -> pl.DataFrame:
+    """One row a curve: its area, and its course in a line of text."""
+    curves = points.group_by("head", "token_id", maintain_order=True).agg("false_positive_rate", "true_positive_rate")
+    drawn = [_drawn(wrong, found) for wrong, found in curves.select(pl.nth(2, 3)).iter_rows()]
+    shown = areas_under(points).with_columns(curve=pl.Series(drawn, dtype=pl.String))
+    return shown.drop("token" if points["token"].has_nulls() else "token_id")
+
+
+def _drawn(false_positive_rate: Sequence[float], true_positive_rate: Sequence[float]) -> str:
+    places = np.linspace(0, 1, CURVE_WIDTH)
+    return sparkline(np.interp(places, false_positive_rate, true_positive_rate).tolist(), CURVE_WIDTH)
+
+
+LONGEST = 512  # tokens of a document that are looked at
+LINKS = 20_000  # from a token to the one that was asked about
+CHECKED = 16  # tokens on which the block's attention is compared with the real one
+TOLERANCE = 1e-3  # of float32, relative to the largest score
+COPIES = 4  # at the peak: what enters, and the embeddings as they are, as they are read once more, and divided
+THEIRS = "transformers."
+FACTOR_COPIES = 5  # queries and keys, as they are, divided, and for workers
+
+
+def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
+    """The tables of a question about a layer beyond the first."""
+    if not study.has("text"):
+        raise MissingError("text", "Auroc beyond layer 0 needs text, on which it is measured whether it holds")
+    heads, layer = study.heads(question.heads), question.layer
+    _check_memory(study.layer, layer, heads)
+    checkpoint = study.layer.checkpoint
+    refuse_layers(checkpoint, layer + 1)
+    decided = decided_by(checkpoint, layer, beginning_of(study.layer, runner.say), "float32")
+    blocks = open_blocks(checkpoint, layer + 1, study.layer.n_heads)
+    for note in block_notes(checkpoint, layer + 1):
+        runner.say(note)
+    with one_thread_each():
+        inputs = kept_inputs(blocks, study.layer, layer, runner, decided)
+        deeper = deeper_layer(blocks, study.layer, layer, inputs)
+        texts = some_texts(study.documents, question.places_back)
+        real = real_links(blocks, deeper, texts, layer, heads, runner, question.places_back)
+    there = Study(deeper, study.counts, study.texts, study.seed, study.work)
+    queries, keys = linked_tokens(texts, question.places_back)
+    predicted = predicted_links(question.affinity(there, question.scale, question.centred, heads), queries, keys)
+    going_on = keys if question.is_ahead else queries
+    pieces = np.isin(going_on, study.layer.vocabulary.word_internal()) if study.has("vocabulary") else None
+    tables = replace(question, layer=0).ask(there, runner)
+    return {**tables, "auroc_validity": validity(heads, layer, predicted, real, pieces)}
+
+
+def _check_memory(layer: Layer, number: int, heads: Sequence[int]) -> None:
+    real = blocks_size(layer.checkpoint, number + 1)
+    vectors = COPIES * layer.vocab_size * layer.d_model
+    factors = FACTOR_COPIES * layer.vocab_size * layer.d_head * len(heads)
+    refuse_too_large(
+        4 * (real + vectors + factors),
+        f"{layer.name}: {what_is_loaded(layer.checkpoint, number + 1)} in float32, {layer.vocab_size:,} vectors of "
+        f"width {layer.d_model:,} and the factors of {plural(len(heads), 'head')}",
+        remedy_of_memory(layer.checkpoint, "fewer heads" if len(heads) > 1 else ""),
+    )
+
+
+def kept_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner, decided: dict[str, Any]) -> np.ndarray:
+    """The same as `closed_world_inputs`, computed once for all questions about this model and this block.
+
+    `decided` is what decided them before the blocks were loaded: files may be written anew at any time.
+    """
+    if not keeps_nothing() and not blocks.class_name.startswith(THEIRS):
+        runner.say(
+            f"vectors are not kept for other questions: {blocks.class_name} is no class of transformers, so no version "
+            "says what it computes"
+        )
+        return closed_world_inputs(blocks, layer, number, runner)
+    return kept_vectors(
+        decided | {"class": blocks.class_name},
+        (layer.vocab_size, layer.d_model),
+        lambda: closed_world_inputs(blocks, layer, number, runner),
+        runner.say,
+        lambda: decided_by(layer.checkpoint, number, beginning_of(layer, runner.say), blocks.dtype) == decided,
+    )
+
+
+def closed_world_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner) -> np.ndarray:
+    """What enters block `number` at the place of each token in [BOS, token]."""
+    cut = batches(np.arange(layer.vocab_size)[:, None], beginning_of(layer, runner.say))
+
+    def entering(batch: int) -> Arrays:
+        return {"states": blocks.run(cut[batch], until=number).last_places(number - 1)}
+
+    inputs, begin = np.empty((layer.vocab_size, layer.d_model), np.float32), 0
+    for part in runner.under("inputs").run(entering, len(cut)):
+        inputs[begin : begin + len(part["states"])] = part["states"]
+        begin += len(part["states"])
+    return inputs
+
+
+def deeper_layer(blocks: FirstBlocks, layer: Layer, number: int, inputs: np.ndarray) -> Layer:
+    """Layer `number` as if it were the first, its tokens' vectors being what enters it; refused where that is not so.
+
+    How much tokens prefer another to themselves must be the same in the real block.
+    """
+    kinds = {name: blocks.config_list(name) for name in KINDS}
+    found = Layer(replace(layer.checkpoint, first_layer=read_block(layer.checkpoint, number, inputs, kinds), notes=()))
+    tokens = np.random.default_rng(0).integers(0, layer.vocab_size, (CHECKED, 2))
+    real = blocks.scores(blocks.run(tokens, until=number), number, inputs[tokens])[0][:, :, 1]
+    real = real[..., 0] - real[..., 1]
+    ours = np.stack([_preferred(found, pair) for pair in tokens])
+    if float(np.abs(ours - real).max()) > TOLERANCE * max(1.0, float(np.abs(real).max())):
+        raise UnsupportedModelError(
+            f"{layer.name}: layer {number} does not attend as layer 0 does, so its scores are not read exactly; "
+            "ask for another layer"
+        )
+    return found
+
+
+def _preferred(layer: Layer, pair: np.ndarray) -> np.ndarray:
+    """By how much does the second token prefer the first to itself? A score's part that no softmax sees is left out."""
+    total = layer.terms(pair).total()[:, 1] * layer.attention_scale
+    cap = layer.weights.softcap
+    scores = total if cap is None else np.tanh(total / cap) * cap
+    return np.asarray(scores[:, 0] - scores[:, 1])
+
+
+def predicted_links(affinity: Affinity, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
+    """Tᵉᵉ [head, link] of each query with its key."""
+    return np.stack(
+        [
+            np.einsum("ld,ld->l", query[queries], affinity.key_of(head)[keys], dtype=np.float64)
+            for head, query in enumerate(affinity.query)
+        ]
+    )
+
+
+def linked(text: np.ndarray, back: int) -> tuple[np.ndarray, np.ndarray]:
+    """The places of a text's queries, and of their keys so many places before them; below 0, after them."""
+    queries = np.arange(max(back, 0), len(text) + min(back, 0))
+    return queries, queries - back
+
+
+def linked_tokens(texts: Sequence[np.ndarray], back: int) -> tuple[np.ndarray, np.ndarray]:
+    """The tokens at those places, text after text."""
+    pairs = [(text[queries], text[keys]) for text in texts for queries, keys in [linked(text, back)]]
+    queries, keys = (np.concatenate(side) for side in zip(*pairs, strict=True))
+    return queries, keys
+
+
+def real_links(
+    blocks: FirstBlocks,
+    deeper: Layer,
+    texts: Sequence[np.ndarray],
+    number: int,
+    heads: Sequence[int],
+    runner: Runner,
+    back: int = 1,
+) -> np.ndarray:
+    """The real scores [head, link] of every token of the texts with the one so many places before it, in one block.
+
+    Without what a query adds to the scores of all keys alike, which no softmax sees.
+    """
+
+    def scores(place: int) -> Arrays:
+        text = texts[place]
+        passed = blocks.run(text[None], until=number)
+        queries, keys = linked(text, back)
+        found = blocks.scores(passed, number)[0][0][:, queries, keys]
+        return {"scores": (found - _unseen(deeper, passed.all_places(number - 1)[0][queries]))[list(heads)]}
+
+    found = runner.under("links").run(scores, len(texts))
+    real = np.concatenate([part["scores"] for part in found], axis=1)
+    runner.say(f"predicted and real scores of layer {number} were compared on {plural(real.shape[1], 'link')}")
+    return real
+
+
+def _unseen(layer: Layer, entering: np.ndarray) -> np.ndarray:
+    """q · b_K by head and place: the same for all keys, unless keys are turned by their place."""
+    if layer.positions == "rotary":
+        return np.zeros((layer.n_heads, len(entering)))
+    places = Layer(replace(layer.checkpoint, first_layer=replace(layer.weights, token_embeddings=entering)))
+    query, shared = places.token_affinity("bare").query, layer.weights.heads_per_key
+    parts = zip(query, layer.folded.query_bias, np.repeat(layer.folded.key_bias, shared, axis=0), strict=True)
+    return np.stack([(each + bias) @ key_bias for each, bias, key_bias in parts]) * layer.attention_scale
+
+
+def some_texts(documents: Sequence[np.ndarray], back: int = 1) -> list[np.ndarray]:
+    """Documents from the first on, until they have links enough between tokens so many places apart."""
+    apart = abs(back)
+    cut = [document[:LONGEST] for document in documents if min(len(document), LONGEST) > apart]
+    if not cut:
+        raise MissingError(
+            "text",
+            f"no document has {apart + 1} tokens within its first {LONGEST}, so there is no link to compare scores of",
+        )
+    enough = int(np.searchsorted(np.cumsum([len(text) - apart for text in cut]), LINKS)) + 1
+    return cut[:enough]
+
+
+def validity(
+    heads: Sequence[int], layer: int, predicted: np.ndarray, real: np.ndarray, pieces: np.ndarray | None
+) -> pl.DataFrame:
+    """Each head's rank correlations, over all links and over those of pieces that go on with a word."""
+    from detoklens.measures.frequency import spearman
+
+    of_pieces = np.zeros(predicted.shape[1], bool) if pieces is None else pieces
+    return AUROC_VALIDITY.frame(
+        {
+            "head": list(heads),
+            "layer": [layer] * len(heads),
+            "correlation": [spearman(*each) for each in zip(predicted, real, strict=True)],
+            "links": [predicted.shape[1]] * len(heads),
+            "pieces_correlation": [
+                spearman(one[of_pieces], other[of_pieces]) for one, other in zip(predicted, real, strict=True)
+            ],
+            "pieces_links": [int(of_pieces.sum())] * len(heads),
+        }
+    )

@@ -1,0 +1,218 @@
+"""The tables of an explanation, and how they are shown: every pair of tokens, and each head's strongest links."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from detoklens.questions.base import View
+from detoklens.tables.schema import HEAD, Column, Schema
+from detoklens.wording import TERMS, head_name, term_symbol, token_shown
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+
+    from detoklens.measures.explain import Explanation, Links
+
+
+SIX = ("ee", "pp", "pe", "ep", "e", "p")  # as scores.terms.Term has them; other families bring other terms
+TOKEN = 12  # places of a token and its position in a terminal
+BAR = 4  # places of a whole attention
+LIFTS = 2  # the largest ones that are shown of a link
+
+_PAIR = (
+    HEAD,
+    Column("query_position", "Int32", "place of the token that attends, from 0"),
+    Column(
+        "key_position",
+        "Int32",
+        "place of the token attended to, to the query's own or, looking both ways, the last",
+    ),
+    Column("query_token", "Int32", "id of the token that attends"),
+    Column("key_token", "Int32", "id of the token attended to"),
+    Column("query_text", "String", "its text"),
+    Column("key_text", "String", "its text"),
+)
+
+
+def explanation_schema(terms: Sequence[str]) -> Schema:
+    """Every pair of tokens with the terms that this model has."""
+    return Schema(
+        "explanation",
+        "Why does each head attend as it does in this text?",
+        (
+            *_PAIR,
+            *(Column(term, "Float64", f"the term {term}, not yet multiplied by the attention scale") for term in terms),
+            Column("score", "Float64", "the sum of all terms"),
+            Column("attention", "Float64", "softmax of score × attention scale over the keys that the query sees"),
+            *(
+                Column(f"without_{term}", "Float64", f"what the attention would be without the term {term}")
+                for term in terms
+            ),
+        ),
+    )
+
+
+def links_schema(terms: Sequence[str]) -> Schema:
+    """Each head's strongest links with the terms that this model has."""
+    return Schema(
+        "links",
+        "Which are each head's strongest links, and which term explains each?",
+        (
+            *_PAIR,
+            Column("rank", "Int32", "1 for the head's strongest link"),
+            Column("attention", "Float64", "attention of the link"),
+            Column("strength", "Float64", "attention × log2(attention × number of keys): bits above even attention"),
+            Column("term", "String", "the term whose removal lowers the link's attention most; null if none does"),
+            Column("without_term", "Float64", "the link's attention without that term"),
+            *(
+                Column(
+                    f"lift_{term}", "Float64", f"scaled score that {term} adds beyond its mean over the keys, in nats"
+                )
+                for term in terms
+            ),
+        ),
+    )
+
+
+def terms_of(links: pl.DataFrame) -> list[str]:
+    """The terms that an answer was made of, in order."""
+    return [name.removeprefix("lift_") for name in links.columns if name.startswith("lift_")]
+
+
+def pair_table(found: Explanation, texts: Sequence[str]) -> pl.DataFrame:
+    """Every pair of a query and a key that it sees, in every head: one row each."""
+    import numpy as np
+    import polars as pl
+
+    names = list(found.without)
+    schema = explanation_schema(names)
+    query, key = np.nonzero(found.seen())
+    return pl.concat(
+        schema.frame(
+            {
+                **_pair_columns(head, query, key, found.token_ids, texts),
+                **{name: found.terms.full(name)[place][query, key] for name in names},
+                "score": found.score[place][query, key],
+                "attention": found.attention[place][query, key],
+                **{f"without_{name}": found.without[name][place][query, key] for name in names},
+            }
+        )
+        for place, head in enumerate(found.heads)
+    )
+
+
+def strongest_links(found: Explanation, texts: Sequence[str], top: int) -> pl.DataFrame:
+    """Each head's strongest links, and the term that explains each."""
+    import polars as pl
+
+    schema = links_schema(list(found.without))
+    return pl.concat(schema.frame(_link_columns(links, found.token_ids, texts)) for links in found.links(top))
+
+
+def _link_columns(links: Links, token_ids: np.ndarray, texts: Sequence[str]) -> dict[str, Any]:
+    import polars as pl
+
+    return {
+        **_pair_columns(links.head, links.query, links.key, token_ids, texts),
+        "rank": range(1, len(links.query) + 1),
+        "attention": links.attention,
+        "strength": links.strength,
+        "term": pl.Series(links.terms, dtype=pl.String),
+        "without_term": pl.Series(links.without, dtype=pl.Float64),
+        **{f"lift_{name}": lifts for name, lifts in links.lifts.items()},
+    }
+
+
+def _pair_columns(
+    head: int, query: np.ndarray, key: np.ndarray, token_ids: np.ndarray, texts: Sequence[str]
+) -> dict[str, Any]:
+    import numpy as np
+    import polars as pl
+
+    named = pl.Series(texts, dtype=pl.String)
+    return {
+        "head": np.full(len(query), head),
+        "query_position": query,
+        "key_position": key,
+        "query_token": token_ids[query],
+        "key_token": token_ids[key],
+        "query_text": named.gather(query),
+        "key_text": named.gather(key),
+    }
+
+
+def _positions_of(terms: Sequence[str]) -> str:
+    """The kind of positions that has these terms."""
+    if "pp" in terms:
+        return "learned"
+    return "rotary" if "ep" in terms or len(terms) == 1 else "alibi"
+
+
+def symbol(term: str) -> str:
+    """`Tᵉᵉ`; a term of another family by its own name."""
+    return term_symbol(term) if term in TERMS else term
+
+
+def links_view(links: pl.DataFrame) -> View:
+    """Who attends to whom, how much, and which term makes it so: one link a line of at most 80 characters."""
+    import polars as pl
+
+    terms = terms_of(links)
+    shown = [_cells(link, terms) for link in links.iter_rows(named=True)]
+    heads = [row["head"] for row in shown]
+    again = [place > 0 and heads[place - 1] == head for place, head in enumerate(heads)]
+    rows = [row | {"head": "" if repeated else row["head"]} for row, repeated in zip(shown, again, strict=True)]
+    return View("each head's strongest links; lifts are in nats", pl.DataFrame(rows))
+
+
+def _cells(link: Mapping[str, Any], terms: Sequence[str]) -> dict[str, str]:
+    without = link["without_term"]
+    return {
+        "head": head_name(link["head"]),
+        "token": _placed(link["query_text"], link["query_position"]),
+        "attends to": _placed(link["key_text"], link["key_position"]),
+        "attention": f"{link['attention']:.2f} {'█' * round(link['attention'] * BAR)}".rstrip(),
+        "term": link["term"] or "–",
+        "without": "–" if without is None else f"{without:.2f}",
+        "lifts": _lifts({name: link[f"lift_{name}"] for name in terms}),
+    }
+
+
+def _placed(text: str, position: int) -> str:
+    """A token with what can't be seen spelled out, cut where it is long, and its place in the text."""
+    from rich.cells import cell_len, set_cell_size
+
+    room, shown = TOKEN - 1 - len(str(position)), token_shown(text) or '""'
+    short = shown if cell_len(shown) <= room else set_cell_size(shown, room - 1).rstrip() + "…"
+    return f"{short} {position}"
+
+
+def _lifts(lifts: Mapping[str, float]) -> str:
+    """The largest lifts, up or down."""
+    largest = sorted(lifts, key=lambda name: -abs(lifts[name]))[:LIFTS]
+    return " ".join(f"{name} {_signed(lifts[name])}" for name in largest)
+
+
+def _signed(lift: float) -> str:
+    """In at most five characters below ten thousand."""
+    return f"{lift:+.{1 if abs(lift) < 99.95 else 0}f}".replace("-", "−")
+
+
+def legend_view(links: pl.DataFrame) -> View:
+    """What the terms stand for, and how many of the links each explains."""
+    import polars as pl
+
+    from detoklens.scores.terms import MEANINGS
+
+    terms = terms_of(links)
+    meanings = MEANINGS[_positions_of(terms)]
+    explained = [(links["term"] == term).sum() for term in terms]
+    legend = {
+        "term": terms,
+        "symbol": [symbol(term) for term in terms],
+        "reads as": [meanings[term] for term in terms],
+        "explains": [f"{number} of {len(links)}" for number in explained],
+    }
+    return View("a link's term is the one whose removal lowers its attention most", pl.DataFrame(legend))

@@ -1,0 +1,225 @@
+"""Which tokens attend to which in this text, and which term explains it? A matrix a head, or its links as bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import ceil
+from typing import Any
+
+import numpy as np
+import polars as pl
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, PowerNorm, to_rgba
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+
+from detoklens.figures import theme
+from detoklens.figures.labels import KEY, QUERY, text_inches, token_label
+from detoklens.figures.marks import numbers, patch_entry, point_entry
+from detoklens.figures.panels import EDGE, LABEL, TALLEST, Grid, Room, add_labels, chosen_heads, head_rows, points
+from detoklens.wording import TERMS, head_name, term_symbol
+
+MOST_LINKS = 5  # of a head
+MOST_BARS = 60  # of a figure: a page full
+LONGEST = 10  # letters of a token's name
+CELL, LARGEST_CELL = 0.092, 0.24  # inches: a name needs so much, and more than that looks coarse
+NARROW_CELL = 0.052  # where every other name stands one line lower
+KEY_HEIGHT = LABEL  # inches for the colour key
+ATTENTION, WITHOUT = theme.SERIES[0], theme.SERIES[1]
+SHADES = LinearSegmentedColormap.from_list("attention", [to_rgba(ATTENTION.colour, 0), to_rgba(ATTENTION.colour, 1)])
+SHADING = PowerNorm(0.5, 0, 1)  # a hundredth of the attention can still be seen
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where matrices go: the panels, the inches around them, and whether every other name stands lower."""
+
+    grid: Grid
+    room: Room
+    staggered: bool
+
+
+@theme.figure_function
+def explain(
+    explanation: pl.DataFrame,
+    links: pl.DataFrame,
+    *,
+    heads: Sequence[int] | None = None,
+    top: int = MOST_LINKS,
+    width: theme.Width = "page",
+) -> Figure:
+    """Which tokens attend to which, and why? As matrices where all names can be read, else the links as bars."""
+    asked = chosen_heads(explanation, heads)
+    shown = links.filter(pl.col("head").is_in(asked) & (pl.col("rank") <= top))
+    texts = explanation.unique("query_position").sort("query_position")["query_text"]
+    names = [token_label(text, LONGEST) for text in texts]
+    layout = _layout(len(asked), names, _widest_label(shown), theme.inches(width))
+    if layout is None:
+        return _bars(asked, shown, width)
+    return _matrices(asked, explanation, shown, names, layout, theme.inches(width))
+
+
+def _layout(panels: int, names: Sequence[str], label: float, total: float) -> Layout | None:
+    """Room for every token's name beside and below the panels; None where names would be too small."""
+    name = max((text_inches(name, theme.SMALL_SIZE) for name in names), default=0.0) + EDGE
+    for staggered, smallest in ((False, CELL), (True, NARROW_CELL)):
+        room = Room(
+            left=LABEL + name,
+            right=label + EDGE,
+            top=LABEL + KEY_HEIGHT,
+            bottom=LABEL + name * (2 if staggered else 1),
+            beside=label + EDGE,
+        )
+        grid = _grid(panels, max(1, len(names)), total, room, smallest)
+        if grid is not None:
+            return Layout(grid, room, staggered)
+    return None
+
+
+def _grid(panels: int, tokens: int, total: float, room: Room, smallest: float) -> Grid | None:
+    """Rows about equally full, cells as large as page and taste allow; None where they would be too small."""
+    across = total - room.left - room.right + room.beside
+    most = min(panels, int(across / (tokens * smallest + room.beside)))
+    if most < 1:
+        return None
+    rows = ceil(panels / most)
+    columns = ceil(panels / rows)
+    tall = ((TALLEST - room.top - room.bottom + room.above) / rows - room.above) / tokens
+    wide = (across / columns - room.beside) / tokens
+    cell = min(LARGEST_CELL, wide, tall)
+    return Grid(columns, rows, tokens * cell, tokens * max(cell, CELL)) if cell >= smallest and tall >= CELL else None
+
+
+def _widest_label(links: pl.DataFrame) -> float:
+    """Inches of the longest row of terms beside a matrix."""
+    labels = links.group_by("head", "query_position").agg(pl.col("term").drop_nulls())["term"]
+    return max((text_inches(_label(terms), theme.SMALL_SIZE) for terms in labels), default=0.0) + EDGE
+
+
+def _label(terms: Sequence[str]) -> str:
+    return " ".join(term_symbol(term) if term in TERMS else term for term in terms)
+
+
+def _matrices(
+    heads: Sequence[int],
+    explanation: pl.DataFrame,
+    links: pl.DataFrame,
+    names: Sequence[str],
+    layout: Layout,
+    total: float,
+) -> Figure:
+    grid, room = layout.grid, layout.room
+    figure = theme.ShownFigure(figsize=(total, grid.height(room)))
+    for index, head in enumerate(heads):
+        axes = figure.add_axes(grid.place(index, total, room))
+        axes.set_title(head_name(head))
+        attention = _matrix(explanation.filter(head=head), len(names))
+        ends = _row_ends(explanation.filter(head=head), len(names))
+        _draw_attention(axes, attention, ends)
+        _frame_links(axes, links.filter(head=head).drop_nulls("attention"), ends)
+        _name_tokens(axes, names, index % grid.columns == 0, grid.is_lowest(index, len(heads)), layout)
+    used = room.left + grid.columns * (grid.panel_width + room.beside) - room.beside
+    add_labels(figure, KEY, QUERY, Room(**{**vars(room), "right": total - used}), legend=KEY_HEIGHT)
+    _add_colour_key(figure)
+    return figure
+
+
+def _matrix(rows: pl.DataFrame, size: int) -> Float[np.ndarray, "query key"]:
+    """Attention by query and key; NaN where a query does not see a key."""
+    attention = np.full((size, size), np.nan)
+    attention[rows["query_position"].to_numpy(), rows["key_position"].to_numpy()] = numbers(rows["attention"])
+    return attention
+
+
+def _row_ends(rows: pl.DataFrame, size: int) -> list[int]:
+    """How far each row goes: to the query's own key, or to the end where a model looks both ways."""
+    ahead = len(rows) and bool((rows["key_position"] > rows["query_position"]).any())
+    return [size] * size if ahead else list(range(1, size + 1))
+
+
+def _draw_attention(axes: Axes, attention: Float[np.ndarray, "query key"], ends: Sequence[int]) -> None:
+    size = len(attention)
+    axes.spines[:].set_visible(False)
+    axes.set(xlim=(-0.5, size - 0.5), ylim=(size - 0.5, -0.5))
+    if np.isfinite(attention).any():
+        axes.imshow(attention, cmap=SHADES, norm=SHADING, aspect="auto", interpolation="nearest")
+    steps = np.arange(size).repeat(2) + np.tile([-0.5, 0.5], size)  # the border of what a query sees
+    look: dict[str, Any] = {"color": theme.INK, "alpha": theme.FAINT, "linewidth": 0.5, "label": theme.REFERENCE}
+    axes.plot([-0.5, *np.asarray(ends).repeat(2) - 0.5, -0.5, -0.5], [-0.5, *steps, size - 0.5, -0.5], **look)
+
+
+def _frame_links(axes: Axes, links: pl.DataFrame, ends: Sequence[int]) -> None:
+    """A frame round each link, and at the end of its row the terms of the row's links, in the order of their keys."""
+    for (query,), row in links.sort("key_position").group_by("query_position", maintain_order=True):
+        keys = row["key_position"].to_list()
+        for key in keys:
+            frame = Rectangle((key - 0.5, query - 0.5), 1, 1, fill=False, edgecolor=theme.INK, linewidth=0.8)
+            axes.add_patch(frame).set_clip_on(False)
+        label = _label(row["term"].drop_nulls().to_list())
+        if label and keys[-1] < ends[query] - 1:
+            axes.hlines(query, keys[-1] + 0.5, ends[query] - 0.5, color=theme.INK, linewidth=0.4, alpha=theme.SOFT)
+        axes.annotate(
+            label,
+            (ends[query] - 0.5, query),
+            (2, 0),
+            textcoords="offset points",
+            va="center",
+            fontsize=theme.SMALL_SIZE,
+        )
+
+
+def _name_tokens(axes: Axes, names: Sequence[str], beside: bool, below: bool, layout: Layout) -> None:
+    places, nothing = range(len(names)), [""] * len(names)
+    axes.set_yticks(places, names if beside else nothing)
+    axes.tick_params(length=0)
+    if not layout.staggered:
+        axes.set_xticks(places, names if below else nothing, rotation=90)
+        return
+    lower = (layout.room.bottom - LABEL) / 2 * 72  # points: every other name stands below its neighbour's
+    axes.set_xticks(places[::2], (names if below else nothing)[::2], rotation=90)
+    axes.set_xticks(places[1::2], (names if below else nothing)[1::2], rotation=90, minor=True)
+    axes.tick_params(axis="x", which="minor", length=lower if below else 0, width=0.3, labelsize=theme.SMALL_SIZE)
+
+
+def _add_colour_key(figure: Figure) -> None:
+    wide, tall = figure.get_size_inches()
+    none, everything = "no attention", "all of a token's attention"
+    left = 2 * EDGE + text_inches(none, theme.SMALL_SIZE)
+    axes = figure.add_axes((left / wide, 1 - 0.13 / tall, 0.6 / wide, 0.09 / tall), label="colour key")
+    axes.imshow(np.linspace(0, 1, 64)[None], cmap=SHADES, norm=SHADING, aspect="auto")
+    axes.set_axis_off()
+    look: dict[str, Any] = {"va": "center", "fontsize": theme.SMALL_SIZE, "transform": axes.transAxes}
+    axes.text(-0.06, 0.5, none, ha="right", **look)
+    axes.text(1.06, 0.5, everything, ha="left", **look)
+
+
+def _bars(heads: Sequence[int], links: pl.DataFrame, width: theme.Width) -> Figure:
+    """Each head's strongest links, one bar a link, with what would be left of it without its term."""
+    each = max(1, MOST_BARS // max(1, len(heads)))
+    by_head = [links.filter(pl.col("head") == head, pl.col("rank") <= each).sort("rank") for head in heads]
+    rows = pl.concat([links.clear(), *by_head])
+    names = [_link_name(link) for link in rows.iter_rows(named=True)] or [head_name(head) for head in heads] or ["–"]
+    legend = [patch_entry("attention of the link", ATTENTION), point_entry("without the term at its end", WITHOUT)]
+    figure, (axes,) = head_rows(range(len(names)), width, ["token → attended to"], legend=legend, names=names)
+    if rows["attention"].drop_nulls().is_empty():
+        return figure
+    axes.barh(range(len(rows)), numbers(rows["attention"]), height=0.7, color=ATTENTION.colour)
+    points(axes, rows["without_term"], WITHOUT)
+    for place, (attention, term) in enumerate(rows.select("attention", "term").iter_rows()):
+        if term is not None:
+            axes.annotate(
+                _label([term]), (attention, place), (4, 0), textcoords="offset points", va="center",
+                fontsize=theme.SMALL_SIZE,
+            )  # fmt: skip
+    axes.set_xlim(0, 1.15)
+    return figure
+
+
+def _link_name(link: dict[str, Any]) -> str:
+    """`L0H7  ␣sapiens 12 → Homo 11`."""
+    query, key = (
+        f"{token_label(link[f'{role}_text'], LONGEST)} {link[f'{role}_position']}" for role in ("query", "key")
+    )
+    return f"{head_name(link['head'])}  {query} → {key}"

@@ -1,0 +1,61 @@
+"""Do rare tokens assert themselves, and do they have larger embeddings? Every token against its frequency."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+from matplotlib.figure import Figure
+
+from detoklens.figures import theme
+from detoklens.figures.labels import COUNT, number
+from detoklens.figures.marks import cloud, logarithmic_x
+from detoklens.figures.panels import chosen_heads, titled_panels
+from detoklens.wording import head_name, term_name
+
+
+@theme.figure_function
+def token_alone(
+    self_assertion: pl.DataFrame,
+    frequency_by_head: pl.DataFrame | None = None,
+    *,
+    heads: Sequence[int] | None = None,
+    width: theme.Width = "page",
+) -> Figure:
+    """How strongly does each token assert itself, whoever asks, and do rare ones more?"""
+    asked = chosen_heads(self_assertion, heads)
+    correlations = _correlations(frequency_by_head)
+    titles = [
+        f"{head_name(head)} ρ {number(correlations[head])}" if head in correlations else head_name(head)
+        for head in asked
+    ]
+    figure, panels = titled_panels(titles, width, x_label=COUNT, y_label=term_name("e"))
+    for head, axes in zip(asked, panels, strict=True):
+        rows = self_assertion.filter(head=head)
+        cloud(axes, rows["count"] + 1, rows["score"])
+        logarithmic_x(axes)
+    return figure
+
+
+def _correlations(frequency_by_head: pl.DataFrame | None) -> dict[int, float | None]:
+    return dict(frequency_by_head.select("head", "spearman").iter_rows()) if frequency_by_head is not None else {}
+
+
+@theme.figure_function
+def token_variance(
+    frequency_by_token: pl.DataFrame, embedding_variance: pl.DataFrame | None = None, *, width: theme.Width = "page"
+) -> Figure:
+    """How does the variance of token embeddings go with frequency?"""
+    figure, (axes,) = titled_panels(
+        [_title(embedding_variance)], width, x_label=COUNT, y_label="variance of the embedding"
+    )
+    cloud(axes, frequency_by_token["count"] + 1, frequency_by_token["variance"])
+    logarithmic_x(axes)
+    return figure
+
+
+def _title(embedding_variance: pl.DataFrame | None) -> str:
+    if embedding_variance is None or embedding_variance.is_empty():
+        return "token embeddings"
+    row = embedding_variance.row(0, named=True)
+    return f"token embeddings  ρ = {number(row['spearman'])} over {row['spearman_tokens']} tokens"

@@ -1,0 +1,353 @@
+"""Do rare tokens assert themselves, and do their embeddings vary more (Figures 5 and 6 left, section 6.3)?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from detoklens.figures.spec import FigureSpec
+from detoklens.questions.options import AtOffset, SplitOff
+from detoklens.questions.parameters import Heads, Parameter, Scale
+from detoklens.tables.schema import HEAD, TOKEN, TOKEN_ID, Column, Schema
+from detoklens.wording import head_name, listed, plural, signed
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+
+    from detoklens.corpus.counts import Counts
+    from detoklens.parallel import Runner
+    from detoklens.questions.base import ByLabel, Frames, Verdict
+    from detoklens.questions.study import Study
+    from detoklens.scores.layer import Layer
+
+
+CLEAR_CORRELATION = 0.1  # below, no preference is said
+COUNT = Column("count", "Int64", "how often the token occurs in the corpus; null without counts")
+
+FREQUENCY_BY_HEAD = Schema(
+    "frequency_by_head",
+    "Does a head prefer rare or frequent tokens, whoever asks?",
+    (
+        HEAD,
+        Column("tokens", "Int32", "tokens that the correlation is taken over"),
+        Column("spearman", "Float64", "Spearman correlation of Tᵉ (σ averaged over positions) with the count"),
+        Column("null_low", "Float64", "lower end of the middle 95 % of that correlation over random query biases"),
+        Column("null_high", "Float64", "upper end of that range"),
+        Column("p", "Float64", "how often a random query bias correlates as strongly, adjusted for all heads (Holm)"),
+        Column(
+            "prefers",
+            "String",
+            "rare or frequent where p is at most 0.02 and the correlation at least 0.1, else neither; null without one",
+        ),
+        Column("slope", "Float64", "change of Tᵉ for a token ten times as frequent: slope over log10(count + 1)"),
+        Column("minimum", "Float64", "smallest Tᵉ of a token"),
+        Column("maximum", "Float64", "largest Tᵉ of a token"),
+        Column("standard_deviation", "Float64", "spread of Tᵉ over the tokens"),
+    ),
+)
+
+EMBEDDING_VARIANCE = Schema(
+    "embedding_variance",
+    "How does the variance of token embeddings go with frequency, and what does LayerNorm make of it?",
+    (
+        Column("tokens", "Int32", "tokens of the vocabulary"),
+        Column("seen_tokens", "Int32", "tokens that occur in the corpus"),
+        Column("spearman_tokens", "Int32", "tokens that the correlation is taken over"),
+        Column("spearman", "Float64", "Spearman correlation of Var(e) with the count"),
+        Column("mean_variance", "Float64", "mean Var(e)"),
+        Column("norm_variance", "Float64", "variance over tokens of |e|"),
+        Column(
+            "divided_norm_variance",
+            "Float64",
+            "variance over tokens of |e / σ(e)|, as if LayerNorm met the bare token",
+        ),
+        Column(
+            "mean_absolute_covariance",
+            "Float64",
+            "mean |Cov(e, p)| over tokens and positions; null without a table",
+        ),
+        Column("variance_to_covariance", "Float64", "mean Var(e) divided by mean |Cov(e, p)|"),
+    ),
+)
+
+FREQUENCY_BY_TOKEN = Schema(
+    "frequency_by_token",
+    "How frequent is each token, and how large is its embedding?",
+    (
+        TOKEN_ID,
+        TOKEN,
+        COUNT,
+        Column("variance", "Float64", "Var(e) over the features; with RMSNorm their mean square"),
+        Column("norm", "Float64", "|e|"),
+        Column("divided_norm", "Float64", "|e / σ(e)|, as if LayerNorm met the bare token"),
+        Column("mean_scale", "Float64", "σ(e + p) averaged over positions"),
+    ),
+)
+
+SELF_ASSERTION = Schema(
+    "self_assertion",
+    "How strongly does each token assert itself in each head?",
+    (HEAD, TOKEN_ID, COUNT, Column("score", "Float32", "Tᵉ of the token, σ averaged over positions")),
+)
+
+Unseen = Literal["published", "include", "exclude"]
+"""Do tokens that the corpus never shows count, with count 0? As published: for Tᵉ they do, for Var(e) they do not."""
+
+
+@dataclass(frozen=True, repr=False)
+class Frequency(AtOffset):
+    """Correlate Tᵉ, and the variance of token embeddings, with how often tokens occur (Spearman).
+
+    A head prefers rare or frequent tokens only if its correlation is beyond that of random query biases asking the same
+    keys, corrected for the number of heads. The verdict is "yes" if at least one head does. Also the variance of the
+    embeddings' norms before and after division by σ, and mean |Cov(e, p)| against mean Var(e). With --out, the numbers
+    of every token too.
+
+    Example: detoklens frequency gpt2 --counts counts --by model
+    """
+
+    unseen: Annotated[
+        Unseen,
+        Parameter(
+            "Tokens of count 0 in the correlations: in both, in none, or as published: with Tᵉ, not with Var(e)."
+        ),
+    ] = "published"
+    heads: Heads = None
+    scale: Scale = "mean"
+    mean: SplitOff = field(default="vocabulary", kw_only=True)
+
+    topic = "Which heads detokenize?"
+    doing = "correlating"
+    uses = frozenset({"counts", "vocabulary", "seed"})
+    counted = True
+    tables = (FREQUENCY_BY_HEAD, EMBEDDING_VARIANCE, FREQUENCY_BY_TOKEN, SELF_ASSERTION)
+    by: ClassVar[Mapping[str, str]] = {
+        "head": "frequency_by_head",
+        "model": "embedding_variance",
+        "token": "frequency_by_token",
+    }
+    eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "frequency_by_head": ("head", "spearman", "null_low", "null_high", "p", "prefers"),
+        "embedding_variance": ("spearman", "norm_variance", "divided_norm_variance", "variance_to_covariance"),
+        "frequency_by_token": ("token_id", "count", "variance", "norm", "token"),
+    }
+    equation = (
+        "Tᵉ[h, j] = b̃_Q·(eⱼ W̃_K) / σⱼ, with rotary positions a R_δ (eⱼ W̃_K)ᵀ / σⱼ, a what all queries have in common;  "
+        "Spearman's ρ with the token's count, beside ρ of random directions in place of b̃_Q;  Var(e) of every token"
+    )
+    figures = (
+        FigureSpec(
+            "token_alone",
+            "frequency:token_alone",
+            ("self_assertion",),
+            "Token alone (Tᵉ) against frequency",
+            "How strongly each token asserts itself, whoever asks, against its corpus count plus one; ρ is Spearman's "
+            "correlation, over all tokens unless unseen ones were left out.",
+            optional=("frequency_by_head",),
+            per_head=True,
+            needs="corpus counts",
+        ),
+        FigureSpec(
+            "token_variance",
+            "frequency:token_variance",
+            ("frequency_by_token",),
+            "Variance of token embeddings against frequency",
+            "Variance of each token's embedding against its corpus count plus one.",
+            optional=("embedding_variance",),
+            needs="corpus counts",
+        ),
+    )
+
+    def ask(self, study: Study, runner: Runner) -> Frames:
+        import polars as pl
+
+        from detoklens.measures.frequency import self_assertion
+
+        layer, counts, heads = study.layer, study.counts, study.heads(self.heads)
+        if counts is None:
+            runner.say("without counts nothing can be correlated: those columns are empty")
+        scores = self_assertion(layer, None, self.scale, offset=self.offset, mean=self.split_off(study))
+        asked = pl.DataFrame({"head": heads}, schema={"head": pl.Int32})
+        return {
+            "frequency_by_head": asked.join(self._by_head(study, scores), on="head", maintain_order="left"),
+            "embedding_variance": _embedding_variance(layer, counts, self.unseen),
+            "frequency_by_token": _by_token(layer, counts),
+            "self_assertion": _self_assertion(scores[heads], counts, heads),
+        }
+
+    def _by_head(self, study: Study, asserted: np.ndarray) -> pl.DataFrame:
+        """How does Tᵉ go with the token's count in each head, and in random ones? Without counts, its spread alone."""
+        import numpy as np
+        import polars as pl
+
+        from detoklens.measures.frequency import beside_random_biases, slope, spearman
+
+        scores, counts = asserted.astype(np.float64), study.counts
+        tokens = _tokens(scores.shape[1], counts, include_unseen=self.unseen != "exclude")
+        frequency = None if counts is None else counts.tokens[tokens]
+        correlations = [spearman(row[tokens], frequency) for row in scores]
+        null = beside_random_biases(
+            study.layer,
+            scores,
+            frequency,
+            tokens,
+            self.scale,
+            offset=self.offset,
+            mean=self.split_off(study),
+            seed=study.seed,
+        )
+        low, high, p = (pl.Series(values).fill_nan(None) for values in (null.low, null.high, null.p))
+        return FREQUENCY_BY_HEAD.frame(
+            {
+                "head": range(len(scores)),
+                "tokens": [len(tokens)] * len(scores),
+                "spearman": correlations,
+                "null_low": low,
+                "null_high": high,
+                "p": p,
+                "prefers": pl.Series(map(_preference, correlations, p), dtype=pl.String),
+                "slope": [slope(row[tokens], frequency) for row in scores],
+                "minimum": scores.min(axis=1),
+                "maximum": scores.max(axis=1),
+                "standard_deviation": scores.std(axis=1),
+            }
+        )
+
+    def verdict(self, tables: Frames) -> Verdict:
+        """Yes where at least one head prefers rare or frequent tokens beyond random query biases."""
+        from detoklens.questions.base import Verdict
+
+        known = tables["frequency_by_head"].drop_nulls("spearman")
+        if known.is_empty():
+            return Verdict("untestable", "Tᵉ and the counts must both vary")
+        prefer = known.filter(known["prefers"] != "neither")
+        names = tuple(map(head_name, prefer["head"]))
+        strongest = _strongest(prefer if names else known)
+        low, high = signed(strongest["null_low"]), signed(strongest["null_high"])
+        reason = (
+            f"ρ is {signed(strongest['spearman'])} in {head_name(strongest['head'])}, against {low} to {high} for "
+            f"95 % of random query biases (p {strongest['p']:.2g} over all heads)"
+        )
+        return Verdict("yes" if names else "no", reason, names)
+
+    def say(self, tables: Frames) -> str:
+        """How many heads prefer rare and frequent tokens, the strongest with its control."""
+        by_head, found = tables["frequency_by_head"], self.verdict(tables)
+        if found.value == "untestable":
+            return f"Whether heads prefer rare tokens can't be told{self.manner}: {found.reason}."
+        if not found:
+            return f"No head prefers rare or frequent tokens by Tᵉ{self.manner} beyond chance: {found.reason}."
+        rare, frequent = (int((by_head["prefers"] == kind).sum()) for kind in ("rare", "frequent"))
+        verb = "prefers" if rare == 1 else "prefer"
+        return (
+            f"{rare} of {plural(len(by_head), 'head')} {verb} rare tokens by Tᵉ{self.manner} and {frequent} frequent "
+            f"ones: {found.reason}."
+        )
+
+    def say_compared(self, by_label: ByLabel) -> str:
+        """The strongest correlation of each model, and whether it is beyond its control."""
+        known = {label: tables["frequency_by_head"].drop_nulls("spearman") for label, tables in by_label.items()}
+        best = {label: _strongest(by_head) for label, by_head in known.items() if len(by_head)}
+        if not best:
+            return super().say_compared(by_label)
+        said = [
+            f"{signed(row['spearman'])} in {label} ({head_name(row['head'])}, "
+            f"{'within' if row['prefers'] == 'neither' else 'beyond'} chance)"
+            for label, row in best.items()
+        ]
+        return f"Strongest Spearman's ρ of Tᵉ{self.manner} with frequency: {listed(said)}."
+
+
+def _preference(correlation: float | None, p: float | None) -> str | None:
+    """What a head prefers, if its correlation is large enough and beyond random query biases."""
+    from detoklens.measures.chance import ALPHA
+
+    if correlation is None or p is None:
+        return None
+    if abs(correlation) < CLEAR_CORRELATION or p > ALPHA:
+        return "neither"
+    return "rare" if correlation < 0 else "frequent"
+
+
+def _strongest(known: pl.DataFrame) -> dict[str, Any]:
+    """The head whose Tᵉ goes with frequency most, rare or frequent."""
+    import polars as pl
+
+    return known.sort(pl.col("spearman").abs(), descending=True, maintain_order=True).row(0, named=True)
+
+
+def _self_assertion(scores: np.ndarray, counts: Counts | None, heads: Sequence[int]) -> pl.DataFrame:
+    """Tᵉ of every token beside its count, head by head."""
+    import numpy as np
+    import polars as pl
+
+    vocab_size = scores.shape[1]
+    return SELF_ASSERTION.frame(
+        {
+            "head": np.repeat(np.asarray(heads), vocab_size),
+            "token_id": np.tile(np.arange(vocab_size), len(heads)),
+            "count": pl.concat([_counts_or_null(vocab_size, counts)] * len(heads)),
+            "score": scores.ravel(),
+        }
+    )
+
+
+def _embedding_variance(layer: Layer, counts: Counts | None, unseen: Unseen) -> pl.DataFrame:
+    """How does Var(e) go with the count, and what becomes of the norms when LayerNorm divides by σ? One row."""
+    import numpy as np
+
+    from detoklens.measures.frequency import divided_norms, embedding_norms, spearman
+
+    variance = layer.scales.token_variance.astype(np.float64)
+    tokens = _tokens(layer.vocab_size, counts, include_unseen=unseen == "include")
+    covariance = layer.scales.mean_absolute_covariance() if layer.positions == "learned" else None
+    return EMBEDDING_VARIANCE.frame(
+        {
+            "tokens": [layer.vocab_size],
+            "seen_tokens": [None if counts is None else np.count_nonzero(counts.tokens)],
+            "spearman_tokens": [len(tokens)],
+            "spearman": [spearman(variance[tokens], None if counts is None else counts.tokens[tokens])],
+            "mean_variance": [variance.mean()],
+            "norm_variance": [embedding_norms(layer).var()],
+            "divided_norm_variance": [divided_norms(layer).var()],
+            "mean_absolute_covariance": [covariance],
+            "variance_to_covariance": [variance.mean() / covariance if covariance else None],
+        }
+    )
+
+
+def _by_token(layer: Layer, counts: Counts | None) -> pl.DataFrame:
+    """Each token's count, Var(e), norm before and after division, and σ."""
+    import numpy as np
+    import polars as pl
+
+    from detoklens.measures.frequency import divided_norms, embedding_norms
+    from detoklens.measures.words import token_texts
+
+    return FREQUENCY_BY_TOKEN.frame(
+        {
+            "token_id": np.arange(layer.vocab_size),
+            "token": pl.Series(token_texts(layer, range(layer.vocab_size)), dtype=pl.String),
+            "count": _counts_or_null(layer.vocab_size, counts),
+            "variance": layer.scales.token_variance,
+            "norm": embedding_norms(layer),
+            "divided_norm": divided_norms(layer),
+            "mean_scale": layer.token_scale("mean"),
+        }
+    )
+
+
+def _tokens(vocab_size: int, counts: Counts | None, include_unseen: bool) -> np.ndarray:
+    import numpy as np
+
+    if counts is None or include_unseen:
+        return np.arange(vocab_size)
+    return np.flatnonzero(counts.tokens)
+
+
+def _counts_or_null(vocab_size: int, counts: Counts | None) -> pl.Series:
+    import polars as pl
+
+    return pl.Series([None] * vocab_size if counts is None else counts.tokens, dtype=pl.Int64)

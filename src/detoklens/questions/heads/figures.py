@@ -1,0 +1,110 @@
+"""What is each head like, and how do heads change over checkpoints? Every number of the head cards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import polars as pl
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from detoklens.figures import theme
+from detoklens.figures.marks import line, line_entry, numbers, point_entry, reference
+from detoklens.figures.panels import (
+    Measure,
+    auroc_range,
+    chosen_heads,
+    head_rows,
+    in_order,
+    name_places,
+    points,
+    show_neutral,
+    titled_panels,
+)
+from detoklens.wording import head_name
+
+MEASURES = (
+    Measure("auroc", "AUROC\n(bigrams)", 0.5),
+    Measure("matched", "AUROC, equal\nfrequency", 0.5),
+    Measure("word_share", "rank share\nin words", 0.5),
+    Measure("rank_lost", "twin's rank\nlost if cut", 0.0),
+    Measure("self_match", "self-match\n(z of Tᵉᵉ)", 0.0),
+    Measure("frequency_spearman", "ρ of Tᵉ with\nfrequency", 0.0),
+    Measure("symmetric_share", "symmetric\nshare"),
+    Measure("effective_rank", "effective\nrank"),
+    Measure("spectral_norm", "spectral\nnorm"),
+)
+NULLS = {"auroc": "auroc_null", "matched": "matched_null"}
+WIDE_ENOUGH = 5.0  # inches of a figure whose rows also say what the head prefers by position
+HEAD, NULL = theme.SERIES[0], theme.SERIES[1]
+OTHERS = theme.Style(theme.INK, "solid", "o", "")
+
+
+@theme.figure_function
+def head_cards(heads_table: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
+    """What is each head like?"""
+    asked = chosen_heads(heads_table, heads)
+    rows = in_order(heads_table, asked)
+    wide = theme.inches(width) >= WIDE_ENOUGH
+    names = [_name(head, kind if wide else None) for head, kind in zip(asked, rows["position_class"], strict=True)]
+    measures = [measure for measure in MEASURES if rows[measure.column].null_count() < len(rows)] or MEASURES
+    legend = [point_entry("head", HEAD)]
+    if any(measure.column in NULLS for measure in measures):
+        legend.append(point_entry("the larger of its nulls", NULL, filled=False))
+    figure, panels = head_rows(asked, width, [measure.title for measure in measures], names=names, legend=legend)
+    for axes, measure in zip(panels, measures, strict=True):
+        show_neutral(axes, measure)
+        if measure.column in NULLS:
+            points(axes, rows[NULLS[measure.column]], NULL, filled=False)
+        points(axes, rows[measure.column], HEAD)
+    auroc_range([axes for axes, measure in zip(panels, measures, strict=True) if measure.column in NULLS])
+    return figure
+
+
+def _name(head: int, position_class: str | None) -> str:
+    return f"{position_class}  {head_name(head)}" if position_class else head_name(head)
+
+
+@theme.figure_function
+def compare_heads(
+    heads_by_label: Mapping[str, pl.DataFrame], *, heads: Sequence[int] | None = None, width: theme.Width = "page"
+) -> Figure:
+    """How do heads change over checkpoints? `heads` are named in the legend; by default the last one's best six."""
+    tables = [table.sort("head") for table in heads_by_label.values()]
+    joined = pl.concat([table.with_columns(place=pl.lit(place)) for place, table in enumerate(tables)])
+    same = len({tuple(table["head"]) for table in tables}) == 1
+    named = _named_heads(tables[-1], heads) if same else {}
+    figure, panels = titled_panels(
+        [measure.title.replace("\n", " ") for measure in MEASURES],
+        width,
+        x_label="checkpoint",
+        y_label="",
+        legend=[line_entry(head_name(head), style) for head, style in named.items()],
+        tick_names=list(heads_by_label),
+    )
+    for axes, measure in zip(panels, MEASURES, strict=True):
+        if measure.neutral is not None:
+            reference(axes, y=measure.neutral)
+        _draw_measure(axes, joined, measure.column, named, same)
+    name_places(panels, list(heads_by_label))
+    return figure
+
+
+def _named_heads(last: pl.DataFrame, heads: Sequence[int] | None) -> dict[int, theme.Style]:
+    best = last.sort("auroc", "self_match", descending=True, nulls_last=True)["head"].to_list()
+    chosen = list(heads) if heads is not None else sorted(best[: len(theme.SERIES)])
+    return {head: theme.style_of(place) for place, head in enumerate(chosen)}
+
+
+def _draw_measure(axes: Axes, rows: pl.DataFrame, column: str, named: Mapping[int, theme.Style], same: bool) -> None:
+    if not same:
+        known = rows.drop_nulls(column)
+        if known.height:
+            axes.plot(
+                numbers(known["place"]), numbers(known[column]), "o", color=theme.SERIES[0].colour, alpha=theme.SOFT
+            )
+        return
+    for head in rows["head"].unique().sort():
+        values = rows.filter(head=head).sort("place")
+        look = {} if head in named else {"alpha": theme.BESIDE, "linewidth": 0.6}
+        line(axes, values["place"], values[column], named.get(head, OTHERS), **look)

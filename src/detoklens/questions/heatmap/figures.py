@@ -1,0 +1,114 @@
+"""What does Tᵉᵉ look like for tokens drawn at random? One image a head, with and without LayerNorm."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import ceil
+from typing import Any
+
+import numpy as np
+import polars as pl
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from detoklens.figures import theme
+from detoklens.figures.labels import KEY, QUERY, short_number, token_name
+from detoklens.figures.panels import EDGE, LABEL, TALLEST, Grid, Room, add_labels, chosen_heads
+from detoklens.wording import head_name
+
+TOKEN = 0.1  # inches that a token's name needs
+LONGEST = 12  # letters of a token's name
+NARROWEST = 0.95  # inches of a panel
+MOST_UNNAMED = 2  # tokens between two that are named, before more panels side by side are worth more than names
+PLAIN = Room(left=LABEL + EDGE, top=3 * LABEL, bottom=LABEL + EDGE, beside=EDGE * 1.5, above=2 * LABEL)
+NAMED = Room(left=0.9, top=3 * LABEL, bottom=0.9, beside=EDGE * 1.5, above=2 * LABEL)
+
+
+@theme.figure_function
+def heatmap(
+    heatmap: pl.DataFrame,
+    heatmap_tokens: pl.DataFrame | None = None,
+    *,
+    heads: Sequence[int] | None = None,
+    width: theme.Width = "page",
+) -> Figure:
+    """What is Tᵉᵉ of every pair of the drawn tokens? Each panel is coloured over its own range."""
+    variants = sorted(heatmap["layer_norm"].unique().to_list(), reverse=True)
+    panels = [(head, variant) for head in chosen_heads(heatmap, heads) for variant in variants]
+    total = theme.inches(width)
+    names = _names(heatmap_tokens)
+    room, grid = _layout(len(panels), len(variants), total, names)
+    figure = theme.ShownFigure(figsize=(total, grid.height(room)))
+    for index, (head, variant) in enumerate(panels):
+        axes = figure.add_axes(grid.place(index, total, room))
+        _draw_panel(axes, heatmap.filter(head=head, layer_norm=variant), head, variant)
+        if room is NAMED:
+            every = ceil(len(names) * TOKEN / grid.panel_width)
+            _name_tokens(axes, names, every, index % grid.columns == 0, grid.is_lowest(index, len(panels)))
+    add_labels(figure, KEY, QUERY, room, legend=LABEL)
+    _add_colour_key(figure)
+    return figure
+
+
+def _names(tokens: pl.DataFrame | None) -> list[str]:
+    if tokens is None:
+        return []
+    drawn = tokens.sort("place").select("token", "token_id")
+    return [token_name(text, token, LONGEST) for text, token in drawn.iter_rows()]
+
+
+def _layout(panels: int, variants: int, total: float, names: list[str]) -> tuple[Room, Grid]:
+    """Panels as wide as the tokens' names need, or half or a third of them; else as many side by side as can be."""
+    room = NAMED if names else PLAIN
+    look: dict[str, Any] = {"proportion": 1.0, "multiple": variants, "tallest": total}
+    for every in range(1, MOST_UNNAMED + 2) if names else ():
+        wanted = len(names) * TOKEN / every
+        grid = Grid.fit(max(1, panels), total, room, narrowest=max(NARROWEST, wanted), **look)
+        if grid.panel_width >= wanted and grid.height(room) <= TALLEST:
+            return room, grid
+    return room, Grid.fit(max(1, panels), total, room, narrowest=NARROWEST, **look)
+
+
+def _draw_panel(axes: Axes, rows: pl.DataFrame, head: int, layer_norm: bool) -> None:
+    scores = _matrix(rows)
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(False)
+    title = head_name(head) if layer_norm else "no LN"  # beside the head's panel with LayerNorm
+    if np.isfinite(scores).any():
+        title += f"\n{short_number(_rounded(np.nanmin(scores)))}…{short_number(_rounded(np.nanmax(scores)))}"
+        axes.imshow(scores, cmap=theme.SEQUENTIAL, aspect="auto", interpolation="nearest")
+    axes.set_title(title, fontsize=theme.SMALL_SIZE, linespacing=1.1)
+
+
+def _matrix(rows: pl.DataFrame) -> Float[np.ndarray, "query key"]:
+    """Scores by row and column of the heatmap, undefined ones as NaN."""
+    size = 1 + max(int(rows["query_place"].max() or 0), int(rows["key_place"].max() or 0)) if rows.height else 1  # type: ignore[arg-type]
+    scores = np.full((size, size), np.nan)
+    scores[rows["query_place"].to_numpy(), rows["key_place"].to_numpy()] = rows["score"].cast(pl.Float64).to_numpy()
+    return scores
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.2g}") if abs(value) < 10 else float(round(value))
+
+
+def _name_tokens(axes: Axes, names: list[str], every: int, beside: bool, below: bool) -> None:
+    """All tokens by name, or every second, third … where names would touch."""
+    places, named, size = range(0, len(names), every), names[::every], theme.SMALL_SIZE
+    if beside:
+        axes.set_yticks(places, named, fontsize=size)
+    if below:
+        axes.set_xticks(places, named, fontsize=size, rotation=90)
+    axes.tick_params(length=0)
+
+
+def _add_colour_key(figure: Figure) -> None:
+    wide, tall = figure.get_size_inches()
+    place = (0.55 / wide, 1 - 0.13 / tall, 0.6 / wide, 0.09 / tall)
+    axes = figure.add_axes(place, label="colour key")
+    axes.imshow(np.linspace(0, 1, 64)[None], cmap=theme.SEQUENTIAL, aspect="auto")
+    axes.set_axis_off()
+    look: dict[str, Any] = {"va": "center", "fontsize": theme.SMALL_SIZE, "transform": axes.transAxes}
+    axes.text(-0.06, 0.5, "smallest", ha="right", **look)
+    axes.text(1.06, 0.5, "largest score of the panel (Tᵉᵉ)", ha="left", **look)

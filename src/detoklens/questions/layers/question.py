@@ -1,0 +1,199 @@
+"""After which layer does a model write words, and which heads and MLPs does it need? Twins in the real model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from detoklens.errors import RangeError
+from detoklens.figures.spec import FigureSpec
+from detoklens.questions.base import Question, View
+from detoklens.questions.layers.compute import (
+    TWINS_BY_COMPONENT,
+    TWINS_BY_LAYER,
+    found_after,
+    layers_compared,
+    layers_said,
+    layers_verdict,
+)
+from detoklens.questions.parameters import Parameter
+from detoklens.questions.twins.compute import (
+    Bos,
+    Triples,
+    TwinWords,
+    beginning_of,
+    bos_name,
+    exchanged,
+    partners_of,
+    twin_words,
+)
+
+if TYPE_CHECKING:
+    from detoklens.parallel import Runner
+    from detoklens.questions.base import ByLabel, Frames, Verdict
+    from detoklens.questions.layers.compute import Words
+    from detoklens.questions.study import Study
+
+
+USUAL_DEPTH = 8
+PIECES = 2
+COMPONENT = ("component", "median_rank", "null_median_rank", "needed", "share_lost", "share_lost_low", "matters")
+LAYER = ("layer", "condition", "median_rank", "median_rank_low", "median_rank_high", "rank_ratio", "rank_ratio_low")
+SHOWN = 16  # heads and MLPs that a terminal shows
+
+
+@dataclass(frozen=True, repr=False)
+class Layers(Question):
+    """After which layer does a model write words, and which heads and MLPs does it need? Twins in the real model.
+
+    A token that is a word has a twin, the same text in pieces. After every block, does the last piece look like the
+    whole word's token? Its rank among the candidates by cosine is compared with the four controls of `twins`, by the
+    same rule. Then, after the layer that is furthest above all controls, each head and each MLP up to it is switched
+    off in turn. Only the first blocks are loaded and run, through transformers: this needs the extra, pip install
+    'detoklens[model]' (in a clone: '.[model]'). The numbers are the same for any number of workers; with a
+    folder, an interrupted run is resumed.
+
+    Example: detoklens layers demo --up-to 3
+    """
+
+    up_to: Annotated[
+        int | None, Parameter("Number of blocks, from the first. Default: 8, or all if there are fewer.", least=1)
+    ] = None
+    after: Annotated[
+        int | None,
+        Parameter("Switch off heads and MLPs for the state after this layer, from 0. Default: the best one.", least=0),
+    ] = None
+    words: TwinWords = None
+    triples: Triples = 600
+    candidates: Annotated[int, Parameter("Rank this many tokens, drawn by the seed, and the words' own.", least=1)] = (
+        4096
+    )
+    bootstrap: Annotated[int, Parameter("Resamples of the words for the intervals; 0 for none.", least=0)] = 1000
+    bos: Bos = None
+
+    topic = "Which heads detokenize?"
+    doing = "running the first blocks"
+    needs = frozenset({"vocabulary"})
+    uses = frozenset({"seed"})
+    parallel = True
+    tables = (TWINS_BY_LAYER, TWINS_BY_COMPONENT)
+    by: ClassVar[Mapping[str, str]] = {"layer": "twins_by_layer", "component": "twins_by_component"}
+    eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {"twins_by_layer": LAYER, "twins_by_component": COMPONENT}
+    equation = (
+        "x_l = residual stream after block l at the last position of [BOS, a, b], y_l of [BOS, c′];  rank of the twin "
+        "by cosine of standardised sides, and controls, as in twins;  "
+        "off: zeros for the head's part of what enters the attention's output "
+        "projection, or for the MLP's output, candidates as they are;  needed = exp mean ln((rank off / rank) / (null "
+        "rank off / null rank)) over words;  share lost = ln needed / mean ln(null rank / rank)"
+    )
+    figures = (
+        FigureSpec(
+            "twins_by_layer",
+            "layers",
+            ("twins_by_layer",),
+            "Rank of the twin by layer",
+            "Median rank of a word's twin after every block, seen from the word's last piece, with its 95 % interval "
+            "over words (down is better): as it is, and in the four controls.",
+        ),
+        FigureSpec(
+            "twins_by_component",
+            "layers:component_map",
+            ("twins_by_component",),
+            "Heads that look back, and heads that are needed",
+            "Left: mean attention of each head from the last piece to the piece before it. Right: how many times worse "
+            "the twin's rank is with the head, or the MLP, switched off, beyond what that does to the null; 1 is no "
+            "difference. A ring marks what is needed: even the lower end of the share of the gain that is lost is "
+            "above a quarter, and the null is not at chance.",
+        ),
+    )
+
+    def settings(self, study: Study) -> dict[str, Any]:
+        """The list and the real model by their fingerprints, the depth as it is."""
+        from detoklens.measures.words import fingerprint_of, given_words
+        from detoklens.weights.blocks import real_model
+
+        words = None if self.words is None else fingerprint_of(given_words(self.words))
+        depth, checkpoint = self._depth(study), study.layer.checkpoint
+        bos = list(beginning_of(study.layer, bos=self.bos))
+        return super().settings(study) | {"words": words, "up_to": depth, "bos": bos, **real_model(checkpoint, depth)}
+
+    def _depth(self, study: Study) -> int:
+        from detoklens.model.first_blocks import refuse_layers
+        from detoklens.model.loading import depth_of
+
+        checkpoint = study.layer.checkpoint
+        depth = min(USUAL_DEPTH, depth_of(checkpoint.config)) if self.up_to is None else self.up_to
+        refuse_layers(checkpoint, depth)
+        if self.after is not None and self.after >= depth:
+            raise RangeError(
+                f"layer {self.after} is not among the first {depth}, which go from 0 to {depth - 1}; ask after one of "
+                "them, or for more blocks"
+            )
+        return depth
+
+    def ask(self, study: Study, runner: Runner) -> Frames:
+        from detoklens.model.first_blocks import one_thread_each, open_blocks
+        from detoklens.questions.layers.compute import Measuring, best_layer, by_component, by_layer, judged
+        from detoklens.weights.blocks import block_notes
+
+        words, depth = self._words(study, runner), self._depth(study)
+        self._check_memory(study, len(words.candidates), depth)
+        blocks = open_blocks(study.layer.checkpoint, depth, study.layer.n_heads)
+        for note in block_notes(study.layer.checkpoint, depth):
+            runner.say(note)
+        with one_thread_each():
+            measuring = Measuring(blocks, words)
+            measuring.measure_candidates(runner)
+            measuring.measure_additive(runner)
+            intact = measuring.after_every_block(runner)
+            after = best_layer(intact["ranks"]) if self.after is None else self.after
+            off, ranks_off = measuring.with_each_off(after, runner)
+        drawn = (self.bootstrap, study.seed)
+        bos = bos_name(study.layer, words.beginning)
+        layers = by_layer(intact["ranks"], measuring.conditions, words, bos, *drawn)
+        switched_off = by_component(off, intact["ranks"][after], ranks_off, intact["attention"], *drawn)
+        return {"twins_by_layer": layers, "twins_by_component": judged(switched_off, found_after(layers), after)}
+
+    def _words(self, study: Study, runner: Runner) -> Words:
+        import numpy as np
+
+        from detoklens.questions.layers.compute import Words
+
+        layer = study.layer
+        beginning = beginning_of(layer, runner.say, self.bos)
+        chains = twin_words(layer, self.words, [PIECES], self.triples, study.seed, runner.say)[PIECES]
+        unread = layer.weights.padding_token_id
+        everything = np.setdiff1d(np.arange(layer.vocab_size), [] if unread is None else [unread])
+        size = min(self.candidates, len(everything))
+        drawn = np.random.default_rng(study.seed).choice(everything, size, replace=False)
+        null, partners = exchanged(layer, chains, study.seed), partners_of(chains, study.seed, runner.say)
+        return Words(chains, null, partners, np.union1d(drawn, chains.whole), beginning)
+
+    def _check_memory(self, study: Study, n_candidates: int, depth: int) -> None:
+        from detoklens.model.loading import refuse_too_large
+
+        refuse_too_large(
+            n_candidates * study.layer.d_model * 4 * (depth + 2),
+            f"{n_candidates:,} candidates of width {study.layer.d_model:,} after {depth} blocks",
+            "ask for fewer candidates or blocks",
+        )
+
+    def verdict(self, tables: Frames) -> Verdict:
+        """Whether the model writes words after some layer; the heads are those that are needed."""
+        return layers_verdict(tables["twins_by_layer"], tables["twins_by_component"])
+
+    def say(self, tables: Frames) -> str:
+        """After which layer the model writes words and which heads and MLPs it needs, or that it does after none."""
+        return layers_said(tables["twins_by_layer"], tables["twins_by_component"])
+
+    def say_compared(self, by_label: ByLabel) -> str:
+        """After which layers each model writes words, and what each needs."""
+        return layers_compared(
+            {label: (tables["twins_by_layer"], tables["twins_by_component"]) for label, tables in by_label.items()}
+        )
+
+    def views(self, tables: Frames) -> Sequence[View]:
+        """Every layer, and the heads and MLPs that are needed most."""
+        most = tables["twins_by_component"].drop("layer", "head", "after").head(SHOWN)
+        return [self.view(tables, "twins_by_layer"), self.view({"twins_by_component": most}, "twins_by_component")]

@@ -1,0 +1,222 @@
+"""Which pairs of tokens do the weights themselves join? The largest Tᵉᵉ over all V × V pairs, head by head.
+
+The model's inner vocabulary, mined without a corpus; counts and a list of words, where given, only annotate it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from detoklens.errors import RangeError
+from detoklens.figures.spec import FigureSpec
+from detoklens.questions.base import View
+from detoklens.questions.lexicon.compute import LEXICON, LEXICON_BY_HEAD, by_chance, by_head, described, ranked
+from detoklens.questions.options import AFFINITY, Joining
+from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
+from detoklens.questions.words.question import by_file
+from detoklens.wording import SEAM, head_name, listed, pair_shown, percent, plural
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from detoklens.measures.words import WordCheck
+    from detoklens.parallel import Runner
+    from detoklens.questions.base import ByLabel, Frames
+    from detoklens.questions.study import Study
+
+
+ON_PAGE = 12  # pairs of a head on a report's page
+SHOWN_PAIRS = 20  # pairs of a head in a table for eyes
+NAMED_PAIRS = 4  # of the best head in a sentence
+SHARES = {"seen_share": "occur in the corpus", "word_share": "join to a word"}
+NO_PAIRS = "The vocabulary has no pairs of different tokens."
+MOST_PAIRS = 10_000_000
+"""Rows of a lexicon that a laptop's memory holds: with their texts they take about 250 bytes each."""
+
+
+@dataclass(frozen=True, repr=False)
+class Lexicon(Joining):
+    """Mine the pairs of tokens with the largest Tᵉᵉ over the whole vocabulary, head by head, from weights alone.
+
+    A table for eyes shows the first 20 pairs of a head, the other formats and --out all. With --out an interrupted
+    run is continued by the same command. The tables are the same for any number of workers.
+
+    Example: detoklens lexicon gpt2 --heads 7 --top 10000 --centred --no-self --out lexicon
+    """
+
+    top: Annotated[int, Parameter("How many pairs per head.", least=1)] = 10_000
+    no_self: Annotated[bool, Parameter("Leave out pairs of a token with itself.")] = False
+    words: Annotated[
+        Path | Sequence[str] | None,
+        Parameter(
+            "What counts as a word, one a line. Default: what the library wordfreq knows, where installed.",
+            metavar="WORDS.txt",
+            read=Path,
+            spell=by_file("--words"),
+        ),
+    ] = None
+    language: Annotated[str, Parameter("The language that wordfreq is asked for.")] = "en"
+    heads: Heads = None
+    centred: Centred = False
+    scale: Scale = "mean"
+
+    topic = "What does a token look for?"
+    doing = "mining pairs"
+    uses = frozenset({"counts", "vocabulary"})
+    counted = True
+    parallel = True
+    tables = (LEXICON, LEXICON_BY_HEAD)
+    by: ClassVar[Mapping[str, str]] = {"pair": "lexicon", "head": "lexicon_by_head"}
+    eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "lexicon": ("head", "rank", "score", "is_word", "count", "key_token", "query_token", "joined"),
+    }
+    equation = AFFINITY
+    figures = (
+        FigureSpec(
+            "lexicon",
+            "lexicon",
+            ("lexicon",),
+            "The heads' own lexicons",
+            "Among each head's strongest pairs over the whole vocabulary, up to each rank: the share that the legend "
+            "names, of pairs that occur in the corpus (with counts) or join to a word (with a list of words).",
+            per_head=True,
+            needs="corpus counts, or a tokenizer to join pairs to words",
+        ),
+        FigureSpec(
+            "lexicon_scores",
+            "lexicon:lexicon_scores",
+            ("lexicon",),
+            "Strength of the strongest pairs",
+            "Tᵉᵉ of each head's strongest pairs by rank; of more than six heads the six highest are named.",
+        ),
+    )
+
+    @classmethod
+    def examples(cls) -> Sequence[Question]:
+        return (cls(top=1000, no_self=True),)
+
+    def settings(self, study: Study) -> dict[str, Any]:
+        """What tells a word is named by the list's fingerprint, or by the library and its language."""
+        given = super().settings(study)
+        del given["language"]
+        return given | {"words": self._source()}
+
+    def _source(self) -> str | None:
+        from detoklens.measures.words import fingerprint_of, given_words, has_wordfreq
+
+        if self.words is not None:
+            return fingerprint_of(given_words(self.words))
+        from importlib.metadata import version  # 40 ms, which --help does without
+
+        return f"wordfreq {version('wordfreq')} {self.language}" if has_wordfreq() else None
+
+    def _word_check(self) -> WordCheck | None:
+        from detoklens.measures.words import given_words, in_list, known_to_wordfreq
+
+        return known_to_wordfreq(self.language) if self.words is None else in_list(given_words(self.words))
+
+    def ask(self, study: Study, runner: Runner) -> Frames:
+        import polars as pl
+
+        from detoklens.measures.ranking import largest_pairs
+
+        heads, is_word = study.heads(self.heads), self._word_check()
+        if min(self.top, study.layer.vocab_size**2) * len(heads) > MOST_PAIRS:
+            raise RangeError(
+                f"the top {self.top:,} pairs, heads: {len(heads)}, are more than the {MOST_PAIRS:,} that fit into "
+                "memory; ask for fewer pairs, or for some of the heads"
+            )
+        affinity = self.affinity(study, self.scale, self.centred, heads)
+        best = largest_pairs(affinity, self.top, not self.no_self, runner)
+        pairs_of = dict(zip(heads, best, strict=True))
+        pairs = pl.concat([ranked(head, of_head) for head, of_head in pairs_of.items()])
+        lexicon = described(study, pairs, is_word, self.is_ahead)
+        return {
+            "lexicon": lexicon,
+            "lexicon_by_head": by_head(lexicon, by_chance(study, pairs_of, is_word, self.is_ahead)),
+        }
+
+    def view(self, tables: Frames, name: str) -> View:
+        """Of the pairs only the first ones of each head."""
+        import polars as pl
+
+        whole = super().view(tables, name)
+        if name != LEXICON.name:
+            return whole
+        shown = whole.frame.filter(pl.col("rank") <= SHOWN_PAIRS)
+        if len(shown) == len(whole.frame):
+            return whole
+        return View(f"{whole.title} The first {SHOWN_PAIRS} of each head, of {len(whole.frame):,} in all", shown)
+
+    def page_views(self, tables: Frames) -> Sequence[View]:
+        """The strongest pairs of every head side by side, joined, with their seam."""
+        import polars as pl
+
+        strongest = tables["lexicon"].filter(pl.col("rank") <= ON_PAGE)
+        sides = strongest.select(
+            "rank",
+            head=pl.format("L0H{}", "head"),
+            joined=pl.concat_str(*self._in_order("token"), separator=SEAM).fill_null(
+                pl.format(f"{{}}{SEAM}{{}}", *self._in_order("token_id"))
+            ),
+        ).pivot("head", index="rank", values="joined")
+        title = "The lexicon in the weights: each head's strongest pairs, joined"
+        return [View(title, sides, open=True)]
+
+    def _in_order(self, column: str) -> tuple[str, str]:
+        """The columns of the two tokens of a pair as they stand in text."""
+        back = (f"key_{column}", f"query_{column}")
+        return back[::-1] if self.is_ahead else back
+
+    def say(self, tables: Frames) -> str:
+        """What the strongest pairs are, in the head with most pairs of the corpus, else most words."""
+        best = _best(tables["lexicon_by_head"])
+        if best is None:
+            return NO_PAIRS
+        first = tables["lexicon"].filter(head=best["head"]).sort("rank").head(NAMED_PAIRS)
+        shown = [_shown(pair, self._in_order("token")) for pair in first.iter_rows(named=True)]
+        of = f"the {plural(best['pairs'], 'strongest pair')} of {head_name(best['head'])}{self.manner}"
+        said = [_beside_null(best, name, words) for name, words in SHARES.items() if best[name] is not None]
+        left_out = "; pairs of a token with itself are left out" if self.no_self else ""
+        if said:
+            return f"Of {of}, {listed(said)}; the first are {listed(shown)}{left_out}."
+        return f"Of {of} the first are {listed(shown)}{left_out}."
+
+    def say_compared(self, by_label: ByLabel) -> str:
+        """By the first share that every model has; else by the largest score."""
+        best = {label: found for label, tables in by_label.items() if (found := _best(tables["lexicon_by_head"]))}
+        if not best:
+            return NO_PAIRS
+        for name, words in SHARES.items():
+            if all(row[name] is not None for row in best.values()):
+                said = [f"{percent(row[name])} in {_where(label, row)}" for label, row in best.items()]
+                return f"Share of the best head's strongest pairs{self.manner} that {words}: {listed(said)}."
+        said = [f"{row['largest_score']:.3g} in {_where(label, row)}" for label, row in best.items()]
+        return f"Largest Tᵉᵉ of a pair{self.manner}: {listed(said)}."
+
+
+def _beside_null(best: Mapping[str, Any], name: str, words: str) -> str:
+    null = best[name.replace("share", "null")]
+    return f"{percent(best[name])} {words}" + ("" if null is None else f" ({percent(null)} with their keys exchanged)")
+
+
+def _where(label: str, row: Mapping[str, Any]) -> str:
+    return f"{label} ({head_name(row['head'])})"
+
+
+def _best(by_head: pl.DataFrame) -> dict[str, Any] | None:
+    ordered = by_head.sort(
+        "seen_share", "word_share", "largest_score", descending=True, nulls_last=True, maintain_order=True
+    )
+    return ordered.row(0, named=True) if len(ordered) else None
+
+
+def _shown(pair: Mapping[str, Any], order: Sequence[str]) -> str:
+    """A pair with its seam; by its ids without a tokenizer."""
+    first, second = (pair[name] for name in order)
+    if first is None or second is None:
+        return "ids " + " and ".join(str(pair[f"{name}_id"]) for name in order)
+    return f"“{pair_shown(first, second)}”"

@@ -1,0 +1,189 @@
+"""Which key tokens does a query token look for? Every head's largest Tᵉᵉ over the vocabulary (Figure 2A, Table 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from detoklens.errors import TokenError
+from detoklens.figures.spec import FigureSpec
+from detoklens.questions.base import View
+from detoklens.questions.options import AFFINITY, Joining
+from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, words_of
+from detoklens.tables.schema import (
+    BIGRAM_COUNT,
+    HEAD,
+    JOINED,
+    KEY_TOKEN,
+    KEY_TOKEN_ID,
+    QUERY_TOKEN,
+    QUERY_TOKEN_ID,
+    RANK,
+    SCORE,
+    Schema,
+)
+from detoklens.wording import SEAM, head_name, listed, token_shown
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from detoklens.parallel import Runner
+    from detoklens.questions.base import Frames
+    from detoklens.questions.study import Study
+    from detoklens.scores.affinity import Affinity
+
+
+PARTNERS = Schema(
+    "partners",
+    "Which key tokens have the largest Tᵉᵉ with a query token, in every head?",
+    (HEAD, QUERY_TOKEN_ID, QUERY_TOKEN, RANK, KEY_TOKEN_ID, KEY_TOKEN, SCORE, JOINED, BIGRAM_COUNT),
+)
+
+
+def token_words(tokens: Sequence[str | int]) -> list[str]:
+    """Tokens on the command line: texts as they are, ids by their option."""
+    texts = [token for token in tokens if isinstance(token, str)]
+    return texts + [word for token in tokens if isinstance(token, int) for word in ("--token-id", str(token))]
+
+
+@dataclass(frozen=True, repr=False)
+class Partners(Joining):
+    """Show the key tokens with the largest Tᵉᵉ for a query token, in every head.
+
+    A token is looked up exactly as written: " Korea" with its space and "Korea" are two tokens.
+
+    Example: detoklens partners gpt2 " Korea" --heads 7 --top 5
+    """
+
+    tokens: Annotated[
+        Sequence[str | int],
+        Parameter(
+            'Query tokens as text, spaces included: " Korea".',
+            metavar="[TOKEN]...",
+            positional=True,
+            spell=token_words,
+        ),
+    ] = ()
+    token_id: Annotated[Sequence[int], Parameter("A query token by its id; may be repeated.")] = ()
+    heads: Heads = None
+    top: Annotated[int, Parameter("How many key tokens per head.", least=1)] = 10
+    centred: Centred = False
+    scale: Scale = "mean"
+
+    topic = "What does a token look for?"
+    doing = "ranking keys"
+    uses = frozenset({"counts", "vocabulary"})
+    counted = True
+    tables = (PARTNERS,)
+    equation = AFFINITY
+    figures = (
+        FigureSpec(
+            "partners",
+            "partners",
+            ("partners",),
+            "Strongest partners",
+            "The key tokens with the largest Tᵉᵉ for each query token, best first, in each head; ␣ is a space.",
+            per_head=True,
+        ),
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        object.__setattr__(self, "tokens", (*self.tokens, *self.token_id))
+        object.__setattr__(self, "token_id", ())
+
+    def settings(self, study: Study) -> dict[str, Any]:
+        return super().settings(study) | {"tokens": self._queries(study)}
+
+    @classmethod
+    def examples(cls) -> Sequence[Question]:
+        return (cls(["ion"], top=8),)
+
+    def command_words(self, study: Study) -> list[str]:
+        """A token that looks like an option is named by its id."""
+        named = [study.layer.token_id(token) if str(token).startswith("-") else token for token in self.tokens]
+        return words_of(replace(self, tokens=named))
+
+    def ask(self, study: Study, runner: Runner) -> Frames:
+        heads, queries = study.heads(self.heads), self._queries(study)
+        affinity = self.affinity(study, self.scale, self.centred, heads)
+        found = partners_of(affinity, heads, queries, self.top)
+        return {"partners": _described(study, found, self.is_ahead)}
+
+    def say(self, tables: Frames) -> str:
+        """The first partners of the first token, in the head whose best partner stands farthest above its next ones."""
+        found = tables["partners"]
+        first = found.filter(query_token_id=found["query_token_id"][0], rank=1).sort("score", descending=True)
+        best = found.filter(query_token_id=first["query_token_id"][0], head=first["head"][0]).sort("rank").head(3)
+        keys = [f"“{_shown(key, number)}”" for key, number in best.select("key_token", "key_token_id").iter_rows()]
+        query = _shown(first["query_token"][0], first["query_token_id"][0])
+        return f"“{query}” scores highest in {head_name(first['head'][0])}{self.manner}, with {listed(keys)}."
+
+    def views(self, tables: Frames) -> Sequence[View]:
+        """Without the ids of tokens that can be read."""
+        frame = tables["partners"]
+        return [
+            View(
+                PARTNERS.question,
+                frame if frame["query_token"].has_nulls() else frame.drop("query_token_id", "key_token_id"),
+            )
+        ]
+
+    def page_views(self, tables: Frames) -> Sequence[View]:
+        """The same, joined texts with their seam."""
+        import polars as pl
+
+        order = ("query_token", "key_token") if self.is_ahead else ("key_token", "query_token")
+        seamed = pl.concat_str(*order, separator=SEAM).alias("joined")
+        return [View(view.title, view.frame.with_columns(seamed)) for view in self.views(tables)]
+
+    def _queries(self, study: Study) -> list[int]:
+        if not self.tokens:
+            raise TokenError('no query token was given; name one as text, such as " Korea", or by its id')
+        return list(dict.fromkeys(study.token_ids(self.tokens)))
+
+
+def _shown(text: str | None, token_id: int) -> str:
+    return f"id {token_id}" if text is None else token_shown(text)
+
+
+def partners_of(affinity: Affinity, heads: Sequence[int], queries: Sequence[int], top: int) -> pl.DataFrame:
+    """The keys of each query token, head after head."""
+    import numpy as np
+    import polars as pl
+
+    from detoklens.measures.ranking import HeadScores, top_keys
+
+    rows = [HeadScores.of(affinity.key_of(place)).rows(affinity.query[place, queries]) for place in range(len(heads))]
+    keys = np.stack([top_keys(scores, top) for scores in rows], axis=1)
+    scores = np.stack([np.take_along_axis(row, keys[:, place], 1) for place, row in enumerate(rows)], axis=1)
+    query, head, rank = (axis.ravel() for axis in np.indices(keys.shape))
+    return pl.DataFrame(
+        {
+            "head": np.asarray(heads)[head],
+            "query_token_id": np.asarray(queries)[query],
+            "rank": rank + 1,
+            "key_token_id": keys.ravel(),
+            "score": scores.ravel(),
+        }
+    )
+
+
+def _described(study: Study, found: pl.DataFrame, is_ahead: bool) -> pl.DataFrame:
+    """The same with the tokens' texts and, where there are counts, how often the pair occurs."""
+    import polars as pl
+
+    from detoklens.measures.ranking import pair_counts
+    from detoklens.measures.words import joined_texts, token_texts
+
+    queries, keys = found["query_token_id"].to_numpy(), found["key_token_id"].to_numpy()
+    first, second = (queries, keys) if is_ahead else (keys, queries)
+    texts = found.with_columns(
+        pl.Series("query_token", token_texts(study.layer, queries), pl.String),
+        pl.Series("key_token", token_texts(study.layer, keys), pl.String),
+        pl.Series("joined", joined_texts(study.layer, first, second), pl.String),
+    )
+    if study.counts is None:
+        return PARTNERS.without("count").conform(texts)
+    return PARTNERS.conform(texts.with_columns(pl.Series("count", pair_counts(study.counts, first, second))))

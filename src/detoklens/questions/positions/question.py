@@ -1,0 +1,306 @@
+"""Where does position alone pull attention? Tᵖ, Tᵖᵖ, their sum and its softmax along the keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from detoklens.errors import MissingError, RangeError
+from detoklens.figures.spec import FigureSpec
+from detoklens.questions.base import Question, View
+from detoklens.questions.options import SplitTerms
+from detoklens.questions.parameters import Heads, Parameter, QueryPositions
+from detoklens.questions.positions.compute import (
+    POSITIONS,
+    POSITIONS_BY_OFFSET,
+    along_keys,
+    curve_table,
+    curve_view,
+    offset_table,
+    offset_view,
+)
+from detoklens.questions.texts import check_reachable
+from detoklens.wording import head_name, listed, percent
+
+if TYPE_CHECKING:
+    import numpy as np
+    import polars as pl
+
+    from detoklens.parallel import Runner
+    from detoklens.questions.base import ByLabel, Frames, Need
+    from detoklens.questions.study import Study
+
+
+@dataclass(frozen=True, repr=False)
+class OverVocabulary(Question):
+    """A question about positions: σ depends on the token, so each of its numbers stands for the whole vocabulary.
+
+    Counts decide its numbers where they weight the vocabulary, and only there.
+    """
+
+    average: Annotated[
+        Literal["ratio-of-mean", "mean-of-ratio"],
+        Parameter("The mean over the vocabulary: score / mean σ, or mean of score / σ."),
+    ] = field(default="ratio-of-mean", kw_only=True)
+    weights: Annotated[
+        Literal["even", "frequency"],
+        Parameter("Tokens count evenly, or by their frequency in corpus counts, which have no other part here."),
+    ] = field(default="even", kw_only=True)
+
+    topic = "Where does position pull?"
+    doing = "σ of every token at every position"
+    uses = frozenset({"counts"})
+
+    def depends_on(self, need: Need) -> bool:
+        return super().depends_on(need) and (need != "counts" or self.weights == "frequency")
+
+    def say_what_was_trained(self, study: Study, runner: Runner) -> None:
+        """Tell where the table of positions was not trained to its end: nothing is looked for there unless asked."""
+        from detoklens.measures.positions import trained_range
+
+        found = trained_range(study.layer)
+        if not found.is_whole:
+            runner.say(
+                f"only the first {found.trained:,} of {found.positions:,} positions are trained: query positions are "
+                "chosen and lines fitted among them"
+            )
+
+    def token_weights(self, study: Study) -> np.ndarray | None:
+        """How much each token counts; None where all count alike."""
+        if self.weights == "even":
+            return None
+        if study.counts is None:
+            raise MissingError("counts", "weights by frequency need corpus counts")
+        return study.counts.tokens.astype("float64")
+
+
+@dataclass(frozen=True, repr=False)
+class OfPositions(OverVocabulary, SplitTerms):
+    """The same of every family: the kernel of rotary and ALiBi positions depends on no σ, but on a mean."""
+
+    length: Annotated[
+        int | None,
+        Parameter("A model that looks both ways: in a text of so many tokens. Default: all positions.", least=1),
+    ] = field(default=None, kw_only=True)
+
+    def queries(self, study: Study, asked: Sequence[int] | None) -> list[int]:
+        """The query positions, all within the text."""
+        from detoklens.measures.positions import chosen_queries
+
+        if self.length is not None:
+            study.layer.check_positions([self.length - 1])
+        queries = chosen_queries(study.layer, asked, self.length)
+        check_reachable(queries, self.length)
+        return queries
+
+    def depends_on(self, need: Need) -> bool:
+        return "frequency" in (self.weights, self.mean) if need == "counts" else super().depends_on(need)
+
+    def settings(self, study: Study) -> dict[str, Any]:
+        """Without the mean over σ where there is none."""
+        given = super().settings(study)
+        if study.layer.positions == "learned":
+            return given
+        if (self.average, self.weights) != ("ratio-of-mean", "even"):
+            raise RangeError(
+                f"{study.layer.name}: the kernel of {study.layer.positions} positions depends on no σ; leave its "
+                "average and weights out"
+            )
+        self._refuse_no_kernel(study)
+        return {name: given[name] for name in given if name not in ("average", "weights")}
+
+    def _refuse_no_kernel(self, study: Study) -> None:
+        """Rotary positions turn what all queries and all keys have in common: where either is nothing, all is 0."""
+        if study.layer.positions != "rotary" or self.mean != "none":
+            return
+        common = study.layer.common_part(None)
+        if not (common.query.any() and common.key.any()):
+            raise RangeError(
+                f"{study.layer.name}: without biases of queries and keys rotary positions have no kernel unless a mean "
+                "is split off; take the mean over the vocabulary or by frequency"
+            )
+
+
+@dataclass(frozen=True, repr=False)
+class Positions(OfPositions):
+    """Show Tᵖ, Tᵖᵖ, their sum and its softmax along the keys, with their spread over the vocabulary.
+
+    The table for eyes draws each curve in one line; csv, json and parquet have every key position, with and without
+    LayerNorm, the mean, the band, and the values at the vocabulary's smallest and largest σ. Of rotary and ALiBi
+    positions it shows the kernel, a function of the distance, and its softmax.
+
+    Example: detoklens positions gpt2 --query-positions 50,500,1000 --heads 1,7
+    """
+
+    query_positions: QueryPositions = None
+    band: Annotated[float, Parameter("Share of the vocabulary within the band.")] = 0.95
+    heads: Heads = None
+
+    tables = (POSITIONS, POSITIONS_BY_OFFSET)
+    equation = (
+        "Tᵖ[h, j] = b̃_Q·(pⱼ W̃_K) / σⱼ,  Tᵖᵖ[h, i, j] = (pᵢ W̃_Q)·(pⱼ W̃_K) / (σᵢ σⱼ),  α = softmax((Tᵖ + Tᵖᵖ) / √d′);  "
+        "rotary positions: Tᵖ[h, i, j] = a R_δ b, δ = i − j, a and b what all queries and all keys have in common;  "
+        "ALiBi: Tᵖ = −slope · δ · √d′"
+    )
+    figures = (
+        FigureSpec(
+            "position_alone",
+            "positions:position_alone",
+            ("positions",),
+            "Position alone (Tᵖ)",
+            "How strongly each key position asserts itself, whoever asks: mean σ over the vocabulary, the band that "
+            "holds {band} of the tokens, and beside it the same without LayerNorm's division.",
+            per_head=True,
+        ),
+        FigureSpec(
+            "position_comparison",
+            "positions:position_comparison",
+            ("positions",),
+            "Position and position (Tᵖᵖ)",
+            "What each query position looks for among key positions, with the band that holds {band} of the pairs of "
+            "tokens.",
+            per_head=True,
+        ),
+        FigureSpec(
+            "position_scales",
+            "positions:position_scales",
+            ("positions",),
+            "Position and position (Tᵖᵖ) with extreme σ",
+            "What one query position looks for: with the vocabulary's mean, largest and smallest σ at the query and at "
+            "the keys, and the band that holds {band} of the pairs of tokens.",
+            per_head=True,
+        ),
+        FigureSpec(
+            "position_sum",
+            "positions:position_sum",
+            ("positions",),
+            "Both position terms together (Tᵖ + Tᵖᵖ)",
+            "Sum of the two terms that depend on positions alone, for each query position, with the band that holds "
+            "{band} of the pairs of tokens.",
+            per_head=True,
+        ),
+        FigureSpec(
+            "position_attention",
+            "positions:position_attention",
+            ("positions",),
+            "Attention by position alone",
+            "Softmax of Tᵖ + Tᵖᵖ over the keys that the query sees: the attention if positions were all there is.",
+            per_head=True,
+        ),
+        FigureSpec(
+            "kernel",
+            "positions:kernel",
+            ("positions_by_offset",),
+            "The position kernel (Tᵖ)",
+            "What the distance from query to key adds to the score, whatever the tokens: not yet multiplied by the "
+            "attention scale.",
+            per_head=True,
+        ),
+        FigureSpec(
+            "kernel_attention",
+            "positions:kernel_attention",
+            ("positions_by_offset",),
+            "Attention by distance alone",
+            "Softmax of the kernel over the keys that the query sees: the attention if distance were all there is.",
+            per_head=True,
+        ),
+    )
+    compared_figures = (
+        *(
+            FigureSpec(
+                f"compare_positions_{quantity}",
+                "positions:compare_positions",
+                ("positions",),
+                f"Position's pull in several checkpoints: {words}",
+                f"{meaning} in each head, one line a checkpoint.",
+                optional=("positions_by_offset",),
+                per_head=True,
+                options=(("quantity", quantity),),
+            )
+            for quantity, words, meaning in (
+                ("p", "position alone (Tᵖ)", "How strongly each key position asserts itself"),
+                ("attention", "attention by position alone", "Softmax of Tᵖ + Tᵖᵖ from a query position that all have"),
+            )
+        ),
+        FigureSpec(
+            "compare_kernels",
+            "positions:compare_kernels",
+            ("positions_by_offset",),
+            "Position kernels of several checkpoints",
+            "What the distance from query to key adds to the score in each head, one line a checkpoint.",
+            per_head=True,
+        ),
+    )
+
+    def settings(self, study: Study) -> dict[str, Any]:
+        """Without the band where there is no σ to vary."""
+        given = super().settings(study) | {"query_positions": self._queries(study)}
+        return {name: given[name] for name in given if name != "band" or study.layer.positions == "learned"}
+
+    def specs(self) -> Sequence[FigureSpec]:
+        return [spec.with_band(self.band) for spec in self.figures]
+
+    def ask(self, study: Study, runner: Runner) -> Frames:
+        import polars as pl
+
+        from detoklens.measures.positions import offset_curves, position_curves
+
+        asked = pl.col("head").is_in(study.heads(self.heads))
+        if study.layer.positions != "learned":
+            by_offset = offset_curves(study.layer, self._queries(study), self.split_off(study))
+            return {"positions_by_offset": pl.concat([offset_table(curve) for curve in by_offset]).filter(asked)}
+        self.say_what_was_trained(study, runner)
+        curves = position_curves(
+            study.layer,
+            self._queries(study),
+            self.average,
+            self.token_weights(study),
+            self.band,
+            runner.watch,
+            self.length,
+        )
+        frame = pl.concat([curve_table(curve) for curve in curves])
+        return {"positions": frame.filter(asked)}
+
+    def say(self, tables: Frames) -> str:
+        """How sharply the heads look from the middle one of the query positions."""
+        peaks, middle = _peaks(tables)
+        sharpest, broadest = (_peak_shown(peaks.row(place, named=True)) for place in (0, -1))
+        of_all = f"sharpest in {sharpest} and broadest in {broadest}" if len(peaks) > 1 else f"highest in {sharpest}"
+        return f"By position alone, attention from position {middle} is {of_all}."
+
+    def say_compared(self, by_label: ByLabel) -> str:
+        """How sharply each model's sharpest head looks."""
+        sharpest = {label: _peaks(tables)[0].row(0, named=True) for label, tables in by_label.items()}
+        said = [f"{_share(row['mean'])} in {label} ({head_name(row['head'])})" for label, row in sharpest.items()]
+        return f"By position alone the sharpest head puts on a single key: {listed(said)}."
+
+    def views(self, tables: Frames) -> Sequence[View]:
+        """One line per curve: its ends, its peak, its course."""
+        if "positions" not in tables:
+            return [offset_view(tables["positions_by_offset"])]
+        return [curve_view(tables["positions"])]
+
+    def _queries(self, study: Study) -> list[int]:
+        return self.queries(study, self.query_positions)
+
+
+def _peaks(tables: Frames) -> tuple[pl.DataFrame, int]:
+    """From the middle query position: each head's largest attention and its key, the sharpest head first."""
+    positions = tables["positions"] if len(tables.get("positions", ())) else along_keys(tables["positions_by_offset"])
+    attention = positions.filter(quantity="attention")
+    queries = attention["query_position"].unique().sort()
+    middle = queries[len(queries) // 2]
+    there = attention.filter(query_position=middle).sort("mean", "key_position", descending=[True, True])
+    peaks = there.unique("head", keep="first", maintain_order=True)
+    return peaks.sort("mean", "head", descending=[True, False]), middle
+
+
+def _peak_shown(peak: dict[str, Any]) -> str:
+    return f"{head_name(peak['head'])} ({_share(peak['mean'])} on key {peak['key_position']})"
+
+
+def _share(share: float) -> str:
+    """In percent; a share below one percent keeps a digit, since even attention is that small on many keys."""
+    return percent(share) if share >= 0.01 else f"{100 * share:.1g} %"

@@ -1,0 +1,288 @@
+"""Is Tᵖ a line, is Tᵖᵖ a wave, and how near does their sum pull attention?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from detoklens.figures.spec import FigureSpec
+from detoklens.questions.base import View
+from detoklens.questions.parameters import Heads, QueryPositions
+from detoklens.questions.positions.question import OfPositions
+from detoklens.tables.schema import HEAD, Column, Schema
+from detoklens.wording import head_name, listed, listed_some, percent, plural
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from detoklens.measures.shape import Beyond, PositionShape, SeenFrom
+    from detoklens.parallel import Runner
+    from detoklens.questions.base import ByLabel, Frames, Verdict
+    from detoklens.questions.study import Study
+
+
+NAMED = 4  # heads in a sentence
+QUERY_POSITION = Column("query_position", "Int32", "position of the query, from 0")
+
+SHAPE = Schema(
+    "shape",
+    "Is Tᵖ a line, is Tᵖᵖ a wave, and how near does their sum pull attention?",
+    (
+        HEAD,
+        QUERY_POSITION,
+        Column("slope", "Float64", "slope of the best line through Tᵖ, per position; the same for every query"),
+        Column("r_squared", "Float64", "share of Tᵖ's variance on that line; null where Tᵖ is constant"),
+        Column("alibi_slope", "Float64", "slope × attention scale: what ALiBi would call its slope"),
+        Column("line_null", "Float64", "95 % of the controls have a smaller r_squared; null without a control (ALiBi)"),
+        Column("line_p", "Float64", "how often a control has an r_squared as large, adjusted for all heads (Holm)"),
+        Column(
+            "linear",
+            "Boolean",
+            "r_squared at least 0.9 and line_p at most 0.02; null with fewer than 16 positions or a constant Tᵖ",
+        ),
+        Column("period", "Float64", "period of Tᵖᵖ's leading wave, in positions"),
+        Column("wave_share", "Float64", "share of Tᵖᵖ's power around its best line that the leading wave has"),
+        Column("waves_share", "Float64", "share that the leading waves have together"),
+        Column(
+            "wave_null",
+            "Float64",
+            "95 % of the controls have a smaller wave_share (0 with fewer than 1.5 periods in view): random walks, or "
+            "with rotary positions kernels of random mean vectors; null with fewer than 48 keys",
+        ),
+        Column("wave_p", "Float64", "how often a control has a wave_share as large, adjusted for all heads (Holm)"),
+        Column(
+            "sinusoidal",
+            "Boolean",
+            "wave_share at least 0.5 and wave_p at most 0.02; null without a wave, 48 keys or 1.5 periods in view",
+        ),
+        Column("last_1", "Float64", "attention of the softmaxed sum on the query itself"),
+        Column("last_5", "Float64", "attention on the last 5 tokens, the query included"),
+        Column("last_15", "Float64", "attention on the last 15 tokens, the query included"),
+        Column("next_1", "Float64", "attention on the token after the query; only where a model looks both ways"),
+        Column("next_5", "Float64", "attention on the 5 tokens after the query"),
+        Column("next_15", "Float64", "attention on the 15 tokens after the query"),
+        Column("on_previous", "Float64", "attention on the token before the query; null at query 0"),
+        Column("on_first", "Float64", "attention on position 0"),
+        Column("entropy", "Float64", "entropy of the softmaxed sum, in bits"),
+        Column("class", "String", "self, previous token, next token, first, local or broad"),
+        Column("by_offset", "Boolean", "that line and wave are those of the kernel; only of rotary or ALiBi positions"),
+    ),
+)
+
+AHEAD = ("next_1", "next_5", "next_15")  # columns of models that look both ways
+BY_OFFSET = ("by_offset",)  # and of those whose positions are no table
+
+WAVES = Schema(
+    "waves",
+    "Which frequencies lead in Tᵖᵖ?",
+    (
+        HEAD,
+        QUERY_POSITION,
+        Column("rank", "Int32", "1 for the leading wave, 2 for the next once that is subtracted, and so on"),
+        Column("frequency", "Float64", "cycles per position"),
+        Column("period", "Float64", "positions per cycle"),
+        Column("amplitude", "Float64", "amplitude of the wave, in units of the score"),
+        Column("share", "Float64", "share of Tᵖᵖ's power around its best line"),
+    ),
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Shape(OfPositions):
+    """Measure the shape of the position terms, per head.
+
+    The best line through Tᵖ, the leading waves of Tᵖᵖ, the attention that the softmax of their sum puts on the last 1,
+    5 and 15 tokens, its entropy, and a class: self, previous token, first, local or broad. With rotary and ALiBi
+    positions, line and waves are those of the kernel along the keys. A line or wave is called one only if it beats its
+    control: random walks, or with rotary positions random mean vectors. The verdict is "yes" if at least one head has
+    a wave, seen from the last query position.
+
+    Example: detoklens shape gpt2 --query-positions 500
+    """
+
+    query_positions: QueryPositions = None
+    heads: Heads = None
+
+    uses = OfPositions.uses | {"seed"}
+    tables = (SHAPE, WAVES)
+    compared_tables = ("shape",)
+    equation = "best line through Tᵖ; periodogram of Tᵖᵖ (of the kernel) around its best line; softmax mass"
+    figures = (
+        FigureSpec(
+            "shape_numbers",
+            "shape:shape_numbers",
+            ("shape",),
+            "Shape of the position terms",
+            "Each head in one row: slope of Tᵖ and how well a line fits, period and share of Tᵖᵖ's leading wave (with "
+            "rotary positions of Tᵖ's, the kernel's), and "
+            "where the softmax of their sum puts its mass, for each query position.",
+        ),
+    )
+
+    def settings(self, study: Study) -> dict[str, Any]:
+        return super().settings(study) | {"query_positions": self._queries(study)}
+
+    def ask(self, study: Study, runner: Runner) -> Frames:
+        import polars as pl
+
+        from detoklens.measures.shape import position_shape
+
+        if study.layer.positions == "learned":
+            self.say_what_was_trained(study, runner)
+        found = position_shape(
+            study.layer,
+            self._queries(study),
+            self.average,
+            self.token_weights(study),
+            runner.watch,
+            self.split_off(study),
+            self.length,
+            study.seed,
+        )
+        asked = pl.col("head").is_in(study.heads(self.heads))
+        others = [*(AHEAD if study.layer.is_causal else ()), *(BY_OFFSET if study.has("position_table") else ())]
+        return {"shape": _shape_table(found).filter(asked).drop(others), "waves": _waves_table(found).filter(asked)}
+
+    def verdict(self, tables: Frames) -> Verdict:
+        """Yes where at least one head has a wave, judged from the query position that sees most: the last one."""
+        return _judge(tables["shape"])
+
+    def say(self, tables: Frames) -> str:
+        """In which heads there is a wave, its share, and what the control reaches."""
+        found, there = self.verdict(tables), _from_the_last(tables["shape"])
+        if found.value == "untestable":
+            return f"Whether {_waved(there)} is a wave can't be told: {found.reason}."
+        named = f" ({listed_some(found.heads, NAMED)})" if found else ""
+        return (
+            f"{_waved(there)} is a wave in {len(found.heads)} of {plural(len(there), 'head')}{named}: {found.reason}."
+        )
+
+    def say_compared(self, by_label: ByLabel) -> str:
+        """In how many heads of each model there is a wave beyond its control."""
+        found = {label: (self.verdict(tables), _from_the_last(tables["shape"])) for label, tables in by_label.items()}
+        said = [
+            f"can't be told in {label}"
+            if verdict.value == "untestable"
+            else f"{len(verdict.heads)} of {plural(len(there), 'head')} in {label}"
+            for label, (verdict, there) in found.items()
+        ]
+        return f"Heads whose position term is a wave, beyond its control: {listed(said)}."
+
+    def views(self, tables: Frames) -> Sequence[View]:
+        """Three tables that fit a terminal: the line, the wave, the pull."""
+        import polars as pl
+
+        by_head = tables["shape"].sort("head", "query_position").rename({"query_position": "query"})
+        line = by_head.select("head", "slope", "alibi_slope", "r_squared", "line_null", "line_p", "linear")
+        line = line.unique(maintain_order=True)
+        wave = by_head.select("head", "query", "period", "wave_share", "wave_null", "wave_p", "sinusoidal")
+        near = [name for name in by_head.columns if name.startswith(("last_", "next_"))]
+        pull = by_head.select("head", "query", *near, "entropy", "class").with_columns(pl.col(near).round(3))
+        return [
+            View("is Tᵖ a line?", line),
+            View(f"is {_waved(by_head)} a wave?", wave),
+            View(f"where does the softmax of {_pulled(by_head)} look?", pull),
+        ]
+
+    def _queries(self, study: Study) -> list[int]:
+        return self.queries(study, self.query_positions)
+
+
+def _shape_table(found: PositionShape) -> pl.DataFrame:
+    import polars as pl
+
+    line = {
+        "slope": found.line.slope,
+        "r_squared": found.line.r_squared,
+        "alibi_slope": found.alibi_slope,
+        **_control_columns("line", found.line.beyond, len(found.alibi_slope)),
+        "linear": pl.Series(found.line.linear(), dtype=pl.Boolean),
+    }
+    return pl.concat([SHAPE.frame(line | _columns_of(seen)) for seen in found.queries])
+
+
+def _control_columns(what: str, beyond: Beyond | None, n_heads: int) -> dict[str, Any]:
+    import polars as pl
+
+    null_high = pl.Series([None if beyond is None else beyond.null_high] * n_heads, dtype=pl.Float64)
+    p = pl.Series([None] * n_heads if beyond is None else beyond.p, dtype=pl.Float64).fill_nan(None)
+    return {f"{what}_null": null_high, f"{what}_p": p}
+
+
+def _columns_of(seen: SeenFrom) -> dict[str, Any]:
+    """What one query position sees, one number a head in each column."""
+    import numpy as np
+    import polars as pl
+
+    from detoklens.measures import shape
+
+    attention = seen.attention
+    shares = [[wave.share for wave in waves] for waves in seen.waves]
+    return {
+        "head": np.arange(len(attention)),
+        "query_position": np.full(len(attention), seen.query_position),
+        "period": pl.Series([waves[0].period if waves else None for waves in seen.waves], dtype=pl.Float64),
+        "wave_share": pl.Series([share[0] if share else None for share in shares], dtype=pl.Float64),
+        "waves_share": pl.Series([sum(share) if share else None for share in shares], dtype=pl.Float64),
+        **_control_columns("wave", seen.beyond, len(attention)),
+        "sinusoidal": pl.Series(seen.sinusoidal, dtype=pl.Boolean),
+        **{f"last_{count}": shape.mass_on_last(attention, count, seen.place) for count in shape.NEAR},
+        **{f"next_{count}": shape.mass_on_next(attention, count, seen.place) for count in shape.NEAR},
+        "on_previous": shape.mass_on_previous(attention, seen.place),
+        "on_first": shape.mass_on_first(attention, seen.first_key),
+        "entropy": shape.entropy(attention),
+        "class": shape.classes(attention, seen.place, seen.first_key),
+        "by_offset": [True] * len(attention),
+    }
+
+
+def _waves_table(found: PositionShape) -> pl.DataFrame:
+    import polars as pl
+
+    rows = [row for seen in found.queries for row in _wave_rows(seen)]
+    types = {column.name: column.polars_type for column in WAVES.columns}
+    return WAVES.conform(pl.DataFrame(rows, schema=types, orient="row"))
+
+
+def _wave_rows(seen: SeenFrom) -> Iterator[tuple[int, int, int, float, float, float, float]]:
+    for head, waves in enumerate(seen.waves):
+        for rank, wave in enumerate(waves, start=1):
+            yield head, seen.query_position, rank, wave.frequency, wave.period, wave.amplitude, wave.share
+
+
+def _from_the_last(shape: pl.DataFrame) -> pl.DataFrame:
+    """The heads as seen from the last query position, in order."""
+    import polars as pl
+
+    return shape.filter(pl.col("query_position") == pl.col("query_position").max()).sort("head")
+
+
+def _judge(shape: pl.DataFrame) -> Verdict:
+    from detoklens.questions.base import Verdict
+
+    there = _from_the_last(shape)
+    told, query = there.drop_nulls("sinusoidal"), there["query_position"][0]
+    if there["period"].null_count() == len(there):
+        return Verdict("untestable", f"from position {query} there is no wave at all, the curve being a line")
+    if told.is_empty():
+        return Verdict("untestable", f"position {query} sees fewer than 48 keys or 1.5 periods")
+    waves = told.filter("sinusoidal")
+    control = "random mean vectors" if _waved(shape) == "Tᵖ" else "random walks"
+    seen = (waves if len(waves) else told)["wave_share"].to_list()
+    low, high = percent(min(seen)).removesuffix(" %"), percent(max(seen))
+    shares = f"{low} to {high}" if not high.startswith(f"{low} ") else high
+    reason = (
+        f"from position {query} one wave explains {shares} of it, against at most {percent(told['wave_null'][0])} "
+        f"in 95 % of {control}"
+    )
+    return Verdict("yes" if len(waves) else "no", reason, tuple(map(head_name, waves["head"])))
+
+
+def _pulled(shape: pl.DataFrame) -> str:
+    return "Tᵖ" if _waved(shape) == "Tᵖ" else "Tᵖ + Tᵖᵖ"
+
+
+def _waved(shape: pl.DataFrame) -> str:
+    """The curve whose waves are told: of rotary and ALiBi positions there is but one."""
+    return "Tᵖ" if shape.get_column("by_offset", default=shape["head"] < 0).any() else "Tᵖᵖ"

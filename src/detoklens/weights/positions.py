@@ -1,0 +1,129 @@
+"""How fast does each pair of coordinates turn with the position? RoPE frequencies from a config, in float64.
+
+    default   θ_c = base^(−2c / d_rot)
+    linear    θ_c / factor
+    dynamic   θ_c up to max_position_embeddings, which is as long as a text gets here; beyond it the base would grow
+    llama3    long waves are slowed by factor, short ones kept, those between blended
+    yarn      likewise by the number of turns within the original length; rotated vectors are multiplied by a factor
+
+Any other type is refused by name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from detoklens.errors import CheckpointError, UnsupportedModelError, shown
+from detoklens.weights.config import read_object, read_positive
+
+
+def _powers(n_heads: int) -> Float[np.ndarray, "head"]:
+    return 2.0 ** (-8 / n_heads * np.arange(1, n_heads + 1))
+
+
+def alibi_slopes(n_heads: int) -> Float[np.ndarray, "head"]:
+    """The slopes of the power of two below, then every other one of the power of two above."""
+    below = 1 << (n_heads.bit_length() - 1)
+    return np.concatenate([_powers(below), _powers(2 * below)[::2]])[:n_heads]
+
+
+DEFAULT_BASE = 10_000.0
+MOST_COORDINATES = 1 << 16  # of a head that are turned; published models have up to 512
+ALWAYS = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
+SETTINGS: Mapping[str, set[str]] = {
+    "default": set(),
+    "linear": {"factor"},
+    "dynamic": {"factor"},
+    "llama3": {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"},
+    "yarn": {
+        "factor", "original_max_position_embeddings", "attention_factor", "beta_fast", "beta_slow", "mscale",
+        "mscale_all_dim", "truncate",
+    },
+}  # fmt: skip
+
+Rope = Mapping[str, Any]
+
+
+def rope_settings(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The RoPE settings: newer configs have them in rope_parameters, older ones in rope_scaling."""
+    return read_object(config, "rope_scaling") or read_object(config, "rope_parameters")
+
+
+def rotary_frequencies(
+    rope: Rope, base: float, d_rotated: int, longest: int
+) -> tuple[Float[np.ndarray, "pair"], float]:
+    """Each pair's angle per position, and what rotated vectors are multiplied by; `longest` is the text's limit."""
+    kind = rope.get("rope_type", rope.get("type", "default"))
+    if not isinstance(kind, str) or kind not in SETTINGS:
+        raise UnsupportedModelError(
+            f"config.json: RoPE type {shown(kind)} is not computed; supported are: {', '.join(SETTINGS)}"
+        )
+    _refuse_unknown(rope, kind)
+    if d_rotated > MOST_COORDINATES:
+        raise CheckpointError(f"config.json: no head has {d_rotated:,} features; download it again")
+    if d_rotated % 2 or d_rotated < 2:
+        raise UnsupportedModelError(f"config.json: {d_rotated} rotary coordinates are no whole number of pairs")
+    plain = base ** (-np.arange(0, d_rotated, 2) / d_rotated)
+    if kind == "linear":
+        return plain / read_positive(rope, "factor"), 1.0
+    if kind == "llama3":
+        return _llama3(rope, plain, longest), 1.0
+    if kind == "yarn":
+        return _yarn(rope, plain, base, longest)
+    return plain, 1.0
+
+
+def _refuse_unknown(rope: Rope, kind: str) -> None:
+    for name, value in rope.items():
+        if value is not None and name not in ALWAYS | SETTINGS[kind]:
+            raise UnsupportedModelError(
+                f"config.json: the RoPE setting {shown(name)} = {shown(value)} is not handled for type {kind}"
+            )
+
+
+def _llama3(rope: Rope, plain: Float[np.ndarray, "pair"], longest: int) -> Float[np.ndarray, "pair"]:
+    factor, low, high = (read_positive(rope, name) for name in ("factor", "low_freq_factor", "high_freq_factor"))
+    original = read_positive(rope, "original_max_position_embeddings", longest)
+    turns = original * plain / (2 * math.pi)  # within the length that the model was first trained on
+    if high <= low:
+        raise CheckpointError(f"config.json: high_freq_factor = {high} must be above low_freq_factor = {low}")
+    kept = np.clip((turns - low) / (high - low), 0, 1)
+    return plain / factor * (1 - kept) + plain * kept
+
+
+def _yarn(rope: Rope, plain: Float[np.ndarray, "pair"], base: float, longest: int) -> tuple[np.ndarray, float]:
+    original = read_positive(rope, "original_max_position_embeddings", longest)
+    factor = read_positive(rope, "factor", longest / original)
+    low, high = _yarn_range(rope, 2 * len(plain), base, original)
+    slowed = np.clip((np.arange(len(plain)) - low) / (high - low), 0, 1)
+    return plain / factor * slowed + plain * (1 - slowed), _yarn_factor(rope, factor)
+
+
+def _yarn_range(rope: Rope, d_rotated: int, base: float, original: float) -> tuple[float, float]:
+    """Pairs below the first number are kept, pairs above the second are slowed."""
+
+    def pair(turns: float) -> float:
+        return d_rotated * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
+
+    low, high = pair(read_positive(rope, "beta_fast", 32)), pair(read_positive(rope, "beta_slow", 1))
+    if rope.get("truncate", True):
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, d_rotated - 1)
+    return low, high + 0.001 if low == high else high
+
+
+def _yarn_factor(rope: Rope, factor: float) -> float:
+    if rope.get("attention_factor") is not None:
+        return read_positive(rope, "attention_factor")
+
+    def grown(by: float) -> float:
+        return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
+
+    if rope.get("mscale") and rope.get("mscale_all_dim"):
+        return grown(read_positive(rope, "mscale")) / grown(read_positive(rope, "mscale_all_dim"))
+    return grown(1.0)
