@@ -1,6 +1,6 @@
-"""What does the checkpoint say of blocks beyond the first? Their attention as plain arrays, and a fingerprint of them.
+"""Blocks beyond the first: their attention as plain arrays, and their fingerprint.
 
-A family reads the tensors of block 0 by their names; here it is given those of another block under these names.
+The reader asks for the tensors of block 0; here it gets those of another block under the same names.
 """
 
 from __future__ import annotations
