@@ -12,6 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from detoklens.questions.catalogue import QUESTIONS, TOPICS
 from detoklens.version import __version__
 
 if TYPE_CHECKING:
@@ -19,25 +20,23 @@ if TYPE_CHECKING:
     from detoklens.errors import DetokLensError
     from detoklens.loading import load, load_vocabulary
     from detoklens.questions.answer import Answer, Comparison, read_answer
-    from detoklens.questions.catalogue import (
-        Attention,
-        Auroc,
-        Contributions,
-        Explain,
-        Frequency,
-        Heads,
-        Heatmap,
-        Layers,
-        Lexicon,
-        Partners,
-        Positions,
-        Shape,
-        Twins,
-        Variance,
-        Words,
-    )
+    from detoklens.questions.attention.question import Attention
+    from detoklens.questions.auroc.question import Auroc
     from detoklens.questions.comparing import compare
+    from detoklens.questions.contributions.question import Contributions
+    from detoklens.questions.explain.question import Explain
+    from detoklens.questions.frequency.question import Frequency
+    from detoklens.questions.heads.question import Heads
+    from detoklens.questions.heatmap.question import Heatmap
+    from detoklens.questions.layers.question import Layers
+    from detoklens.questions.lexicon.question import Lexicon
+    from detoklens.questions.partners.question import Partners
+    from detoklens.questions.positions.question import Positions
+    from detoklens.questions.shape.question import Shape
     from detoklens.questions.study import Study, study
+    from detoklens.questions.twins.question import Twins
+    from detoklens.questions.variance.question import Variance
+    from detoklens.questions.words.question import Words
     from detoklens.scores.layer import Layer
     from detoklens.scores.terms import Term, Terms
     from detoklens.tokens import Vocabulary
@@ -58,46 +57,17 @@ _HOMES = {
     "read_answer": "detoklens.questions.answer",
     "study": "detoklens.questions.study",
 }
-_QUESTIONS = "detoklens.questions.catalogue"
+_QUESTIONS = {name.capitalize(): name for names in TOPICS.values() for name in names}
 
-__all__ = [
-    "Answer",
-    "Attention",
-    "Auroc",
-    "Comparison",
-    "Contributions",
-    "Counts",
-    "DetokLensError",
-    "Explain",
-    "Frequency",
-    "Heads",
-    "Heatmap",
-    "Layer",
-    "Layers",
-    "Lexicon",
-    "Partners",
-    "Positions",
-    "Shape",
-    "Study",
-    "Term",
-    "Terms",
-    "Twins",
-    "Variance",
-    "Vocabulary",
-    "Words",
-    "__version__",
-    "compare",
-    "load",
-    "load_vocabulary",
-    "read_answer",
-    "study",
-]
+__all__ = [*_HOMES, *_QUESTIONS, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in __all__:
-        raise AttributeError(f"module 'detoklens' has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, _QUESTIONS)), name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if name in _QUESTIONS:
+        return QUESTIONS[_QUESTIONS[name]]
+    raise AttributeError(f"module 'detoklens' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -8,6 +8,9 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
 Watcher = Callable[[int, int], None]  # steps done, steps in all
 Watching = Callable[[str], contextlib.AbstractContextManager[Watcher | None]]  # by the title of the work
 
@@ -32,9 +35,6 @@ def in_notebook() -> bool:
 
 @contextlib.contextmanager
 def _in_terminal(title: str) -> Iterator[Watcher]:
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
     columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
     started = time.monotonic()
     with contextlib.ExitStack() as stack:

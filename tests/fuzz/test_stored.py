@@ -19,7 +19,10 @@ from detoklens.errors import OutputError
 from detoklens.model.closed_worlds import kept_vectors
 from detoklens.questions.answer import Answer, Store, read_answer
 from detoklens.questions.base import Question
-from detoklens.questions.catalogue import Heatmap, Partners, Positions, Shape
+from detoklens.questions.heatmap.question import Heatmap
+from detoklens.questions.partners.question import Partners
+from detoklens.questions.positions.question import Positions
+from detoklens.questions.shape.question import Shape
 from detoklens.questions.study import Study
 from detoklens.report.drawing import FORMATS, PHONE, Drawing, Sketchbook
 from detoklens.tables.files import ABOUT, MARK, NO_DIGEST, TABLE, _place_of_digest, read_stored, sealed

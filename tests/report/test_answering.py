@@ -10,9 +10,13 @@ import pytest
 
 from detoklens.corpus.counts import Counts
 from detoklens.errors import OutputError
-from detoklens.questions.catalogue import Auroc, Contributions, Heads, Lexicon, Variance, Words
-from detoklens.questions.heads.question import HEADS
+from detoklens.questions.auroc.question import Auroc
+from detoklens.questions.contributions.question import Contributions
+from detoklens.questions.heads.question import HEADS, Heads
+from detoklens.questions.lexicon.question import Lexicon
 from detoklens.questions.study import Study
+from detoklens.questions.variance.question import Variance
+from detoklens.questions.words.question import Words
 from detoklens.report import folder as answers
 from detoklens.report.content import Listener
 from detoklens.report.drawing import Drawing, Sketchbook, draw_files, drawings
@@ -173,7 +177,7 @@ def test_a_figure_is_drawn_once_for_the_same_tables_and_width(tmp_path, monkeypa
 
 
 def test_panels_of_a_head_are_drawn_for_chosen_heads_and_folded_for_all(layer):
-    from detoklens.questions.catalogue import Positions
+    from detoklens.questions.positions.question import Positions
 
     entry = Entry(Positions(), remark=", as a test")
     answer = Study(layer).ask(entry.question)

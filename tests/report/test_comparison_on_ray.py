@@ -7,7 +7,7 @@ import pytest
 
 from detoklens import engines
 from detoklens.engines.local import LocalEngine
-from detoklens.questions.catalogue import Partners
+from detoklens.questions.partners.question import Partners
 from detoklens.report.sections import Entry, SectionPlan
 from tests.command_line import run
 

@@ -12,8 +12,10 @@ from random import Random
 import pytest
 
 from detoklens.errors import OutputError
-from detoklens.questions.catalogue import Heatmap, Shape, Variance
+from detoklens.questions.heatmap.question import Heatmap
+from detoklens.questions.shape.question import Shape
 from detoklens.questions.study import Study, Work
+from detoklens.questions.variance.question import Variance
 from detoklens.report import drawing, report, sections
 from detoklens.report import folder as answers
 from detoklens.report.report import make_report

@@ -11,13 +11,13 @@ import typer
 
 from detoklens.cli.output import Output, say, show_answer
 from detoklens.demo import NAME as DEMO
+from detoklens.loading import load
 from detoklens.questions.parameters import REQUIRED, Parameter, Setting, settings_of
-from detoklens.questions.study import Work
+from detoklens.questions.study import Study, Work, fitting_counts
 from detoklens.questions.texts import Texts
 
 if TYPE_CHECKING:
     from detoklens.questions.base import Question
-    from detoklens.questions.study import Study
 
 
 @dataclass(frozen=True)
@@ -222,9 +222,6 @@ def open_study(
     model: Model, corpus: Corpus | None, texts: Texts | None, chance: Chance | None, work: Work | None
 ) -> Study:
     """The model with what the command line names beside it."""
-    from detoklens.loading import load
-    from detoklens.questions.study import Study, fitting_counts
-
     layer = load(model.model, revision=model.revision)
     counts = fitting_counts(corpus.counts, layer) if corpus is not None else None
     words = [model.model, *(["--revision", model.revision] if model.revision else [])]

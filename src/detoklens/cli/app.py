@@ -12,22 +12,28 @@ from typer.core import TyperGroup
 from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
-from detoklens.cli.adapter import question_command
 from detoklens.cli.errors import forget_unwritten, one_line, open_streams
 from detoklens.errors import DetokLensError
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.version import __version__
 
 OTHER_COMMANDS = {
-    "The whole picture": ("report", "compare", "explore"),
-    "Corpus": ("count", "counts"),
-    "Is it exact?": ("verify",),
+    "Reports": {
+        "report": "Write a full report of a model: page, figures, tables, provenance.",
+        "compare": "Compare several checkpoints in one report.",
+        "explore": "Explore a model's first layer in the browser.",
+    },
+    "Corpus counts": {
+        "count": "Count the tokens and bigrams of a corpus of any size.",
+        "counts": "Inspect corpus counts.",
+    },
+    "Checks": {"verify": "Compare the decomposition with transformers' own first layer."},
 }
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
 class Commands(TyperGroup):
-    """Commands that are made when they are called: help and completion need their names and summaries only."""
+    """Commands that are built when called: help and completion need names and summaries only."""
 
     def list_commands(self, _context: Any) -> list[str]:
         return [name for names in topics().values() for name in names]
@@ -42,7 +48,7 @@ class Commands(TyperGroup):
         return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
 
     def format_commands(self, _context: Any, formatter: Any) -> None:
-        """Whole summaries, grouped by what people ask."""
+        """Whole summaries, grouped by topic."""
         for topic, names in topics().items():
             formatter.write(f"\n{topic}\n")
             with formatter.indentation():
@@ -50,26 +56,27 @@ class Commands(TyperGroup):
 
 
 def topics() -> dict[str, list[str]]:
-    """The commands by what people ask."""
+    """The commands by topic."""
     found: dict[str, list[str]] = {}
-    for name, question in QUESTIONS.items():
-        found.setdefault(question.topic, []).append(name)
+    for name in QUESTIONS:
+        found.setdefault(QUESTIONS.topic(name), []).append(name)
     return found | {topic: list(names) for topic, names in OTHER_COMMANDS.items()}
 
 
 def callback(name: str) -> Callable[..., None] | typer.Typer:
-    """What a command calls."""
+    """The function that a command calls; imports what the command needs, and nothing before."""
     if name in QUESTIONS:
+        from detoklens.cli.adapter import question_command
+
         return question_command(QUESTIONS[name])
     found: Callable[..., None] | typer.Typer = import_module(f"detoklens.cli.{name}").command
     return found
 
 
 def summary(name: str) -> str:
-    """The first line of a command's help."""
-    described = QUESTIONS.get(name) or callback(name)
-    text = described.info.help if isinstance(described, typer.Typer) else described.__doc__
-    return (text or "").strip().split("\n")[0]
+    """The one-line summary of a command."""
+    others = {name: text for summaries in OTHER_COMMANDS.values() for name, text in summaries.items()}
+    return others[name] if name in others else QUESTIONS.summary(name)
 
 
 app = typer.Typer(

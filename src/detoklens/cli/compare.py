@@ -14,15 +14,16 @@ from detoklens.cli.adapter import Chance, Cluster, Corpus, command_of, with_defa
 from detoklens.cli.output import chosen_width, say
 from detoklens.cli.progress import step_list
 from detoklens.cli.report import DOCUMENTS
+from detoklens.engines import open_engine
 from detoklens.errors import CountsError, DetokLensError, printable
+from detoklens.loading import load
 from detoklens.questions.parameters import Parameter, settings_of
-from detoklens.questions.study import Work
+from detoklens.questions.study import Study, Work, fitting_counts
 from detoklens.questions.texts import Texts
+from detoklens.report.content import Listener
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
-    from detoklens.questions.study import Study
-    from detoklens.report.content import Listener
     from detoklens.scores.layer import Layer
 
 
@@ -54,7 +55,6 @@ def compare(made: Compared, corpus: Corpus, texts: Texts, chance: Chance, work: 
 
     Example: detoklens compare small=gpt2 medium=gpt2-medium --counts counts --out comparison
     """
-    from detoklens.engines import open_engine
     from detoklens.report.comparison import KIND, make_comparison
     from detoklens.report.folder import claim, refuse_foreign
 
@@ -116,9 +116,6 @@ class Checkpoint:
     out: Path
 
     def study(self, work: Work) -> Study:
-        from detoklens.loading import load
-        from detoklens.questions.study import Study
-
         layer = load(self.model)
         return Study(layer, _counts_that_fit(self.counts, layer), self.texts, self.seed, work, [self.model])
 
@@ -126,7 +123,6 @@ class Checkpoint:
 def ask_checkpoint(checkpoint: Checkpoint) -> str:
     """Answer all compared questions for one checkpoint on one core, into the comparison's folder."""
     from detoklens.report.comparison import models_folder
-    from detoklens.report.content import Listener
     from detoklens.report.folder import ask_all
 
     ask_all(checkpoint.study(Work(1)), models_folder(checkpoint.out, checkpoint.label), Listener(), True)
@@ -135,8 +131,6 @@ def ask_checkpoint(checkpoint: Checkpoint) -> str:
 
 def _ask_on_cluster(checkpoints: Sequence[Checkpoint], work: Cluster, listener: Listener) -> None:
     """One Ray task per checkpoint; the comparison then reads what they wrote."""
-    from detoklens.engines import open_engine
-
     title = f"Answer for {len(checkpoints)} checkpoints on Ray"
     with listener.step(title) as watch, open_engine(work.engine, work.workers, work.ray_address) as engine:
         for done, _ in enumerate(engine.run(ask_checkpoint, checkpoints), 1):
@@ -146,8 +140,6 @@ def _ask_on_cluster(checkpoints: Sequence[Checkpoint], work: Cluster, listener: 
 
 def _counts_that_fit(folder: str | None, layer: Layer) -> Counts | None:
     """The counts where they were made with this model's tokenizer."""
-    from detoklens.questions.study import fitting_counts
-
     try:
         return fitting_counts(folder, layer)
     except CountsError as error:

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 from detoklens.cli.adapter import Cluster, command_of
 from detoklens.cli.output import Printed, print_table, say
+from detoklens.cli.progress import shown_progress
+from detoklens.corpus.memory import parse_size
+from detoklens.corpus.records import ReadingOptions
 from detoklens.demo import NAME as DEMO
+from detoklens.engines import open_engine
+from detoklens.loading import load_vocabulary
 from detoklens.questions.parameters import REQUIRED, Parameter
+from detoklens.tables.corpus import COUNT_TOTALS
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
@@ -54,12 +60,7 @@ def count(counting: Counting, work: Cluster, printed: Printed) -> None:
 
     Example: detoklens count 'openwebtext/*.parquet' --tokenizer gpt2 --out counts
     """
-    from detoklens.cli.progress import shown_progress
     from detoklens.corpus.count import CountingOptions, count_corpus
-    from detoklens.corpus.memory import parse_size
-    from detoklens.corpus.records import ReadingOptions
-    from detoklens.engines import open_engine
-    from detoklens.loading import load_vocabulary
 
     asked = CountingOptions(
         reading=ReadingOptions(counting.text_field, counting.document_per_line, counting.skip_bad),
@@ -78,8 +79,6 @@ def count(counting: Counting, work: Cluster, printed: Printed) -> None:
 
 def _answer(counts: Counts, out: Path, printed: Printed) -> None:
     """What was wrong with the input on stderr, the totals on stdout."""
-    from detoklens.tables.corpus import COUNT_TOTALS
-
     totals = counts.manifest["totals"]
     if totals["replaced_characters"]:
         say(

@@ -9,7 +9,9 @@ import typer
 
 from detoklens.cli.adapter import command_of
 from detoklens.cli.output import Printed, print_table
+from detoklens.errors import TokenError
 from detoklens.questions.parameters import REQUIRED, Parameter
+from detoklens.tables.corpus import COUNT_TOTALS, PREDECESSORS
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
@@ -36,7 +38,6 @@ def show(shown: Shown, printed: Printed) -> None:
     Example: detoklens counts show demo ion --top 5
     """
     from detoklens.corpus.counts import Counts
-    from detoklens.tables.corpus import COUNT_TOTALS, PREDECESSORS
 
     opened = Counts.open(shown.folder)
     if shown.token is None and shown.token_id is None:
@@ -50,8 +51,6 @@ def show(shown: Shown, printed: Printed) -> None:
 
 
 def _token_id(opened: Counts, token: str | None, token_id: int | None) -> int:
-    from detoklens.errors import TokenError
-
     if token is not None and token_id is not None:
         raise TokenError("a token was given both as text and by --token-id; give one of them")
     if token_id is not None:

@@ -14,6 +14,7 @@ import typer
 from detoklens.cli.adapter import Corpus, Model, command_of, open_study
 from detoklens.cli.output import say
 from detoklens.errors import DetokLensError
+from detoklens.explorer.server import Server, serving
 from detoklens.questions.parameters import Parameter
 
 OFTEN = 0.2  # seconds between two looks for Ctrl-C
@@ -62,7 +63,6 @@ def _export(model: Model, folder: Path, corpus: Corpus) -> None:
 
 def _serve_exported(folder: Path, asked: Explore, corpus: Corpus) -> None:
     from detoklens.explorer.bundle import check_bundle
-    from detoklens.explorer.server import Server, serving
 
     check_bundle(folder)
     if asked.export is not None or corpus.counts is not None:

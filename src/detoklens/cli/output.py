@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import shutil
 import sys
 from collections.abc import Sequence
@@ -10,9 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from detoklens.errors import DetokLensError, OutputError, one_line
+from rich.console import Console
+
+from detoklens.errors import DetokLensError, MissingError, OutputError, one_line
 from detoklens.figures.spec import chosen_spec
+from detoklens.questions.answer import Comparison
 from detoklens.questions.parameters import Parameter
+from detoklens.tables.files import csv_bytes, parquet_bytes
+from detoklens.tables.rendering import text_table
 from detoklens.wording import plural
 
 if TYPE_CHECKING:
@@ -96,10 +102,6 @@ def show_answer(answer: Answer, output: Output) -> None:
 
 def _as_json(answer: Answer, table: str) -> str:
     """An answer as one JSON object: verdict, summary, and the rows of one table."""
-    import json
-
-    from detoklens.questions.answer import Comparison
-
     about: dict[str, object] = {"question": answer.question.name(), "model": answer.model}
     if isinstance(answer, Comparison):
         about["verdicts"] = {label: None if each is None else each.to_dict() for label, each in answer.verdicts.items()}
@@ -120,8 +122,6 @@ def _named_table(answer: Answer, output: Output) -> str | None:
 
 def print_views(views: Sequence[View], model: str, wide: bool = False) -> None:
     """Tables for eyes, as wide as the terminal; a pipe has room for everything."""
-    from detoklens.tables.rendering import text_table
-
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() and not wide else ALL
     for view in views:
         sys.stdout.write(text_table(view.frame, f"{model}: {view.title}", width, " (--wide, or another --format)"))
@@ -132,8 +132,6 @@ def print_table(frame: pl.DataFrame, output_format: Format, title: str, first: S
 
     Eyes see some columns first.
     """
-    from detoklens.tables.rendering import text_table
-
     if output_format == "table":
         width = shutil.get_terminal_size().columns if sys.stdout.isatty() else ALL
         ordered = frame.select(list(dict.fromkeys([*first, *frame.columns])))
@@ -144,8 +142,6 @@ def print_table(frame: pl.DataFrame, output_format: Format, title: str, first: S
 
 def emit(frame: pl.DataFrame, output_format: Format) -> None:
     """Print a table for another program."""
-    from detoklens.tables.files import csv_bytes, parquet_bytes
-
     if output_format == "csv":
         _write(csv_bytes(frame))
     elif output_format == "json":
@@ -194,8 +190,6 @@ def chosen_width(text: str) -> str | float:
 
 def say(message: str) -> None:
     """One line on stderr, beside the answer."""
-    from rich.console import Console
-
     with contextlib.suppress(OSError):  # an answer is not given up for a note that can't be written
         Console(stderr=True, soft_wrap=True).print(one_line(message), markup=False, highlight=False, style="dim")
 
@@ -216,8 +210,6 @@ AS_FLAGS = {
 
 def in_flags(error: DetokLensError) -> str:
     """An error in the command line's words: what is missing, or can be set, is named by its option."""
-    from detoklens.errors import MissingError
-
     if isinstance(error, MissingError) and error.need in NEEDED:
         return f"{error.what}; {NEEDED[error.need]}"
     said = str(error)

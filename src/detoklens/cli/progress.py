@@ -7,12 +7,17 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from rich.console import Console
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bar
+
 from detoklens.cli.output import say
+from detoklens.report.content import Listener
 
 if TYPE_CHECKING:
     from detoklens.corpus.count import CountWatcher, Progress
     from detoklens.progress import Watcher
-    from detoklens.report.content import Listener, Step
+    from detoklens.report.content import Step
 
 
 @contextlib.contextmanager
@@ -21,10 +26,6 @@ def shown_progress() -> Iterator[CountWatcher]:
     if not sys.stderr.isatty():
         yield _say_notes
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
         line = bar.add_task("looking at the input", total=None)
@@ -71,15 +72,9 @@ NEEDS = {
 @contextlib.contextmanager
 def step_list() -> Iterator[Listener]:
     """Who to tell about steps."""
-    from detoklens.report.content import Listener
-
     if not sys.stderr.isatty():
         yield Listener(end=lambda step: _write_line(_outcome(step)))
         return
-    from rich.console import Console
-    from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import Progress as Bar
-
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Bar(*columns, console=console, transient=True) as bar:

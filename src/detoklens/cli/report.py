@@ -11,15 +11,16 @@ import typer
 
 from detoklens.cli.adapter import Chance, Corpus, Model, command_of, open_study, with_default
 from detoklens.cli.output import chosen_width, say
-from detoklens.cli.progress import step_list
+from detoklens.cli.progress import shown_progress, step_list
+from detoklens.corpus.records import ReadingOptions
+from detoklens.engines import open_engine
 from detoklens.errors import DetokLensError
 from detoklens.questions.parameters import Heads, Parameter, settings_of
-from detoklens.questions.study import Work
+from detoklens.questions.study import Study, Work, fitting_counts
 from detoklens.questions.texts import Texts
 
 if TYPE_CHECKING:
     from detoklens.engines import Engine
-    from detoklens.questions.study import Study
 
 DOCUMENTS = 200  # of a report, where a question alone takes more
 
@@ -54,7 +55,6 @@ def report(model: Model, made: Report, corpus: Corpus, texts: Texts, chance: Cha
 
     Example: detoklens report gpt2 --counts counts --text 'openwebtext/*.parquet' --out gpt2-report
     """
-    from detoklens.engines import open_engine
     from detoklens.report.folder import claim, refuse_foreign
     from detoklens.report.report import KIND, make_report
 
@@ -76,10 +76,7 @@ def report(model: Model, made: Report, corpus: Corpus, texts: Texts, chance: Cha
 
 def _with_counts(study: Study, made: Report, texts: Texts, engine: Engine) -> Study:
     """The same study with its corpus counted by the model's tokenizer, going on where an earlier run stopped."""
-    from detoklens.cli.progress import shown_progress
     from detoklens.corpus.count import CountingOptions, count_corpus
-    from detoklens.corpus.records import ReadingOptions
-    from detoklens.questions.study import Study, fitting_counts
 
     folder = made.out / "counts"
     reading = ReadingOptions(texts.text_field, texts.document_per_line, texts.skip_bad)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 from detoklens.cli.adapter import Model, command_of
 from detoklens.cli.output import Printed, print_table, say
+from detoklens.errors import DetokLensError, printable
+from detoklens.loading import load
 from detoklens.questions.parameters import Parameter
 
 
@@ -29,8 +31,6 @@ def verify(model: Model, check: Check, printed: Printed) -> None:
 
     Example: detoklens verify gpt2 --text "Homo sapiens"
     """
-    from detoklens.errors import DetokLensError, printable
-    from detoklens.loading import load
     from detoklens.model.verify import default_token_ids
     from detoklens.model.verify import verify as compare
 

@@ -7,10 +7,9 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 from jaxtyping import Int64, UInt32
 
 from detoklens import demo
+from detoklens.corpus.bigrams import Bigrams, Predecessors
 from detoklens.corpus.integrity import TOTALS, check_integrity
 from detoklens.corpus.manifest import (
     BIGRAM_SCHEMA,
@@ -30,32 +30,6 @@ from detoklens.corpus.manifest import (
     read_json,
 )
 from detoklens.errors import CountsError, TokenError, as_path, first_line
-
-
-class Predecessors(NamedTuple):
-    """The tokens that stand before one token, by id, and how often each does."""
-
-    prefixes: UInt32[np.ndarray, "predecessor"]
-    counts: Int64[np.ndarray, "predecessor"]
-
-
-@dataclass(frozen=True)
-class Bigrams:
-    """Pairs by suffix in compressed rows: row t of `prefixes` and `counts` is [indptr[t] : indptr[t + 1]]."""
-
-    indptr: Int64[np.ndarray, "token_and_end"]
-    prefixes: UInt32[np.ndarray, "pair"]
-    counts: Int64[np.ndarray, "pair"]
-
-    def predecessors(self, token: int) -> Predecessors:
-        row = slice(self.indptr[token], self.indptr[token + 1])
-        return Predecessors(self.prefixes[row], self.counts[row])
-
-    @property
-    def suffixes(self) -> UInt32[np.ndarray, "pair"]:
-        """The suffix of every pair."""
-        rows = np.arange(len(self.indptr) - 1, dtype=np.uint32)
-        return np.repeat(rows, np.diff(self.indptr))
 
 
 class Counts:

@@ -15,9 +15,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import gigatoken
 import numpy as np
 from jaxtyping import Int, UInt32
 
+from detoklens.corpus.word_by_word import WordByWord, splittable
 from detoklens.errors import TokenError
 from detoklens.tokens import Vocabulary
 from detoklens.tokens.tokenizer_files import library_call
@@ -87,9 +89,6 @@ class _WholeTexts:
     """gigatoken itself."""
 
     def __init__(self, tokenizer_json: str) -> None:
-        import awkward  # noqa: F401  (gigatoken would import it while it encodes, and give lists where Ctrl-C ends that)
-        import gigatoken
-
         with library_call(lambda reason: TokenError(f"gigatoken can't read this tokenizer: {reason}")):
             self._tokenizer = gigatoken.Tokenizer.from_json(tokenizer_json)
 
@@ -101,8 +100,6 @@ class _WholeTexts:
 
 class GigatokenEncoder:
     def __init__(self, tokenizer_json: str, parse_special_tokens: bool) -> None:
-        from detoklens.corpus.word_by_word import WordByWord, splittable  # compiled loops: not to open counts
-
         description = json.loads(tokenizer_json)
         self._first_placeholder = add_placeholders(description)
         if not parse_special_tokens:

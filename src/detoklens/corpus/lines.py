@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+import pyarrow as pa
+
 from detoklens.errors import CorpusError
 
 CHUNK = 1 << 20
@@ -19,8 +21,6 @@ class TruncatedInput(Exception):
 
 def read_chunks(path: str, compression: str | None, start: int = 0) -> Iterator[bytes]:
     """Yield the uncompressed bytes from `start` on, in chunks; of a truncated file, everything readable."""
-    import pyarrow as pa
-
     length = 0
     with _open(path) as file:
         file.seek(start)
@@ -36,8 +36,6 @@ def read_chunks(path: str, compression: str | None, start: int = 0) -> Iterator[
 
 def _lost_chunk(path: str, compression: str | None, place: int) -> bytes:
     """Return what the failed read at `place` had uncompressed so far, by reading it again byte by byte."""
-    import pyarrow as pa
-
     found = bytearray()
     with _open(path) as file, contextlib.suppress(TruncatedInput):
         stream = pa.CompressedInputStream(file, compression)
@@ -49,8 +47,6 @@ def _lost_chunk(path: str, compression: str | None, place: int) -> bytes:
 
 
 def _open(path: str) -> Any:
-    import pyarrow as pa
-
     try:
         return pa.OSFile(os.fsencode(path))
     except OSError as error:

@@ -8,6 +8,11 @@ import os
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pyarrow.types as types
+
 from detoklens.corpus.lines import check_length
 from detoklens.errors import CorpusError, first_line
 
@@ -109,9 +114,6 @@ def read_column(name: str, path: str, text_field: str, start: int, stop: int, lo
 
     `longest` is the largest value that is taken. Pages and values that are larger are refused before they are copied.
     """
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     file = _open(name, path, text_field)
     groups = range(start, stop)
     with _damage_told(name):
@@ -125,8 +127,6 @@ def read_column(name: str, path: str, text_field: str, start: int, stop: int, lo
 
 @contextlib.contextmanager
 def _damage_told(name: str) -> Iterator[None]:
-    import pyarrow as pa
-
     try:
         yield
     except (pa.ArrowException, OSError, BrokenHeader) as error:
@@ -139,8 +139,6 @@ def _text_chunks(file: Any, path: str, text_field: str, groups: range) -> Iterat
     pyarrow ends the process where a damaged column is asked for, but has an error for who would read it. So first it is
     read, from a file that gives nothing.
     """
-    import pyarrow.parquet as pq
-
     paths = [file.metadata.schema.column(leaf).path for leaf in range(file.metadata.num_columns)]
     leaf = paths.index(text_field)  # a nested column before it is several leaves
     with _Silent(path) as silent:
@@ -175,9 +173,6 @@ def _rows_at_once(name: str, path: str, column: Any, longest: int) -> int:
 
 
 def _open(name: str, path: str, text_field: str) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
     try:
         file = pq.ParquetFile(
             pa.OSFile(os.fsencode(path)), pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
@@ -191,8 +186,6 @@ def _open(name: str, path: str, text_field: str) -> Any:
 
 
 def _check_column(name: str, schema: Any, text_field: str) -> None:
-    import pyarrow.types as types
-
     if text_field not in schema.names:
         raise CorpusError(
             f"{name}: no column {text_field!r}; it has {', '.join(schema.names)}; name the text's by text_field"

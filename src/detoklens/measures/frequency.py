@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.stats import rankdata
 
 from detoklens.measures.chance import draws_for, holm, tail_probability
 from detoklens.scores.factors import Mean
@@ -97,8 +98,6 @@ def beside_random_biases(
 
 def _unit_ranks(values: Float[np.ndarray, "row token"]) -> Float[np.ndarray, "row token"]:
     """Ranks of each row, centred and of length 1, so that their product is Spearman's correlation; 0 for a constant."""
-    from scipy.stats import rankdata
-
     order = np.argsort(values, axis=1)
     if (np.diff(np.take_along_axis(values, order, axis=1), axis=1) == 0).any():
         ranks = rankdata(values, axis=1)  # ties share their mean rank; three times slower
@@ -124,8 +123,6 @@ def divided_norms(layer: Layer) -> Float[np.ndarray, "token"]:
 
 def spearman(values: Float[np.ndarray, "token"], counts: Int[np.ndarray, "token"] | None) -> float | None:
     """Spearman's correlation of the values with the counts; None where one of them does not vary."""
-    from scipy.stats import rankdata
-
     if counts is None or len(counts) < 2 or np.ptp(values) == 0 or np.ptp(counts) == 0:
         return None
     return float(np.corrcoef(rankdata(values), rankdata(counts))[0, 1])

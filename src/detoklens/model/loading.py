@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from detoklens.corpus.memory import machine_memory
 from detoklens.errors import (
     CheckpointError,
     DetokLensError,
@@ -34,8 +35,6 @@ SHARE = 0.75  # of the machine's memory
 
 def refuse_too_large(needed: int, what: str, remedy: str) -> None:
     """An error where so many bytes are more than most of this machine's memory."""
-    from detoklens.corpus.memory import machine_memory
-
     there = machine_memory()
     if needed > SHARE * there:
         raise RangeError(

@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from detoklens.tables.files import (
     read_stored,
     write_tables,
 )
+from detoklens.tables.parts import Parts
 from detoklens.tables.rendering import html_table, text_table
 from detoklens.tables.schema import Column, Schema
 
@@ -35,8 +37,7 @@ if TYPE_CHECKING:
     import polars as pl
     from matplotlib.figure import Figure
 
-    from detoklens.questions.base import Question, Verdict
-    from detoklens.tables.parts import Parts
+    from detoklens.questions.base import Verdict
 
 
 SHOWN_ROWS = 10  # of a table in a notebook
@@ -142,8 +143,6 @@ class Answer:
 
     def _repr_html_(self) -> str:
         """The sentence, the first rows of what a terminal shows, and the first figure, for a notebook."""
-        from html import escape
-
         parts = [f"<p><strong>{escape(self.sentence)}</strong></p>"]
         parts += [html_table(view.frame, view.title, SHOWN_ROWS) for view in self.views]
         if self.figures:
@@ -151,8 +150,6 @@ class Answer:
         return "\n".join(parts)
 
     def _figure_html(self, spec: FigureSpec) -> str:
-        from html import escape
-
         from detoklens.figures.save import svg_text
 
         drawn = svg_text(self.figure(spec.name), spec.name, spec.title, spec.caption)
@@ -285,8 +282,6 @@ class Store:
 
     def parts(self, provenance: Provenance) -> Parts:
         """Where finished blocks of this very question are kept until all are done."""
-        from detoklens.tables.parts import Parts
-
         return Parts.of_question(self.folder, provenance)
 
     def find(self, question: Question, provenance: Provenance) -> Answer | None:

@@ -1,47 +1,113 @@
-"""All questions, in the order in which help, gallery and reference show them."""
+"""The catalogue of questions: names, topics and summaries, without importing any question.
+
+Adding a question means adding its package and one line here. Another package registers one through an entry point in
+the group `detoklens.questions`, whose name is the command and whose value is the class.
+"""
 
 from __future__ import annotations
 
-from detoklens.questions.attention.question import Attention
-from detoklens.questions.auroc.question import Auroc
-from detoklens.questions.base import Question
-from detoklens.questions.contributions.question import Contributions
-from detoklens.questions.explain.question import Explain
-from detoklens.questions.frequency.question import Frequency
-from detoklens.questions.heads.question import Heads
-from detoklens.questions.heatmap.question import Heatmap
-from detoklens.questions.layers.question import Layers
-from detoklens.questions.lexicon.question import Lexicon
-from detoklens.questions.partners.question import Partners
-from detoklens.questions.positions.question import Positions
-from detoklens.questions.shape.question import Shape
-from detoklens.questions.twins.question import Twins
-from detoklens.questions.variance.question import Variance
-from detoklens.questions.words.question import Words
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from importlib import import_module
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING
 
-QUESTIONS: dict[str, type[Question]] = {
-    question.name(): question
-    for question in (
-        Partners,
-        Words,
-        Heatmap,
-        Lexicon,
-        Auroc,
-        Heads,
-        Twins,
-        Layers,
-        Frequency,
-        Positions,
-        Shape,
-        Variance,
-        Attention,
-        Contributions,
-        Explain,
-    )
+if TYPE_CHECKING:
+    from detoklens.questions.base import Question
+
+ENTRY_POINTS = "detoklens.questions"
+TOPICS = {
+    "Token terms": {
+        "partners": "List the key tokens with the highest Tᵉᵉ for a query token, per head.",
+        "words": "Rank the preceding piece of split words among all key tokens.",
+        "heatmap": "Draw Tᵉᵉ between sampled tokens, with and without LayerNorm's σ.",
+        "lexicon": "Mine the token pairs with the highest Tᵉᵉ over the whole vocabulary.",
+        "frequency": "Correlate Tᵉ and embedding variance with token frequency.",
+    },
+    "Detokenization": {
+        "auroc": "Test which heads rank a token's corpus predecessors above other tokens.",
+        "heads": "Summarize every head in one row.",
+        "twins": "Test whether the first layer writes words.",
+        "layers": "Find the layer at which the model has composed the word.",
+    },
+    "Position terms": {
+        "positions": "Show Tᵖ, Tᵖᵖ, their sum and its softmax along the keys.",
+        "shape": "Measure the shape of the position terms, per head.",
+        "variance": "Show the variance of position embeddings and its anomalies.",
+    },
+    "Attention on text": {
+        "attention": "Compare attention on text with the softmax of Tᵖ + Tᵖᵖ.",
+        "contributions": "Measure how far attention on text moves when a term is removed.",
+        "explain": "Show which term explains each head's strongest links in a text.",
+    },
 }
 
 
-def register(question: type[Question]) -> type[Question]:
-    """Make a question known: it becomes a command, and can be read back from a folder."""
-    QUESTIONS[question.name()] = question
-    return question
+@dataclass(frozen=True)
+class Listing:
+    """What help shows of a question before it is imported; `target` is `module:Class`."""
+
+    topic: str
+    summary: str
+    target: str
+
+
+def _built_in(topic: str, name: str, summary: str) -> Listing:
+    return Listing(topic, summary, f"detoklens.questions.{name}.question:{name.capitalize()}")
+
+
+class Catalogue(Mapping[str, "type[Question]"]):
+    """The question classes by command name, in the order of help; a class is imported on first use."""
+
+    def __init__(self) -> None:
+        self._registered: dict[str, type[Question]] = {}
+
+    @cached_property
+    def listings(self) -> dict[str, Listing]:
+        """Topic, summary and class of every question."""
+        built_in = {
+            name: _built_in(topic, name, summary)
+            for topic, summaries in TOPICS.items()
+            for name, summary in summaries.items()
+        }
+        found = {
+            point.name: Listing("Installed questions", f"From {point.value.partition('.')[0]}.", point.value)
+            for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
+        }
+        return built_in | {name: each for name, each in found.items() if name not in built_in}
+
+    def __getitem__(self, name: str) -> type[Question]:
+        if name in self._registered:
+            return self._registered[name]
+        module, _, class_name = self.listings[name].target.partition(":")
+        question: type[Question] = getattr(import_module(module), class_name)
+        return question
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(dict.fromkeys([*self.listings, *self._registered]))
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.listings or name in self._registered
+
+    def topic(self, name: str) -> str:
+        """The heading under which help lists a question."""
+        return self.listings[name].topic if name in self.listings else "Registered questions"
+
+    def summary(self, name: str) -> str:
+        """The one-line summary of a question."""
+        if name in self.listings:
+            return self.listings[name].summary
+        return (self._registered[name].__doc__ or "").strip().split("\n")[0]
+
+    def register(self, question: type[Question]) -> type[Question]:
+        """Add a question of this process: it becomes a command and can be read back from a folder."""
+        self._registered[question.name()] = question
+        return question
+
+
+QUESTIONS = Catalogue()
+register = QUESTIONS.register

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+import polars as pl
+
 from detoklens.errors import DetokLensError
 from detoklens.questions.answer import Answer, Comparison
 from detoklens.questions.study import Study, study
@@ -47,8 +49,6 @@ def _compared_tables(question: Question, answers: Mapping[str, Answer]) -> list[
 
 
 def _joined(name: str, answers: Mapping[str, Answer]) -> Any:
-    import polars as pl
-
     frames = [
         answer.tables[name].select(pl.lit(label).alias("model"), pl.all())
         for label, answer in answers.items()

@@ -12,19 +12,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from detoklens import demo
 from detoklens.errors import CountsError, MissingError, RangeError, as_path
+from detoklens.loading import load
+from detoklens.measures.documents import digest
+from detoklens.parallel import Runner, available_cores
 from detoklens.progress import Watching, shown_steps
+from detoklens.questions.answer import Answer, Store
+from detoklens.questions.base import Question
 from detoklens.questions.parameters import Parameter, check_settings, words_of
 from detoklens.questions.texts import Texts, read_documents, texts_or_files
+from detoklens.scores.layer import Layer
+from detoklens.tables.files import Provenance
 
 if TYPE_CHECKING:
     import numpy as np
 
     from detoklens.corpus.counts import Counts
     from detoklens.explorer.explore import Explorer
-    from detoklens.questions.answer import Answer, Store
-    from detoklens.questions.base import Need, Question
-    from detoklens.scores.layer import Layer
-    from detoklens.tables.files import Provenance
+    from detoklens.questions.base import Need
     from detoklens.tables.parts import Parts
 
 KEPT = 16  # answers that a study remembers: a question may be built on others
@@ -93,8 +97,6 @@ class Study:
     @property
     def workers(self) -> int:
         """The number of threads that compute."""
-        from detoklens.parallel import available_cores
-
         return self.work.workers or available_cores()
 
     def has(self, need: Need) -> bool:
@@ -132,8 +134,6 @@ class Study:
 
         With a folder it is written there; finished work in it is taken up, so that an interrupted question goes on.
         """
-        from detoklens.questions.base import Question
-
         if not isinstance(question, Question):
             raise RangeError(f"{question!r} is no question; give one such as dl.Auroc(pieces=True)")
         self._check(question)
@@ -158,9 +158,6 @@ class Study:
         self, question: Question, provenance: Provenance, store: Store | None, watching: Watching | None
     ) -> Answer:
         """Compute an answer; what its question asks in turn is kept and watched where it is itself."""
-        from detoklens.parallel import Runner
-        from detoklens.questions.answer import Answer
-
         outer, told = (self._store, self._watching), len(self.notes)
         self._store, self._watching = store or self._store, watching or self._watching
         try:
@@ -188,9 +185,6 @@ class Study:
 
     def provenance(self, question: Question) -> Provenance:
         """What decides the numbers of a question, and nothing else."""
-        from detoklens.measures.documents import digest
-        from detoklens.tables.files import Provenance
-
         options = dict(question.settings(self))
         if self.layer.weights.token_embeddings.dtype != "float32":
             options["dtype"] = str(self.layer.weights.token_embeddings.dtype)
@@ -237,8 +231,6 @@ class Study:
 
 
 def _store(folder: str | Path | Store | None) -> Store | None:
-    from detoklens.questions.answer import Store
-
     if folder is None or isinstance(folder, Store):
         return folder
     return Store(as_path(folder, "the folder for an answer"))
@@ -290,9 +282,6 @@ def study(
 
 
 def _layer(model: Any, revision: str | None) -> Layer:
-    from detoklens.loading import load
-    from detoklens.scores.layer import Layer
-
     return model if isinstance(model, Layer) else load(model, revision=revision)
 
 

@@ -8,16 +8,17 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+
 from detoklens import demo
+from detoklens.corpus.encoding import TokenizersEncoder
+from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.errors import CorpusError, RangeError, TokenError
 from detoklens.progress import Watching, shown_steps
 from detoklens.questions.parameters import Parameter, check_settings
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from detoklens.corpus.documents import Sample
-    from detoklens.corpus.records import Tally
     from detoklens.scores.layer import Layer
 
 BEGINNINGS = ("<|endoftext|>", "<s>", "<bos>", "[CLS]")
@@ -90,8 +91,6 @@ def read_documents(
     else:
         if texts.are_own(layer):
             say(OWN_TEXT)
-        from detoklens.corpus.records import Tally
-
         tally = Tally()
         with watching("reading documents") as watch:
             read = _counted(_read(texts, tally), watch)
@@ -103,7 +102,6 @@ def read_documents(
 
 def _read(texts: Texts, tally: Tally) -> Iterator[str]:
     from detoklens.corpus import documents
-    from detoklens.corpus.records import ReadingOptions
 
     reading = ReadingOptions(texts.text_field, texts.document_per_line, texts.skip_bad)
     inputs = list(texts.text) or [str(demo.DOCUMENTS)]
@@ -120,10 +118,6 @@ def _length(layer: Layer, length: int | None) -> int:
 
 def _encoder(layer: Layer, length: int, prepend_bos: bool) -> Callable[[str], np.ndarray]:
     """From a text to its first ids; a special token's name inside a text is text like any other, as in counting."""
-    import numpy as np
-
-    from detoklens.corpus.encoding import TokenizersEncoder
-
     encoder = TokenizersEncoder(layer.vocabulary.to_json(), parse_special_tokens=False)
     first = [beginning_token(layer)] if prepend_bos else []
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detoklens.errors import MissingError, OutputError, RangeError, TokenError
+from detoklens.measures.documents import digest
 from detoklens.questions.answer import Store, labelled
 from detoklens.questions.layers.question import Layers
 from detoklens.report.content import Listener, Step
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     from detoklens.progress import Watcher
     from detoklens.questions.answer import Answer
     from detoklens.questions.study import Study
-    from detoklens.report.content import Step
     from detoklens.tables.schema import Schema
 
 
@@ -100,8 +100,6 @@ def record(folder: Path, kind: str, studies: Sequence[Study], steps: Sequence[St
 
 
 def _recorded(study: Study) -> dict[str, Any]:
-    from detoklens.measures.documents import digest
-
     layer, text = study.layer, study.has("text")
     return {
         "model": layer.name,

@@ -6,23 +6,23 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from detoklens.questions.attention.question import Attention
+from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.base import Question
-from detoklens.questions.catalogue import (
-    Attention,
-    Auroc,
-    Contributions,
-    Frequency,
-    Heads,
-    Heatmap,
-    Lexicon,
-    Partners,
-    Positions,
-    Shape,
-    Twins,
-    Variance,
-    Words,
-)
+from detoklens.questions.contributions.question import Contributions
+from detoklens.questions.frequency.question import Frequency
+from detoklens.questions.heads.question import Heads
+from detoklens.questions.heatmap.question import Heatmap
+from detoklens.questions.lexicon.question import Lexicon
 from detoklens.questions.options import AtOffset, Joining
+from detoklens.questions.partners.question import Partners
+from detoklens.questions.positions.question import Positions
+from detoklens.questions.shape.question import Shape
+from detoklens.questions.twins.question import Twins
+from detoklens.questions.variance.question import Variance
+from detoklens.questions.words.question import Words
 
 if TYPE_CHECKING:
     from detoklens.questions.study import Study
@@ -181,7 +181,5 @@ def curve_tokens(study: Study) -> list[int]:
 
 def places_looked_from(study: Study) -> list[int]:
     """Query positions spread evenly over the longest document."""
-    import numpy as np
-
     longest = max(len(ids) for ids in study.documents)
     return [int(place) for place in np.unique(np.linspace(0, longest - 1, PLACES).round())]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.special import erf, expit
 
 from detoklens.scores.factors import Common, key_side, project, query_side, rotated
 from detoklens.scores.softmax import softmax
@@ -74,8 +75,6 @@ def _linear(inputs: np.ndarray, weight: np.ndarray, bias: np.ndarray | None) -> 
 
 
 def _gelu(x: np.ndarray) -> np.ndarray:
-    from scipy.special import erf
-
     return x * (1 + erf(x * np.sqrt(x.dtype.type(0.5)))) / 2
 
 
@@ -84,8 +83,6 @@ def _gelu_tanh(x: np.ndarray) -> np.ndarray:
 
 
 def _sigmoid(x: np.ndarray) -> np.ndarray:
-    from scipy.special import expit
-
     return np.asarray(expit(x))
 
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from detoklens.errors import OutputError, first_line
+from detoklens.tokens.tokenizer_files import library_call
 from detoklens.version import __version__
 from detoklens.writing import make_folder, plain_output_errors, whole_files
 
@@ -183,7 +184,6 @@ def note_recomputed(reason: object) -> None:
 @contextmanager
 def _polars_call(path: Path) -> Iterator[None]:
     """Whatever polars makes of a hostile file, a panic of its Rust code too, is one line."""
-    from detoklens.tokens.tokenizer_files import library_call
 
     def refusal(reason: str) -> DamagedTableError:
         return DamagedTableError(f"{path} can't be read ({reason})")

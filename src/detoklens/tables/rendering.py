@@ -9,6 +9,8 @@ from html import escape
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
 from detoklens.errors import escape_unprintable
 from detoklens.wording import column_cells, plural
 
@@ -54,15 +56,11 @@ def fitting_columns(columns: Mapping[str, Sequence[str]], width: int) -> list[st
 
 def _width(cells: Sequence[str]) -> int:
     """Places that the widest cell takes in a terminal: a Chinese character takes two, a combining mark none."""
-    from rich.cells import cell_len
-
     return max(map(cell_len, cells))
 
 
 def _aligned(cells: Sequence[str], numeric: bool) -> list[str]:
     """Cells of equal width, numbers to the right."""
-    from rich.cells import cell_len
-
     width = _width(cells)
     blanks = [" " * (width - cell_len(cell)) for cell in cells]
     return [blank + cell if numeric else cell + blank for blank, cell in zip(blanks, cells, strict=True)]

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
+
+import polars as pl
 
 from detoklens.errors import CheckpointError
-
-if TYPE_CHECKING:
-    import polars as pl
-
 
 TypeName = Literal["Int32", "Int64", "UInt32", "Float32", "Float64", "String", "Boolean"]
 FLOATS = ("Float32", "Float64")
@@ -29,8 +27,6 @@ class Column:
 
     @property
     def polars_type(self) -> pl.DataType:
-        import polars as pl
-
         found: pl.DataType = getattr(pl, self.dtype)
         return found
 
@@ -49,16 +45,12 @@ class Schema:
 
     def frame(self, data: Mapping[str, Any]) -> pl.DataFrame:
         """A table of these columns from arrays or lists; NaN in a float column becomes null: undefined is null."""
-        import polars as pl
-
         if set(self.names) != set(data):
             raise ValueError(f"table {self.name} has columns {self.names}, not {list(data)}")
         return self.conform(pl.DataFrame({name: data[name] for name in self.names}, strict=False))
 
     def conform(self, frame: pl.DataFrame) -> pl.DataFrame:
         """The same table in the declared order and types; an infinite number is refused, as it tells of an overflow."""
-        import polars as pl
-
         conforming = frame.select(
             pl.col(column.name).cast(column.polars_type).fill_nan(None)
             if column.dtype in FLOATS
@@ -75,8 +67,6 @@ class Schema:
 
     def empty(self) -> pl.DataFrame:
         """A table without rows: the question has no answer here."""
-        import polars as pl
-
         return pl.DataFrame(schema={column.name: column.polars_type for column in self.columns})
 
     def without(self, *names: str) -> Schema:

@@ -15,13 +15,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from detoklens.errors import CheckpointError, DetokLensError, first_line
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
 
 STDERR = 2
 PANIC = re.compile(rb"\n?thread '[^\n]*' [^\n]*panicked at .*", re.DOTALL)
@@ -119,8 +116,6 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
 
 def tokenizer_from_json(text: str) -> Tokenizer:
     """A tokenizer from the text of a tokenizer.json."""
-    from tokenizers import Tokenizer
-
     return Tokenizer.from_str(text)
 
 
@@ -175,8 +170,6 @@ def _check_added_tokens(tokenizer: Tokenizer, where: Path) -> None:
 
 
 def _from_vocab_and_merges(folder: Path) -> Tokenizer:
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
-
     vocab = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
     tokenizer = Tokenizer(models.BPE(vocab, _read_merges(folder / "merges.txt")))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

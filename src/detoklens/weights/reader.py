@@ -23,7 +23,7 @@ from detoklens.weights.config import (
 from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.mlp import FeedForward, MlpSublayer
 from detoklens.weights.norm import Norm
-from detoklens.weights.positions import rope_settings, rotary_frequencies
+from detoklens.weights.rotary import rope_settings, rotary_frequencies
 from detoklens.weights.sources import TensorSource
 from detoklens.weights.spec import AlibiPositions, LearnedPositions, Mlp, RotaryPositions, Spec, Switch
 

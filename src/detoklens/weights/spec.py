@@ -16,7 +16,7 @@ import numpy as np
 
 from detoklens.weights.config import ACTIVATIONS, Config
 from detoklens.weights.norm import NormKind
-from detoklens.weights.positions import DEFAULT_BASE, Rope
+from detoklens.weights.rotary import DEFAULT_BASE, Rope
 
 IGNORED_EVERYWHERE = frozenset({
     "attn_implementation", "_attn_implementation", "_attn_implementation_autoset", "output_attentions",

@@ -10,6 +10,8 @@ import warnings
 
 import numpy as np
 from jaxtyping import Float, Int64
+from scipy.cluster.vq import kmeans2
+from scipy.sparse import csr_array
 
 from detoklens.measures.auroc.positives import Positives, frequency_strata
 from detoklens.parallel import one_core_each
@@ -64,8 +66,6 @@ def predecessor_clusters(positives: Positives, seed: int) -> Int64[np.ndarray, "
     n_clusters = min(len(seen) // CLUSTER_SIZE, MOST_CLUSTERS)
     if n_clusters < 2:
         return clusters
-    from scipy.cluster.vq import kmeans2
-
     projected, random = _projected(positives, seen, seed), np.random.default_rng(seed)
     with one_core_each(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="One of the clusters is empty")  # fewer distinct rows than clusters
@@ -76,8 +76,6 @@ def predecessor_clusters(positives: Positives, seed: int) -> Int64[np.ndarray, "
 
 def _projected(positives: Positives, seen: Int64[np.ndarray, "seen"], seed: int) -> Float[np.ndarray, "seen dimension"]:
     """The rows √P(key | query) of unit length in their leading singular directions, by power iteration."""
-    from scipy.sparse import csr_array
-
     shares = positives.weights / np.repeat(positives.totals, positives.sizes)
     shape = (positives.vocab_size, positives.vocab_size)
     rows = csr_array((np.sqrt(shares), positives.keys.astype(np.int64), positives.indptr), shape=shape)[seen]

@@ -6,8 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+import numpy as np
+import polars as pl
+
 from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
+from detoklens.measures.attention import region_masses, text_attention
+from detoklens.measures.positions import chosen_queries
 from detoklens.questions.base import View
 from detoklens.questions.options import SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, QueryPositions
@@ -16,9 +21,6 @@ from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, plural
 
 if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
-
     from detoklens.measures.attention import Measured
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames
@@ -139,8 +141,6 @@ class Attention(SplitTerms):
         return [spec.with_band(self.band) for spec in self.figures]
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        from detoklens.measures.attention import text_attention
-
         positions, heads = self._positions(study), study.heads(self.heads)
         for line in too_short(study.documents, positions):
             runner.say(line)
@@ -211,8 +211,6 @@ class Attention(SplitTerms):
 
     def _positions(self, study: Study) -> list[int]:
         """Those asked for; else the paper's, scaled to the trained positions or to the length of the cut documents."""
-        from detoklens.measures.positions import chosen_queries
-
         length = self._length(study)
         positions = chosen_queries(study.layer, self.query_positions, length)
         check_reachable(positions, length)
@@ -225,16 +223,11 @@ def _mean(frame: pl.DataFrame, column: str) -> float:
 
 def _beside(agreement: pl.DataFrame, region: str) -> pl.Series:
     """`12 (30) %`: measured and predicted attention on a region."""
-    import polars as pl
-
     both = zip(agreement[f"measured_{region}"], agreement[f"predicted_{region}"], strict=True)
     return pl.Series(region, [f"{100 * one:.0f} ({100 * other:.0f}) %" for one, other in both], pl.String)
 
 
 def _key_table(measured: Sequence[Measured], heads: list[int]) -> pl.DataFrame:
-    import numpy as np
-    import polars as pl
-
     frames = [
         ATTENTION.frame(
             {
@@ -254,9 +247,6 @@ def _key_table(measured: Sequence[Measured], heads: list[int]) -> pl.DataFrame:
 
 
 def _agreement_table(measured: Sequence[Measured], heads: list[int]) -> pl.DataFrame:
-    import numpy as np
-    import polars as pl
-
     frames = [
         ATTENTION_AGREEMENT.frame(
             {
@@ -275,6 +265,4 @@ def _agreement_table(measured: Sequence[Measured], heads: list[int]) -> pl.DataF
 
 
 def _masses(source: str, attention: np.ndarray, query: int) -> dict[str, np.ndarray]:
-    from detoklens.measures.attention import region_masses
-
     return {f"{source}_{region}": mass for region, mass in region_masses(attention, query).items()}

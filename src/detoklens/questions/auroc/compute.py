@@ -30,7 +30,8 @@ from detoklens.kernels.ranking import (
     PRECISION_AT_K,
 )
 from detoklens.measures.auroc import Measures, Positives, beside_controls, head_means, mean_over_seen, roc_curves
-from detoklens.measures.words import token_texts
+from detoklens.measures.frequency import spearman
+from detoklens.measures.words import fingerprint_of, given_words, split_words, token_texts, word_pairs
 from detoklens.model.closed_worlds import batches, decided_by, kept_vectors
 from detoklens.model.first_blocks import (
     FirstBlocks,
@@ -54,7 +55,6 @@ from detoklens.wording import plural
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
-    from detoklens.measures.auroc import Positives
     from detoklens.parallel import Arrays, Runner
     from detoklens.questions.auroc.question import Auroc
     from detoklens.questions.base import Frames
@@ -235,8 +235,6 @@ class GroundTruth:
 
     def settings(self) -> dict[str, Any]:
         """What of it decides the numbers."""
-        from detoklens.measures.words import fingerprint_of
-
         named: dict[str, Any] = {"truth": self.source, "weights": self.weights}
         if self.source == "words":
             named["words"] = fingerprint_of(self.listed_words())
@@ -267,8 +265,6 @@ class GroundTruth:
         return likely
 
     def listed_words(self) -> list[str]:
-        from detoklens.measures.words import given_words
-
         return given_words(self.words)
 
 
@@ -285,7 +281,6 @@ def merged_pairs(vocabulary: Vocabulary, vocab_size: int) -> Positives:
 def neighbouring_pieces(vocabulary: Vocabulary, words: Iterable[str], vocab_size: int) -> Positives:
     """The neighbouring pieces of words as they stand after a space, weighted by how many words hold the pair."""
     from detoklens.measures.auroc import from_pairs
-    from detoklens.measures.words import split_words, word_pairs
 
     pairs = word_pairs(split_words(vocabulary, words))
     return from_pairs(zip(pairs.queries, pairs.keys, strict=True), vocab_size)
@@ -709,8 +704,6 @@ def validity(
     heads: Sequence[int], layer: int, predicted: np.ndarray, real: np.ndarray, pieces: np.ndarray | None
 ) -> pl.DataFrame:
     """Each head's rank correlations, over all links and over those of pieces that go on with a word."""
-    from detoklens.measures.frequency import spearman
-
     of_pieces = np.zeros(predicted.shape[1], bool) if pieces is None else pieces
     return AUROC_VALIDITY.frame(
         {

@@ -8,8 +8,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
+
 from detoklens.errors import DetokLensError, MissingError, TokenError
 from detoklens.figures.spec import FigureSpec
+from detoklens.measures.token_classes import orthographic_classes
 from detoklens.questions.auroc.compute import (
     AUROC_BY_TOKEN,
     AUROC_VALIDITY,
@@ -31,10 +34,10 @@ from detoklens.questions.base import Verdict, View
 from detoklens.questions.options import Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, words_of
 from detoklens.questions.words.question import by_file
+from detoklens.weights.blocks import real_model
 from detoklens.wording import head_name, listed, listed_some, plural, sentence, signed, token_shown
 
 if TYPE_CHECKING:
-    import numpy as np
     import polars as pl
     from jaxtyping import Int64
 
@@ -474,7 +477,6 @@ class Auroc(Joining):
     def _real_model(self, study: Study) -> dict[str, Any]:
         """What decides the numbers beyond layer 0: the blocks up to this one, and how they compute."""
         from detoklens.model.first_blocks import check_layer, refuse_layers
-        from detoklens.weights.blocks import real_model
 
         checkpoint = study.layer.checkpoint
         check_layer(checkpoint, self.layer)
@@ -498,8 +500,6 @@ class Auroc(Joining):
 
     def _pairs(self, study: Study) -> Positives:
         """The right pairs; asked ahead, the same ones from the other side."""
-        import numpy as np
-
         pairs = self._right.positives(study.layer, study.counts)
         if not self.is_ahead:
             return pairs
@@ -537,8 +537,6 @@ class Auroc(Joining):
             return predecessor_clusters(pairs, study.seed)
         if not study.has("vocabulary"):
             return None
-        from detoklens.measures.token_classes import orthographic_classes
-
         return orthographic_classes(study.layer.vocabulary, study.layer.vocab_size)
 
     def verdict(self, tables: Frames) -> Verdict | None:

@@ -6,7 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+import numpy as np
+import polars as pl
+
 from detoklens.figures.spec import FigureSpec
+from detoklens.measures.contributions import PAPER, PUBLISHED, contributions
+from detoklens.measures.positions import chosen_queries
 from detoklens.questions.attention.question import DOCUMENTS, QUERY_POSITION
 from detoklens.questions.options import SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, in_one_word, whole_numbers
@@ -15,8 +20,6 @@ from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, listed_some, percent, plural, term_symbol
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from detoklens.measures.contributions import Divergences, Formula
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames
@@ -134,8 +137,6 @@ class Contributions(SplitTerms):
         } | self.of_family(study)
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        from detoklens.measures.contributions import contributions
-
         positions, heads = self._positions(study), study.heads(self.heads)
         for line in too_short(study.documents, positions or []):
             runner.say(line)
@@ -146,8 +147,6 @@ class Contributions(SplitTerms):
 
     def say(self, tables: Frames) -> str:
         """Each head's leading term: the one without which its attention moves most. A mean over heads hides most."""
-        import polars as pl
-
         leading = tables["contributions_by_head"].filter(rank=1).sort("kl", "head", descending=[True, False])
         moved = leading.filter(pl.col("kl") >= HARDLY)
         if moved.is_empty():
@@ -174,16 +173,12 @@ class Contributions(SplitTerms):
     def _positions(self, study: Study) -> list[int] | None:
         if self.query_positions is None:
             return None
-        from detoklens.measures.positions import chosen_queries
-
         positions = chosen_queries(study.layer, self.query_positions)
         check_reachable(positions, study.texts.length)
         return positions
 
     def _formula(self) -> Formula:
         """The named formula with the parts that were asked for otherwise."""
-        from detoklens.measures.contributions import PAPER, PUBLISHED
-
         parts = {"direction": self.direction, "scaling": self.scaling, "reduction": self.reduction}
         given: dict[str, Any] = {part: choice for part, choice in parts.items() if choice is not None}
         return replace(PAPER if self.formula == "paper" else PUBLISHED, **given)
@@ -202,8 +197,6 @@ def _share_of_token_pairs(by_head: pl.DataFrame) -> str:
 
 def contribution_table(measured: Divergences, heads: Sequence[int]) -> pl.DataFrame:
     """One row for each head, query position and term, as CONTRIBUTIONS."""
-    import numpy as np
-
     shape = measured.mean.shape
     return CONTRIBUTIONS.frame(
         {
@@ -220,8 +213,6 @@ def contribution_table(measured: Divergences, heads: Sequence[int]) -> pl.DataFr
 
 def contributions_by_head(table: pl.DataFrame) -> pl.DataFrame:
     """Which terms carry a head's attention? The means over query positions, as CONTRIBUTIONS_BY_HEAD."""
-    import polars as pl
-
     means = table.group_by("head", "term", maintain_order=True).agg(pl.col("kl", "top_changed").mean())
     ranked = means.with_columns(
         share=pl.col("kl") / pl.col("kl").sum().over("head"),

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import polars as pl
+from rich.cells import cell_len, set_cell_size
+
 from detoklens.questions.base import View
+from detoklens.scores.terms import MEANINGS
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import TERMS, head_name, term_symbol, token_shown
 
 if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
-
     from detoklens.measures.explain import Explanation, Links
 
 
@@ -83,9 +85,6 @@ def terms_of(links: pl.DataFrame) -> list[str]:
 
 def pair_table(found: Explanation, texts: Sequence[str]) -> pl.DataFrame:
     """Every pair of a query and a key that it sees, in every head: one row each."""
-    import numpy as np
-    import polars as pl
-
     names = list(found.without)
     schema = explanation_schema(names)
     query, key = np.nonzero(found.seen())
@@ -105,15 +104,11 @@ def pair_table(found: Explanation, texts: Sequence[str]) -> pl.DataFrame:
 
 def strongest_links(found: Explanation, texts: Sequence[str], top: int) -> pl.DataFrame:
     """Each head's strongest links, and the term that explains each."""
-    import polars as pl
-
     schema = links_schema(list(found.without))
     return pl.concat(schema.frame(_link_columns(links, found.token_ids, texts)) for links in found.links(top))
 
 
 def _link_columns(links: Links, token_ids: np.ndarray, texts: Sequence[str]) -> dict[str, Any]:
-    import polars as pl
-
     return {
         **_pair_columns(links.head, links.query, links.key, token_ids, texts),
         "rank": range(1, len(links.query) + 1),
@@ -128,9 +123,6 @@ def _link_columns(links: Links, token_ids: np.ndarray, texts: Sequence[str]) -> 
 def _pair_columns(
     head: int, query: np.ndarray, key: np.ndarray, token_ids: np.ndarray, texts: Sequence[str]
 ) -> dict[str, Any]:
-    import numpy as np
-    import polars as pl
-
     named = pl.Series(texts, dtype=pl.String)
     return {
         "head": np.full(len(query), head),
@@ -157,8 +149,6 @@ def symbol(term: str) -> str:
 
 def links_view(links: pl.DataFrame) -> View:
     """Who attends to whom, how much, and which term makes it so: one link a line of at most 80 characters."""
-    import polars as pl
-
     terms = terms_of(links)
     shown = [_cells(link, terms) for link in links.iter_rows(named=True)]
     heads = [row["head"] for row in shown]
@@ -182,8 +172,6 @@ def _cells(link: Mapping[str, Any], terms: Sequence[str]) -> dict[str, str]:
 
 def _placed(text: str, position: int) -> str:
     """A token with what can't be seen spelled out, cut where it is long, and its place in the text."""
-    from rich.cells import cell_len, set_cell_size
-
     room, shown = TOKEN - 1 - len(str(position)), token_shown(text) or '""'
     short = shown if cell_len(shown) <= room else set_cell_size(shown, room - 1).rstrip() + "…"
     return f"{short} {position}"
@@ -202,10 +190,6 @@ def _signed(lift: float) -> str:
 
 def legend_view(links: pl.DataFrame) -> View:
     """What the terms stand for, and how many of the links each explains."""
-    import polars as pl
-
-    from detoklens.scores.terms import MEANINGS
-
     terms = terms_of(links)
     meanings = MEANINGS[_positions_of(terms)]
     explained = [(links["term"] == term).sum() for term in terms]

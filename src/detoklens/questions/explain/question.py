@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from detoklens.errors import TokenError
 from detoklens.figures.spec import FigureSpec
+from detoklens.measures.explain import explain
 from detoklens.questions.base import View
 from detoklens.questions.explain.compute import (
     SIX,
@@ -120,8 +121,6 @@ class Explain(SplitTerms):
         return words_of(self)
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        from detoklens.measures.explain import explain
-
         found = explain(study.layer, self._ids(study), study.heads(self.heads), self.split_off(study))
         texts = [study.layer.token(int(token_id)) for token_id in found.token_ids]
         return {"explanation": pair_table(found, texts), "links": strongest_links(found, texts, self.top)}

@@ -6,19 +6,30 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+import numpy as np
+import polars as pl
+
 from detoklens.figures.spec import FigureSpec
+from detoklens.measures.chance import ALPHA
+from detoklens.measures.frequency import (
+    beside_random_biases,
+    divided_norms,
+    embedding_norms,
+    self_assertion,
+    slope,
+    spearman,
+)
+from detoklens.measures.words import token_texts
+from detoklens.questions.base import Verdict
 from detoklens.questions.options import AtOffset, SplitOff
 from detoklens.questions.parameters import Heads, Parameter, Scale
 from detoklens.tables.schema import HEAD, TOKEN, TOKEN_ID, Column, Schema
 from detoklens.wording import head_name, listed, plural, signed
 
 if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
-
     from detoklens.corpus.counts import Counts
     from detoklens.parallel import Runner
-    from detoklens.questions.base import ByLabel, Frames, Verdict
+    from detoklens.questions.base import ByLabel, Frames
     from detoklens.questions.study import Study
     from detoklens.scores.layer import Layer
 
@@ -161,10 +172,6 @@ class Frequency(AtOffset):
     )
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        import polars as pl
-
-        from detoklens.measures.frequency import self_assertion
-
         layer, counts, heads = study.layer, study.counts, study.heads(self.heads)
         if counts is None:
             runner.say("without counts nothing can be correlated: those columns are empty")
@@ -179,11 +186,6 @@ class Frequency(AtOffset):
 
     def _by_head(self, study: Study, asserted: np.ndarray) -> pl.DataFrame:
         """How does Tᵉ go with the token's count in each head, and in random ones? Without counts, its spread alone."""
-        import numpy as np
-        import polars as pl
-
-        from detoklens.measures.frequency import beside_random_biases, slope, spearman
-
         scores, counts = asserted.astype(np.float64), study.counts
         tokens = _tokens(scores.shape[1], counts, include_unseen=self.unseen != "exclude")
         frequency = None if counts is None else counts.tokens[tokens]
@@ -217,8 +219,6 @@ class Frequency(AtOffset):
 
     def verdict(self, tables: Frames) -> Verdict:
         """Yes where at least one head prefers rare or frequent tokens beyond random query biases."""
-        from detoklens.questions.base import Verdict
-
         known = tables["frequency_by_head"].drop_nulls("spearman")
         if known.is_empty():
             return Verdict("untestable", "Tᵉ and the counts must both vary")
@@ -262,8 +262,6 @@ class Frequency(AtOffset):
 
 def _preference(correlation: float | None, p: float | None) -> str | None:
     """What a head prefers, if its correlation is large enough and beyond random query biases."""
-    from detoklens.measures.chance import ALPHA
-
     if correlation is None or p is None:
         return None
     if abs(correlation) < CLEAR_CORRELATION or p > ALPHA:
@@ -273,16 +271,11 @@ def _preference(correlation: float | None, p: float | None) -> str | None:
 
 def _strongest(known: pl.DataFrame) -> dict[str, Any]:
     """The head whose Tᵉ goes with frequency most, rare or frequent."""
-    import polars as pl
-
     return known.sort(pl.col("spearman").abs(), descending=True, maintain_order=True).row(0, named=True)
 
 
 def _self_assertion(scores: np.ndarray, counts: Counts | None, heads: Sequence[int]) -> pl.DataFrame:
     """Tᵉ of every token beside its count, head by head."""
-    import numpy as np
-    import polars as pl
-
     vocab_size = scores.shape[1]
     return SELF_ASSERTION.frame(
         {
@@ -296,10 +289,6 @@ def _self_assertion(scores: np.ndarray, counts: Counts | None, heads: Sequence[i
 
 def _embedding_variance(layer: Layer, counts: Counts | None, unseen: Unseen) -> pl.DataFrame:
     """How does Var(e) go with the count, and what becomes of the norms when LayerNorm divides by σ? One row."""
-    import numpy as np
-
-    from detoklens.measures.frequency import divided_norms, embedding_norms, spearman
-
     variance = layer.scales.token_variance.astype(np.float64)
     tokens = _tokens(layer.vocab_size, counts, include_unseen=unseen == "include")
     covariance = layer.scales.mean_absolute_covariance() if layer.positions == "learned" else None
@@ -320,12 +309,6 @@ def _embedding_variance(layer: Layer, counts: Counts | None, unseen: Unseen) -> 
 
 def _by_token(layer: Layer, counts: Counts | None) -> pl.DataFrame:
     """Each token's count, Var(e), norm before and after division, and σ."""
-    import numpy as np
-    import polars as pl
-
-    from detoklens.measures.frequency import divided_norms, embedding_norms
-    from detoklens.measures.words import token_texts
-
     return FREQUENCY_BY_TOKEN.frame(
         {
             "token_id": np.arange(layer.vocab_size),
@@ -340,14 +323,10 @@ def _by_token(layer: Layer, counts: Counts | None) -> pl.DataFrame:
 
 
 def _tokens(vocab_size: int, counts: Counts | None, include_unseen: bool) -> np.ndarray:
-    import numpy as np
-
     if counts is None or include_unseen:
         return np.arange(vocab_size)
     return np.flatnonzero(counts.tokens)
 
 
 def _counts_or_null(vocab_size: int, counts: Counts | None) -> pl.Series:
-    import polars as pl
-
     return pl.Series([None] * vocab_size if counts is None else counts.tokens, dtype=pl.Int64)

@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
+import polars as pl
+
 from detoklens.errors import MissingError, RangeError, TokenError
 from detoklens.figures.spec import FigureSpec
+from detoklens.measures.bilinear import bilinear_form
+from detoklens.measures.heatmap import self_match_scores
+from detoklens.measures.positions import trained_length
 from detoklens.questions.auroc.compute import AUROC_CONTROLS
 from detoklens.questions.auroc.question import Auroc, auroc_verdict, compare_heads, judge_heads, summarize_heads
 from detoklens.questions.base import View
@@ -23,8 +28,6 @@ from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent, signed
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames, Verdict
     from detoklens.questions.study import Study
@@ -132,10 +135,6 @@ class Heads(Joining):
         return super().settings(study) | (rest_settings(study.layer) if study.has("vocabulary") else {})
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        import polars as pl
-
-        from detoklens.measures.heatmap import self_match_scores
-
         heads = study.heads(self.heads)
         affinity = self.affinity(study, self.scale, self.centred, heads)
         cards = pl.DataFrame({"head": heads, "self_match": self_match_scores(affinity).mean(axis=1)})
@@ -160,10 +159,6 @@ class Heads(Joining):
 
     def _forms(self, study: Study) -> pl.DataFrame | None:
         """W_QK as one form, with rotary positions that at the offset; none where queries and keys are normed."""
-        import polars as pl
-
-        from detoklens.measures.bilinear import bilinear_form
-
         if study.layer.weights.has_query_key_norms:
             return None
         heads = study.heads(self.heads)
@@ -172,8 +167,6 @@ class Heads(Joining):
 
     def _auroc(self, study: Study) -> pl.DataFrame | None:
         """Against all corpus bigrams, on continuation tokens, or on all tokens where none of these has an AUROC."""
-        import polars as pl
-
         if study.counts is None:
             return None
         judged, which = None, "all"
@@ -198,8 +191,6 @@ class Heads(Joining):
 
         After the attention, the place that every model knows, so that cards of several models can be compared.
         """
-        import polars as pl
-
         try:
             found = study.ask(Twins(heads=self.heads)).tables["twins_by_condition"]
         except (MissingError, TokenError):
@@ -213,8 +204,6 @@ class Heads(Joining):
 
     def _positions(self, study: Study) -> pl.DataFrame | None:
         """Where position alone looks from the middle of the table, far from its exceptional ends."""
-        from detoklens.measures.positions import trained_length
-
         middle = trained_length(study.layer) // 2
         shapes = study.ask(Shape([middle], mean=self._split_off)).tables["shape"]
         return shapes.select("head", "on_previous", position_class="class")

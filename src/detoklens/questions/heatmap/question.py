@@ -6,16 +6,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+import numpy as np
+import polars as pl
+
 from detoklens.figures.spec import FigureSpec
+from detoklens.measures.heatmap import draw_tokens, drawn_scores, identical_tokens
+from detoklens.measures.words import token_texts
 from detoklens.questions.options import AFFINITY, AtOffset
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
 from detoklens.tables.schema import HEAD, KEY_TOKEN_ID, QUERY_TOKEN_ID, TOKEN, TOKEN_ID, Column, Schema
 from detoklens.wording import deviations, head_name, listed, listed_some, percent, plural
 
 if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
-
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames
     from detoklens.questions.study import Study
@@ -119,12 +121,6 @@ class Heatmap(AtOffset):
 
         Where queries and keys are normed themselves there is no other half.
         """
-        import numpy as np
-        import polars as pl
-
-        from detoklens.measures.heatmap import draw_tokens, drawn_scores, identical_tokens
-        from detoklens.measures.words import token_texts
-
         layer, heads = study.layer, study.heads(self.heads)
         if self.tokens > layer.vocab_size:
             runner.say(f"all {layer.vocab_size} tokens of the vocabulary are compared; {self.tokens} were asked for")
@@ -198,8 +194,6 @@ def _say_same(by_head: pl.DataFrame) -> str:
 
 def _long(heads: Sequence[int], divided: bool, ids: np.ndarray, scores: np.ndarray) -> pl.DataFrame:
     """One row a score."""
-    import numpy as np
-
     head, query, key = (axis.ravel() for axis in np.indices(scores.shape, dtype=np.int32))
     return HEATMAP.frame(
         {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from detoklens.measures.twins import (
     Candidates,
@@ -39,10 +40,7 @@ from detoklens.tables.schema import Column, Schema
 from detoklens.wording import listed, listed_some
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from detoklens.measures.twin_chains import Chains
-    from detoklens.model.first_blocks import Component
     from detoklens.parallel import Arrays, Runner
 
 
@@ -314,8 +312,6 @@ def by_layer(
     ranks: np.ndarray, conditions: Sequence[str], words: Words, bos: str | None, resamples: int, seed: int
 ) -> pl.DataFrame:
     """One row for each layer and condition."""
-    import polars as pl
-
     n = len(conditions)
     known = {"words": len(words.chains), "candidates": len(words.candidates), "bos": bos}
     frames = []
@@ -339,8 +335,6 @@ def by_component(
     seed: int,
 ) -> pl.DataFrame:
     """One row for each head and MLP, those that the word needs most first; `ranks` are those with nothing off."""
-    import polars as pl
-
     whole, null = ranks[WHOLE], ranks[NULL]
     with_off, null_off = ranks_off[:, 0], ranks_off[:, 1]
     found = summary(np.concatenate([whole[None], with_off]), resamples, seed).median_rank
@@ -367,8 +361,6 @@ def by_component(
 
 def judged(by_component: pl.DataFrame, found: Mapping[int, Found], after: int) -> pl.DataFrame:
     """The same with the layer after which it was measured, and whether it is needed: null without intervals."""
-    import polars as pl
-
     there = found[after]
     conformed = TWINS_BY_COMPONENT.conform(by_component.with_columns(after=pl.lit(after), matters=pl.lit(None)))
     if not there.has_intervals:

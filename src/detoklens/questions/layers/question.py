@@ -6,8 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+import numpy as np
+
 from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
+from detoklens.measures.words import fingerprint_of, given_words
 from detoklens.questions.base import Question, View
 from detoklens.questions.layers.compute import (
     TWINS_BY_COMPONENT,
@@ -28,6 +31,7 @@ from detoklens.questions.twins.compute import (
     partners_of,
     twin_words,
 )
+from detoklens.weights.blocks import block_notes, real_model
 
 if TYPE_CHECKING:
     from detoklens.parallel import Runner
@@ -110,9 +114,6 @@ class Layers(Question):
 
     def settings(self, study: Study) -> dict[str, Any]:
         """The list and the real model by their fingerprints, the depth as it is."""
-        from detoklens.measures.words import fingerprint_of, given_words
-        from detoklens.weights.blocks import real_model
-
         words = None if self.words is None else fingerprint_of(given_words(self.words))
         depth, checkpoint = self._depth(study), study.layer.checkpoint
         bos = list(beginning_of(study.layer, bos=self.bos))
@@ -135,7 +136,6 @@ class Layers(Question):
     def ask(self, study: Study, runner: Runner) -> Frames:
         from detoklens.model.first_blocks import one_thread_each, open_blocks
         from detoklens.questions.layers.compute import Measuring, best_layer, by_component, by_layer, judged
-        from detoklens.weights.blocks import block_notes
 
         words, depth = self._words(study, runner), self._depth(study)
         self._check_memory(study, len(words.candidates), depth)
@@ -156,8 +156,6 @@ class Layers(Question):
         return {"twins_by_layer": layers, "twins_by_component": judged(switched_off, found_after(layers), after)}
 
     def _words(self, study: Study, runner: Runner) -> Words:
-        import numpy as np
-
         from detoklens.questions.layers.compute import Words
 
         layer = study.layer

@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import polars as pl
+
+from detoklens.measures.ranking import pair_counts
+from detoklens.measures.words import dealt_anew, joined_texts, token_texts
 from detoklens.tables.schema import (
     BIGRAM_COUNT,
     HEAD,
@@ -19,8 +24,6 @@ from detoklens.tables.schema import (
 )
 
 if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
     from jaxtyping import Int
 
     from detoklens.measures.words import WordCheck
@@ -70,9 +73,6 @@ NULLS = ("head", "word_null", "seen_null")
 
 
 def ranked(head: int, pairs: Arrays) -> pl.DataFrame:
-    import numpy as np
-    import polars as pl
-
     n_pairs = len(pairs["score"])
     return pl.DataFrame(
         {
@@ -87,11 +87,6 @@ def ranked(head: int, pairs: Arrays) -> pl.DataFrame:
 
 def described(study: Study, found: pl.DataFrame, is_word: WordCheck | None, is_ahead: bool) -> pl.DataFrame:
     """The same with texts, whether they are words and, where there are counts, how often the pair occurs."""
-    import polars as pl
-
-    from detoklens.measures.ranking import pair_counts
-    from detoklens.measures.words import joined_texts, token_texts
-
     keys, queries = found["key_token_id"].to_numpy(), found["query_token_id"].to_numpy()
     first, second = (queries, keys) if is_ahead else (keys, queries)
     joined = joined_texts(study.layer, first, second)
@@ -113,18 +108,10 @@ def _which_are_words(joined: Iterable[str | None], is_word: WordCheck | None) ->
 
 def by_chance(study: Study, pairs_of: Mapping[int, Arrays], is_word: WordCheck | None, is_ahead: bool) -> pl.DataFrame:
     """How many of each head's pairs are words, and occur, when the same keys are dealt to the same queries anew?"""
-    import polars as pl
-
     return pl.DataFrame([_nulls(study, head, pairs, is_word, is_ahead) for head, pairs in pairs_of.items()], NULLS)
 
 
 def _nulls(study: Study, head: int, pairs: Arrays, is_word: WordCheck | None, is_ahead: bool) -> dict[str, Any]:
-    import numpy as np
-    import polars as pl
-
-    from detoklens.measures.ranking import pair_counts
-    from detoklens.measures.words import joined_texts
-
     keys, queries = _exchanged(pairs)
     if len(keys) < FEWEST_EXCHANGED:
         return {"head": head}
@@ -137,10 +124,6 @@ def _nulls(study: Study, head: int, pairs: Arrays, is_word: WordCheck | None, is
 def _exchanged(pairs: Arrays) -> tuple[Int[np.ndarray, "pair"], Int[np.ndarray, "pair"]]:
     """Keys and queries of pairs that the head does not prefer, of the tokens that it does: no own pairs, none of a
     token with itself."""
-    import numpy as np
-
-    from detoklens.measures.words import dealt_anew
-
     queries, own = pairs["query"].astype(np.int64), pairs["key"].astype(np.int64)
     keys = dealt_anew(own)
     step = 1 + max(own.max(initial=0), queries.max(initial=0))
@@ -150,8 +133,6 @@ def _exchanged(pairs: Arrays) -> tuple[Int[np.ndarray, "pair"], Int[np.ndarray, 
 
 def by_head(pairs: pl.DataFrame, by_chance: pl.DataFrame) -> pl.DataFrame:
     """How much of each head's lexicon are words, pairs of the corpus, tokens with themselves?"""
-    import polars as pl
-
     seen = (pl.col("count") > 0).mean() if "count" in pairs.columns else pl.lit(None)
     return LEXICON_BY_HEAD.conform(
         pairs.group_by("head", maintain_order=True)

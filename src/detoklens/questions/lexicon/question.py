@@ -7,11 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+import polars as pl
+
 from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
+from detoklens.measures.ranking import largest_pairs
+from detoklens.measures.words import fingerprint_of, given_words, has_wordfreq, in_list, known_to_wordfreq
 from detoklens.questions.base import View
 from detoklens.questions.lexicon.compute import LEXICON, LEXICON_BY_HEAD, by_chance, by_head, described, ranked
 from detoklens.questions.options import AFFINITY, Joining
@@ -20,8 +25,6 @@ from detoklens.questions.words.question import by_file
 from detoklens.wording import SEAM, head_name, listed, pair_shown, percent, plural
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from detoklens.measures.words import WordCheck
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames
@@ -105,24 +108,14 @@ class Lexicon(Joining):
         return given | {"words": self._source()}
 
     def _source(self) -> str | None:
-        from detoklens.measures.words import fingerprint_of, given_words, has_wordfreq
-
         if self.words is not None:
             return fingerprint_of(given_words(self.words))
-        from importlib.metadata import version  # 40 ms, which --help does without
-
         return f"wordfreq {version('wordfreq')} {self.language}" if has_wordfreq() else None
 
     def _word_check(self) -> WordCheck | None:
-        from detoklens.measures.words import given_words, in_list, known_to_wordfreq
-
         return known_to_wordfreq(self.language) if self.words is None else in_list(given_words(self.words))
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        import polars as pl
-
-        from detoklens.measures.ranking import largest_pairs
-
         heads, is_word = study.heads(self.heads), self._word_check()
         if min(self.top, study.layer.vocab_size**2) * len(heads) > MOST_PAIRS:
             raise RangeError(
@@ -141,8 +134,6 @@ class Lexicon(Joining):
 
     def view(self, tables: Frames, name: str) -> View:
         """Of the pairs only the first ones of each head."""
-        import polars as pl
-
         whole = super().view(tables, name)
         if name != LEXICON.name:
             return whole
@@ -153,8 +144,6 @@ class Lexicon(Joining):
 
     def page_views(self, tables: Frames) -> Sequence[View]:
         """The strongest pairs of every head side by side, joined, with their seam."""
-        import polars as pl
-
         strongest = tables["lexicon"].filter(pl.col("rank") <= ON_PAGE)
         sides = strongest.select(
             "rank",

@@ -6,8 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+import polars as pl
+
 from detoklens.errors import TokenError
 from detoklens.figures.spec import FigureSpec
+from detoklens.measures.ranking import HeadScores, pair_counts, top_keys
+from detoklens.measures.words import joined_texts, token_texts
 from detoklens.questions.base import View
 from detoklens.questions.options import AFFINITY, Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, words_of
@@ -26,8 +31,6 @@ from detoklens.tables.schema import (
 from detoklens.wording import SEAM, head_name, listed, token_shown
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from detoklens.parallel import Runner
     from detoklens.questions.base import Frames
     from detoklens.questions.study import Study
@@ -132,8 +135,6 @@ class Partners(Joining):
 
     def page_views(self, tables: Frames) -> Sequence[View]:
         """The same, joined texts with their seam."""
-        import polars as pl
-
         order = ("query_token", "key_token") if self.is_ahead else ("key_token", "query_token")
         seamed = pl.concat_str(*order, separator=SEAM).alias("joined")
         return [View(view.title, view.frame.with_columns(seamed)) for view in self.views(tables)]
@@ -150,11 +151,6 @@ def _shown(text: str | None, token_id: int) -> str:
 
 def partners_of(affinity: Affinity, heads: Sequence[int], queries: Sequence[int], top: int) -> pl.DataFrame:
     """The keys of each query token, head after head."""
-    import numpy as np
-    import polars as pl
-
-    from detoklens.measures.ranking import HeadScores, top_keys
-
     rows = [HeadScores.of(affinity.key_of(place)).rows(affinity.query[place, queries]) for place in range(len(heads))]
     keys = np.stack([top_keys(scores, top) for scores in rows], axis=1)
     scores = np.stack([np.take_along_axis(row, keys[:, place], 1) for place, row in enumerate(rows)], axis=1)
@@ -172,11 +168,6 @@ def partners_of(affinity: Affinity, heads: Sequence[int], queries: Sequence[int]
 
 def _described(study: Study, found: pl.DataFrame, is_ahead: bool) -> pl.DataFrame:
     """The same with the tokens' texts and, where there are counts, how often the pair occurs."""
-    import polars as pl
-
-    from detoklens.measures.ranking import pair_counts
-    from detoklens.measures.words import joined_texts, token_texts
-
     queries, keys = found["query_token_id"].to_numpy(), found["key_token_id"].to_numpy()
     first, second = (queries, keys) if is_ahead else (keys, queries)
     texts = found.with_columns(

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
+import polars as pl
+
 from detoklens.questions.base import View
+from detoklens.tables.rendering import sparkline
 from detoklens.tables.schema import HEAD, Column, Schema
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from detoklens.measures.positions import Curve, OffsetCurve
 
 
@@ -56,9 +58,6 @@ POSITIONS_BY_OFFSET = Schema(
 
 
 def curve_table(curve: Curve) -> pl.DataFrame:
-    import numpy as np
-    import polars as pl
-
     n_heads, n_keys = curve.mean.shape
     rows = n_heads * n_keys
     return POSITIONS.frame(
@@ -77,9 +76,6 @@ def curve_table(curve: Curve) -> pl.DataFrame:
 
 
 def offset_table(curve: OffsetCurve) -> pl.DataFrame:
-    import numpy as np
-    import polars as pl
-
     n_heads, n_offsets = curve.values.shape
     return POSITIONS_BY_OFFSET.frame(
         {
@@ -99,23 +95,17 @@ def offset_view(by_offset: pl.DataFrame) -> View:
 
 def along_keys(by_offset: pl.DataFrame) -> pl.DataFrame:
     """Attention by distance as attention by key position."""
-    import polars as pl
-
     key = (pl.col("query_position") - pl.col("offset")).alias("key_position")
     return by_offset.with_columns(key).rename({"value": "mean"})
 
 
 def curve_view(positions: pl.DataFrame) -> View:
     """One line per curve with LayerNorm: its ends, its peak, its course from the first key to the last."""
-    import polars as pl
-
     shown = positions.filter(pl.col("layer_norm") & (pl.col("quantity") != "p+pp"))
     return View(POSITIONS.question, _lines(shown, "mean", "key_position", "key"))
 
 
 def _lines(curves: pl.DataFrame, value: str, place: str, place_name: str) -> pl.DataFrame:
-    import polars as pl
-
     along = f"along the {place_name}s"
     by_curve = curves.sort("head", maintain_order=True).group_by(
         "head", "quantity", "query_position", maintain_order=True
@@ -131,6 +121,4 @@ def _lines(curves: pl.DataFrame, value: str, place: str, place_name: str) -> pl.
 
 
 def _drawn(curve: pl.Series) -> str:
-    from detoklens.tables.rendering import sparkline
-
     return sparkline(curve.drop_nulls().to_list(), DRAWN_PLACES)

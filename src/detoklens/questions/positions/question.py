@@ -6,8 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import polars as pl
+
 from detoklens.errors import MissingError, RangeError
 from detoklens.figures.spec import FigureSpec
+from detoklens.measures.positions import chosen_queries, offset_curves, position_curves, trained_range
 from detoklens.questions.base import Question, View
 from detoklens.questions.options import SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, QueryPositions
@@ -25,7 +28,6 @@ from detoklens.wording import head_name, listed, percent
 
 if TYPE_CHECKING:
     import numpy as np
-    import polars as pl
 
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames, Need
@@ -57,8 +59,6 @@ class OverVocabulary(Question):
 
     def say_what_was_trained(self, study: Study, runner: Runner) -> None:
         """Tell where the table of positions was not trained to its end: nothing is looked for there unless asked."""
-        from detoklens.measures.positions import trained_range
-
         found = trained_range(study.layer)
         if not found.is_whole:
             runner.say(
@@ -86,8 +86,6 @@ class OfPositions(OverVocabulary, SplitTerms):
 
     def queries(self, study: Study, asked: Sequence[int] | None) -> list[int]:
         """The query positions, all within the text."""
-        from detoklens.measures.positions import chosen_queries
-
         if self.length is not None:
             study.layer.check_positions([self.length - 1])
         queries = chosen_queries(study.layer, asked, self.length)
@@ -242,10 +240,6 @@ class Positions(OfPositions):
         return [spec.with_band(self.band) for spec in self.figures]
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        import polars as pl
-
-        from detoklens.measures.positions import offset_curves, position_curves
-
         asked = pl.col("head").is_in(study.heads(self.heads))
         if study.layer.positions != "learned":
             by_offset = offset_curves(study.layer, self._queries(study), self.split_off(study))

@@ -6,19 +6,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import polars as pl
+
 from detoklens.figures.spec import FigureSpec
-from detoklens.questions.base import View
+from detoklens.measures import shape
+from detoklens.measures.shape import position_shape
+from detoklens.questions.base import Verdict, View
 from detoklens.questions.parameters import Heads, QueryPositions
 from detoklens.questions.positions.question import OfPositions
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, listed_some, percent, plural
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from detoklens.measures.shape import Beyond, PositionShape, SeenFrom
     from detoklens.parallel import Runner
-    from detoklens.questions.base import ByLabel, Frames, Verdict
+    from detoklens.questions.base import ByLabel, Frames
     from detoklens.questions.study import Study
 
 
@@ -124,10 +127,6 @@ class Shape(OfPositions):
         return super().settings(study) | {"query_positions": self._queries(study)}
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        import polars as pl
-
-        from detoklens.measures.shape import position_shape
-
         if study.layer.positions == "learned":
             self.say_what_was_trained(study, runner)
         found = position_shape(
@@ -171,8 +170,6 @@ class Shape(OfPositions):
 
     def views(self, tables: Frames) -> Sequence[View]:
         """Three tables that fit a terminal: the line, the wave, the pull."""
-        import polars as pl
-
         by_head = tables["shape"].sort("head", "query_position").rename({"query_position": "query"})
         line = by_head.select("head", "slope", "alibi_slope", "r_squared", "line_null", "line_p", "linear")
         line = line.unique(maintain_order=True)
@@ -190,8 +187,6 @@ class Shape(OfPositions):
 
 
 def _shape_table(found: PositionShape) -> pl.DataFrame:
-    import polars as pl
-
     line = {
         "slope": found.line.slope,
         "r_squared": found.line.r_squared,
@@ -203,8 +198,6 @@ def _shape_table(found: PositionShape) -> pl.DataFrame:
 
 
 def _control_columns(what: str, beyond: Beyond | None, n_heads: int) -> dict[str, Any]:
-    import polars as pl
-
     null_high = pl.Series([None if beyond is None else beyond.null_high] * n_heads, dtype=pl.Float64)
     p = pl.Series([None] * n_heads if beyond is None else beyond.p, dtype=pl.Float64).fill_nan(None)
     return {f"{what}_null": null_high, f"{what}_p": p}
@@ -212,11 +205,6 @@ def _control_columns(what: str, beyond: Beyond | None, n_heads: int) -> dict[str
 
 def _columns_of(seen: SeenFrom) -> dict[str, Any]:
     """What one query position sees, one number a head in each column."""
-    import numpy as np
-    import polars as pl
-
-    from detoklens.measures import shape
-
     attention = seen.attention
     shares = [[wave.share for wave in waves] for waves in seen.waves]
     return {
@@ -238,8 +226,6 @@ def _columns_of(seen: SeenFrom) -> dict[str, Any]:
 
 
 def _waves_table(found: PositionShape) -> pl.DataFrame:
-    import polars as pl
-
     rows = [row for seen in found.queries for row in _wave_rows(seen)]
     types = {column.name: column.polars_type for column in WAVES.columns}
     return WAVES.conform(pl.DataFrame(rows, schema=types, orient="row"))
@@ -253,14 +239,10 @@ def _wave_rows(seen: SeenFrom) -> Iterator[tuple[int, int, int, float, float, fl
 
 def _from_the_last(shape: pl.DataFrame) -> pl.DataFrame:
     """The heads as seen from the last query position, in order."""
-    import polars as pl
-
     return shape.filter(pl.col("query_position") == pl.col("query_position").max()).sort("head")
 
 
 def _judge(shape: pl.DataFrame) -> Verdict:
-    from detoklens.questions.base import Verdict
-
     there = _from_the_last(shape)
     told, query = there.drop_nulls("sinusoidal"), there["query_position"][0]
     if there["period"].null_count() == len(there):

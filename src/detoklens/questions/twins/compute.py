@@ -16,7 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+
 from detoklens.errors import DetokLensError, RangeError, TokenError
+from detoklens.measures.twin_chains import (
+    chains,
+    exchange_classes,
+    listed_tokens,
+    merge_splits,
+    text_splits,
+    word_tokens,
+)
+from detoklens.measures.words import given_words
 from detoklens.questions.base import Verdict
 from detoklens.questions.parameters import Parameter, in_one_word, whole_numbers
 from detoklens.questions.texts import Beginning, find_beginning
@@ -25,7 +36,6 @@ from detoklens.tables.schema import Column, Schema
 from detoklens.wording import listed, plural, term_symbol, token_shown
 
 if TYPE_CHECKING:
-    import numpy as np
     import polars as pl
 
     from detoklens.measures.twin_chains import Chains, Splits
@@ -81,8 +91,8 @@ TWINS_BY_CONDITION = Schema(
         Column(
             "condition",
             "String",
-            f"whole; {CONTROL_MEANINGS}; cut_L0H1: that head does not attend to the pieces before; without_ee, only_ee: the "
-            "scores without, or of, that term alone",
+            f"whole; {CONTROL_MEANINGS}; cut_L0H1: that head does not attend to the pieces before; without_ee, only_ee: "
+            "the scores without, or of, that term alone",
         ),
         Column("words", "Int32", "number of words"),
         Column("candidates", "Int32", "number of tokens that are ranked"),
@@ -172,7 +182,6 @@ def _asked_token(layer: Layer, bos: str | int) -> int:
 
 def exchanged(layer: Layer, words: Chains, seed: int) -> np.ndarray:
     """The null's pieces: each word with another's first piece, of the same orthographic class and frequency bin."""
-    from detoklens.measures.twin_chains import exchange_classes
     from detoklens.measures.twins import exchanged_first
 
     return exchanged_first(words.pieces, seed, exchange_classes(layer.vocabulary, words.pieces[:, 0]))
@@ -200,7 +209,6 @@ def twin_words(
     say: Callable[[str], None],
 ) -> dict[int, Chains]:
     """The words for each number of pieces, as far as there are two of them; an error where there are none at all."""
-    from detoklens.measures.twin_chains import chains, merge_splits, text_splits
     from detoklens.measures.twins import FEWEST as FEWEST_FOR_INTERVALS
 
     splits: Splits = merge_splits(layer.vocabulary)
@@ -220,9 +228,6 @@ def twin_words(
 
 
 def _wholes(layer: Layer, splits: Splits, words: Path | Sequence[str] | None) -> list[int]:
-    from detoklens.measures.twin_chains import listed_tokens, word_tokens
-    from detoklens.measures.words import given_words
-
     if words is None:
         return word_tokens(layer.vocabulary, splits)
     return listed_tokens(layer.vocabulary, given_words(words))
@@ -230,8 +235,6 @@ def _wholes(layer: Layer, splits: Splits, words: Path | Sequence[str] | None) ->
 
 def _readable(layer: Layer, words: Chains) -> Chains:
     """Those of whose tokens the model has an embedding and a place."""
-    import numpy as np
-
     unread = -1 if layer.weights.padding_token_id is None else layer.weights.padding_token_id
     tokens = np.concatenate([words.pieces, words.whole[:, None]], axis=1)
     return words.only(np.flatnonzero(((tokens < layer.vocab_size) & (tokens != unread)).all(axis=1)))

@@ -6,8 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+import numpy as np
+import polars as pl
+
+from detoklens.corpus.memory import machine_memory
 from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError
 from detoklens.figures.spec import FigureSpec
+from detoklens.measures.words import fingerprint_of, given_words
 from detoklens.questions.base import Question, View
 from detoklens.questions.parameters import Heads, Parameter
 from detoklens.questions.twins.compute import (
@@ -35,9 +40,6 @@ from detoklens.wording import percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    import numpy as np
-    import polars as pl
 
     from detoklens.measures.twin_chains import Chains
     from detoklens.measures.twin_ranks import ClosedWorld, Condition
@@ -148,15 +150,11 @@ class Twins(Question):
 
     def settings(self, study: Study) -> dict[str, Any]:
         """The list and the rest of the block by their fingerprints."""
-        from detoklens.measures.words import fingerprint_of, given_words
-
         given = super().settings(study) | {"pieces": sorted(set(self.pieces)), **rest_settings(study.layer)}
         words = None if self.words is None else fingerprint_of(given_words(self.words))
         return given | {"words": words, "bos": list(beginning_of(study.layer, bos=self.bos))}
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        import polars as pl
-
         from detoklens.measures.twin_ranks import ClosedWorld
 
         layer = study.layer
@@ -185,8 +183,6 @@ class Twins(Question):
 
     def _candidates(self, layer: Layer, words: Mapping[int, Chains], seed: int) -> np.ndarray:
         """The tokens among which twins are looked for, from the smallest id: all, or a sample that holds the twins."""
-        import numpy as np
-
         unread = layer.weights.padding_token_id
         everything = np.setdiff1d(np.arange(layer.vocab_size), [] if unread is None else [unread])
         if self.candidates is None or self.candidates >= len(everything):
@@ -257,8 +253,6 @@ def rest_settings(layer: Layer) -> dict[str, str | None]:
 
 def _check_memory(layer: Layer, n_candidates: int, n_places: int) -> None:
     """Refuse before anything is computed what would not fit."""
-    from detoklens.corpus.memory import machine_memory
-
     kept = n_places * layer.weights.token_embeddings.itemsize + COPIES * 4
     needed, there = n_candidates * layer.d_model * kept, machine_memory()
     if needed > SHARE_OF_MEMORY * there:
@@ -278,8 +272,6 @@ def _ranked(
     runner: Runner,
 ) -> dict[tuple[str, int], Ranked]:
     """Ranks of the twins among these candidates, by place and number of pieces."""
-    import numpy as np
-
     threads = runner.workers
     candidates = world.candidates(token_ids, threads)
     keys = [(place, pieces) for place in world.places for pieces in asked]
@@ -307,8 +299,6 @@ def _ranked(
 
 def _off(found: Ranked, resamples: int, seed: int) -> dict[str, Measured]:
     """For each cut and each term left out: the share of the gain that is lost, and what it does to the null."""
-    import numpy as np
-
     from detoklens.measures.twins import Measured, geometric_means, shares_lost, summary
 
     off = [row for row, name in enumerate(found.conditions) if name in found.null_ranks]

@@ -6,16 +6,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import polars as pl
+import polars.selectors as cs
+
 from detoklens.figures.spec import FigureSpec
+from detoklens.measures.positions import PositionScores, summarise_scales, trained_range
+from detoklens.measures.variance import departure_of_last, deviations, last_rows, outliers, switch
 from detoklens.questions.base import View
 from detoklens.questions.positions.question import OverVocabulary
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import listed, listed_some
 
 if TYPE_CHECKING:
-    import numpy as np
-    import polars as pl
-
     from detoklens.measures.positions import ScaleSummary
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames
@@ -144,9 +147,6 @@ class Variance(OverVocabulary):
     )
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        from detoklens.measures.positions import PositionScores, summarise_scales, trained_range
-        from detoklens.measures.variance import last_rows, switch
-
         trained = trained_range(study.layer)
         summary = summarise_scales(study.layer.scales, self.token_weights(study), watch=runner.watch)
         scores = PositionScores.of(study.layer)
@@ -181,8 +181,6 @@ class Variance(OverVocabulary):
 
     def views(self, tables: Frames) -> Sequence[View]:
         """The positions at both ends and the outliers, the switch without what it is made of, the last position."""
-        import polars.selectors as cs
-
         switch = tables["switch"].select(
             "head", "first", "next", "jump", "by_scale", "scale_share", **{"first, no LN": "first_without_norm"}
         )
@@ -201,10 +199,6 @@ def _position_variance(layer: Layer, summary: ScaleSummary, trained: int) -> pl.
 
     Trained rows are compared with trained ones, the rest with the rest.
     """
-    import numpy as np
-
-    from detoklens.measures.variance import deviations, outliers
-
     variances = layer.scales.position_variance.astype(np.float64)
     parts = [part for part in (variances[:trained], variances[trained:]) if len(part)]
     return POSITION_VARIANCE.frame(
@@ -220,10 +214,6 @@ def _position_variance(layer: Layer, summary: ScaleSummary, trained: int) -> pl.
 
 def _undertrained(rows: dict[int, np.ndarray], is_trained: bool) -> pl.DataFrame:
     """How far the last row departs; no verdict where those before it are untrained, too."""
-    import polars as pl
-
-    from detoklens.measures.variance import departure_of_last
-
     departure = departure_of_last(rows)
     found = departure.undertrained()
     verdicts = pl.Series(found if is_trained else [None] * len(found), dtype=pl.Boolean)
@@ -231,14 +221,10 @@ def _undertrained(rows: dict[int, np.ndarray], is_trained: bool) -> pl.DataFrame
 
 
 def _last_queries(rows: dict[int, np.ndarray]) -> pl.DataFrame:
-    import polars as pl
-
     return pl.concat([_query_table(query, values) for query, values in rows.items()])
 
 
 def _query_table(query: int, values: np.ndarray) -> pl.DataFrame:
-    import numpy as np
-
     n_heads, n_keys = values.shape
     return LAST_QUERIES.frame(
         {
@@ -273,7 +259,5 @@ def _first_against_the_median(variance: pl.DataFrame) -> str:
 
 def _exceptional(positions: pl.DataFrame) -> pl.DataFrame:
     """The first ten positions, the last ten, and the outliers."""
-    import polars as pl
-
     place = pl.col("position")
     return positions.filter((place < ENDS) | (place >= len(positions) - ENDS) | pl.col("outlier"))

@@ -8,8 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
+import numpy as np
+import polars as pl
+
 from detoklens.errors import DetokLensError, TokenError
 from detoklens.figures.spec import FigureSpec
+from detoklens.measures.ranking import pair_ranks
+from detoklens.measures.words import (
+    fingerprint_of,
+    given_words,
+    piece_ranks,
+    rank_summary,
+    split_words,
+    token_texts,
+    word_pairs,
+)
 from detoklens.questions.base import Verdict
 from detoklens.questions.options import Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
@@ -28,8 +41,6 @@ from detoklens.tables.schema import (
 from detoklens.wording import head_name, listed, plural
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from detoklens.measures.words import PieceRanks, SplitWord, WordPairs
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames
@@ -106,10 +117,6 @@ def paper_ranks(layer: Layer, heads: Sequence[int], scale: TokenScale, centred: 
 
     The paper's rows stay, whichever heads are asked.
     """
-    import numpy as np
-
-    from detoklens.measures.ranking import pair_ranks
-
     rows = PAPER_TABLE
     ids = [(_token_id(layer, row.query), _token_id(layer, row.key)) for row in rows]
     known = [place for place, pair in enumerate(ids) if None not in pair and rows[place].head in heads]
@@ -274,8 +281,6 @@ class Words(Joining):
 
     def settings(self, study: Study) -> dict[str, Any]:
         """The list by its fingerprint; the paper's table has no list."""
-        from detoklens.measures.words import fingerprint_of, given_words
-
         given = super().settings(study)
         if self.paper:
             return {name: given[name] for name in ("paper", "heads", "centred", "scale")}
@@ -292,8 +297,6 @@ class Words(Joining):
     def ask(self, study: Study, runner: Runner) -> Frames:
         if self.paper:
             return {"paper_ranks": paper_ranks(study.layer, study.heads(self.heads), self.scale, self.centred)}
-        from detoklens.measures.words import given_words, split_words, word_pairs
-
         split = split_words(study.layer.vocabulary, given_words(self.word_list), not self.no_space)
         pieces = _pieces(study.layer, split)
         if self.word_list is None and not any(True for word in split for _ in word.pairs()):
@@ -305,8 +308,6 @@ class Words(Joining):
 
     def _ranked(self, study: Study, pairs: WordPairs, runner: Runner) -> Frames:
         """The ranks pair by pair, and their summary head by head."""
-        from detoklens.measures.words import piece_ranks, rank_summary
-
         heads, layer = study.heads(self.heads), study.layer
         found = piece_ranks(self.affinity(study, self.scale, self.centred, heads), pairs, runner.watch)
         summary = {"head": heads, "pairs": [len(pairs.words)] * len(heads), **rank_summary(found, layer.vocab_size)}
@@ -388,8 +389,6 @@ def _required(row: Mapping[str, Any]) -> float:
 
 def best_by_words(by_head: pl.DataFrame) -> dict[str, Any] | None:
     """The highest rank among heads clearly better than their null; where there are none, the best against its null."""
-    import polars as pl
-
     clearly = pl.Series([is_clearly_better(row) for row in by_head.iter_rows(named=True)], dtype=pl.Boolean)
     against = pl.col("median_share") / pl.col("null_median_share")
     better = by_head.filter(clearly).sort("median_share", maintain_order=True)
@@ -440,10 +439,6 @@ def _pieces(layer: Layer, split: Sequence[SplitWord]) -> pl.DataFrame:
 
 def _pair_by_pair(layer: Layer, heads: Sequence[int], pairs: WordPairs, found: PieceRanks) -> pl.DataFrame:
     """One row for each pair and head, the heads of a pair together."""
-    import numpy as np
-
-    from detoklens.measures.words import token_texts
-
     repeated = np.repeat(np.arange(len(pairs.words)), len(heads))
     keys, queries = token_texts(layer, pairs.keys), token_texts(layer, pairs.queries)
     return WORD_RANKS.frame(

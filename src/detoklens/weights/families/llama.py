@@ -15,7 +15,7 @@ from detoklens.weights.config import (
     read_positive,
     read_size,
 )
-from detoklens.weights.positions import rope_settings
+from detoklens.weights.rotary import rope_settings
 from detoklens.weights.spec import Mlp, Projections, RotaryPositions, Spec, Switch
 
 PROJECTIONS = tuple(f"self_attn.{name}_proj" for name in "qkvo")

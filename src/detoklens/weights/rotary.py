@@ -21,17 +21,6 @@ from jaxtyping import Float
 from detoklens.errors import CheckpointError, UnsupportedModelError, shown
 from detoklens.weights.config import read_object, read_positive
 
-
-def _powers(n_heads: int) -> Float[np.ndarray, "head"]:
-    return 2.0 ** (-8 / n_heads * np.arange(1, n_heads + 1))
-
-
-def alibi_slopes(n_heads: int) -> Float[np.ndarray, "head"]:
-    """The slopes of the power of two below, then every other one of the power of two above."""
-    below = 1 << (n_heads.bit_length() - 1)
-    return np.concatenate([_powers(below), _powers(2 * below)[::2]])[:n_heads]
-
-
 DEFAULT_BASE = 10_000.0
 MOST_COORDINATES = 1 << 16  # of a head that are turned; published models have up to 512
 ALWAYS = {"rope_type", "type", "rope_theta", "partial_rotary_factor"}
