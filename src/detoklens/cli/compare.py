@@ -20,7 +20,9 @@ from detoklens.loading import load
 from detoklens.questions.parameters import Parameter, settings_of
 from detoklens.questions.study import Study, Work, fitting_counts
 from detoklens.questions.texts import Texts
+from detoklens.report.comparison import KIND, make_comparison, models_folder
 from detoklens.report.content import Listener
+from detoklens.report.folder import ask_all, claim, refuse_foreign
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
@@ -55,9 +57,6 @@ def compare(made: Compared, corpus: Corpus, texts: Texts, chance: Chance, work: 
 
     Example: detoklens compare small=gpt2 medium=gpt2-medium --counts counts --out comparison
     """
-    from detoklens.report.comparison import KIND, make_comparison
-    from detoklens.report.folder import claim, refuse_foreign
-
     refuse_foreign(made.out, KIND)
     width = chosen_width(made.figure_width)
     named = labelled_models(list(made.models) or [*demo.snapshots(), demo.NAME])
@@ -122,9 +121,6 @@ class Checkpoint:
 
 def ask_checkpoint(checkpoint: Checkpoint) -> str:
     """Answer all compared questions for one checkpoint on one core, into the comparison's folder."""
-    from detoklens.report.comparison import models_folder
-    from detoklens.report.folder import ask_all
-
     ask_all(checkpoint.study(Work(1)), models_folder(checkpoint.out, checkpoint.label), Listener(), True)
     return checkpoint.label
 

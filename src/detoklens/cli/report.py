@@ -18,6 +18,8 @@ from detoklens.errors import DetokLensError
 from detoklens.questions.parameters import Heads, Parameter, settings_of
 from detoklens.questions.study import Study, Work, fitting_counts
 from detoklens.questions.texts import Texts
+from detoklens.report.folder import claim, refuse_foreign
+from detoklens.report.report import KIND, make_report
 
 if TYPE_CHECKING:
     from detoklens.engines import Engine
@@ -55,9 +57,6 @@ def report(model: Model, made: Report, corpus: Corpus, texts: Texts, chance: Cha
 
     Example: detoklens report gpt2 --counts counts --text 'openwebtext/*.parquet' --out gpt2-report
     """
-    from detoklens.report.folder import claim, refuse_foreign
-    from detoklens.report.report import KIND, make_report
-
     refuse_foreign(made.out, KIND)
     width = chosen_width(made.figure_width)
     if corpus.counts is not None and made.corpus:

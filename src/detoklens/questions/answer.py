@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from detoklens.errors import DetokLensError, OutputError, RangeError, as_path, escape_unprintable, first_line, shown
 from detoklens.figures.spec import FigureSpec, chosen_spec
 from detoklens.questions.base import Question, View
+from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.parameters import settings_of
 from detoklens.tables.files import (
     ABOUT,
@@ -357,8 +358,6 @@ class _Stored:
         return [name for name in self.about.tables if name not in self.tables]
 
     def answer(self, folder: Path) -> Answer | Comparison:
-        from detoklens.questions.catalogue import QUESTIONS
-
         if self.missing:
             raise OutputError(
                 f"{folder}: the table {self.missing[0]} is missing or damaged, so the answer is not whole; {ASK_AGAIN}"

@@ -29,7 +29,17 @@ from detoklens.kernels.ranking import (
     CHANCE_PRECISION_AT_K,
     PRECISION_AT_K,
 )
-from detoklens.measures.auroc import Measures, Positives, beside_controls, head_means, mean_over_seen, roc_curves
+from detoklens.measures.auroc import (
+    Measures,
+    Positives,
+    beside_controls,
+    from_pairs,
+    head_means,
+    mean_over_seen,
+    more_than_chance,
+    roc_curves,
+    seen_pairs,
+)
 from detoklens.measures.frequency import spearman
 from detoklens.measures.words import fingerprint_of, given_words, split_words, token_texts, word_pairs
 from detoklens.model.closed_worlds import batches, decided_by, kept_vectors
@@ -250,8 +260,6 @@ class GroundTruth:
         return pairs.equally_weighted() if self.weights == "one" else pairs
 
     def _pairs(self, layer: Layer, counts: Counts | None) -> Positives:
-        from detoklens.measures.auroc import more_than_chance, seen_pairs
-
         if self.source == "merges":
             return merged_pairs(layer.vocabulary, layer.vocab_size)
         if self.source == "words":
@@ -270,8 +278,6 @@ class GroundTruth:
 
 def merged_pairs(vocabulary: Vocabulary, vocab_size: int) -> Positives:
     """The pairs that the tokenizer itself joins into one token, each with weight 1."""
-    from detoklens.measures.auroc import from_pairs
-
     merges = [(right, left) for left, right, _ in vocabulary.merges()]
     if not merges:
         raise TokenError("this tokenizer has no merges to take as ground truth; take counts or words")
@@ -280,8 +286,6 @@ def merged_pairs(vocabulary: Vocabulary, vocab_size: int) -> Positives:
 
 def neighbouring_pieces(vocabulary: Vocabulary, words: Iterable[str], vocab_size: int) -> Positives:
     """The neighbouring pieces of words as they stand after a space, weighted by how many words hold the pair."""
-    from detoklens.measures.auroc import from_pairs
-
     pairs = word_pairs(split_words(vocabulary, words))
     return from_pairs(zip(pairs.queries, pairs.keys, strict=True), vocab_size)
 

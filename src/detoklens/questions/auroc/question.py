@@ -12,6 +12,7 @@ import numpy as np
 
 from detoklens.errors import DetokLensError, MissingError, TokenError
 from detoklens.figures.spec import FigureSpec
+from detoklens.measures.auroc import Judging, measure_heads, predecessor_clusters
 from detoklens.measures.token_classes import orthographic_classes
 from detoklens.questions.auroc.compute import (
     AUROC_BY_TOKEN,
@@ -25,9 +26,14 @@ from detoklens.questions.auroc.compute import (
     Kind,
     Source,
     Weights,
+    areas_under,
+    asked_beyond,
+    auroc_tables,
     can_be_spelled,
+    curves_at_a_glance,
     query_tokens,
     read_tokens,
+    roc_points,
     spelled_tokens,
 )
 from detoklens.questions.base import Verdict, View
@@ -239,8 +245,6 @@ SAID_CURVES = 4  # query tokens that the sentence about curves names
 
 def curves_said(points: pl.DataFrame, layer: int = 0, manner: str = "") -> str:
     """The head with the largest area for each of the first query tokens."""
-    from detoklens.questions.auroc.compute import areas_under
-
     tokens = points["token_id"].unique(maintain_order=True)
     areas = areas_under(points).sort("area", descending=True, maintain_order=True)
     said = []
@@ -507,11 +511,7 @@ class Auroc(Joining):
         return ahead.where(np.isin(ahead.keys, study.layer.vocabulary.word_internal())) if self.pieces else ahead
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        from detoklens.questions.auroc.compute import auroc_tables, roc_points
-
         if self.layer:
-            from detoklens.questions.auroc.compute import asked_beyond
-
             return asked_beyond(self, study, runner)
         heads = study.heads(self.heads)
         affinity, pairs = self.affinity(study, self.scale, self.centred, heads), self._pairs(study)
@@ -521,8 +521,6 @@ class Auroc(Joining):
         return auroc_tables(study.layer, measured, heads, pairs, self.k, self.bootstrap, study.seed)
 
     def _measured(self, study: Study, affinity: Affinity, pairs: Positives, runner: Runner) -> Measures:
-        from detoklens.measures.auroc import Judging, measure_heads
-
         matched = self.negatives == "matched"
         judging = Judging(self.k, matched, self.controls, study.seed, self.per_octave)
         counted = study.counts.tokens if study.counts is not None and (self.controls or matched) else None
@@ -532,8 +530,6 @@ class Auroc(Joining):
     def _classes(self, study: Study, pairs: Positives) -> Int64[np.ndarray, "token"] | None:
         """Within which query tokens are exchanged; orthographic classes need a tokenizer."""
         if self.within == "clusters":
-            from detoklens.measures.auroc import predecessor_clusters
-
             return predecessor_clusters(pairs, study.seed)
         if not study.has("vocabulary"):
             return None
@@ -603,8 +599,6 @@ class Auroc(Joining):
         """One row a head; of curves one row each."""
         if "roc_points" not in tables:
             return super().views(tables)
-        from detoklens.questions.auroc.compute import curves_at_a_glance
-
         return [
             View("How large is the area under each query token's ROC curve?", curves_at_a_glance(tables["roc_points"]))
         ]

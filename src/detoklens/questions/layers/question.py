@@ -15,7 +15,13 @@ from detoklens.questions.base import Question, View
 from detoklens.questions.layers.compute import (
     TWINS_BY_COMPONENT,
     TWINS_BY_LAYER,
+    Measuring,
+    Words,
+    best_layer,
+    by_component,
+    by_layer,
     found_after,
+    judged,
     layers_compared,
     layers_said,
     layers_verdict,
@@ -36,7 +42,6 @@ from detoklens.weights.blocks import block_notes, real_model
 if TYPE_CHECKING:
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames, Verdict
-    from detoklens.questions.layers.compute import Words
     from detoklens.questions.study import Study
 
 
@@ -135,7 +140,6 @@ class Layers(Question):
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         from detoklens.model.first_blocks import one_thread_each, open_blocks
-        from detoklens.questions.layers.compute import Measuring, best_layer, by_component, by_layer, judged
 
         words, depth = self._words(study, runner), self._depth(study)
         self._check_memory(study, len(words.candidates), depth)
@@ -156,8 +160,6 @@ class Layers(Question):
         return {"twins_by_layer": layers, "twins_by_component": judged(switched_off, found_after(layers), after)}
 
     def _words(self, study: Study, runner: Runner) -> Words:
-        from detoklens.questions.layers.compute import Words
-
         layer = study.layer
         beginning = beginning_of(layer, runner.say, self.bos)
         chains = twin_words(layer, self.words, [PIECES], self.triples, study.seed, runner.say)[PIECES]

@@ -27,6 +27,8 @@ from detoklens.measures.twin_chains import (
     text_splits,
     word_tokens,
 )
+from detoklens.measures.twins import FEWEST as FEWEST_FOR_INTERVALS
+from detoklens.measures.twins import PARTNERS, exchanged_first, partner_words
 from detoklens.measures.words import given_words
 from detoklens.questions.base import Verdict
 from detoklens.questions.parameters import Parameter, in_one_word, whole_numbers
@@ -182,15 +184,11 @@ def _asked_token(layer: Layer, bos: str | int) -> int:
 
 def exchanged(layer: Layer, words: Chains, seed: int) -> np.ndarray:
     """The null's pieces: each word with another's first piece, of the same orthographic class and frequency bin."""
-    from detoklens.measures.twins import exchanged_first
-
     return exchanged_first(words.pieces, seed, exchange_classes(layer.vocabulary, words.pieces[:, 0]))
 
 
 def partners_of(words: Chains, seed: int, say: Callable[[str], None]) -> np.ndarray | None:
     """Each word's partners in the additive control; None, and a note, where there are too few words."""
-    from detoklens.measures.twins import PARTNERS, partner_words
-
     partners = partner_words(words.pieces, seed)
     if partners is None:
         say(
@@ -209,8 +207,6 @@ def twin_words(
     say: Callable[[str], None],
 ) -> dict[int, Chains]:
     """The words for each number of pieces, as far as there are two of them; an error where there are none at all."""
-    from detoklens.measures.twins import FEWEST as FEWEST_FOR_INTERVALS
-
     splits: Splits = merge_splits(layer.vocabulary)
     if not splits:
         splits = text_splits(layer.vocabulary)

@@ -12,6 +12,8 @@ import polars as pl
 from detoklens.corpus.memory import machine_memory
 from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError
 from detoklens.figures.spec import FigureSpec
+from detoklens.measures.twin_ranks import ClosedWorld
+from detoklens.measures.twins import Measured, geometric_means, shares_lost, summary
 from detoklens.measures.words import fingerprint_of, given_words
 from detoklens.questions.base import Question, View
 from detoklens.questions.parameters import Heads, Parameter
@@ -42,8 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from detoklens.measures.twin_chains import Chains
-    from detoklens.measures.twin_ranks import ClosedWorld, Condition
-    from detoklens.measures.twins import Measured
+    from detoklens.measures.twin_ranks import Condition
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames, Verdict
     from detoklens.questions.study import Study
@@ -155,8 +156,6 @@ class Twins(Question):
         return given | {"words": words, "bos": list(beginning_of(study.layer, bos=self.bos))}
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        from detoklens.measures.twin_ranks import ClosedWorld
-
         layer = study.layer
         beginning = beginning_of(layer, runner.say, self.bos)
         words = twin_words(layer, self.words, self.pieces, self.triples, study.seed, runner.say)
@@ -206,8 +205,6 @@ class Twins(Question):
     def _by_condition(
         self, place: str, pieces: int, found: Ranked, n_candidates: int, bos: str | None, seed: int
     ) -> pl.DataFrame:
-        from detoklens.measures.twins import summary
-
         n_words = found.ranks.shape[1]
         known = {"place": place, "pieces": pieces, "words": n_words, "candidates": n_candidates, "bos": bos}
         data: dict[str, Any] = {name: [value] * len(found.conditions) for name, value in known.items()}
@@ -299,8 +296,6 @@ def _ranked(
 
 def _off(found: Ranked, resamples: int, seed: int) -> dict[str, Measured]:
     """For each cut and each term left out: the share of the gain that is lost, and what it does to the null."""
-    from detoklens.measures.twins import Measured, geometric_means, shares_lost, summary
-
     off = [row for row, name in enumerate(found.conditions) if name in found.null_ranks]
     columns = ("share_lost", "null_median_rank", "null_ratio")
     unknown = {name: np.full((3, len(found.conditions)), np.nan) for name in columns}
