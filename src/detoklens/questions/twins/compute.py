@@ -93,7 +93,7 @@ TWINS_BY_CONDITION = Schema(
         Column(
             "condition",
             "String",
-            f"whole; {CONTROL_MEANINGS}; cut_L0H1: that head does not attend to the pieces before; without_ee, only_ee: "
+            f"whole; {CONTROL_MEANINGS}; cut_L0H1: that head does not attend to earlier pieces; without_ee, only_ee: "
             "the scores without, or of, that term alone",
         ),
         Column("words", "Int32", "number of words"),
