@@ -93,7 +93,7 @@ def test_batches_of_mostly_new_words_are_tokenized_whole(texts: list[str]) -> No
 def test_a_batch_of_mostly_new_words_is_asked_for_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_by_word, "MANY", 3)
     asked = Asked()
-    words = words_of(description_of(), asked)
+    words = to_cli_args(description_of(), asked)
     words.encode([b"the end", b"the end of"])
     assert asked.words == [b"the", b" end", b" of"]
     words.encode([b"a tradition was a nation"])
@@ -105,7 +105,7 @@ def test_a_batch_of_mostly_new_words_is_asked_for_whole(monkeypatch: pytest.Monk
 def test_a_full_table_that_knows_too_little_is_begun_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(word_by_word, "WORDS_KEPT", 4)
     asked = Asked()
-    words = words_of(description_of(), asked)
+    words = to_cli_args(description_of(), asked)
     words.encode([b"the end of the"])
     words.encode([b"the was a the the"])
     assert asked.words[4:] == [b" was", b" a"]
@@ -164,7 +164,7 @@ class Asked:
         return np.array([len(word) for word in words], np.uint32), np.arange(len(words) + 1)
 
 
-def words_of(description: str, asked: Asked) -> WordByWord:
+def to_cli_args(description: str, asked: Asked) -> WordByWord:
     splitting = splittable(plain(description))
     assert splitting is not None
     return WordByWord(*splitting, asked)
@@ -176,7 +176,7 @@ def plain(description: str) -> dict[str, Any]:
 
 def test_each_word_is_tokenized_once() -> None:
     asked = Asked()
-    words = words_of(description_of(), asked)
+    words = to_cli_args(description_of(), asked)
     for _ in range(2):
         ids, offsets = words.encode([b"the end of the end", b"", b"the end"])
         assert ids.tolist() == [3, 4, 3, 4, 4, 3, 4]
@@ -185,7 +185,7 @@ def test_each_word_is_tokenized_once() -> None:
 
 
 def test_words_without_ids_are_forgotten() -> None:
-    words = words_of(description_of(), Asked(refuses=True))
+    words = to_cli_args(description_of(), Asked(refuses=True))
     with pytest.raises(TokenError):
         words.encode([b"the end of"])
     assert words.encode([b"the end"])[0].tolist() == [3, 4]

@@ -24,7 +24,7 @@ from detoklens.questions.partners.question import Partners
 from detoklens.questions.positions.question import Positions
 from detoklens.questions.shape.question import Shape
 from detoklens.questions.study import Study
-from detoklens.report.drawing import FORMATS, PHONE, Drawing, Sketchbook
+from detoklens.report.drawing import FORMATS, PHONE, Drawing, FigureCache
 from detoklens.tables.files import ABOUT, MARK, NO_DIGEST, TABLE, _place_of_digest, read_stored, sealed
 from detoklens.tables.parts import Parts
 from tests.fuzz.budget import cases
@@ -226,12 +226,12 @@ def test_a_damaged_figure_is_drawn_again(study: Study, tmp_path: Path, monkeypat
     drawings = [Drawing(spec, name, name, {}) for name in ("one", "two", "three")]
     files = {ending: f"<?xml?>\n<svg>{ending}</svg>".encode() for ending in (*FORMATS, PHONE)}
     monkeypatch.setattr("detoklens.report.drawing.draw_files", lambda task: {} if task.drawing.name == "two" else files)
-    Sketchbook(tmp_path, "page").pictures(drawings)
+    FigureCache(tmp_path, "page").pictures(drawings)
     before = contents(tmp_path)
     for chance in cases(FLIPS):
         path = tmp_path / chance.choice(list(before))
         path.write_bytes(flipped(chance, before[path.name], 1))
-        pictures = Sketchbook(tmp_path, "page").pictures(drawings)
+        pictures = FigureCache(tmp_path, "page").pictures(drawings)
         assert list(pictures) == ["one", "three"]
         assert pictures["one"].svg == "<svg>svg</svg>"
         assert contents(tmp_path) == before

@@ -74,12 +74,12 @@ def test_notes_say_what_was_read_each_time(study):
 
 
 def test_the_sentence_names_the_nearest_and_the_farthest_head():
-    said = Attention().say(agreement({0: [0.5, 0.7], 1: [0.1, 0.2], 2: [0.3, 0.3]}))
+    said = Attention().summarize(agreement({0: [0.5, 0.7], 1: [0.1, 0.2], 2: [0.3, 0.3]}))
     assert said == (
         "On 12 documents attention is nearest to what position alone predicts in L0H1 (total variation 0.15; 0 is "
         "equal, 1 disjoint) and farthest in L0H0 (0.60)."
     )
-    alone = Attention().say(agreement({3: [0.25]}, documents=1))
+    alone = Attention().summarize(agreement({3: [0.25]}, documents=1))
     assert alone == (
         "On 1 document the attention of L0H3 is 0.25 away from what position alone predicts, in total variation "
         "(0 is equal, 1 disjoint)."
@@ -87,7 +87,7 @@ def test_the_sentence_names_the_nearest_and_the_farthest_head():
 
 
 def test_models_are_compared_by_their_mean_distance():
-    said = Attention().say_compared({"start": agreement({0: [0.0, 0.2]}), "end": agreement({0: [0.5, 0.7]})})
+    said = Attention().summarize_comparison({"start": agreement({0: [0.0, 0.2]}), "end": agreement({0: [0.5, 0.7]})})
     assert said.endswith("mean over heads and query positions: 0.10 in start and 0.60 in end.")
 
 

@@ -206,7 +206,9 @@ ALL_CONTROLS |= {"above_within_class": 0.15, "above_within_class_low": 0.14, "wi
 
 
 def said(question: Auroc, judged: pl.DataFrame) -> str:
-    return question.say({"auroc_controls": judged, "auroc_by_head": pl.DataFrame({"tokens": [1200] * len(judged)})})
+    return question.summarize(
+        {"auroc_controls": judged, "auroc_by_head": pl.DataFrame({"tokens": [1200] * len(judged)})}
+    )
 
 
 def test_the_sentence_names_the_head_its_interval_and_its_strongest_control() -> None:
@@ -268,12 +270,12 @@ def test_a_comparison_names_the_heads_of_each_model() -> None:
         "early": {"auroc_controls": controls(-0.02, -0.01, **ALL_CONTROLS)},
         "late": {"auroc_controls": controls(0.2, 0.01, **ALL_CONTROLS)},
     }
-    assert Auroc(pieces=True).say_compared(by_label) == (
+    assert Auroc(pieces=True).summarize_comparison(by_label) == (
         "Heads that detokenize on continuation tokens: no head (L0H1: closest, −0.010 above its strongest control) in "
         "early and L0H0 (+0.100 above its strongest control) in late."
     )
     alone = {label: {"auroc_controls": controls(None)} for label in by_label}
-    assert Auroc(controls=False).say_compared(alone).startswith("early: Untestable: no null was computed.")
+    assert Auroc(controls=False).summarize_comparison(alone).startswith("early: Untestable: no null was computed.")
 
 
 def test_the_question_is_light_to_import() -> None:

@@ -82,7 +82,7 @@ def test_an_interrupted_question_goes_on_where_a_folder_is_named(study, tmp_path
 
 
 def test_the_sentence_names_each_heads_leading_term_though_one_head_moves_more_than_all_others():
-    said = Contributions().say(
+    said = Contributions().summarize(
         by_head(
             [0.4, 0.1, 0.0, 0.03, 0.02, 0.3],
             [0.2, 0.1, 0.0, 0.01, 0.02, 20.0],
@@ -97,7 +97,7 @@ def test_the_sentence_names_each_heads_leading_term_though_one_head_moves_more_t
 
 
 def test_a_model_that_hardly_cares_is_not_ranked_by_zeros():
-    said = Contributions().say(by_head([0.0001, 0.0003, 0, 0, 0, 0]))
+    said = Contributions().summarize(by_head([0.0001, 0.0003, 0, 0, 0, 0]))
     assert said == (
         "Taking a term away hardly moves attention in any head: the most is 0.0003 nats of KL divergence, in L0H0 "
         "without Tᵖᵖ."
@@ -106,7 +106,7 @@ def test_a_model_that_hardly_cares_is_not_ranked_by_zeros():
 
 def test_models_are_compared_by_the_share_of_token_pairs():
     models = {"start": by_head([1, 1, 1, 1, 0, 0]), "end": by_head([6, 1, 1, 1, 1, 0]), "void": by_head([0] * 6)}
-    said = Contributions().say_compared(models)
+    said = Contributions().summarize_comparison(models)
     assert said.endswith("mean over heads: 25 % in start, 60 % in end and unknown in void.")
 
 

@@ -107,12 +107,12 @@ def links(*rows: tuple[int, float, str | None]) -> dict[str, pl.DataFrame]:
 
 
 def test_the_sentence_names_the_strongest_link_and_counts_the_terms():
-    said = Explain(TEXT).say(links((0, 0.1, "pp"), (3, 0.8, "ee"), (1, 0.2, "e"), (1, 0.1, "pp"), (2, 0.0, None)))
+    said = Explain(TEXT).summarize(links((0, 0.1, "pp"), (3, 0.8, "ee"), (1, 0.2, "e"), (1, 0.1, "pp"), (2, 0.0, None)))
     assert said == (
         "The strongest link is “␣b” to “a” in L0H3 (attention 0.90), explained by token and token (Tᵉᵉ): 0.25 without "
         "it; of the 5 strongest links each term explains so many: Tᵖᵖ 2, Tᵉ 1 and Tᵉᵉ 1."
     )
-    nothing = Explain("a").say(links((0, 0.0, None)))
+    nothing = Explain("a").summarize(links((0, 0.0, None)))
     assert nothing.endswith("in L0H0 (attention 0.90); taking away any one term would not lower it.")
 
 

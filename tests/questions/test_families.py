@@ -288,13 +288,15 @@ def test_sentences_say_how_they_were_asked(usual, mean, said):
 def test_compared_words_and_aurocs_say_how_they_were_asked():
     found = {"head": 0, "median_share": 0.1, "null_median_share": 0.4, "pairs": 100}
     by_label = {label: {"words_by_head": pl.DataFrame([found])} for label in ("one", "two")}
-    assert "in the best head (offset 2), as a share" in dl.Words(offset=2).say_compared(by_label)
-    assert "in the best head, as a share" in dl.Words().say_compared(by_label)
-    assert "following piece in the best head (asked ahead), as" in dl.Words(direction="ahead").say_compared(by_label)
+    assert "in the best head (offset 2), as a share" in dl.Words(offset=2).summarize_comparison(by_label)
+    assert "in the best head, as a share" in dl.Words().summarize_comparison(by_label)
+    assert "following piece in the best head (asked ahead), as" in dl.Words(direction="ahead").summarize_comparison(
+        by_label
+    )
     controls = {"one": {"auroc_controls": _controls()}}
-    assert "detokenize on all tokens (asked ahead): " in dl.Auroc(direction="ahead").say_compared(controls)
-    assert "detokenize on all tokens (offset 2): " in dl.Auroc(offset=2).say_compared(controls)
-    assert dl.Auroc().say_compared(controls).startswith("Heads that detokenize on all tokens: ")
+    assert "detokenize on all tokens (asked ahead): " in dl.Auroc(direction="ahead").summarize_comparison(controls)
+    assert "detokenize on all tokens (offset 2): " in dl.Auroc(offset=2).summarize_comparison(controls)
+    assert dl.Auroc().summarize_comparison(controls).startswith("Heads that detokenize on all tokens: ")
 
 
 def _controls() -> pl.DataFrame:

@@ -91,7 +91,7 @@ def test_without_counts_correlations_and_counts_are_null_and_that_is_told():
     )
     assert answer.verdict == Verdict("untestable", "Tᵉ and the counts must both vary")
     assert answer.sentence == "Whether heads prefer rare tokens can't be told: Tᵉ and the counts must both vary."
-    assert Frequency().say_compared({"one": answer.tables}) == f"one: {answer.sentence}"
+    assert Frequency().summarize_comparison({"one": answer.tables}) == f"one: {answer.sentence}"
     assert shown_columns(answer.views[0].frame)[:2] == ["head", "tokens"]
 
 
@@ -160,7 +160,7 @@ def by_head(*spearman: float, prefers: tuple[str, ...]) -> pl.DataFrame:
 
 
 def said(table: pl.DataFrame) -> str:
-    return Frequency().say({"frequency_by_head": table})
+    return Frequency().summarize({"frequency_by_head": table})
 
 
 def test_the_sentence_counts_heads_beyond_chance_and_names_the_control():
@@ -176,7 +176,7 @@ def test_the_sentence_counts_heads_beyond_chance_and_names_the_control():
     assert Frequency().verdict({"frequency_by_head": none}).value == "no"
     assert max(len(said(table).split()) for table in (some, none)) <= 40
     compared = {"start": {"frequency_by_head": none}, "end": {"frequency_by_head": some}}
-    assert Frequency().say_compared(compared) == (
+    assert Frequency().summarize_comparison(compared) == (
         "Strongest Spearman's ρ of Tᵉ with frequency: "
         "−0.600 in start (L0H1, within chance) and −0.605 in end (L0H1, beyond chance)."
     )

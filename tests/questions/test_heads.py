@@ -204,7 +204,7 @@ def judged(**columns: list[float | None]) -> dict[str, pl.DataFrame]:
 
 def test_the_head_that_detokenizes_and_the_one_that_matches_itself_are_named() -> None:
     tables = judged(auroc=[0.9, 0.8], above_null=[0.3, 0.01], self_match=[0.5, 4.12])
-    assert Heads().say(tables) == (
+    assert Heads().summarize(tables) == (
         "L0H0 detokenizes: AUROC 0.900 on continuation tokens; 0.100 above its strongest control, the "
         "frequency-matched null. Frequency alone does not explain it. L0H1 matches its own token most (mean z +4.120)."
     )
@@ -213,7 +213,7 @@ def test_the_head_that_detokenizes_and_the_one_that_matches_itself_are_named() -
 
 def test_where_nothing_stands_out_that_is_said() -> None:
     tables = judged(auroc=[0.6, 0.5], above_null=[0.01, 0.0], self_match=[-0.5, -1.2])
-    assert Heads().say(tables) == (
+    assert Heads().summarize(tables) == (
         "No head detokenizes: the closest, L0H0, has AUROC 0.600 on continuation tokens; it exceeds the plain null by "
         "0.010; we require more than 0.05. No head matches its own token (closest: L0H0, mean z −0.500)."
     )
@@ -224,7 +224,7 @@ def test_without_counts_words_tell_and_without_words_nothing() -> None:
     told = made(word_share=[0.4, 0.05], word_null=[0.45, 0.5], word_pairs=[999, 999], self_match=[0.0, 0.0])
     assert (
         Heads()
-        .say(told)
+        .summarize(told)
         .startswith(
             "L0H1 finds a word's preceding piece: median rank in the top 5 % of the vocabulary, another word's piece "
             "in the top 50 %. No head matches"
@@ -232,20 +232,26 @@ def test_without_counts_words_tell_and_without_words_nothing() -> None:
     )
     assert Heads().verdict(told).heads == ("L0H1",)
     unclear = made(word_share=[0.4, 0.45], word_null=[0.45, 0.5], word_pairs=[999, 999], self_match=[0.0, 0.0])
-    assert Heads().say(unclear).startswith("No head clearly finds a word's preceding piece; the closest is L0H0: ")
+    assert (
+        Heads().summarize(unclear).startswith("No head clearly finds a word's preceding piece; the closest is L0H0: ")
+    )
     assert Heads().verdict(unclear).value == "no"
     nothing = made(self_match=[0.0, None])
-    assert Heads().say(nothing).startswith("Untestable: without counts, and without words that the tokenizer splits")
+    assert (
+        Heads().summarize(nothing).startswith("Untestable: without counts, and without words that the tokenizer splits")
+    )
     assert Heads().verdict(nothing).value == "untestable"
-    assert Heads().say(made(self_match=[None])).endswith("Self-match is undefined.")
+    assert Heads().summarize(made(self_match=[None])).endswith("Self-match is undefined.")
 
 
 def test_models_are_compared_by_the_best_of_each() -> None:
     early = judged(auroc=[0.6, 0.6], above_null=[-0.01, -0.02], self_match=[0.5, 1.0])
     late = judged(auroc=[0.7], above_null=[0.2], self_match=[3.0])
-    assert Heads().say_compared({"early": early, "late": late}) == (
+    assert Heads().summarize_comparison({"early": early, "late": late}) == (
         "Heads that detokenize on continuation tokens: no head (L0H0: closest, −0.010 above its strongest control) in "
         "early and L0H0 (+0.100 above its strongest control) in late. "
         "The highest self-match (z) is +1.000 in early (L0H1) and +3.000 in late (L0H0)."
     )
-    assert "detokenize" not in Heads().say_compared({"one": made(self_match=[1.0]), "two": made(self_match=[2.0])})
+    assert "detokenize" not in Heads().summarize_comparison(
+        {"one": made(self_match=[1.0]), "two": made(self_match=[2.0])}
+    )

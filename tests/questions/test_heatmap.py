@@ -67,7 +67,7 @@ def test_a_constant_row_has_no_self_match():
     answer = Study(layer).ask(Heatmap(5))
     assert answer.tables["heatmap_by_head"]["self_match"].null_count() == 2
     assert answer.sentence == "All keys have the same score in every head, so no token stands out."
-    assert Heatmap().say_compared({"one": answer.tables}) == answer.sentence
+    assert Heatmap().summarize_comparison({"one": answer.tables}) == answer.sentence
 
 
 def test_a_smaller_vocabulary_is_drawn_whole_and_that_is_told():
@@ -116,25 +116,25 @@ def by_head(*self_match: float | None, same_keys: float = 0.1) -> pl.DataFrame:
 
 def test_the_sentence_says_whether_a_head_looks_for_the_identical_token():
     tokens = {"heatmap_tokens": pl.DataFrame({"place": range(60)})}
-    assert Heatmap().say({"heatmap_by_head": by_head(0.1, 4.126), **tokens}) == (
+    assert Heatmap().summarize({"heatmap_by_head": by_head(0.1, 4.126), **tokens}) == (
         "L0H1 looks for the identical token: over 60 drawn tokens its score is on average 4.13 standard deviations "
         "above the mean of all keys, and the largest of all for 25 % of them; no head prefers mostly the same keys "
         "whatever the query."
     )
     both = by_head(2.1, 4.126, 0.0, same_keys=0.4)
-    assert Heatmap().say({"heatmap_by_head": both, **tokens}) == (
+    assert Heatmap().summarize({"heatmap_by_head": both, **tokens}) == (
         "L0H1 and L0H0 look for the identical token, most of all L0H1: over 60 drawn tokens its score is on average "
         "4.13 standard deviations above the mean of all keys, and the largest of all for 25 % of them; the same keys "
         "whatever the query are preferred, with the common share of Tᵉᵉ's variance along the keys, by L0H2 (60 %) and "
         "L0H1 (50 %)."
     )
-    assert Heatmap().say({"heatmap_by_head": by_head(-0.3, None), **tokens}) == (
+    assert Heatmap().summarize({"heatmap_by_head": by_head(-0.3, None), **tokens}) == (
         "No head clearly looks for the identical token; L0H0 does most: over 60 drawn tokens its score is on average "
         "0.30 standard deviations below the mean of all keys, and the largest of all for 25 % of them; no head prefers "
         "mostly the same keys whatever the query."
     )
     compared = {"start": {"heatmap_by_head": by_head(-0.3)}, "end": {"heatmap_by_head": by_head(0.1, 4.126)}}
-    assert Heatmap().say_compared(compared) == (
+    assert Heatmap().summarize_comparison(compared) == (
         "Identical tokens against the mean of all keys, in the head that looks for them most: "
         "0.30 standard deviations below it in start (L0H0) and 4.13 standard deviations above it in end (L0H1)."
     )

@@ -179,7 +179,7 @@ def question_words(question: dl.Layers) -> list[str]:
 
 
 def test_models_are_compared_by_where_the_word_is(on_demo, planted):
-    said = SHORT.say_compared({"demo": on_demo.tables, "planted": planted.tables})
+    said = SHORT.summarize_comparison({"demo": on_demo.tables, "planted": planted.tables})
     assert ", needs L0H1)" in said
     assert "planted after layer 1 (null " in said
 

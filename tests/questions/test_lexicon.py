@@ -76,7 +76,7 @@ def test_without_list_counts_and_tokenizer_the_columns_are_null_or_absent(monkey
     first = found.filter(head=best["head"], rank=1).row(0, named=True)
     ids = f"ids {first['key_token_id']} and {first['query_token_id']}"
     assert answer.sentence.startswith(f"Of the 5 strongest pairs of L0H{best['head']} the first are {ids}, ")
-    compared = Lexicon().say_compared({"one": answer.tables, "two": answer.tables})
+    compared = Lexicon().summarize_comparison({"one": answer.tables, "two": answer.tables})
     assert compared.startswith(f"Largest Tᵉᵉ of a pair: {best['largest_score']:.3g} in one (L0H{best['head']}) and ")
 
 
@@ -114,7 +114,7 @@ def test_no_pairs_too_many_and_heads_that_do_not_exist_are_refused():
 def test_one_token_has_no_pair_with_another():
     answer = Study(random_layer(vocab_size=1), work=ALONE).ask(Lexicon(no_self=True))
     assert answer.sentence == "The vocabulary has no pairs of different tokens."
-    assert Lexicon().say_compared({"one": answer.tables}) == answer.sentence
+    assert Lexicon().summarize_comparison({"one": answer.tables}) == answer.sentence
     assert len(pairs_of(random_layer(vocab_size=1))) == 3
 
 
@@ -181,17 +181,17 @@ def test_the_sentence_is_about_the_head_with_most_pairs_of_the_corpus():
     ids = {"key_token_id": [1] * 3, "query_token_id": [2] * 3}
     pairs = pl.DataFrame({"head": [1, 1, 1], "rank": [1, 2, 3], **tokens, **ids})
     seen = summary(seen_share=[0.3, 0.74], word_share=[0.9, 0.65], seen_null=[0.1, 0.25])
-    assert Lexicon().say({"lexicon": pairs, "lexicon_by_head": seen}) == (
+    assert Lexicon().summarize({"lexicon": pairs, "lexicon_by_head": seen}) == (
         "Of the 1,000 strongest pairs of L0H1, 74 % occur in the corpus (25 % with their keys exchanged) and "
         "65 % join to a word; the first are “␣mag·ic”, “␣crit·ic” and “a\\n·b”."
     )
-    said = Lexicon(no_self=True).say({"lexicon": pairs, "lexicon_by_head": seen})
+    said = Lexicon(no_self=True).summarize({"lexicon": pairs, "lexicon_by_head": seen})
     assert said.endswith("“a\\n·b”; pairs of a token with itself are left out.")
     (page,) = Lexicon().page_views({"lexicon": pairs})
     assert page.frame["L0H1"].to_list() == [" mag·ic", " crit·ic", "a\n·b"]
     words = summary(word_share=[0.25, 0.65])
     by_label = {"start": {"lexicon_by_head": words}, "end": {"lexicon_by_head": seen}}
-    assert Lexicon().say_compared(by_label) == (
+    assert Lexicon().summarize_comparison(by_label) == (
         "Share of the best head's strongest pairs that join to a word: 65 % in start (L0H1) and 65 % in end (L0H1)."
     )
 

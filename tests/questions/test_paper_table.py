@@ -43,7 +43,7 @@ def test_the_sentence_counts_the_rows_that_are_found_again(study, tmp_path):
         f"8 of the 34 rows of the paper's Table 1 can be asked of this model; {same} have the paper's rank, "
         f"{near} are within 1 of it."
     )
-    assert Words(paper=True).say_compared({"one": answer.tables}) == f"one: {answer.sentence}"
+    assert Words(paper=True).summarize_comparison({"one": answer.tables}) == f"one: {answer.sentence}"
     wanted = ["head", "query_token", "key_token", "paper_rank", "rank", "difference"]
     assert shown_columns(answer.views[0].frame)[:6] == wanted
     check_faces(answer, tmp_path)

@@ -18,7 +18,7 @@ from detoklens.questions.parameters import (
     read_scale,
     settings_of,
     whole_numbers,
-    words_of,
+    to_cli_args,
 )
 
 
@@ -93,7 +93,7 @@ def test_a_single_value_may_stand_alone():
     ],
 )
 def test_what_differs_from_the_default_is_spelled(given, words):
-    assert words_of(Things(**given)) == words
+    assert to_cli_args(Things(**given)) == words
 
 
 def test_only_fields_with_a_parameter_are_settings():

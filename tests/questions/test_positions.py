@@ -132,7 +132,7 @@ def attention_of(*rows: list[float]) -> pl.DataFrame:
 
 
 def test_the_sentence_names_the_sharpest_and_the_broadest_head() -> None:
-    said = Positions().say({"positions": attention_of([0.3, 0.4, 0.3], [0.1, 0.1, 0.8], [0.35, 0.35, 0.3])})
+    said = Positions().summarize({"positions": attention_of([0.3, 0.4, 0.3], [0.1, 0.1, 0.8], [0.35, 0.35, 0.3])})
     assert said == (
         "By position alone, attention from position 2 is sharpest in L0H1 (80 % on key 2) and broadest in L0H2 "
         "(35 % on key 1)."
@@ -140,13 +140,13 @@ def test_the_sentence_names_the_sharpest_and_the_broadest_head() -> None:
 
 
 def test_the_sentence_of_one_head_and_of_a_small_share() -> None:
-    said = Positions().say({"positions": attention_of([0.0021] + [0.002] * 498 + [0.0019])})
+    said = Positions().summarize({"positions": attention_of([0.0021] + [0.002] * 498 + [0.0019])})
     assert said == "By position alone, attention from position 499 is highest in L0H0 (0.2 % on key 0)."
 
 
 def test_compared_models_are_told_by_their_sharpest_heads() -> None:
     both = {"early": attention_of([0.3, 0.7]), "late": attention_of([0.5, 0.5], [0.99, 0.01])}
-    said = Positions().say_compared({label: {"positions": table} for label, table in both.items()})
+    said = Positions().summarize_comparison({label: {"positions": table} for label, table in both.items()})
     assert said == (
         "By position alone the sharpest head puts on a single key: 70 % in early (L0H0) and 99 % in late (L0H1)."
     )

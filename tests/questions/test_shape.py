@@ -96,7 +96,7 @@ def table_of(**columns: object) -> pl.DataFrame:
 
 
 def test_the_sentence_names_heads_with_a_wave_and_the_control() -> None:
-    found, said = Shape().verdict({"shape": table_of()}), Shape().say({"shape": table_of()})
+    found, said = Shape().verdict({"shape": table_of()}), Shape().summarize({"shape": table_of()})
     assert (found.value, found.heads) == ("yes", ("L0H1",))
     assert said == (
         "Tᵖᵖ is a wave in 1 of 3 heads (L0H1): from position 90 one wave explains 90 % of it, against at most 72 % in "
@@ -104,26 +104,30 @@ def test_the_sentence_names_heads_with_a_wave_and_the_control() -> None:
     )
     none = {"shape": table_of(sinusoidal=False)}
     assert Shape().verdict(none).value == "no"
-    assert Shape().say(none).startswith("Tᵖᵖ is a wave in 0 of 3 heads: from position 90 one wave explains 20 to 90 %")
-    assert "random mean vectors" in Shape().say({"shape": table_of(by_offset=True)})
+    assert (
+        Shape()
+        .summarize(none)
+        .startswith("Tᵖᵖ is a wave in 0 of 3 heads: from position 90 one wave explains 20 to 90 %")
+    )
+    assert "random mean vectors" in Shape().summarize({"shape": table_of(by_offset=True)})
     assert len(said.split()) <= 40
 
 
 def test_the_sentence_says_what_cannot_be_told() -> None:
     unseen, flat = {"shape": table_of(sinusoidal=None)}, {"shape": table_of(sinusoidal=None, period=None)}
     assert Shape().verdict(unseen).value == Shape().verdict(flat).value == "untestable"
-    assert Shape().say(unseen).endswith("can't be told: position 90 sees fewer than 48 keys or 1.5 periods.")
-    assert "no wave at all" in Shape().say(flat)
+    assert Shape().summarize(unseen).endswith("can't be told: position 90 sees fewer than 48 keys or 1.5 periods.")
+    assert "no wave at all" in Shape().summarize(flat)
 
 
 def test_the_wave_is_judged_from_the_last_query_position() -> None:
     near = table_of(query_position=20, sinusoidal=None)
-    assert "from position 90 " in Shape().say({"shape": pl.concat([near, table_of()])})
+    assert "from position 90 " in Shape().summarize({"shape": pl.concat([near, table_of()])})
 
 
 def test_compared_models_are_told_by_the_number_of_waves() -> None:
     labelled = {"early": {"shape": table_of(sinusoidal=None)}, "late": {"shape": table_of()}}
-    assert Shape().say_compared(labelled) == (
+    assert Shape().summarize_comparison(labelled) == (
         "Heads whose position term is a wave, beyond its control: can't be told in early and 1 of 3 heads in late."
     )
 

@@ -30,7 +30,7 @@ def demo_study():
     return study("demo", workers=1)
 
 
-def words_of(asked, centred):
+def to_cli_args(asked, centred):
     by_head = asked.ask(Words(centred=centred)).tables["words_by_head"]
     return by_head.with_columns(gain=by_head["null_median_share"] - by_head["median_share"])
 
@@ -51,7 +51,7 @@ def test_the_demos_best_head_ranks_pieces_far_above_chance(demo_study):
 
 
 def test_the_demos_lexicon_are_pairs_of_its_corpus(demo_study):
-    best = words_of(demo_study, centred=True).sort("gain", descending=True)["head"][0]
+    best = to_cli_args(demo_study, centred=True).sort("gain", descending=True)["head"][0]
     found = demo_study.ask(Lexicon(2000, heads=[best], centred=True)).tables["lexicon_by_head"]
     chance = len(demo_study.counts.bigrams.prefixes) / demo_study.layer.vocab_size**2
     assert found["seen_share"][0] > 3 * chance
@@ -59,7 +59,7 @@ def test_the_demos_lexicon_are_pairs_of_its_corpus(demo_study):
 
 def test_no_head_of_a_speech_decoder_joins_words_but_one_matches_itself(whisper_folder):
     layer = load(whisper_folder)
-    words = words_of(Study(layer), centred=False)
+    words = to_cli_args(Study(layer), centred=False)
     assert words["gain"].max() < 0.1
     assert words["first"].max() < 0.001
     self_match = self_match_scores(layer.token_affinity()).mean(axis=1)

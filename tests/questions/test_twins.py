@@ -260,7 +260,7 @@ def test_a_text_that_is_too_long_for_the_model_is_refused():
 
 def test_models_are_compared_at_a_place_that_all_know(demo):
     early = dl.study("demo@0").ask(SHORT)
-    said = SHORT.say_compared({"early": early.tables, "late": demo.tables})
+    said = SHORT.summarize_comparison({"early": early.tables, "late": demo.tables})
     assert said.startswith("Does the first layer write words? By the twin's rank after the attention: early no (")
     assert "; late no (carries the first piece, null " in said
     assert said.endswith("needs L0H1).")

@@ -146,7 +146,7 @@ def test_nothing_is_said_about_heads_that_were_not_cut():
     two, one = table(**controls(2.0, 2.0), **unneeded), table(**controls(2.0, 2.0), cut_L0H0={"rank_ratio": 1.0})
     assert "; no single head is needed for it, and no single term." in twins_said(two)
     assert "; none of the 2 heads that were cut is needed for it, and" in twins_said(two, all_heads=False)
-    said = dl.Twins(heads=[0]).say({"twins_by_condition": one})
+    said = dl.Twins(heads=[0]).summarize({"twins_by_condition": one})
     assert "; L0H0, the only head that was cut, is not needed for it, and no single term." in said
     assert "need" not in twins_compared({"a": two, "b": one})
 

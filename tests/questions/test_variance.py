@@ -110,18 +110,18 @@ def variances(outliers: list[int], number: int = 10) -> pl.DataFrame:
     ],
 )
 def test_odd_positions_are_counted_and_named(outliers: list[int], expected: str) -> None:
-    assert expected in Variance().say({"position_variance": variances(outliers), "trained_range": ALL_TRAINED})
+    assert expected in Variance().summarize({"position_variance": variances(outliers), "trained_range": ALL_TRAINED})
 
 
 def test_no_ratio_is_said_of_variances_that_are_zero() -> None:
     nothing = variances([]).with_columns(variance=0.0)
-    said = Variance().say({"position_variance": nothing, "trained_range": ALL_TRAINED})
+    said = Variance().summarize({"position_variance": nothing, "trained_range": ALL_TRAINED})
     assert said == "No position embedding departs from its neighbours by its variance."
 
 
 def test_compared_models_are_told_by_how_many_positions_depart() -> None:
     both = {"early": {"position_variance": variances([], 7)}, "late": {"position_variance": variances([0, 3])}}
-    assert Variance().say_compared(both) == (
+    assert Variance().summarize_comparison(both) == (
         "Position embeddings that depart from their neighbours by variance: 0 of 7 in early and 2 of 10 in late."
     )
 

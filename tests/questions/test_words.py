@@ -105,7 +105,7 @@ def test_the_shipped_list_may_have_nothing_that_splits(study, monkeypatch, tmp_p
     answer = study.ask(Words())
     assert [len(answer.tables[name]) for name in ("words_by_head", "word_ranks", "word_pieces")] == [0, 0, 1]
     assert answer.sentence == "Untestable: the tokenizer splits none of the words."
-    assert Words().say_compared({"one": answer.tables}) == answer.sentence
+    assert Words().summarize_comparison({"one": answer.tables}) == answer.sentence
     assert answer.figures == {}
     check_kept(answer, tmp_path)
     check_shown(answer)
@@ -142,11 +142,13 @@ def test_the_sentence_names_the_best_head_its_null_and_chance(study):
     by_head = pl.DataFrame(
         {"head": [0, 1], "pairs": [1200, 1200], "median_share": [0.4, 0.0823], "null_median_share": [0.5, 0.2344]}
     )
-    assert Words().say({"words_by_head": by_head}) == (
+    assert Words().summarize({"words_by_head": by_head}) == (
         "L0H1 finds a word's preceding piece: median rank in the top 8.2 % of the vocabulary over 1,200 pairs; another "
         "word's piece is in the top 23.4 %."
     )
-    assert Words().say_compared({"start": {"words_by_head": by_head[:1]}, "end": {"words_by_head": by_head}}) == (
+    assert Words().summarize_comparison(
+        {"start": {"words_by_head": by_head[:1]}, "end": {"words_by_head": by_head}}
+    ) == (
         "Median rank of a word's preceding piece in the best head, as a share of the vocabulary: "
         "40.0 % in start (L0H0; another word's piece 50.0 %) and "
         "8.2 % in end (L0H1; another word's piece 23.4 %)."
@@ -172,7 +174,7 @@ def test_the_sentence_names_the_best_head_its_null_and_chance(study):
 def test_a_head_is_named_only_if_it_is_clearly_better_than_its_null(shares, nulls, pairs, named):
     columns = {"head": [0, 1], "pairs": [pairs] * 2, "median_share": shares, "null_median_share": nulls}
     tables = {"words_by_head": pl.DataFrame(columns)}
-    said, found = Words().say(tables), Words().verdict(tables)
+    said, found = Words().summarize(tables), Words().verdict(tables)
     assert said.startswith(named)
     assert found.heads == (() if named.startswith("No head") else (named[:4],))
     assert found.value == ("yes" if found.heads else "no")

@@ -58,6 +58,6 @@ class Lengths(Question):
         runner.say(f"{query.shape[1]} tokens were measured")
         return {"lengths": LENGTHS.frame({"head": heads, "length": np.linalg.norm(query, axis=2).mean(axis=1)})}
 
-    def say(self, tables: Any) -> str:
+    def summarize(self, tables: Any) -> str:
         longest = tables["lengths"].sort("length", descending=True).row(0, named=True)
         return f"L0H{longest['head']} has the longest query vectors: {longest['length']:.3g}."

@@ -19,7 +19,7 @@ from detoklens.questions.variance.question import Variance
 from detoklens.questions.words.question import Words
 from detoklens.report import folder as answers
 from detoklens.report.content import Listener
-from detoklens.report.drawing import Drawing, Sketchbook, draw_files, drawings
+from detoklens.report.drawing import Drawing, FigureCache, draw_files, drawings
 from detoklens.report.folder import claim, column_guide, refuse_foreign
 from detoklens.report.report import KIND, _cell, _part
 from detoklens.report.sections import Entry, SectionPlan, curve_tokens, example_tokens
@@ -119,7 +119,7 @@ def test_an_empty_figure_is_left_out_with_its_reason(layer, tmp_path, monkeypatc
     asked = answers.Asked(QUICK, Entry(Lexicon(top=9)), answer)
     drawn = drawings(asked.entry, answer, [0], None)
     for _ in range(2):  # the second time nothing is drawn again
-        pictures = Sketchbook(tmp_path, "page").pictures(drawn)
+        pictures = FigureCache(tmp_path, "page").pictures(drawn)
         assert list(pictures) == ["lexicon_scores"]
         monkeypatch.setattr("detoklens.report.drawing.draw_files", None)
     part = _part(asked, drawn, pictures)
@@ -161,7 +161,7 @@ def test_a_figure_is_drawn_once_for_the_same_tables_and_width(tmp_path, monkeypa
 
     def names(width: str = "page") -> list[str]:
         drawn.clear()
-        pictures = Sketchbook(tmp_path, width).pictures(planned_of(tables))
+        pictures = FigureCache(tmp_path, width).pictures(planned_of(tables))
         assert all(picture.svg.startswith("<svg") and "currentColor" in picture.svg for picture in pictures.values())
         return [task.drawing.name for task in drawn]
 

@@ -60,7 +60,7 @@ class Cluster(Work):
 
 
 @dataclass(frozen=True)
-class Chance:
+class SeedOptions:
     """Another seed, another draw."""
 
     seed: Annotated[int, Parameter("Of all that is drawn: documents, tokens, nulls, resamples.", least=0)] = 0
@@ -75,7 +75,7 @@ def question_command(question: type[Question]) -> Callable[..., None]:
         made[Output].check(made[question])
         note_vain_counts(made[question], made.get(Corpus))
         note_vain_text(made[question], made.get(Texts))
-        study = open_study(made[Model], *(made.get(owner) for owner in (Corpus, Texts, Chance, Work)))
+        study = open_study(made[Model], *(made.get(owner) for owner in (Corpus, Texts, SeedOptions, Work)))
         show_answer(study.ask(made[question], made[Output].out), made[Output])
 
     return command_of(run, owners, question)
@@ -116,7 +116,7 @@ def owners_of(question: type[Question]) -> dict[type, list[Setting]]:
     if question.takes("text"):
         owners[Texts] = list(settings_of(Texts))
     if question.takes("seed") or question.takes("text"):
-        owners[Chance] = list(settings_of(Chance))
+        owners[SeedOptions] = list(settings_of(SeedOptions))
     if question.parallel:
         owners[Work] = list(settings_of(Work))
     owners[Output] = output_settings(question)

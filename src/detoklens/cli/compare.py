@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from detoklens import demo
-from detoklens.cli.adapter import Chance, Cluster, Corpus, command_of, with_default
+from detoklens.cli.adapter import SeedOptions, Cluster, Corpus, command_of, with_default
 from detoklens.cli.output import chosen_width, say
 from detoklens.cli.progress import step_list
 from detoklens.cli.report import DOCUMENTS
@@ -48,7 +48,7 @@ class Compared:
     ] = "page"
 
 
-def compare(made: Compared, corpus: Corpus, texts: Texts, chance: Chance, work: Cluster) -> None:
+def compare(made: Compared, corpus: Corpus, texts: Texts, chance: SeedOptions, work: Cluster) -> None:
     """Set checkpoints side by side in one report: sizes, training steps, fine-tunes.
 
     Counts are used for models with the tokenizer that made them; for the others a note says so. The same command
@@ -149,7 +149,7 @@ OWNERS = {
     Compared: settings_of(Compared),
     Corpus: settings_of(Corpus),
     Texts: with_default(settings_of(Texts), documents=DOCUMENTS),
-    Chance: settings_of(Chance),
+    SeedOptions: settings_of(SeedOptions),
     Cluster: settings_of(Cluster),
 }
 command = command_of(compare, OWNERS)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from detoklens.cli.adapter import Chance, Corpus, Model, command_of, open_study, with_default
+from detoklens.cli.adapter import SeedOptions, Corpus, Model, command_of, open_study, with_default
 from detoklens.cli.output import chosen_width, say
 from detoklens.cli.progress import shown_progress, step_list
 from detoklens.corpus.records import ReadingOptions
@@ -47,7 +47,7 @@ class Report:
     ] = "page"
 
 
-def report(model: Model, made: Report, corpus: Corpus, texts: Texts, chance: Chance, work: Work) -> None:
+def report(model: Model, made: Report, corpus: Corpus, texts: Texts, chance: SeedOptions, work: Work) -> None:
     """Make the whole report of a model: report.html, figures (SVG, PDF, PNG), tables (parquet, CSV) and provenance.
 
     Without --counts or --corpus what needs a corpus is left out, and the page says so; without --text what is measured
@@ -90,7 +90,7 @@ OWNERS = {
     Report: settings_of(Report),
     Corpus: settings_of(Corpus),
     Texts: with_default(settings_of(Texts), documents=DOCUMENTS),
-    Chance: settings_of(Chance),
+    SeedOptions: settings_of(SeedOptions),
     Work: settings_of(Work),
 }
 command = command_of(report, OWNERS)

@@ -78,7 +78,7 @@ class Answer:
     @cached_property
     def sentence(self) -> str:
         """The answer in one sentence."""
-        return self.question.say(self.tables)
+        return self.question.summarize(self.tables)
 
     @cached_property
     def verdict(self) -> Verdict | None:
@@ -185,7 +185,7 @@ class Comparison(Answer):
     @cached_property
     def sentence(self) -> str:
         """How the models differ, in one sentence."""
-        return self.question.say_compared(self.by_label)
+        return self.question.summarize_comparison(self.by_label)
 
     @property
     def schemas(self) -> list[Schema]:

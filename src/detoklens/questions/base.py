@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 from detoklens.figures.spec import FigureSpec
-from detoklens.questions.parameters import check_settings, settings_of, words_of
+from detoklens.questions.parameters import check_settings, settings_of, to_cli_args
 from detoklens.tables.schema import Schema
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Question:
 
     topic: ClassVar[str] = "Other questions"
     """Under which of the things that people want to know the command line lists it."""
-    doing: ClassVar[str] = "computing"
+    progress_label: ClassVar[str] = "computing"
     """What is shown while it is computed."""
     needs: ClassVar[frozenset[Need]] = frozenset()
     """What it can't do without."""
@@ -87,7 +87,7 @@ class Question:
     equation: ClassVar[str] = ""
     by: ClassVar[Mapping[str, str]] = {}
     """Short names of tables: what one row is."""
-    eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {}
+    display_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Which columns of a table matter first to eyes, where those are not its first ones."""
     parallel: ClassVar[bool] = False
     """Whether it computes on several threads, and so takes --workers."""
@@ -121,15 +121,15 @@ class Question:
         """Whether this decides the numbers of this very question: a parameter may leave out what the class takes."""
         return self.takes(need)
 
-    def command_words(self, _study: Study) -> list[str]:
+    def cli_args(self, _study: Study) -> list[str]:
         """Its parameters in the command line's words."""
-        return words_of(self)
+        return to_cli_args(self)
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         """The tables by their schemas' names."""
         raise NotImplementedError
 
-    def say(self, tables: Frames) -> str:
+    def summarize(self, tables: Frames) -> str:
         """The answer in one sentence, read off the tables."""
         raise NotImplementedError
 
@@ -137,9 +137,9 @@ class Question:
         """The conclusion, read off the tables; None for a question that only measures."""
         return None
 
-    def say_compared(self, by_label: ByLabel) -> str:
+    def summarize_comparison(self, by_label: ByLabel) -> str:
         """One sentence for several models, their tables by label and name."""
-        return " ".join(f"{label}: {self.say(tables)}" for label, tables in by_label.items())
+        return " ".join(f"{label}: {self.summarize(tables)}" for label, tables in by_label.items())
 
     def settings(self, study: Study) -> dict[str, Any]:
         """What of the parameters decides the numbers, as provenance keeps it."""
@@ -167,7 +167,7 @@ class Question:
         schema = next(schema for schema in self.tables if schema.name == name)
         frame = tables[name]
         beside = [column for column in frame.columns if column not in schema.names]  # such as a model's label
-        ordered = dict.fromkeys([*beside, *self.eyes.get(name, ()), *frame.columns])
+        ordered = dict.fromkeys([*beside, *self.display_columns.get(name, ()), *frame.columns])
         there = [column for column in ordered if column in frame.columns]
         told = sorted(there, key=lambda column: bool(len(frame)) and frame[column].null_count() == len(frame))
         return View(schema.question, frame.select(told))

@@ -92,7 +92,7 @@ def _split(hint: Any) -> tuple[Any, Parameter | None]:
     return hint, None
 
 
-def words_of(owner: Any) -> list[str]:
+def to_cli_args(owner: Any) -> list[str]:
     """The words of the command line for all that is set otherwise than by default, arguments first."""
     settings = sorted(settings_of(type(owner)), key=lambda setting: not setting.parameter.positional)
     return [word for setting in settings for word in setting.words(getattr(owner, setting.name))]

@@ -18,7 +18,7 @@ from detoklens.parallel import Runner, available_cores
 from detoklens.progress import Watching, shown_steps
 from detoklens.questions.answer import Answer, Store
 from detoklens.questions.base import Question
-from detoklens.questions.parameters import Parameter, check_settings, words_of
+from detoklens.questions.parameters import Parameter, check_settings, to_cli_args
 from detoklens.questions.texts import Texts, read_documents, texts_or_files
 from detoklens.scores.layer import Layer
 from detoklens.tables.files import Provenance
@@ -163,7 +163,7 @@ class Study:
         try:
             parts = None if self._store is None else self._store.parts(provenance)
             self._parts += [] if parts is None else [parts]
-            with self._watching(question.doing) as watch:
+            with self._watching(question.progress_label) as watch:
                 runner = Runner(self.workers, parts, watch, self.notes.append)
                 tables = dict(question.ask(self, runner))
         finally:
@@ -207,11 +207,11 @@ class Study:
 
     def command(self, question: Question) -> str:
         """The words that give the same numbers on the command line."""
-        words = ["detoklens", question.name(), *self.model_words, *question.command_words(self)]
+        words = ["detoklens", question.name(), *self.model_words, *question.cli_args(self)]
         if question.depends_on("counts") and self.counts is not None and not _is_own(self.counts, self.layer):
             words += ["--counts", str(self.counts.folder or "COUNTS")]
         if question.depends_on("text") and self.has("text"):
-            words += words_of(self.texts.in_a_file())
+            words += to_cli_args(self.texts.in_a_file())
         sampled = question.depends_on("text") and not self.texts.given
         if self.seed and (question.depends_on("seed") or sampled):
             words += ["--seed", str(self.seed)]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from detoklens.questions.answer import Store
 from detoklens.questions.comparing import side_by_side
 from detoklens.report.content import Content, Listener
-from detoklens.report.drawing import Sketchbook
+from detoklens.report.drawing import FigureCache
 from detoklens.report.folder import PAGE, Asked, ask_all, claim, record
 from detoklens.report.page import render_page
 from detoklens.report.report import downloads, plan, sections_of, write_guide
@@ -45,7 +45,7 @@ def make_comparison(
     joined = _joined(asked, folder / "tables")
     planned = plan(joined, [], None)
     with listener.step("Draw the figures") as watch:
-        book = Sketchbook(folder / "figures", width)
+        book = FigureCache(folder / "figures", width)
         pictures = book.pictures([each for some in planned for each in some], engine, watch)
     write_guide(folder, joined)
     content = Content(

@@ -192,7 +192,7 @@ def draw_files(task: DrawingTask) -> dict[str, bytes]:
     return files | {PHONE: phone}
 
 
-class Sketchbook:
+class FigureCache:
     """A folder of figures that remembers what each was drawn from."""
 
     def __init__(self, folder: Path, width: str | float) -> None:

@@ -12,7 +12,7 @@ import polars as pl
 from detoklens.model.first_blocks import refuse_layers
 from detoklens.questions.answer import labelled
 from detoklens.report.content import Cell, Computed, Content, Download, Grid, Listener, Part, Picture, Section
-from detoklens.report.drawing import Drawing, LargeHead, Sketchbook, drawings, heads_drawn_large, why_these
+from detoklens.report.drawing import Drawing, LargeHead, FigureCache, drawings, heads_drawn_large, why_these
 from detoklens.report.folder import PAGE, Asked, all_tables, ask_all, claim, column_guide, record
 from detoklens.report.page import partner_index, render_page
 from detoklens.report.sections import PAPER, SECTIONS
@@ -135,7 +135,7 @@ def make_report(
     large = heads_drawn_large(all_tables(asked)) if wanted is None else wanted
     planned = plan(asked, [each.head for each in large], study.layer.n_heads)
     with listener.step("Draw the figures") as watch:
-        book = Sketchbook(folder / "figures", width)
+        book = FigureCache(folder / "figures", width)
         pictures = book.pictures([each for some in planned for each in some], engine, watch)
     content = _content(study, asked, planned, pictures, large)
     with listener.step("Find the partners of every token"):

@@ -91,7 +91,7 @@ class Attention(SplitTerms):
     band: Annotated[float, Parameter("The share of documents that the band holds.")] = 0.95
 
     topic = "What happens on text?"
-    doing = "measuring attention on text"
+    progress_label = "measuring attention on text"
     needs = frozenset({"text"})
     tables = (ATTENTION_AGREEMENT, ATTENTION)
     by: ClassVar[Mapping[str, str]] = {"query": "attention_agreement", "key": "attention"}
@@ -168,7 +168,7 @@ class Attention(SplitTerms):
         lengths = sorted(len(ids) for ids in study.documents)
         return lengths[len(lengths) // 2]
 
-    def say(self, tables: Frames) -> str:
+    def summarize(self, tables: Frames) -> str:
         """In which head position alone predicts attention best, and in which worst."""
         agreement = tables["attention_agreement"]
         by_head = agreement.group_by("head").mean().sort("total_variation", "head")
@@ -185,7 +185,7 @@ class Attention(SplitTerms):
             f"1 disjoint) and farthest in {head_name(worst['head'])} ({worst['total_variation']:.2f})."
         )
 
-    def say_compared(self, by_label: ByLabel) -> str:
+    def summarize_comparison(self, by_label: ByLabel) -> str:
         """How far attention is from what position alone predicts, on average."""
         said = [
             f"{_mean(tables['attention_agreement'], 'total_variation'):.2f} in {label}"

@@ -38,7 +38,7 @@ from detoklens.questions.auroc.compute import (
 )
 from detoklens.questions.base import Verdict, View
 from detoklens.questions.options import Joining
-from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, words_of
+from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, to_cli_args
 from detoklens.questions.words.question import by_file
 from detoklens.weights.blocks import real_model
 from detoklens.wording import head_name, listed, listed_some, plural, sentence, signed, token_shown
@@ -363,7 +363,7 @@ class Auroc(Joining):
     )
 
     topic = "Which heads detokenize?"
-    doing = "ranking keys"
+    progress_label = "ranking keys"
     uses = frozenset({"counts", "vocabulary", "seed", "text"})
     parallel = True
     tables = (GLANCE, AUROC_BY_TOKEN, *OF_HEADS, PRECISION_BY_TOKEN, ROC_POINTS, AUROC_VALIDITY)
@@ -454,7 +454,7 @@ class Auroc(Joining):
             return judged and (self.controls or self.bootstrap > 0)
         return super().depends_on(need)
 
-    def command_words(self, study: Study) -> list[str]:
+    def cli_args(self, study: Study) -> list[str]:
         """A token whose text the command line would read as something else is named by its id."""
 
         def sayable(tokens: Sequence[str | int] | None) -> list[str | int] | None:
@@ -462,7 +462,7 @@ class Auroc(Joining):
                 return None
             return [token if can_be_spelled(token) else study.layer.token_id(token) for token in tokens]
 
-        return words_of(replace(self, tokens=sayable(self.tokens), roc=sayable(self.roc)))
+        return to_cli_args(replace(self, tokens=sayable(self.tokens), roc=sayable(self.roc)))
 
     def settings(self, study: Study) -> dict[str, Any]:
         self._refuse_missing(study)
@@ -541,7 +541,7 @@ class Auroc(Joining):
             return None
         return auroc_verdict(tables["auroc_controls"], self.layer, self.within)
 
-    def say(self, tables: Frames) -> str:
+    def summarize(self, tables: Frames) -> str:
         """Which head detokenizes, if any does, and the control that decided; or the largest areas under curves."""
         if "roc_points" in tables:
             return curves_said(tables["roc_points"], self.layer, self.manner) + self._validity(tables)
@@ -585,13 +585,13 @@ class Auroc(Joining):
             return "on all tokens"
         return f"on {plural(tables['auroc_by_head']['tokens'][0], 'token')}"
 
-    def say_compared(self, by_label: ByLabel) -> str:
+    def summarize_comparison(self, by_label: ByLabel) -> str:
         """Which heads of each model detokenize."""
         controls = {label: tables["auroc_controls"] for label, tables in by_label.items() if "auroc_controls" in tables}
         whom = self._whom(next(iter(by_label.values()))) if controls else ""
         said = compare_heads(controls, f"{whom}{self._against}{self.manner}", self.layer)
         if not said:
-            return super().say_compared(by_label)
+            return super().summarize_comparison(by_label)
         validity = [f" In {label}:{self._validity(tables)}" for label, tables in by_label.items()] if self.layer else []
         return "".join([said, *validity])
 

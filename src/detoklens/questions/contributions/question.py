@@ -94,7 +94,7 @@ class Contributions(SplitTerms):
     reduction: Annotated[Literal["sum", "mean"] | None, Parameter("Sum or mean over the keys that are seen.")] = None
 
     topic = "What happens on text?"
-    doing = "taking each term away"
+    progress_label = "taking each term away"
     needs = frozenset({"text"})
     tables = (CONTRIBUTIONS_BY_HEAD, CONTRIBUTIONS)
     compared_tables = ("contributions_by_head",)
@@ -145,7 +145,7 @@ class Contributions(SplitTerms):
         table = contribution_table(measured, heads)
         return {"contributions_by_head": contributions_by_head(table), "contributions": table}
 
-    def say(self, tables: Frames) -> str:
+    def summarize(self, tables: Frames) -> str:
         """Each head's leading term: the one without which its attention moves most. A mean over heads hides most."""
         leading = tables["contributions_by_head"].filter(rank=1).sort("kl", "head", descending=[True, False])
         moved = leading.filter(pl.col("kl") >= HARDLY)
@@ -163,7 +163,7 @@ class Contributions(SplitTerms):
             f"{hardly}."
         )
 
-    def say_compared(self, by_label: ByLabel) -> str:
+    def summarize_comparison(self, by_label: ByLabel) -> str:
         """What share tokens that compare themselves with tokens have in each model."""
         said = [
             f"{_share_of_token_pairs(tables['contributions_by_head'])} in {label}" for label, tables in by_label.items()

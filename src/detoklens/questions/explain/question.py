@@ -23,7 +23,7 @@ from detoklens.questions.explain.compute import (
     terms_of,
 )
 from detoklens.questions.options import SplitTerms
-from detoklens.questions.parameters import Heads, Parameter, in_one_word, whole_numbers, words_of
+from detoklens.questions.parameters import Heads, Parameter, in_one_word, whole_numbers, to_cli_args
 from detoklens.questions.texts import beginning_token
 from detoklens.tables.schema import Schema
 from detoklens.wording import head_name, listed, plural, term_name, token_shown
@@ -79,7 +79,7 @@ class Explain(SplitTerms):
     prepend_bos: Annotated[bool, Parameter("Put the model's beginning-of-text token in front.")] = False
 
     topic = "What happens on text?"
-    doing = "explaining"
+    progress_label = "explaining"
     uses = frozenset({"vocabulary", "counts"})
     tables = (explanation_schema(SIX), links_schema(SIX))
     equation = (
@@ -114,11 +114,11 @@ class Explain(SplitTerms):
         asked = {"token_ids": self._ids(study), "heads": study.heads(self.heads), "top": self.top}
         return asked | self.of_family(study)
 
-    def command_words(self, study: Study) -> list[str]:
+    def cli_args(self, study: Study) -> list[str]:
         """A text that a command line would take for an option, or can't hold, is given by its token ids."""
         if isinstance(self.text, str) and (self.text.startswith("-") or "\0" in self.text):
-            return words_of(replace(self, text=None, token_ids=study.layer.vocabulary.encode(self.text)))
-        return words_of(self)
+            return to_cli_args(replace(self, text=None, token_ids=study.layer.vocabulary.encode(self.text)))
+        return to_cli_args(self)
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         found = explain(study.layer, self._ids(study), study.heads(self.heads), self.split_off(study))
@@ -129,7 +129,7 @@ class Explain(SplitTerms):
         terms = terms_of(tables["links"])
         return [explanation_schema(terms), links_schema(terms)]
 
-    def say(self, tables: Frames) -> str:
+    def summarize(self, tables: Frames) -> str:
         """The strongest link of all with its term, and how many links each term explains."""
         links = tables["links"]
         link = links.sort("strength", descending=True, maintain_order=True).row(0, named=True)

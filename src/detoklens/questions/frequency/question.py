@@ -130,7 +130,7 @@ class Frequency(AtOffset):
     mean: SplitOff = field(default="vocabulary", kw_only=True)
 
     topic = "Which heads detokenize?"
-    doing = "correlating"
+    progress_label = "correlating"
     uses = frozenset({"counts", "vocabulary", "seed"})
     counted = True
     tables = (FREQUENCY_BY_HEAD, EMBEDDING_VARIANCE, FREQUENCY_BY_TOKEN, SELF_ASSERTION)
@@ -139,7 +139,7 @@ class Frequency(AtOffset):
         "model": "embedding_variance",
         "token": "frequency_by_token",
     }
-    eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+    display_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "frequency_by_head": ("head", "spearman", "null_low", "null_high", "p", "prefers"),
         "embedding_variance": ("spearman", "norm_variance", "divided_norm_variance", "variance_to_covariance"),
         "frequency_by_token": ("token_id", "count", "variance", "norm", "token"),
@@ -232,7 +232,7 @@ class Frequency(AtOffset):
         )
         return Verdict("yes" if names else "no", reason, names)
 
-    def say(self, tables: Frames) -> str:
+    def summarize(self, tables: Frames) -> str:
         """How many heads prefer rare and frequent tokens, the strongest with its control."""
         by_head, found = tables["frequency_by_head"], self.verdict(tables)
         if found.value == "untestable":
@@ -246,12 +246,12 @@ class Frequency(AtOffset):
             f"ones: {found.reason}."
         )
 
-    def say_compared(self, by_label: ByLabel) -> str:
+    def summarize_comparison(self, by_label: ByLabel) -> str:
         """The strongest correlation of each model, and whether it is beyond its control."""
         known = {label: tables["frequency_by_head"].drop_nulls("spearman") for label, tables in by_label.items()}
         best = {label: _strongest(by_head) for label, by_head in known.items() if len(by_head)}
         if not best:
-            return super().say_compared(by_label)
+            return super().summarize_comparison(by_label)
         said = [
             f"{signed(row['spearman'])} in {label} ({head_name(row['head'])}, "
             f"{'within' if row['prefers'] == 'neither' else 'beyond'} chance)"

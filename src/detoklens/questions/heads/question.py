@@ -92,7 +92,7 @@ class Heads(Joining):
     scale: Scale = "mean"
 
     topic = "Which heads detokenize?"
-    doing = "judging heads"
+    progress_label = "judging heads"
     uses = frozenset({"counts", "vocabulary", "seed"})
     counted = True
     parallel = True
@@ -226,19 +226,19 @@ class Heads(Joining):
             return auroc_verdict(cards)
         return words_verdict(_by_words(cards))
 
-    def say(self, tables: Frames) -> str:
+    def summarize(self, tables: Frames) -> str:
         """The head that detokenizes and the one that matches its own token most, if any does."""
         cards = tables["heads"]
         return f"{_joining_said(cards)} {_self_match_said(cards)}"
 
-    def say_compared(self, by_label: ByLabel) -> str:
+    def summarize_comparison(self, by_label: ByLabel) -> str:
         """The heads that detokenize in each model, and the highest self-match."""
         cards = {label: tables["heads"] for label, tables in by_label.items()}
         best = {label: _best(each, "self_match") for label, each in cards.items()}
         asked = {which for each in cards.values() for which in each["query_tokens"].drop_nulls()}
         whom = _whom(asked.pop()) if len(asked) == 1 else "on continuation tokens (on all where there are none)"
         found = [compare_heads(cards, whom), _self_match_compared(best)]
-        return " ".join(said for said in found if said) or super().say_compared(by_label)
+        return " ".join(said for said in found if said) or super().summarize_comparison(by_label)
 
     def views(self, tables: Frames) -> Sequence[View]:
         """What matters first: the column that was sorted by, and before the others those that are known."""

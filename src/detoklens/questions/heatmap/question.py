@@ -87,10 +87,10 @@ class Heatmap(AtOffset):
     scale: Scale = "mean"
 
     topic = "What does a token look for?"
-    doing = "comparing tokens"
+    progress_label = "comparing tokens"
     uses = frozenset({"vocabulary", "seed", "counts"})
     tables = (HEATMAP_BY_HEAD, HEATMAP_TOKENS, HEATMAP)
-    eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+    display_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "heatmap_by_head": ("head", "layer_norm", "minimum", "maximum", "self_match", "self_first", "same_keys"),
         "heatmap": ("head", "layer_norm", "query_token_id", "key_token_id", "score"),
     }
@@ -139,7 +139,7 @@ class Heatmap(AtOffset):
             "heatmap": pl.concat(scores),
         }
 
-    def say(self, tables: Frames) -> str:
+    def summarize(self, tables: Frames) -> str:
         """Which heads look for the identical token, how clearly, and which prefer the same keys whatever the query."""
         alike = _by_self_match(tables["heatmap_by_head"])
         if alike.is_empty():
@@ -152,7 +152,7 @@ class Heatmap(AtOffset):
             f"{percent(best['self_first'])} of them; {same}."
         )
 
-    def say_compared(self, by_label: ByLabel) -> str:
+    def summarize_comparison(self, by_label: ByLabel) -> str:
         alike = {label: _by_self_match(tables["heatmap_by_head"]) for label, tables in by_label.items()}
         best = {label: heads.row(0, named=True) for label, heads in alike.items() if len(heads)}
         said = [

@@ -82,13 +82,16 @@ class Layers(Question):
     bos: Bos = None
 
     topic = "Which heads detokenize?"
-    doing = "running the first blocks"
+    progress_label = "running the first blocks"
     needs = frozenset({"vocabulary"})
     uses = frozenset({"seed"})
     parallel = True
     tables = (TWINS_BY_LAYER, TWINS_BY_COMPONENT)
     by: ClassVar[Mapping[str, str]] = {"layer": "twins_by_layer", "component": "twins_by_component"}
-    eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {"twins_by_layer": LAYER, "twins_by_component": COMPONENT}
+    display_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "twins_by_layer": LAYER,
+        "twins_by_component": COMPONENT,
+    }
     equation = (
         "x_l = residual stream after block l at the last position of [BOS, a, b], y_l of [BOS, c′];  rank of the twin "
         "by cosine of standardised sides, and controls, as in twins;  "
@@ -183,11 +186,11 @@ class Layers(Question):
         """Whether the model writes words after some layer; the heads are those that are needed."""
         return layers_verdict(tables["twins_by_layer"], tables["twins_by_component"])
 
-    def say(self, tables: Frames) -> str:
+    def summarize(self, tables: Frames) -> str:
         """After which layer the model writes words and which heads and MLPs it needs, or that it does after none."""
         return layers_said(tables["twins_by_layer"], tables["twins_by_component"])
 
-    def say_compared(self, by_label: ByLabel) -> str:
+    def summarize_comparison(self, by_label: ByLabel) -> str:
         """After which layers each model writes words, and what each needs."""
         return layers_compared(
             {label: (tables["twins_by_layer"], tables["twins_by_component"]) for label, tables in by_label.items()}

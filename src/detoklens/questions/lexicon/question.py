@@ -67,13 +67,13 @@ class Lexicon(Joining):
     scale: Scale = "mean"
 
     topic = "What does a token look for?"
-    doing = "mining pairs"
+    progress_label = "mining pairs"
     uses = frozenset({"counts", "vocabulary"})
     counted = True
     parallel = True
     tables = (LEXICON, LEXICON_BY_HEAD)
     by: ClassVar[Mapping[str, str]] = {"pair": "lexicon", "head": "lexicon_by_head"}
-    eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+    display_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "lexicon": ("head", "rank", "score", "is_word", "count", "key_token", "query_token", "joined"),
     }
     equation = AFFINITY
@@ -160,7 +160,7 @@ class Lexicon(Joining):
         back = (f"key_{column}", f"query_{column}")
         return back[::-1] if self.is_ahead else back
 
-    def say(self, tables: Frames) -> str:
+    def summarize(self, tables: Frames) -> str:
         """What the strongest pairs are, in the head with most pairs of the corpus, else most words."""
         best = _best(tables["lexicon_by_head"])
         if best is None:
@@ -174,7 +174,7 @@ class Lexicon(Joining):
             return f"Of {of}, {listed(said)}; the first are {listed(shown)}{left_out}."
         return f"Of {of} the first are {listed(shown)}{left_out}."
 
-    def say_compared(self, by_label: ByLabel) -> str:
+    def summarize_comparison(self, by_label: ByLabel) -> str:
         """By the first share that every model has; else by the largest score."""
         best = {label: found for label, tables in by_label.items() if (found := _best(tables["lexicon_by_head"]))}
         if not best:

@@ -15,7 +15,7 @@ from detoklens.measures.ranking import HeadScores, pair_counts, top_keys
 from detoklens.measures.words import joined_texts, token_texts
 from detoklens.questions.base import View
 from detoklens.questions.options import AFFINITY, Joining
-from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, words_of
+from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, to_cli_args
 from detoklens.tables.schema import (
     BIGRAM_COUNT,
     HEAD,
@@ -75,7 +75,7 @@ class Partners(Joining):
     scale: Scale = "mean"
 
     topic = "What does a token look for?"
-    doing = "ranking keys"
+    progress_label = "ranking keys"
     uses = frozenset({"counts", "vocabulary"})
     counted = True
     tables = (PARTNERS,)
@@ -103,10 +103,10 @@ class Partners(Joining):
     def examples(cls) -> Sequence[Question]:
         return (cls(["ion"], top=8),)
 
-    def command_words(self, study: Study) -> list[str]:
+    def cli_args(self, study: Study) -> list[str]:
         """A token that looks like an option is named by its id."""
         named = [study.layer.token_id(token) if str(token).startswith("-") else token for token in self.tokens]
-        return words_of(replace(self, tokens=named))
+        return to_cli_args(replace(self, tokens=named))
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         heads, queries = study.heads(self.heads), self._queries(study)
@@ -114,7 +114,7 @@ class Partners(Joining):
         found = partners_of(affinity, heads, queries, self.top)
         return {"partners": _described(study, found, self.is_ahead)}
 
-    def say(self, tables: Frames) -> str:
+    def summarize(self, tables: Frames) -> str:
         """The first partners of the first token, in the head whose best partner stands farthest above its next ones."""
         found = tables["partners"]
         first = found.filter(query_token_id=found["query_token_id"][0], rank=1).sort("score", descending=True)

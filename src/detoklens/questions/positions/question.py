@@ -51,7 +51,7 @@ class OverVocabulary(Question):
     ] = field(default="even", kw_only=True)
 
     topic = "Where does position pull?"
-    doing = "σ of every token at every position"
+    progress_label = "σ of every token at every position"
     uses = frozenset({"counts"})
 
     def depends_on(self, need: Need) -> bool:
@@ -257,14 +257,14 @@ class Positions(OfPositions):
         frame = pl.concat([curve_table(curve) for curve in curves])
         return {"positions": frame.filter(asked)}
 
-    def say(self, tables: Frames) -> str:
+    def summarize(self, tables: Frames) -> str:
         """How sharply the heads look from the middle one of the query positions."""
         peaks, middle = _peaks(tables)
         sharpest, broadest = (_peak_shown(peaks.row(place, named=True)) for place in (0, -1))
         of_all = f"sharpest in {sharpest} and broadest in {broadest}" if len(peaks) > 1 else f"highest in {sharpest}"
         return f"By position alone, attention from position {middle} is {of_all}."
 
-    def say_compared(self, by_label: ByLabel) -> str:
+    def summarize_comparison(self, by_label: ByLabel) -> str:
         """How sharply each model's sharpest head looks."""
         sharpest = {label: _peaks(tables)[0].row(0, named=True) for label, tables in by_label.items()}
         said = [f"{_share(row['mean'])} in {label} ({head_name(row['head'])})" for label, row in sharpest.items()]

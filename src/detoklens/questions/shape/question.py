@@ -147,7 +147,7 @@ class Shape(OfPositions):
         """Yes where at least one head has a wave, judged from the query position that sees most: the last one."""
         return _judge(tables["shape"])
 
-    def say(self, tables: Frames) -> str:
+    def summarize(self, tables: Frames) -> str:
         """In which heads there is a wave, its share, and what the control reaches."""
         found, there = self.verdict(tables), _from_the_last(tables["shape"])
         if found.value == "untestable":
@@ -157,7 +157,7 @@ class Shape(OfPositions):
             f"{_waved(there)} is a wave in {len(found.heads)} of {plural(len(there), 'head')}{named}: {found.reason}."
         )
 
-    def say_compared(self, by_label: ByLabel) -> str:
+    def summarize_comparison(self, by_label: ByLabel) -> str:
         """In how many heads of each model there is a wave beyond its control."""
         found = {label: (self.verdict(tables), _from_the_last(tables["shape"])) for label, tables in by_label.items()}
         said = [

@@ -96,13 +96,13 @@ class Twins(Question):
     bos: Bos = None
 
     topic = "Which heads detokenize?"
-    doing = "looking for twins"
+    progress_label = "looking for twins"
     needs = frozenset({"vocabulary"})
     uses = frozenset({"seed"})
     tables = (TWINS_BY_CONDITION, TWINS)
     compared_tables = ("twins_by_condition",)
     by: ClassVar[Mapping[str, str]] = {"condition": "twins_by_condition", "word": "twins"}
-    eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {"twins_by_condition": SHOWN}
+    display_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {"twins_by_condition": SHOWN}
     equation = (
         "x = residual stream at the last position of [BOS, p₁, …, p_k], y_c of [BOS, c];  each side z = "
         "clip((x − mean x) / std x, ±5) by dimension, over its own words or candidates;  "
@@ -218,11 +218,11 @@ class Twins(Question):
         """Whether the layer writes words; the heads are those that carry the first piece to the last position."""
         return twins_verdict(fewest_pieces(tables["twins_by_condition"]))
 
-    def say(self, tables: Frames) -> str:
+    def summarize(self, tables: Frames) -> str:
         """Whether the layer writes words, and which head and which term it needs."""
         return twins_said(tables["twins_by_condition"], all_heads=self.heads is None)
 
-    def say_compared(self, by_label: ByLabel) -> str:
+    def summarize_comparison(self, by_label: ByLabel) -> str:
         """Which of the models write words."""
         return twins_compared({label: tables["twins_by_condition"] for label, tables in by_label.items()})
 

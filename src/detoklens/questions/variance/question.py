@@ -159,7 +159,7 @@ class Variance(OverVocabulary):
             "last_queries": _last_queries(rows),
         }
 
-    def say(self, tables: Frames) -> str:
+    def summarize(self, tables: Frames) -> str:
         """Which positions were trained, if not all, how many stand out by their variance, and that of position 0."""
         trained = tables["trained_range"].row(0, named=True)
         return _say_untrained(trained) + self._say_outliers(tables["position_variance"].head(trained["trained"]))
@@ -174,7 +174,7 @@ class Variance(OverVocabulary):
         which = f"position{'' if one else 's'} {listed_some([str(place) for place in outliers], NAMED)}"
         return f"{number} from {'its' if one else 'their'} neighbours by variance ({which}){ratio}."
 
-    def say_compared(self, by_label: ByLabel) -> str:
+    def summarize_comparison(self, by_label: ByLabel) -> str:
         found = {label: tables["position_variance"]["outlier"] for label, tables in by_label.items()}
         said = [f"{int(outlier.sum())} of {len(outlier)} in {label}" for label, outlier in found.items()]
         return f"Position embeddings that depart from their neighbours by variance: {listed(said)}."

@@ -249,12 +249,12 @@ class Words(Joining):
     scale: Scale = "mean"
 
     topic = "What does a token look for?"
-    doing = "ranking pieces"
+    progress_label = "ranking pieces"
     needs = frozenset({"vocabulary"})
     tables = (WORDS_BY_HEAD, WORD_PIECES, WORD_RANKS, PAPER_RANKS)
     compared_tables = ("words_by_head", "paper_ranks")
     by: ClassVar[Mapping[str, str]] = {"head": "words_by_head", "word": "word_ranks"}
-    eyes: ClassVar[Mapping[str, tuple[str, ...]]] = {
+    display_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "words_by_head": ("head", "median_share", "null_median_share", "first", "top_1_percent", "top_10_percent"),
         "word_ranks": ("word", "head", "rank", "key_token", "query_token", "score"),
         "paper_ranks": ("head", "query_token", "key_token", "paper_rank", "rank", "difference", "score"),
@@ -317,7 +317,7 @@ class Words(Joining):
         """ "yes" where a head ranks a word's own piece clearly above another word's; None for the paper's table."""
         return None if self.paper else words_verdict(tables["words_by_head"])
 
-    def say(self, tables: Frames) -> str:
+    def summarize(self, tables: Frames) -> str:
         """The head that ranks a word's own piece best against another word's, and whether it does so clearly."""
         if self.paper:
             return _say_paper(tables["paper_ranks"])
@@ -335,9 +335,9 @@ class Words(Joining):
             return f"{name} finds a word's {self._sought}: {ranked}{beside}."
         return f"No head finds a word's {self._sought}: the closest, {name}, has its {ranked}{beside}."
 
-    def say_compared(self, by_label: ByLabel) -> str:
+    def summarize_comparison(self, by_label: ByLabel) -> str:
         if self.paper:
-            return super().say_compared(by_label)
+            return super().summarize_comparison(by_label)
         best = {label: best_by_words(tables["words_by_head"]) for label, tables in by_label.items()}
         said = [
             f"{_share(row['median_share'])} in {label} ({head_name(row['head'])}{_beside(row)})"
