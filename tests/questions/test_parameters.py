@@ -17,8 +17,8 @@ from detoklens.questions.parameters import (
     check_settings,
     read_scale,
     settings_of,
-    whole_numbers,
     to_cli_args,
+    whole_numbers,
 )
 
 

@@ -219,7 +219,7 @@ def read_settings(settings: Iterable[Setting], given: dict[str, Any]) -> dict[st
 
 
 def open_study(
-    model: Model, corpus: Corpus | None, texts: Texts | None, chance: Chance | None, work: Work | None
+    model: Model, corpus: Corpus | None, texts: Texts | None, chance: SeedOptions | None, work: Work | None
 ) -> Study:
     """The model with what the command line names beside it."""
     layer = load(model.model, revision=model.revision)

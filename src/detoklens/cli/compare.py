@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from detoklens import demo
-from detoklens.cli.adapter import SeedOptions, Cluster, Corpus, command_of, with_default
+from detoklens.cli.adapter import Cluster, Corpus, SeedOptions, command_of, with_default
 from detoklens.cli.output import chosen_width, say
 from detoklens.cli.progress import step_list
 from detoklens.cli.report import DOCUMENTS

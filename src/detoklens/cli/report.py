@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from detoklens.cli.adapter import SeedOptions, Corpus, Model, command_of, open_study, with_default
+from detoklens.cli.adapter import Corpus, Model, SeedOptions, command_of, open_study, with_default
 from detoklens.cli.output import chosen_width, say
 from detoklens.cli.progress import shown_progress, step_list
 from detoklens.corpus.records import ReadingOptions

@@ -12,7 +12,7 @@ import polars as pl
 from detoklens.model.first_blocks import refuse_layers
 from detoklens.questions.answer import labelled
 from detoklens.report.content import Cell, Computed, Content, Download, Grid, Listener, Part, Picture, Section
-from detoklens.report.drawing import Drawing, LargeHead, FigureCache, drawings, heads_drawn_large, why_these
+from detoklens.report.drawing import Drawing, FigureCache, LargeHead, drawings, heads_drawn_large, why_these
 from detoklens.report.folder import PAGE, Asked, all_tables, ask_all, claim, column_guide, record
 from detoklens.report.page import partner_index, render_page
 from detoklens.report.sections import PAPER, SECTIONS

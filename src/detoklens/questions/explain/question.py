@@ -23,7 +23,7 @@ from detoklens.questions.explain.compute import (
     terms_of,
 )
 from detoklens.questions.options import SplitTerms
-from detoklens.questions.parameters import Heads, Parameter, in_one_word, whole_numbers, to_cli_args
+from detoklens.questions.parameters import Heads, Parameter, in_one_word, to_cli_args, whole_numbers
 from detoklens.questions.texts import beginning_token
 from detoklens.tables.schema import Schema
 from detoklens.wording import head_name, listed, plural, term_name, token_shown
