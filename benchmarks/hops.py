@@ -12,9 +12,11 @@ from __future__ import annotations
 import contextlib
 import io
 import itertools
+import subprocess
 import sys
+import threading
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any
 
 import detoklens
@@ -28,6 +30,7 @@ def hops_of(command: list[str]) -> list[tuple[str, str]]:
     from detoklens.__main__ import main
 
     found: dict[tuple[str, str], None] = {}
+    known: set[CodeType] = set()
     importing = 0
 
     def watch(frame: FrameType, event: str, _: Any) -> None:
@@ -35,13 +38,15 @@ def hops_of(command: list[str]) -> list[tuple[str, str]]:
         code = frame.f_code
         if code.co_name == "<module>" and event in ("call", "return"):
             importing += 1 if event == "call" else -1
-        if event != "call" or importing or code.co_name.startswith(GENERATED):
+        if event != "call" or importing or code in known:
             return
+        known.add(code)
         path = Path(code.co_filename)
-        if path.suffix == ".py" and path.is_relative_to(ROOT):
+        if not code.co_name.startswith(GENERATED) and path.suffix == ".py" and path.is_relative_to(ROOT):
             found[".".join(path.relative_to(ROOT).with_suffix("").parts), code.co_qualname] = None
 
     sys.argv = ["detoklens", *command]
+    threading.setprofile(watch)
     sys.setprofile(watch)
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
@@ -50,12 +55,14 @@ def hops_of(command: list[str]) -> list[tuple[str, str]]:
         pass
     finally:
         sys.setprofile(None)
+        threading.setprofile(None)  # type: ignore[arg-type]
     return list(found)
 
 
 def main() -> None:
     arguments = [word for word in sys.argv[1:] if word != "--list"] or ["auroc", "demo"]
     listing = "--list" in sys.argv
+    subprocess.run([sys.executable, "-m", "detoklens", *arguments], check=True, capture_output=True)  # compiles kernels
     hops = hops_of(arguments)
     packages = [module.partition(".")[0] for module, _ in hops]
     changes = sum(before != after for before, after in itertools.pairwise(packages))
