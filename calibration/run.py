@@ -54,7 +54,7 @@ def tasks(each: int = EACH) -> list[Task]:
     kinds: list[tuple[str, float | None]] = [(kind, None) for kind in NULLS]
     kinds += [(kind, strength) for kind in PLANTED for strength in STRENGTHS[kind]]
     return [
-        Task(kind, strength, 1000 * place + seed)
+        Task(kind, strength, 1000 * place + 500 + seed)
         for seed in range(each)
         for place, (kind, strength) in enumerate(kinds)
         if kind.startswith(RANDOM) or 2 * seed < each
