@@ -17,9 +17,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import erf, expit
 
-from detoklens.scores.factors import Common, key_side, project, query_side, rotated
-from detoklens.scores.softmax import softmax
-from detoklens.scores.terms import Term, kernel
+from detoklens.scores.factors import Common, for_each_head, key_side, project, query_side, rotated
+from detoklens.scores.softmax import softcapped, softmax
+from detoklens.scores.terms import TERMS, Factor, kernel, multiply_factors
 from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.folding import FoldedLayer
 from detoklens.weights.mlp import FeedForward, MlpSublayer
@@ -100,7 +100,7 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-Parts = dict[str, np.ndarray]
+Factors = dict[Factor, np.ndarray]
 Texts = Int[np.ndarray, "text key"]
 PerKey = Float[np.ndarray, "side_head text key d_head"]
 
@@ -122,9 +122,7 @@ class LastPlace:
         for name in self.parts if terms is None else terms:
             scores += self.parts[name]
         scores *= scores.dtype.type(self.weights.attention_scale)
-        if self.weights.softcap is not None:
-            cap = scores.dtype.type(self.weights.softcap)
-            scores = np.tanh(scores / cap) * cap
+        scores = softcapped(scores, self.weights.softcap)
         if self.weights.window is not None:
             scores[..., : max(0, scores.shape[-1] - self.weights.window)] = -np.inf
         return softmax(scores)
@@ -144,17 +142,21 @@ class LastPlace:
 
 
 def last_place(layer: Layer, ids: Texts, common: Common) -> LastPlace:
-    """The last places of texts whose first token stands at position 0; `common` is what tokens share (see `terms`)."""
+    """The last positions of texts that start at position 0; `common` is what tokens have in common (see `terms`)."""
     weights, folded, n_keys = layer.weights, layer.folded, ids.shape[1]
     scales = layer.scales.at(np.broadcast_to(np.arange(n_keys), ids.shape), ids)
     tokens = weights.token_embeddings[ids] / scales[..., None]
-    stream, inputs = weights.token_embeddings[ids[:, -1]], tokens
+    stream, inputs, distance = weights.token_embeddings[ids[:, -1]], tokens, None
     if layer.positions == "learned":
         stream = stream + weights.position_embeddings[n_keys - 1]
         inputs = tokens + weights.position_embeddings[:n_keys] / scales[..., None]
-        parts = _six(weights, folded, tokens, scales)
+        queries, keys = _learned_factors(weights, folded, tokens, scales)
     else:
-        parts = _by_offset(weights, folded, tokens, common)
+        queries, keys = _offset_factors(weights, folded, tokens, common)
+        if layer.positions == "alibi":
+            distance = kernel(weights, common, np.arange(n_keys)[::-1])[:, None]
+    terms = multiply_factors(TERMS[layer.positions], queries, keys, _multiply_last, distance)
+    parts = {name: np.broadcast_to(part, (layer.n_heads, *ids.shape)) for name, part in terms.items()}
     values = _per_key(project(inputs.reshape(-1, inputs.shape[-1]), folded.value_weight), n_keys)
     return LastPlace(weights, folded, stream, parts, values + folded.value_bias[:, None, None])
 
@@ -163,67 +165,45 @@ def _per_key(rows: Float[np.ndarray, "side_head row d_head"], n_keys: int) -> Pe
     return rows.reshape(len(rows), -1, n_keys, rows.shape[2])
 
 
-def _six(
+def _learned_factors(
     weights: FirstLayer,
     folded: FoldedLayer,
     tokens: Float[np.ndarray, "text key d_model"],
     scales: Float[np.ndarray, "text key"],
-) -> Parts:
-    """The six terms of the last place."""
+) -> tuple[Factors, Factors]:
     n_keys, places = tokens.shape[1], weights.position_embeddings[: tokens.shape[1]]
-    key_token = _per_key(project(tokens.reshape(-1, tokens.shape[2]), folded.key_weight), n_keys)
-    key_position = project(places, folded.key_weight)[:, None] / scales[..., None]
-    query_token = project(tokens[:, -1], folded.query_weight)
-    query_position = project(places[-1:], folded.query_weight) / scales[:, -1, None]
-    bias = folded.query_bias[:, None]
-    return {
-        Term.EE: _products(query_token, key_token),
-        Term.PP: _products(query_position, key_position),
-        Term.PE: _products(query_position, key_token),
-        Term.EP: _products(query_token, key_position),
-        Term.E: _products(bias, key_token),
-        Term.P: _products(bias, key_position),
+    queries = {
+        Factor.TOKEN: project(tokens[:, -1], folded.query_weight),
+        Factor.POSITION: project(places[-1:], folded.query_weight) / scales[:, -1, None],
+        Factor.CONSTANT: folded.query_bias[:, None],
     }
+    keys = {
+        Factor.TOKEN: _per_key(project(tokens.reshape(-1, tokens.shape[2]), folded.key_weight), n_keys),
+        Factor.POSITION: project(places, folded.key_weight)[:, None] / scales[..., None],
+    }
+    return queries, keys
 
 
-def _by_offset(
+def _offset_factors(
     weights: FirstLayer, folded: FoldedLayer, tokens: Float[np.ndarray, "text key d_model"], common: Common
-) -> Parts:
-    """The terms of the last place where positions turn queries and keys, or lower scores by distance."""
+) -> tuple[Factors, Factors]:
+    """Factors of the last position for rotary and ALiBi positions."""
     n_texts, n_keys, _ = tokens.shape
-    places = np.arange(n_keys)
+    places, last = np.arange(n_keys), np.full(n_texts, n_keys - 1)
     query = query_side(weights, folded).less_constant(tokens[:, -1], common.query)
     key = key_side(weights, folded).less_constant(tokens.reshape(n_texts * n_keys, -1), common.key)
+    queries = {Factor.TOKEN: rotated(weights, query, last)}
+    keys = {Factor.TOKEN: _per_key(rotated(weights, key, np.tile(places, n_texts)), n_keys)}
     if weights.positions == "alibi":
-        slopes = kernel(weights, common, places[::-1])[:, None]
-        keys = _for_heads(weights, _per_key(key, n_keys))
-        return {
-            Term.EE: _products(query, keys),
-            Term.E: _products(common.query[:, None], keys),
-            Term.P: np.broadcast_to(slopes, (len(query), n_texts, n_keys)),
-        }
-    last = np.full(n_texts, n_keys - 1)
-    query_token = rotated(weights, query, last)
-    query_common = rotated(weights, common.query[:, None], last[:1])
-    key_token = _for_heads(weights, _per_key(rotated(weights, key, np.tile(places, n_texts)), n_keys))
-    key_common = rotated(weights, np.tile(common.key[:, None], (1, n_keys, 1)), places)
-    keys_common = _for_heads(weights, key_common[:, None])
-    kernels = _products(query_common, keys_common)
-    return {
-        Term.EE: _products(query_token, key_token),
-        Term.E: _products(query_common, key_token),
-        Term.EP: _products(query_token, keys_common),
-        Term.P: np.broadcast_to(kernels, (len(query), n_texts, n_keys)),
-    }
+        queries[Factor.CONSTANT] = common.query[:, None]
+    else:
+        queries[Factor.COMMON] = rotated(weights, common.query[:, None], last[:1])
+        keys[Factor.COMMON] = rotated(weights, np.tile(common.key[:, None], (1, n_keys, 1)), places)[:, None]
+    return queries, {factor: for_each_head(shared, weights) for factor, shared in keys.items()}
 
 
-def _products(
+def _multiply_last(
     query: Float[np.ndarray, "head _ d_head"], key: Float[np.ndarray, "head _ key d_head"]
-) -> Float[np.ndarray, "head text key"]:
-    """Query times each key of its text; one query, or one text's keys, may stand for all."""
+) -> Float[np.ndarray, "head _ key"]:
+    """Each text's query times its keys; one query, or the keys of one text, may be shared by all texts."""
     return np.matmul(key, query[..., None])[..., 0]
-
-
-def _for_heads(weights: FirstLayer, shared: PerKey) -> Float[np.ndarray, "head text key d_head"]:
-    """Keys repeated for the heads that share them."""
-    return shared if weights.heads_per_key == 1 else np.repeat(shared, weights.heads_per_key, axis=0)

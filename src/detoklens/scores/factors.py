@@ -136,9 +136,9 @@ def weighted_sum(
 
 
 def for_each_head(
-    shared: Float[np.ndarray, "key_head row d_head"], layer: FirstLayer
-) -> Float[np.ndarray, "head row d_head"]:
-    """Keys or values of a text, repeated for the heads that share them."""
+    shared: Float[np.ndarray, "key_head *rows d_head"], layer: FirstLayer
+) -> Float[np.ndarray, "head *rows d_head"]:
+    """Keys or values, repeated for the heads that share them."""
     return shared if layer.heads_per_key == 1 else np.repeat(shared, layer.heads_per_key, axis=0)
 
 

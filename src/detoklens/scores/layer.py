@@ -28,7 +28,7 @@ from detoklens.scores.factors import (
     token_shares,
 )
 from detoklens.scores.softmax import Numbers, check_finite_scores, check_range, check_readable, whole_numbers
-from detoklens.scores.terms import MEANINGS, Terms, head_outputs, kernel, offset_terms, six_terms
+from detoklens.scores.terms import MEANINGS, Terms, head_outputs, kernel, text_terms
 from detoklens.tokens import Vocabulary
 from detoklens.weights.checkpoint import Checkpoint
 from detoklens.weights.first_layer import FirstLayer, Positions
@@ -232,11 +232,9 @@ class Layer(LayerFacts):
         that knows it: a study's with counts), or by a weight for each token.
         """
         ids = self.check_text(token_ids)
-        if self.positions != "learned":
-            return offset_terms(self.weights, self.folded, ids, self._text_scales(ids), self.common_part(mean))
-        if mean is not None:
-            raise UnsupportedModelError(f"{self.name}: no mean is split off where positions are learned; leave it out")
-        return six_terms(self.weights, self.folded, ids, self._text_scales(ids))
+        if mean is not None and self.positions == "learned":
+            raise UnsupportedModelError(f"{self.name} has learned positions, so no mean can be split off; omit `mean`")
+        return text_terms(self.weights, self.folded, ids, self._text_scales(ids), self.common_part(mean))
 
     def kernel(self, offsets: Numbers, mean: Mean = "vocabulary") -> Float[np.ndarray, "head offset"]:
         """How does the distance i − j alone change the score? Of rotary and ALiBi positions; not yet scaled."""

@@ -216,7 +216,8 @@ class GGUFFile:
         if architecture == "llama":
             config["attention_bias"] = "model.layers.0.self_attn.q_proj.bias" in self._stored_as
         config |= {
-            name: _of_first_layer(self.settings.get(f"tokenizer.ggml.{name}")) for name in ("bos_token_id", "eos_token_id")
+            name: _of_first_layer(self.settings.get(f"tokenizer.ggml.{name}"))
+            for name in ("bos_token_id", "eos_token_id")
         }
         return {name: value for name, value in config.items() if value is not None}
 
