@@ -13,7 +13,7 @@ from detoklens.weights.scale import FLOAT64_ADVICE
 
 Numbers = Sequence[int] | Int[np.ndarray, "..."]
 LARGEST_ROUNDING = 0.01
-"""Largest accepted rounding error of a score: it changes attention by 1 %. float32 rounds scores of 168,000 like this."""
+"""Largest accepted rounding error of a score: it changes attention by 1 %. In float32, scores reach it at 168,000."""
 
 
 def check_finite_scores(what: str, scores: np.ndarray) -> np.ndarray:
