@@ -59,8 +59,8 @@ def odd_tensors() -> list[tuple[str, object]]:
             ("sparse or nested", PLAIN.to_sparse_csr()),
             ("sparse or nested", torch.nested.nested_tensor([PLAIN, PLAIN])),
             ("without numbers (on the device meta)", PLAIN.to("meta")),
-            ("no tensor but of type dict", {"weight": PLAIN}),
-            ("no tensor but of type int", 3),
+            ("not a tensor but of type dict", {"weight": PLAIN}),
+            ("not a tensor but of type int", 3),
         ]
 
 
