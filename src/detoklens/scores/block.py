@@ -1,10 +1,10 @@
-"""What does layer 0 do at the last place of many short texts? And if a head did not look back, or a term were missing?
+"""The output of the first block, and layer 0 at the last position of many short texts.
 
-In a first layer the last place asks and all places are asked, whatever those see themselves: of n texts of k tokens
-only n queries are made, for a model that looks both ways as for one that looks back. Two interventions are exact:
+In a first layer, the last position's output depends on its own query and on every key, not on other queries. So n texts
+of k tokens need only n queries, in causal and bidirectional models alike. Two ablations are exact:
 
-    cut       α[h, last, j] = 0 for some places j in one head, everything else as it was (nothing is renormalised)
-    terms     α = softmax of the sum of some of the terms only (see `terms`)
+    cut       α[h, last, j] = 0 for some positions j in one head, the rest unchanged (not renormalised)
+    terms     α = softmax of the sum of some terms only (see `terms`)
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Rows = Float[np.ndarray, "query d_model"]
 
 
 def block_output(layer: FirstLayer, rest: MlpSublayer, stream: Rows, attention_output: Rows) -> Rows:
-    """The stream after the block, from the stream before it and what its attention writes."""
+    """The residual stream after the block, from the stream before it and the attention output."""
     between = stream_after_attention(layer, rest, stream, attention_output)
     seen = _entered(layer, stream) if rest.is_parallel else between
     written = feed_forward(rest.feed_forward, _normed(rest.input_norm, seen))
@@ -41,7 +41,7 @@ def block_output(layer: FirstLayer, rest: MlpSublayer, stream: Rows, attention_o
 
 
 def stream_after_attention(layer: FirstLayer, rest: MlpSublayer | None, stream: Rows, attention_output: Rows) -> Rows:
-    """The stream between attention and MLP; without the rest of the block, before a norm that belongs to that."""
+    """The residual stream between attention and MLP; without `rest`, its norms are left out."""
     entered = _entered(layer, stream)
     if rest is None:
         return entered + attention_output
@@ -49,14 +49,14 @@ def stream_after_attention(layer: FirstLayer, rest: MlpSublayer | None, stream: 
 
 
 def _entered(layer: FirstLayer, stream: Rows) -> Rows:
-    """The stream as the block goes on with it: BERT's is the normed one."""
+    """The residual stream that the attention output is added to: BERT's is normed."""
     if not layer.norm_enters_stream:
         return stream
     return Norm(layer.norm_kind, layer.norm_gain, layer.norm_bias, layer.norm_epsilon)(stream)
 
 
 def feed_forward(mlp: FeedForward, inputs: Rows) -> Rows:
-    """What the MLP writes."""
+    """The MLP's output."""
     activation = ACTIVATIONS[mlp.activation]
     up = _linear(inputs, mlp.up_weight, mlp.up_bias)
     if mlp.gate_weight is None:
@@ -87,7 +87,7 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def _gelu_short(x: np.ndarray) -> np.ndarray:
-    """BLOOM's, with sqrt(2/π) to eight digits."""
+    """BLOOM's GELU, with sqrt(2/π) rounded to eight digits."""
     return x * (1 + np.tanh(x.dtype.type(0.79788456) * x * (1 + x.dtype.type(0.044715) * x * x))) / 2
 
 
@@ -107,7 +107,7 @@ PerKey = Float[np.ndarray, "side_head text key d_head"]
 
 @dataclass(frozen=True)
 class LastPlace:
-    """Texts of one length, seen from the last place of each: scores by term, values, and what enters the block."""
+    """The last positions of texts of one length: scores by term, values, and the block's input."""
 
     weights: FirstLayer
     folded: FoldedLayer
@@ -116,7 +116,7 @@ class LastPlace:
     values: Float[np.ndarray, "key_head text key d_head"]
 
     def attention(self, terms: Sequence[str] | None = None) -> Float[np.ndarray, "head text key"]:
-        """α of the last place: by all terms, or by some of them alone."""
+        """α of the last position, from all terms or from some of them."""
         some = next(iter(self.parts.values()))
         scores = np.zeros_like(some)
         for name in self.parts if terms is None else terms:
@@ -128,13 +128,13 @@ class LastPlace:
         return softmax(scores)
 
     def attention_cut(self, head: int, places: slice) -> Float[np.ndarray, "head text key"]:
-        """α with no look at these places in one head."""
+        """α with one head's attention to these positions set to 0."""
         cut = self.attention()
         cut[head, :, places] = 0
         return cut
 
     def attention_output(self, attention: Float[np.ndarray, "head text key"]) -> Float[np.ndarray, "text d_model"]:
-        """What the attention adds to the stream: values with their biases, as α need not add up to 1."""
+        """What the attention adds to the residual stream; value biases are weighted, as α need not add up to 1."""
         shared = self.weights.heads_per_key
         mixed = [np.einsum("tk,tkd->td", alpha, self.values[head // shared]) for head, alpha in enumerate(attention)]
         width = self.folded.output_weight.shape[-1]

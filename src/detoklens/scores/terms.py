@@ -178,7 +178,7 @@ def kernel(layer: FirstLayer, common: Common, offsets: Int[np.ndarray, "offset"]
 
 
 def _slope_term(layer: FirstLayer, offsets: Int[np.ndarray, "offset"]) -> Float[np.ndarray, "head offset"]:
-    """ALiBi lowers a score that is already scaled, so as a term it is divided by the attention scale."""
+    """ALiBi's term: −slope · δ, divided by the attention scale because it is added to scaled scores."""
     assert layer.alibi_slopes is not None
     slopes = -np.multiply.outer(layer.alibi_slopes.astype(np.float64), offsets) / layer.attention_scale
     return slopes.astype(layer.token_embeddings.dtype)
@@ -190,7 +190,7 @@ def head_outputs(
     inputs: Float[np.ndarray, "query d_model"],
     attention: Float[np.ndarray, "head query key"],
 ) -> Float[np.ndarray, "head query d_model"]:
-    """What each head writes: (Σ_j α[h,i,j] (x_j / σ_j) W̃_V[h] + b̃_V[h]) W_O[h]; `inputs` are the x / σ.
+    """Each head's output: (Σ_j α[h,i,j] (x_j / σ_j) W̃_V[h] + b̃_V[h]) W_O[h]; `inputs` are the x / σ.
 
     The sum over heads plus b_O is the layer's output Σ_h Σ_j α (x_j / σ_j) W_VO + b_VO, since Σ_j α = 1.
     """
@@ -201,7 +201,7 @@ def head_outputs(
 
 @dataclass(frozen=True)
 class Terms:
-    """Named parts of a score, each [head, query, key], or [head, key] where it is the same for every query."""
+    """Named terms of a score, each [head, query, key], or [head, key] if it is the same for every query."""
 
     parts: Mapping[str, np.ndarray]
     attention_scale: float
@@ -212,7 +212,7 @@ class Terms:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The terms that there are."""
+        """Names of the terms."""
         return tuple(str(name) for name in self.parts)
 
     def __repr__(self) -> str:
@@ -235,7 +235,7 @@ class Terms:
         raise AttributeError(f"Terms has no part {term!r}; the parts are {', '.join(parts)}")
 
     def full(self, term: str) -> Float[np.ndarray, "head query key"]:
-        """One term as [head, query, key], also where it is the same for every query."""
+        """One term as [head, query, key], broadcast if it is the same for every query."""
         part = self[term]
         if part.ndim == 3:
             return part
@@ -243,20 +243,20 @@ class Terms:
         return np.broadcast_to(part[:, None, :], (n_heads, n_keys, n_keys))
 
     def total(self) -> Float[np.ndarray, "head query key"]:
-        """The score s: all terms added, not yet divided by sqrt(d')."""
+        """The score s: the sum of all terms, not yet divided by sqrt(d')."""
         return self._sum(list(self.parts))
 
     def without(self, term: str) -> Float[np.ndarray, "head query key"]:
-        """The score with one term left out."""
+        """The score without one term."""
         self[term]
         return self._sum([name for name in self.parts if name != term])
 
     def attention(self) -> Float[np.ndarray, "head query key"]:
-        """α = softmax over the keys that i sees of s / sqrt(d')."""
+        """α = softmax of s / sqrt(d') over the keys that query i sees."""
         return self._softmax(self.total())
 
     def attention_without(self, term: str) -> Float[np.ndarray, "head query key"]:
-        """What the attention would be without one term."""
+        """The attention without one term."""
         return self._softmax(self.without(term))
 
     def _sum(self, names: list[str]) -> Float[np.ndarray, "head query key"]:
@@ -272,6 +272,6 @@ class Terms:
 
 
 def _shape_shown(shape: tuple[int, ...]) -> str:
-    """`[head 12, query 5, key 5]`, or `[head 12, key 5]` for what is the same for every query."""
+    """`[head 12, query 5, key 5]`, or `[head 12, key 5]` for a term that is the same for every query."""
     axes = ("head", "query", "key") if len(shape) == 3 else ("head", "key")
     return "[" + ", ".join(f"{axis} {size}" for axis, size in zip(axes, shape, strict=True)) + "]"

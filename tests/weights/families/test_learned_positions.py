@@ -111,7 +111,7 @@ def test_distilbert_is_exact(tmp_path):
 
 def test_learned_positions_are_no_function_of_the_offset():
     layer = detoklens.load(tiny("opt", **OPT))
-    with pytest.raises(UnsupportedModelError, match="learned positions are no function of the offset"):
+    with pytest.raises(UnsupportedModelError, match="has learned positions, which are not a function of the offset"):
         layer.kernel([1])
     with pytest.raises(UnsupportedModelError, match="no mean is split off where positions are learned"):
         layer.terms(IDS, mean="vocabulary")
