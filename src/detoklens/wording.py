@@ -8,14 +8,7 @@ from collections.abc import Sequence
 DIGITS = 4  # significant digits of a number in a table
 LONGEST_TOKEN = 40  # characters of a token on a page
 SEAM = "·"  # between two tokens that are read as one text
-TERMS = {
-    "ee": "token and token (Tᵉᵉ)",
-    "pp": "position and position (Tᵖᵖ)",
-    "e": "token alone (Tᵉ)",
-    "p": "position alone (Tᵖ)",
-    "ep": "token and position (Tᵉᵖ)",
-    "pe": "position and token (Tᵖᵉ)",
-}
+_SIDES = {"e": "token", "p": "position"}  # the letters of a term's name
 _UNSEEN = ("C", "Z")  # control, format, unassigned; separators
 
 
@@ -23,14 +16,23 @@ def head_name(head: int, layer: int = 0) -> str:
     return f"L{layer}H{head}"
 
 
-def term_name(term: str) -> str:
-    """A term in words; a term of another family by its own name."""
-    return TERMS.get(term, term)
-
-
 def term_symbol(term: str) -> str:
     """`Tᵉᵖ` for `ep`."""
     return "T" + term.replace("e", "ᵉ").replace("p", "ᵖ")
+
+
+def _spelled_out(term: str) -> str:
+    sides = [_SIDES[letter] for letter in term]
+    return f"{' and '.join(sides) if len(sides) > 1 else f'{sides[0]} alone'} ({term_symbol(term)})"
+
+
+TERMS = {term: _spelled_out(term) for term in ("ee", "pp", "e", "p", "ep", "pe")}
+"""The terms in words, in the order of legends; `scores.terms.TERMS` declares what they are."""
+
+
+def term_name(term: str) -> str:
+    """A term in words, e.g. `token alone (Tᵉ)`; any other name unchanged."""
+    return TERMS.get(term, term)
 
 
 def percent(share: float) -> str:

@@ -90,7 +90,7 @@ def test_a_position_of_thousands_of_digits_is_one_line(model):
 
 
 def test_bytes_that_are_no_text_are_one_line(model):
-    assert "is no valid text at character 0" in refuse("partners", model, "\udcff")
+    assert "is not valid text at character 0" in refuse("partners", model, "\udcff")
 
 
 def test_a_figure_that_can_not_be_drawn_is_refused_before_any_work(model, tmp_path):

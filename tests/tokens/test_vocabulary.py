@@ -133,7 +133,7 @@ def test_an_id_beyond_any_vocabulary_is_refused(tmp_path):
 def test_text_that_is_no_unicode_is_refused(vocabulary):
     """What a command line makes of the byte 0xff."""
     for ask in (vocabulary.id, vocabulary.encode):
-        with pytest.raises(TokenError, match="is no valid text at character 1; give it as UTF-8"):
+        with pytest.raises(TokenError, match="is not valid text at character 1; pass it as UTF-8"):
             ask("a\udcff")
 
 

@@ -75,4 +75,4 @@ def test_a_name_that_stands_twice_is_refused(folder):
 
 
 def test_a_config_of_many_megabytes_is_not_parsed(folder):
-    assert "12,000,002 bytes are no model's settings" in refusal(folder, "[" + "{}," * 4_000_000 + "]")
+    assert "12,000,002 bytes is too large for a config" in refusal(folder, "[" + "{}," * 4_000_000 + "]")

@@ -75,7 +75,7 @@ def test_an_index_can_not_lead_elsewhere(tmp_path, shard):
     write_gpt2(tmp_path, random_first_layer())
     (tmp_path / "model.safetensors").unlink()
     (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": {"wte.weight": shard}}))
-    with pytest.raises(CheckpointError, match=r"is not a .safetensors file beside the index"):
+    with pytest.raises(CheckpointError, match=r"is not a .safetensors file next to the index"):
         detoklens.load(tmp_path)
 
 

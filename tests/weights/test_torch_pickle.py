@@ -59,8 +59,8 @@ def odd_tensors() -> list[tuple[str, object]]:
             ("sparse or nested", PLAIN.to_sparse_csr()),
             ("sparse or nested", torch.nested.nested_tensor([PLAIN, PLAIN])),
             ("without numbers (on the device meta)", PLAIN.to("meta")),
-            ("no tensor but of type dict", {"weight": PLAIN}),
-            ("no tensor but of type int", 3),
+            ("not a tensor but of type dict", {"weight": PLAIN}),
+            ("not a tensor but of type int", 3),
         ]
 
 
@@ -107,13 +107,13 @@ def repack(path: Path, compression: int, changed: dict[str, bytes]) -> None:
 def test_a_compressed_archive_is_not_unpacked(folder):
     torch.save(TENSORS, folder / PICKLE_FILE)
     repack(folder / PICKLE_FILE, zipfile.ZIP_DEFLATED, {"data.pkl": b"\0" * 100_000_000})
-    assert "packed otherwise than torch packs" in refusal(folder)
+    assert "compressed, unlike torch's archives" in refusal(folder)
 
 
 def test_a_pickle_larger_than_any_description_is_not_read(folder):
     torch.save(TENSORS, folder / PICKLE_FILE)
     repack(folder / PICKLE_FILE, zipfile.ZIP_STORED, {"data.pkl": b"\x80\x02" + b"]0" * 10_000_000 + b"N."})
-    assert "too much beside the tensors" in refusal(folder)
+    assert "too much data besides the tensors" in refusal(folder)
 
 
 def test_a_file_of_the_older_format_is_said(folder):

@@ -19,6 +19,7 @@ from detoklens.errors import CorpusError
 from detoklens.scores.factors import Common, Mean, Side, key_side, project, query_side, rotated
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import seen_keys
+from detoklens.scores.terms import terms_present
 from detoklens.weights.first_layer import FirstLayer
 
 TokenIds = Int[np.ndarray, "query"]
@@ -89,9 +90,12 @@ class Rules(NamedTuple):
     softcap: float | None
 
     @classmethod
-    def of(cls, layer: Layer, terms: Mapping[str, int]) -> Rules:
-        weights = layer.weights
-        return cls(terms, layer.attention_scale, layer.is_causal, weights.window, weights.softcap)
+    def of(cls, layer: Layer, common: Common) -> Rules:
+        """The rules of a layer, with the terms of `layer.terms`."""
+        weights, terms = layer.weights, terms_present(layer.positions, common)
+        stacked = sorted(terms, key=lambda term: (term.query, term.key))
+        places = {str(term.name): stacked.index(term) for term in terms}
+        return cls(places, layer.attention_scale, layer.is_causal, weights.window, weights.softcap)
 
     def seen(self, query: int, n_keys: int) -> slice:
         """The keys that a query sees of a document of so many."""
@@ -103,10 +107,6 @@ def in_places(documents: Sequence[TokenIds]) -> tuple[TokenIds, list[TokenIds]]:
     tokens, places = np.unique(np.concatenate(documents), return_inverse=True)
     ends = np.cumsum([len(ids) for ids in documents])
     return tokens, np.split(places, ends[:-1])
-
-
-ROTARY_TERMS = {"ee": 0, "e": 2, "ep": 1, "p": 3}
-ALIBI_TERMS = {"ee": 0, "e": 2, "p": 1}
 
 
 @dataclass(frozen=True)
@@ -173,15 +173,8 @@ def offset_block(layer: Layer, documents: Sequence[TokenIds], heads: list[int], 
         common=Common(common.query[heads], common.key[shared]),
         rotation=_without_weights(weights),
         slopes=None if slopes is None else slopes[heads] / layer.attention_scale,
-        rules=Rules.of(layer, _terms(layer, common)),
+        rules=Rules.of(layer, common),
     )
-
-
-def _terms(layer: Layer, common: Common) -> dict[str, int]:
-    """Those of `layer.terms`: without anything in common there are fewer."""
-    if layer.positions == "rotary":
-        return {"ee": 0} if common.is_nothing else ROTARY_TERMS
-    return ALIBI_TERMS if common.query.any() else {"ee": 0, "p": 1}
 
 
 def _of_heads(side: Side, heads: list[int]) -> Side:
@@ -205,9 +198,6 @@ def _without_weights(layer: FirstLayer) -> FirstLayer:
 
 
 MOST_DOCUMENTS, FEWEST_BLOCKS = 32, 16
-
-
-SIX_TERMS = {"ee": 0, "pp": 3, "pe": 2, "ep": 1, "e": 4, "p": 5}
 
 
 @dataclass(frozen=True)
@@ -307,7 +297,7 @@ def text_block(
         query_weight=layer.folded.query_weight[heads],
         query_bias=layer.folded.query_bias[heads],
         key_weight=layer.folded.key_weight[heads],
-        rules=Rules.of(layer, SIX_TERMS),
+        rules=Rules.of(layer, layer.common_part(None)),
     )
 
 

@@ -1,1 +1,1 @@
-"""What would layer 0 attend to? The terms, the attention, the output: pure mathematics."""
+"""The mathematics of layer 0: score terms, attention and output."""

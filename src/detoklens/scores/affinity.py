@@ -1,12 +1,12 @@
-"""Which tokens does a token look for? Tᵉᵉ over the vocabulary, as two thin factors with σ divided in.
+"""Tᵉᵉ over the whole vocabulary, as two thin factors that are already divided by σ.
 
     Tᵉᵉ[h, i, j] = (Q_e[h, i] / σ_i) · (K_e[h, j] / σ_j)
 
-Centring subtracts each key's mean over all query tokens, so that keys which every query prefers stand back. It needs
-no V × V array: mean over i of Tᵉᵉ[h, i, j] = (mean over i of Q_e[h, i] / σ_i) · K_e[h, j] / σ_j.
+Centring subtracts each key's mean over all query tokens, which removes keys' general popularity. It needs no V × V
+array: mean over i of Tᵉᵉ[h, i, j] = (mean over i of Q_e[h, i] / σ_i) · K_e[h, j] / σ_j.
 
-With rotary positions Tᵉᵉ is that at one offset i − j, the queries being turned by it; heads that share keys share them
-in memory.
+With rotary positions Tᵉᵉ is taken at one offset i − j, by which the queries are rotated. Heads that share keys share
+them in memory.
 """
 
 from __future__ import annotations
@@ -19,13 +19,14 @@ from jaxtyping import Float, Int
 
 from detoklens.errors import CheckpointError
 from detoklens.scores.factors import TokenFactors
+from detoklens.weights.scale import FLOAT64_ADVICE
 
 
 @dataclass(frozen=True)
 class Affinity:
     """Tᵉᵉ of the whole vocabulary in thin form: the score of (query, key) is query · key.
 
-    `own_keys` says which keys a head has, where heads share them; without it each head has its own.
+    `own_keys` gives the index of each head's keys if heads share them; None means that every head has its own.
     """
 
     query: Float[np.ndarray, "head token d_head"]
@@ -42,15 +43,15 @@ class Affinity:
 
     @property
     def key(self) -> Float[np.ndarray, "head token d_head"]:
-        """The keys head by head: a copy where heads share them, so `key_of` and `heads` are lighter."""
+        """Every head's keys; a copy if heads share keys, which `key_of` and `heads` avoid."""
         return self.shared_key if self.own_keys is None else self.shared_key[list(self.own_keys)]
 
     def key_of(self, head: int) -> Float[np.ndarray, "token d_head"]:
-        """One head's keys, never copied."""
+        """One head's keys, as a view."""
         return self.shared_key[head if self.own_keys is None else self.own_keys[head]]
 
     def heads(self) -> Iterator[tuple[Float[np.ndarray, "token d_head"], Float[np.ndarray, "token d_head"]]]:
-        """Each head's queries and keys, never copied."""
+        """Each head's queries and keys, as views."""
         for head, query in enumerate(self.query):
             yield query, self.key_of(head)
 
@@ -61,28 +62,28 @@ class Affinity:
         return np.stack([query[token_ids] @ key.T for query, key in self.heads()])
 
     def centred(self) -> Affinity:
-        """The same with each key's mean over all query tokens subtracted."""
+        """Subtract each key's mean over all query tokens."""
         mean = self.query.mean(axis=1, keepdims=True, dtype=np.float64).astype(self.query.dtype)
         return replace(self, query=self.query - mean)
 
     def less_means(self, weights: Float[np.ndarray, "token"]) -> Affinity:
-        """The same without what all queries and all keys have in common, the vocabulary being weighted."""
+        """Subtract the weighted mean query and the weighted mean key of the vocabulary."""
         return replace(self, query=_less_mean(self.query, weights), shared_key=_less_mean(self.shared_key, weights))
 
     def single(self) -> Affinity:
-        """The same in float32, in which keys are ranked."""
+        """Convert to float32, in which keys are ranked."""
         query, key = (side.astype(np.float32, copy=False) for side in (self.query, self.shared_key))
         return replace(self, query=query, shared_key=key)
 
     def of_heads(self, heads: list[int]) -> Affinity:
-        """The same for some heads only."""
+        """Select some heads."""
         if self.own_keys is None:
             return Affinity(self.query[heads], self.shared_key[heads])
         return replace(self, query=self.query[heads], own_keys=tuple(self.own_keys[head] for head in heads))
 
 
 def token_affinity(factors: Sequence[TokenFactors], scales: Float[np.ndarray, "token"] | None) -> Affinity:
-    """Tᵉᵉ of some heads with one σ per token; without scales, Tᵉᵉ as if LayerNorm did not divide."""
+    """Tᵉᵉ of some heads with one σ per token; without scales, Tᵉᵉ without the division."""
     keys = {id(head.key): head.key for head in factors}
     query, key = _divided([head.query for head in factors], scales), _divided(list(keys.values()), scales)
     _refuse_undefined(query, key)
@@ -113,20 +114,21 @@ def _divided(
 def _refuse_undefined(
     query: Float[np.ndarray, "head token d_head"], key: Float[np.ndarray, "key_head token d_head"]
 ) -> None:
-    """One undefined score leaves the keys of its row, or of every row, without an order."""
+    """Refuse non-finite scores, which would leave keys without an order."""
     defined = np.logical_and.reduce([np.isfinite(side).all(axis=1) for side in (*query, *key)])
     if not defined.all():
         raise CheckpointError(
             f"Tᵉᵉ of token id {int(np.argmin(defined))} is not finite, so keys have no order: its σ is 0, or the "
-            "weights are damaged; try another scale"
+            "weights are damaged; check the checkpoint, or pass another scale"
         )
     largest = float(_largest_norm(query)) * float(_largest_norm(key))
     if largest > float(np.finfo(query.dtype).max):
         raise CheckpointError(
-            f"Tᵉᵉ can be as large as {largest:.0e}, beyond {query.dtype}: the weights are damaged, or of another scale"
+            f"Tᵉᵉ can be as large as {largest:.0e}, too large for {query.dtype}: the weights are damaged or unusually "
+            f"large; check them{FLOAT64_ADVICE}"
         )
 
 
 def _largest_norm(vectors: Float[np.ndarray, "head token d_head"]) -> float:
-    """The largest length, added up in float64: squares may be too large for the vectors' own type."""
+    """The largest norm, computed in float64 so that squares don't overflow."""
     return max(float(np.sqrt(np.einsum("td,td->t", head, head, dtype=np.float64).max())) for head in vectors)

@@ -1,10 +1,10 @@
-"""What does layer 0 do at the last place of many short texts? And if a head did not look back, or a term were missing?
+"""The output of the first block, and layer 0 at the last position of many short texts.
 
-In a first layer the last place asks and all places are asked, whatever those see themselves: of n texts of k tokens
-only n queries are made, for a model that looks both ways as for one that looks back. Two interventions are exact:
+In a first layer, the last position's output depends on its own query and on every key, not on other queries. So n texts
+of k tokens need only n queries, in causal and bidirectional models alike. Two ablations are exact:
 
-    cut       α[h, last, j] = 0 for some places j in one head, everything else as it was (nothing is renormalised)
-    terms     α = softmax of the sum of some of the terms only (see `terms`)
+    cut       α[h, last, j] = 0 for some positions j in one head, the rest unchanged (not renormalised)
+    terms     α = softmax of the sum of some terms only (see `terms`)
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import erf, expit
 
-from detoklens.scores.factors import Common, key_side, project, query_side, rotated
-from detoklens.scores.softmax import softmax
-from detoklens.scores.terms import Term, kernel
+from detoklens.scores.factors import Common, for_each_head, key_side, project, query_side, rotated
+from detoklens.scores.softmax import softcapped, softmax
+from detoklens.scores.terms import TERMS, Factor, kernel, multiply_factors
 from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.folding import FoldedLayer
 from detoklens.weights.mlp import FeedForward, MlpSublayer
@@ -33,7 +33,7 @@ Rows = Float[np.ndarray, "query d_model"]
 
 
 def block_output(layer: FirstLayer, rest: MlpSublayer, stream: Rows, attention_output: Rows) -> Rows:
-    """The stream after the block, from the stream before it and what its attention writes."""
+    """The residual stream after the block, from the stream before it and the attention output."""
     between = stream_after_attention(layer, rest, stream, attention_output)
     seen = _entered(layer, stream) if rest.is_parallel else between
     written = feed_forward(rest.feed_forward, _normed(rest.input_norm, seen))
@@ -41,7 +41,7 @@ def block_output(layer: FirstLayer, rest: MlpSublayer, stream: Rows, attention_o
 
 
 def stream_after_attention(layer: FirstLayer, rest: MlpSublayer | None, stream: Rows, attention_output: Rows) -> Rows:
-    """The stream between attention and MLP; without the rest of the block, before a norm that belongs to that."""
+    """The residual stream between attention and MLP; without `rest`, its norms are left out."""
     entered = _entered(layer, stream)
     if rest is None:
         return entered + attention_output
@@ -49,14 +49,14 @@ def stream_after_attention(layer: FirstLayer, rest: MlpSublayer | None, stream: 
 
 
 def _entered(layer: FirstLayer, stream: Rows) -> Rows:
-    """The stream as the block goes on with it: BERT's is the normed one."""
+    """The residual stream that the attention output is added to: BERT's is normed."""
     if not layer.norm_enters_stream:
         return stream
     return Norm(layer.norm_kind, layer.norm_gain, layer.norm_bias, layer.norm_epsilon)(stream)
 
 
 def feed_forward(mlp: FeedForward, inputs: Rows) -> Rows:
-    """What the MLP writes."""
+    """The MLP's output."""
     activation = ACTIVATIONS[mlp.activation]
     up = _linear(inputs, mlp.up_weight, mlp.up_bias)
     if mlp.gate_weight is None:
@@ -87,7 +87,7 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def _gelu_short(x: np.ndarray) -> np.ndarray:
-    """BLOOM's, with sqrt(2/π) to eight digits."""
+    """BLOOM's GELU, with sqrt(2/π) rounded to eight digits."""
     return x * (1 + np.tanh(x.dtype.type(0.79788456) * x * (1 + x.dtype.type(0.044715) * x * x))) / 2
 
 
@@ -100,14 +100,14 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-Parts = dict[str, np.ndarray]
+Factors = dict[Factor, np.ndarray]
 Texts = Int[np.ndarray, "text key"]
 PerKey = Float[np.ndarray, "side_head text key d_head"]
 
 
 @dataclass(frozen=True)
 class LastPlace:
-    """Texts of one length, seen from the last place of each: scores by term, values, and what enters the block."""
+    """The last positions of texts of one length: scores by term, values, and the block's input."""
 
     weights: FirstLayer
     folded: FoldedLayer
@@ -116,27 +116,25 @@ class LastPlace:
     values: Float[np.ndarray, "key_head text key d_head"]
 
     def attention(self, terms: Sequence[str] | None = None) -> Float[np.ndarray, "head text key"]:
-        """α of the last place: by all terms, or by some of them alone."""
+        """α of the last position, from all terms or from some of them."""
         some = next(iter(self.parts.values()))
         scores = np.zeros_like(some)
         for name in self.parts if terms is None else terms:
             scores += self.parts[name]
         scores *= scores.dtype.type(self.weights.attention_scale)
-        if self.weights.softcap is not None:
-            cap = scores.dtype.type(self.weights.softcap)
-            scores = np.tanh(scores / cap) * cap
+        scores = softcapped(scores, self.weights.softcap)
         if self.weights.window is not None:
             scores[..., : max(0, scores.shape[-1] - self.weights.window)] = -np.inf
         return softmax(scores)
 
     def attention_cut(self, head: int, places: slice) -> Float[np.ndarray, "head text key"]:
-        """α with no look at these places in one head."""
+        """α with one head's attention to these positions set to 0."""
         cut = self.attention()
         cut[head, :, places] = 0
         return cut
 
     def attention_output(self, attention: Float[np.ndarray, "head text key"]) -> Float[np.ndarray, "text d_model"]:
-        """What the attention adds to the stream: values with their biases, as α need not add up to 1."""
+        """What the attention adds to the residual stream; value biases are weighted, as α need not add up to 1."""
         shared = self.weights.heads_per_key
         mixed = [np.einsum("tk,tkd->td", alpha, self.values[head // shared]) for head, alpha in enumerate(attention)]
         width = self.folded.output_weight.shape[-1]
@@ -144,17 +142,21 @@ class LastPlace:
 
 
 def last_place(layer: Layer, ids: Texts, common: Common) -> LastPlace:
-    """The last places of texts whose first token stands at position 0; `common` is what tokens share (see `terms`)."""
+    """The last positions of texts that start at position 0; `common` is what tokens have in common (see `terms`)."""
     weights, folded, n_keys = layer.weights, layer.folded, ids.shape[1]
     scales = layer.scales.at(np.broadcast_to(np.arange(n_keys), ids.shape), ids)
     tokens = weights.token_embeddings[ids] / scales[..., None]
-    stream, inputs = weights.token_embeddings[ids[:, -1]], tokens
+    stream, inputs, distance = weights.token_embeddings[ids[:, -1]], tokens, None
     if layer.positions == "learned":
         stream = stream + weights.position_embeddings[n_keys - 1]
         inputs = tokens + weights.position_embeddings[:n_keys] / scales[..., None]
-        parts = _six(weights, folded, tokens, scales)
+        queries, keys = _learned_factors(weights, folded, tokens, scales)
     else:
-        parts = _by_offset(weights, folded, tokens, common)
+        queries, keys = _offset_factors(weights, folded, tokens, common)
+        if layer.positions == "alibi":
+            distance = kernel(weights, common, np.arange(n_keys)[::-1])[:, None]
+    terms = multiply_factors(TERMS[layer.positions], queries, keys, _multiply_last, distance)
+    parts = {name: np.broadcast_to(part, (layer.n_heads, *ids.shape)) for name, part in terms.items()}
     values = _per_key(project(inputs.reshape(-1, inputs.shape[-1]), folded.value_weight), n_keys)
     return LastPlace(weights, folded, stream, parts, values + folded.value_bias[:, None, None])
 
@@ -163,67 +165,45 @@ def _per_key(rows: Float[np.ndarray, "side_head row d_head"], n_keys: int) -> Pe
     return rows.reshape(len(rows), -1, n_keys, rows.shape[2])
 
 
-def _six(
+def _learned_factors(
     weights: FirstLayer,
     folded: FoldedLayer,
     tokens: Float[np.ndarray, "text key d_model"],
     scales: Float[np.ndarray, "text key"],
-) -> Parts:
-    """The six terms of the last place."""
+) -> tuple[Factors, Factors]:
     n_keys, places = tokens.shape[1], weights.position_embeddings[: tokens.shape[1]]
-    key_token = _per_key(project(tokens.reshape(-1, tokens.shape[2]), folded.key_weight), n_keys)
-    key_position = project(places, folded.key_weight)[:, None] / scales[..., None]
-    query_token = project(tokens[:, -1], folded.query_weight)
-    query_position = project(places[-1:], folded.query_weight) / scales[:, -1, None]
-    bias = folded.query_bias[:, None]
-    return {
-        Term.EE: _products(query_token, key_token),
-        Term.PP: _products(query_position, key_position),
-        Term.PE: _products(query_position, key_token),
-        Term.EP: _products(query_token, key_position),
-        Term.E: _products(bias, key_token),
-        Term.P: _products(bias, key_position),
+    queries = {
+        Factor.TOKEN: project(tokens[:, -1], folded.query_weight),
+        Factor.POSITION: project(places[-1:], folded.query_weight) / scales[:, -1, None],
+        Factor.CONSTANT: folded.query_bias[:, None],
     }
+    keys = {
+        Factor.TOKEN: _per_key(project(tokens.reshape(-1, tokens.shape[2]), folded.key_weight), n_keys),
+        Factor.POSITION: project(places, folded.key_weight)[:, None] / scales[..., None],
+    }
+    return queries, keys
 
 
-def _by_offset(
+def _offset_factors(
     weights: FirstLayer, folded: FoldedLayer, tokens: Float[np.ndarray, "text key d_model"], common: Common
-) -> Parts:
-    """The terms of the last place where positions turn queries and keys, or lower scores by distance."""
+) -> tuple[Factors, Factors]:
+    """Factors of the last position for rotary and ALiBi positions."""
     n_texts, n_keys, _ = tokens.shape
-    places = np.arange(n_keys)
+    places, last = np.arange(n_keys), np.full(n_texts, n_keys - 1)
     query = query_side(weights, folded).less_constant(tokens[:, -1], common.query)
     key = key_side(weights, folded).less_constant(tokens.reshape(n_texts * n_keys, -1), common.key)
+    queries = {Factor.TOKEN: rotated(weights, query, last)}
+    keys = {Factor.TOKEN: _per_key(rotated(weights, key, np.tile(places, n_texts)), n_keys)}
     if weights.positions == "alibi":
-        slopes = kernel(weights, common, places[::-1])[:, None]
-        keys = _for_heads(weights, _per_key(key, n_keys))
-        return {
-            Term.EE: _products(query, keys),
-            Term.E: _products(common.query[:, None], keys),
-            Term.P: np.broadcast_to(slopes, (len(query), n_texts, n_keys)),
-        }
-    last = np.full(n_texts, n_keys - 1)
-    query_token = rotated(weights, query, last)
-    query_common = rotated(weights, common.query[:, None], last[:1])
-    key_token = _for_heads(weights, _per_key(rotated(weights, key, np.tile(places, n_texts)), n_keys))
-    key_common = rotated(weights, np.tile(common.key[:, None], (1, n_keys, 1)), places)
-    keys_common = _for_heads(weights, key_common[:, None])
-    kernels = _products(query_common, keys_common)
-    return {
-        Term.EE: _products(query_token, key_token),
-        Term.E: _products(query_common, key_token),
-        Term.EP: _products(query_token, keys_common),
-        Term.P: np.broadcast_to(kernels, (len(query), n_texts, n_keys)),
-    }
+        queries[Factor.CONSTANT] = common.query[:, None]
+    else:
+        queries[Factor.COMMON] = rotated(weights, common.query[:, None], last[:1])
+        keys[Factor.COMMON] = rotated(weights, np.tile(common.key[:, None], (1, n_keys, 1)), places)[:, None]
+    return queries, {factor: for_each_head(shared, weights) for factor, shared in keys.items()}
 
 
-def _products(
+def _multiply_last(
     query: Float[np.ndarray, "head _ d_head"], key: Float[np.ndarray, "head _ key d_head"]
-) -> Float[np.ndarray, "head text key"]:
-    """Query times each key of its text; one query, or one text's keys, may stand for all."""
+) -> Float[np.ndarray, "head _ key"]:
+    """Each text's query times its keys; one query, or the keys of one text, may be shared by all texts."""
     return np.matmul(key, query[..., None])[..., 0]
-
-
-def _for_heads(weights: FirstLayer, shared: PerKey) -> Float[np.ndarray, "head text key d_head"]:
-    """Keys repeated for the heads that share them."""
-    return shared if weights.heads_per_key == 1 else np.repeat(shared, weights.heads_per_key, axis=0)

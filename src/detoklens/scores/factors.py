@@ -1,4 +1,4 @@
-"""What do all queries, and all keys, have in common? Their biases, or their means over the vocabulary."""
+"""Query and key factors of tokens, rotary rotation, and what all queries and all keys have in common."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from detoklens.weights.norm import Norm
 def rotated(
     layer: FirstLayer, vectors: Float[np.ndarray, "*heads row d_head"], positions: Int[np.ndarray, "row"]
 ) -> Float[np.ndarray, "*heads row d_head"]:
-    """Each row turned by its position, as layer 0 does it to queries and keys; without rotary positions as it is."""
+    """Rotate each row to its position, as layer 0 rotates queries and keys; unchanged without rotary positions."""
     if layer.rotary_frequencies is None:
         return vectors
     return _turned(vectors, np.multiply.outer(positions, layer.rotary_frequencies), layer.rotary_factor)
@@ -27,14 +27,14 @@ def rotated(
 def rotated_by_offset(
     layer: FirstLayer, queries: Float[np.ndarray, "*rows d_head"], offset: int
 ) -> Float[np.ndarray, "*rows d_head"]:
-    """Queries turned so that their product with keys as they are is the score at this offset i − j."""
+    """Rotate queries so that their products with unrotated keys are the scores at this offset i − j."""
     if layer.rotary_frequencies is None:
         return queries
     return _turned(queries, offset * layer.rotary_frequencies, layer.rotary_factor**2)
 
 
 def _turned(vectors: np.ndarray, angles: np.ndarray, factor: float) -> np.ndarray:
-    """Angles in float64: at position 10,000 a float32 is wrong by a thousandth."""
+    """Rotate by angles in float64; in float32 an angle at position 10,000 is off by a thousandth."""
     n_pairs = angles.shape[-1]
     cosine, sine = ((factor * wave(angles)).astype(vectors.dtype) for wave in (np.cos, np.sin))
     first, second = vectors[..., :n_pairs], vectors[..., n_pairs : 2 * n_pairs]
@@ -44,14 +44,14 @@ def _turned(vectors: np.ndarray, angles: np.ndarray, factor: float) -> np.ndarra
     return turned
 
 
-ROWS = 2048  # of the vocabulary together: 64 MB in float64 at a width of 4,096
+ROWS = 2048  # of the vocabulary at a time: 64 MB in float64 at a width of 4,096
 
 
 @dataclass(frozen=True)
 class TokenFactors:
-    """One head's Q_e and K_e of every token, before any division by σ.
+    """One head's Q_e and K_e of every token, before the division by σ.
 
-    Where queries and keys are normed (Qwen3, Gemma 3), σ is divided out before that norm: these are after it.
+    If queries and keys are normed (Qwen3, Gemma 3), they are after that norm, and σ is already divided out.
     """
 
     query: Float[np.ndarray, "token d_head"]
@@ -60,7 +60,7 @@ class TokenFactors:
 
 @dataclass(frozen=True)
 class Side:
-    """Queries or keys: from normed inputs x / σ to each head's vectors."""
+    """The query or the key projection: from normed inputs x / σ to each head's vectors."""
 
     weight: Float[np.ndarray, "side_head d_model d_head"]
     bias: Float[np.ndarray, "side_head d_head"]
@@ -68,13 +68,13 @@ class Side:
 
     @property
     def constant(self) -> Float[np.ndarray, "side_head d_head"]:
-        """What every token's vector has in common by the weights alone: the bias, nothing where a norm follows."""
+        """The bias, which all tokens have in common; zero if a norm follows."""
         return self.bias if self.norm is None else np.zeros_like(self.bias)
 
     def less_constant(
         self, inputs: Float[np.ndarray, "row d_model"], constant: Float[np.ndarray, "side_head d_head"]
     ) -> Float[np.ndarray, "side_head row d_head"]:
-        """Each head's vectors of these inputs, less what is named as common to all."""
+        """Each head's vectors of these inputs, minus `constant`."""
         linear = project(inputs, self.weight)
         if self.norm is None:
             return linear + (self.bias - constant)[:, None]
@@ -86,7 +86,7 @@ class Side:
         bare_scales: Callable[[], Float[np.ndarray, "token"]],
         head: int,
     ) -> Float[np.ndarray, "token d_head"]:
-        """One head's factor of every token: before any division by σ, or after the norm that follows it."""
+        """One head's factor of every token: before the division by σ or, if a norm follows, after that norm."""
         return table @ self.weight[head] if self.norm is None else self.of_table(table, bare_scales(), head)
 
     def of_table(
@@ -127,7 +127,7 @@ def project(
 def weighted_sum(
     table: Float[np.ndarray, "token d_model"], weights: Float[np.ndarray, "token"]
 ) -> Float[np.ndarray, "d_model"]:
-    """The rows' sum in float64, some at a time: a whole copy in float64 would be 4 GB for Llama 3."""
+    """Weighted sum of the rows in float64, in blocks: a float64 copy of Llama 3's table would take 4 GB."""
     total = np.zeros(table.shape[1])
     for begin in range(0, len(table), ROWS):
         rows = slice(begin, begin + ROWS)
@@ -136,15 +136,15 @@ def weighted_sum(
 
 
 def for_each_head(
-    shared: Float[np.ndarray, "key_head row d_head"], layer: FirstLayer
-) -> Float[np.ndarray, "head row d_head"]:
-    """Keys or values of a text, repeated for the heads that share them."""
+    shared: Float[np.ndarray, "key_head *rows d_head"], layer: FirstLayer
+) -> Float[np.ndarray, "head *rows d_head"]:
+    """Keys or values, repeated for the heads that share them."""
     return shared if layer.heads_per_key == 1 else np.repeat(shared, layer.heads_per_key, axis=0)
 
 
 Mean = str | np.ndarray | None
-"""Of what is the mean that is split off? None splits nothing off; "vocabulary" is all tokens alike, "frequency" each as
-often as it occurs in text; an array has a weight for each token."""
+"""The mean query and key to split off: None for none, "vocabulary" over all tokens equally, "frequency" weighted by
+token frequency, or an array with a weight for each token."""
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Common:
 
 
 def biases(layer: FirstLayer, folded: FoldedLayer) -> Common:
-    """What the weights alone say: the biases, nothing where a norm follows them."""
+    """The biases; zero if a norm follows them."""
     return Common(query_side(layer, folded).constant, key_side(layer, folded).constant)
 
 
@@ -170,7 +170,7 @@ def means(
     scales: Float[np.ndarray, "token"],
     shares: Float[np.ndarray, "token"],
 ) -> Common:
-    """The mean query and key of the vocabulary, biases included; σ of each token divides its embedding."""
+    """The weighted mean query and key of the vocabulary, biases included."""
     sides = query_side(layer, folded), key_side(layer, folded)
     return Common(*(_mean_vectors(layer.token_embeddings, side, scales, shares) for side in sides))
 
@@ -178,7 +178,7 @@ def means(
 def token_shares(
     mean: Mean, vocab_size: int, frequencies: Float[np.ndarray, "_"] | None = None
 ) -> Float[np.ndarray, "token"]:
-    """Shares of the vocabulary that add up to 1."""
+    """The weight of each token in a mean; weights add up to 1."""
     named = {"vocabulary": np.ones(vocab_size), "frequency": frequencies}
     if isinstance(mean, str) and mean == "frequency" and frequencies is None:
         raise RangeError(
@@ -203,7 +203,7 @@ def _mean_vectors(
     scales: Float[np.ndarray, "token"],
     shares: Float[np.ndarray, "token"],
 ) -> Float[np.ndarray, "side_head d_head"]:
-    """Queries are linear in the normed embedding, so their mean is that of the mean; not so where a norm follows."""
+    """Without a norm, the mean vector is the projection of the mean input; with one, every token is projected."""
     if side.norm is None:
         mean_input = weighted_sum(table, shares / scales)
         return side.bias + np.einsum("d,hdk->hk", mean_input, side.weight).astype(table.dtype)

@@ -1,4 +1,4 @@
-"""One checkpoint's first layer, ready to be asked: the object that `detoklens.load` returns."""
+"""A checkpoint's first layer: the object that `detoklens.load` returns."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from detoklens.scores.factors import (
     token_shares,
 )
 from detoklens.scores.softmax import Numbers, check_finite_scores, check_range, check_readable, whole_numbers
-from detoklens.scores.terms import MEANINGS, Terms, head_outputs, kernel, offset_terms, six_terms
+from detoklens.scores.terms import MEANINGS, Terms, head_outputs, kernel, text_terms
 from detoklens.tokens import Vocabulary
 from detoklens.weights.checkpoint import Checkpoint
 from detoklens.weights.first_layer import FirstLayer, Positions
@@ -38,7 +38,7 @@ from detoklens.weights.scale import ScaleTable
 
 
 class LayerFacts:
-    """The facts of a checkpoint's first layer."""
+    """Sizes, names and fingerprints of a checkpoint's first layer."""
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
@@ -50,17 +50,17 @@ class LayerFacts:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What reading the checkpoint left out or did without."""
+        """What was left out or missing when the checkpoint was read."""
         return self.checkpoint.notes
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 of the first layer's weights: two checkpoints with the same one give the same numbers."""
+        """sha256 of the first layer's weights: equal fingerprints give equal numbers."""
         return self.weights.fingerprint()
 
     @cached_property
     def tokenizer_fingerprint(self) -> str | None:
-        """sha256 of all that decides the ids of a text and the text of an id; None without a tokenizer."""
+        """sha256 of the tokenizer; None without one."""
         if not self.has_vocabulary:
             return None
         return hashlib.sha256(self.vocabulary.to_json().encode()).hexdigest()
@@ -83,7 +83,7 @@ class LayerFacts:
 
     @property
     def n_positions(self) -> int:
-        """The longest text: the rows of the position table, or what the config says."""
+        """The longest text in tokens: the rows of the position table, or the config's limit."""
         return self.weights.n_positions
 
     @property
@@ -92,23 +92,23 @@ class LayerFacts:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The tokenizer's vocabulary; an error where the checkpoint came without one."""
+        """The tokenizer's vocabulary; an error if the checkpoint has none."""
         if self.checkpoint.vocabulary is None:
             raise TokenError(
-                f"{self.name} has no tokenizer: give token ids, or put its tokenizer.json beside the weights"
+                f"{self.name} has no tokenizer: give token ids, or put its tokenizer.json next to the weights"
             )
         return self.checkpoint.vocabulary
 
 
 TokenScale = int | Literal["mean", "bare", "published"]
 TokenIds = str | Sequence[int] | Int[np.ndarray, "query"]
-"""A text: its token ids, or the text itself."""
+"""A text, or its token ids."""
 
 
 class Layer(LayerFacts):
-    """The first attention layer of a checkpoint: its sizes, its tokens, its terms.
+    """The first attention layer of a checkpoint: its sizes, tokens and terms.
 
-    Arrays go head, query, key. Nothing is computed before it is asked for; what is asked for once is kept.
+    Arrays are indexed head, query, key. Results are computed on first use and cached.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
@@ -124,45 +124,45 @@ class Layer(LayerFacts):
         )
 
     def with_frequencies(self, frequencies: Sequence[float] | np.ndarray) -> Layer:
-        """The same layer that knows how often each token occurs in text: `mean="frequency"` weighs tokens by that."""
+        """A copy with token frequencies, by which `mean="frequency"` weights tokens."""
         other = copy(self)
         other.frequencies = np.asarray(frequencies, np.float64)
         return other
 
     @property
     def positions(self) -> Positions:
-        """How does the model know where a token stands? `learned` vectors, `rotary` angles or `alibi` slopes."""
+        """Kind of positions: `learned` vectors, `rotary` angles or `alibi` slopes."""
         return self.weights.positions
 
     @property
     def is_causal(self) -> bool:
-        """Does a token see only what comes before it?"""
+        """Whether a token sees only itself and earlier tokens."""
         return self.weights.is_causal
 
     @cached_property
     def has_biases(self) -> bool:
-        """Do queries, or keys where it matters, have a part that is the same for every token?"""
+        """Whether queries, or keys if it matters, have a part that is the same for every token."""
         return not self.common_part(None).is_nothing
 
     @property
     def term_meanings(self) -> Mapping[str, str]:
-        """The names of the terms and what each means; without biases the mean split alone has more than ee."""
+        """The meaning of each term; without biases and without a mean, rotary models have only `ee`."""
         return MEANINGS[self.positions]
 
     @property
     def attention_scale(self) -> float:
-        """What scores are multiplied by before the softmax: 1/sqrt(d') in nearly every model."""
+        """The factor on scores before the softmax: 1/sqrt(d') in nearly every model."""
         return self.weights.attention_scale
 
     def token(self, token_id: int) -> str:
-        """The text of a token; `<id 7>` where the checkpoint has no tokenizer."""
+        """The text of a token; `<id 7>` without a tokenizer."""
         self.check_tokens([token_id])
         return self.vocabulary.text(token_id) if self.has_vocabulary else f"<id {token_id}>"
 
     def token_id(self, token: str | int) -> int:
-        """The id of the token that is exactly this text, with an error that shows the pieces where it is several.
+        """The id of the token with exactly this text; the error for a text of several tokens shows them.
 
-        An id stays what it is, if the model has it.
+        An id is returned unchanged if the model has it.
         """
         if isinstance(token, str):
             return self.vocabulary.id(token)
@@ -175,7 +175,7 @@ class Layer(LayerFacts):
         return fold(self.weights)
 
     def token_factors(self, head: int) -> TokenFactors:
-        """One head's thin query and key factors of the whole vocabulary; heads that share keys share the array."""
+        """One head's query and key factors of the whole vocabulary; heads that share keys share the array."""
         if head not in self._query_factors:
             self._query_factors[head] = self._factor(query_side(self.weights, self.folded), head)
         own_keys = head // self.weights.heads_per_key
@@ -225,45 +225,45 @@ class Layer(LayerFacts):
         return self.scales.of_positions(slice(over, over + 1))[0]
 
     def terms(self, token_ids: TokenIds, mean: Mean = None) -> Terms:
-        """The terms of a text, its first token at position 0.
+        """The terms of a text that starts at position 0.
 
-        With learned positions they are six. With rotary or ALiBi positions `mean` says what tokens have in common:
-        their biases, or the mean of their queries and of their keys over the "vocabulary", by "frequency" (of a layer
-        that knows it: a study's with counts), or by a weight for each token.
+        Learned positions have six. For rotary and ALiBi positions, `mean` chooses what is split off as common to all
+        tokens: their biases (None), or the mean query and key over the "vocabulary", by "frequency" (for a layer with
+        frequencies, such as that of a study with counts), or with a weight for each token.
         """
         ids = self.check_text(token_ids)
-        if self.positions != "learned":
-            return offset_terms(self.weights, self.folded, ids, self._text_scales(ids), self.common_part(mean))
-        if mean is not None:
-            raise UnsupportedModelError(f"{self.name}: no mean is split off where positions are learned; leave it out")
-        return six_terms(self.weights, self.folded, ids, self._text_scales(ids))
+        if mean is not None and self.positions == "learned":
+            raise UnsupportedModelError(f"{self.name} has learned positions, so no mean can be split off; omit `mean`")
+        return text_terms(self.weights, self.folded, ids, self._text_scales(ids), self.common_part(mean))
 
     def kernel(self, offsets: Numbers, mean: Mean = "vocabulary") -> Float[np.ndarray, "head offset"]:
-        """How does the distance i − j alone change the score? Of rotary and ALiBi positions; not yet scaled."""
+        """The position kernel of rotary and ALiBi positions: the score as a function of i − j alone, not yet scaled."""
         if self.positions == "learned":
-            raise UnsupportedModelError(f"{self.name}: learned positions are no function of the offset; ask for terms")
+            raise UnsupportedModelError(
+                f"{self.name} has learned positions, which are not a function of the offset; use `terms`"
+            )
         asked = whole_numbers(offsets)
         for offset in asked:
             self._check_offset(int(offset))
         return kernel(self.weights, self.common_part(mean), asked)
 
     def attention_output(self, token_ids: TokenIds) -> Float[np.ndarray, "query d_model"]:
-        """What layer 0's attention adds to the residual stream at each place of a text."""
+        """What layer 0's attention adds to the residual stream at each position of a text."""
         return self.head_outputs(token_ids).sum(axis=0) + self.folded.output_bias
 
     def head_outputs(self, token_ids: TokenIds) -> Float[np.ndarray, "head query d_model"]:
-        """What each head of layer 0 writes, with its share of the value bias; b_O belongs to no head."""
+        """Each head's output, including its value bias; b_O belongs to no head."""
         ids = self.check_text(token_ids)
         inputs = self._stream(ids) / self._text_scales(ids)[:, None]
         return head_outputs(self.weights, self.folded, inputs, self.terms(ids).attention())
 
     @cached_property
     def mlp_sublayer(self) -> MlpSublayer:
-        """The first block's second norm and MLP, read when first asked for."""
+        """The first block's second norm and MLP, read on first use."""
         return self.checkpoint.read_mlp()
 
     def block_output(self, token_ids: TokenIds) -> Float[np.ndarray, "query d_model"]:
-        """The residual stream after the whole first block, at each place of a text."""
+        """The residual stream after the first block, at each position of a text."""
         ids = self.check_text(token_ids)
         rest = self.mlp_sublayer  # before the attention is computed: it may be missing
         return block_output(self.weights, rest, self._stream(ids), self.attention_output(ids))
@@ -277,10 +277,10 @@ class Layer(LayerFacts):
         offset: int = 1,
         mean: Mean = None,
     ) -> Affinity:
-        """Tᵉᵉ of the whole vocabulary as thin factors, of all heads or some; scale=None leaves the division out.
+        """Tᵉᵉ of the whole vocabulary as thin factors, for all or some heads; scale=None leaves out the division.
 
-        With rotary positions it is Tᵉᵉ at one offset, and `mean` takes out what all queries and all keys have in
-        common, as in `terms`. Memory and time are those of the heads asked for.
+        With rotary positions it is Tᵉᵉ at one offset. `mean` subtracts what all queries and all keys have in common, as
+        in `terms`. Memory and time grow with the number of heads.
         """
         heads = range(self.n_heads) if heads is None else heads
         self.check_heads(heads)
@@ -310,7 +310,7 @@ class Layer(LayerFacts):
         offset: int = 1,
         mean: Mean = None,
     ) -> Float[np.ndarray, "head token"]:
-        """Tᵉ of the whole vocabulary: how much does each token assert itself, whoever asks?"""
+        """Tᵉ of the whole vocabulary: how strongly every query prefers each token."""
         heads = list(range(self.n_heads) if heads is None else heads)
         keys = self.token_affinity(scale, heads=heads, offset=offset, mean=mean)
         asking = rotated_by_offset(self.weights, self.common_part(mean).query[heads], offset)
@@ -318,7 +318,7 @@ class Layer(LayerFacts):
         return check_finite_scores("Tᵉ", found)
 
     def _divisors(self, scale: TokenScale | None) -> Float[np.ndarray, "token"] | None:
-        """What factors are divided by: nothing where they are normed already."""
+        """σ to divide factors by; None if they are normed already."""
         if self.weights.has_query_key_norms:
             if scale is None:
                 raise UnsupportedModelError(f"{self.name} norms queries and keys: there is no Tᵉᵉ without division")
@@ -344,7 +344,7 @@ class Layer(LayerFacts):
         return token_shares(mean, self.vocab_size, self.frequencies)
 
     def _stream(self, ids: Int[np.ndarray, "query"]) -> Float[np.ndarray, "query d_model"]:
-        """What enters the block: e, with learned positions e + p."""
+        """The block's input: e, or e + p with learned positions."""
         tokens, positions = self.weights.token_embeddings[ids], self.weights.position_embeddings
         return tokens + positions[: len(ids)] if self.positions == "learned" else tokens
 
@@ -363,7 +363,7 @@ class Layer(LayerFacts):
         check_range("head", heads, self.n_heads)
 
     def check_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
-        """The ids as an array, if they are a text that the model can read; a text itself is encoded."""
+        """Encode a text, or check token ids; an error if the model can't read them."""
         ids = whole_numbers(self.vocabulary.encode(token_ids) if isinstance(token_ids, str) else token_ids)
         check_readable(ids, self.n_positions, self.weights.padding_token_id)
         self.check_tokens(ids)

@@ -1,4 +1,4 @@
-"""From scores to attention: softmax over the keys that a query may see."""
+"""From scores to attention: masking, softcapping and softmax, and checks of token ids and scores."""
 
 from __future__ import annotations
 
@@ -9,67 +9,68 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from detoklens.errors import CheckpointError, RangeError, TokenError
+from detoklens.weights.scale import FLOAT64_ADVICE
 
 Numbers = Sequence[int] | Int[np.ndarray, "..."]
 LARGEST_ROUNDING = 0.01
-"""Of a score before the softmax: it changes attention by one percent. In float32 scores of 168,000 are rounded so."""
+"""Largest accepted rounding error of a score: it changes attention by 1 %. In float32, scores reach it at 168,000."""
 
 
 def check_finite_scores(what: str, scores: np.ndarray) -> np.ndarray:
-    """The same scores, if all are finite; NaN and Inf come of weights too large for their type."""
+    """Return the scores if all are finite; NaN and Inf mean that the weights are too large for their type."""
     if not np.isfinite(scores).all():
         raise CheckpointError(
-            f"{what} is too large for {scores.dtype}: the weights are damaged or of an unusual scale; try "
-            'dtype="float64"'
+            f"{what} is too large for {scores.dtype}: the weights are damaged or unusually large; check them"
+            f"{FLOAT64_ADVICE}"
         )
     return scores
 
 
 def check_roundings(highest: np.ndarray) -> None:
-    """Refuse scores so large that their own rounding decides the attention; `highest` has the highest of each row."""
+    """Refuse scores so large that rounding decides the attention; `highest` holds the maximum of each row."""
     largest = np.abs(highest).max(initial=0)
     if not largest * np.finfo(highest.dtype).epsneg <= LARGEST_ROUNDING:
         raise CheckpointError(
             f"attention scores are as large as {largest:.0e}, which {highest.dtype} rounds too coarsely for a softmax: "
-            'the weights are damaged or of an unusual scale; try dtype="float64"'
+            f"the weights are damaged or unusually large; check them{FLOAT64_ADVICE}"
         )
 
 
 def whole_numbers(token_ids: Any) -> Int[np.ndarray, "..."]:
-    """Token ids as an array; text and fractions are refused rather than rounded."""
+    """Token ids as an array; anything but whole numbers is refused."""
     try:
         ids = np.asarray(token_ids)
     except ValueError as error:  # lists of different lengths
-        raise TokenError("token ids are whole numbers, not lists of several lengths; give one list") from error
+        raise TokenError("token ids must be one list of whole numbers, not lists of different lengths") from error
     if ids.size and ids.dtype.kind not in "iu":
         first = ids.ravel()[:1].tolist()[0]
         if type(first) is int:
-            raise TokenError("token ids are smaller: one of these names no token of any vocabulary")
-        raise TokenError(f"token ids are whole numbers, not {type(first).__name__}; give a list of them, or a text")
+            raise TokenError("a token id is too large for any vocabulary")
+        raise TokenError(f"token ids must be whole numbers, not {type(first).__name__}; pass a list of ids, or a text")
     return ids.astype(np.int64)
 
 
 def check_range(what: str, values: Numbers, size: int) -> None:
-    """Refuse numbers that name nothing: below 0, or not below the size."""
+    """Refuse numbers outside 0 … size − 1."""
     wrong = [int(value) for value in values if not 0 <= value < size]
     if wrong:
         raise RangeError(f"{what} {wrong[0]} does not exist; {what}s go from 0 to {size - 1}")
 
 
-def check_readable(ids: np.ndarray, longest: int, placeless: int | None) -> None:
-    """Refuse ids that are no text for a model: of another shape, none, too many, or with padding."""
+def check_readable(ids: np.ndarray, longest: int, padding_id: int | None) -> None:
+    """Refuse ids that are not a text the model can read: not one-dimensional, empty, too long, or with padding."""
     if ids.ndim != 1:
-        raise RangeError(f"a text is a string, or one list of token ids, not an array of {ids.ndim} dimensions")
+        raise RangeError(f"a text must be a string or one list of token ids, not an array of {ids.ndim} dimensions")
     if not ids.size:
-        raise RangeError("a text needs at least one token; give a text, or a list of token ids")
+        raise RangeError("a text needs at least one token; pass a text or a list of token ids")
     if len(ids) > longest:
         raise RangeError(f"a text of {len(ids)} tokens is longer than the {longest} positions; shorten it")
-    if placeless in ids:
-        raise RangeError(f"token id {placeless} is padding that takes no position; leave it out")
+    if padding_id in ids:
+        raise RangeError(f"token id {padding_id} is padding that takes no position; leave it out")
 
 
 def softmax(scores: Float[np.ndarray, "*rows key"]) -> Float[np.ndarray, "*rows key"]:
-    """softmax along the last axis; −inf gets no attention."""
+    """Softmax along the last axis; a score of −inf gets no attention."""
     highest = scores.max(axis=-1, keepdims=True)
     check_roundings(highest)
     shifted = scores - highest
@@ -79,7 +80,7 @@ def softmax(scores: Float[np.ndarray, "*rows key"]) -> Float[np.ndarray, "*rows 
 
 
 def softcapped(scores: Float[np.ndarray, "..."], cap: float | None) -> Float[np.ndarray, "..."]:
-    """cap · tanh(score / cap) of scaled scores; as they are where a model caps nothing."""
+    """cap · tanh(score / cap) of scaled scores; unchanged without a cap."""
     if cap is None:
         return scores
     limit = scores.dtype.type(cap)
@@ -87,7 +88,7 @@ def softcapped(scores: Float[np.ndarray, "..."], cap: float | None) -> Float[np.
 
 
 def seen_keys(query: int, n_keys: int, is_causal: bool = True, window: int | None = None) -> slice:
-    """The keys that a query may look at, of a text of so many."""
+    """The keys that a query attends to in a text of `n_keys` tokens."""
     reach = n_keys if window is None else window
     return slice(max(0, query - reach + 1), query + 1 if is_causal else min(n_keys, query + reach))
 
@@ -95,7 +96,7 @@ def seen_keys(query: int, n_keys: int, is_causal: bool = True, window: int | Non
 def masked(
     scores: Float[np.ndarray, "head query key"], is_causal: bool = True, window: int | None = None
 ) -> Float[np.ndarray, "head query key"]:
-    """The same scores with −inf where a query may not look: at later keys, at keys beyond its window."""
+    """The scores with −inf for keys that a query can't see: later ones, and ones outside its window."""
     n_queries, n_keys = scores.shape[-2:]
     offset = np.arange(n_queries)[:, None] - np.arange(n_keys)
     hidden = np.zeros(offset.shape, bool)

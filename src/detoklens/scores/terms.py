@@ -1,35 +1,39 @@
-"""The score of layer 0 as a sum of named terms.
+"""The attention score of layer 0 as a sum of named terms.
+
+`TERMS` declares each term once: its name, what it means, and the query factor and key factor whose product it is. Texts
+(`text_terms`), documents (`measures.documents`) and last positions (`scores.block`) all multiply these factors.
 
 For learned absolute positions three query factors meet two key factors, which makes six terms. With σ_i = σ(e_i + p_i):
 
-| term | value                          | reads as                                       |
-|------|--------------------------------|------------------------------------------------|
-| ee   | Q_e[t_i] · K_e[t_j] / (σ_i σ_j) | token compares itself with token               |
-| pp   | Q_p[i] · K_p[j] / (σ_i σ_j)     | position compares itself with position         |
-| pe   | Q_p[i] · K_e[t_j] / (σ_i σ_j)   | position looks for token                       |
-| ep   | Q_e[t_i] · K_p[j] / (σ_i σ_j)   | token looks for position                       |
-| e    | q_b · K_e[t_j] / σ_j            | token asserts itself, whoever asks             |
-| p    | q_b · K_p[j] / σ_j              | position asserts itself, whoever asks          |
+| term | value                           |
+|------|---------------------------------|
+| ee   | Q_e[t_i] · K_e[t_j] / (σ_i σ_j) |
+| pp   | Q_p[i] · K_p[j] / (σ_i σ_j)     |
+| pe   | Q_p[i] · K_e[t_j] / (σ_i σ_j)   |
+| ep   | Q_e[t_i] · K_p[j] / (σ_i σ_j)   |
+| e    | q_b · K_e[t_j] / σ_j            |
+| p    | q_b · K_p[j] / σ_j              |
 
-With rotary positions each of four terms is a function of the offset δ = i − j, since only R_δ stands between query and
-key; a and b are what all queries and all keys share: the biases, or the means over the vocabulary.
+With rotary positions, each of four terms depends on positions only through the offset δ = i − j. a and b are what all
+queries and all keys have in common: their biases, or their means over the vocabulary.
 
-| term | value                | reads as                            |
-|------|----------------------|-------------------------------------|
-| ee   | Q_e[t_i] R_δ K_e[t_j] | token looks for token               |
-| e    | a R_δ K_e[t_j]        | token asserts itself, whoever asks  |
-| ep   | Q_e[t_i] R_δ b        | query looks for an offset           |
-| p    | a R_δ b              | position kernel                     |
+| term | value                 |
+|------|-----------------------|
+| ee   | Q_e[t_i] R_δ K_e[t_j] |
+| e    | a R_δ K_e[t_j]        |
+| ep   | Q_e[t_i] R_δ b        |
+| p    | a R_δ b               |
 
-ALiBi has ee and e as above without R, and p is the given −slope · δ (over the attention scale, as it is added after).
-`Terms` itself knows no number six: other families bring other sets of terms under their own names.
+ALiBi has ee and e as above without R; p is the given −slope · δ, divided by the attention scale because the model adds
+it to scores that are already scaled.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -37,127 +41,12 @@ from jaxtyping import Float, Int
 from detoklens.errors import RangeError
 from detoklens.scores.factors import Common, for_each_head, key_side, project, query_side, rotated, rotated_by_offset
 from detoklens.scores.softmax import masked, softcapped, softmax
-from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.first_layer import FirstLayer, Positions
 from detoklens.weights.folding import FoldedLayer
 
 
-def six_terms(
-    layer: FirstLayer,
-    folded: FoldedLayer,
-    token_ids: Int[np.ndarray, "query"],
-    scales: Float[np.ndarray, "query"],
-) -> Terms:
-    """All six terms for a text whose first token stands at position 0; `scales` is σ of each of its places."""
-    tokens = layer.token_embeddings[token_ids] / scales[:, None]
-    positions = layer.position_embeddings[: len(token_ids)] / scales[:, None]
-    query_token, query_position = (
-        project(tokens, folded.query_weight),
-        project(positions, folded.query_weight),
-    )
-    key_token, key_position = project(tokens, folded.key_weight), project(positions, folded.key_weight)
-    parts: dict[str, np.ndarray] = {
-        Term.EE: query_token @ key_token.transpose(0, 2, 1),
-        Term.PP: query_position @ key_position.transpose(0, 2, 1),
-        Term.PE: query_position @ key_token.transpose(0, 2, 1),
-        Term.EP: query_token @ key_position.transpose(0, 2, 1),
-        Term.E: np.einsum("hk,hjk->hj", folded.query_bias, key_token),
-        Term.P: np.einsum("hk,hjk->hj", folded.query_bias, key_position),
-    }
-    return Terms(parts, layer.attention_scale, layer.is_causal, layer.window, layer.softcap, MEANINGS["learned"])
-
-
-def head_outputs(
-    layer: FirstLayer,
-    folded: FoldedLayer,
-    inputs: Float[np.ndarray, "query d_model"],
-    attention: Float[np.ndarray, "head query key"],
-) -> Float[np.ndarray, "head query d_model"]:
-    """What each head writes: (Σ_j α[h,i,j] (x_j / σ_j) W̃_V[h] + b̃_V[h]) W_O[h]; `inputs` are the x / σ.
-
-    The sum over heads plus b_O is the layer's output Σ_h Σ_j α (x_j / σ_j) W_VO + b_VO, since Σ_j α = 1.
-    """
-    values = for_each_head(project(inputs, folded.value_weight), layer)
-    mixed = attention @ values + for_each_head(folded.value_bias[:, None], layer)
-    return mixed @ folded.output_weight
-
-
-def offset_terms(
-    layer: FirstLayer,
-    folded: FoldedLayer,
-    token_ids: Int[np.ndarray, "query"],
-    scales: Float[np.ndarray, "query"],
-    common: Common,
-) -> Terms:
-    """All terms of a text whose first token stands at position 0; `scales` is σ of each of its tokens."""
-    inputs = layer.token_embeddings[token_ids] / scales[:, None]
-    query = query_side(layer, folded).less_constant(inputs, common.query)
-    key = key_side(layer, folded).less_constant(inputs, common.key)
-    parts = _alibi(layer, query, key, common) if layer.positions == "alibi" else _rotary(layer, query, key, common)
-    meanings = {name: MEANINGS[layer.positions][name] for name in parts}
-    return Terms(parts, layer.attention_scale, layer.is_causal, layer.window, layer.softcap, meanings)
-
-
-def kernel(layer: FirstLayer, common: Common, offsets: Int[np.ndarray, "offset"]) -> Float[np.ndarray, "head offset"]:
-    """The purely positional part of the score at these offsets i − j."""
-    if layer.alibi_slopes is not None:
-        return _slope_term(layer, offsets)
-    key = for_each_head(common.key[:, None], layer)[:, 0]
-    queries = [rotated_by_offset(layer, common.query, int(offset)) for offset in offsets]
-    return np.einsum("ohd,hd->ho", np.stack(queries), key)
-
-
-def _rotary(
-    layer: FirstLayer,
-    query: Float[np.ndarray, "head query d_head"],
-    key: Float[np.ndarray, "key_head query d_head"],
-    common: Common,
-) -> dict[str, np.ndarray]:
-    places = np.arange(query.shape[1])
-    query_token, key_token = rotated(layer, query, places), _rotated_keys(layer, key, places)
-    parts: dict[str, np.ndarray] = {Term.EE: query_token @ key_token.transpose(0, 2, 1)}
-    if common.is_nothing:
-        return parts
-    shape = (1, len(places), 1)
-    query_common = rotated(layer, np.tile(common.query[:, None], shape), places)
-    key_common = _rotated_keys(layer, np.tile(common.key[:, None], shape), places)
-    parts[Term.E] = query_common @ key_token.transpose(0, 2, 1)
-    parts[Term.EP] = query_token @ key_common.transpose(0, 2, 1)
-    parts[Term.P] = query_common @ key_common.transpose(0, 2, 1)
-    return parts
-
-
-def _rotated_keys(
-    layer: FirstLayer, keys: Float[np.ndarray, "key_head query d_head"], places: Int[np.ndarray, "query"]
-) -> Float[np.ndarray, "head query d_head"]:
-    return for_each_head(rotated(layer, keys, places), layer)
-
-
-def _alibi(
-    layer: FirstLayer,
-    query: Float[np.ndarray, "head query d_head"],
-    key: Float[np.ndarray, "key_head query d_head"],
-    common: Common,
-) -> dict[str, np.ndarray]:
-    """b is the same for each key, so the softmax cancels it: it is dropped."""
-    key_token = for_each_head(key, layer)
-    parts: dict[str, np.ndarray] = {Term.EE: query @ key_token.transpose(0, 2, 1)}
-    if common.query.any():
-        parts[Term.E] = np.einsum("hk,hjk->hj", common.query, key_token)
-    places = np.arange(query.shape[1])
-    offsets = places[:, None] - places
-    parts[Term.P] = _slope_term(layer, offsets.ravel()).reshape(-1, *offsets.shape)
-    return parts
-
-
-def _slope_term(layer: FirstLayer, offsets: Int[np.ndarray, "offset"]) -> Float[np.ndarray, "head offset"]:
-    """ALiBi lowers a score that is already scaled, so as a term it is divided by the attention scale."""
-    assert layer.alibi_slopes is not None
-    slopes = -np.multiply.outer(layer.alibi_slopes.astype(np.float64), offsets) / layer.attention_scale
-    return slopes.astype(layer.token_embeddings.dtype)
-
-
 class Term(StrEnum):
-    """The six terms of learned absolute positions."""
+    """Names of the terms: e for embedding (token), p for position; the query's letter first."""
 
     EE = "ee"
     PP = "pp"
@@ -167,33 +56,152 @@ class Term(StrEnum):
     P = "p"
 
 
-MEANINGS: Mapping[str, Mapping[str, str]] = {
-    "learned": {
-        Term.EE: "token compares itself with token",
-        Term.PP: "position compares itself with position",
-        Term.PE: "position looks for token",
-        Term.EP: "token looks for position",
-        Term.E: "token asserts itself, whoever asks",
-        Term.P: "position asserts itself, whoever asks",
-    },
-    "rotary": {
-        Term.EE: "token looks for token",
-        Term.E: "token asserts itself, whoever asks",
-        Term.EP: "query looks for an offset",
-        Term.P: "position kernel",
-    },
-    "alibi": {
-        Term.EE: "token looks for token",
-        Term.E: "token asserts itself, whoever asks",
-        Term.P: "distance lowers the score by a given slope",
-    },
+class Factor(IntEnum):
+    """What the query or key side of a term depends on."""
+
+    TOKEN = 0
+    POSITION = 1  # the learned position embedding
+    COMMON = 2  # what all tokens have in common, rotated to the position
+    DISTANCE = 3  # ALiBi's slope times i − j; no product
+    CONSTANT = 4  # the same for every query
+
+
+class ScoreTerm(NamedTuple):
+    """One term of the score: its name, its meaning, and the factors that are multiplied."""
+
+    name: Term
+    meaning: str
+    query: Factor
+    key: Factor
+
+
+TERMS: Mapping[Positions, tuple[ScoreTerm, ...]] = {
+    "learned": (
+        ScoreTerm(Term.EE, "token compares itself with token", Factor.TOKEN, Factor.TOKEN),
+        ScoreTerm(Term.PP, "position compares itself with position", Factor.POSITION, Factor.POSITION),
+        ScoreTerm(Term.PE, "position looks for token", Factor.POSITION, Factor.TOKEN),
+        ScoreTerm(Term.EP, "token looks for position", Factor.TOKEN, Factor.POSITION),
+        ScoreTerm(Term.E, "token asserts itself, whoever asks", Factor.CONSTANT, Factor.TOKEN),
+        ScoreTerm(Term.P, "position asserts itself, whoever asks", Factor.CONSTANT, Factor.POSITION),
+    ),
+    "rotary": (
+        ScoreTerm(Term.EE, "token looks for token", Factor.TOKEN, Factor.TOKEN),
+        ScoreTerm(Term.E, "token asserts itself, whoever asks", Factor.COMMON, Factor.TOKEN),
+        ScoreTerm(Term.EP, "query looks for an offset", Factor.TOKEN, Factor.COMMON),
+        ScoreTerm(Term.P, "position kernel", Factor.COMMON, Factor.COMMON),
+    ),
+    "alibi": (
+        ScoreTerm(Term.EE, "token looks for token", Factor.TOKEN, Factor.TOKEN),
+        ScoreTerm(Term.E, "token asserts itself, whoever asks", Factor.CONSTANT, Factor.TOKEN),
+        ScoreTerm(Term.P, "distance lowers the score by a given slope", Factor.DISTANCE, Factor.DISTANCE),
+    ),
 }
-"""What each term means, by the kind of positions."""
+
+MEANINGS: Mapping[Positions, Mapping[str, str]] = {
+    positions: {term.name: term.meaning for term in terms} for positions, terms in TERMS.items()
+}
+"""The meaning of each term, by the kind of positions."""
+
+
+def terms_present(positions: Positions, common: Common) -> tuple[ScoreTerm, ...]:
+    """The declared terms, without those of a common part that is zero."""
+    terms = TERMS[positions]
+    if positions == "rotary" and common.is_nothing:
+        return tuple(term for term in terms if Factor.COMMON not in (term.query, term.key))
+    if positions == "alibi" and not common.query.any():
+        return tuple(term for term in terms if term.query is not Factor.CONSTANT)
+    return terms
+
+
+def multiply_factors(
+    terms: Iterable[ScoreTerm],
+    queries: Mapping[Factor, np.ndarray],
+    keys: Mapping[Factor, np.ndarray],
+    multiply: Callable[[np.ndarray, np.ndarray], np.ndarray],
+    distance: np.ndarray | None = None,
+) -> dict[str, np.ndarray]:
+    """Each term by name: the product of its factors, or the given distance term."""
+    return {
+        term.name: distance
+        if term.query is Factor.DISTANCE and distance is not None
+        else multiply(queries[term.query], keys[term.key])
+        for term in terms
+    }
+
+
+def text_terms(
+    layer: FirstLayer,
+    folded: FoldedLayer,
+    token_ids: Int[np.ndarray, "query"],
+    scales: Float[np.ndarray, "query"],
+    common: Common,
+) -> Terms:
+    """All terms of a text that starts at position 0; `scales` is σ of each of its tokens."""
+    tokens, places = layer.token_embeddings[token_ids] / scales[:, None], np.arange(len(token_ids))
+    terms, distance = terms_present(layer.positions, common), None
+    if layer.positions == "learned":
+        positions = layer.position_embeddings[: len(token_ids)] / scales[:, None]
+        queries, keys = (
+            {Factor.TOKEN: project(tokens, weight), Factor.POSITION: project(positions, weight)}
+            for weight in (folded.query_weight, folded.key_weight)
+        )
+        queries[Factor.CONSTANT] = folded.query_bias
+    else:
+        queries = {Factor.TOKEN: query_side(layer, folded).less_constant(tokens, common.query)}
+        keys = {Factor.TOKEN: key_side(layer, folded).less_constant(tokens, common.key)}
+        if layer.positions == "alibi":
+            queries[Factor.CONSTANT] = common.query
+            offsets = places[:, None] - places
+            distance = _slope_term(layer, offsets.ravel()).reshape(-1, *offsets.shape)
+        else:
+            for side, vector in ((queries, common.query), (keys, common.key)):
+                side[Factor.COMMON] = np.tile(vector[:, None], (1, len(places), 1))
+                side.update({factor: rotated(layer, vectors, places) for factor, vectors in side.items()})
+        keys = {factor: for_each_head(vectors, layer) for factor, vectors in keys.items()}
+    parts = multiply_factors(terms, queries, keys, _multiply_text, distance)
+    meanings = {str(term.name): term.meaning for term in terms}
+    return Terms(parts, layer.attention_scale, layer.is_causal, layer.window, layer.softcap, meanings)
+
+
+def _multiply_text(query: np.ndarray, key: Float[np.ndarray, "head key d_head"]) -> np.ndarray:
+    """[head, query, key], or [head, key] for a query factor that is the same for every query."""
+    return np.einsum("hk,hjk->hj", query, key) if query.ndim == 2 else query @ key.transpose(0, 2, 1)
+
+
+def kernel(layer: FirstLayer, common: Common, offsets: Int[np.ndarray, "offset"]) -> Float[np.ndarray, "head offset"]:
+    """The position kernel: the purely positional part of the score at these offsets i − j."""
+    if layer.alibi_slopes is not None:
+        return _slope_term(layer, offsets)
+    key = for_each_head(common.key[:, None], layer)[:, 0]
+    queries = [rotated_by_offset(layer, common.query, int(offset)) for offset in offsets]
+    return np.einsum("ohd,hd->ho", np.stack(queries), key)
+
+
+def _slope_term(layer: FirstLayer, offsets: Int[np.ndarray, "offset"]) -> Float[np.ndarray, "head offset"]:
+    """ALiBi's term: −slope · δ, divided by the attention scale because it is added to scaled scores."""
+    assert layer.alibi_slopes is not None
+    slopes = -np.multiply.outer(layer.alibi_slopes.astype(np.float64), offsets) / layer.attention_scale
+    return slopes.astype(layer.token_embeddings.dtype)
+
+
+def head_outputs(
+    layer: FirstLayer,
+    folded: FoldedLayer,
+    inputs: Float[np.ndarray, "query d_model"],
+    attention: Float[np.ndarray, "head query key"],
+) -> Float[np.ndarray, "head query d_model"]:
+    """Each head's output: (Σ_j α[h,i,j] (x_j / σ_j) W̃_V[h] + b̃_V[h]) W_O[h]; `inputs` are the x / σ.
+
+    The sum over heads plus b_O is the layer's output Σ_h Σ_j α (x_j / σ_j) W_VO + b_VO, since Σ_j α = 1.
+    """
+    values = for_each_head(project(inputs, folded.value_weight), layer)
+    mixed = attention @ values + for_each_head(folded.value_bias[:, None], layer)
+    return mixed @ folded.output_weight
 
 
 @dataclass(frozen=True)
 class Terms:
-    """Named parts of a score, each [head, query, key], or [head, key] where it is the same for every query."""
+    """Named terms of a score, each [head, query, key], or [head, key] if it is the same for every query."""
 
     parts: Mapping[str, np.ndarray]
     attention_scale: float
@@ -204,7 +212,7 @@ class Terms:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The terms that there are."""
+        """Names of the terms."""
         return tuple(str(name) for name in self.parts)
 
     def __repr__(self) -> str:
@@ -227,7 +235,7 @@ class Terms:
         raise AttributeError(f"Terms has no part {term!r}; the parts are {', '.join(parts)}")
 
     def full(self, term: str) -> Float[np.ndarray, "head query key"]:
-        """One term as [head, query, key], also where it is the same for every query."""
+        """One term as [head, query, key], broadcast if it is the same for every query."""
         part = self[term]
         if part.ndim == 3:
             return part
@@ -235,20 +243,20 @@ class Terms:
         return np.broadcast_to(part[:, None, :], (n_heads, n_keys, n_keys))
 
     def total(self) -> Float[np.ndarray, "head query key"]:
-        """The score s: all terms added, not yet divided by sqrt(d')."""
+        """The score s: the sum of all terms, not yet divided by sqrt(d')."""
         return self._sum(list(self.parts))
 
     def without(self, term: str) -> Float[np.ndarray, "head query key"]:
-        """The score with one term left out."""
+        """The score without one term."""
         self[term]
         return self._sum([name for name in self.parts if name != term])
 
     def attention(self) -> Float[np.ndarray, "head query key"]:
-        """α = softmax over the keys that i sees of s / sqrt(d')."""
+        """α = softmax of s / sqrt(d') over the keys that query i sees."""
         return self._softmax(self.total())
 
     def attention_without(self, term: str) -> Float[np.ndarray, "head query key"]:
-        """What the attention would be without one term."""
+        """The attention without one term."""
         return self._softmax(self.without(term))
 
     def _sum(self, names: list[str]) -> Float[np.ndarray, "head query key"]:
@@ -264,6 +272,6 @@ class Terms:
 
 
 def _shape_shown(shape: tuple[int, ...]) -> str:
-    """`[head 12, query 5, key 5]`, or `[head 12, key 5]` for what is the same for every query."""
+    """`[head 12, query 5, key 5]`, or `[head 12, key 5]` for a term that is the same for every query."""
     axes = ("head", "query", "key") if len(shape) == 3 else ("head", "key")
     return "[" + ", ".join(f"{axis} {size}" for axis, size in zip(axes, shape, strict=True)) + "]"

@@ -1,6 +1,6 @@
 """From a folder's tokenizer files to a `tokenizers.Tokenizer`.
 
-`tokenizer.json` is read as it is. Older checkpoints have `vocab.json` and `merges.txt`: GPT-2's byte-level BPE.
+`tokenizer.json` is read directly. Older checkpoints have `vocab.json` and `merges.txt`: GPT-2's byte-level BPE.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from detoklens.errors import CheckpointError, DetokLensError, first_line
 
 STDERR = 2
 PANIC = re.compile(rb"\n?thread '[^\n]*' [^\n]*panicked at .*", re.DOTALL)
-"""A panic and all that follows: it is the last thing that a call writes, and its length is not told."""
+"""A panic message and everything after it: a panic is the last thing that a call writes."""
 
 
 @contextmanager
 def library_call(refusal: Callable[[str], DetokLensError]) -> Iterator[None]:
-    """Raise what `refusal` makes of the library's reason, for any failure of a tokenizing library inside."""
+    """Turn any failure of a tokenizer library, panics included, into the error that `refusal` makes of its reason."""
     try:
         with _held_stderr:
             yield
@@ -40,7 +40,7 @@ def library_call(refusal: Callable[[str], DetokLensError]) -> Iterator[None]:
 
 
 class _HeldStderr:
-    """Descriptor 2 as a file in memory, from the first thread that enters until the last one leaves."""
+    """Redirects descriptor 2 to a file in memory, from the first thread that enters until the last one leaves."""
 
     def __init__(self) -> None:
         self._lock, self._inside = threading.Lock(), 0
@@ -52,7 +52,7 @@ class _HeldStderr:
             if self._inside == 1:
                 try:
                     self._own = os.dup(STDERR)
-                except OSError:  # closed: nobody would hear a panic
+                except OSError:  # closed: a panic message would not be shown anyway
                     self._own = None
                 else:
                     os.dup2(_unnamed_file(os.getpid()), STDERR)
@@ -72,7 +72,7 @@ _held_stderr = _HeldStderr()
 
 @lru_cache(maxsize=1)
 def _unnamed_file(_process: int) -> int:
-    """One file for each process: those that were forked must not share a place in it."""
+    """One file per process: forked processes must not share a file position."""
     if hasattr(os, "memfd_create"):
         return os.memfd_create("stderr")
     with tempfile.TemporaryFile() as file:
@@ -80,7 +80,7 @@ def _unnamed_file(_process: int) -> int:
 
 
 def _taken_out(file: int) -> bytes:
-    """What was written, of which the file keeps nothing."""
+    """Return what was written, and empty the file."""
     size = os.lseek(file, 0, os.SEEK_CUR)
     if not size:
         return b""
@@ -95,17 +95,17 @@ def _write_all(content: bytes) -> None:
 
 
 def _is_panic(error: BaseException) -> bool:
-    """Each library brings a class of its own for its panics, which can't be imported: it is known by its name."""
+    """Each library has its own panic class, which can't be imported, so it is recognised by name."""
     return type(error).__name__ == "PanicException"
 
 
 END_OF_TEXT = "<|endoftext|>"
 LARGEST_ID = 2_000_000  # the largest vocabularies in use have some 900,000 tokens
-TRIAL = "A trial, été 2\n\t東京 🤦"  # of what breaks at any text: letters, a digit, white space, two and four bytes
+TRIAL = "A trial, été 2\n\t東京 🤦"  # exercises letters, a digit, white space, and characters of two to four bytes
 
 
 def read_tokenizer(folder: Path) -> Tokenizer | None:
-    """The folder's tokenizer without padding or truncation, or None where it has none."""
+    """The folder's tokenizer without padding or truncation, or None if there is none."""
     if (folder / "tokenizer.json").is_file():
         return read_tokenizer_file(folder / "tokenizer.json")
     if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
@@ -134,7 +134,7 @@ def _unreadable_pair(folder: Path, reason: str) -> CheckpointError:
 
 
 def _checked(tokenizer: Tokenizer, where: Path) -> Tokenizer:
-    """A stranger's tokenizer made ready: its ids can be told apart and counted, a text has the same ids every time."""
+    """Check an untrusted tokenizer (unique ids in range) and make it deterministic."""
     _check_ids(tokenizer.get_vocab(with_added_tokens=True), where)
     _check_added_tokens(tokenizer, where)
     tokenizer.no_padding()

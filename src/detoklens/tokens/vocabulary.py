@@ -1,4 +1,4 @@
-"""Which text does a token id stand for, and which ids does a text have?"""
+"""Vocabularies: the text of each token, and the token ids of a text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BYTE_OF_CHARACTER = {chr(byte): byte for byte in PRINTABLE_BYTES} | {
 
 
 def token_bytes(raw: str) -> bytes:
-    """The bytes behind a byte-level token; a token with other characters (an added one) is taken as plain text."""
+    """The bytes of a byte-level token; a token with other characters (an added one) is plain text."""
     try:
         return bytes(BYTE_OF_CHARACTER[character] for character in raw)
     except KeyError:
@@ -33,12 +33,12 @@ def token_bytes(raw: str) -> bytes:
 
 
 def readable(raw_bytes: bytes) -> str:
-    r"""Bytes as text; those that are no UTF-8 (half a character) as \xNN."""
+    r"""Bytes as text; invalid UTF-8, such as part of a character, is shown as \xNN."""
     return raw_bytes.decode("utf-8", "backslashreplace")
 
 
 class Vocabulary:
-    """A tokenizer's tokens as readable text, its ids, and a fingerprint that tells two tokenizers apart."""
+    """A tokenizer's tokens as readable text, its ids, and its fingerprint."""
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -50,7 +50,7 @@ class Vocabulary:
 
     @classmethod
     def from_folder(cls, folder: Path | str) -> Vocabulary:
-        """Read tokenizer.json, or vocab.json and merges.txt; an error where neither is there."""
+        """Read tokenizer.json, or vocab.json and merges.txt; raise an error if there is neither."""
         vocabulary = cls.find(Path(folder))
         if vocabulary is None:
             raise CheckpointError(
@@ -60,18 +60,18 @@ class Vocabulary:
 
     @classmethod
     def find(cls, folder: Path) -> Vocabulary | None:
-        """Like from_folder, but None where the folder has no tokenizer."""
+        """Like `from_folder`, but None if the folder has no tokenizer."""
         tokenizer = read_tokenizer(folder)
         return None if tokenizer is None else cls(tokenizer)
 
     @classmethod
     def from_file(cls, path: Path) -> Vocabulary:
-        """Read one tokenizer.json, whatever it is called."""
+        """Read a tokenizer.json under any file name."""
         return cls(read_tokenizer_file(path))
 
     @classmethod
     def from_json(cls, text: str) -> Vocabulary:
-        """Read the text of a tokenizer.json, as `to_json` gives it."""
+        """Read the text of a tokenizer.json, as returned by `to_json`."""
         return cls(tokenizer_from_json(text))
 
     def to_json(self) -> str:
@@ -79,25 +79,25 @@ class Vocabulary:
 
     @cached_property
     def size(self) -> int:
-        """One more than the largest id: the rows that an embedding table needs."""
+        """The largest id plus one: the number of rows that an embedding table needs."""
         return max(self._raw_tokens, default=-1) + 1
 
     @cached_property
     def longest_token(self) -> int:
-        """Characters of the longest token, as the tokenizer's file writes it."""
+        """Length of the longest token in characters, as written in the tokenizer file."""
         return max(map(len, self._raw_tokens.values()), default=0)
 
     def raw(self, token_id: int) -> str:
-        """The token as the tokenizer's file writes it (`Ġsap`)."""
+        """The token as written in the tokenizer file (`Ġsap`)."""
         self.check_id(token_id)
         return self._raw_tokens.get(token_id, f"<unused {token_id}>")
 
     def text(self, token_id: int) -> str:
-        r"""The token as text (` sap`); bytes that are no whole character as \xNN."""
+        r"""The token as text (` sap`); bytes that form no whole character are shown as \xNN."""
         return self.join([token_id])
 
     def join(self, token_ids: Sequence[int]) -> str:
-        """The text of several tokens in a row."""
+        """The text of consecutive tokens."""
         return readable(b"".join(self.as_bytes(token_id) for token_id in token_ids))
 
     def texts(self) -> list[str]:
@@ -105,7 +105,7 @@ class Vocabulary:
         return [self.text(token_id) for token_id in range(self.size)]
 
     def encode(self, text: str) -> list[int]:
-        """The ids of a text; no special token is added."""
+        """The ids of a text, without added special tokens."""
         _refuse_lone_surrogates(text)
         with library_call(
             lambda reason: TokenError(f"this tokenizer can't read {text[:40]!r} ({reason}); download it again")
@@ -113,7 +113,7 @@ class Vocabulary:
             return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
 
     def id(self, text: str) -> int:
-        """The id of the token that is exactly this text (or, failing that, is written so in the tokenizer's file)."""
+        """The id of the token with exactly this text or, failing that, written like this in the tokenizer file."""
         if text in self._id_of_text:
             return self._id_of_text[text]
         _refuse_lone_surrogates(text)
@@ -127,7 +127,7 @@ class Vocabulary:
             raise TokenError(f"token id {token_id} is not in the vocabulary; ids go from 0 to {self.size - 1}")
 
     def merges(self) -> list[tuple[int, int, int]]:
-        """The tokenizer's own merges as ids (left, right, merged); empty where it is no BPE."""
+        """The tokenizer's merges as ids (left, right, merged); empty if it is not a BPE tokenizer."""
         ids = self._model.get("vocab", {})
         pairs = (
             tuple(merge.split(" ")) if isinstance(merge, str) else merge for merge in self._model.get("merges", [])
@@ -135,9 +135,9 @@ class Vocabulary:
         return [(ids[left], ids[right], ids[left + right]) for left, right in pairs if left + right in ids]
 
     def word_internal(self) -> list[int]:
-        """The tokens that begin with a letter and without a space, so that they go on with the word before them.
+        """Word-continuation tokens: those that start with a letter and no space.
 
-        A WordPiece tokenizer marks them itself (`##ing`); there a token without the mark begins a word.
+        A WordPiece tokenizer marks them (`##ing`); its tokens without the mark start a word.
         """
         mark = self.continuing_mark
         texts = enumerate(map(self.raw, range(self.size))) if mark else enumerate(self.texts())
@@ -146,12 +146,12 @@ class Vocabulary:
 
     @property
     def continuing_mark(self) -> str:
-        """What the tokenizer's file writes before a piece that goes on with a word (`##`); most write nothing."""
+        """The tokenizer's prefix of continuation tokens (`##`); empty for most tokenizers."""
         return getattr(self.tokenizer.model, "continuing_subword_prefix", None) or ""
 
     @cached_property
     def apart(self) -> frozenset[int]:
-        """The tokens that are no pieces of words: special ones, and the one for what the tokenizer does not know."""
+        """Special tokens and the unknown token, which are not parts of words."""
         special = {token["id"] for token in self._description["added_tokens"] if token.get("special")}
         unknown = self._model.get("unk_token")
         numbers = (self._model.get("unk_id"), None if unknown is None else self.tokenizer.token_to_id(unknown))
@@ -159,7 +159,7 @@ class Vocabulary:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 of what decides the ids of a text: the model, the normalizer, the splitting, the added tokens."""
+        """sha256 of what determines the ids of a text: model, normalizer, pre-tokenizer and added tokens."""
         description = json.dumps(_what_decides_ids(self._description), sort_keys=True, ensure_ascii=True)
         return hashlib.sha256(description.encode("ascii")).hexdigest()
 
@@ -186,7 +186,7 @@ class Vocabulary:
         return {self.text(token_id): token_id for token_id in sorted(self._raw_tokens, reverse=True)}
 
     def as_bytes(self, token_id: int) -> bytes:
-        """What a token stands for; half a character is no text yet."""
+        """The bytes of a token, which may be only part of a character."""
         raw = self.raw(token_id)
         return token_bytes(raw) if self._is_byte_level else raw.replace("▁", " ").encode("utf-8")
 
@@ -199,11 +199,11 @@ class Vocabulary:
 
 
 def _refuse_lone_surrogates(text: str) -> None:
-    """Bytes of a command line that are no UTF-8 arrive as lone surrogates, which no tokenizer takes."""
+    """Refuse text that is not valid UTF-8: bytes of a command line arrive as lone surrogates."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise TokenError(f"{text!r} is no valid text at character {error.start}; give it as UTF-8") from error
+        raise TokenError(f"{text!r} is not valid text at character {error.start}; pass it as UTF-8") from error
 
 
 def _what_decides_ids(description: dict[str, Any]) -> dict[str, Any]:
@@ -218,7 +218,7 @@ def _what_decides_ids(description: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without(value: Any, key: str) -> Any:
-    """The same JSON value without one key at any depth: it changes offsets, never ids."""
+    """A JSON value without one key at any depth: one that changes offsets, never ids."""
     if isinstance(value, dict):
         return {name: _without(inner, key) for name, inner in value.items() if name != key}
     if isinstance(value, list):

@@ -1,6 +1,6 @@
 """Blocks beyond the first: their attention as plain arrays, and their fingerprint.
 
-The reader asks for the tensors of block 0; here it gets those of another block under the same names.
+The reader reads block 0; `OtherBlock` gives it the tensors of another block under the same names.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from detoklens.weights.gguf_file import GGUFFile, dequantised_note
 from detoklens.weights.reader import read_first_layer
 from detoklens.weights.sources import StateDict, TensorSource
 
-KINDS = ("layer_types", "attention_layers")  # one entry a block
+KINDS = ("layer_types", "attention_layers")  # lists with one entry per block
 
 
 class OtherBlock:
-    """A source that gives the tensors of another block where those of block 0 are asked for."""
+    """A source that returns the tensors of another block under the names of block 0."""
 
     def __init__(self, source: TensorSource, stem: str, block: int) -> None:
         self.where = source.where
@@ -48,7 +48,7 @@ class OtherBlock:
 
 
 def source_of(checkpoint: Checkpoint, n_blocks: int) -> TensorSource:
-    """Where the tensors of the first blocks are."""
+    """The source of the first blocks' tensors."""
     folder = checkpoint.blocks_folder(n_blocks)
     if folder is None and checkpoint.model is None:
         raise CheckpointError(f"{checkpoint.name} is arrays only: there is no real model; save it to a folder")
@@ -59,9 +59,9 @@ def source_of(checkpoint: Checkpoint, n_blocks: int) -> TensorSource:
 
 
 def read_block(checkpoint: Checkpoint, block: int, inputs: np.ndarray, kinds: dict[str, list[Any]]) -> FirstLayer:
-    """A block's attention, with one vector for each token as what enters it; `kinds` are lists with an entry a block.
+    """A block's attention, with `inputs` as the vector of each token; `kinds` are lists with one entry per block.
 
-    What enters is neither a position nor, where the stream was normed before the first block, normed again.
+    Positions are not added again, and a norm before the first block is not applied again.
     """
     source, config = source_of(checkpoint, block + 1), checkpoint.config
     stem = spec_of(config).blocks_stem(source.names())
@@ -78,7 +78,7 @@ def read_block(checkpoint: Checkpoint, block: int, inputs: np.ndarray, kinds: di
 
 
 def blocks_fingerprint(checkpoint: Checkpoint, n_blocks: int) -> str:
-    """sha256 of all tensors of the first blocks and of what is in no block, in float32."""
+    """sha256 of the tensors of the first blocks and of those outside all blocks, in float32."""
     folder = checkpoint.blocks_folder(n_blocks)
     digest = hashlib.sha256()
     if folder is not None and folder.is_file():
@@ -92,7 +92,7 @@ def blocks_fingerprint(checkpoint: Checkpoint, n_blocks: int) -> str:
 
 
 def blocks_size(checkpoint: Checkpoint, n_blocks: int) -> int:
-    """How many numbers have the first blocks and what is in no block? Of a GGUF file transformers reads all."""
+    """Number of parameters in and outside the first blocks; transformers reads all of a GGUF file."""
     source = source_of(checkpoint, n_blocks)
     if isinstance(source, GGUFFile):
         return source.size
@@ -101,10 +101,7 @@ def blocks_size(checkpoint: Checkpoint, n_blocks: int) -> int:
 
 
 def real_model(checkpoint: Checkpoint, n_blocks: int) -> dict[str, Any]:
-    """What decides the numbers of the real model's first blocks: tensors, config and, in memory, the class.
-
-    With the kinds that tensors were dequantised from, where there are any.
-    """
+    """What determines the real model's numbers: tensors, config, the class of a model in memory, quantisation types."""
     decided = {
         "blocks": blocks_fingerprint(checkpoint, n_blocks),
         "config": config_fingerprint(checkpoint, n_blocks),
@@ -115,31 +112,31 @@ def real_model(checkpoint: Checkpoint, n_blocks: int) -> dict[str, Any]:
 
 
 def quantised_blocks(checkpoint: Checkpoint, n_blocks: int) -> tuple[str, ...]:
-    """From which kinds are tensors of the first blocks dequantised?"""
+    """The types that tensors of the first blocks were dequantised from."""
     source = source_of(checkpoint, n_blocks)
     return source.quantised() if isinstance(source, GGUFFile) else ()
 
 
 def block_notes(checkpoint: Checkpoint, n_blocks: int) -> tuple[str, ...]:
-    """What is to be said of the first blocks' numbers, where that is not said of the first layer's."""
+    """Notes about the first blocks that are not already among the first layer's."""
     kinds = quantised_blocks(checkpoint, n_blocks)
     return dequantised_note(kinds, f"tensors of the first {n_blocks} blocks") if kinds != checkpoint.quantised else ()
 
 
 def base_of(model: Any) -> Any:
-    """The part of a model in memory that reads the text, without its head."""
+    """A model in memory without its head."""
     return getattr(model, getattr(model, "base_model_prefix", ""), model)
 
 
 def class_name(model: Any) -> str:
-    """What computes: a subclass may do otherwise with the same tensors."""
+    """The class of a model: a subclass may compute something else from the same tensors."""
     return f"{type(model).__module__}.{type(model).__qualname__}"
 
 
 def config_fingerprint(checkpoint: Checkpoint, n_blocks: int) -> str:
-    """sha256 of all that the config says: how blocks compute (activations, ε, kinds of attention) is in no tensor.
+    """sha256 of the config, which determines what tensors don't: activations, ε, kinds of attention.
 
-    transformers reads it again: where it says something else by now, that has its say too.
+    transformers reads the config again; if it has changed since, both versions count.
     """
     now = _config_now(checkpoint, n_blocks)
     said = checkpoint.config if now == checkpoint.config else [checkpoint.config, now]

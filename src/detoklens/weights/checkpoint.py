@@ -1,4 +1,4 @@
-"""From a model's name to its first layer: a local folder, a hub id, or a model already in memory."""
+"""Read the first layer of a local folder, a GGUF file, a hub id or a model in memory."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
 
 
 def no_mlp() -> MlpSublayer:
-    """For a layer that is made of arrays alone."""
+    """The `read_mlp` of a layer made of arrays."""
     raise UnsupportedModelError("this layer has no MLP; load a whole checkpoint for the first block's output")
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A first layer with its vocabulary; the real model is in `folder` (or GGUF file), or it is the object `model`.
+    """A first layer with its vocabulary; the real model is in `folder` (or a GGUF file), or it is the object `model`.
 
-    `read_mlp` reads the first block's second norm and MLP; `quantised` says from which kinds weights were dequantised;
-    `blocks_folder` says where so many first blocks are on disk, and fetches them there.
+    `read_mlp` reads the first block's second norm and MLP; `quantised` lists the types that weights were dequantised
+    from; `blocks_folder` returns the folder of the first n blocks, and downloads them if needed.
     """
 
     name: str
@@ -76,7 +76,7 @@ def read_checkpoint(model: Any, dtype: np.dtype[Any], revision: str | None = Non
 
 
 def is_gguf(model: str | Path) -> bool:
-    """Is this the name of a GGUF file? One that is not there is an error: it can be no hub id."""
+    """Whether this names a GGUF file; a missing one is an error, since it can't be a hub id."""
     path = Path(model)
     if path.suffix != SUFFIX or path.is_dir():
         return False
@@ -86,7 +86,7 @@ def is_gguf(model: str | Path) -> bool:
 
 
 def read_gguf_vocabulary(path: Path) -> Vocabulary:
-    """The tokenizer inside a GGUF file; an error where it is of a kind that is not read."""
+    """The tokenizer of a GGUF file; an error if its kind is not supported."""
     source = GGUFFile(path)
     vocabulary, notes = gguf_vocabulary(source.settings, source.where)
     if vocabulary is None:
@@ -106,8 +106,7 @@ def plain_file_errors() -> Iterator[None]:
 
 
 def find_folder(model: str | Path, revision: str | None = None) -> Path:
-    """The local folder of a model: `demo`, a folder, or a hub id, whose first layer is fetched into the cache."""
-
+    """The local folder of a model: `demo`, a folder, or a hub id, whose first layer is downloaded to the cache."""
     return _local_folder(model) or _fetch(str(model), revision, lambda spec, names: spec.tensor_names(names))
 
 
@@ -120,7 +119,7 @@ def _fetch(hub_id: str, revision: str | None, wanted: Callable[[Spec, Collection
 def _read_mlp_from_disk(
     model: str | Path, revision: str | None, config: dict[str, Any], dtype: np.dtype[Any]
 ) -> MlpSublayer:
-    """Of a hub id, the tensors of the rest are fetched now, beside those of the first layer."""
+    """Read the MLP; for a hub id, its tensors are downloaded now, in addition to the first layer's."""
     with plain_file_errors():
         folder = _local_folder(model) or _fetch(
             str(model), revision, lambda spec, names: [*spec.tensor_names(names), *spec.mlp_names(names)]
@@ -129,7 +128,7 @@ def _read_mlp_from_disk(
 
 
 def _blocks_folder(model: str | Path, revision: str | None, n_blocks: int) -> Path:
-    """The folder with the first blocks; of a hub id, their tensors are fetched now, beside those of the first layer."""
+    """The folder of the first blocks; for a hub id, their tensors are downloaded now."""
     with plain_file_errors():
         return _local_folder(model) or _fetch(
             str(model), revision, lambda spec, names: spec.block_names(names, n_blocks)
@@ -181,7 +180,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         hint = f"name the file {inside[0].name} itself" if inside else "name a folder in Hugging Face layout"
         raise CheckpointError(f"{folder}: no config.json; {hint}")
     if path.stat().st_size > LARGEST_CONFIG:
-        raise CheckpointError(f"{path}: {path.stat().st_size:,} bytes are no model's settings; download it again")
+        raise CheckpointError(f"{path}: {path.stat().st_size:,} bytes is too large for a config; download it again")
     try:
         config = parse_json(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -201,7 +200,7 @@ def open_weights(folder: Path) -> TensorSource:
 
 
 def _read_gguf(path: Path, dtype: np.dtype[Any]) -> Checkpoint:
-    """A GGUF file is a whole checkpoint: config, weights and tokenizer."""
+    """Read config, weights and tokenizer from one file."""
     source = GGUFFile(path)
     config = source.config()
     vocabulary, notes = gguf_vocabulary(source.settings, source.where)
@@ -226,7 +225,7 @@ def _refuse_adapter(folder: Path) -> None:
 
 
 def config_of(model: Any) -> dict[str, Any]:
-    """What the config of a model in memory says."""
+    """The config of a model in memory."""
     return model.config if isinstance(model.config, dict) else dict(model.config.to_dict())
 
 

@@ -1,4 +1,4 @@
-"""The first attention layer as plain arrays, the same for every family; row vectors throughout: y = x W + b."""
+"""The first attention layer as plain arrays, the same for every architecture. Row vectors: y = x W + b."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ Positions = Literal["learned", "rotary", "alibi"]
 
 @dataclass(frozen=True)
 class FirstLayer:
-    """What the scores of layer 0 depend on, as the checkpoint says it, before any folding.
+    """The weights that determine the scores of layer 0, as stored in the checkpoint, before folding.
 
-    `token_embeddings` are what the residual stream gets of a token: scaled, widened or normed where the model does that
-    to the embedding alone. `position_embeddings` is the table of learned positions with all else that is added there
-    (a token-type vector); it has no rows where positions turn queries and keys (`rotary_frequencies`, one for each pair
-    of coordinates: c of a head and c + n_pairs) or lower scores by distance (`alibi_slopes`). Keys and values are
-    stored once for the heads that share them. `attention_scale` is what scores are multiplied by before the softmax:
-    1/sqrt(d_head), or 1. A bias that a model does not have is 0.
+    `token_embeddings` are what a token adds to the residual stream: scaled, widened or normed if the model does that to
+    the embedding alone. `position_embeddings` is the table of learned positions, including a token-type vector; it has
+    no rows if positions rotate queries and keys (`rotary_frequencies`, one for each pair of coordinates c and
+    c + n_pairs of a head) or lower scores by distance (`alibi_slopes`). Heads that share keys and values store them
+    once. Scores are multiplied by `attention_scale` before the softmax: 1/sqrt(d_head), or 1. Missing biases are 0.
     """
 
     token_embeddings: Float[np.ndarray, "token d_model"]
@@ -41,11 +40,11 @@ class FirstLayer:
     output_bias: Float[np.ndarray, "d_model"]
     attention_scale: float
     norm_kind: NormKind = "layer"
-    norm_enters_stream: bool = False  # the stream goes on with the normed vectors, as in BERT
+    norm_enters_stream: bool = False  # the residual stream gets the normed vectors, as in BERT
     rotary_frequencies: Float[np.ndarray, "pair"] | None = None
-    rotary_factor: float = 1.0  # what rotated queries and keys are multiplied by (YaRN)
+    rotary_factor: float = 1.0  # factor on rotated queries and keys (YaRN)
     alibi_slopes: Float[np.ndarray, "head"] | None = None
-    longest_text: int | None = None  # in tokens, where no table of positions says it
+    longest_text: int | None = None  # in tokens, if there is no table of positions
     query_norm_gain: Float[np.ndarray, "d_head"] | None = None  # of an RMSNorm on each head's queries
     key_norm_gain: Float[np.ndarray, "d_head"] | None = None
     is_causal: bool = True
@@ -55,7 +54,7 @@ class FirstLayer:
 
     @property
     def positions(self) -> Positions:
-        """How does the model know where a token stands?"""
+        """Kind of positions."""
         if len(self.position_embeddings):
             return "learned"
         return "alibi" if self.alibi_slopes is not None else "rotary"
@@ -67,7 +66,7 @@ class FirstLayer:
 
     @property
     def heads_per_key(self) -> int:
-        """How many heads share the same keys and values?"""
+        """Number of heads that share the same keys and values."""
         return self.query_weight.shape[1] // self.key_weight.shape[1]
 
     @property
@@ -75,11 +74,13 @@ class FirstLayer:
         return self.query_norm_gain is not None or self.key_norm_gain is not None
 
     def fingerprint(self) -> str:
-        """sha256 of all of it in float32, so that the number type asked for does not matter."""
+        """sha256 of all fields in float32, so that it does not depend on the dtype."""
         digest = hashlib.sha256()
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.default is MISSING or not _same(value, field.default):  # a model without it keeps its fingerprint
+            if field.default is MISSING or not _same(
+                value, field.default
+            ):  # unused fields don't change the fingerprint
                 add_value(digest, field.name, value)
         return digest.hexdigest()
 
@@ -89,7 +90,7 @@ def _same(value: Any, default: Any) -> bool:
 
 
 def add_value(digest: Any, name: str, value: Any) -> None:
-    """Add a named number, text or array, or the lack of one, to a digest."""
+    """Add a named number, text, array or None to a digest."""
     if value is None or isinstance(value, str):
         digest.update(f"{name}={value}".encode())
         return

@@ -1,8 +1,8 @@
-"""A GGUF file as a checkpoint: its settings as a config.json would say them, its tensors under transformers' names.
+"""A GGUF file as a checkpoint: its settings as a config, its tensors under transformers' names.
 
-Quantised tensors are dequantised as they are read, some rows at a time: the numbers are those that llama.cpp computes
-with, not those of the model that was quantised. Llama's queries and keys lie in the order of neighbouring rotary pairs
-and are put back; GPT-2's matrices are stored the other way round.
+Quantised tensors are dequantised in blocks of rows: the numbers are those that llama.cpp computes with, not those of
+the original model. Llama's queries and keys are stored with the coordinates of a rotary pair next to each other and are
+reordered; GPT-2's matrices are stored transposed.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ READ_ELSEWHERE = {
 
 
 def modules_of(architecture: str, n_blocks: int) -> dict[str, str]:
-    """What is called how, in the first blocks and in none: transformers' name and the one in the file."""
+    """The modules of the first blocks, and those outside all blocks: transformers' name and the file's."""
     of_first = MODULES[architecture].items()
     return {
         ours.replace(".0.", f".{block}."): theirs.replace(".0.", f".{block}.")
@@ -90,7 +90,7 @@ def modules_of(architecture: str, n_blocks: int) -> dict[str, str]:
 
 
 class GGUFFile:
-    """The tensors of a GGUF file's first blocks, by the names that transformers has for them."""
+    """The tensors of a GGUF file's first blocks, by transformers' names."""
 
     def __init__(self, path: Path, n_blocks: int = 1) -> None:
         if find_spec("gguf") is None:
@@ -202,7 +202,7 @@ class GGUFFile:
         return values
 
     def config(self) -> dict[str, Any]:
-        """The settings as the config.json of a checkpoint would say them."""
+        """The settings as a config.json."""
         architecture = str(self.architecture)
         names = GPT2_SETTINGS if architecture == "gpt2" else LLAMA_SETTINGS
         own = {
@@ -216,7 +216,8 @@ class GGUFFile:
         if architecture == "llama":
             config["attention_bias"] = "model.layers.0.self_attn.q_proj.bias" in self._stored_as
         config |= {
-            name: _plain(self.settings.get(f"tokenizer.ggml.{name}")) for name in ("bos_token_id", "eos_token_id")
+            name: _of_first_layer(self.settings.get(f"tokenizer.ggml.{name}"))
+            for name in ("bos_token_id", "eos_token_id")
         }
         return {name: value for name, value in config.items() if value is not None}
 
@@ -249,18 +250,18 @@ class GGUFFile:
 
 
 def dequantised_note(kinds: Sequence[str], tensors: str) -> tuple[str, ...]:
-    """That numbers are not those of the original model; nothing where none is quantised."""
+    """A note that numbers differ from the original model's; empty if nothing is quantised."""
     said = f"{tensors} quantised as {', '.join(kinds)} were dequantised: the numbers are those of the GGUF file"
     return (said,) if kinds else ()
 
 
 def _of_first_layer(value: Any) -> Any:
-    """A setting's value in layer 0, where it is given for each layer."""
+    """A setting's value in layer 0, if it is given per layer."""
     return value[0].item() if isinstance(value, np.ndarray) else value
 
 
 def _halves(values: np.ndarray, heads: int) -> np.ndarray:
-    """Rows of neighbouring rotary pairs, put into first and second halves of each head."""
+    """Reorder rows from neighbouring rotary pairs to first and second halves of each head."""
     if len(values) % (2 * heads):
         raise CheckpointError(f"{heads} heads do not divide the {len(values)} rows of queries or keys into pairs")
     by_pair = values.reshape(heads, -1, 2, *values.shape[1:])

@@ -1,8 +1,8 @@
-"""What does a GGUF file hold? Its settings and where its tensors lie, read with suspicion.
+"""The header of a GGUF file: its settings and the location of its tensors.
 
-A file is: `GGUF`, a version, the numbers of tensors and settings; the settings (name, type, value); each tensor's name,
-sizes (fastest first), type and place; and, aligned, the tensors' bytes. All numbers are little endian. Each length
-comes from a stranger, so none is believed before it is compared with the bytes that are left.
+A file consists of `GGUF`, a version, the numbers of tensors and settings; the settings (name, type, value); each
+tensor's name, sizes (fastest first), type and offset; and the aligned bytes of the tensors. All numbers are little
+endian. The file is untrusted: every length is checked against the bytes that are left.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ KINDS = {
     "tokenizer.ggml.tokens": TEXTS,
     "tokenizer.ggml.unknown_token_id": SIZE_OR_ZERO,
 }
-"""What each setting that is read may hold; others are not looked at."""
+"""Accepted values of each setting that is read; other settings are ignored."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class GGUFHeader:
 
 
 def read_gguf_header(path: Path, block_sizes: BlockSizes) -> GGUFHeader:
-    """Which settings and tensors does this file hold?"""
+    """Read the settings and the tensors' locations."""
     if path.stat().st_size < len(MAGIC):
         raise CheckpointError(f"{path}: {path.stat().st_size} bytes are no GGUF file; download it again")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
@@ -128,7 +128,7 @@ def read_gguf_header(path: Path, block_sizes: BlockSizes) -> GGUFHeader:
 
 
 def check_settings(settings: Mapping[str, Any], where: str) -> None:
-    """Refuse a setting of another type, or out of range, so that nobody who uses one has to ask again."""
+    """Refuse settings of a wrong type or out of range."""
     architecture = settings.get("general.architecture")
     for template, kind in KINDS.items():
         name = template.format(architecture=architecture) if type(architecture) is str else template
@@ -140,7 +140,7 @@ def check_settings(settings: Mapping[str, Any], where: str) -> None:
 
 
 class _Reader:
-    """Walks through the bytes, never beyond their end."""
+    """Reads the header's bytes in order and never past their end."""
 
     def __init__(self, mapped: mmap.mmap, where: str) -> None:
         self._bytes, self._where, self._at = mapped, where, 0
@@ -200,7 +200,7 @@ class _Reader:
         return np.frombuffer(self._take(count * dtype.itemsize), dtype)
 
     def _tensor(self, block_sizes: BlockSizes) -> GGUFTensor:
-        """Its place still counted from the beginning of the tensors."""
+        """A tensor's entry, with offsets relative to the first tensor."""
         name, n_dimensions = self._string(), self._number("<u4")
         if not 1 <= n_dimensions <= MOST_DIMENSIONS:
             raise self._damaged(f"tensor {shown(name)} has {n_dimensions} dimensions")
@@ -215,7 +215,7 @@ class _Reader:
 
     def _placed(self, entries: Iterable[GGUFTensor], alignment: Any) -> dict[str, GGUFTensor]:
         if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
-            raise self._damaged(f"the alignment {shown(alignment)} is no power of two")
+            raise self._damaged(f"the alignment {shown(alignment)} is not a power of two")
         begin, end = -(-self._at // alignment) * alignment, 0
         placed: dict[str, GGUFTensor] = {}
         for entry in sorted(entries, key=lambda entry: entry.start):

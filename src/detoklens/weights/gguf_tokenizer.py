@@ -1,7 +1,7 @@
-"""The tokenizer inside a GGUF file, as the tokenizer.json that says the same.
+"""The tokenizer of a GGUF file, converted to an equivalent tokenizer.json.
 
-`gpt2` is byte-level BPE: tokens and merges are given, and the name of how text is cut before (`pre`). `llama` is a
-SentencePiece BPE: pieces with scores, of which two neighbours join to the piece with the highest score.
+`gpt2` is byte-level BPE: the file has tokens, merges and the name of a pre-tokenizer (`pre`). `llama` is SentencePiece
+BPE: pieces with scores, where neighbours merge into the piece with the highest score.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from detoklens.tokens.tokenizer_files import LARGEST_ID, library_call
 
 CONTROL, USER_DEFINED = 3, 4  # types of tokens
 MOST_TOKENS = LARGEST_ID + 1
-MOST_CHARACTERS_SLICED = 200_000_000  # to look for merges: some seconds; the 256,000 tokens of Gemma need 10 million
+MOST_CHARACTERS_SLICED = 200_000_000  # when searching for merges: a few seconds; Gemma's 256,000 tokens need 10 million
 MOST_MERGES = 2_000_000  # about 500 MB; Gemma has 580,604
 _CUT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,%d}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
@@ -45,13 +45,13 @@ WAYS_TO_CUT = {
     "qwen2": _split(digits=1),
     "smollm": _single_digits(),
 }
-WITHOUT_MERGES = ("llama-bpe", "llama3")  # a piece of text that is a token is that token
+WITHOUT_MERGES = ("llama-bpe", "llama3")  # text that is a whole token is not split by merges
 
 
 def gguf_vocabulary(
     settings: Mapping[str, Any], where: str = "the GGUF file"
 ) -> tuple[Vocabulary | None, tuple[str, ...]]:
-    """The file's tokenizer, or None and why."""
+    """The file's tokenizer, or None with a note that says why."""
 
     def damaged(reason: str) -> CheckpointError:
         return CheckpointError(f"{where}: its tokenizer can't be read ({reason}); download it again")
@@ -119,9 +119,9 @@ def _sentencepiece(settings: Mapping[str, Any], tokens: list[str]) -> dict[str, 
 
 
 def _merges(tokens: Sequence[str], scores: Sequence[float], ids: Mapping[str, int]) -> list[list[str]]:
-    """Each way of joining two pieces to a third, the piece with the highest score first.
+    """Every merge of two pieces into a third, highest score first.
 
-    The work grows with the square of a token's length, so what only a hostile file has is refused.
+    The work grows with the square of a token's length, so overlong tokens of hostile files are refused.
     """
     if len(scores) != len(tokens):
         raise ValueError(f"there are {len(scores):,} scores for {len(tokens):,} tokens")

@@ -1,9 +1,9 @@
-"""How fast does each pair of coordinates turn with the position? RoPE frequencies from a config, in float64.
+"""RoPE frequencies from a config, in float64.
 
     default   θ_c = base^(−2c / d_rot)
     linear    θ_c / factor
-    dynamic   θ_c up to max_position_embeddings, which is as long as a text gets here; beyond it the base would grow
-    llama3    long waves are slowed by factor, short ones kept, those between blended
+    dynamic   θ_c up to max_position_embeddings, the longest text here; beyond it the base would grow
+    llama3    low frequencies divided by factor, high ones kept, those between interpolated
     yarn      likewise by the number of turns within the original length; rotated vectors are multiplied by a factor
 
 Any other type is refused by name.
@@ -56,7 +56,7 @@ def rotary_frequencies(
     if d_rotated > MOST_COORDINATES:
         raise CheckpointError(f"config.json: no head has {d_rotated:,} features; download it again")
     if d_rotated % 2 or d_rotated < 2:
-        raise UnsupportedModelError(f"config.json: {d_rotated} rotary coordinates are no whole number of pairs")
+        raise UnsupportedModelError(f"config.json: {d_rotated} rotary coordinates can't be split into pairs")
     plain = base ** (-np.arange(0, d_rotated, 2) / d_rotated)
     if kind == "linear":
         return plain / read_positive(rope, "factor"), 1.0

@@ -1,4 +1,4 @@
-"""Tensors of a local checkpoint, by memory map: only the bytes of the tensors that are asked for are read."""
+"""Tensors of local safetensors files, memory-mapped: only the bytes of requested tensors are read."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class TensorEntry:
 
 
 def header_length(first_bytes: bytes, file_size: int, where: str) -> int:
-    """How long is the header that these first 8 bytes announce?"""
+    """The length of the header, from the file's first 8 bytes."""
     if len(first_bytes) < LENGTH_BYTES:
-        raise CheckpointError(f"{where}: {len(first_bytes)} bytes are no safetensors file; download the file again")
+        raise CheckpointError(f"{where}: {len(first_bytes)} bytes are not a safetensors file; download the file again")
     length = int.from_bytes(first_bytes[:LENGTH_BYTES], "little")
     if length > min(LARGEST_HEADER, file_size - LENGTH_BYTES):
         raise CheckpointError(
@@ -50,7 +50,7 @@ def header_length(first_bytes: bytes, file_size: int, where: str) -> int:
 
 
 def parse_header(first_bytes: bytes, file_size: int, where: str) -> dict[str, TensorEntry]:
-    """Which tensors does the file hold, and where? `first_bytes` reach at least to the header's end."""
+    """The file's tensors and their locations; `first_bytes` must include the whole header."""
     length = header_length(first_bytes, file_size, where)
     header = _parse_json(first_bytes[LENGTH_BYTES : LENGTH_BYTES + length], where)
     data_start = LENGTH_BYTES + length
@@ -64,7 +64,7 @@ def parse_header(first_bytes: bytes, file_size: int, where: str) -> dict[str, Te
 
 
 def _check_layout(entries: Iterable[TensorEntry], data_start: int, file_size: int, where: str) -> None:
-    """The format asks that tensors lie side by side, up to the file's end: a wrong place is then seen as such."""
+    """Check that tensors are contiguous up to the file's end, as the format requires."""
     end = data_start
     for entry in sorted(entries, key=lambda entry: (entry.start, entry.end)):
         if entry.start != end:
@@ -116,7 +116,7 @@ def _entry(name: str, fields: object, data_start: int, file_size: int, where: st
 
 SINGLE_FILE = "model.safetensors"
 INDEX_FILE = "model.safetensors.index.json"
-BLOCK_BYTES = 16 << 20  # converted at a time, so that the map's pages never stand beside a whole copy
+BLOCK_BYTES = 16 << 20  # converted at a time, so that memory never holds the mapped pages and a whole copy
 
 STORED_TYPES = {"F64": np.float64, "F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 
@@ -149,7 +149,7 @@ def has_safetensors(folder: Path) -> bool:
 
 
 def read_header(path: Path) -> dict[str, TensorEntry]:
-    """Which tensors does this file hold, and where?"""
+    """The file's tensors and their locations."""
     size = path.stat().st_size
     with path.open("rb") as file:
         length = header_length(file.read(LENGTH_BYTES), size, str(path))
@@ -158,7 +158,7 @@ def read_header(path: Path) -> dict[str, TensorEntry]:
 
 
 def shard_names(index: object, where: str) -> list[str]:
-    """The shards that an index names: plain file names beside it, nothing that leads elsewhere."""
+    """The shards named by an index; only plain file names are accepted."""
     match index:
         case {"weight_map": dict(weight_map)} if all(isinstance(name, str) for name in weight_map.values()):
             names = sorted(set(weight_map.values()))
@@ -166,7 +166,9 @@ def shard_names(index: object, where: str) -> list[str]:
             raise CheckpointError(f"{where}: no weight_map of tensor names to shards; download the index again")
     for name in names:
         if name != Path(name).name or "\\" in name or not name.endswith(".safetensors"):
-            raise CheckpointError(f"{where}: shard {name!r} is not a .safetensors file beside the index")
+            raise CheckpointError(
+                f"{where}: shard {name!r} is not a .safetensors file next to the index; download the index again"
+            )
     return names
 
 
@@ -201,7 +203,7 @@ def _read_tensor(path: Path, entry: TensorEntry, dtype: np.dtype[Any]) -> np.nda
         for begin in range(0, flat.size, step):
             count = min(step, flat.size - begin)
             stored = np.frombuffer(mapped, stored_type, count, entry.start + begin * stored_type.itemsize)
-            with np.errstate(over="ignore"):  # what does not fit the type is Inf, and refused as such below
+            with np.errstate(over="ignore"):  # overflow gives Inf, which is refused below
                 flat[begin : begin + count] = _widen(stored, entry.dtype)
             del stored
             _release_pages(mapped)
@@ -210,7 +212,7 @@ def _read_tensor(path: Path, entry: TensorEntry, dtype: np.dtype[Any]) -> np.nda
 
 
 def _widen(stored: np.ndarray, stored_as: str) -> np.ndarray:
-    """bfloat16 is the upper half of a float32; the other types numpy knows."""
+    """Convert bfloat16, the upper half of a float32, which numpy lacks."""
     if stored_as != "BF16":
         return stored
     return (stored.astype(np.uint32) << 16).view(np.float32)

@@ -1,13 +1,13 @@
-"""How much does the norm divide by? σ(e + p) of every token at every position, without building the vectors.
+"""The divisor of the norm: σ(e + p) of every token at every position, without building the vectors.
 
     σ(x) = sqrt(Var(x) + ε),    Var(e + p) = Var(e) + Var(p) + 2 Cov(e, p)
 
-Var and Cov run over the features. It is enough to centre p in Cov(e, p) = e · (p − mean p) / d, so all pairs are one
-matrix product of the tables as they are, done in blocks: for GPT-2 small the whole would be 1,024 × 50,257 numbers,
+Var and Cov are taken over the features. Centring p is enough for Cov(e, p) = e · (p − mean p) / d, so all pairs come
+from one matrix product of the two tables. It is computed in blocks: for GPT-2 small it has 1,024 × 50,257 numbers,
 206 MB.
 
-RMSNorm has the mean square in place of the variance, and nothing is centred; without a norm σ is 1. Where positions are
-not added to embeddings, σ is that of the embedding at every position.
+RMSNorm uses the mean square instead of the variance and centres nothing; without a norm σ is 1. If positions are not
+added to the embeddings, σ is that of the embedding at every position.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.norm import NormKind
 
 BLOCK_BYTES = 32 << 20
+FLOAT64_ADVICE = ', or load the model in Python with detoklens.load(model, dtype="float64")'
 
 
 class ScaleTable:
-    """σ of any token at any position, and its means."""
+    """σ of every token at every position, and its means."""
 
     def __init__(self, layer: FirstLayer) -> None:
         self._tokens, self._kind, self._epsilon = layer.token_embeddings, layer.norm_kind, layer.norm_epsilon
@@ -38,7 +39,7 @@ class ScaleTable:
     def at(
         self, positions: Int[np.ndarray, "*shape"], tokens: Int[np.ndarray, "*shape"]
     ) -> Float[np.ndarray, "*shape"]:
-        """σ of each token at the position beside it."""
+        """σ of each token at the corresponding position."""
         both = self._tokens[tokens] + self._positions[positions if self._has_positions else np.zeros_like(positions)]
         spread = np.mean(both * both, axis=-1) if self._kind == "rms" else both.var(axis=-1)
         return np.asarray(self._root(np.asarray(spread)))
@@ -52,20 +53,20 @@ class ScaleTable:
         return self._root(self.position_variance)
 
     def of_positions(self, positions: slice) -> Float[np.ndarray, "position token"]:
-        """σ of every token at some neighbouring positions."""
+        """σ of every token at a range of positions."""
         if not self._has_positions:
             return np.broadcast_to(self.bare_tokens(), (positions.stop - positions.start, len(self._tokens)))
         return self._pairs(positions, slice(None))
 
     def position_blocks(self) -> Iterator[tuple[slice, Float[np.ndarray, "position token"]]]:
-        """σ of every token, a few positions at a time: 32 MB of numbers a block."""
+        """σ of every token, in blocks of positions of 32 MB."""
         rows = max(1, BLOCK_BYTES // (self._tokens.itemsize * len(self._tokens)))
         for begin in range(0, len(self._positions), rows):
             block = slice(begin, min(begin + rows, len(self._positions)))
             yield block, self._pairs(block, slice(None))
 
     def mean_over_positions(self, rounded_to: type[np.floating] | None = None) -> Float[np.ndarray, "token"]:
-        """Each token's σ, averaged over all positions; with a type, each σ is first rounded to it."""
+        """Each token's σ, averaged over all positions; `rounded_to` rounds each σ to a type first."""
         total = np.zeros(len(self._tokens))
         for _, scales in self.position_blocks():
             rounded = scales if rounded_to is None else scales.astype(rounded_to)
@@ -73,13 +74,13 @@ class ScaleTable:
         return (total / len(self._positions)).astype(self._tokens.dtype)
 
     def mean_over_tokens(self, weights: Float[np.ndarray, "token"] | None = None) -> Float[np.ndarray, "position"]:
-        """Each position's σ, averaged over the vocabulary, evenly or by weight."""
+        """Each position's σ, averaged over the vocabulary, optionally weighted."""
         shares = np.full(len(self._tokens), 1 / len(self._tokens)) if weights is None else weights / weights.sum()
         means = [scales.astype(np.float64) @ shares for _, scales in self.position_blocks()]
         return np.concatenate(means).astype(self._tokens.dtype)
 
     def covariance(self, positions: slice) -> Float[np.ndarray, "position token"]:
-        """Cov(e, p) of every token at some neighbouring positions; for RMSNorm their mean product."""
+        """Cov(e, p) of every token at a range of positions; for RMSNorm the mean product."""
         return self._positions[positions] @ self._tokens.T / self._tokens.shape[1]
 
     def mean_absolute_covariance(self) -> float:
@@ -102,7 +103,7 @@ class ScaleTable:
         scales *= 2 / self._tokens.shape[1]
         scales += self.token_variance[tokens]
         scales += self.position_variance[positions, None]
-        # Rounding can leave Var(e + p) a hair below 0 where e = −p.
+        # Rounding can make Var(e + p) slightly negative where e = −p.
         np.maximum(scales, 0, out=scales)
         if self._kind == "none":
             return np.ones_like(scales)
@@ -111,14 +112,14 @@ class ScaleTable:
         return np.sqrt(scales, out=scales)
 
     def _check_divisors(self, squared: Float[np.ndarray, "*shape"]) -> None:
-        """Refuse σ² that is 0, too small for its type to hold exactly, or too large."""
+        """Refuse σ² that is 0, subnormal or infinite in its type."""
         limits = np.finfo(squared.dtype)
         if squared.size and not (squared.min() >= limits.tiny and squared.max() <= limits.max):
             found = squared.max() if squared.min() >= limits.tiny else squared.min()
             raise CheckpointError(
                 f"the norm would divide by the root of {found:g}, which {squared.dtype} can't hold exactly (ε is "
-                f"{self._epsilon:g}): the embeddings are 0, too small or too large; check the checkpoint and its ε, or "
-                'load it with dtype="float64"'
+                f"{self._epsilon:g}): the embeddings are 0, too small or too large; check the weights and the ε in "
+                f"config.json{FLOAT64_ADVICE}"
             )
 
 
@@ -127,7 +128,7 @@ def _centred(table: Float[np.ndarray, "row d_model"]) -> Float[np.ndarray, "row 
 
 
 def _variance(table: Float[np.ndarray, "row d_model"], kind: NormKind) -> Float[np.ndarray, "row"]:
-    """What the norm takes the root of: each row's variance, for RMSNorm its mean square."""
+    """Each row's variance, or for RMSNorm its mean square."""
     rows = max(1, BLOCK_BYTES // (8 * table.shape[1]))
     blocks = [_spread(table[begin : begin + rows], kind) for begin in range(0, len(table), rows)]
     return np.concatenate(blocks).astype(table.dtype)

@@ -1,6 +1,6 @@
-"""Where do tensors come from? One small interface, three kinds: safetensors files, a state dict, a torch pickle.
+"""Sources of tensors: safetensors files, a state dict, a torch pickle or a GGUF file behind one interface.
 
-Each source reads one named tensor at a time into an array of the asked type; nothing else of a checkpoint is touched.
+A source reads one named tensor at a time into an array of the requested type; nothing else of a checkpoint is read.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 
 from detoklens.errors import CheckpointError, shown
 
-BLOCK = 1 << 22  # numbers looked at together
+BLOCK = 1 << 22  # numbers checked at a time
 ACCEPTED = ("float64", "float32", "float16", "bfloat16")
 
 
@@ -21,7 +21,7 @@ class TensorSource(Protocol):
 
     @property
     def where(self) -> str:
-        """What to call the source in a message."""
+        """The source's name in messages."""
         ...
 
     def names(self) -> Collection[str]: ...
@@ -32,7 +32,7 @@ class TensorSource(Protocol):
 
 
 class StateDict:
-    """The tensors of a model in memory: torch tensors or arrays. torch itself is never imported here."""
+    """The tensors of a model in memory: torch tensors or arrays. torch is not imported."""
 
     def __init__(self, tensors: Mapping[str, Any], where: str) -> None:
         self._tensors = tensors
@@ -53,7 +53,7 @@ class StateDict:
         return array
 
     def plain(self, name: str) -> Any:
-        """The tensor, if its numbers lie there as they are: each one stored, none computed from something else."""
+        """The tensor, if it is a plain array of stored numbers."""
         tensor = self._tensors[name]
         oddity = _oddity(tensor)
         if oddity is not None:
@@ -65,16 +65,16 @@ class StateDict:
 
 
 def check_finite(values: np.ndarray, name: str, where: str) -> None:
-    """NaN or Inf in a needed tensor would spoil each number that follows, so it is said at once."""
+    """Refuse a tensor with NaN or Inf."""
     flat = values.reshape(-1)
     if not all(np.isfinite(flat[begin : begin + BLOCK]).all() for begin in range(0, flat.size, BLOCK)):
         raise CheckpointError(f"{where}: tensor {name!r} holds NaN or Inf; the checkpoint is damaged")
 
 
 def _oddity(tensor: Any) -> str | None:
-    """What is a tensor, if it is not plain numbers? Sizes are compared with what is stored before any is read."""
+    """What makes a tensor not plain, if anything; shapes are checked against the stored bytes before reading."""
     if not (hasattr(tensor, "dtype") and hasattr(type(tensor), "shape")):
-        return f"no tensor but of type {type(tensor).__name__}"
+        return f"not a tensor but of type {type(tensor).__name__}"
     kind = str(tensor.dtype).removeprefix("torch.")
     if kind not in ACCEPTED:
         return f"stored as {kind}"
@@ -90,6 +90,6 @@ def _oddity(tensor: Any) -> str | None:
 
 
 def _torch_to_array(tensor: Any) -> np.ndarray:
-    """bfloat16 has no numpy type, so every torch tensor is widened by its own methods first."""
+    """Convert to numpy; torch widens the tensor first, since numpy has no bfloat16."""
     wide = tensor.double() if str(tensor.dtype) == "torch.float64" else tensor.float()
     return np.asarray(wide.numpy(force=True))  # detached, on the CPU, signs resolved

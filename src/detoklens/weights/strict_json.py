@@ -1,4 +1,4 @@
-"""JSON of strangers: what Python's parser would take silently, or not as a ValueError, is refused here."""
+"""Strict parsing of untrusted JSON: duplicate names and deep nesting are ValueErrors."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from detoklens.errors import shown
 
 
 def parse_json(text: str | bytes) -> Any:
-    """The value, or a ValueError: also for a name that stands twice in one object, and for what is nested too deeply.
+    """Parse JSON; raise ValueError for invalid JSON, duplicate names in an object, and deep nesting.
 
-    Of two equal names Python keeps the last. One flipped bit makes `h.1.` of a layer's tensor a second `h.0.`.
+    Python keeps the last of two equal names, but one flipped bit turns the tensor name `h.1.` into a second `h.0.`.
     """
     try:
         return json.loads(text, object_pairs_hook=_without_doubles)

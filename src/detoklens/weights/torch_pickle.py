@@ -1,7 +1,7 @@
-"""A `pytorch_model.bin` is a pickle: only torch's weights-only loader opens it, and only where torch is installed.
+"""Tensors of a `pytorch_model.bin`, a pickle that only torch's weights-only loader opens.
 
-torch packs the pickle and the tensors' bytes into a zip archive, nothing compressed, each with a checksum, and does not
-look at the sums. They are checked here: that of a tensor when it is read, all others first.
+torch stores the pickle and the tensors' bytes in an uncompressed zip archive with checksums, but does not check them.
+Here a tensor's checksum is checked when it is read, all others before anything is unpickled.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from detoklens.errors import CheckpointError, MissingExtraError, first_line, sho
 from detoklens.weights.sources import StateDict
 
 PICKLE_FILE = "pytorch_model.bin"
-LARGEST_DESCRIPTION = 16 << 20  # bytes of all that is not a tensor; GPT-2 XL's pickle has 100 kB
+LARGEST_DESCRIPTION = 16 << 20  # bytes outside tensors; GPT-2 XL's pickle has 100 kB
 Sums = set[tuple[int, int]]  # size and CRC-32 of each tensor's bytes
-NO_CHECKSUM = 0  # what torch writes where it was told to compute none
+NO_CHECKSUM = 0  # written by torch if checksums are turned off
 
 
 def read_pickle(folder: Path) -> StateDict:
-    """The tensors of pytorch_model.bin, read by torch in its mode that runs no code."""
+    """Read the tensors of pytorch_model.bin with torch's weights-only loader, which runs no code."""
     path = folder / PICKLE_FILE
     if find_spec("torch") is None:
         raise MissingExtraError(
@@ -60,25 +60,25 @@ class PickledTensors(StateDict):
 
 
 def _stored_bytes(tensor: Any) -> np.ndarray:
-    """What the file holds of a tensor, as it lies there: a view, nothing is copied."""
+    """A tensor's stored bytes, as a view."""
     import torch
 
     return np.asarray(torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).numpy())
 
 
 def _check_archive(path: Path) -> Sums:
-    """Is it as torch writes it? Before anything is unpacked, so that kBs can't become GBs. The tensors' checksums."""
+    """Return the tensors' checksums; refuse an archive unlike torch's before unpacking, e.g. a zip bomb."""
     try:
         with ZipFile(path) as archive:
             members = archive.infolist()
             tensors = {member.filename: member for member in members if "/data/" in member.filename}
             description = [member for member in members if member.filename not in tensors]
             if any(member.compress_type != ZIP_STORED for member in members):
-                raise BadZipFile("packed otherwise than torch packs")
+                raise BadZipFile("compressed, unlike torch's archives")
             if len(tensors) + len(description) < len(members):
                 raise BadZipFile("two members of one name")
             if sum(member.file_size for member in description) > LARGEST_DESCRIPTION:
-                raise BadZipFile("too much beside the tensors")
+                raise BadZipFile("too much data besides the tensors")
             for member in description:
                 if member.CRC != NO_CHECKSUM:
                     archive.read(member)  # compares the sum
@@ -96,7 +96,7 @@ def _load(path: Path) -> Any:
 
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of kinds of tensors that are refused where they are needed
+            warnings.simplefilter("ignore")  # about kinds of tensors that are refused when they are read
             return torch.load(path, map_location="cpu", weights_only=True, mmap=True)
     except MemoryError:
         raise

@@ -111,8 +111,8 @@ def test_distilbert_is_exact(tmp_path):
 
 def test_learned_positions_are_no_function_of_the_offset():
     layer = detoklens.load(tiny("opt", **OPT))
-    with pytest.raises(UnsupportedModelError, match="learned positions are no function of the offset"):
+    with pytest.raises(UnsupportedModelError, match="has learned positions, which are not a function of the offset"):
         layer.kernel([1])
-    with pytest.raises(UnsupportedModelError, match="no mean is split off where positions are learned"):
+    with pytest.raises(UnsupportedModelError, match="has learned positions, so no mean can be split off"):
         layer.terms(IDS, mean="vocabulary")
     np.testing.assert_array_equal(layer.affinity([3], offset=1), layer.affinity([3], offset=7))

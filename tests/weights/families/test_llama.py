@@ -175,7 +175,7 @@ def test_the_block_is_computed_from_the_whole_checkpoint_alone(tmp_path):
         ({"head_dim": 10**9}, CheckpointError, "no head has 1,000,000,000 features"),
         ({"num_key_value_heads": 4}, CheckpointError, "4 key heads do not divide the 6 heads"),
         ({"attention_bias": True}, CheckpointError, "q_proj.bias' is missing"),
-        ({"head_dim": 9}, UnsupportedModelError, "9 rotary coordinates are no whole number of pairs"),
+        ({"head_dim": 9}, UnsupportedModelError, "9 rotary coordinates can't be split into pairs"),
         ({"head_dim": 8}, CheckpointError, "the config asks for"),
         ({"qk_norm": True}, UnsupportedModelError, "qk_norm = True may change the first layer"),
         ({"rms_norm_eps": -1}, CheckpointError, "rms_norm_eps must be a number from 0 up, not -1"),

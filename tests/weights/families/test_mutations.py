@@ -11,8 +11,7 @@ import pytest
 
 import detoklens
 from detoklens.scores import factors as rotation
-from detoklens.scores import terms as offset_terms
-from detoklens.scores import terms as six_terms
+from detoklens.scores import terms
 from detoklens.weights import families, reader
 from tests.weights.families.tiny import IDS, real, tiny
 
@@ -61,8 +60,7 @@ def on_the_wrong_key_group(monkeypatch: pytest.MonkeyPatch) -> None:
     def tiled(shared: np.ndarray, layer: Any) -> np.ndarray:
         return np.tile(shared, (layer.heads_per_key, 1, 1))
 
-    for module in (offset_terms, six_terms):
-        monkeypatch.setattr(module, "for_each_head", tiled)
+    monkeypatch.setattr(terms, "for_each_head", tiled)
 
 
 def with_another_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:

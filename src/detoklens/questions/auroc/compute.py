@@ -58,6 +58,7 @@ from detoklens.questions.twins.compute import beginning_of
 from detoklens.questions.words.question import words_file
 from detoklens.scores.affinity import Affinity
 from detoklens.scores.layer import Layer
+from detoklens.scores.softmax import softcapped
 from detoklens.tables.rendering import sparkline
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.weights.blocks import KINDS, block_notes, blocks_size, read_block
@@ -626,8 +627,7 @@ def deeper_layer(blocks: FirstBlocks, layer: Layer, number: int, inputs: np.ndar
 def _preferred(layer: Layer, pair: np.ndarray) -> np.ndarray:
     """By how much does the second token prefer the first to itself? A score's part that no softmax sees is left out."""
     total = layer.terms(pair).total()[:, 1] * layer.attention_scale
-    cap = layer.weights.softcap
-    scores = total if cap is None else np.tanh(total / cap) * cap
+    scores = softcapped(total, layer.weights.softcap)
     return np.asarray(scores[:, 0] - scores[:, 1])
 
 
