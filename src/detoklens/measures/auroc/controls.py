@@ -58,12 +58,13 @@ def beside_controls(measured: Measured, resamples: int = 1000, seed: int = 0) ->
     """Each head's mean over seen query tokens, the means of its controls, and its margins above them.
 
     `null` is the larger of the two plain nulls in each resample: to be above it is to be above both. The margin above
-    the within-class null is a mean over the query tokens that have one.
+    a null within groups is a mean over the query tokens that have one.
     """
     found = _sampled(measured, resamples, seed)
     found["null"] = np.fmax(found["shuffled_queries"], found["permuted_keys"])
     found["above_null"] = found["auroc"] - found["null"]
-    found["above_within_class"] = found.pop("auroc_within_class") - found["within_class"]
+    for name in measured.within:
+        found[f"above_{name}"] = found.pop(f"auroc_{name}") - found[name]
     found["above_frequency"] = found["auroc"] - found["frequency"]
     return {name: interval(samples[0], samples[1:]) for name, samples in found.items()}
 
@@ -78,10 +79,8 @@ def _sampled(measured: Measured, resamples: int, seed: int) -> Sampled:
         "frequency": None if measured.frequency is None else measured.frequency[None],
     }
     known = {name: values[..., AUROC] for name, values in given.items() if values is not None}
-    given |= dict.fromkeys(("within_class", "auroc_within_class"))
-    if measured.within_class is not None:
-        known["within_class"] = measured.within_class
-        known["auroc_within_class"] = np.where(np.isnan(measured.within_class), np.nan, measured.heads[..., AUROC])
+    for name, null in measured.within.items():
+        known[name], known[f"auroc_{name}"] = null, np.where(np.isnan(null), np.nan, measured.heads[..., AUROC])
     together = np.concatenate(list(known.values()))
     defined = ~np.isnan(together)
     known_values, counted = np.where(defined, together, 0.0).T, defined.T.astype(np.float64)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -156,8 +156,8 @@ class Measured:
     shuffled_queries: Float[np.ndarray, "head query measure"] | None
     permuted_keys: Float[np.ndarray, "head query measure"] | None
     frequency: Float[np.ndarray, "query measure"] | None
-    within_class: Float[np.ndarray, "head query"] | None
-    """The AUROC with queries exchanged within their class, a mean over draws; NaN for a token alone in its class."""
+    within: Mapping[str, Float[np.ndarray, "head query"]]
+    """The AUROC with queries exchanged within groups, by name of the null, a mean over draws; NaN for a token alone."""
 
 
 @dataclass(frozen=True)
@@ -191,20 +191,23 @@ def measure_heads(
     token_counts: Int64[np.ndarray, "token"] | None = None,
     judging: Judging | None = None,
     runner: Runner | None = None,
-    classes: Int64[np.ndarray, "token"] | None = None,
+    groups: Mapping[str, Int64[np.ndarray, "token"]] | None = None,
 ) -> Measures:
     """AUROC and precision of every head for these query tokens against these positives.
 
-    `classes` are those of the within-class null; where counts are known, each is split into frequency bands.
-    Blocks of query tokens run on the runner's threads.
+    `groups` name the nulls that exchange queries within a group of tokens, such as orthographic classes; where counts
+    are known, each group is split into frequency bands. Blocks of query tokens run on the runner's threads.
     """
     judging = judging or Judging()
     queries = np.asarray(query_tokens, np.int64)
     _check_sizes(affinity, positives, queries)
     seen = np.unique(queries[positives.sizes[queries] > 0])
     another = next_in_circle(seen, np.random.default_rng(judging.seed)) if judging.controls and len(seen) > 1 else None
-    groups = None if classes is None or not judging.controls else exchange_groups(classes, token_counts)[seen]
-    partners = _partners(seen, groups, judging.seed)
+    grouped = groups if groups is not None and judging.controls else {}
+    drawn = {
+        name: _partners(seen, exchange_groups(each, token_counts)[seen], judging.seed) for name, each in grouped.items()
+    }
+    partners = np.concatenate([np.empty((0, len(seen)), np.int64), *drawn.values()])
     columns = _columns(positives.vocab_size, token_counts, judging)
     baseline = token_counts if judging.controls else None
     n_scorers = affinity.n_heads + (baseline is not None)
@@ -224,16 +227,18 @@ def measure_heads(
     )
     about = _by_cell(queries, positives.vocab_size, seen, another, found)
     n_strata = None if token_counts is None else len(columns.bounds) - 1
-    within = None if groups is None else _mean_over_draws(queries, positives.vocab_size, seen, partners, by_partner)
+    by_null = np.split(by_partner, len(drawn), axis=1) if drawn else []
+    within = {
+        name: _mean_over_draws(queries, positives.vocab_size, seen, asked, aurocs)
+        for (name, asked), aurocs in zip(drawn.items(), by_null, strict=True)
+    }
     return _measures(queries, about, affinity.n_heads, judging.matched, n_strata, within)
 
 
 def _partners(
-    seen: Int64[np.ndarray, "seen"], groups: Int64[np.ndarray, "seen"] | None, seed: int
+    seen: Int64[np.ndarray, "seen"], groups: Int64[np.ndarray, "seen"], seed: int
 ) -> Int64[np.ndarray, "draw seen"]:
-    """Whose positives each row is asked for in each draw of the within-class null; no draw without groups."""
-    if groups is None:
-        return np.empty((0, len(seen)), np.int64)
+    """Whose positives each row is asked for in each draw of a null within groups."""
     return seen[derange_within(groups, DERANGEMENTS, np.random.default_rng([seed % (1 << 63), 1]))]
 
 
@@ -328,21 +333,21 @@ def _measures(
     n_heads: int,
     matched: bool,
     n_strata: int | None,
-    within_class: Float[np.ndarray, "head query"] | None,
+    within: Mapping[str, Float[np.ndarray, "head query"]],
 ) -> Measures:
     """Sort what was found by head and control."""
-    against_all = _measured(about, 0, n_heads, None if matched else within_class)
+    against_all = _measured(about, 0, n_heads, {} if matched else within)
     if n_strata is None:
         return Measures(
             **vars(against_all) | {"permuted_keys": None}, query_tokens=queries, matched=None, n_strata=None
         )
-    within = _measured(about, MATCHED, n_heads, within_class if matched else None)
-    first = within if matched else against_all
-    return Measures(**vars(first), query_tokens=queries, matched=within, n_strata=n_strata)
+    against_equals = _measured(about, MATCHED, n_heads, within if matched else {})
+    first = against_equals if matched else against_all
+    return Measures(**vars(first), query_tokens=queries, matched=against_equals, n_strata=n_strata)
 
 
 def _measured(
-    about: ByCell, first_cell: int, n_heads: int, within_class: Float[np.ndarray, "head query"] | None
+    about: ByCell, first_cell: int, n_heads: int, within: Mapping[str, Float[np.ndarray, "head query"]]
 ) -> Measured:
     """The cells of one kind of negatives; the frequency baseline is what follows the heads, and is there with nulls."""
     own, shuffled = about[first_cell + OWN], about.get(first_cell + ANOTHER_QUERYS)
@@ -353,7 +358,7 @@ def _measured(
         shuffled_queries=None if shuffled is None else shuffled[:n_heads],
         permuted_keys=exchanged[:n_heads] if controls else None,
         frequency=own[n_heads] if controls else None,
-        within_class=within_class,
+        within=within,
     )
 
 

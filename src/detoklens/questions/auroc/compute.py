@@ -129,6 +129,9 @@ AUROC_CONTROLS = Schema(
         *_with_interval("within_class", "the same with a row of the same class and frequency, over 8 draws"),
         *_with_interval("above_within_class", "auroc minus within_class, over the query tokens that have both"),
         Column("within_class_tokens", "Int64", "query tokens that have both: a token alone in its class is left out"),
+        *_with_interval("within_cluster", "the same with a row of the same cluster of similar positives, over 8 draws"),
+        *_with_interval("above_within_cluster", "auroc minus within_cluster, over the query tokens that have both"),
+        Column("within_cluster_tokens", "Int64", "query tokens that have both; null where clusters were not asked for"),
         Column("frequency", "Float64", "the same where a key's score is its corpus count: no head at all"),
         Column("above_null", "Float64", "auroc minus the larger of the two nulls"),
         Column("above_frequency", "Float64", "auroc minus the frequency baseline"),
@@ -195,7 +198,7 @@ AUROC_VALIDITY = Schema(
 )
 OF_HEADS = (AUROC_BY_HEAD, AUROC_CONTROLS, PRECISION_BY_HEAD)
 _SHOWN = ["head", "seen", "seen_low", "seen_high", "shuffled_queries", "permuted_keys"]
-_SHOWN += ["within_class", "frequency", "matched"]
+_SHOWN += ["within_class", "within_cluster", "frequency", "matched"]
 _SHOWN += [
     "matched_low",
     "matched_high",
@@ -354,10 +357,8 @@ WITH_INTERVALS = (
     "auroc",
     "shuffled_queries",
     "permuted_keys",
-    "within_class",
     "frequency",
     "above_null",
-    "above_within_class",
     "above_frequency",
 )
 MATCHED_COLUMNS = {
@@ -431,7 +432,8 @@ def auroc_by_head(
 def controls_by_head(measures: Measures, heads: Sequence[int], resamples: int, seed: int) -> pl.DataFrame:
     """Each head's mean AUROC beside its nulls and the frequency baseline; the same with matched negatives."""
     found = beside_controls(measures, resamples, seed)
-    columns = {name: found[name] for name in WITH_INTERVALS}
+    within = [f"{above}{name}" for name in measures.within for above in ("", "above_")]
+    columns = {name: found[name] for name in (*WITH_INTERVALS, *within)}
     if measures.matched is not None:
         matched = beside_controls(measures.matched, resamples, seed)
         columns |= {column: matched[name] for column, name in MATCHED_COLUMNS.items()}
@@ -442,8 +444,8 @@ def controls_by_head(measures: Measures, heads: Sequence[int], resamples: int, s
     }
     unknown = {name: [None] * len(heads) for name in AUROC_CONTROLS.names}
     known: dict[str, object] = {"head": list(heads), "strata": [measures.n_strata] * len(heads)}
-    if measures.within_class is not None:
-        known["within_class_tokens"] = np.count_nonzero(~np.isnan(measures.within_class), axis=1)
+    for name, null in measures.within.items():
+        known[f"{name}_tokens"] = np.count_nonzero(~np.isnan(null), axis=1)
     return AUROC_CONTROLS.frame(unknown | known | ends)
 
 

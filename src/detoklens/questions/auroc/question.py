@@ -12,7 +12,7 @@ import numpy as np
 
 from detoklens.errors import DetokLensError, MissingError, TokenError
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.auroc import Judging, measure_heads, predecessor_clusters
+from detoklens.measures.auroc import Judging, measure_heads, predecessor_clusters, seen_pairs
 from detoklens.measures.token_classes import orthographic_classes
 from detoklens.questions.auroc.compute import (
     AUROC_BY_TOKEN,
@@ -66,8 +66,14 @@ NAMED_HEADS = 4  # heads that a sentence lists
 Within = Literal["class", "clusters"]
 Level = Literal["lexical", "untestable", "class-level", "none"]
 ORDER: tuple[Level, ...] = ("none", "class-level", "untestable", "lexical")
-PLAIN, WITHIN_CLASS, MATCHED = "above_null", "above_within_class", "matched_above_null"
-CONTROLS = {PLAIN: "plain null", WITHIN_CLASS: "within-class null", MATCHED: "frequency-matched null"}
+PLAIN, MATCHED = "above_null", "matched_above_null"
+WITHIN_CLASS, WITHIN_CLUSTER = "above_within_class", "above_within_cluster"
+CONTROLS = {
+    PLAIN: "plain null",
+    WITHIN_CLASS: "within-class null",
+    WITHIN_CLUSTER: "within-cluster null",
+    MATCHED: "frequency-matched null",
+}
 
 
 @dataclass(frozen=True)
@@ -110,9 +116,11 @@ class HeadJudgement:
             return "no null was computed"
         if self.row[WITHIN_CLASS] is None:
             return "the within-class null needs a tokenizer and two tokens of one class"
-        if self.row["within_class_tokens"] < FEWEST_TOKENS:
-            found = plural(self.row["within_class_tokens"], "query token")
-            return f"{found} can be exchanged within a class; at least {FEWEST_TOKENS} are needed"
+        for group in ("class", "cluster"):
+            tokens = self.row[f"within_{group}_tokens"]
+            if tokens is not None and tokens < FEWEST_TOKENS:
+                found = plural(tokens, "query token")
+                return f"{found} can be exchanged within a {group}; at least {FEWEST_TOKENS} are needed"
         if self.row[MATCHED] is None:
             return "without counts, frequency is not controlled"
         return ""
@@ -145,7 +153,7 @@ def judge_heads(controls: pl.DataFrame) -> list[HeadJudgement]:
     return sorted(found, key=lambda judgement: judgement.standing, reverse=True)
 
 
-def auroc_verdict(controls: pl.DataFrame, layer: int = 0, within: Within = "class") -> Verdict:
+def auroc_verdict(controls: pl.DataFrame, layer: int = 0) -> Verdict:
     """ "yes" where at least one head is lexical."""
     judged = judge_heads(controls)
     if not judged:
@@ -153,30 +161,29 @@ def auroc_verdict(controls: pl.DataFrame, layer: int = 0, within: Within = "clas
     best, lexical = judged[0], tuple(each for each in judged if each.level == "lexical")
     if lexical:
         names = tuple(head_name(each.head, layer) for each in sorted(lexical, key=lambda each: each.head))
-        return Verdict("yes", f"{head_name(best.head, layer)} exceeds every control; {_least(best, within)}", names)
+        return Verdict("yes", f"{head_name(best.head, layer)} exceeds every control; {_least(best)}", names)
     if best.level == "untestable" or not best.margins:
         return Verdict("untestable", best.missing)
-    return Verdict("no", f"{head_name(best.head, layer)} {_shortfall(best, within)}")
+    return Verdict("no", f"{head_name(best.head, layer)} {_shortfall(best)}")
 
 
-def summarize_heads(
-    controls: pl.DataFrame, whom: str, truth: str = "", layer: int = 0, within: Within = "class"
-) -> str:
+def summarize_heads(controls: pl.DataFrame, whom: str, truth: str = "", layer: int = 0) -> str:
     """The verdict in at most 40 words: which head, its AUROC with its interval, and the control that decided."""
-    judged, found = judge_heads(controls), auroc_verdict(controls, layer, within)
+    judged, found = judge_heads(controls), auroc_verdict(controls, layer)
     if not judged:
         return f"Untestable: {found.reason}."
     best = judged[0]
     name, auroc = head_name(best.head, layer), f"AUROC {_value_with_interval(best.row, whom)}{truth}"
     if found:
+        untested = " Clusters were not controlled." if best.row["within_cluster_tokens"] is None else ""
         also = f" ({listed_some(found.heads, NAMED_HEADS)} are lexical)" if len(found.heads) > 1 else ""
-        return f"{name} detokenizes{also}: {auroc}; {_least(best, within)}.{_frequency_clause(best.row)}"
+        return f"{name} detokenizes{also}: {auroc}; {_least(best)}.{_frequency_clause(best.row)}{untested}"
     if found.value == "untestable":
-        beside = f"; {_least(best, within)}" if best.margins else ""
+        beside = f"; {_least(best)}" if best.margins else ""
         return f"Untestable: {found.reason}. The strongest head is {name}: {auroc}{beside}."
     if best.level == "class-level":
-        return f"No head detokenizes. {name} is class-level, not lexical: {auroc}; it {_shortfall(best, within)}."
-    return f"No head detokenizes: the closest, {name}, has {auroc}; it {_shortfall(best, within)}."
+        return f"No head detokenizes. {name} is class-level, not lexical: {auroc}; it {_shortfall(best)}."
+    return f"No head detokenizes: the closest, {name}, has {auroc}; it {_shortfall(best)}."
 
 
 def in_short(controls: pl.DataFrame, layer: int = 0) -> str:
@@ -193,23 +200,19 @@ def in_short(controls: pl.DataFrame, layer: int = 0) -> str:
     return f"no head ({name}: {said[best.level]}, {above})"
 
 
-def _control(name: str, within: Within) -> str:
-    return CONTROLS[name].replace("class", "cluster") if within == "clusters" else CONTROLS[name]
-
-
-def _least(best: HeadJudgement, within: Within) -> str:
+def _least(best: HeadJudgement) -> str:
     strongest = best.strongest
     if strongest is None:
         return ""
-    return f"{best.margins[strongest]:.3f} above its strongest control, the {_control(strongest, within)}"
+    return f"{best.margins[strongest]:.3f} above its strongest control, the {CONTROLS[strongest]}"
 
 
-def _shortfall(best: HeadJudgement, within: Within) -> str:
+def _shortfall(best: HeadJudgement) -> str:
     """Which control a head does not exceed, and by how much it would have to."""
     if not best.failed:
         return "is not above chance"
     decided = min(best.failed, key=lambda control: best.margins[control])
-    name, margin = _control(decided, within), best.margins[decided]
+    name, margin = CONTROLS[decided], best.margins[decided]
     if margin <= 0:
         return f"does not exceed the {name} ({signed(margin)})"
     if margin <= REQUIRED:
@@ -343,9 +346,10 @@ class Auroc(Joining):
     within: Annotated[
         Within,
         Parameter(
-            "Within-class null: exchange queries of one orthographic class, or of one cluster of similar positives."
+            "Nulls that exchange similar queries: within orthographic classes only, or within clusters of tokens with "
+            "similar predecessors as well."
         ),
-    ] = "class"
+    ] = "clusters"
     roc: Annotated[
         Sequence[str | int] | None,
         Parameter(
@@ -524,22 +528,19 @@ class Auroc(Joining):
         matched = self.negatives == "matched"
         judging = Judging(self.k, matched, self.controls, study.seed, self.per_octave)
         counted = study.counts.tokens if study.counts is not None and (self.controls or matched) else None
-        classes = self._classes(study, pairs) if self.controls else None
-        return measure_heads(affinity, pairs, self._queries(study), counted, judging, runner, classes)
-
-    def _classes(self, study: Study, pairs: Positives) -> Int64[np.ndarray, "token"] | None:
-        """Within which query tokens are exchanged; orthographic classes need a tokenizer."""
-        if self.within == "clusters":
-            return predecessor_clusters(pairs, study.seed)
-        if not study.has("vocabulary"):
-            return None
-        return orthographic_classes(study.layer.vocabulary, study.layer.vocab_size)
+        groups: dict[str, Int64[np.ndarray, "token"]] = {}
+        if self.controls and study.has("vocabulary"):
+            groups["within_class"] = orthographic_classes(study.layer.vocabulary, study.layer.vocab_size)
+        if self.controls and self.within == "clusters" and study.counts is not None:
+            bigrams = seen_pairs(study.counts.bigrams)
+            groups["within_cluster"] = predecessor_clusters(bigrams.ahead() if self.is_ahead else bigrams, study.seed)
+        return measure_heads(affinity, pairs, self._queries(study), counted, judging, runner, groups)
 
     def verdict(self, tables: Frames) -> Verdict | None:
         """ "yes" where at least one head is lexical; curves of single tokens have no verdict."""
         if "roc_points" in tables:
             return None
-        return auroc_verdict(tables["auroc_controls"], self.layer, self.within)
+        return auroc_verdict(tables["auroc_controls"], self.layer)
 
     def summarize(self, tables: Frames) -> str:
         """Which head detokenizes, if any does, and the control that decided; or the largest areas under curves."""
@@ -550,7 +551,6 @@ class Auroc(Joining):
             self._whom(tables),
             self._against + self.manner,
             self.layer,
-            self.within,
         ) + self._validity(tables)
 
     @property
