@@ -20,8 +20,9 @@ DERANGEMENTS = 8
 """The null is their mean: over 1,321 query tokens a single draw has a standard deviation of 0.0045."""
 
 UNGROUPED = -1
-CLUSTER_SIZE, FEWEST_CLUSTERS, MOST_CLUSTERS = 16, 8, 128
-"""Fewer than 8 clusters can't separate the kinds of tokens: with 2, a head that knows 16 kinds exceeds the null by 0.1."""
+CLUSTER_SIZE, FEWEST_CLUSTERS, MOST_CLUSTERS = 8, 24, 128
+"""Clusters must outnumber the kinds of tokens that a head may know: with 2 clusters a planted head that knows 16 kinds
+and no pair exceeds the null by 0.1, with 16 by up to 0.04, with 24 or more by less than 0.02."""
 FEWEST_BIGRAMS = 32
 """Per clustered token. With fewer, tokens of one kind share too few predecessors to be found together."""
 DIMENSIONS = 32  # of the predecessor distributions that k-means sees
@@ -62,8 +63,8 @@ def derange_within(
 def predecessor_clusters(positives: Positives, seed: int) -> Int64[np.ndarray, "token"]:
     """The cluster of each token among tokens with similar positives; tokens with fewer than 32 bigrams are ungrouped.
 
-    k-means on √P(key | query) in its leading singular directions: about 16 tokens per cluster, 8 to 128 clusters. With
-    fewer than 128 tokens to cluster, all are ungrouped.
+    k-means on √P(key | query) in its leading singular directions: about 8 tokens per cluster, 24 to 128 clusters. With
+    fewer than 192 tokens to cluster, all are ungrouped.
     """
     frequent = np.flatnonzero(positives.totals >= FEWEST_BIGRAMS)
     clusters = np.full(positives.vocab_size, UNGROUPED)
