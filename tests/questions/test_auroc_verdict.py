@@ -7,8 +7,10 @@ from functools import cache
 import numpy as np
 import polars as pl
 import pytest
+from calibration.texts import small_texts
 
-from detoklens.measures.auroc import Judging, Positives, from_pairs, measure_heads, predecessor_clusters
+from detoklens.measures.auroc import Judging, Positives, from_pairs, measure_heads, predecessor_clusters, seen_pairs
+from detoklens.measures.token_classes import orthographic_classes
 from detoklens.questions.auroc.compute import AUROC_CONTROLS, controls_by_head
 from detoklens.questions.auroc.question import FEWEST_TOKENS, auroc_verdict, compare_heads, judge_heads, summarize_heads
 from detoklens.scores.affinity import Affinity
@@ -200,3 +202,27 @@ def test_the_class_null_alone_would_call_a_cluster_head_lexical() -> None:
 def test_a_head_that_knows_pairs_is_lexical_within_clusters_too(strength: float) -> None:
     frame = judged("pairs", 16, strength=strength)
     assert auroc_verdict(frame).heads == ("L0H0",), frame.to_dicts()
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.2, 0.05])
+@pytest.mark.parametrize("n_clusters", [6, 16])
+def test_a_cluster_head_of_a_real_vocabulary_is_never_lexical(n_clusters: int, kept: float) -> None:
+    """On all tokens and on continuation tokens, by the whole corpus and by samples of its bigrams."""
+    texts, seed = small_texts(), 100 * n_clusters + int(100 * kept)
+    known = texts.clusters(n_clusters)
+    belongs = np.eye(n_clusters, dtype=np.float32)[known]
+    knows = (belongs @ texts.cluster_association(known)).astype(np.float32)
+    pairs = seen_pairs(texts.counts.bigrams)
+    drawn = np.random.default_rng(seed).binomial(pairs.weights, kept)
+    sample = Positives(pairs.indptr, pairs.keys, drawn).where(drawn > 0)
+    groups = {
+        "within_class": orthographic_classes(texts.vocabulary, texts.size),
+        "within_cluster": predecessor_clusters(sample, seed),
+    }
+    for asked in (range(texts.size), texts.vocabulary.word_internal()):
+        measures = measure_heads(
+            Affinity(knows[None], belongs[None]), sample, asked, sample.totals, Judging(seed=seed), groups=groups
+        )
+        frame = controls_by_head(measures, [0], 200, seed)
+        assert frame["above_null"][0] > 0.05
+        assert judge_heads(frame)[0].level != "lexical", frame.to_dicts()
