@@ -127,14 +127,10 @@ AUROC_CONTROLS = Schema(
         Column("auroc", "Float64", "mean AUROC over the query tokens that have one: `seen` of auroc_by_head"),
         Column("shuffled_queries", "Float64", "AUROC with each query's positives scored by another query's row"),
         Column("permuted_keys", "Float64", "AUROC with keys permuted among equally frequent tokens"),
-        *_with_interval(
-            "within_class", "AUROC with queries exchanged within class and frequency band, mean of 8 draws"
-        ),
+        *_with_interval("within_class", "AUROC with queries exchanged within class and frequency, mean of 8 draws"),
         *_with_interval("above_within_class", "auroc minus within_class, over the query tokens that have both"),
         Column("within_class_tokens", "Int64", "query tokens with a within-class null: not those alone in their class"),
-        *_with_interval(
-            "within_cluster", "AUROC with queries exchanged within clusters of similar predecessors, mean of 8"
-        ),
+        *_with_interval("within_cluster", "AUROC with queries exchanged within clusters of similar tokens, mean of 8"),
         *_with_interval("above_within_cluster", "auroc minus within_cluster, over the query tokens that have both"),
         Column("within_cluster_tokens", "Int64", "query tokens with a within-cluster null; null if not requested"),
         Column("frequency", "Float64", "AUROC with each key's corpus count as its score, without any head"),
@@ -155,12 +151,10 @@ PRECISION_BY_HEAD = Schema(
     (
         HEAD,
         Column("average_precision", "Float64", "mean weighted average precision over query tokens with positives"),
-        Column(
-            "chance_average_precision", "Float64", "the value of a constant score: the positives' share of the weight"
-        ),
+        Column("chance_average_precision", "Float64", "that of a constant score: the positives' share of the weight"),
         Column("k", "Int32", "how many of the first keys are looked at"),
         Column("precision_at_k", "Float64", "mean share of positives among the top k keys"),
-        Column("chance_precision_at_k", "Float64", "the value of a constant score: the positives' share of all keys"),
+        Column("chance_precision_at_k", "Float64", "that of a constant score: the positives' share of all keys"),
     ),
 )
 
@@ -529,19 +523,19 @@ def _drawn(false_positive_rate: Sequence[float], true_positive_rate: Sequence[fl
     return sparkline(np.interp(places, false_positive_rate, true_positive_rate).tolist(), CURVE_WIDTH)
 
 
-LONGEST = 512  # tokens of a document that are looked at
-LINKS = 20_000  # from a token to the one that was asked about
+LONGEST = 512  # tokens of a document
+LINKS = 20_000  # pairs of tokens at the offset
 CHECKED = 16  # tokens on which the block's attention is compared with the real one
 TOLERANCE = 1e-3  # of float32, relative to the largest score
-COPIES = 4  # at the peak: what enters, and the embeddings as they are, as they are read once more, and divided
-THEIRS = "transformers."
-FACTOR_COPIES = 5  # queries and keys, as they are, divided, and for workers
+COPIES = 4  # at the peak: the inputs, and the embeddings raw, read again and divided by σ
+TRANSFORMERS = "transformers."
+FACTOR_COPIES = 5  # queries and keys: raw, divided by σ, and for workers
 
 
 def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
-    """The tables of a question about a layer beyond the first."""
+    """The tables of a layer above 0."""
     if not study.has("text"):
-        raise MissingError("text", "Auroc beyond layer 0 needs text, on which it is measured whether it holds")
+        raise MissingError("text", "Auroc above layer 0 needs text to measure its validity")
     heads, layer = study.heads(question.heads), question.layer
     _check_memory(study.layer, layer, heads)
     checkpoint = study.layer.checkpoint
@@ -558,8 +552,8 @@ def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
     there = Study(deeper, study.counts, study.texts, study.seed, study.work)
     queries, keys = linked_tokens(texts, question.places_back)
     predicted = predicted_links(question.affinity(there, question.scale, question.centred, heads), queries, keys)
-    going_on = keys if question.is_ahead else queries
-    pieces = np.isin(going_on, study.layer.vocabulary.word_internal()) if study.has("vocabulary") else None
+    later = keys if question.is_ahead else queries
+    pieces = np.isin(later, study.layer.vocabulary.word_internal()) if study.has("vocabulary") else None
     tables = replace(question, layer=0).ask(there, runner)
     return {**tables, "auroc_validity": validity(heads, layer, predicted, real, pieces)}
 
@@ -577,14 +571,13 @@ def _check_memory(layer: Layer, number: int, heads: Sequence[int]) -> None:
 
 
 def kept_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner, decided: dict[str, Any]) -> np.ndarray:
-    """The same as `closed_world_inputs`, computed once for all questions about this model and this block.
+    """`closed_world_inputs` from the cache, computed once per model and block.
 
-    `decided` is what decided them before the blocks were loaded: files may be written anew at any time.
+    `decided` is the state of the checkpoint before the blocks were loaded; files may change at any time.
     """
-    if not keeps_nothing() and not blocks.class_name.startswith(THEIRS):
+    if not keeps_nothing() and not blocks.class_name.startswith(TRANSFORMERS):
         runner.say(
-            f"vectors are not kept for other questions: {blocks.class_name} is no class of transformers, so no version "
-            "says what it computes"
+            f"vectors are not cached: {blocks.class_name} is not a transformers class, so no version identifies it"
         )
         return closed_world_inputs(blocks, layer, number, runner)
     return kept_vectors(
@@ -597,7 +590,7 @@ def kept_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner, 
 
 
 def closed_world_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner) -> np.ndarray:
-    """What enters block `number` at the place of each token in [BOS, token]."""
+    """The residual stream entering block `number` at each token in [BOS, token]."""
     cut = batches(np.arange(layer.vocab_size)[:, None], beginning_of(layer, runner.say))
 
     def entering(batch: int) -> Arrays:
@@ -611,9 +604,9 @@ def closed_world_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: 
 
 
 def deeper_layer(blocks: FirstBlocks, layer: Layer, number: int, inputs: np.ndarray) -> Layer:
-    """Layer `number` as if it were the first, its tokens' vectors being what enters it; refused where that is not so.
+    """Layer `number` as a first layer, with its inputs as embeddings.
 
-    How much tokens prefer another to themselves must be the same in the real block.
+    Refused if the scores of some random pairs differ from those of the real block.
     """
     kinds = {name: blocks.config_list(name) for name in KINDS}
     found = Layer(replace(layer.checkpoint, first_layer=read_block(layer.checkpoint, number, inputs, kinds), notes=()))
@@ -623,14 +616,14 @@ def deeper_layer(blocks: FirstBlocks, layer: Layer, number: int, inputs: np.ndar
     ours = np.stack([_preferred(found, pair) for pair in tokens])
     if float(np.abs(ours - real).max()) > TOLERANCE * max(1.0, float(np.abs(real).max())):
         raise UnsupportedModelError(
-            f"{layer.name}: layer {number} does not attend as layer 0 does, so its scores are not read exactly; "
-            "ask for another layer"
+            f"{layer.name}: layer {number} computes attention differently from layer 0, so its scores are not exact; "
+            "choose another layer"
         )
     return found
 
 
 def _preferred(layer: Layer, pair: np.ndarray) -> np.ndarray:
-    """By how much does the second token prefer the first to itself? A score's part that no softmax sees is left out."""
+    """The second token's score for the first minus that for itself, which cancels what the softmax ignores."""
     total = layer.terms(pair).total()[:, 1] * layer.attention_scale
     cap = layer.weights.softcap
     scores = total if cap is None else np.tanh(total / cap) * cap
@@ -648,13 +641,13 @@ def predicted_links(affinity: Affinity, queries: np.ndarray, keys: np.ndarray) -
 
 
 def linked(text: np.ndarray, back: int) -> tuple[np.ndarray, np.ndarray]:
-    """The places of a text's queries, and of their keys so many places before them; below 0, after them."""
+    """The positions of a text's queries, and those of their keys, `back` positions before."""
     queries = np.arange(max(back, 0), len(text) + min(back, 0))
     return queries, queries - back
 
 
 def linked_tokens(texts: Sequence[np.ndarray], back: int) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens at those places, text after text."""
+    """The query and key tokens at those positions of all texts."""
     pairs = [(text[queries], text[keys]) for text in texts for queries, keys in [linked(text, back)]]
     queries, keys = (np.concatenate(side) for side in zip(*pairs, strict=True))
     return queries, keys
@@ -669,9 +662,9 @@ def real_links(
     runner: Runner,
     back: int = 1,
 ) -> np.ndarray:
-    """The real scores [head, link] of every token of the texts with the one so many places before it, in one block.
+    """The real scores [head, link] of every token with the token `back` positions before it, in one block.
 
-    Without what a query adds to the scores of all keys alike, which no softmax sees.
+    A query's contribution to all keys alike, which the softmax ignores, is subtracted.
     """
 
     def scores(place: int) -> Arrays:
@@ -679,16 +672,16 @@ def real_links(
         passed = blocks.run(text[None], until=number)
         queries, keys = linked(text, back)
         found = blocks.scores(passed, number)[0][0][:, queries, keys]
-        return {"scores": (found - _unseen(deeper, passed.all_places(number - 1)[0][queries]))[list(heads)]}
+        return {"scores": (found - _shared_by_keys(deeper, passed.all_places(number - 1)[0][queries]))[list(heads)]}
 
     found = runner.under("links").run(scores, len(texts))
     real = np.concatenate([part["scores"] for part in found], axis=1)
-    runner.say(f"predicted and real scores of layer {number} were compared on {plural(real.shape[1], 'link')}")
+    runner.say(f"compared predicted and real scores of layer {number} on {plural(real.shape[1], 'link')}")
     return real
 
 
-def _unseen(layer: Layer, entering: np.ndarray) -> np.ndarray:
-    """q · b_K by head and place: the same for all keys, unless keys are turned by their place."""
+def _shared_by_keys(layer: Layer, entering: np.ndarray) -> np.ndarray:
+    """q · b_K by head and position: the same for all keys, except with rotary positions."""
     if layer.positions == "rotary":
         return np.zeros((layer.n_heads, len(entering)))
     places = Layer(replace(layer.checkpoint, first_layer=replace(layer.weights, token_embeddings=entering)))
@@ -698,13 +691,13 @@ def _unseen(layer: Layer, entering: np.ndarray) -> np.ndarray:
 
 
 def some_texts(documents: Sequence[np.ndarray], back: int = 1) -> list[np.ndarray]:
-    """Documents from the first on, until they have links enough between tokens so many places apart."""
+    """The first documents that together have enough links at this offset."""
     apart = abs(back)
     cut = [document[:LONGEST] for document in documents if min(len(document), LONGEST) > apart]
     if not cut:
         raise MissingError(
             "text",
-            f"no document has {apart + 1} tokens within its first {LONGEST}, so there is no link to compare scores of",
+            f"no document has {apart + 1} tokens within its first {LONGEST}, so there are no scores to compare",
         )
     enough = int(np.searchsorted(np.cumsum([len(text) - apart for text in cut]), LINKS)) + 1
     return cut[:enough]
@@ -713,7 +706,7 @@ def some_texts(documents: Sequence[np.ndarray], back: int = 1) -> list[np.ndarra
 def validity(
     heads: Sequence[int], layer: int, predicted: np.ndarray, real: np.ndarray, pieces: np.ndarray | None
 ) -> pl.DataFrame:
-    """Each head's rank correlations, over all links and over those of pieces that go on with a word."""
+    """Each head's rank correlations, over all links and over those of continuation tokens."""
     of_pieces = np.zeros(predicted.shape[1], bool) if pieces is None else pieces
     return AUROC_VALIDITY.frame(
         {
