@@ -50,7 +50,7 @@ def frequency_ranks(token_counts: Int64[np.ndarray, "token"]) -> Float32[np.ndar
 
 @dataclass(frozen=True)
 class Positives:
-    """Pairs (query, key) with integer weights; those of query t are [indptr[t] : indptr[t + 1]]. The rest is negative."""
+    """Positive pairs (query, key) with integer weights; those of query t are [indptr[t] : indptr[t + 1]]."""
 
     indptr: Int64[np.ndarray, "token_and_end"]
     keys: UInt32[np.ndarray, "pair"]
