@@ -9,7 +9,15 @@ from hypothesis import strategies as st
 
 from detoklens.kernels.ranking import AUROC
 from detoklens.measures.auroc import Judging, Positives, from_pairs, measure_heads, predecessor_clusters
-from detoklens.measures.auroc.classes import DERANGEMENTS, derange_within, exchange_groups
+from detoklens.measures.auroc.classes import (
+    CLUSTER_SIZE,
+    DERANGEMENTS,
+    FEWEST_BIGRAMS,
+    FEWEST_CLUSTERS,
+    UNGROUPED,
+    derange_within,
+    exchange_groups,
+)
 from detoklens.measures.auroc.measuring import next_in_circle
 from detoklens.measures.auroc.positives import FEWEST_IN_STRATUM, frequency_ranks, frequency_strata
 from detoklens.measures.ranking import scores_of
@@ -47,7 +55,9 @@ def test_the_within_class_null_is_the_mean_over_rows_of_the_same_class_and_frequ
     alone = int(seen[7])
     classes[alone] = 3
     judging, tokens = Judging(seed=5, matched=matched), np.arange(VOCAB_SIZE)
-    measures = measure_heads(affinity, positives, tokens, counts, judging, classes=classes)
+    ungrouped = np.full(VOCAB_SIZE, UNGROUPED)
+    groups = {"nobody": ungrouped, "within_class": classes}
+    measures = measure_heads(affinity, positives, tokens, counts, judging, groups=groups)
     partners = seen[derange_within(exchange_groups(classes, counts)[seen], DERANGEMENTS, np.random.default_rng([5, 1]))]
     kept = seen[(partners[0] != seen)][::20]
     for token in kept:
@@ -55,11 +65,12 @@ def test_the_within_class_null_is_the_mean_over_rows_of_the_same_class_and_frequ
         assert token not in lenders
         rows = np.array([scores_of(affinity, lender) for lender in lenders])
         found = [[_within(scores, positives, token, counts, matched) for scores in row] for row in rows]
-        np.testing.assert_allclose(measures.within_class[:, token], np.mean(found, axis=0), atol=1e-9)
-    assert np.isnan(measures.within_class[:, [alone, *np.flatnonzero(positives.sizes == 0)]]).all()
+        np.testing.assert_allclose(measures.within["within_class"][:, token], np.mean(found, axis=0), atol=1e-9)
+    assert np.isnan(measures.within["within_class"][:, [alone, *np.flatnonzero(positives.sizes == 0)]]).all()
+    assert np.isnan(measures.within["nobody"]).all()
     expected = plain.matched if matched else plain
     np.testing.assert_array_equal(measures.shuffled_queries, expected.shuffled_queries)
-    assert plain.within_class is None
+    assert plain.within == {}
 
 
 def _within(scores: np.ndarray, positives: Positives, token: int, counts: np.ndarray, matched: bool) -> float:
@@ -67,21 +78,23 @@ def _within(scores: np.ndarray, positives: Positives, token: int, counts: np.nda
     return mean_over_strata(*given, frequency_strata(counts)) if matched else auroc_of(*given)
 
 
-@given(st.lists(st.integers(0, 5), max_size=60), st.integers(0, 2**32 - 1))
+@given(st.lists(st.integers(UNGROUPED, 5), max_size=60), st.integers(0, 2**32 - 1))
 def test_a_derangement_stays_within_its_group_and_leaves_nobody_in_place(groups: list[int], seed: int) -> None:
     groups = np.array(groups, np.int64)
-    sizes = np.bincount(groups, minlength=6)
+    sizes = np.bincount(groups + 1, minlength=7)
+    sizes[0] = 1
     for places in derange_within(groups, 3, np.random.default_rng(seed)):
         assert sorted(places) == list(range(len(groups)))
         np.testing.assert_array_equal(groups[places], groups)
-        np.testing.assert_array_equal(places == np.arange(len(groups)), sizes[groups] == 1)
+        np.testing.assert_array_equal(places == np.arange(len(groups)), sizes[groups + 1] == 1)
 
 
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 5000)), min_size=1, max_size=150))
+@given(st.lists(st.tuples(st.integers(UNGROUPED, 2), st.integers(0, 5000)), min_size=1, max_size=150))
 def test_groups_are_frequency_bands_of_one_class(tokens: list[tuple[int, int]]) -> None:
     classes, counts = np.array(tokens).T
     groups = exchange_groups(classes, counts)
-    for group in np.unique(groups):
+    np.testing.assert_array_equal(groups == UNGROUPED, classes == UNGROUPED)
+    for group in np.unique(groups[groups != UNGROUPED]):
         members = groups == group
         assert len(np.unique(classes[members])) == 1
         own = classes == classes[members][0]
@@ -93,12 +106,15 @@ def test_groups_are_frequency_bands_of_one_class(tokens: list[tuple[int, int]]) 
 def test_tokens_with_the_same_predecessors_are_one_cluster() -> None:
     kinds = np.arange(200) % 4
     pairs = [(query, key) for query in range(200) for key in range(50 * kinds[query], 50 * kinds[query] + 50)]
+    pairs += [(204, key) for key in range(FEWEST_BIGRAMS - 1)]
     clusters = predecessor_clusters(from_pairs(pairs, 210), 3)
-    assert (clusters[200:] == 0).all()
+    assert (clusters[200:] == UNGROUPED).all()
+    assert (clusters[:200] != UNGROUPED).all()
     for cluster in np.unique(clusters[:200]):
         assert len(np.unique(kinds[clusters[:200] == cluster])) == 1
     np.testing.assert_array_equal(clusters, predecessor_clusters(from_pairs(pairs, 210), 3))
-    assert (predecessor_clusters(from_pairs([(0, 1), (1, 2)], 5), 0) == 0).all()
+    few = [(query, key) for query in range(FEWEST_CLUSTERS * CLUSTER_SIZE - 1) for key in range(50)]
+    assert (predecessor_clusters(from_pairs(few, 210), 0) == UNGROUPED).all()
 
 
 def expected_with_keys_exchanged(

@@ -203,6 +203,7 @@ def controls(*above: float | None, **columns: float | None) -> pl.DataFrame:
 ALL_CONTROLS = {"matched": 0.65, "matched_low": 0.64, "matched_high": 0.66, "matched_above_null": 0.1}
 ALL_CONTROLS |= {"matched_above_null_low": 0.09, "matched_frequency": 0.51}
 ALL_CONTROLS |= {"above_within_class": 0.15, "above_within_class_low": 0.14, "within_class_tokens": 900}
+ALL_CONTROLS |= {"above_within_cluster": 0.12, "above_within_cluster_low": 0.11, "within_cluster_tokens": 800}
 
 
 def said(question: Auroc, judged: pl.DataFrame) -> str:
@@ -216,7 +217,7 @@ def test_the_sentence_names_the_head_its_interval_and_its_strongest_control() ->
         "L0H0 detokenizes: AUROC 0.800 on all tokens [0.790, 0.810]; 0.100 above its strongest control, the "
         "frequency-matched null. Frequency alone does not explain it."
     )
-    pieces = said(Auroc(pieces=True, within="clusters"), controls(0.3, **ALL_CONTROLS | {"above_within_class": 0.02}))
+    pieces = said(Auroc(pieces=True), controls(0.3, **ALL_CONTROLS | {"above_within_cluster": 0.02}))
     assert pieces == (
         "No head detokenizes. L0H0 is class-level, not lexical: AUROC 0.800 on continuation tokens [0.790, 0.810]; it "
         "exceeds the within-cluster null by 0.020; we require more than 0.05."
@@ -242,12 +243,15 @@ def test_without_nulls_or_positives_it_is_untestable() -> None:
     assert said(Auroc(), nothing) == "Untestable: no query token has both positives and negatives."
 
 
-def test_query_tokens_are_exchanged_within_classes_or_clusters(study, answer) -> None:
-    plain = answer.tables["auroc_controls"]
-    clusters = study.ask(replace(FEW, within="clusters")).tables["auroc_controls"]
-    assert plain["within_class"].null_count() == 0
-    assert not clusters["within_class"].equals(plain["within_class"])
-    assert clusters["shuffled_queries"].equals(plain["shuffled_queries"])
+def test_query_tokens_are_exchanged_within_classes_and_clusters(study, answer) -> None:
+    both = answer.tables["auroc_controls"]
+    classes = study.ask(replace(FEW, within="class")).tables["auroc_controls"]
+    clusters = [name for name in both.columns if "within_cluster" in name]
+    assert both["within_class"].null_count() == 0
+    assert (both["within_cluster_tokens"] == 0).all()  # a short text: too few tokens have enough bigrams
+    assert both["within_cluster"].null_count() == len(both)
+    assert classes.select(clusters).null_count().row(0) == (len(classes),) * len(clusters)
+    assert classes.drop(clusters).equals(both.drop(clusters))
     silent = Study(random_layer(vocab_size=study.layer.vocab_size), study.counts, work=Work(workers=1)).ask(FEW)
     assert silent.tables["auroc_controls"]["within_class"].null_count() == len(silent.tables["auroc_controls"])
     assert silent.verdict.value in ("no", "untestable")

@@ -17,12 +17,12 @@ from detoklens.errors import MissingError, RangeError
 from detoklens.measures.frequency import spearman
 from detoklens.questions.auroc import compute as auroc_beyond
 from detoklens.questions.auroc.compute import AUROC_VALIDITY, ROC_POINTS
-from detoklens.questions.auroc.question import validity_said
+from detoklens.questions.auroc.question import CONTROLS, summarize_validity
 from detoklens.questions.comparing import side_by_side
 from tests.command_line import refuse, run
 from tests.questions.asking import assert_kept_and_read_again, same_tables
 
-NO_NULLS = [pl.lit(None, pl.Float64).alias(name) for name in ("above_null", "above_within_class", "matched_above_null")]
+NO_NULLS = [pl.lit(None, pl.Float64).alias(name) for name in CONTROLS]
 A_CURVE = ROC_POINTS.frame(
     {
         "head": [0, 0],
@@ -127,20 +127,21 @@ def test_where_it_holds_for_some_heads_they_are_named():
             "pieces_links": [200] * 3,
         }
     )
-    assert validity_said(table, pieces=False).startswith("It holds for L3H2 (0.90) and L3H1 (0.50) (")
-    assert validity_said(table, pieces=True).startswith("It holds for L3H1 (0.70) (")
+    assert summarize_validity(table, pieces=False).startswith(
+        "This holds on text only for L3H2 (0.90) and L3H1 (0.50) ("
+    )
+    assert summarize_validity(table, pieces=True).startswith("This holds on text only for L3H1 (0.70) (")
     few = table.with_columns(pl.lit(199, pl.Int64).alias("links"))
-    assert validity_said(few, pieces=False).startswith("Whether it holds can't be told: 199 links ")
+    assert summarize_validity(few, pieces=False).startswith("Validity is unknown: the text has 199 links ")
     none = table.with_columns(pl.lit(None, pl.Float64).alias("correlation"))
-    assert validity_said(none, pieces=False) == (
-        "Whether it holds can't be told: on 1,000 links of the text to the token before no head's predicted and real "
-        "scores both vary."
+    assert summarize_validity(none, pieces=False) == (
+        "Validity is unknown: on 1,000 links to the token before, no head's predicted and real scores both vary."
     )
 
 
 @pytest.mark.parametrize(
     ("back", "said"),
-    [(1, "the token before"), (-1, "the token after"), (3, "the token 3 places before"), (0, "the token itself")],
+    [(1, "the token before"), (-1, "the token after"), (3, "the token 3 positions before"), (0, "the token itself")],
 )
 def test_the_sentence_names_the_link(back, said):
     few = AUROC_VALIDITY.frame(
@@ -153,9 +154,9 @@ def test_the_sentence_names_the_link(back, said):
             "pieces_links": [9],
         }
     )
-    assert validity_said(few, False, back).endswith(f"9 links of the text to {said} are too few.")
+    assert summarize_validity(few, False, back).endswith(f"9 links to {said}; at least 200 are needed.")
     enough = few.with_columns(pl.lit(1000, pl.Int64).alias("links"))
-    assert f"on 1,000 links of the text to {said};" in validity_said(enough, False, back)
+    assert f"on 1,000 links to {said};" in summarize_validity(enough, False, back)
 
 
 def test_it_is_the_same_with_any_number_of_workers_and_kept(study, answer, tmp_path):

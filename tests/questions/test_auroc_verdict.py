@@ -7,14 +7,17 @@ from functools import cache
 import numpy as np
 import polars as pl
 import pytest
+from calibration.texts import small_texts
 
-from detoklens.measures.auroc import Judging, Positives, from_pairs, measure_heads, predecessor_clusters
+from detoklens.measures.auroc import Judging, Positives, from_pairs, measure_heads, predecessor_clusters, seen_pairs
+from detoklens.measures.token_classes import orthographic_classes
 from detoklens.questions.auroc.compute import AUROC_CONTROLS, controls_by_head
 from detoklens.questions.auroc.question import FEWEST_TOKENS, auroc_verdict, compare_heads, judge_heads, summarize_heads
 from detoklens.scores.affinity import Affinity
 
 GOOD = {"auroc": 0.8, "auroc_low": 0.79, "auroc_high": 0.81, "above_null": 0.2, "above_null_low": 0.19}
 GOOD |= {"above_within_class": 0.15, "above_within_class_low": 0.14, "within_class_tokens": 100, "frequency": 0.9}
+GOOD |= {"above_within_cluster": 0.12, "above_within_cluster_low": 0.11, "within_cluster_tokens": 90}
 GOOD |= {"matched": 0.7, "matched_above_null": 0.1, "matched_above_null_low": 0.09, "matched_frequency": 0.6}
 MOST_WORDS = 40
 
@@ -39,6 +42,22 @@ def heads(*rows: dict[str, float | None]) -> pl.DataFrame:
         ({"matched_above_null_low": 0.0}, "none", "exceeds the frequency-matched null by 0.100, but the interval"),
         ({"above_within_class": 0.03}, "class-level", "L0H0 is class-level, not lexical: AUROC 0.800 on all tokens"),
         ({"above_within_class_low": 0.0}, "class-level", "exceeds the within-class null by 0.150, but the interval"),
+        ({"above_within_cluster": 0.03}, "class-level", "exceeds the within-cluster null by 0.030; we require"),
+        (
+            {"above_within_cluster_low": 0.0},
+            "class-level",
+            "exceeds the within-cluster null by 0.120, but the interval",
+        ),
+        (
+            {"above_within_cluster": None, "within_cluster_tokens": 0},
+            "untestable",
+            "0 query tokens can be exchanged within a cluster; at",
+        ),
+        (
+            {"above_within_cluster": None, "within_cluster_tokens": None},
+            "lexical",
+            "keys. Clusters were not controlled.",
+        ),
         (
             {"above_within_class": 0.03, "above_null": 0.04},
             "none",
@@ -72,7 +91,7 @@ def test_every_control_must_be_exceeded(changed: dict[str, float | None], level:
 
 
 def test_without_any_null_nothing_is_claimed() -> None:
-    bare = {"above_null": None, "above_within_class": None, "matched_above_null": None}
+    bare = dict.fromkeys(("above_null", "above_within_class", "above_within_cluster", "matched_above_null"))
     found = auroc_verdict(heads(bare))
     assert (found.value, found.reason) == ("untestable", "no null was computed")
     assert "The strongest head is L0H0: AUROC 0.800" in summarize_heads(heads(bare), "on all tokens")
@@ -90,7 +109,7 @@ def test_lexical_heads_come_first_and_all_are_in_the_verdict() -> None:
     )
     compared = compare_heads({"a": heads({}, higher), "b": heads(by_class)}, "on all tokens")
     assert compared == (
-        "Heads that detokenize on all tokens: L0H0 and L0H1 (L0H1 +0.150 above its strongest control) in a and "
+        "Heads that detokenize on all tokens: L0H0 and L0H1 (L0H1 +0.120 above its strongest control) in a and "
         "no head (L0H0: class-level only, +0.040 above its strongest control) in b."
     )
 
@@ -103,11 +122,11 @@ def test_what_frequency_alone_does_is_said() -> None:
     assert summarize_heads(heads({"matched_frequency": 0.75}), "").endswith("ranks keys better (0.900).")
 
 
-SIZE, QUERIES, PAIRS = 600, 512, 16
+SIZE, QUERIES = 600, 512
 
 
 @cache
-def corpus(n_clusters: int, seed: int = 0) -> tuple[Positives, np.ndarray, np.ndarray, np.ndarray]:
+def corpus(n_clusters: int, seed: int, bigrams: int) -> tuple[Positives, np.ndarray, np.ndarray, np.ndarray]:
     """Pairs by the query's cluster and the key's frequency: positives, counts, clusters, log preferences by cluster."""
     random = np.random.default_rng(seed)
     counts = (2 ** np.linspace(13, 4, SIZE)).astype(np.int64)
@@ -115,13 +134,14 @@ def corpus(n_clusters: int, seed: int = 0) -> tuple[Positives, np.ndarray, np.nd
     preferred = counts * np.where(random.random((n_clusters, SIZE)) < 0.1, 30.0, 1.0)
     shares = preferred / preferred.sum(axis=1, keepdims=True)
     asked = random.permutation(SIZE)[:QUERIES]
-    pairs = [(query, key) for query in asked for key in random.choice(SIZE, PAIRS, False, shares[clusters[query]])]
+    sizes = np.maximum(random.poisson(random.lognormal(np.log(bigrams), 1, SIZE)), 1)
+    pairs = [(query, key) for query in asked for key in random.choice(SIZE, sizes[query], p=shares[clusters[query]])]
     return from_pairs(pairs, SIZE), counts, clusters, np.log(preferred / counts)
 
 
-def planted(kind: str, n_clusters: int, seed: int, strength: float) -> Affinity:
+def planted(kind: str, n_clusters: int, seed: int, strength: float, bigrams: int) -> Affinity:
     """Tᵉᵉ of a head that does one thing alone, over noise: identity queries, and what each finds as keys."""
-    positives, counts, clusters, preferences = corpus(n_clusters, seed)
+    positives, counts, clusters, preferences = corpus(n_clusters, seed, bigrams)
     scores = np.random.default_rng(1000 + seed).standard_normal((SIZE, SIZE))
     match kind:
         case "frequency":
@@ -140,13 +160,15 @@ def planted(kind: str, n_clusters: int, seed: int, strength: float) -> Affinity:
 
 
 def judged(
-    kind: str, n_clusters: int = 1, seed: int = 0, within: str = "aligned", strength: float = 1.5
+    kind: str, n_clusters: int = 1, seed: int = 0, strength: float = 3.0, bigrams: int = 60, clusters: bool = True
 ) -> pl.DataFrame:
-    """The controls of a planted head; classes that align with the clusters, or clusters found from the positives."""
-    positives, counts, clusters, _ = corpus(n_clusters, seed)
-    classes = {"aligned": clusters, "one": np.zeros_like(clusters), "found": predecessor_clusters(positives, seed)}
-    affinity = planted(kind, n_clusters, seed, strength)
-    measures = measure_heads(affinity, positives, range(SIZE), counts, Judging(seed=seed), classes=classes[within])
+    """The controls of a planted head whose tokens all look alike: only clusters of predecessors tell them apart."""
+    positives, counts, _, _ = corpus(n_clusters, seed, bigrams)
+    groups = {"within_class": np.zeros(SIZE, np.int64)}
+    if clusters:
+        groups["within_cluster"] = predecessor_clusters(positives, seed)
+    affinity = planted(kind, n_clusters, seed, strength, bigrams)
+    measures = measure_heads(affinity, positives, range(SIZE), counts, Judging(seed=seed), groups=groups)
     return controls_by_head(measures, [0], 200, seed)
 
 
@@ -156,20 +178,51 @@ def test_planted_heads_are_told_apart_whatever_the_draw(kind: str) -> None:
     assert levels == {"lexical" if kind.startswith("pairs") else "none"}
 
 
-@pytest.mark.parametrize(("n_clusters", "within"), [(6, "aligned"), (16, "found")])
-def test_a_head_that_knows_clusters_and_no_pair_is_class_level(n_clusters: int, within: str) -> None:
+@pytest.mark.parametrize("n_clusters", [6, 16])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_head_that_knows_clusters_and_no_pair_is_class_level(n_clusters: int, seed: int) -> None:
+    frame = judged("clusters", n_clusters, seed, 2.0)
+    assert frame["above_null"][0] > 0.1
+    assert judge_heads(frame)[0].level == "class-level", frame.to_dicts()
+
+
+@pytest.mark.parametrize("bigrams", [3, 15, 30])
+@pytest.mark.parametrize("n_clusters", [6, 16])
+def test_on_a_sparse_corpus_a_cluster_head_is_never_lexical(n_clusters: int, bigrams: int) -> None:
     for seed in range(2):
-        frame = judged("clusters", n_clusters, seed, within, 2.0)
-        assert frame["above_null"][0] > 0.1
-        assert judge_heads(frame)[0].level == "class-level", frame.to_dicts()
+        frame = judged("clusters", n_clusters, seed, 2.0, bigrams)
+        assert judge_heads(frame)[0].level != "lexical", frame.to_dicts()
 
 
-def test_the_plain_null_alone_would_call_a_cluster_head_lexical() -> None:
-    assert judge_heads(judged("clusters", 16, within="one", strength=2.0))[0].level == "lexical"
+def test_the_class_null_alone_would_call_a_cluster_head_lexical() -> None:
+    assert judge_heads(judged("clusters", 16, strength=2.0, clusters=False))[0].level == "lexical"
 
 
-@pytest.mark.parametrize("within", ["aligned", "found"])
-@pytest.mark.parametrize("strength", [0.6, 2.0])
-def test_a_head_that_knows_pairs_is_lexical_within_clusters_too(within: str, strength: float) -> None:
-    frame = judged("pairs", 16, within=within, strength=strength)
+@pytest.mark.parametrize("strength", [0.8, 2.0])
+def test_a_head_that_knows_pairs_is_lexical_within_clusters_too(strength: float) -> None:
+    frame = judged("pairs", 16, strength=strength)
     assert auroc_verdict(frame).heads == ("L0H0",), frame.to_dicts()
+
+
+@pytest.mark.parametrize("kept", [1.0, 0.2, 0.05])
+@pytest.mark.parametrize("n_clusters", [6, 16])
+def test_a_cluster_head_of_a_real_vocabulary_is_never_lexical(n_clusters: int, kept: float) -> None:
+    """On all tokens and on continuation tokens, by the whole corpus and by samples of its bigrams."""
+    texts, seed = small_texts(), 100 * n_clusters + int(100 * kept)
+    known = texts.clusters(n_clusters)
+    belongs = np.eye(n_clusters, dtype=np.float32)[known]
+    knows = (belongs @ texts.cluster_association(known)).astype(np.float32)
+    pairs = seen_pairs(texts.counts.bigrams)
+    drawn = np.random.default_rng(seed).binomial(pairs.weights, kept)
+    sample = Positives(pairs.indptr, pairs.keys, drawn).where(drawn > 0)
+    groups = {
+        "within_class": orthographic_classes(texts.vocabulary, texts.size),
+        "within_cluster": predecessor_clusters(sample, seed),
+    }
+    for asked in (range(texts.size), texts.vocabulary.word_internal()):
+        measures = measure_heads(
+            Affinity(knows[None], belongs[None]), sample, asked, sample.totals, Judging(seed=seed), groups=groups
+        )
+        frame = controls_by_head(measures, [0], 200, seed)
+        assert frame["above_null"][0] > 0.05
+        assert judge_heads(frame)[0].level != "lexical", frame.to_dicts()

@@ -1,6 +1,6 @@
-"""Which heads detokenize? AUROC of Tᵉᵉ against pairs of tokens that belong together, with the controls it needs.
+"""AUROC of Tᵉᵉ against pairs of tokens that belong together, with its controls.
 
-For a query token i, keys j with weight w_j > 0 are positives, all others negatives (weight 1), Tᵉᵉ[i, j] the scores.
+For a query token i, keys j with weight w_j > 0 are positives, all others negatives (weight 1); Tᵉᵉ[i, j] is the score.
 
     AUROC_i = Σ_pos Σ_neg w_pos ( [s_pos > s_neg] + ½ [s_pos = s_neg] ) / ( Σ w_pos · number of negatives )
 """

@@ -1,7 +1,7 @@
-"""Tokens whose queries may be exchanged for each other in the within-class null, and the draws of that null.
+"""Groups of tokens whose queries are exchanged in the within-class and within-cluster nulls, and the draws.
 
-A head that only knows what kind of token follows what kind ranks the positives of any two tokens of one class alike. So
-its AUROC stays the same when query tokens are exchanged within their class.
+A head that only knows which kinds of tokens follow each other ranks the positives of any two tokens of one kind alike.
+Its AUROC therefore stays the same when queries are exchanged within that kind.
 """
 
 from __future__ import annotations
@@ -19,9 +19,13 @@ from detoklens.parallel import one_core_each
 DERANGEMENTS = 8
 """The null is their mean: over 1,321 query tokens a single draw has a standard deviation of 0.0045."""
 
-CLUSTER_SIZE, MOST_CLUSTERS = 16, 128
-DIMENSIONS = 32
-"""Of the projected predecessor distributions that k-means sees."""
+UNGROUPED = -1
+CLUSTER_SIZE, FEWEST_CLUSTERS, MOST_CLUSTERS = 8, 24, 128
+"""Clusters must outnumber the kinds of tokens that a head may know: with 2 clusters a planted head that knows 16 kinds
+and no pair exceeds the null by 0.1, with 16 by up to 0.04, with 24 or more by less than 0.02."""
+FEWEST_BIGRAMS = 32
+"""Per clustered token. With fewer, tokens of one kind share too few predecessors to be found together."""
+DIMENSIONS = 32  # of the predecessor distributions that k-means sees
 POWER_ITERATIONS = 4
 
 
@@ -31,8 +35,8 @@ def exchange_groups(
     """Class × frequency band: each class is split into octaves of counts, joined until a band has 16 tokens."""
     if token_counts is None:
         return classes
-    groups, first = np.empty_like(classes), 0
-    for each in np.unique(classes):
+    groups, first = np.full_like(classes, UNGROUPED), 0
+    for each in np.unique(classes[classes != UNGROUPED]):
         members = classes == each
         bands = frequency_strata(token_counts[members])
         groups[members] = first + bands
@@ -43,12 +47,12 @@ def exchange_groups(
 def derange_within(
     groups: Int64[np.ndarray, "member"], draws: int, random: np.random.Generator
 ) -> Int64[np.ndarray, "draw member"]:
-    """For each member the place of another one of its group: its neighbour in a circle of random order.
+    """For each member the place of another member of its group: its neighbour in a circle of random order.
 
-    A member that is alone in its group gets its own place.
+    A member that is alone in its group, or ungrouped, keeps its own place.
     """
     places = np.tile(np.arange(len(groups)), (draws, 1))
-    for group in np.unique(groups):
+    for group in np.unique(groups[groups != UNGROUPED]):
         members = np.flatnonzero(groups == group)
         for draw in range(draws):
             circle = random.permutation(members)
@@ -57,29 +61,31 @@ def derange_within(
 
 
 def predecessor_clusters(positives: Positives, seed: int) -> Int64[np.ndarray, "token"]:
-    """Clusters of query tokens with similar positives; tokens without any are one more cluster.
+    """The cluster of each token among tokens with similar positives; tokens with fewer than 32 bigrams are ungrouped.
 
-    k-means on √P(key | query) in its leading singular directions: about 16 tokens to a cluster, at most 128 clusters.
+    k-means on √P(key | query) in its leading singular directions: about 8 tokens per cluster, 24 to 128 clusters. With
+    fewer than 192 tokens to cluster, all are ungrouped.
     """
-    seen = np.flatnonzero(positives.sizes)
-    clusters = np.zeros(positives.vocab_size, np.int64)
-    n_clusters = min(len(seen) // CLUSTER_SIZE, MOST_CLUSTERS)
-    if n_clusters < 2:
+    frequent = np.flatnonzero(positives.totals >= FEWEST_BIGRAMS)
+    clusters = np.full(positives.vocab_size, UNGROUPED)
+    n_clusters = min(len(frequent) // CLUSTER_SIZE, MOST_CLUSTERS)
+    if n_clusters < FEWEST_CLUSTERS:
         return clusters
-    projected, random = _projected(positives, seen, seed), np.random.default_rng(seed)
+    projected, random = _projected(positives, frequent, seed), np.random.default_rng(seed)
     with one_core_each(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="One of the clusters is empty")  # fewer distinct rows than clusters
-        found = kmeans2(projected, n_clusters, iter=20, minit="++", seed=random)[1]
-    clusters[seen] = found + 1
+        clusters[frequent] = kmeans2(projected, n_clusters, iter=20, minit="++", seed=random)[1]
     return clusters
 
 
-def _projected(positives: Positives, seen: Int64[np.ndarray, "seen"], seed: int) -> Float[np.ndarray, "seen dimension"]:
+def _projected(
+    positives: Positives, tokens: Int64[np.ndarray, "token"], seed: int
+) -> Float[np.ndarray, "token dimension"]:
     """The rows √P(key | query) of unit length in their leading singular directions, by power iteration."""
     shares = positives.weights / np.repeat(positives.totals, positives.sizes)
     shape = (positives.vocab_size, positives.vocab_size)
-    rows = csr_array((np.sqrt(shares), positives.keys.astype(np.int64), positives.indptr), shape=shape)[seen]
-    start = np.random.default_rng(seed).standard_normal((positives.vocab_size, min(DIMENSIONS, len(seen))))
+    rows = csr_array((np.sqrt(shares), positives.keys.astype(np.int64), positives.indptr), shape=shape)[tokens]
+    start = np.random.default_rng(seed).standard_normal((positives.vocab_size, min(DIMENSIONS, len(tokens))))
     with one_core_each():
         basis = np.linalg.qr(rows @ start)[0]
         for _ in range(POWER_ITERATIONS):

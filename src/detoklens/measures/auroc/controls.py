@@ -1,7 +1,7 @@
-"""Each head's margin above its nulls, with bootstrap intervals over query tokens, for the vocabulary as it is.
+"""Each head's margin above its nulls, with bootstrap intervals over query tokens, and ROC curves.
 
-A head, its nulls and the frequency baseline are judged by the same query tokens, so a resample of these gives a paired
-difference, whose interval is much narrower than those of the two means.
+A head, its nulls and the frequency baseline share their query tokens, so a resample gives a paired difference, whose
+interval is much narrower than those of the two means.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Points = dict[str, np.ndarray]
 
 
 def roc_curves(affinity: Affinity, positives: Positives, token: int) -> list[Points]:
-    """The corners of each head's curve, from no key found to all found; points on a straight line are left out.
+    """The corners of each head's ROC curve, without points on a straight line.
 
     The token must have both positives and negatives.
     """
@@ -31,7 +31,7 @@ def roc_curves(affinity: Affinity, positives: Positives, token: int) -> list[Poi
 
 
 def _curve(scores: Float[np.ndarray, "token"], weight: Int64[np.ndarray, "token"]) -> Points:
-    """Thresholds from above all scores to the lowest, with the shares found at each."""
+    """Thresholds from above all scores down to the lowest, with both rates at each."""
     order = np.argsort(-scores, kind="stable")
     last_of_tie = np.append(np.diff(scores[order]) != 0, True)
     found = np.concatenate([[0], np.cumsum(weight[order])[last_of_tie]])
@@ -46,7 +46,6 @@ def _curve(scores: Float[np.ndarray, "token"], weight: Int64[np.ndarray, "token"
 
 
 def _corners(found: Int64[np.ndarray, "point"], wrong: Int64[np.ndarray, "point"]) -> Bool[np.ndarray, "point"]:
-    """Both ends, and the points where the curve bends."""
     bends = np.diff(found)[:-1] * np.diff(wrong)[1:] != np.diff(found)[1:] * np.diff(wrong)[:-1]
     return np.concatenate([[True], bends, [True]])
 
@@ -55,21 +54,22 @@ Sampled = dict[str, Float[np.ndarray, "sample head"]]
 
 
 def beside_controls(measured: Measured, resamples: int = 1000, seed: int = 0) -> dict[str, Interval]:
-    """Each head's mean over seen query tokens, the means of its controls, and its margins above them.
+    """Each head's mean over query tokens with positives, the means of its controls, and its margins above them.
 
-    `null` is the larger of the two plain nulls in each resample: to be above it is to be above both. The margin above
-    the within-class null is a mean over the query tokens that have one.
+    `null` is the larger of the two plain nulls in each resample. The margin above a null within groups is a mean over
+    the query tokens that have one.
     """
     found = _sampled(measured, resamples, seed)
     found["null"] = np.fmax(found["shuffled_queries"], found["permuted_keys"])
     found["above_null"] = found["auroc"] - found["null"]
-    found["above_within_class"] = found.pop("auroc_within_class") - found["within_class"]
+    for name in measured.within:
+        found[f"above_{name}"] = found.pop(f"auroc_{name}") - found[name]
     found["above_frequency"] = found["auroc"] - found["frequency"]
     return {name: interval(samples[0], samples[1:]) for name, samples in found.items()}
 
 
 def _sampled(measured: Measured, resamples: int, seed: int) -> Sampled:
-    """Means over all query tokens in the first row, over resamples of them in the others."""
+    """Means over all query tokens in the first row, over resamples in the others."""
     n_heads, n_queries = measured.heads.shape[:2]
     given = {
         "auroc": measured.heads,
@@ -78,10 +78,8 @@ def _sampled(measured: Measured, resamples: int, seed: int) -> Sampled:
         "frequency": None if measured.frequency is None else measured.frequency[None],
     }
     known = {name: values[..., AUROC] for name, values in given.items() if values is not None}
-    given |= dict.fromkeys(("within_class", "auroc_within_class"))
-    if measured.within_class is not None:
-        known["within_class"] = measured.within_class
-        known["auroc_within_class"] = np.where(np.isnan(measured.within_class), np.nan, measured.heads[..., AUROC])
+    for name, null in measured.within.items():
+        known[name], known[f"auroc_{name}"] = null, np.where(np.isnan(null), np.nan, measured.heads[..., AUROC])
     together = np.concatenate(list(known.values()))
     defined = ~np.isnan(together)
     known_values, counted = np.where(defined, together, 0.0).T, defined.T.astype(np.float64)

@@ -1,4 +1,4 @@
-"""How high is a head's AUROC over query tokens, and how sure is that? Three means, each with a bootstrap interval.
+"""Three means of a head's AUROC over query tokens, each with a bootstrap interval.
 
 seen      Σ a_i / number of defined a_i          all   Σ a_i / number of query tokens, an undefined a_i being 0
 weighted  Σ w_i a_i / Σ w_i over defined a_i     w_i the total weight of the positives of query token i
@@ -13,13 +13,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 COVERED = 0.95
-AT_ONCE = 16
-"""Resamples whose sums are taken by one product."""
+AT_ONCE = 16  # resamples per matrix product
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A mean of each head, with the ends of its interval (NaN where none was asked for)."""
+    """A mean of each head with the ends of its interval; NaN without resamples."""
 
     value: Float[np.ndarray, "head"]
     low: Float[np.ndarray, "head"]
@@ -28,8 +27,6 @@ class Interval:
 
 @dataclass(frozen=True)
 class HeadMeans:
-    """The three means of each head."""
-
     seen: Interval
     all: Interval
     weighted: Interval
@@ -40,7 +37,7 @@ def head_means(
 ) -> HeadMeans:
     """The three means over query tokens and their percentile intervals over resampled query tokens.
 
-    Every head and every mean sees the same resamples, so that differences between heads may be compared too.
+    All heads and means use the same resamples, so that differences between heads are paired.
     """
     terms = _terms(auroc, totals)
     values = _means(np.ones((1, auroc.shape[1])), terms)
@@ -50,31 +47,26 @@ def head_means(
 
 
 def resampled(n_queries: int, resamples: int, seed: int) -> Iterator[Float[np.ndarray, "resample query"]]:
-    """How often does each query token come up in each resample? Some resamples at a time."""
+    """How often each query token occurs in each resample, some resamples at a time."""
     random = np.random.default_rng(seed)
     for start in range(0, resamples if n_queries else 0, AT_ONCE):
-        yield _times_drawn(random, min(AT_ONCE, resamples - start), n_queries)
+        drawn = random.integers(n_queries, size=(min(AT_ONCE, resamples - start), n_queries))
+        yield np.stack([np.bincount(row, minlength=n_queries) for row in drawn]).astype(np.float64)
 
 
 def _terms(
     auroc: Float[np.ndarray, "head query"], totals: Int[np.ndarray, "query"]
 ) -> Float[np.ndarray, "sum head query"]:
-    """What is summed: a_i, 1 where it is defined, w_i a_i, w_i where it is defined."""
+    """The summands: a_i, 1 if defined, w_i a_i, w_i if defined."""
     defined = ~np.isnan(auroc)
     known = np.where(defined, auroc, 0.0)
     return np.stack([known, defined.astype(np.float64), known * totals, defined * totals.astype(np.float64)])
 
 
-def _times_drawn(random: np.random.Generator, resamples: int, n_queries: int) -> Float[np.ndarray, "resample query"]:
-    """How often does each query token come up in each resample?"""
-    drawn = random.integers(n_queries, size=(resamples, n_queries))
-    return np.stack([np.bincount(row, minlength=n_queries) for row in drawn]).astype(np.float64)
-
-
 def _means(
     times: Float[np.ndarray, "resample query"], terms: Float[np.ndarray, "sum head query"]
 ) -> Float[np.ndarray, "mean resample head"]:
-    """seen, all and weighted of each resample; NaN where a mean has nothing to average."""
+    """The three means of each resample; NaN where nothing is averaged."""
     total, defined, weighted_total, weight = (times @ term.T for term in terms)
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.stack([total / defined, total / times.sum(axis=1, keepdims=True), weighted_total / weight])
@@ -90,7 +82,7 @@ def interval(value: Float[np.ndarray, "head"], samples: Float[np.ndarray, "resam
 
 
 def mean_over_seen(values: Float[np.ndarray, "head query"]) -> Float[np.ndarray, "head"]:
-    """The mean over the query tokens where the measure is defined; NaN where it is nowhere."""
+    """The mean over query tokens with a defined value; NaN if there are none."""
     defined = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
         return np.where(defined, values, 0.0).sum(axis=1) / defined.sum(axis=1)

@@ -1,9 +1,9 @@
-"""How well does each head rank each query token's positives, and what do its controls give?"""
+"""Measure how well each head, and each of its controls, ranks each query token's positives."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,12 +20,12 @@ from detoklens.scores.softmax import check_range
 
 FEWEST_PANELS, MOST_PANELS = 8, 20
 BLOCK_BYTES = 1 << 25
-"""The scores of a block: 120 query tokens of GPT-2's vocabulary take 24 MB; of larger vocabularies fewer."""
+"""Size of a block's scores: 120 query tokens of GPT-2's vocabulary take 24 MB."""
 
 
 @dataclass(frozen=True)
 class Scorer:
-    """Anything that scores keys for queries as a product of thin factors: a head, or a baseline of one column."""
+    """Scores as a product of thin factors: a head, or a baseline with one column."""
 
     query: Float[np.ndarray, "token d_head"]
     key: Float[np.ndarray, "token d_head"]
@@ -33,7 +33,7 @@ class Scorer:
 
 @dataclass(frozen=True)
 class Columns:
-    """Where keys stand: key order[c] in column c, strata side by side, stratum s from bounds[s] to bounds[s + 1]."""
+    """The order of keys: column c holds key order[c], stratum s the columns from bounds[s] to bounds[s + 1]."""
 
     order: Int64[np.ndarray, "token"]
     bounds: Int64[np.ndarray, "stratum_and_end"]
@@ -44,7 +44,7 @@ class Columns:
         return cls(order, np.concatenate([[0], np.cumsum(np.bincount(strata))]))
 
     def arrays(self) -> Arrays:
-        """As the compiled loops read them."""
+        """The arrays that the compiled loops read."""
         column_of = np.empty_like(self.order)
         column_of[self.order] = np.arange(len(self.order))
         strata = np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
@@ -53,7 +53,7 @@ class Columns:
 
 @dataclass(frozen=True)
 class Block:
-    """A task: so many queries from number · rows on, for so many scorers, the first of which have nulls too."""
+    """A block of queries for all scorers, of which the first `n_with_nulls` are compared with nulls."""
 
     shared: Shared
     number: int
@@ -66,12 +66,10 @@ class Block:
 
 
 def panels_of_block(vocab_size: int) -> int:
-    """How many panels of query tokens are computed together?"""
     return int(np.clip(BLOCK_BYTES // (4 * vocab_size * product.QUERIES), FEWEST_PANELS, MOST_PANELS))
 
 
 def rows_of_block(vocab_size: int) -> int:
-    """How many query tokens are computed together?"""
     return panels_of_block(vocab_size) * product.QUERIES
 
 
@@ -84,28 +82,27 @@ def share(
     columns: Columns,
     workers: int = 1,
 ) -> Shared:
-    """What blocks of these queries need.
+    """The arrays that blocks of these queries need.
 
-    Row r is also asked for the positives of another[r] and of partners[draw, r].
+    Row r also ranks the positives of another[r] and of partners[draw, r].
     """
     arrays = {"indptr": positives.indptr, "keys": positives.keys, "weights": positives.weights}
     arrays |= {"asked": queries, "another": another, "partners": partners, **columns.arrays()}
 
     def panels(scorer: Scorer) -> tuple[np.ndarray, np.ndarray]:
-        query, key = _single(scorer.query[queries]), _single(scorer.key[columns.order])
-        return product.query_panels(query), product.key_panels(key)
+        query, key = scorer.query[queries], scorer.key[columns.order]
+        return (
+            product.query_panels(query.astype(np.float32, copy=False)),
+            product.key_panels(key.astype(np.float32, copy=False)),
+        )
 
     for number, (query, key) in enumerate(thread_map(panels, scorers, workers)):
         arrays |= {f"query-{number}": query, f"key-{number}": key}
     return Shared(arrays)
 
 
-def _single(vectors: Float[np.ndarray, "token d_head"]) -> Float32[np.ndarray, "token d_head"]:
-    return vectors.astype(np.float32, copy=False)
-
-
 class Shared:
-    """The arrays that all threads read, by name, and one buffer a thread for the scores of a block."""
+    """The arrays that all threads read, by name, and one score buffer per thread."""
 
     def __init__(self, arrays: Arrays) -> None:
         self._arrays = arrays
@@ -115,20 +112,17 @@ class Shared:
         return self._arrays[name]
 
     @property
-    def room(self) -> Float32[np.ndarray, "score"]:
-        """Made once a thread: memory that is new for every block would cost a tenth of the time."""
-        if not hasattr(self._of_thread, "room"):
+    def buffer(self) -> Float32[np.ndarray, "score"]:
+        """Allocated once per thread; a new buffer for every block would cost a tenth of the time."""
+        if not hasattr(self._of_thread, "buffer"):
             size = rows_of_block(len(self["indptr"]) - 1) * self["key-0"][:, 0].size
-            self._of_thread.room = np.empty(size, np.float32)
-        room: np.ndarray = self._of_thread.room
-        return room
+            self._of_thread.buffer = np.empty(size, np.float32)
+        buffer: np.ndarray = self._of_thread.buffer
+        return buffer
 
 
 def judge_block(block: Block) -> Arrays:
-    """The measures of one block of query tokens: scorer × cell × query × measure; a baseline has no nulls.
-
-    `partner_aurocs` are scorer × draw × query.
-    """
+    """The measures of a block, scorer × cell × query × measure, and `partner_aurocs`, scorer × draw × query."""
     shared = block.shared
     n_panels = panels_of_block(len(shared["indptr"]) - 1)
     panels = slice(block.number * n_panels, (block.number + 1) * n_panels)
@@ -139,7 +133,7 @@ def judge_block(block: Block) -> Arrays:
     measures = np.empty((block.n_scorers, CELLS, len(asked), MEASURES))
     partner_aurocs = np.empty((block.n_with_nulls, len(partners), len(asked)))
     for scorer in range(block.n_scorers):
-        scores = product.multiply(shared[f"query-{scorer}"][panels], shared[f"key-{scorer}"], shared.room)
+        scores = product.multiply(shared[f"query-{scorer}"][panels], shared[f"key-{scorer}"], shared.buffer)
         nulls = scorer < block.n_with_nulls
         others = (another, partners) if nulls else (another[:0], partners[:0])
         how = (block.matched, nulls and block.matched, block.partners_matched, block.seed, block.k)
@@ -150,19 +144,19 @@ def judge_block(block: Block) -> Arrays:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of each query token, NaN where undefined; the last axis is that of `kernels.ranking`."""
+    """The measures of each query token, NaN where undefined; the last axis is that of `kernels.ranking`."""
 
     heads: Float[np.ndarray, "head query measure"]
     shuffled_queries: Float[np.ndarray, "head query measure"] | None
     permuted_keys: Float[np.ndarray, "head query measure"] | None
     frequency: Float[np.ndarray, "query measure"] | None
-    within_class: Float[np.ndarray, "head query"] | None
-    """The AUROC with queries exchanged within their class, a mean over draws; NaN for a token alone in its class."""
+    within: Mapping[str, Float[np.ndarray, "head query"]]
+    """The AUROC with queries exchanged within groups, by name of the null, a mean over draws; NaN for a token alone."""
 
 
 @dataclass(frozen=True)
 class Measures(Measured):
-    """The measures against the negatives asked for; beside them, where counts are known, against matched ones."""
+    """The measures against the chosen negatives and, if counts are known, against matched ones."""
 
     query_tokens: Int64[np.ndarray, "query"]
     matched: Measured | None
@@ -171,10 +165,10 @@ class Measures(Measured):
 
 @dataclass(frozen=True)
 class Judging:
-    """How the measures are taken.
+    """How heads are measured.
 
-    `matched` compares a positive only with negatives of its own frequency stratum, of which an octave of counts has
-    `per_octave`. `controls` adds the nulls and the frequency baseline, as far as token counts and classes are known.
+    `matched` restricts negatives to the positive's frequency stratum, with `per_octave` strata per doubling of counts.
+    `controls` adds the nulls and the frequency baseline, as far as token counts and groups are known.
     """
 
     k: int = 10
@@ -191,20 +185,23 @@ def measure_heads(
     token_counts: Int64[np.ndarray, "token"] | None = None,
     judging: Judging | None = None,
     runner: Runner | None = None,
-    classes: Int64[np.ndarray, "token"] | None = None,
+    groups: Mapping[str, Int64[np.ndarray, "token"]] | None = None,
 ) -> Measures:
     """AUROC and precision of every head for these query tokens against these positives.
 
-    `classes` are those of the within-class null; where counts are known, each is split into frequency bands.
-    Blocks of query tokens run on the runner's threads.
+    `groups` name the nulls that exchange queries within a group of tokens, such as orthographic classes; where counts
+    are known, each group is split into frequency bands. Blocks of query tokens run on the runner's threads.
     """
     judging = judging or Judging()
     queries = np.asarray(query_tokens, np.int64)
     _check_sizes(affinity, positives, queries)
     seen = np.unique(queries[positives.sizes[queries] > 0])
     another = next_in_circle(seen, np.random.default_rng(judging.seed)) if judging.controls and len(seen) > 1 else None
-    groups = None if classes is None or not judging.controls else exchange_groups(classes, token_counts)[seen]
-    partners = _partners(seen, groups, judging.seed)
+    grouped = groups if groups is not None and judging.controls else {}
+    drawn = {
+        name: _partners(seen, exchange_groups(each, token_counts)[seen], judging.seed) for name, each in grouped.items()
+    }
+    partners = np.concatenate([np.empty((0, len(seen)), np.int64), *drawn.values()])
     columns = _columns(positives.vocab_size, token_counts, judging)
     baseline = token_counts if judging.controls else None
     n_scorers = affinity.n_heads + (baseline is not None)
@@ -224,16 +221,18 @@ def measure_heads(
     )
     about = _by_cell(queries, positives.vocab_size, seen, another, found)
     n_strata = None if token_counts is None else len(columns.bounds) - 1
-    within = None if groups is None else _mean_over_draws(queries, positives.vocab_size, seen, partners, by_partner)
+    by_null = np.split(by_partner, len(drawn), axis=1) if drawn else []
+    within = {
+        name: _mean_over_draws(queries, positives.vocab_size, seen, asked, aurocs)
+        for (name, asked), aurocs in zip(drawn.items(), by_null, strict=True)
+    }
     return _measures(queries, about, affinity.n_heads, judging.matched, n_strata, within)
 
 
 def _partners(
-    seen: Int64[np.ndarray, "seen"], groups: Int64[np.ndarray, "seen"] | None, seed: int
+    seen: Int64[np.ndarray, "seen"], groups: Int64[np.ndarray, "seen"], seed: int
 ) -> Int64[np.ndarray, "draw seen"]:
-    """Whose positives each row is asked for in each draw of the within-class null; no draw without groups."""
-    if groups is None:
-        return np.empty((0, len(seen)), np.int64)
+    """The token whose positives each row ranks, for each draw of a null within groups."""
     return seen[derange_within(groups, DERANGEMENTS, np.random.default_rng([seed % (1 << 63), 1]))]
 
 
@@ -244,7 +243,7 @@ def _mean_over_draws(
     partners: Int64[np.ndarray, "draw seen"],
     aurocs: Float[np.ndarray, "head draw seen"],
 ) -> Float[np.ndarray, "head query"]:
-    """Each query's AUROC by the rows of its partners; NaN where it has none but itself."""
+    """Each query's AUROC by the rows of its partners; NaN if it has no partner."""
     about = np.full((len(aurocs), vocab_size), np.nan)
     about[:, seen] = 0.0
     for draw, asked in enumerate(partners):
@@ -256,14 +255,14 @@ def _mean_over_draws(
 def _check_sizes(affinity: Affinity, positives: Positives, queries: Int64[np.ndarray, "query"]) -> None:
     if affinity.vocab_size != positives.vocab_size:
         raise RangeError(
-            f"scores of {affinity.vocab_size} tokens can't be judged by positives among {positives.vocab_size}; "
-            "take both from the same tokenizer"
+            f"the model has {affinity.vocab_size} tokens, the positives {positives.vocab_size}; "
+            "use the same tokenizer for both"
         )
     check_range("token id", queries, positives.vocab_size)
 
 
 def _scorers(affinity: Affinity, token_counts: Int64[np.ndarray, "token"] | None) -> Iterator[Scorer]:
-    """The heads, and after them the frequency baseline: every query prefers frequent keys."""
+    """The heads, then the frequency baseline, which prefers frequent keys for every query."""
     for query, key in affinity.heads():
         yield Scorer(query, key)
     if token_counts is not None:
@@ -271,18 +270,18 @@ def _scorers(affinity: Affinity, token_counts: Int64[np.ndarray, "token"] | None
 
 
 def _columns(vocab_size: int, token_counts: Int64[np.ndarray, "token"] | None, judging: Judging) -> Columns:
-    """Keys stratum by stratum; where nothing is known of frequency, all are one."""
+    """Keys by stratum, or all in one stratum without counts."""
     if token_counts is not None:
         return Columns.by_stratum(frequency_strata(token_counts, judging.per_octave))
     if judging.matched:
-        raise CountsError("frequency-matched negatives need token counts; give counts")
+        raise CountsError("frequency-matched negatives need token counts; pass counts")
     return Columns(np.arange(vocab_size), np.array([0, vocab_size]))
 
 
 def _joined(
     results: Iterable[Arrays], rows: int, shape: tuple[int, int, int, int], partner_shape: tuple[int, int, int]
 ) -> tuple[Float[np.ndarray, "scorer cell seen measure"], Float[np.ndarray, "head draw seen"]]:
-    """What blocks found, one after the other."""
+    """Concatenate the results of all blocks."""
     found, by_partner = np.empty(shape), np.empty(partner_shape)
     for number, result in enumerate(results):
         block = slice(number * rows, (number + 1) * rows)
@@ -300,7 +299,7 @@ def _by_cell(
     another: Int64[np.ndarray, "seen"] | None,
     found: Float[np.ndarray, "scorer cell seen measure"],
 ) -> ByCell:
-    """What was found in each cell, each result at the token whose positives it is about."""
+    """The measures of each cell, placed at the token whose positives were ranked."""
     asked = dict.fromkeys((OWN, EXCHANGED, MATCHED + OWN), seen)
     if another is not None:
         asked |= dict.fromkeys((ANOTHER_QUERYS, MATCHED + ANOTHER_QUERYS), another)
@@ -313,7 +312,7 @@ def _about(
     asked: Int64[np.ndarray, "seen"],
     vocab_size: int,
 ) -> Float[np.ndarray, "scorer query measure"]:
-    """What was found when each query's positives were asked for; NaN where it has none."""
+    """The measures of each query's positives; NaN without any."""
     row_of = np.full(vocab_size, -1)
     row_of[asked] = np.arange(len(asked))
     rows = row_of[queries]
@@ -328,23 +327,23 @@ def _measures(
     n_heads: int,
     matched: bool,
     n_strata: int | None,
-    within_class: Float[np.ndarray, "head query"] | None,
+    within: Mapping[str, Float[np.ndarray, "head query"]],
 ) -> Measures:
-    """Sort what was found by head and control."""
-    against_all = _measured(about, 0, n_heads, None if matched else within_class)
+    """Arrange the cells by head and control."""
+    against_all = _measured(about, 0, n_heads, {} if matched else within)
     if n_strata is None:
         return Measures(
             **vars(against_all) | {"permuted_keys": None}, query_tokens=queries, matched=None, n_strata=None
         )
-    within = _measured(about, MATCHED, n_heads, within_class if matched else None)
-    first = within if matched else against_all
-    return Measures(**vars(first), query_tokens=queries, matched=within, n_strata=n_strata)
+    against_equals = _measured(about, MATCHED, n_heads, within if matched else {})
+    first = against_equals if matched else against_all
+    return Measures(**vars(first), query_tokens=queries, matched=against_equals, n_strata=n_strata)
 
 
 def _measured(
-    about: ByCell, first_cell: int, n_heads: int, within_class: Float[np.ndarray, "head query"] | None
+    about: ByCell, first_cell: int, n_heads: int, within: Mapping[str, Float[np.ndarray, "head query"]]
 ) -> Measured:
-    """The cells of one kind of negatives; the frequency baseline is what follows the heads, and is there with nulls."""
+    """The cells of one kind of negatives; the frequency baseline, if any, follows the heads."""
     own, shuffled = about[first_cell + OWN], about.get(first_cell + ANOTHER_QUERYS)
     controls = len(own) > n_heads
     exchanged = about[EXCHANGED] if first_cell == 0 else _half_where_defined(own)
@@ -353,19 +352,19 @@ def _measured(
         shuffled_queries=None if shuffled is None else shuffled[:n_heads],
         permuted_keys=exchanged[:n_heads] if controls else None,
         frequency=own[n_heads] if controls else None,
-        within_class=within_class,
+        within=within,
     )
 
 
 def _half_where_defined(own: Float[np.ndarray, "scorer query measure"]) -> Float[np.ndarray, "scorer query measure"]:
-    """Keys exchanged within strata and judged within strata: whatever the scores, the expected AUROC is ½."""
+    """With keys permuted within strata and negatives from the same stratum, the expected AUROC is always ½."""
     expected = np.full_like(own, np.nan)
     expected[..., AUROC] = np.where(np.isnan(own[..., AUROC]), np.nan, 0.5)
     return expected
 
 
 def next_in_circle(members: Int[np.ndarray, "member"], random: np.random.Generator) -> Int[np.ndarray, "member"]:
-    """Another member for each: its neighbour in a circle of random order, so that nobody stays (unless alone)."""
+    """For each member another one: its neighbour in a circle of random order."""
     places = random.permutation(len(members))
     following = np.empty_like(members)
     following[places] = members[np.roll(places, -1)]

@@ -1,7 +1,4 @@
-"""Which key tokens should a query token find, and how much does each weigh? The ground truth of an AUROC.
-
-Pairs that a corpus holds, those of them that it holds more often than chance (PMI), or any others that are given.
-"""
+"""The ground truth of an AUROC: corpus bigrams, those above a PMI, or given pairs, with weights."""
 
 from __future__ import annotations
 
@@ -18,11 +15,11 @@ FEWEST_IN_STRATUM = 16  # equally frequent tokens
 
 
 def frequency_strata(token_counts: Int64[np.ndarray, "token"], per_octave: int = 1) -> Int64[np.ndarray, "token"]:
-    """The stratum of each token, 0 the rarest: never seen, once, 2 to 3 times, 4 to 7 times, and so on.
+    """The stratum of each token, 0 the rarest: unseen, seen once, 2 to 3 times, 4 to 7 times, and so on.
 
-    An octave may be cut into several parts of equal ratio. From the top, where the comma may be alone, neighbours are
-    joined until 16 tokens are together, and what then remains at the bottom is joined upwards. Tokens never seen, even
-    if they are few, are always a stratum of their own: nothing says that they resemble the rare ones.
+    `per_octave` splits each octave into bins of equal ratio. From the most frequent down, neighbouring bins are joined
+    until they hold 16 tokens; a remainder at the bottom joins the bin above. Unseen tokens are always a separate
+    stratum, since nothing shows that they resemble rare ones.
     """
     levels = _levels(token_counts, per_octave)
     seen = levels > 0
@@ -39,7 +36,7 @@ def frequency_strata(token_counts: Int64[np.ndarray, "token"], per_octave: int =
 
 
 def _levels(token_counts: Int64[np.ndarray, "token"], per_octave: int) -> Int64[np.ndarray, "token"]:
-    """0 for a token never seen, else 1 more than the parts of octaves that lie wholly below its count."""
+    """0 for an unseen token, else 1 + the number of bins wholly below its count."""
     mantissa, octave = np.frexp(token_counts.astype(np.float64))
     cuts = 2.0 ** (np.arange(1, per_octave) / per_octave - 1)
     parts = (octave.astype(np.int64) - 1) * per_octave + np.searchsorted(cuts, mantissa, side="right")
@@ -47,13 +44,13 @@ def _levels(token_counts: Int64[np.ndarray, "token"], per_octave: int) -> Int64[
 
 
 def frequency_ranks(token_counts: Int64[np.ndarray, "token"]) -> Float32[np.ndarray, "token"]:
-    """Scores that order tokens as their counts do, ties included; ranks, since a float32 can't hold every count."""
+    """Scores that order tokens by count, with ties; ranks, because float32 can't represent every count."""
     return np.unique(token_counts, return_inverse=True)[1].astype(np.float32)
 
 
 @dataclass(frozen=True)
 class Positives:
-    """Pairs (query, key) with whole weights: those of query t are [indptr[t] : indptr[t + 1]]. All else is negative."""
+    """Positive pairs (query, key) with integer weights; those of query t are [indptr[t] : indptr[t + 1]]."""
 
     indptr: Int64[np.ndarray, "token_and_end"]
     keys: UInt32[np.ndarray, "pair"]
@@ -65,12 +62,12 @@ class Positives:
 
     @cached_property
     def sizes(self) -> Int64[np.ndarray, "token"]:
-        """How many positives has each query token?"""
+        """The number of positives of each query token."""
         return np.diff(self.indptr)
 
     @cached_property
     def totals(self) -> Int64[np.ndarray, "token"]:
-        """How much do the positives of each query token weigh together?"""
+        """The total weight of each query token's positives."""
         summed = np.concatenate([[0], np.cumsum(self.weights)])
         return summed[self.indptr[1:]] - summed[self.indptr[:-1]]
 
@@ -84,7 +81,7 @@ class Positives:
         return Positives(self.indptr, self.keys, np.ones_like(self.weights))
 
     def ahead(self) -> Positives:
-        """The same pairs, asked from the other token: keys become queries."""
+        """The same pairs with queries and keys exchanged."""
         queries = np.repeat(np.arange(self.vocab_size, dtype=np.uint32), self.sizes)
         order = np.argsort(self.keys, kind="stable")
         sizes = np.bincount(self.keys, minlength=self.vocab_size)
@@ -97,12 +94,12 @@ class Positives:
 
 
 def seen_pairs(bigrams: Bigrams) -> Positives:
-    """Every pair that the corpus holds, weighted by its count: the paper's ground truth."""
+    """All corpus bigrams, weighted by count: the paper's ground truth."""
     return Positives(bigrams.indptr, bigrams.prefixes, bigrams.counts)
 
 
 def more_than_chance(bigrams: Bigrams, above: float = 0.0) -> Positives:
-    """The pairs whose PMI is above a threshold, weighted by their count.
+    """The bigrams whose PMI is above a threshold, weighted by count.
 
     PMI(j, i) = log2( count(j i) · total / (count(j ·) · count(· i)) ), in bits, all counts from the bigrams themselves.
     """
@@ -114,7 +111,7 @@ def more_than_chance(bigrams: Bigrams, above: float = 0.0) -> Positives:
 
 
 def from_pairs(pairs: Iterable[tuple[int, int]], vocab_size: int) -> Positives:
-    """Pairs (query, key), weighted by how often each is given."""
+    """Pairs (query, key), weighted by their number of occurrences."""
     listed: Int[np.ndarray, "pair two"] = np.array(list(pairs), np.int64).reshape(-1, 2)
     distinct, times = np.unique(listed, axis=0, return_counts=True)
     sizes = np.bincount(distinct[:, 0], minlength=vocab_size)

@@ -1,11 +1,12 @@
-"""AUROC of a layer beyond the first, with its validity beside it.
+"""Tables, ground truth and ROC curves of `auroc`, and AUROC above layer 0.
 
-1. The closed-world input of each token t: what enters layer l at the place of t in [BOS, t], by the real model.
-2. Tᵉᵉ of layer l with these vectors in place of the embeddings, and AUROC of it as ever.
-3. In a text other tokens are in sight, so that this is an approximation. How good a one is measured on the study's
-   text: per head, the rank correlation of predicted and real scores (before the softmax) of every token with the one
-   that was asked about (the token before it, after it, or at another offset), and of the links of pieces alone that go
-   on with a word: the query of a link, or asked ahead its key.
+Above layer 0:
+
+1. The real model gives the closed-world input of each token t: the residual stream entering layer l at t in [BOS, t].
+2. Tᵉᵉ of layer l is computed with these vectors in place of the embeddings, and its AUROC as for layer 0.
+3. In text, t also attends to other tokens, so this is an approximation. Its validity is measured on the study's text:
+   per head, the rank correlation of predicted and real scores (before the softmax) between every token and the token
+   at the offset in question, over all such links and over those of continuation tokens.
 """
 
 from __future__ import annotations
@@ -95,108 +96,111 @@ TOKEN = Column("token", "String", "text of the query token")
 
 AUROC_BY_TOKEN = Schema(
     "auroc_by_token",
-    "How well does a head rank the tokens that precede a token above all others?",
+    "AUROC by head and query token",
     (
         HEAD,
         TOKEN_ID,
         TOKEN,
         Column("auroc", "Float64", "weighted AUROC of the query token; null without positives or without negatives"),
-        Column("positives", "Int64", "key tokens that count as positives"),
-        Column("bigrams", "Int64", "total weight of the positives: with counts, how many bigrams end in the token"),
+        Column("positives", "Int64", "number of positive keys"),
+        Column("bigrams", "Int64", "total weight of the positives: with counts, the bigrams that end in the token"),
     ),
 )
 
 AUROC_BY_HEAD = Schema(
     "auroc_by_head",
-    "Which heads detokenize: how high is a head's AUROC, averaged over query tokens?",
+    "Mean AUROC by head",
     (
         HEAD,
         *_with_interval("seen", "mean AUROC over the query tokens that have one"),
-        *_with_interval("all", "mean over all query tokens, an undefined AUROC counted as 0: the paper's code"),
+        *_with_interval("all", "mean over all query tokens, with undefined AUROC as 0, as in the paper's code"),
         *_with_interval("weighted", "mean over the query tokens that have one, weighted by their bigrams"),
-        Column("tokens", "Int64", "query tokens asked about"),
+        Column("tokens", "Int64", "number of query tokens"),
         Column("tokens_seen", "Int64", "query tokens whose AUROC is defined"),
     ),
 )
 
 AUROC_CONTROLS = Schema(
     "auroc_controls",
-    "How much of a head's AUROC remains when the query, or the key, is exchanged, or frequency alone ranks the keys?",
+    "AUROC by head and its controls",
     (
         HEAD,
         Column("auroc", "Float64", "mean AUROC over the query tokens that have one: `seen` of auroc_by_head"),
-        Column("shuffled_queries", "Float64", "the same with each token's positives scored by another token's row"),
-        Column("permuted_keys", "Float64", "the same with key tokens permuted among tokens of equal frequency"),
-        *_with_interval("within_class", "the same with a row of the same class and frequency, over 8 draws"),
+        Column("shuffled_queries", "Float64", "AUROC with each query's positives scored by another query's row"),
+        Column("permuted_keys", "Float64", "AUROC with keys permuted among equally frequent tokens"),
+        *_with_interval("within_class", "AUROC with queries exchanged within class and frequency, mean of 8 draws"),
         *_with_interval("above_within_class", "auroc minus within_class, over the query tokens that have both"),
-        Column("within_class_tokens", "Int64", "query tokens that have both: a token alone in its class is left out"),
-        Column("frequency", "Float64", "the same where a key's score is its corpus count: no head at all"),
+        Column("within_class_tokens", "Int64", "query tokens with a within-class null: not those alone in their class"),
+        *_with_interval("within_cluster", "AUROC with queries exchanged within clusters of similar tokens, mean of 8"),
+        *_with_interval("above_within_cluster", "auroc minus within_cluster, over the query tokens that have both"),
+        Column("within_cluster_tokens", "Int64", "query tokens with a within-cluster null; null if not requested"),
+        Column("frequency", "Float64", "AUROC with each key's corpus count as its score, without any head"),
         Column("above_null", "Float64", "auroc minus the larger of the two nulls"),
         Column("above_frequency", "Float64", "auroc minus the frequency baseline"),
         *_ends("auroc", "shuffled_queries", "permuted_keys", "frequency", "above_null", "above_frequency"),
-        *_with_interval("matched", "auroc with frequency-matched negatives: keys of the positive's own stratum"),
-        *_with_interval("matched_null", "the larger of shuffled_queries and ½, what permuted_keys gives, matched"),
+        *_with_interval("matched", "AUROC with frequency-matched negatives: keys of the positive's own stratum"),
+        *_with_interval("matched_null", "the larger of 0.5 and of shuffled_queries with matched negatives"),
         *_with_interval("matched_above_null", "matched minus matched_null"),
-        *_with_interval("matched_frequency", "frequency with matched negatives: 0.5 where strata leave nothing of it"),
-        Column("strata", "Int32", "strata of equally frequent tokens; those never seen are one of their own"),
+        *_with_interval("matched_frequency", "frequency with matched negatives; 0.5 if strata remove it"),
+        Column("strata", "Int32", "strata of equally frequent tokens; unseen tokens are one stratum"),
     ),
 )
 
 PRECISION_BY_HEAD = Schema(
     "precision_by_head",
-    "How many of the keys that a head ranks first are positives?",
+    "Precision by head",
     (
         HEAD,
-        Column("average_precision", "Float64", "mean over seen query tokens of the weighted average precision"),
-        Column("chance_average_precision", "Float64", "the same for a constant score: the positives' share of weight"),
+        Column("average_precision", "Float64", "mean weighted average precision over query tokens with positives"),
+        Column("chance_average_precision", "Float64", "that of a constant score: the positives' share of the weight"),
         Column("k", "Int32", "how many of the first keys are looked at"),
-        Column("precision_at_k", "Float64", "mean over seen query tokens of the positives' share of the first k keys"),
-        Column("chance_precision_at_k", "Float64", "the same for a constant score: the positives' share of all keys"),
+        Column("precision_at_k", "Float64", "mean share of positives among the top k keys"),
+        Column("chance_precision_at_k", "Float64", "that of a constant score: the positives' share of all keys"),
     ),
 )
 
 PRECISION_BY_TOKEN = Schema(
     "precision_by_token",
-    "How many of the keys that a head ranks first are positives of this query token?",
+    "Precision by head and query token",
     (
         HEAD,
         TOKEN_ID,
         TOKEN,
         Column("average_precision", "Float64", "weighted average precision; null where the AUROC is undefined"),
         Column("k", "Int32", "how many of the first keys are looked at"),
-        Column("precision_at_k", "Float64", "positives among the first k keys, divided by k; ties in expectation"),
+        Column("precision_at_k", "Float64", "share of positives among the top k keys; ties in expectation"),
     ),
 )
 
 ROC_POINTS = Schema(
     "roc_points",
-    "What share of the positives stands above each threshold, and what share of the negatives?",
+    "Points of ROC curves",
     (
         HEAD,
         TOKEN_ID,
         TOKEN,
-        Column("threshold", "Float32", "keys with at least this score count as found; null for none found"),
+        Column("threshold", "Float32", "keys with at least this score are found; null if none are"),
         Column("false_positive_rate", "Float64", "share of the negatives found"),
         Column("true_positive_rate", "Float64", "share of the positives' weight found"),
     ),
 )
 
-HEAD_OF_LAYER = Column("head", "Int32", "attention head of the layer asked about, from 0")
+HEAD_OF_LAYER = Column("head", "Int32", "attention head of the layer, from 0")
 AUROC_VALIDITY = Schema(
     "auroc_validity",
-    "Beyond layer 0: do predicted scores say what the real ones are?",
+    "Agreement of predicted and real scores above layer 0",
     (
         HEAD_OF_LAYER,
         Column("layer", "Int32", "the layer, from 0"),
-        Column("correlation", "Float64", "rank correlation of Tᵉᵉ by closed-world inputs with real scores"),
-        Column("links", "Int64", "links from a token of the text to the one asked about: by default the token before"),
-        Column("pieces_correlation", "Float64", "the same over the links of tokens that go on with a word"),
-        Column("pieces_links", "Int64", "those links"),
+        Column("correlation", "Float64", "rank correlation of Tᵉᵉ from closed-world inputs with real scores"),
+        Column("links", "Int64", "pairs of a token and the token at the offset, by default the one before"),
+        Column("pieces_correlation", "Float64", "rank correlation over links of continuation tokens"),
+        Column("pieces_links", "Int64", "links of continuation tokens"),
     ),
 )
 OF_HEADS = (AUROC_BY_HEAD, AUROC_CONTROLS, PRECISION_BY_HEAD)
 _SHOWN = ["head", "seen", "seen_low", "seen_high", "shuffled_queries", "permuted_keys"]
-_SHOWN += ["within_class", "frequency", "matched"]
+_SHOWN += ["within_class", "within_cluster", "frequency", "matched"]
 _SHOWN += [
     "matched_low",
     "matched_high",
@@ -209,7 +213,7 @@ _SHOWN += [
 ]
 _SHOWN += ["precision_at_k", "tokens_seen"]
 _COLUMNS = {column.name: column for schema in OF_HEADS for column in schema.columns}
-GLANCE = Schema("auroc", "Which heads rank the right keys first?", tuple(_COLUMNS[name] for name in _SHOWN))
+GLANCE = Schema("auroc", "AUROC by head, with controls", tuple(_COLUMNS[name] for name in _SHOWN))
 
 
 Source = Literal["counts", "merges", "words"]
@@ -219,7 +223,7 @@ Weights = Literal["count", "one"]
 
 @dataclass(frozen=True)
 class GroundTruth:
-    """Which pairs are right, and how much each weighs."""
+    """The positive pairs and their weights."""
 
     source: Source
     kind: Kind
@@ -228,14 +232,14 @@ class GroundTruth:
     words: Path | Sequence[str] | None
 
     def check(self) -> None:
-        """Refuse what can't be asked together."""
+        """Refuse settings that contradict each other."""
         if self.words is not None and self.source != "words":
             words = words_file(self.words)
-            raise DetokLensError(f"the word list {words} has no part in the truth {self.source}; take words")
+            raise DetokLensError(f"the word list {words} is not used with truth={self.source!r}; pass truth='words'")
         if not isfinite(self.pmi_above):
-            raise DetokLensError(f"a PMI above {self.pmi_above} is no number of bits; give for example 0")
+            raise DetokLensError(f"pmi_above={self.pmi_above} is not a finite number of bits; pass one, e.g. 0")
         if self.kind == "pmi" and self.source != "counts":
-            raise DetokLensError(f"positives by PMI have no part in the truth {self.source}; they need that of counts")
+            raise DetokLensError(f"positives='pmi' is not used with truth={self.source!r}; pass truth='counts'")
 
     def __str__(self) -> str:
         return {
@@ -245,7 +249,7 @@ class GroundTruth:
         }[self.source]
 
     def settings(self) -> dict[str, Any]:
-        """What of it decides the numbers."""
+        """The settings that decide the numbers."""
         named: dict[str, Any] = {"truth": self.source, "weights": self.weights}
         if self.source == "words":
             named["words"] = fingerprint_of(self.listed_words())
@@ -256,7 +260,6 @@ class GroundTruth:
         return named
 
     def positives(self, layer: Layer, counts: Counts | None) -> Positives:
-        """The pairs themselves."""
         pairs = self._pairs(layer, counts)
         return pairs.equally_weighted() if self.weights == "one" else pairs
 
@@ -270,7 +273,7 @@ class GroundTruth:
             return seen_pairs(counts.bigrams)
         likely = more_than_chance(counts.bigrams, self.pmi_above)
         if len(likely.keys) == 0:
-            raise CountsError(f"no pair of these counts has a PMI above {self.pmi_above:g} bits; lower it")
+            raise CountsError(f"no pair of these counts has a PMI above {self.pmi_above:g} bits; lower --pmi-above")
         return likely
 
     def listed_words(self) -> list[str]:
@@ -278,42 +281,42 @@ class GroundTruth:
 
 
 def merged_pairs(vocabulary: Vocabulary, vocab_size: int) -> Positives:
-    """The pairs that the tokenizer itself joins into one token, each with weight 1."""
+    """The pairs that the tokenizer merges into one token, each with weight 1."""
     merges = [(right, left) for left, right, _ in vocabulary.merges()]
     if not merges:
-        raise TokenError("this tokenizer has no merges to take as ground truth; take counts or words")
+        raise TokenError("this tokenizer has no merges to use as ground truth; pass --truth counts or words")
     return from_pairs(merges, vocab_size).equally_weighted()
 
 
 def neighbouring_pieces(vocabulary: Vocabulary, words: Iterable[str], vocab_size: int) -> Positives:
-    """The neighbouring pieces of words as they stand after a space, weighted by how many words hold the pair."""
+    """Adjacent pieces of words, split as after a space; the weight of a pair is the number of words with it."""
     pairs = word_pairs(split_words(vocabulary, words))
     return from_pairs(zip(pairs.queries, pairs.keys, strict=True), vocab_size)
 
 
 def query_tokens(layer: Layer, named: Sequence[int] | None, pieces: bool) -> list[int]:
-    """The query tokens asked about, each once: those named, or all, and of them the pieces if so asked."""
+    """The named query tokens, or all, each once; with `pieces`, only continuation tokens."""
     chosen = set(range(layer.vocab_size)) if named is None else set(named)
     if pieces:
         chosen &= set(layer.vocabulary.word_internal())
     if chosen:
         return sorted(chosen)
-    which = "of this vocabulary" if named is None else "that was named"
-    raise TokenError(f"no query token is left: none {which} goes on with a word; ask without restricting to pieces")
+    which = "of this vocabulary" if named is None else "of the named ones"
+    raise TokenError(f"no query token is left: none {which} is a continuation token; leave out --pieces")
 
 
 def read_tokens(texts: Iterable[str]) -> tuple[str | int, ...]:
-    """Tokens on the command line: ids (`262` or `10-20,262`), the lines of a file (`@tokens.txt`), or text."""
+    """Parse tokens from the command line: ids (`262` or `10-20,262`), lines of a file (`@tokens.txt`), or text."""
     return tuple(token for text in texts for token in _read_token(text))
 
 
 def _read_token(text: str) -> Sequence[str | int]:
     if not _names_a_file(text):
         return _ids_or_text(text)
-    lines = read_text(Path(text[1:]), "a file with one token a line").split("\n")
+    lines = read_text(Path(text[1:]), "a file with one token per line").split("\n")
     found = [token for line in lines if line for token in _ids_or_text(line)]
     if not found:
-        raise TokenError(f"{text[1:]} names no token; write one a line, as text or by its id")
+        raise TokenError(f"{text[1:]} has no tokens; write one per line, as text or id")
     return found
 
 
@@ -330,7 +333,7 @@ def _looks_like_ids(text: str) -> bool:
 
 
 def spelled_tokens(flag: str) -> Callable[[Sequence[str | int]], list[str]]:
-    """A speller of tokens in order: ids that follow each other as one word, a text as it is."""
+    """Format tokens as command-line arguments: consecutive ids as one argument, texts as they are."""
 
     def spell(tokens: Sequence[str | int]) -> list[str]:
         words: list[str] = []
@@ -344,21 +347,19 @@ def spelled_tokens(flag: str) -> Callable[[Sequence[str | int]], list[str]]:
 
 
 def can_be_spelled(token: str | int) -> bool:
-    """Whether the command line reads this token as what it is."""
+    """Whether the command line reads this token's text as itself."""
     if isinstance(token, int):
         return True
     return bool(token) and token.isprintable() and not _names_a_file(token) and not _looks_like_ids(token)
 
 
-CURVE_WIDTH = 32  # characters of a curve in a line of text
+CURVE_WIDTH = 32  # characters of a sparkline
 WITH_INTERVALS = (
     "auroc",
     "shuffled_queries",
     "permuted_keys",
-    "within_class",
     "frequency",
     "above_null",
-    "above_within_class",
     "above_frequency",
 )
 MATCHED_COLUMNS = {
@@ -372,7 +373,7 @@ MATCHED_COLUMNS = {
 def auroc_tables(
     layer: Layer, measured: Measures, heads: Sequence[int], positives: Positives, k: int, resamples: int, seed: int
 ) -> dict[str, pl.DataFrame]:
-    """What was measured: at a glance, then table by table."""
+    """All tables of the answer, the overview first."""
     texts = token_texts(layer, measured.query_tokens)
     by_head = auroc_by_head(measured, heads, positives, resamples, seed)
     controls, precision = controls_by_head(measured, heads, resamples, seed), precision_by_head(measured, heads, k)
@@ -389,7 +390,6 @@ def auroc_tables(
 def auroc_by_token(
     measures: Measures, heads: Sequence[int], positives: Positives, texts: Sequence[str | None]
 ) -> pl.DataFrame:
-    """AUROC, number of positives and total weight of each query token in each head."""
     queries = measures.query_tokens
     return AUROC_BY_TOKEN.frame(
         {
@@ -402,7 +402,6 @@ def auroc_by_token(
 
 
 def precision_by_token(measures: Measures, heads: Sequence[int], k: int, texts: Sequence[str | None]) -> pl.DataFrame:
-    """Average precision and precision at k of each query token in each head."""
     return PRECISION_BY_TOKEN.frame(
         {
             **_head_and_token(measures, heads, texts),
@@ -430,9 +429,10 @@ def auroc_by_head(
 
 
 def controls_by_head(measures: Measures, heads: Sequence[int], resamples: int, seed: int) -> pl.DataFrame:
-    """Each head's mean AUROC beside its nulls and the frequency baseline; the same with matched negatives."""
+    """Each head's mean AUROC with its nulls and the frequency baseline, against all keys and matched ones."""
     found = beside_controls(measures, resamples, seed)
-    columns = {name: found[name] for name in WITH_INTERVALS}
+    within = [f"{above}{name}" for name in measures.within for above in ("", "above_")]
+    columns = {name: found[name] for name in (*WITH_INTERVALS, *within)}
     if measures.matched is not None:
         matched = beside_controls(measures.matched, resamples, seed)
         columns |= {column: matched[name] for column, name in MATCHED_COLUMNS.items()}
@@ -443,13 +443,13 @@ def controls_by_head(measures: Measures, heads: Sequence[int], resamples: int, s
     }
     unknown = {name: [None] * len(heads) for name in AUROC_CONTROLS.names}
     known: dict[str, object] = {"head": list(heads), "strata": [measures.n_strata] * len(heads)}
-    if measures.within_class is not None:
-        known["within_class_tokens"] = np.count_nonzero(~np.isnan(measures.within_class), axis=1)
+    for name, null in measures.within.items():
+        known[f"{name}_tokens"] = np.count_nonzero(~np.isnan(null), axis=1)
     return AUROC_CONTROLS.frame(unknown | known | ends)
 
 
 def precision_by_head(measures: Measures, heads: Sequence[int], k: int) -> pl.DataFrame:
-    """Each head's mean average precision and precision at k, beside what chance gives."""
+    """Each head's mean average precision and precision at k, with those of a constant score."""
     means = {
         "average_precision": AVERAGE_PRECISION,
         "chance_average_precision": CHANCE_AVERAGE_PRECISION,
@@ -461,7 +461,7 @@ def precision_by_head(measures: Measures, heads: Sequence[int], k: int) -> pl.Da
 
 
 def heads_at_a_glance(by_head: pl.DataFrame, controls: pl.DataFrame, precision: pl.DataFrame) -> pl.DataFrame:
-    """One row a head: its AUROC with both nulls and the baseline, the other means, the precision."""
+    """The most important columns of the tables by head."""
     together = by_head.join(controls, on="head", maintain_order="left").join(
         precision, on="head", maintain_order="left"
     )
@@ -482,7 +482,7 @@ def _head_and_token(
 def roc_points(
     layer: Layer, affinity: Affinity, heads: Sequence[int], positives: Positives, tokens: Sequence[int]
 ) -> pl.DataFrame:
-    """The curves of some query tokens in every head, token after token."""
+    """The ROC curves of some query tokens in every head."""
     texts = token_texts(layer, tokens)
     curves = [_token_points(affinity, heads, positives, *named) for named in zip(tokens, texts, strict=True)]
     return pl.concat(curves)
@@ -494,8 +494,8 @@ def _token_points(
     size = int(positives.sizes[token])
     if not 0 < size < positives.vocab_size:
         raise TokenError(
-            f"token {token} ({text!r}) has {size} positives among {positives.vocab_size} keys, so no curve; "
-            "ask about a token that follows some tokens and not others"
+            f"token {token} ({text!r}) has {size} positives among {positives.vocab_size} keys, so no ROC curve; "
+            "choose a token with both positives and negatives"
         )
     curves = roc_curves(affinity, positives, token)
     columns = {name: np.concatenate([curve[name] for curve in curves]) for name in curves[0]}
@@ -512,7 +512,7 @@ def areas_under(points: pl.DataFrame) -> pl.DataFrame:
 
 
 def curves_at_a_glance(points: pl.DataFrame) -> pl.DataFrame:
-    """One row a curve: its area, and its course in a line of text."""
+    """One row per curve: its area and a sparkline."""
     curves = points.group_by("head", "token_id", maintain_order=True).agg("false_positive_rate", "true_positive_rate")
     drawn = [_drawn(wrong, found) for wrong, found in curves.select(pl.nth(2, 3)).iter_rows()]
     shown = areas_under(points).with_columns(curve=pl.Series(drawn, dtype=pl.String))
@@ -524,19 +524,19 @@ def _drawn(false_positive_rate: Sequence[float], true_positive_rate: Sequence[fl
     return sparkline(np.interp(places, false_positive_rate, true_positive_rate).tolist(), CURVE_WIDTH)
 
 
-LONGEST = 512  # tokens of a document that are looked at
-LINKS = 20_000  # from a token to the one that was asked about
+LONGEST = 512  # tokens of a document
+LINKS = 20_000  # pairs of tokens at the offset
 CHECKED = 16  # tokens on which the block's attention is compared with the real one
 TOLERANCE = 1e-3  # of float32, relative to the largest score
-COPIES = 4  # at the peak: what enters, and the embeddings as they are, as they are read once more, and divided
-THEIRS = "transformers."
-FACTOR_COPIES = 5  # queries and keys, as they are, divided, and for workers
+COPIES = 4  # at the peak: the inputs, and the embeddings raw, read again and divided by σ
+TRANSFORMERS = "transformers."
+FACTOR_COPIES = 5  # queries and keys: raw, divided by σ, and for workers
 
 
 def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
-    """The tables of a question about a layer beyond the first."""
+    """The tables of a layer above 0."""
     if not study.has("text"):
-        raise MissingError("text", "Auroc beyond layer 0 needs text, on which it is measured whether it holds")
+        raise MissingError("text", "Auroc above layer 0 needs text to measure its validity")
     heads, layer = study.heads(question.heads), question.layer
     _check_memory(study.layer, layer, heads)
     checkpoint = study.layer.checkpoint
@@ -553,8 +553,8 @@ def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
     there = Study(deeper, study.counts, study.texts, study.seed, study.work)
     queries, keys = linked_tokens(texts, question.places_back)
     predicted = predicted_links(question.affinity(there, question.scale, question.centred, heads), queries, keys)
-    going_on = keys if question.is_ahead else queries
-    pieces = np.isin(going_on, study.layer.vocabulary.word_internal()) if study.has("vocabulary") else None
+    later = keys if question.is_ahead else queries
+    pieces = np.isin(later, study.layer.vocabulary.word_internal()) if study.has("vocabulary") else None
     tables = replace(question, layer=0).ask(there, runner)
     return {**tables, "auroc_validity": validity(heads, layer, predicted, real, pieces)}
 
@@ -572,14 +572,13 @@ def _check_memory(layer: Layer, number: int, heads: Sequence[int]) -> None:
 
 
 def kept_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner, decided: dict[str, Any]) -> np.ndarray:
-    """The same as `closed_world_inputs`, computed once for all questions about this model and this block.
+    """`closed_world_inputs` from the cache, computed once per model and block.
 
-    `decided` is what decided them before the blocks were loaded: files may be written anew at any time.
+    `decided` is the state of the checkpoint before the blocks were loaded; files may change at any time.
     """
-    if not keeps_nothing() and not blocks.class_name.startswith(THEIRS):
+    if not keeps_nothing() and not blocks.class_name.startswith(TRANSFORMERS):
         runner.say(
-            f"vectors are not kept for other questions: {blocks.class_name} is no class of transformers, so no version "
-            "says what it computes"
+            f"vectors are not cached: {blocks.class_name} is not a transformers class, so no version identifies it"
         )
         return closed_world_inputs(blocks, layer, number, runner)
     return kept_vectors(
@@ -592,7 +591,7 @@ def kept_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner, 
 
 
 def closed_world_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner) -> np.ndarray:
-    """What enters block `number` at the place of each token in [BOS, token]."""
+    """The residual stream entering block `number` at each token in [BOS, token]."""
     cut = batches(np.arange(layer.vocab_size)[:, None], beginning_of(layer, runner.say))
 
     def entering(batch: int) -> Arrays:
@@ -606,9 +605,9 @@ def closed_world_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: 
 
 
 def deeper_layer(blocks: FirstBlocks, layer: Layer, number: int, inputs: np.ndarray) -> Layer:
-    """Layer `number` as if it were the first, its tokens' vectors being what enters it; refused where that is not so.
+    """Layer `number` as a first layer, with its inputs as embeddings.
 
-    How much tokens prefer another to themselves must be the same in the real block.
+    Refused if the scores of some random pairs differ from those of the real block.
     """
     kinds = {name: blocks.config_list(name) for name in KINDS}
     found = Layer(replace(layer.checkpoint, first_layer=read_block(layer.checkpoint, number, inputs, kinds), notes=()))
@@ -618,14 +617,14 @@ def deeper_layer(blocks: FirstBlocks, layer: Layer, number: int, inputs: np.ndar
     ours = np.stack([_preferred(found, pair) for pair in tokens])
     if float(np.abs(ours - real).max()) > TOLERANCE * max(1.0, float(np.abs(real).max())):
         raise UnsupportedModelError(
-            f"{layer.name}: layer {number} does not attend as layer 0 does, so its scores are not read exactly; "
-            "ask for another layer"
+            f"{layer.name}: layer {number} computes attention differently from layer 0, so its scores are not exact; "
+            "choose another layer"
         )
     return found
 
 
 def _preferred(layer: Layer, pair: np.ndarray) -> np.ndarray:
-    """By how much does the second token prefer the first to itself? A score's part that no softmax sees is left out."""
+    """The second token's score for the first minus that for itself, which cancels what the softmax ignores."""
     total = layer.terms(pair).total()[:, 1] * layer.attention_scale
     scores = softcapped(total, layer.weights.softcap)
     return np.asarray(scores[:, 0] - scores[:, 1])
@@ -642,13 +641,13 @@ def predicted_links(affinity: Affinity, queries: np.ndarray, keys: np.ndarray) -
 
 
 def linked(text: np.ndarray, back: int) -> tuple[np.ndarray, np.ndarray]:
-    """The places of a text's queries, and of their keys so many places before them; below 0, after them."""
+    """The positions of a text's queries, and those of their keys, `back` positions before."""
     queries = np.arange(max(back, 0), len(text) + min(back, 0))
     return queries, queries - back
 
 
 def linked_tokens(texts: Sequence[np.ndarray], back: int) -> tuple[np.ndarray, np.ndarray]:
-    """The tokens at those places, text after text."""
+    """The query and key tokens at those positions of all texts."""
     pairs = [(text[queries], text[keys]) for text in texts for queries, keys in [linked(text, back)]]
     queries, keys = (np.concatenate(side) for side in zip(*pairs, strict=True))
     return queries, keys
@@ -663,9 +662,9 @@ def real_links(
     runner: Runner,
     back: int = 1,
 ) -> np.ndarray:
-    """The real scores [head, link] of every token of the texts with the one so many places before it, in one block.
+    """The real scores [head, link] of every token with the token `back` positions before it, in one block.
 
-    Without what a query adds to the scores of all keys alike, which no softmax sees.
+    A query's contribution to all keys alike, which the softmax ignores, is subtracted.
     """
 
     def scores(place: int) -> Arrays:
@@ -673,16 +672,16 @@ def real_links(
         passed = blocks.run(text[None], until=number)
         queries, keys = linked(text, back)
         found = blocks.scores(passed, number)[0][0][:, queries, keys]
-        return {"scores": (found - _unseen(deeper, passed.all_places(number - 1)[0][queries]))[list(heads)]}
+        return {"scores": (found - _shared_by_keys(deeper, passed.all_places(number - 1)[0][queries]))[list(heads)]}
 
     found = runner.under("links").run(scores, len(texts))
     real = np.concatenate([part["scores"] for part in found], axis=1)
-    runner.say(f"predicted and real scores of layer {number} were compared on {plural(real.shape[1], 'link')}")
+    runner.say(f"compared predicted and real scores of layer {number} on {plural(real.shape[1], 'link')}")
     return real
 
 
-def _unseen(layer: Layer, entering: np.ndarray) -> np.ndarray:
-    """q · b_K by head and place: the same for all keys, unless keys are turned by their place."""
+def _shared_by_keys(layer: Layer, entering: np.ndarray) -> np.ndarray:
+    """q · b_K by head and position: the same for all keys, except with rotary positions."""
     if layer.positions == "rotary":
         return np.zeros((layer.n_heads, len(entering)))
     places = Layer(replace(layer.checkpoint, first_layer=replace(layer.weights, token_embeddings=entering)))
@@ -692,13 +691,13 @@ def _unseen(layer: Layer, entering: np.ndarray) -> np.ndarray:
 
 
 def some_texts(documents: Sequence[np.ndarray], back: int = 1) -> list[np.ndarray]:
-    """Documents from the first on, until they have links enough between tokens so many places apart."""
+    """The first documents that together have enough links at this offset."""
     apart = abs(back)
     cut = [document[:LONGEST] for document in documents if min(len(document), LONGEST) > apart]
     if not cut:
         raise MissingError(
             "text",
-            f"no document has {apart + 1} tokens within its first {LONGEST}, so there is no link to compare scores of",
+            f"no document has {apart + 1} tokens within its first {LONGEST}, so there are no scores to compare",
         )
     enough = int(np.searchsorted(np.cumsum([len(text) - apart for text in cut]), LINKS)) + 1
     return cut[:enough]
@@ -707,7 +706,7 @@ def some_texts(documents: Sequence[np.ndarray], back: int = 1) -> list[np.ndarra
 def validity(
     heads: Sequence[int], layer: int, predicted: np.ndarray, real: np.ndarray, pieces: np.ndarray | None
 ) -> pl.DataFrame:
-    """Each head's rank correlations, over all links and over those of pieces that go on with a word."""
+    """Each head's rank correlations, over all links and over those of continuation tokens."""
     of_pieces = np.zeros(predicted.shape[1], bool) if pieces is None else pieces
     return AUROC_VALIDITY.frame(
         {

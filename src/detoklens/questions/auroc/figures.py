@@ -28,10 +28,11 @@ from detoklens.wording import head_name
 HEAD, CHANCE = theme.SERIES[0], theme.SERIES[1]
 CONTROLS = {
     "shuffled_queries": ("null: queries exchanged", theme.SERIES[1]),
-    "within_class": ("null: queries exchanged within class", theme.SERIES[4]),
+    "within_group": ("null: queries exchanged within class or cluster", theme.SERIES[4]),
     "permuted_keys": ("null: keys permuted", theme.SERIES[2]),
     "frequency": ("frequency alone", theme.SERIES[3]),
 }
+WITHIN_GROUP = pl.max_horizontal("within_class", "within_cluster")
 MEASURES = {
     "seen": "mean AUROC over query tokens that have one",
     "all": "mean AUROC over all query tokens, undefined as 0",
@@ -66,7 +67,7 @@ def auroc(
             titles = [*titles, AMONG_EQUALS] if theme.inches(width) >= NARROW else list(BRIEF)
     figure, panels = head_rows(asked, width, titles, legend=legend, names=_names(asked, layer))
     if auroc_controls is not None:
-        beside = in_order(auroc_controls, asked)
+        beside = in_order(auroc_controls, asked).with_columns(within_group=WITHIN_GROUP)
         for column, (_, style) in CONTROLS.items():
             points(panels[0], beside[column], style, filled=False)
         for axes in panels[1:]:
@@ -220,7 +221,7 @@ def compare_auroc(
 
 def _draw_controls(panels: Sequence[Axes], rows: pl.DataFrame, style: theme.Style, shift: float) -> None:
     """Hollow the largest null, and in the second panel the same among equally frequent keys with its AUROC."""
-    null = rows.select(pl.max_horizontal(pl.col("auroc") - pl.col("above_null"), "within_class")).to_series()
+    null = rows.select(pl.max_horizontal(pl.col("auroc") - pl.col("above_null"), WITHIN_GROUP)).to_series()
     points(panels[0], null, style, filled=False, shift=shift)
     for axes in panels[1:]:
         points(axes, rows["matched_null"], style, filled=False, shift=shift)

@@ -1,4 +1,4 @@
-"""Which heads rank the tokens that belong before a token above all others? AUROC of Tᵉᵉ, with its controls."""
+"""Detokenization heads: AUROC of Tᵉᵉ against the tokens that precede each token, with controls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from detoklens.errors import DetokLensError, MissingError, TokenError
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.auroc import Judging, measure_heads, predecessor_clusters
+from detoklens.measures.auroc import Judging, measure_heads, predecessor_clusters, seen_pairs
 from detoklens.measures.token_classes import orthographic_classes
 from detoklens.questions.auroc.compute import (
     AUROC_BY_TOKEN,
@@ -57,22 +57,27 @@ if TYPE_CHECKING:
 
 CHANCE = 0.5
 REQUIRED = 0.05
-"""The margin above each null. With thousands of query tokens any difference is beyond chance: a speech decoder, which
-hears the spelling, has a head 0.04 above its plain null, the demo model one 0.2."""
-FEWEST_TOKENS = 20
-"""Query tokens that a verdict needs."""
-NAMED_HEADS = 4  # heads that a sentence lists
+"""The margin above each null. With thousands of query tokens any difference is significant: a speech decoder has a head
+0.04 above its plain null, the demo model one 0.2."""
+FEWEST_TOKENS = 20  # query tokens that a verdict needs
+NAMED_HEADS = 4  # heads listed in a summary
 
 Within = Literal["class", "clusters"]
 Level = Literal["lexical", "untestable", "class-level", "none"]
 ORDER: tuple[Level, ...] = ("none", "class-level", "untestable", "lexical")
-PLAIN, WITHIN_CLASS, MATCHED = "above_null", "above_within_class", "matched_above_null"
-CONTROLS = {PLAIN: "plain null", WITHIN_CLASS: "within-class null", MATCHED: "frequency-matched null"}
+PLAIN, MATCHED = "above_null", "matched_above_null"
+WITHIN_CLASS, WITHIN_CLUSTER = "above_within_class", "above_within_cluster"
+CONTROLS = {
+    PLAIN: "plain null",
+    WITHIN_CLASS: "within-class null",
+    WITHIN_CLUSTER: "within-cluster null",
+    MATCHED: "frequency-matched null",
+}
 
 
 @dataclass(frozen=True)
 class HeadJudgement:
-    """A row of `auroc_controls` and what follows from it."""
+    """A row of `auroc_controls` and the level it supports."""
 
     row: Mapping[str, Any]
 
@@ -82,12 +87,12 @@ class HeadJudgement:
 
     @property
     def margins(self) -> dict[str, float]:
-        """By how much the AUROC exceeds each null that is known."""
+        """The AUROC minus each null that was computed."""
         return {control: self.row[control] for control in CONTROLS if self.row[control] is not None}
 
     @property
     def strongest(self) -> str | None:
-        """The null that the head exceeds least; None without any."""
+        """The null with the smallest margin; None if no null was computed."""
         return min(self.margins, key=lambda control: self.margins[control], default=None)
 
     @property
@@ -96,7 +101,7 @@ class HeadJudgement:
 
     @cached_property
     def failed(self) -> tuple[str, ...]:
-        """The nulls that the head does not exceed by enough, or not surely."""
+        """The nulls whose margin is too small or whose interval reaches 0."""
         return tuple(
             control
             for control, margin in self.margins.items()
@@ -105,14 +110,16 @@ class HeadJudgement:
 
     @cached_property
     def missing(self) -> str:
-        """Why the rule can't be applied; empty where it can."""
+        """Why the rule can't be applied; empty if it can."""
         if self.row[PLAIN] is None:
             return "no null was computed"
         if self.row[WITHIN_CLASS] is None:
             return "the within-class null needs a tokenizer and two tokens of one class"
-        if self.row["within_class_tokens"] < FEWEST_TOKENS:
-            found = plural(self.row["within_class_tokens"], "query token")
-            return f"{found} can be exchanged within a class; at least {FEWEST_TOKENS} are needed"
+        for group in ("class", "cluster"):
+            tokens = self.row[f"within_{group}_tokens"]
+            if tokens is not None and tokens < FEWEST_TOKENS:
+                found = plural(tokens, "query token")
+                return f"{found} can be exchanged within a {group}; at least {FEWEST_TOKENS} are needed"
         if self.row[MATCHED] is None:
             return "without counts, frequency is not controlled"
         return ""
@@ -127,60 +134,59 @@ class HeadJudgement:
 
     @property
     def standing(self) -> tuple[int, float, float]:
-        """Higher levels first, then what exceeds its strongest control most."""
+        """Sort key: the level, then the smallest margin."""
         margins = list(self.margins.values())
         least = min([*margins, self.row["auroc"] - CHANCE] if self.level == "none" else margins, default=0.0)
         return ORDER.index(self.level), least, self.row["auroc"]
 
 
 def _lower_end(row: Mapping[str, Any], name: str) -> float:
-    """The lower end of an interval; the value itself without a bootstrap."""
+    """The lower end of an interval, or the value itself without a bootstrap."""
     low = row[f"{name}_low"]
     return float(row[name] if low is None else low)
 
 
 def judge_heads(controls: pl.DataFrame) -> list[HeadJudgement]:
-    """Every head that has an AUROC, the strongest first, from the columns of `auroc_controls`."""
+    """Judge every head that has an AUROC by its row of `auroc_controls`, strongest first."""
     found = [HeadJudgement(row) for row in controls.iter_rows(named=True) if row["auroc"] is not None]
     return sorted(found, key=lambda judgement: judgement.standing, reverse=True)
 
 
-def auroc_verdict(controls: pl.DataFrame, layer: int = 0, within: Within = "class") -> Verdict:
-    """ "yes" where at least one head is lexical."""
+def auroc_verdict(controls: pl.DataFrame, layer: int = 0) -> Verdict:
+    """ "yes" if at least one head is lexical."""
     judged = judge_heads(controls)
     if not judged:
         return Verdict("untestable", "no query token has both positives and negatives")
     best, lexical = judged[0], tuple(each for each in judged if each.level == "lexical")
     if lexical:
         names = tuple(head_name(each.head, layer) for each in sorted(lexical, key=lambda each: each.head))
-        return Verdict("yes", f"{head_name(best.head, layer)} exceeds every control; {_least(best, within)}", names)
+        return Verdict("yes", f"{head_name(best.head, layer)} exceeds every control; {_least(best)}", names)
     if best.level == "untestable" or not best.margins:
         return Verdict("untestable", best.missing)
-    return Verdict("no", f"{head_name(best.head, layer)} {_shortfall(best, within)}")
+    return Verdict("no", f"{head_name(best.head, layer)} {_shortfall(best)}")
 
 
-def summarize_heads(
-    controls: pl.DataFrame, whom: str, truth: str = "", layer: int = 0, within: Within = "class"
-) -> str:
-    """The verdict in at most 40 words: which head, its AUROC with its interval, and the control that decided."""
-    judged, found = judge_heads(controls), auroc_verdict(controls, layer, within)
+def summarize_heads(controls: pl.DataFrame, whom: str, truth: str = "", layer: int = 0) -> str:
+    """The verdict in at most 40 words: the head, its AUROC with its interval, and the control that decided."""
+    judged, found = judge_heads(controls), auroc_verdict(controls, layer)
     if not judged:
         return f"Untestable: {found.reason}."
     best = judged[0]
     name, auroc = head_name(best.head, layer), f"AUROC {_value_with_interval(best.row, whom)}{truth}"
     if found:
+        untested = " Clusters were not controlled." if best.row["within_cluster_tokens"] is None else ""
         also = f" ({listed_some(found.heads, NAMED_HEADS)} are lexical)" if len(found.heads) > 1 else ""
-        return f"{name} detokenizes{also}: {auroc}; {_least(best, within)}.{_frequency_clause(best.row)}"
+        return f"{name} detokenizes{also}: {auroc}; {_least(best)}.{_frequency_clause(best.row)}{untested}"
     if found.value == "untestable":
-        beside = f"; {_least(best, within)}" if best.margins else ""
-        return f"Untestable: {found.reason}. The strongest head is {name}: {auroc}{beside}."
+        margin = f"; {_least(best)}" if best.margins else ""
+        return f"Untestable: {found.reason}. The strongest head is {name}: {auroc}{margin}."
     if best.level == "class-level":
-        return f"No head detokenizes. {name} is class-level, not lexical: {auroc}; it {_shortfall(best, within)}."
-    return f"No head detokenizes: the closest, {name}, has {auroc}; it {_shortfall(best, within)}."
+        return f"No head detokenizes. {name} is class-level, not lexical: {auroc}; it {_shortfall(best)}."
+    return f"No head detokenizes: the closest, {name}, has {auroc}; it {_shortfall(best)}."
 
 
 def in_short(controls: pl.DataFrame, layer: int = 0) -> str:
-    """The verdict for a list of models; empty where there is no null."""
+    """The verdict as one item of a comparison; empty if no null was computed."""
     judged = judge_heads(controls)
     if not judged or not judged[0].margins:
         return ""
@@ -193,23 +199,19 @@ def in_short(controls: pl.DataFrame, layer: int = 0) -> str:
     return f"no head ({name}: {said[best.level]}, {above})"
 
 
-def _control(name: str, within: Within) -> str:
-    return CONTROLS[name].replace("class", "cluster") if within == "clusters" else CONTROLS[name]
-
-
-def _least(best: HeadJudgement, within: Within) -> str:
+def _least(best: HeadJudgement) -> str:
     strongest = best.strongest
     if strongest is None:
         return ""
-    return f"{best.margins[strongest]:.3f} above its strongest control, the {_control(strongest, within)}"
+    return f"{best.margins[strongest]:.3f} above its strongest control, the {CONTROLS[strongest]}"
 
 
-def _shortfall(best: HeadJudgement, within: Within) -> str:
-    """Which control a head does not exceed, and by how much it would have to."""
+def _shortfall(best: HeadJudgement) -> str:
+    """The control that decided against a head, and the margin it requires."""
     if not best.failed:
         return "is not above chance"
     decided = min(best.failed, key=lambda control: best.margins[control])
-    name, margin = _control(decided, within), best.margins[decided]
+    name, margin = CONTROLS[decided], best.margins[decided]
     if margin <= 0:
         return f"does not exceed the {name} ({signed(margin)})"
     if margin <= REQUIRED:
@@ -218,7 +220,7 @@ def _shortfall(best: HeadJudgement, within: Within) -> str:
 
 
 def _frequency_clause(row: Mapping[str, Any]) -> str:
-    """What frequency alone does, where that is known."""
+    """Whether frequency alone ranks keys better, if counts are known."""
     beyond = row["matched_frequency"] is None or row["matched"] > row["matched_frequency"]
     if row["frequency"] is not None and row["frequency"] > row["auroc"]:
         said = f"frequency alone ranks keys better ({row['frequency']:.3f})"
@@ -232,7 +234,7 @@ def _value_with_interval(row: Mapping[str, Any], whom: str) -> str:
 
 
 def compare_heads(controls: Mapping[str, pl.DataFrame], whom: str, layer: int = 0) -> str:
-    """Which heads of each model detokenize; empty where no model has a null."""
+    """Which heads of each model detokenize; empty if no model has a null."""
     short = {label: in_short(frame, layer) for label, frame in controls.items()}
     found = [f"{said} in {label}" for label, said in short.items() if said]
     return f"Heads that detokenize {whom}: {listed(found)}." if found else ""
@@ -240,60 +242,59 @@ def compare_heads(controls: Mapping[str, pl.DataFrame], whom: str, layer: int = 
 
 FEWEST_LINKS = 200
 HOLDS = 0.5  # rank correlation of predicted and real scores
-SAID_CURVES = 4  # query tokens that the sentence about curves names
+NAMED_CURVES = 4  # query tokens in the summary of ROC curves
 
 
-def curves_said(points: pl.DataFrame, layer: int = 0, manner: str = "") -> str:
+def summarize_curves(points: pl.DataFrame, layer: int = 0, manner: str = "") -> str:
     """The head with the largest area for each of the first query tokens."""
     tokens = points["token_id"].unique(maintain_order=True)
     areas = areas_under(points).sort("area", descending=True, maintain_order=True)
     said = []
-    for token in tokens.head(SAID_CURVES):
+    for token in tokens.head(NAMED_CURVES):
         best = areas.filter(token_id=token).row(0, named=True)
         shown = f"id {token}" if best["token"] is None else f"“{token_shown(best['token'])}”"
         said.append(f"{best['area']:.3f} for {shown} ({head_name(best['head'], layer)})")
-    first = f" of the first {SAID_CURVES} of {len(tokens)} query tokens" if len(tokens) > SAID_CURVES else ""
+    first = f" of the first {NAMED_CURVES} of {len(tokens)} query tokens" if len(tokens) > NAMED_CURVES else ""
     return f"Largest areas under the ROC curves{first}{manner}: {listed(said)}; 0.5 is chance."
 
 
-def validity_said(validity: pl.DataFrame, pieces: bool, back: int = 1) -> str:
-    """For which heads do predicted scores say what the real ones are? By all links, or by those of pieces."""
+def summarize_validity(validity: pl.DataFrame, pieces: bool, back: int = 1) -> str:
+    """For which heads predicted scores agree with real ones, over all links or those of continuation tokens."""
     column = "pieces_correlation" if pieces else "correlation"
     layer, rows = int(validity["layer"][0]), validity.sort(column, descending=True, nulls_last=True)
     counted, best = validity["pieces_links" if pieces else "links"][0], rows[column][0]
-    links = f"{counted:,} links of the text to {_linked_to(back)}"
+    links = f"{counted:,} links to {_linked_to(back)}"
     if counted < FEWEST_LINKS:
-        return f"Whether it holds can't be told: {links} are too few."
+        return f"Validity is unknown: the text has {links}; at least {FEWEST_LINKS} are needed."
     if best is None:
-        return f"Whether it holds can't be told: on {links} no head's predicted and real scores both vary."
+        return f"Validity is unknown: on {links}, no head's predicted and real scores both vary."
     held = [
         f"{head_name(head, layer)} ({found:.2f})"
         for head, found in rows.select("head", column).iter_rows()
         if found is not None and found >= HOLDS
     ]
-    how = f"rank correlation of predicted and real scores at least {HOLDS}, on {links}"
+    rule = f"rank correlation of predicted and real scores at least {HOLDS}, on {links}"
     if held:
-        return f"It holds for {listed(held)} ({how}), for no other head."
-    nearest = f"; the nearest is {head_name(rows['head'][0], layer)} with {best:.2f}"
-    return f"But it does not hold for any head ({how}{nearest}): this says nothing of what layer {layer} does on text."
+        return f"This holds on text only for {listed(held)} ({rule})."
+    closest = f"; the closest, {head_name(rows['head'][0], layer)}, has {best:.2f}"
+    return f"It doesn't hold on text for any head of layer {layer} ({rule}{closest})."
 
 
 def _linked_to(back: int) -> str:
-    """Where the key stands that a link goes to."""
     if back == 0:
         return "the token itself"
     side = "before" if back > 0 else "after"
-    return f"the token {side}" if abs(back) == 1 else f"the token {abs(back)} places {side}"
+    return f"the token {side}" if abs(back) == 1 else f"the token {abs(back)} positions {side}"
 
 
 @dataclass(frozen=True, repr=False)
 class Auroc(Joining):
-    """Judge every head: does it rank the tokens that precede a token above all others?
+    """Test which heads rank the tokens that precede a token above all other tokens.
 
-    Each head's AUROC is shown with its nulls (another token's scores; those of tokens of the same class; keys permuted
-    among equally frequent ones), with the AUROC of frequency alone, and with its AUROC among equally frequent keys. A
-    head is called lexical only if it exceeds every null by more than 0.05. The numbers don't depend on the
-    number of workers. With --out, run the same command again to continue an interrupted run.
+    Prints each head's AUROC with its nulls: queries exchanged among all tokens, within orthographic classes and within
+    clusters of tokens with similar predecessors; keys permuted among equally frequent ones; negatives matched by
+    frequency. A head is lexical only if it exceeds every null by more than 0.05. With --out, an interrupted run
+    continues when the same command is run again.
 
     Example: detoklens auroc gpt2 --counts counts --pieces --out results
     """
@@ -301,55 +302,56 @@ class Auroc(Joining):
     layer: Annotated[
         int,
         Parameter(
-            "Of this layer. Beyond 0 an approximation that carries its validity: needs text and the extra model.",
+            "Layer. Above 0 an approximation, with its validity; needs text and the `model` extra.",
             least=0,
         ),
     ] = field(default=0, kw_only=True)
     tokens: Annotated[
         Sequence[str | int] | None,
         Parameter(
-            'Only these query tokens: text with its space (" Korea"), ids (262 or 0-99), or @FILE with one a line; '
-            "may be repeated.",
+            'Query tokens: text with its space (" Korea"), ids (262 or 0-99), or @FILE with one per line; repeatable.',
             metavar="TOKEN",
             repeated=True,
             read=read_tokens,
             spell=spelled_tokens("--tokens"),
         ),
     ] = None
-    pieces: Annotated[bool, Parameter("Only query tokens that go on with a word: a letter first, no space.")] = False
+    pieces: Annotated[bool, Parameter("Only continuation tokens as queries.")] = False
     heads: Heads = None
     truth: Annotated[
-        Source, Parameter("Right pairs: of the corpus, of the tokenizer's merges, of a word list's pieces.")
+        Source, Parameter("Ground truth: corpus bigrams, the tokenizer's merges, or adjacent pieces of words.")
     ] = "counts"
     words: Annotated[
         Path | Sequence[str] | None,
         Parameter(
-            "One word a line. Default: the list that comes along.", metavar="FILE", read=Path, spell=by_file("--words")
+            "Word list for --truth words, one word per line. Default: the bundled list.",
+            metavar="FILE",
+            read=Path,
+            spell=by_file("--words"),
         ),
     ] = None
-    positives: Annotated[Kind, Parameter("Of the corpus: every pair it holds, or those above a PMI.")] = "count"
-    pmi_above: Annotated[float, Parameter("With --positives pmi: the PMI in bits.")] = 0.0
-    weights: Annotated[Weights, Parameter("A positive weighs as much as its count, or as much as any other.")] = "count"
+    positives: Annotated[Kind, Parameter("Positives: all corpus bigrams, or those above a PMI.")] = "count"
+    pmi_above: Annotated[float, Parameter("PMI threshold in bits for --positives pmi.")] = 0.0
+    weights: Annotated[Weights, Parameter("Weight of a positive: its count, or 1.")] = "count"
     negatives: Annotated[
-        Literal["all", "matched"], Parameter("Compare with all other keys, or only with equally frequent ones.")
+        Literal["all", "matched"], Parameter("Negatives: all other keys, or only equally frequent ones.")
     ] = "all"
-    per_octave: Annotated[
-        int, Parameter("Strata of equal frequency to an octave of counts; 4 leaves next to nothing of it.", least=1)
-    ] = 1
-    k: Annotated[int, Parameter("Precision among the first K keys.", least=1)] = 10
+    per_octave: Annotated[int, Parameter("Frequency bins per doubling of counts.", least=1)] = 1
+    k: Annotated[int, Parameter("Number of top keys for precision at K.", least=1)] = 10
     controls: Annotated[
         bool, Parameter("Compute the nulls and the frequency baseline.", flag="--controls/--no-controls")
     ] = True
     within: Annotated[
         Within,
         Parameter(
-            "Within-class null: exchange queries of one orthographic class, or of one cluster of similar positives."
+            "Nulls that exchange similar queries: within orthographic classes only, or within clusters of tokens with "
+            "similar predecessors as well."
         ),
-    ] = "class"
+    ] = "clusters"
     roc: Annotated[
         Sequence[str | int] | None,
         Parameter(
-            "Instead: the points of one token's curve; may be repeated.",
+            "Compute the ROC curve of this query token instead; repeatable.",
             metavar="TOKEN",
             repeated=True,
             read=read_tokens,
@@ -358,9 +360,7 @@ class Auroc(Joining):
     ] = None
     centred: Centred = False
     scale: Scale = "mean"
-    bootstrap: Annotated[int, Parameter("Resamples of query tokens for the 95 % intervals; 0 for none.", least=0)] = (
-        1000
-    )
+    bootstrap: Annotated[int, Parameter("Bootstrap resamples for 95 % intervals; 0 for none.", least=0)] = 1000
 
     topic = "Which heads detokenize?"
     progress_label = "ranking keys"
@@ -370,9 +370,9 @@ class Auroc(Joining):
     compared_tables = ("auroc_by_head", "auroc_controls", "roc_points", "auroc_validity")
     equation = (
         "AUROCᵢ = Σ_pos Σ_neg w_pos ([s_pos > s_neg] + ½ [s_pos = s_neg]) / (Σ w_pos · number of negatives),  s = "
-        "Tᵉᵉ[h, i, :],  positives: of a corpus the tokens j with count(j, i) > 0, weighted by the count;  pieces: the "
-        "query tokens i that begin with a letter and without a space;  curve: (share of negatives, share of the "
-        "positives' weight) with Tᵉᵉ at least t, for every threshold t"
+        "Tᵉᵉ[h, i, :],  positives: with counts, the tokens j with count(j, i) > 0, weighted by the count;  "
+        "continuation tokens: query tokens i that begin with a letter and no space;  curve: (share of negatives, share "
+        "of the positives' weight) with Tᵉᵉ at least t, for every threshold t"
     )
     figures = (
         FigureSpec(
@@ -380,11 +380,10 @@ class Auroc(Joining):
             "auroc",
             ("auroc_by_head",),
             "AUROC by head",
-            "How well each head ranks the tokens that belong before a token above all others: mean AUROC of Tᵉᵉ over "
-            "query tokens with its 95 % interval over query tokens, for this vocabulary. Hollow: its nulls (queries "
-            "exchanged among all tokens, or within their class; keys permuted within equal frequency) and the AUROC of "
-            "the keys' corpus frequency alone. Where counts are known, also among equally frequent keys, where "
-            "frequency says little. 0.5 is chance.",
+            "Mean AUROC of Tᵉᵉ over query tokens, with its 95 % interval over query tokens, for this vocabulary. "
+            "Hollow: its nulls (queries exchanged among all tokens, or within their class or cluster, whichever is "
+            "higher; keys permuted among equally frequent ones) and the AUROC of corpus frequency alone. With counts, "
+            "also among equally frequent keys. 0.5 is chance.",
             optional=("auroc_controls",),
         ),
         FigureSpec(
@@ -392,16 +391,15 @@ class Auroc(Joining):
             "auroc:precision",
             ("precision_by_head",),
             "Precision by head",
-            "How many of the keys that a head ranks first belong before the query token: average precision and "
-            "precision of the first k keys, each beside what a constant score would reach.",
+            "Average precision and precision of the top k keys, each with the value of a constant score (hollow).",
         ),
         FigureSpec(
             "roc",
             "auroc:roc",
             ("roc_points",),
             "ROC curves of single query tokens",
-            "Share of bigrams whose first token scores above a threshold, against the share of other tokens above it, "
-            "for the query tokens in the legend, with the area under each curve. The diagonal is chance.",
+            "ROC curves of the query tokens in the legend, with the area under each: share of bigrams whose first "
+            "token scores above a threshold against the share of other tokens above it. The diagonal is chance.",
             per_head=True,
         ),
     )
@@ -411,9 +409,9 @@ class Auroc(Joining):
             "auroc:compare_auroc",
             ("auroc_by_head",),
             "AUROC by head in several checkpoints",
-            "Mean AUROC with its 95 % interval over query tokens, for each head and checkpoint. Hollow: the largest of "
-            "its nulls. Where counts are known, also among equally frequent keys. A head that is not to the right of "
-            "its null knows nothing about the query, however high its AUROC.",
+            "Mean AUROC with its 95 % interval over query tokens, for each head and checkpoint. Hollow: the largest "
+            "null. With counts, also among equally frequent keys. A head that is not to the right of its null doesn't "
+            "use the query, however high its AUROC.",
             optional=("auroc_controls",),
         ),
     )
@@ -422,10 +420,10 @@ class Auroc(Joining):
         super().__post_init__()
         for name in ("tokens", "roc"):
             if getattr(self, name) == ():
-                raise TokenError(f"{name} names no token; give some, as text or by their ids, or None")
+                raise TokenError(f"{name} is empty; pass tokens as text or ids, or None")
         self._right.check()
         if self.roc is not None and self.negatives == "matched":
-            raise DetokLensError("a curve is drawn against all other keys; leave matched negatives out")
+            raise DetokLensError("an ROC curve uses all other keys as negatives; leave out negatives='matched'")
 
     @classmethod
     def examples(cls) -> Sequence[Question]:
@@ -437,7 +435,7 @@ class Auroc(Joining):
 
     @property
     def places_back(self) -> int:
-        """How many places before its query the key stands that is asked about; less than 0 where after it."""
+        """How many positions the key precedes the query; negative if it follows."""
         return -1 if self.is_ahead and self.offset == 1 else self.offset
 
     def depends_on(self, need: Need) -> bool:
@@ -455,7 +453,7 @@ class Auroc(Joining):
         return super().depends_on(need)
 
     def cli_args(self, study: Study) -> list[str]:
-        """A token whose text the command line would read as something else is named by its id."""
+        """Pass a token by its id if the command line would read its text as something else."""
 
         def sayable(tokens: Sequence[str | int] | None) -> list[str | int] | None:
             if tokens is None:
@@ -479,7 +477,7 @@ class Auroc(Joining):
         return asked | judged | {"tokens": "all" if self.tokens is None else self._queries(study)}
 
     def _real_model(self, study: Study) -> dict[str, Any]:
-        """What decides the numbers beyond layer 0: the blocks up to this one, and how they compute."""
+        """The blocks up to this one and how they compute: what decides the numbers above layer 0."""
         from detoklens.model.first_blocks import check_layer, refuse_layers
 
         checkpoint = study.layer.checkpoint
@@ -488,22 +486,21 @@ class Auroc(Joining):
         return real_model(checkpoint, self.layer + 1)
 
     def _refuse_missing(self, study: Study) -> None:
-        """What is needed depends on what is asked."""
         if self.truth == "counts" and not study.has("counts"):
-            raise MissingError("counts", "Auroc needs corpus counts (unless the truth is merges or words)")
+            raise MissingError("counts", "Auroc needs corpus counts, unless the truth is merges or words")
         if self.negatives == "matched" and not study.has("counts"):
-            raise MissingError("counts", "matched negatives need to know how frequent tokens are")
+            raise MissingError("counts", "matched negatives need token frequencies")
         if (self.truth != "counts" or self.pieces) and not study.has("vocabulary"):
-            what = "pieces of words" if self.pieces else f"the truth {self.truth}"
-            raise MissingError("vocabulary", f"Auroc by {what} needs a tokenizer")
+            what = "on continuation tokens" if self.pieces else f"with the truth {self.truth}"
+            raise MissingError("vocabulary", f"Auroc {what} needs a tokenizer")
 
     def _queries(self, study: Study) -> list[int]:
-        """Asked ahead, pieces are what is looked for, so any token may look for them."""
+        """Ahead, continuation tokens are the keys, so any token may be a query."""
         named = None if self.tokens is None else study.token_ids(self.tokens)
         return query_tokens(study.layer, named, self.pieces and not self.is_ahead)
 
     def _pairs(self, study: Study) -> Positives:
-        """The right pairs; asked ahead, the same ones from the other side."""
+        """The ground truth; ahead, with queries and keys exchanged."""
         pairs = self._right.positives(study.layer, study.counts)
         if not self.is_ahead:
             return pairs
@@ -524,45 +521,41 @@ class Auroc(Joining):
         matched = self.negatives == "matched"
         judging = Judging(self.k, matched, self.controls, study.seed, self.per_octave)
         counted = study.counts.tokens if study.counts is not None and (self.controls or matched) else None
-        classes = self._classes(study, pairs) if self.controls else None
-        return measure_heads(affinity, pairs, self._queries(study), counted, judging, runner, classes)
-
-    def _classes(self, study: Study, pairs: Positives) -> Int64[np.ndarray, "token"] | None:
-        """Within which query tokens are exchanged; orthographic classes need a tokenizer."""
-        if self.within == "clusters":
-            return predecessor_clusters(pairs, study.seed)
-        if not study.has("vocabulary"):
-            return None
-        return orthographic_classes(study.layer.vocabulary, study.layer.vocab_size)
+        groups: dict[str, Int64[np.ndarray, "token"]] = {}
+        if self.controls and study.has("vocabulary"):
+            groups["within_class"] = orthographic_classes(study.layer.vocabulary, study.layer.vocab_size)
+        if self.controls and self.within == "clusters" and study.counts is not None:
+            bigrams = seen_pairs(study.counts.bigrams)
+            groups["within_cluster"] = predecessor_clusters(bigrams.ahead() if self.is_ahead else bigrams, study.seed)
+        return measure_heads(affinity, pairs, self._queries(study), counted, judging, runner, groups)
 
     def verdict(self, tables: Frames) -> Verdict | None:
-        """ "yes" where at least one head is lexical; curves of single tokens have no verdict."""
+        """ "yes" if at least one head is lexical; ROC curves have no verdict."""
         if "roc_points" in tables:
             return None
-        return auroc_verdict(tables["auroc_controls"], self.layer, self.within)
+        return auroc_verdict(tables["auroc_controls"], self.layer)
 
     def summarize(self, tables: Frames) -> str:
-        """Which head detokenizes, if any does, and the control that decided; or the largest areas under curves."""
+        """The head that detokenizes, if any, and the control that decided; or the largest areas under curves."""
         if "roc_points" in tables:
-            return curves_said(tables["roc_points"], self.layer, self.manner) + self._validity(tables)
+            return summarize_curves(tables["roc_points"], self.layer, self.manner) + self._validity(tables)
         return summarize_heads(
             tables["auroc_controls"],
             self._whom(tables),
             self._against + self.manner,
             self.layer,
-            self.within,
         ) + self._validity(tables)
 
     @property
     def _against(self) -> str:
-        """What the AUROC is measured against, where that is not the default."""
+        """The ground truth and negatives, if not the default."""
         truth = "" if (self.truth, self.positives) == ("counts", "count") else f" against {self._right}"
         return truth + (" among equally frequent keys" if self.negatives == "matched" else "")
 
     def _validity(self, tables: Frames) -> str:
         if not self.layer:
             return ""
-        return f" {validity_said(tables['auroc_validity'], self.pieces, self.places_back)}"
+        return f" {summarize_validity(tables['auroc_validity'], self.pieces, self.places_back)}"
 
     def specs(self) -> Sequence[FigureSpec]:
         return self._named(self.figures)
@@ -571,7 +564,7 @@ class Auroc(Joining):
         return self._named(self.compared_figures)
 
     def _named(self, specs: Sequence[FigureSpec]) -> Sequence[FigureSpec]:
-        """Beyond layer 0 heads have that layer's names."""
+        """Above layer 0, heads are named after that layer."""
         return [replace(spec, options=(("layer", self.layer),)) for spec in specs] if self.layer else specs
 
     def schemas(self, tables: Frames) -> list[Schema]:
@@ -586,7 +579,6 @@ class Auroc(Joining):
         return f"on {plural(tables['auroc_by_head']['tokens'][0], 'token')}"
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
-        """Which heads of each model detokenize."""
         controls = {label: tables["auroc_controls"] for label, tables in by_label.items() if "auroc_controls" in tables}
         whom = self._whom(next(iter(by_label.values()))) if controls else ""
         said = compare_heads(controls, f"{whom}{self._against}{self.manner}", self.layer)
@@ -596,9 +588,7 @@ class Auroc(Joining):
         return "".join([said, *validity])
 
     def views(self, tables: Frames) -> Sequence[View]:
-        """One row a head; of curves one row each."""
+        """One row per head, or per curve."""
         if "roc_points" not in tables:
             return super().views(tables)
-        return [
-            View("How large is the area under each query token's ROC curve?", curves_at_a_glance(tables["roc_points"]))
-        ]
+        return [View("Areas under the ROC curves", curves_at_a_glance(tables["roc_points"]))]

@@ -39,7 +39,7 @@ CLEARLY_ITSELF = 2.0  # standard deviations: the token itself then stands above 
 JUDGED = {
     column.name: column
     for column in AUROC_CONTROLS.columns
-    if column.name.startswith(("auroc_", "above_null_", "within_class", "above_within_class", "matched"))
+    if column.name.startswith(("auroc_", "above_null_", "within_", "above_within_", "matched"))
     or column.name == "frequency"
 }
 HEADS = Schema(
