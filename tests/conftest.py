@@ -102,6 +102,23 @@ def only_svg(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(scope="session")
+def answers_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where this run keeps answers, the same folder for all workers of pytest."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "answers"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def shared_answers(answers_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers are computed once per run: for tests that check what is shown, not how it is computed."""
+    from tests.answers import sharing_answers
+
+    monkeypatch.setattr("detoklens.questions.study.Study._answered", sharing_answers(answers_folder))
+
+
+@pytest.fixture(scope="session")
 def whisper_folder() -> Path:
     """The first layer of whisper-tiny.en's decoder, real trained weights."""
     return _shared("models", "whisper-tiny.en")
