@@ -26,6 +26,10 @@ demo: .venv/installed
 	$(BIN)/detoklens report --out report
 	@echo "Open report/report.html in a browser."
 
+# Pytest's two workers keep both cores busy: more threads would only wait for each other.
+test quick fuzz explore test-lowest test-newest: export OMP_NUM_THREADS = 1
+test quick fuzz explore test-lowest test-newest: export OPENBLAS_NUM_THREADS = 1
+
 test: .venv/installed-for-tests browser check
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
