@@ -49,8 +49,8 @@ dependencies: .venv/installed-for-tests
 	$(BIN)/python -m tests.dependencies tested > constraints.txt
 	$(BIN)/python -m tests.dependencies lowest > requirements-lowest.txt
 
-# The tests that one wants while working, in under two minutes; what runs whole reports, browsers, notebooks, kills,
-# disks and other users is left to `make test`.
+# The tests to run while working, in about a minute. Whole reports, browsers, notebooks, models of transformers, new
+# processes, kills, disks and other users are left to `make test`.
 quick: .venv/installed-for-tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" -q
 
