@@ -25,7 +25,7 @@ FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 SMALL = "--vocabulary 300 --heads 2 --d-head 8"
 SMALLEST = {
     "auroc": f"{SMALL} --bigrams 2000 --workers 1 --sklearn-tokens 2 --seconds-of-products 0.05",
-    "lexicon": f"{SMALL} --top 20 --workers 1 --baseline-queries 128 --seconds-of-products 0.05",
+    "lexicon": f"{SMALL} --top 20 --workers 1 --baseline-queries 300 --seconds-of-products 0.05",
     "twins": f"{SMALL} --words 40 --threads 2 --seconds-of-products 0.05",
     "explorer": f"{SMALL} --positions 256 --changes 2",
     "layers": "--width 24 --heads 2 --key-heads 1 --mlp 16 --blocks 3 --up-to 2 --triples 30 --workers 1",
