@@ -33,8 +33,10 @@ COMPILING = ("count", "partners")
 IN_ONE_PROCESS = """
 import json, sys
 from dataclasses import asdict
+from detoklens.report import drawing
 from tests.command_line import call
 
+drawing.FORMATS = ("svg",)
 for words in json.loads(sys.argv[1]):
     print(json.dumps(asdict(call(*words))), flush=True)
 """
@@ -82,7 +84,9 @@ def workplace() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def settings(workplace) -> dict[str, str]:
     found = environment(workplace)
-    for path in (workplace, *workplace.iterdir()):
+    if Path(os.environ["NUMBA_CACHE_DIR"]).is_dir():
+        shutil.copytree(os.environ["NUMBA_CACHE_DIR"], workplace / "temporary" / "loops")
+    for path in (workplace, *workplace.iterdir(), *(workplace / "temporary").rglob("*")):
         os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
     return found
 
