@@ -26,6 +26,10 @@ demo: .venv/installed
 	$(BIN)/detoklens report --out report
 	@echo "Open report/report.html in a browser."
 
+# Pytest's two workers keep both cores busy: more threads would only wait for each other.
+test quick fuzz explore test-lowest test-newest: export OMP_NUM_THREADS = 1
+test quick fuzz explore test-lowest test-newest: export OPENBLAS_NUM_THREADS = 1
+
 test: .venv/installed-for-tests browser check
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
@@ -45,8 +49,8 @@ dependencies: .venv/installed-for-tests
 	$(BIN)/python -m tests.dependencies tested > constraints.txt
 	$(BIN)/python -m tests.dependencies lowest > requirements-lowest.txt
 
-# The tests that one wants while working, in under two minutes; what runs whole reports, browsers, notebooks, kills,
-# disks and other users is left to `make test`.
+# The tests to run while working, in about a minute. Whole reports, browsers, notebooks, models of transformers, new
+# processes, kills, disks and other users are left to `make test`.
 quick: .venv/installed-for-tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" -q
 

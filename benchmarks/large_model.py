@@ -129,11 +129,11 @@ def ask(question: str, folder: str, options: argparse.Namespace) -> None:
 def measured(arguments: list[str]) -> tuple[float, float, str]:
     """Seconds by the clock, GB of the process and its workers together, and what it printed."""
     begun, most = time.monotonic(), 0.0
-    process = subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True)
-    while process.poll() is None:
-        most = max(most, memory_of(process.pid))
-        time.sleep(PAUSE)
-    printed = process.stdout.read() if process.stdout else ""
+    with subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True) as process:
+        while process.poll() is None:
+            most = max(most, memory_of(process.pid))
+            time.sleep(PAUSE)
+        printed = process.stdout.read() if process.stdout else ""
     if process.returncode:
         raise SystemExit(process.returncode)
     return time.monotonic() - begun, most / 1e9, printed.strip()

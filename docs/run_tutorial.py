@@ -11,12 +11,15 @@ import io
 import os
 import pty
 import re
+import shlex
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
+from unittest.mock import patch
 
 TUTORIAL = Path(__file__).parent / "tutorial.md"
 BLOCK = re.compile(r"```(console|python)\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
@@ -46,17 +49,43 @@ def _python(block: re.Match[str], names: dict[str, Any]) -> str:
 
 
 def terminal(command: str) -> str:
-    """What a command prints in a terminal, answer and notes in their order, without progress."""
+    """What a shell command prints in a terminal, answer and notes in their order, without progress.
+
+    `detoklens` runs in this process: starting Python takes longer than most commands.
+    """
     ours, theirs = pty.openpty()
-    environment = {**os.environ, "COLUMNS": str(WIDE), "LINES": str(HIGH), "NO_COLOR": "1", "TERM": "dumb"}
-    words = command.replace("detoklens", f"{sys.executable} -m detoklens", 1)
-    process = subprocess.Popen(words, shell=True, stdout=theirs, stderr=theirs, env=environment)
-    os.close(theirs)
-    printed = _all_of(ours).replace("\r\n", "\n")
-    if process.wait():
-        raise SystemExit(f"{command}: {printed}")
-    text = "\n".join(line.rstrip() for line in printed.split("\n") if ONCE not in line).strip("\n")
-    return f"{text}\n" if text else ""
+    with ThreadPoolExecutor() as reading, open(theirs, "w", encoding="utf-8") as screen:
+        printed = reading.submit(_all_of, ours)
+        try:
+            failed = _detoklens(command, screen) if command.startswith("detoklens ") else _shell(command, screen)
+        finally:
+            screen.close()
+    text = printed.result().replace("\r\n", "\n")
+    if failed:
+        raise SystemExit(f"{command}: {text}")
+    lines = (line.rstrip() for line in text.split("\n") if ONCE not in line)
+    return f"{shown}\n" if (shown := "\n".join(lines).strip("\n")) else ""
+
+
+def _shell(command: str, screen: TextIO) -> bool:
+    return subprocess.run(command, shell=True, stdout=screen, stderr=screen).returncode != 0
+
+
+def _detoklens(command: str, screen: TextIO) -> bool:
+    from detoklens.__main__ import main as detoklens_main
+
+    settings = {"COLUMNS": str(WIDE), "LINES": str(HIGH), "NO_COLOR": "1", "TERM": "dumb"}
+    with (
+        patch.dict(os.environ, settings),
+        patch.object(sys, "argv", shlex.split(command)),
+        contextlib.redirect_stdout(screen),
+        contextlib.redirect_stderr(screen),
+    ):
+        try:
+            detoklens_main()
+        except SystemExit as end:
+            return bool(end.code)
+    return False
 
 
 def _all_of(terminal_end: int) -> str:

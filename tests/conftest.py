@@ -40,11 +40,14 @@ ONLY_THIS_HOST = (
     "--proxy-bypass-list=<-loopback>;127.0.0.1",
 )
 
-# What runs whole reports, browsers, notebooks, trainings, real models, kills, disks or other users: left out of
-# `make quick`, which is for working.
+# Left out of `make quick`: whole reports, browsers, notebooks, training, models of transformers, new processes, kills,
+# full disks and other users. `pytest -p tests.cpu_times` names tests that belong here.
 SLOW = (
+    "tests/cli/test_app.py::test_too_little_memory",
     "tests/cli/test_bad_paths.py",
     "tests/cli/test_contributions.py",
+    "tests/cli/test_count.py::test_progress_is_drawn",
+    "tests/cli/test_count.py::test_two_runs_in_two_workers",
     "tests/cli/test_full_disk.py",
     "tests/cli/test_layers_killed.py",
     "tests/corpus",
@@ -52,6 +55,14 @@ SLOW = (
     "tests/explorer",
     "tests/figures",
     "tests/fuzz",
+    "tests/kernels/test_compiling.py",
+    "tests/kernels/test_contributions.py::test_code_just_compiled",
+    "tests/kernels/test_product.py::test_a_processor_without_fused",
+    "tests/measures/test_attention.py",
+    "tests/measures/test_auroc",
+    "tests/measures/test_contributions.py",
+    "tests/measures/test_trained_models.py",
+    "tests/measures/test_twin_conditions.py",
     "tests/model",
     "tests/questions/test_attention.py",
     "tests/questions/test_auroc",
@@ -61,24 +72,29 @@ SLOW = (
     "tests/questions/test_layers.py",
     "tests/questions/test_trained_models.py",
     "tests/questions/test_twins.py",
-    "tests/measures/test_auroc",
-    "tests/measures/test_contributions.py",
-    "tests/measures/test_trained_models.py",
-    "tests/measures/test_twin_conditions.py",
     "tests/report",
+    "tests/scores/test_six_terms.py::test_a_text_of_a_wrong_type",
     "tests/site",
+    "tests/test_address_space.py",
     "tests/test_another_user.py",
     "tests/test_benchmarks.py",
     "tests/test_documented_commands.py",
+    "tests/test_light_imports.py::test_every_public_name",
+    "tests/test_light_imports.py::test_loading_and_asking",
     "tests/test_notebooks.py",
     "tests/test_parallel.py",
     "tests/test_python_page.py",
+    "tests/test_scratch.py::test_what_a_",
     "tests/test_tutorial.py",
     "tests/test_wheel.py",
     "tests/test_without_guard.py",
     "tests/training",
     "tests/verification",
+    "tests/weights/families",
     "tests/weights/hub",
+    "tests/weights/test_gguf.py",
+    "tests/weights/test_memory.py",
+    "tests/weights/test_reading.py",
 )
 
 
@@ -86,6 +102,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if item.nodeid.startswith(SLOW):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """`make quick` does not even import what it leaves out: torch and transformers take seconds."""
+    left_out = config.option.markexpr == "not slow" and collection_path.relative_to(ROOT).as_posix().startswith(SLOW)
+    return True if left_out else None
 
 
 def _shared(*parts: str) -> Path:
@@ -99,6 +121,23 @@ def _shared(*parts: str) -> Path:
 def only_svg(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports without two of the three formats of their figures: drawing is most of their work."""
     monkeypatch.setattr("detoklens.report.drawing.FORMATS", ("svg",))
+
+
+@pytest.fixture(scope="session")
+def answers_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where this run keeps answers, the same folder for all workers of pytest."""
+    own = tmp_path_factory.getbasetemp()
+    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "answers"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@pytest.fixture
+def shared_answers(answers_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Answers are computed once per run: for tests that check what is shown, not how it is computed."""
+    from tests.answers import sharing_answers
+
+    monkeypatch.setattr("detoklens.questions.study.Study._answered", sharing_answers(answers_folder))
 
 
 @pytest.fixture(scope="session")

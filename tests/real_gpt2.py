@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from transformers import GPT2Config, GPT2Model
 
 from detoklens.weights.first_layer import FirstLayer
 from tests.layers import gpt2_config, gpt2_tensors
 
+if TYPE_CHECKING:
+    from transformers import GPT2Model
+
 
 def real_gpt2(layer: FirstLayer, dtype: torch.dtype = torch.float64, **config: Any) -> GPT2Model:
     """A one-layer GPT2Model holding these weights; whatever is not part of the first attention stays random."""
+    from transformers import GPT2Config, GPT2Model  # takes seconds, which collecting tests should not
+
     settings = {name: value for name, value in gpt2_config(layer, **config).items() if name != "model_type"}
     model = GPT2Model(GPT2Config(**settings, attn_implementation="eager")).to(dtype).eval()
     tensors = {name: torch.from_numpy(values.copy()).to(dtype) for name, values in gpt2_tensors(layer, "").items()}

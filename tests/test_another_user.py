@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,7 +15,7 @@ import pytest
 
 from detoklens.cli.app import topics
 from tests.cli.test_full_disk import ASKED, READING
-from tests.command_line import run
+from tests.command_line import Result, run
 from tests.spelled import write_spelled
 from tests.test_documented_commands import ROOT, furnish, to_run
 
@@ -28,7 +29,17 @@ MAY_READ = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
 README = [words for words in to_run([ROOT / "README.md"]) if words[0] != "report"]  # which a small model has, too
 IN_ITS_TABLE = {**ASKED, **READING, "explore": ("MODEL", "--export", "out-explorer")}
 COMPILING = ("count", "partners")
-"""Commands that have no place to keep compiled loops in, with workers and without; the others share one: quicker."""
+"""Commands that run alone, with nowhere to keep compiled loops; the others share a cache and a process: quicker."""
+IN_ONE_PROCESS = """
+import json, sys
+from dataclasses import asdict
+from detoklens.report import drawing
+from tests.command_line import call
+
+drawing.FORMATS = ("svg",)
+for words in json.loads(sys.argv[1]):
+    print(json.dumps(asdict(call(*words))), flush=True)
+"""
 
 
 def environment(workplace: Path) -> dict[str, str]:
@@ -73,32 +84,21 @@ def workplace() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def settings(workplace) -> dict[str, str]:
     found = environment(workplace)
-    for path in (workplace, *workplace.iterdir()):
+    if Path(os.environ["NUMBA_CACHE_DIR"]).is_dir():
+        shutil.copytree(os.environ["NUMBA_CACHE_DIR"], workplace / "temporary" / "loops")
+    for path in (workplace, *workplace.iterdir(), *(workplace / "temporary").rglob("*")):
         os.chown(path, NOBODY, NOBODY, follow_symlinks=False)
     return found
 
 
-def run_as_nobody(words: list[str], become_nobody, workplace, settings) -> None:
-    command = [*become_nobody, "-m", "detoklens", *words]
-    told = words[0] in COMPILING
-    env = settings if told else settings | {"NUMBA_CACHE_DIR": str(workplace / "temporary" / "loops")}
-    done = subprocess.run(command, cwd=workplace, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
-    assert "Traceback" not in done.stderr
-    assert done.stderr.count("for this run only; set NUMBA_CACHE_DIR") == told, "once, and workers are silent"
-    assert list((workplace / "temporary").glob("detoklens-*")) == [], "nothing stays"
-
-
-@pytest.mark.parametrize("words", README, ids=" ".join)
-def test_the_commands_of_the_readme(words, become_nobody, workplace, settings):
-    out = ["--out", f"out-{README.index(words)}"] if words[0] == "count" else []
+def to_type(words: list[str]) -> list[str]:
+    """A command of the README, with an output folder of its own."""
     plain = words[: words.index("--out")] if "--out" in words else words
-    run_as_nobody([*plain, *out], become_nobody, workplace, settings)
+    return [*plain, *(["--out", f"out-{README.index(words)}"] if words[0] == "count" else [])]
 
 
-@pytest.mark.parametrize("command", [command for command in COMMANDS if command not in {words[0] for words in README}])
-def test_the_commands_that_its_table_names(command, become_nobody, workplace, settings):
+def of_the_table(command: str) -> list[str]:
+    """A command that the README's table names, with what is at hand."""
     at_hand = {
         "MODEL": "model",
         "again=MODEL": "again=model",
@@ -107,5 +107,44 @@ def test_the_commands_that_its_table_names(command, become_nobody, workplace, se
         "WORDS": "drugs.txt",
     }
     words = [at_hand.get(word, word) for word in IN_ITS_TABLE[command]]
-    out = ["--out", f"out-{command}"] if command in ASKED else []
-    run_as_nobody([command, *words, *out], become_nobody, workplace, settings)
+    return [command, *words, *(["--out", f"out-{command}"] if command in ASKED else [])]
+
+
+ASKED_HERE = [
+    *map(to_type, README),
+    *(of_the_table(command) for command in COMMANDS if command not in {words[0] for words in README}),
+]
+
+
+@pytest.fixture(scope="module")
+def results(become_nobody, workplace, settings) -> dict[str, Result]:
+    """What the commands that share a process left behind."""
+    together = [words for words in ASKED_HERE if words[0] not in COMPILING]
+    paths = os.pathsep.join((settings["PYTHONPATH"], str(ROOT)))
+    env = settings | {"NUMBA_CACHE_DIR": str(workplace / "temporary" / "loops"), "PYTHONPATH": paths}
+    command = [*become_nobody, "-c", IN_ONE_PROCESS, json.dumps(together)]
+    done = subprocess.run(command, cwd=workplace, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    told = [Result(**json.loads(line)) for line in done.stdout.splitlines()]
+    assert list((workplace / "temporary").glob("detoklens-*")) == [], "nothing stays"
+    return dict(zip(map(" ".join, together), told, strict=True))
+
+
+@pytest.mark.parametrize("words", [words for words in ASKED_HERE if words[0] not in COMPILING], ids=" ".join)
+def test_commands(words, results):
+    found = results[" ".join(words)]
+    assert found.exit_code == 0, found.stderr
+    assert found.stdout
+    assert "Traceback" not in found.stderr
+    assert "for this run only; set NUMBA_CACHE_DIR" not in found.stderr
+
+
+@pytest.mark.parametrize("words", [words for words in ASKED_HERE if words[0] in COMPILING], ids=" ".join)
+def test_commands_that_compile_loops_for_themselves(words, become_nobody, workplace, settings):
+    command = [*become_nobody, "-m", "detoklens", *words]
+    done = subprocess.run(command, cwd=workplace, env=settings, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout
+    assert "Traceback" not in done.stderr
+    assert done.stderr.count("for this run only; set NUMBA_CACHE_DIR") == 1, "once, and workers are silent"
+    assert list((workplace / "temporary").glob("detoklens-*")) == [], "nothing stays"

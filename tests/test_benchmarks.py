@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
+import io
 import json
-import os
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 import zstandard
 
 from detoklens.loading import load_vocabulary
+from detoklens.questions.auroc.question import Auroc
+from detoklens.questions.shape.question import Shape
+from detoklens.report.sections import Entry, SectionPlan
 
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 SMALL = "--vocabulary 300 --heads 2 --d-head 8"
 SMALLEST = {
     "auroc": f"{SMALL} --bigrams 2000 --workers 1 --sklearn-tokens 2 --seconds-of-products 0.05",
-    "lexicon": f"{SMALL} --top 20 --workers 1 --baseline-queries 128 --seconds-of-products 0.05",
+    "lexicon": f"{SMALL} --top 20 --workers 1 --baseline-queries 300 --seconds-of-products 0.05",
     "twins": f"{SMALL} --words 40 --threads 2 --seconds-of-products 0.05",
     "explorer": f"{SMALL} --positions 256 --changes 2",
     "layers": "--width 24 --heads 2 --key-heads 1 --mlp 16 --blocks 3 --up-to 2 --triples 30 --workers 1",
@@ -27,11 +34,15 @@ SMALLEST = {
 
 
 def run(name: str, *options: str) -> str:
-    done = subprocess.run(
-        [sys.executable, FOLDER / f"{name}.py", *options], capture_output=True, text=True, env=os.environ, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+    """What a benchmark prints; it runs in this process, since importing takes longer than the smallest size."""
+    script, printed = str(FOLDER / f"{name}.py"), io.StringIO()
+    with (
+        patch.object(sys, "argv", [script, *options]),
+        patch.object(sys, "path", [str(FOLDER), *sys.path]),
+        contextlib.redirect_stdout(printed),
+    ):
+        runpy.run_path(script, run_name="__main__")
+    return printed.getvalue()
 
 
 @pytest.mark.parametrize("name", ["auroc", "lexicon", "twins"])
@@ -48,24 +59,42 @@ def test_each_pass_of_layers_is_timed():
     assert found["times_the_product"] > 0
 
 
-def test_each_step_of_a_report_is_timed():
+@pytest.mark.usefixtures("only_svg")
+def test_each_step_of_a_report_is_timed(monkeypatch):
+    one = [SectionPlan("One", lambda study: [Entry(Auroc()), Entry(Shape())])]
+    for module in ("folder", "report", "sections"):
+        monkeypatch.setattr(f"detoklens.report.{module}.SECTIONS", one)
     printed = run("report", *SMALLEST["report"].split())
     assert " s  auroc\n" in printed
     assert "page and figures take" in printed
 
 
 def test_the_explorers_page_is_measured(browser):
-    found = json.loads(run("explorer", *SMALLEST["explorer"].split()))
+    script = [sys.executable, FOLDER / "explorer.py", *SMALLEST["explorer"].split()]  # it has a browser of its own
+    found = json.loads(subprocess.run(script, stdout=subprocess.PIPE, check=True).stdout)
     assert found["token_change_milliseconds"] > 0
     assert 0 < found["first_view_megabytes"] < found["bundle_megabytes"]
     assert found["tab_megabytes_must_be_below"] == 500
 
 
-def test_counting_is_compared_with_the_published_way(tmp_path):
+def test_counting_is_compared_with_the_published_way(tmp_path, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(FOLDER)
+    counting = importlib.import_module("counting")
+    count, counted = counting.count, {}
+
+    def count_once(shards, tokenizer, folder, workers, cores):
+        if workers not in counted:
+            counted[workers] = count(shards, tokenizer, folder, workers, cores)
+        return counted[workers]
+
+    monkeypatch.setattr(counting, "count", count_once)
     lines = b"\n".join(json.dumps({"text": f"word {n} of the text"}).encode() for n in range(50))
     (tmp_path / "shard.jsonl.zst").write_bytes(zstandard.compress(lines))
     (tmp_path / "demo.json.zst").write_bytes(zstandard.compress(load_vocabulary("demo").to_json().encode()))
-    printed = run("counting", str(tmp_path), "--tokenizer", "demo", "--copies", "2", "--tokenizers", str(tmp_path))
+    options = ["--tokenizer", "demo", "--copies", "2", "--tokenizers", str(tmp_path)]
+    monkeypatch.setattr(sys, "argv", ["counting.py", str(tmp_path), *options])
+    counting.main()
+    printed = capsys.readouterr().out
     assert "the published way takes, against ours," in printed
     assert "two workers" in printed
     assert re.search(r"  demo +gigatoken: .* times; ids equal", printed)
@@ -78,7 +107,17 @@ def test_the_memory_of_a_large_model_is_measured():
     assert re.search(r"auroc of one head: 0\.\d+ GB at most", printed)
 
 
+def test_the_coverage_of_intervals_is_counted():
+    found = json.loads(run("auroc_coverage", "--vocabularies", "2"))
+    assert all(0 <= counted["this_vocabulary"] <= counted["of"] == 2 for counted in found.values())
+
+
+def test_hops_are_counted():
+    printed = run("hops", "shape", "demo", "--heads", "1")
+    assert re.fullmatch(r"shape demo --heads 1: \d\d+ functions in \d+ modules, \d+ package changes\n", printed)
+
+
 def test_the_one_of_fixed_size_has_all_that_it_imports():
     others = {path.stem for path in FOLDER.glob("*.py")} - {*SMALLEST, "counting", "large_model"}
-    assert others == {"contributions"}
-    subprocess.run([sys.executable, "-c", "import contributions"], cwd=FOLDER, check=True)
+    assert others == {"auroc_coverage", "contributions", "hops"}
+    runpy.run_path(str(FOLDER / "contributions.py"))

@@ -112,7 +112,7 @@ def test_commands_are_found():
     assert "detoklens verify demo" in documented()
 
 
-@pytest.mark.usefixtures("only_svg")
+@pytest.mark.usefixtures("only_svg", "shared_answers")
 @pytest.mark.parametrize("words", to_run(), ids=" ".join)
 def test_documented_commands_run(words, workplace, monkeypatch):
     if words[0] == "count":

@@ -1,6 +1,6 @@
 """The notebooks run in a fresh kernel and show what they were committed with: the same text, the same numbers.
 
-What they do not show is left out: figures of a report in other formats, and processes beside the kernel's own.
+What they do not show is left out: figures of a report in other formats, and answers that another page computed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,13 @@ ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.ipynb"))
 NUMBER = re.compile(r"-?\d+(?:\.\d+)?(?:e-?\d+)?")
 QUICKER = """
-import detoklens.parallel, detoklens.report.drawing
+import sys
+sys.path.append({root!r})
+import detoklens.parallel, detoklens.report.drawing, pathlib, tests.answers
 detoklens.parallel.available_cores = lambda: 1
 detoklens.report.drawing.FORMATS = ("svg",)
-del detoklens
+detoklens.questions.study.Study._answered = tests.answers.sharing_answers(pathlib.Path({answers!r}))
+del detoklens, pathlib, tests, sys
 """  # before a notebook's first cell
 PICTURE = re.compile(r"<svg.*?</svg>", re.DOTALL)
 
@@ -47,12 +50,13 @@ def assert_same(found: str, kept: str) -> None:
 
 
 @pytest.fixture
-def quicker(tmp_path_factory, monkeypatch) -> None:
+def quicker(answers_folder, tmp_path_factory, monkeypatch) -> None:
     """IPython runs what lies in its folder before the first cell."""
     folder = tmp_path_factory.mktemp("ipython")
     startup = folder / "profile_default" / "startup"
     startup.mkdir(parents=True)
-    (startup / "quicker.py").write_text(QUICKER, encoding="utf-8")
+    before = QUICKER.format(root=str(ROOT), answers=str(answers_folder))
+    (startup / "quicker.py").write_text(before, encoding="utf-8")
     monkeypatch.setenv("IPYTHONDIR", str(folder))
 
 

@@ -7,36 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from detoklens.questions.answer import Answer
 from detoklens.questions.catalogue import QUESTIONS
-from detoklens.questions.study import Study
 
 ROOT = Path(__file__).resolve().parent.parent
 HOWTO = ("checkpoint", "training-steps", "figure", "in-memory")
 PAGES = ["README.md", "docs/python.md", *(f"docs/howto/{name}.md" for name in HOWTO)]
 BLOCK = re.compile(r"```python\n(.*?)```", re.DOTALL)
-ANSWERS: dict[str, Answer] = {}
-
-
-@pytest.fixture
-def asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages begin with the same few questions: what the same inputs decide is computed once, and in this process."""
-    compute = Study._answered
-
-    def answered(study, question, provenance, *where):
-        decided_by = provenance.to_json()
-        if decided_by not in ANSWERS:
-            ANSWERS[decided_by] = compute(study, question, provenance, *where)
-        return ANSWERS[decided_by]
-
-    monkeypatch.setattr(Study, "_answered", answered)
-    monkeypatch.setattr("detoklens.parallel.available_cores", lambda: 1)
 
 
 @pytest.mark.parametrize("page", PAGES)
-@pytest.mark.usefixtures("only_svg", "asked_once")
+@pytest.mark.usefixtures("only_svg", "shared_answers")
 def test_the_examples_run(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("detoklens.parallel.available_cores", lambda: 1)
     blocks = BLOCK.findall((ROOT / page).read_text(encoding="utf-8"))
     assert blocks
     names: dict[str, object] = {}

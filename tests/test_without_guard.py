@@ -18,9 +18,7 @@ from detoklens.report.sections import SECTIONS, Entry, SectionPlan
 
 print("begun")
 study = dl.study("demo", documents=5, workers=2)
-study.ask(dl.Lexicon(top=5, heads=[0]))
 study.ask(dl.Auroc(tokens=range(300, 340), bootstrap=0, heads=[0]))
-study.ask(dl.Contributions(query_positions=[3], heads=[0]))
 print(len(dl.compare({"start": "demo@0", "end": "demo"}, dl.Attention([3], heads=[0]), documents=5, workers=2).tables))
 with open_engine("local", 2) as engine:
     print(count_corpus(["words.txt"], study.layer.vocabulary, "counts", engine=engine).totals()["documents"])
@@ -29,7 +27,7 @@ SECTIONS[:] = [SectionPlan("One", lambda study: [Entry(dl.Attention([3], heads=[
 print(study.report("report", heads=[0]).name)
 print("done")
 """
-"""The report has one section: a whole one takes its time."""
+"""A measure over tokens, one over documents, counting with processes, and a report of one section: all of it takes long."""
 
 SAID = ["begun", "2", "[1]", "report.html", "done"]
 

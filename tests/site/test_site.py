@@ -8,10 +8,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import http.server
+import importlib
 import os
 import re
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -21,6 +20,10 @@ from urllib.request import urlopen
 
 import numpy as np
 import pytest
+
+from detoklens.questions.study import Study
+from detoklens.report import drawing
+from tests.answers import sharing_answers
 
 ROOT = Path(__file__).resolve().parents[2]
 UNDER = "some/where"
@@ -50,12 +53,17 @@ class Links(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def site(answers_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site as `make site` builds it, under a path."""
     host = tmp_path_factory.mktemp("host")
-    words = [sys.executable, "docs/make_site.py", "--out", str(host / UNDER), "--source", str(host.parent / "source")]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, env={**os.environ, "PYTHONWARNINGS": ""})
-    assert done.returncode == 0, done.stderr
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "docs")
+        patch.setenv("PYTHONWARNINGS", "")
+        patch.setattr(drawing, "FORMATS", ("svg",))
+        patch.setattr(Study, "_answered", sharing_answers(answers_folder))
+        make_site = importlib.import_module("make_site")
+        make_site.lay_out(host.parent / "source")
+        make_site.build(host.parent / "source", host / UNDER)
     return host / UNDER
 
 
