@@ -94,12 +94,9 @@ def head_rows(
     rows = ceil(len(titles) / most)
     columns = ceil(len(titles) / rows)
     panel_width = (total - room.left - room.right - (columns - 1) * room.beside) / columns
-    grid = Grid(
-        columns,
-        rows,
-        panel_width,
-        max(1, len(heads)) * (row or min(ROW, max(LOWEST_ROW, MANY_ROWS / max(1, len(heads))))) + 0.06,
-    )
+    n_rows = max(1, len(heads))
+    row_height = row or min(ROW, max(LOWEST_ROW, MANY_ROWS / n_rows))
+    grid = Grid(columns, rows, panel_width, n_rows * row_height + 0.06)
     figure = theme.ShownFigure(figsize=(total, grid.height(room)))
     panels = [figure.add_axes(grid.place(index, total, room)) for index in range(len(titles))]
     for index, (axes, title) in enumerate(zip(panels, titles, strict=True)):
