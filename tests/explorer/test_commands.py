@@ -121,8 +121,8 @@ def test_an_older_explorer_says_what_to_do(exported, tmp_path):
     said = json.loads((exported / "bundle.json").read_text()) | {"format": 0, "detoklens": "0.0.9"}
     (old / "bundle.json").write_text(json.dumps(said))
     line = refuse("explore", old)
-    assert "an explorer of format 0, written by detoklens '0.0.9'" in line
-    assert line.endswith("export it again from the model")
+    assert "has format 0, written by detoklens '0.0.9'" in line
+    assert line.endswith("export it again")
 
 
 def test_a_port_is_taken_before_the_work_begins(exported, monkeypatch):
