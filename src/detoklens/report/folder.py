@@ -21,6 +21,7 @@ from detoklens.report.content import Listener, Step
 from detoklens.report.sections import SECTIONS, WORD, Entry, SectionPlan
 from detoklens.tables.files import NOTE
 from detoklens.version import __version__
+from detoklens.wording import sentence
 from detoklens.writing import make_folder, refuse_links, write_whole
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def column_guide(tables: Sequence[tuple[str, Schema, pl.DataFrame]]) -> str:
             f"| `{column.name}` | {column.dtype} | {column.meaning.replace('|', chr(92) + '|')} |"
             for column in schema.columns
         ]
-        heading = f"## {name}\n\n{schema.question} {len(frame):,} rows.\n\n"
+        heading = f"## {name}\n\n{sentence(schema.question)} {len(frame):,} rows.\n\n"
         parts.append(heading + "| column | type | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
 

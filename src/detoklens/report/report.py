@@ -243,7 +243,7 @@ def downloads(asked: Sequence[Asked]) -> list[Download]:
 def _download(name: str, schema: Schema, frame: pl.DataFrame) -> Download:
     content = csv_bytes(schema.conform(frame))
     text = content.decode() if len(content) <= LARGEST_CSV else None
-    return Download(name, schema.question, len(frame), f"tables/{name}.csv", text)
+    return Download(name, sentence(schema.question), len(frame), f"tables/{name}.csv", text)
 
 
 def _short_name(model: str) -> str:
