@@ -1,4 +1,4 @@
-/** What surrounds the views: title, facts, the way from view to view, who made it. */
+/** The frame around the views: title, facts, navigation, footer. */
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 import type { ViewName } from "./data/contract";
@@ -33,7 +33,7 @@ export function Header() {
       <p class="facts">
         {model.n_heads} heads of {model.d_head} dimensions · {whole(model.vocab_size)} tokens ·{" "}
         {whole(model.n_positions)} {POSITIONS[model.positions]} positions ·{" "}
-        {model.is_causal ? "sees what comes before" : "sees both ways"}
+        {model.is_causal ? "causal attention" : "bidirectional attention"}
       </p>
       <nav aria-label="Views">
         {VIEWS.map((view) => (
@@ -66,15 +66,15 @@ export function View() {
     const main = document.querySelector("main");
     if (main) main.dataset.view = view;
     if (main && wasShown.current && document.activeElement === document.body) main.focus({ preventScroll: true });
-    wasShown.current = true; // what was pressed may be gone with its view: who uses the keyboard goes on from here
+    wasShown.current = true; // the focused element may have vanished with the old view
   }, [view]);
   const reason = bundle.views[view];
-  if (reason !== null) return <WithoutMeaning view={view} reason={reason} />;
+  if (reason !== null) return <Unavailable view={view} reason={reason} />;
   const Shown = COMPONENTS[view];
   return <Shown key={view} />;
 }
 
-function WithoutMeaning({ view, reason }: { view: ViewName; reason: string }) {
+function Unavailable({ view, reason }: { view: ViewName; reason: string }) {
   useReady(true);
   return (
     <section aria-labelledby="view-title">
@@ -88,9 +88,9 @@ export function Footer() {
   const { bundle } = useExplorer();
   return (
     <p>
-      Made by detoklens {bundle.detoklens}, which implements Kamoda et al., “Weight-based Analysis of Detokenization in
-      Language Models” (arXiv 2501.15754). Everything is computed in this page from the layer's weights, stored in half
-      precision; nothing is sent anywhere.
+      Made by detoklens {bundle.detoklens}, an implementation of Kamoda et al., “Weight-based Analysis of Detokenization
+      in Language Models” (arXiv 2501.15754). All numbers are computed in this page from the layer's weights in half
+      precision; no data leaves it.
     </p>
   );
 }

@@ -1,4 +1,4 @@
-/** One bundle, ready to be asked: fetches what a question needs and puts the mathematics to it. */
+/** Answers the views' questions about one bundle: fetches arrays and applies the mathematics. */
 
 import { Arrays } from "./data/arrays";
 import type { Bundle, HeadCards, Split, SplitName, TokensFile, Way } from "./data/contract";
@@ -88,7 +88,7 @@ export class Explorer {
     return found;
   }
 
-  /** Tᵉᵉ of a token with every other, as the query or as the key. */
+  /** Tᵉᵉ of a token, as query or as key, with every token. */
   async affinity(question: AffinityQuestion): Promise<Float32Array> {
     this.checkToken(question.token);
     const head = await this.head(question.head, question.split);
@@ -97,14 +97,14 @@ export class Explorer {
     return question.centred && question.split === "biases" ? this.centred(scores, head, question) : scores;
   }
 
-  /** Scores less each key's mean over all query tokens. */
+  /** Scores minus each key's mean over all query tokens. */
   private async centred(scores: Float32Array, head: Head, question: AffinityQuestion): Promise<Float32Array> {
     const means = await this.meansOfKeys(head, question);
     if (question.way === "looks") return scores.map((score, key) => score - means[key]);
     return scores.map((score) => score - means[question.token]);
   }
 
-  /** Each key's mean over all query tokens; kept for the head and offset that were asked for last. */
+  /** Each key's mean over all query tokens; cached for the latest head and offset. */
   private async meansOfKeys(head: Head, question: AffinityQuestion): Promise<Float32Array> {
     const of = `${question.head} ${question.offset}`;
     if (this.keyMeans?.of === of) return this.keyMeans.means;
@@ -127,12 +127,12 @@ export class Explorer {
     return attentionOf(scoreOf(terms, off), terms.length, this.sight);
   }
 
-  /** Tᵖ, Tᵖᵖ, sum and softmax along the keys; where positions turn or lower, the kernel and its softmax. */
+  /** Tᵖ, Tᵖᵖ, their sum and its softmax along the keys; for rotary and ALiBi, the kernel and its softmax. */
   async positions(head: number, query: number, norm: boolean, split: SplitName): Promise<PositionCurves> {
     this.checkHead(head);
     const length = this.bundle.model.n_positions;
     if (!(query >= 0 && query < length))
-      throw new Problem(`Position ${query} does not exist; they go from 0 to ${length - 1}.`);
+      throw new Problem(`Position ${query} does not exist; positions go from 0 to ${length - 1}.`);
     if (this.bundle.model.positions !== "learned") {
       return kernelCurves(await this.kernel(head, split), query, length, this.sight);
     }
@@ -150,7 +150,7 @@ export class Explorer {
     this.checkHead(head);
     const { model, rotary, alibi_slopes: slopes } = this.bundle;
     if (slopes) return alibiKernel(slopes[head], model.attention_scale);
-    if (!rotary) throw new Problem(`${model.name}: learned positions are no function of the offset.`);
+    if (!rotary) throw new Problem(`${model.name}: learned positions do not depend on the offset alone.`);
     const common = await this.common(head, split);
     return rotaryKernel(common.query, common.key, rotary);
   }
@@ -163,14 +163,14 @@ export class Explorer {
 
   checkText(ids: number[]): void {
     const { text_limit: limit, model } = this.bundle;
-    if (!ids.length) throw new Problem("The text has no token yet; type at least one.");
+    if (!ids.length) throw new Problem("The text is empty; type at least one token.");
     if (ids.length > limit) {
       const why = limit < model.n_positions ? `this page shows at most ${limit}` : `the model reads at most ${limit}`;
       throw new Problem(`This text has ${ids.length} tokens and ${why}; shorten it by ${ids.length - limit}.`);
     }
     ids.forEach((id) => this.checkToken(id));
     if (model.placeless_token !== null && ids.includes(model.placeless_token)) {
-      throw new Problem(`Token id ${model.placeless_token} is padding that takes no position; leave it out.`);
+      throw new Problem(`Token id ${model.placeless_token} is padding and takes no position; remove it.`);
     }
   }
 
@@ -185,7 +185,7 @@ export class Explorer {
     return Math.floor(head / this.bundle.model.heads_per_key);
   }
 
-  /** Query and key factors of a head, with what is added to all of them. */
+  /** Query and key factors of a head, and the vectors added to them. */
   private async head(head: number, split: SplitName): Promise<Head> {
     this.checkHead(head);
     const width = this.bundle.model.d_head;
@@ -209,7 +209,7 @@ export class Explorer {
     return (this.inverseScale ??= scale.map((value) => 1 / value));
   }
 
-  /** What all queries and all keys of a head have in common, by split. */
+  /** The shared query and key of a head, by split. */
   private async common(head: number, split: SplitName): Promise<{ query: Float64Array; key: Float64Array }> {
     const kind = split === "vocabulary" ? "mean" : "bias";
     const [query, key] = await Promise.all([
@@ -219,7 +219,7 @@ export class Explorer {
     return { query: Float64Array.from(query), key: Float64Array.from(key) };
   }
 
-  /** The biases less what is common: what a token's own vector gets beside its factor. */
+  /** The biases minus the shared part: what is added to each token's factor. */
   private async lessCommon(head: number, split: SplitName): Promise<{ query: Float64Array; key: Float64Array }> {
     const [biases, common] = await Promise.all([this.common(head, "biases"), this.common(head, split)]);
     return {
@@ -263,7 +263,7 @@ export class Explorer {
     return rotaryTerms(parts, rotary, scale);
   }
 
-  /** σ of each place of a text. */
+  /** σ at each position of a text. */
   private async textScale(ids: number[]): Promise<Float32Array> {
     const { model } = this.bundle;
     if (model.positions !== "learned") {

@@ -1,4 +1,4 @@
-/** Has this browser what the page needs? */
+/** Browser features that the page needs. */
 
 const NEEDED: Record<string, (scope: typeof globalThis) => boolean> = {
   "web workers": (scope) => "Worker" in scope,
@@ -9,7 +9,7 @@ const NEEDED: Record<string, (scope: typeof globalThis) => boolean> = {
   "text encoding": (scope) => "TextDecoder" in scope && "TextEncoder" in scope,
 };
 
-/** What is missing, in words. */
+/** The names of missing features. */
 export function missingFeatures(scope: typeof globalThis): string[] {
   return Object.keys(NEEDED).filter((name) => !NEEDED[name](scope));
 }

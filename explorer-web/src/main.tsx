@@ -1,4 +1,4 @@
-/** Start: see that the browser has what is needed, read the bundle, show the view that the address says. */
+/** Entry point: check the browser, read the bundle, show the view named by the address. */
 
 import { render } from "preact";
 import { fetchBundle } from "./data/fetching";
@@ -17,7 +17,7 @@ async function start(): Promise<void> {
   const missing = missingFeatures(globalThis);
   if (missing.length) {
     throw new Problem(
-      `This browser lacks ${missing.join(" and ")}, which the explorer needs. Open it in a current one.`,
+      `This browser lacks ${missing.join(" and ")}, which the explorer needs. Use a current browser.`,
     );
   }
   const explorer = await Explorer.of(await fetchBundle());
@@ -44,7 +44,7 @@ function tell(error: unknown): void {
   problem.textContent = sentenceOf(error);
 }
 
-/** The address after # is the state, so the link must not change it. */
+/** The part of the address after # is the state, so the link must not change it. */
 document.querySelector(".skip")?.addEventListener("click", (event) => {
   event.preventDefault();
   document.getElementById("view")?.focus();

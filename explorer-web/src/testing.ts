@@ -1,4 +1,4 @@
-/** What tests and benchmarks ask of the page, as `window.detoklens`: the same numbers that the views show. */
+/** `window.detoklens`, for tests and benchmarks: the numbers that the views show. */
 
 import type { Bundle, SplitName } from "./data/contract";
 import type { AffinityQuestion, Explorer } from "./explorer";
@@ -10,7 +10,7 @@ type Asked = Partial<AffinityQuestion> & Pick<AffinityQuestion, "head" | "token"
 
 const exposed = { ready: firstView, timings };
 
-/** Before anything is read: whether the first view is drawn can be asked at once. */
+/** Available before the bundle is read: a promise that resolves when the first view is drawn. */
 export function exposeReady(): void {
   Object.assign(window, { detoklens: exposed });
 }

@@ -169,6 +169,7 @@ def test_head_cards_are_the_questions_answer(bundles):
     names = [column["name"] for column in said["columns"]]
     assert said["rows"] == answer.tables["heads"].select(names).to_dicts()
     assert said["sentence"] == answer.sentence
+    assert said["verdict"] == answer.verdict.to_dict()
     assert {column["name"] for column in said["missing"]}.isdisjoint(names)
     assert len(names) + len(said["missing"]) == len(answer.tables["heads"].columns)
 

@@ -105,10 +105,8 @@ def test_what_can_not_be_done_is_one_line(model, exported, tmp_path):
     with Server(exported) as taken:
         port = taken.server_port
         line = refuse("explore", model, "--port", port, "--no-open")
-        assert (
-            line == f"detoklens: port {port} can't be listened on: another program is using it; name another, or none"
-        )
-    assert "ports go from 1 to 65535" in refuse("explore", exported, "--port", 70000)
+        assert line == f"detoklens: can't listen on port {port}: another program uses it; pass another port, or none"
+    assert "pass 1 to 65535" in refuse("explore", exported, "--port", 70000)
     assert "--export serves nothing" in refuse("explore", model, "--export", tmp_path / "out", "--port", 8000)
     assert "is an explorer already" in refuse("explore", exported, "--export", tmp_path / "out")
     (tmp_path / "mine").mkdir()
@@ -123,14 +121,14 @@ def test_an_older_explorer_says_what_to_do(exported, tmp_path):
     said = json.loads((exported / "bundle.json").read_text()) | {"format": 0, "detoklens": "0.0.9"}
     (old / "bundle.json").write_text(json.dumps(said))
     line = refuse("explore", old)
-    assert "an explorer of format 0, written by detoklens '0.0.9'" in line
-    assert line.endswith("export it again from the model")
+    assert "has format 0, written by detoklens '0.0.9'" in line
+    assert line.endswith("export it again")
 
 
 def test_a_port_is_taken_before_the_work_begins(exported, monkeypatch):
     monkeypatch.setattr(explore, "write_bundle", lambda *_given, **_options: pytest.fail("the work began"))
     study = Study(random_layer(vocab_size=30, dtype="float32"))
-    with Server(exported) as taken, pytest.raises(Exception, match="another program is using it"):
+    with Server(exported) as taken, pytest.raises(Exception, match="another program uses it"):
         study.explore(taken.server_port)
 
 
@@ -140,7 +138,7 @@ def test_outside_a_notebook_a_study_opens_the_browser(monkeypatch):
     shown = Study(random_layer(vocab_size=30, dtype="float32")).explore()
     try:
         assert opened == [shown.url]
-        assert repr(shown) == f"Explorer of random at {shown.url}; close() ends it"
+        assert repr(shown) == f"Explorer of random at {shown.url}; call close() to stop it"
         assert json.loads(fetched(f"{shown.url}bundle.json"))["model"]["name"] == "random"
     finally:
         shown.close()

@@ -34,7 +34,7 @@ def test_an_explorer_replaces_an_explorer(study, tmp_path):
 def test_what_somebody_put_beside_an_explorer_is_never_lost(study, tmp_path):
     folder = write_bundle(study, tmp_path / "out", cards_later=True)
     (folder / "CNAME").write_text("x")
-    with pytest.raises(OutputError, match="holds 'CNAME' beside an explorer and is not overwritten; move it away"):
+    with pytest.raises(OutputError, match="holds 'CNAME' next to an explorer and is not overwritten; move that file"):
         write_bundle(study, folder, cards_later=True)
     assert (folder / "CNAME").exists()
 
@@ -51,7 +51,7 @@ def test_something_else_is_never_overwritten(study, tmp_path):
     (tmp_path / "file").write_text("x")
     with pytest.raises(OutputError, match="holds something else and is not overwritten"):
         write_bundle(study, tmp_path / "mine")
-    with pytest.raises(OutputError, match="is a file; name a folder"):
+    with pytest.raises(OutputError, match="is a file; pass a folder"):
         refuse_foreign(tmp_path / "file")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["file", "mine", "thesis.txt"]
 
@@ -77,7 +77,7 @@ def test_another_format_is_refused_by_name(study, tmp_path, change):
     folder = write_bundle(study, tmp_path / "out", cards_later=True)
     said = json.loads((folder / "bundle.json").read_text()) | change
     (folder / "bundle.json").write_text(json.dumps(said))
-    with pytest.raises(OutputError, match=r"this version reads format 1: export it again from the model"):
+    with pytest.raises(OutputError, match=r"this version reads format 1: export it again"):
         check_bundle(folder)
     assert is_bundle(folder)  # ours still: it may be replaced
 
@@ -86,7 +86,7 @@ def test_another_format_is_refused_by_name(study, tmp_path, change):
 def test_what_is_no_explorer_is_told_apart(tmp_path, content):
     (tmp_path / "bundle.json").write_text(content)
     assert not is_bundle(tmp_path)
-    with pytest.raises(OutputError, match="no explorer"):
+    with pytest.raises(OutputError, match="is not an explorer folder"):
         check_bundle(tmp_path)
 
 
@@ -100,7 +100,7 @@ def test_all_paths_in_a_bundle_are_relative(tokens, tmp_path):
 
 def test_a_missing_page_is_one_line(study, tmp_path, monkeypatch):
     monkeypatch.setattr(page, "PAGE", tmp_path / "nowhere")
-    with pytest.raises(OutputError, match="the explorer's page is not there; install the package again"):
+    with pytest.raises(OutputError, match="the explorer's page is missing; reinstall detoklens"):
         write_bundle(study, tmp_path / "out")
 
 

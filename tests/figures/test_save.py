@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from PIL import Image
 
 from detoklens.errors import OutputError
@@ -40,6 +41,21 @@ def test_text_is_text_in_vector_files(figure: Figure, tmp_path: Path) -> None:
     content = pdf.read_bytes()
     assert b"/CIDFontType2" in content or b"/TrueType" in content
     assert b"/Type3" not in content
+
+
+def test_figures_saved_by_hand_embed_truetype_fonts_too(figure: Figure, tmp_path: Path) -> None:
+    figure.savefig(tmp_path / "auroc.pdf")
+    assert b"/Type3" not in (tmp_path / "auroc.pdf").read_bytes()
+
+
+def test_symbols_are_mathtext_in_pictures_and_text_in_svg(tmp_path: Path) -> None:
+    figure = FIGURES["contributions"].draw(tables(3))
+    labels = [text.get_text() for text in figure.findobj(Text)]
+    svg, pdf, _ = save(figure, tmp_path, "contributions")
+    assert "(Tᵉᵉ)</text>" in svg.read_text(encoding="utf-8")
+    assert b"DejaVuSans-Oblique" in pdf.read_bytes()
+    assert [text.get_text() for text in figure.findobj(Text)] == labels
+    assert not any(text.get_parse_math() for text in figure.findobj(Text))
 
 
 def test_the_same_figure_gives_the_same_bytes(figure: Figure, tmp_path: Path) -> None:

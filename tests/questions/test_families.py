@@ -419,6 +419,6 @@ def test_the_command_line_takes_and_refuses_in_one_line(stories_folder):
 def test_a_rotary_model_has_a_report_that_says_what_is_left_out(tmp_path, monkeypatch):
     monkeypatch.setattr("detoklens.report.drawing.FORMATS", ("svg",))
     page = study_of(FAMILIES["rotary"]).report(tmp_path / "out").read_text(encoding="utf-8")
-    assert "The model has no table of positions, so this is left out: variance." in page
+    assert "Omitted because the model has no position embeddings: variance." in page
     for figure in ("kernel", "heatmap_split", "contributions"):
         assert f'id="figure-{figure}' in page, figure

@@ -98,7 +98,7 @@ def test_what_is_missing_is_told_and_stands_under_its_title(tmp_path):
     assert missing["words"] == ("vocabulary",)
     assert missing["heads"] == ()
     left_out = {each.entry.question.name(): each.left_out for each in asked}
-    assert left_out["auroc"] == "No corpus counts were given, so this is left out: auroc."
+    assert left_out["auroc"] == "Omitted without corpus counts: auroc."
     assert left_out["heads"] == ""
 
 
@@ -125,7 +125,7 @@ def test_an_empty_figure_is_left_out_with_its_reason(layer, tmp_path, monkeypatc
     part = _part(asked, drawn, pictures)
     assert [picture.name for picture in part.pictures] == ["lexicon_scores"]
     reason = "it needs corpus counts, or a tokenizer to join pairs to words"
-    assert part.not_drawn == [f"The heads' own lexicons is left out: {reason}."]
+    assert part.not_drawn == [f"Figure omitted: The heads' own lexicons ({reason})."]
     assert part.pictures[0].phone.startswith("<svg")
     assert not (tmp_path / "lexicon.svg").exists()
 

@@ -17,9 +17,8 @@ def cards(n_heads: int = 6, **columns: list) -> Tables:
         "self_match": [0.5 - 0.1 * head for head in range(n_heads)],
         "position_class": ["broad"] * n_heads,
         "on_previous": [0.1] * n_heads,
-        "frequency_spearman": [0.0] * n_heads,
     }
-    numbers = dict.fromkeys(("self_match", "on_previous", "frequency_spearman"), pl.Float64)
+    numbers = dict.fromkeys(("self_match", "on_previous"), pl.Float64)
     return {"heads": pl.DataFrame({"head": list(range(n_heads))} | plain | columns, schema_overrides=numbers)}
 
 
@@ -41,7 +40,16 @@ def words(*shares: tuple[float, float]) -> pl.DataFrame:
 HIGHEST = "detokenizes: its AUROC exceeds every null"
 ITSELF = cards(self_match=[0.1, 2.5, 9.0, 0.1, 0.1, None])
 NEAR = cards(position_class=["broad", "local", "previous token", "first", "broad", "broad"], on_previous=[0.9] * 6)
-RARE = cards(frequency_spearman=[0.1, -0.2, 0.35, -0.6, 0.0, None])
+FREQUENCY = {
+    "frequency_by_head": pl.DataFrame(
+        {
+            "head": range(6),
+            "spearman": [0.1, -0.2, 0.35, -0.6, 0.9, None],
+            "prefers": ["neither", "neither", "frequent", "rare", "neither", None],
+        }
+    )
+}
+RARE = cards() | FREQUENCY
 SAME = cards() | {
     "heatmap_by_head": pl.DataFrame(
         {"head": [0, 0, 4, 4], "layer_norm": [True, False] * 2, "same_keys": [0.2, 0.9, 0.7, 0.1]}
@@ -60,9 +68,12 @@ SAME = cards() | {
             cards() | {"auroc_controls": controls(0.1, 0.2), "auroc_pieces_controls": controls(0.9, None)},
             LargeHead(0, HIGHEST),
         ),
-        (cards() | {"words_by_head": words((0.2, 0.2), (0.1, 0.4))}, LargeHead(1, "finds a word's piece before best")),
-        (ITSELF, LargeHead(2, "looks most for the token itself: z 9.0")),
-        (NEAR, LargeHead(1, "looks near by position alone: 90 % on the token before")),
+        (
+            cards() | {"words_by_head": words((0.2, 0.2), (0.1, 0.4))},
+            LargeHead(1, "ranks a word's preceding piece best"),
+        ),
+        (ITSELF, LargeHead(2, "matches its own token most: z 9.0")),
+        (NEAR, LargeHead(1, "attends nearby by position alone: 90 % to the previous token")),
         (RARE, LargeHead(3, "prefers rare tokens most: ρ −0.600")),
         (SAME, LargeHead(4, "prefers the same keys for all queries: 70 % of the variance")),
     ],
@@ -74,19 +85,19 @@ def test_a_head_is_chosen_for_what_it_does(tables: Tables, first: LargeHead) -> 
 def test_where_heads_do_little_the_nearest_are_drawn_and_said_to_be_no_more() -> None:
     below = cards() | {"auroc_controls": controls(-0.1, 0.01, -0.3), "words_by_head": words((0.3, 0.9), (0.1, 0.9))}
     assert heads_drawn_large(below) == [
-        LargeHead(1, "closest to exceeding its nulls, but not clearly above them"),
-        LargeHead(0, "nearest to looking for the token itself, though not clearly"),
+        LargeHead(1, "closest to exceeding its nulls"),
+        LargeHead(0, "closest to matching its own token: z 0.5"),
     ], "a corpus knows better than words"
     assert [each.head for each in heads_drawn_large(cards(1))] == [0]
     assert [each.head for each in heads_drawn_large(cards(3, self_match=[None] * 3))] == [0, 1]
 
 
 def test_at_most_three_each_once() -> None:
-    everything = ITSELF["heads"].with_columns(NEAR["heads"]["position_class"], RARE["heads"]["frequency_spearman"])
-    found = heads_drawn_large({"heads": everything, "auroc_controls": controls(0.1, 0.2, 0.3)})
+    everything = ITSELF["heads"].with_columns(NEAR["heads"]["position_class"])
+    found = heads_drawn_large({"heads": everything, "auroc_controls": controls(0.1, 0.2, 0.3)} | FREQUENCY)
     assert [each.head for each in found] == [2, 1, 3]
 
 
 def test_the_page_says_why() -> None:
     said = why_these([LargeHead(2, "does this"), LargeHead(0, "does that")], 12)
-    assert said.startswith("of 12 heads these are drawn large: L0H2 (does this) and L0H0 (does that)")
+    assert said.startswith("of 12 heads, these are drawn large: L0H2 (does this) and L0H0 (does that)")

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detoklens.questions.base import View
+from detoklens.questions.base import Verdict, View
 from detoklens.report.content import Computed, Content, Download, Grid, Part, Picture, Section
 from detoklens.report.page import render_page, script_json, shown
 from detoklens.report.report import grid_of
@@ -38,7 +38,14 @@ def content(text: str = "plain") -> Content:
             Section(
                 "Which?",
                 [
-                    Part(text, [picture(text)], [grid(text)], Computed(text, text), not_drawn=[text]),
+                    Part(
+                        text,
+                        {text: Verdict("yes", text, (text,))},
+                        [picture(text)],
+                        [grid(text)],
+                        Computed(text, text),
+                        not_drawn=[text],
+                    ),
                     Part(left_out=text),
                     Part(f"another {text}", grids=[grid(text, folded=True)]),
                 ],
@@ -70,6 +77,13 @@ def elements(html: str) -> list[tuple[str, dict[str, str | None]]]:
 def test_a_hostile_text_adds_no_element_and_no_attribute(text):
     plain, hostile = elements(render_page(content())), elements(render_page(content(text)))
     assert [(tag, sorted(found)) for tag, found in hostile] == [(tag, sorted(found)) for tag, found in plain]
+
+
+def test_a_verdict_is_one_line_with_its_heads_and_reason():
+    verdicts = {"": Verdict("yes", "L0H1 exceeds every control", ("L0H1", "L0H3")), "b": Verdict("untestable", "why")}
+    html = render_page(Content("t", "s", [], [Section("Which?", [Part("Summary.", verdicts)])]))
+    assert "<strong>Verdict: yes</strong> (L0H1, L0H3): L0H1 exceeds every control.</p>" in html
+    assert "<strong><bdi>b</bdi>: not testable</strong>: why.</p>" in html
 
 
 def test_the_policy_names_the_very_style_and_script_of_the_page():

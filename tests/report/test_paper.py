@@ -63,13 +63,13 @@ def test_each_number_stands_beside_the_papers_with_the_difference(tables):
     part = numbers_of_the_paper(tables, 1000)
     found = rows(part)
     assert found["documents counted"][:3] == (8_013_769, 1000, 1000 - 8_013_769)
-    assert part.sentence.startswith("16 numbers of the paper's text")
+    assert part.sentence.startswith("16 numbers from the paper's text")
     assert found["head with the largest mean AUROC"][:3] == (7, 7, 0)
     paper, here, difference, depends = found["Spearman of Tᵉ with token frequency, L0H7"]
     assert (paper, here) == (-0.68, -0.7)
     assert difference == pytest.approx(-0.02)
     assert "OpenWebText" in depends
-    assert found["largest Tᵉᵉ of drawn tokens, L0H1"][:3] == (127, 100.0, -27.0)
+    assert found["largest Tᵉᵉ of sampled tokens, L0H1"][:3] == (127, 100.0, -27.0)
     assert found["mean Var(e) over mean |Cov(e, p)|"][2] == pytest.approx(-0.5)
     assert found["Spearman of Var(e) with token frequency"][1:3] == (None, None)
     assert found["Var(p) over its median, first: exceptionally large in the paper"][:3] == (None, 4.0, None)

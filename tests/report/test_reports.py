@@ -68,8 +68,8 @@ def test_the_commands_on_the_page_run_and_give_the_same_numbers(whole, tmp_path)
 
 def test_without_counts_and_text_the_page_says_so_and_the_rest_is_there(spelling, tmp_path, only_svg):
     page = sections(report(spelling, tmp_path / "out"))
-    assert "No corpus counts were given, so this is left out: auroc." in page
-    assert "No text was given, so this is left out: attention." in page
+    assert "Omitted without corpus counts: auroc." in page
+    assert "Omitted without text: attention." in page
     assert 'id="figure-position_alone"' in page
     assert 'id="figure-auroc"' not in page
     assert 'id="figure-partners"' in page

@@ -1,4 +1,4 @@
-/** The bundle's arrays: fetched when first asked for, decoded once, kept as long as there is room. */
+/** The bundle's arrays: fetched on demand, decoded once, kept in a least-recently-used cache. */
 
 import type { ArrayDescription } from "./contract";
 import { fetchBytes } from "./fetching";
@@ -31,14 +31,14 @@ export class Arrays {
     return this.described(name).shape;
   }
 
-  /** The numbers of one array; the arrays asked for longest ago make room. */
+  /** One decoded array; the least recently used ones are dropped if the cache is full. */
   get(name: string): Promise<Numbers> {
     const description = this.described(name);
     const read = async () => decoded(await this.bytesOf(description), description);
     return this.remembered(name, size(description.shape) * 4, read) as Promise<Numbers>;
   }
 
-  /** Some rows of an array of which few are needed: it is kept as it is stored. */
+  /** Some rows of an array; the array is cached undecoded. */
   async rows(name: string, places: ArrayLike<number>): Promise<Float32Array> {
     const description = this.described(name);
     const [length, width] = description.shape;
@@ -65,7 +65,7 @@ export class Arrays {
 
   private described(name: string): ArrayDescription {
     const description = this.descriptions[name];
-    if (!description) throw new Problem(`This bundle has no array ${name}. Make it again with detoklens explore.`);
+    if (!description) throw new Problem(`This bundle has no array ${name}. Recreate it with detoklens explore.`);
     return description;
   }
 

@@ -1,4 +1,4 @@
-/** What bundle.json, tokens.json and heads.json hold; BUNDLE.md is the contract in words. */
+/** Types of bundle.json, tokens.json and heads.json; BUNDLE.md specifies them. */
 
 export const FORMAT = 1;
 export const KIND = "detoklens explorer";
@@ -37,7 +37,7 @@ export interface Model {
   d_head: number;
   vocab_size: number;
   n_positions: number;
-  /** So many from the first were trained, as far as the table tells; all, where positions are no table. */
+  /** Number of trained positions, counted from the first; all if positions are not a table. */
   trained_positions: number;
   attention_scale: number;
   softcap: number | null;
@@ -93,10 +93,17 @@ export interface HeadColumn {
   meaning: string;
 }
 
+export interface Verdict {
+  value: "yes" | "no" | "untestable";
+  heads: string[];
+  reason: string;
+}
+
 export interface HeadCards {
   columns: HeadColumn[];
   rows: Record<string, Cell>[];
   shown: string[];
   sentence: string;
+  verdict?: Verdict | null;
   missing: { name: string; meaning: string }[];
 }

@@ -1,4 +1,4 @@
-/** How often does one token stand right before another? The row of a token, from the few shards that hold it. */
+/** Bigram counts: the row of a token, from the few shards that hold it. */
 
 import type { CountsDescription, Way } from "./contract";
 import { fetchBytes } from "./fetching";
@@ -19,7 +19,7 @@ export class Counts {
     return this.described.threshold;
   }
 
-  /** Counts of the pairs of a token: with keys before it where it looks, with queries after it where it is looked for. */
+  /** Counts of a token's pairs: with the keys before it, or with the queries after it. */
   async row(token: number, way: Way): Promise<Map<number, number>> {
     const order = way === "looks" ? "by_query" : "by_key";
     const index = await this.index(order);
@@ -63,7 +63,7 @@ export interface PairCount {
   fewer: number | null;
 }
 
-/** What is known of a pair: its count, or that it occurred fewer than so many times. */
+/** A pair's count, or the threshold that it stays below. */
 export function pairCount(row: Map<number, number> | null, other: number, threshold: number): PairCount {
   if (!row) return { count: null, fewer: null };
   const count = row.get(other);

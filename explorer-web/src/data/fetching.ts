@@ -1,9 +1,9 @@
-/** Files of the bundle, from the page's own folder and from nowhere else. */
+/** Files of the bundle, fetched from the page's own folder only. */
 
 import { FORMAT, KIND, type Bundle } from "./contract";
 import { Problem } from "./problem";
 
-const TRY_AGAIN = "Make the bundle again with detoklens explore, or see whether its server still runs.";
+const TRY_AGAIN = "Recreate the bundle with detoklens explore, or check that its server is running.";
 
 async function asked(file: string): Promise<Response> {
   try {
@@ -23,7 +23,7 @@ export async function fetchJson<Content>(file: string): Promise<Content> {
   return contentOf(file, await fetched(file));
 }
 
-/** A file that is still being computed: asked for again and again until it is there. */
+/** Poll for a file that is still being computed. */
 export async function fetchPending<Content>(file: string, milliseconds: number): Promise<Content> {
   for (;;) {
     const answer = await asked(file);
@@ -36,7 +36,7 @@ async function contentOf<Content>(file: string, answer: Response): Promise<Conte
   try {
     return (await answer.json()) as Content;
   } catch {
-    throw new Problem(`The file ${file} is no valid JSON. ${TRY_AGAIN}`);
+    throw new Problem(`The file ${file} is not valid JSON. ${TRY_AGAIN}`);
   }
 }
 
@@ -48,14 +48,14 @@ export async function fetchBytes(file: string, expected: number | null = null): 
   return bytes;
 }
 
-/** bundle.json, if it is one that this page can read. */
+/** Read bundle.json; refuse other kinds and formats. */
 export async function fetchBundle(): Promise<Bundle> {
   const bundle = await fetchJson<Bundle>("bundle.json");
-  if (bundle?.kind !== KIND) throw new Problem(`bundle.json is not of a ${KIND}. ${TRY_AGAIN}`);
+  if (bundle?.kind !== KIND) throw new Problem(`bundle.json does not describe a ${KIND}. ${TRY_AGAIN}`);
   if (bundle.format !== FORMAT) {
     throw new Problem(
       `This bundle has format ${bundle.format} and this page reads format ${FORMAT}: they were made by different ` +
-        "versions of detoklens. Make the bundle again with detoklens explore.",
+        "versions of detoklens. Recreate the bundle with detoklens explore.",
     );
   }
   return bundle;

@@ -1,8 +1,8 @@
-/** Half precision as the bundle stores it: which number does each of the 65,536 patterns stand for? */
+/** Decode half precision with a table of all 65,536 patterns. */
 
 let decoded: Float32Array | null = null;
 
-/** The number of every pattern, made once: 256 kB. */
+/** The value of every pattern, computed once: 256 kB. */
 function table(): Float32Array {
   if (decoded) return decoded;
   decoded = new Float32Array(65536);
@@ -19,7 +19,7 @@ function fromPattern(pattern: number): number {
   return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
-/** The numbers that were stored, each times the multiplier. */
+/** The stored numbers times the multiplier. */
 export function decodeFloat16(stored: Uint16Array, multiplier: number): Float32Array {
   const numbers = table();
   const result = new Float32Array(stored.length);

@@ -1,4 +1,4 @@
-/** Which ids has a text? Asked of the model's own tokenizer in a worker, which is started when first needed. */
+/** Tokenize text with the model's tokenizer, in a worker started on first use. */
 
 import { fetchJson } from "./fetching";
 import { Problem } from "./problem";
@@ -11,10 +11,10 @@ export class TextTokenizer {
 
   constructor(private readonly has: boolean) {}
 
-  /** The ids of a text; no special token is added. */
+  /** The ids of a text, without special tokens. */
   async encode(text: string): Promise<number[]> {
     if (!this.has)
-      throw new Problem("This model has no tokenizer: type token ids, with spaces or commas between them.");
+      throw new Problem("This model has no tokenizer: type token ids, separated by spaces or commas.");
     this.worker ??= this.start().catch((problem: unknown) => {
       this.worker = null; // the next text tries again
       throw problem;

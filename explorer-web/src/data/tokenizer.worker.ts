@@ -1,4 +1,4 @@
-/** The model's own tokenizer, apart from the page: a large one takes seconds to be read. */
+/** The model's tokenizer in a worker: loading a large one takes seconds. */
 
 import { Tokenizer } from "@huggingface/tokenizers";
 

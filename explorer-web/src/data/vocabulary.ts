@@ -1,4 +1,4 @@
-/** Which text does a token id stand for, how is it shown, which tokens hold a piece of text? */
+/** Token texts: lookup, display, joining and search. */
 
 import type { TokensFile } from "./contract";
 
@@ -7,7 +7,7 @@ const LONGEST = 40; // characters of a token on the page
 const UNSEEN = /^[\p{C}\p{Z}]$/u;
 const NAMED: Record<string, string> = { "\n": "\\n", "\r": "\\r", "\t": "\\t" };
 
-/** A token for the page: a space as ␣, what can't be seen (or turns the text round) as an escape, cut when long. */
+/** A token for display: spaces as ␣, invisible and bidirectional characters escaped, long tokens truncated. */
 export function shown(text: string): string {
   const characters = [...text];
   const visible = characters.slice(0, LONGEST).map(visibleCharacter).join("");
@@ -46,7 +46,7 @@ export class Vocabulary {
     return text === undefined ? this.text(id) : shown(text);
   }
 
-  /** The two texts as one, bytes joined before they are read; the mark of a going-on piece is taken off. */
+  /** The texts of two tokens joined as bytes, without the mark of a continuation token. */
   joined(key: number, query: number): string {
     if (!this.file) return `${this.text(key)} ${this.text(query)}`;
     const { bytes } = this.file;
@@ -58,7 +58,7 @@ export class Vocabulary {
     return `${this.shown(key)}${SEAM}${this.file ? shown(this.unmarked(query)) : this.shown(query)}`;
   }
 
-  /** The smallest id whose text is just this. */
+  /** The smallest id with exactly this text. */
   idOf(text: string): number | null {
     if (!this.file) return null;
     if (!this.idOfText) {
@@ -72,7 +72,7 @@ export class Vocabulary {
     return this.file ? this.idOf(this.joined(key, query)) : null;
   }
 
-  /** The tokens that are, begin with, or hold what was typed, in this order; ␣ stands for a space; #7 is id 7. */
+  /** The tokens that equal, start with or contain the input, in this order; ␣ is a space, #7 is id 7. */
   search(typed: string, most: number): { ids: number[]; total: number } {
     const byId = /^#?(\d+)$/.exec(typed.trim());
     const direct = byId && (typed.trim().startsWith("#") || !this.file) ? Number(byId[1]) : null;
@@ -98,7 +98,7 @@ export class Vocabulary {
     return { ids: all.slice(0, most), total: all.length };
   }
 
-  /** The query's text without the mark that WordPiece writes in front of a piece that goes on. */
+  /** The query's text without WordPiece's mark of continuation tokens. */
   private unmarked(id: number): string {
     const text = this.text(id);
     const mark = this.file?.continuing_prefix ?? "";
@@ -112,7 +112,7 @@ export class Vocabulary {
   }
 }
 
-/** 0 the text itself, 1 itself in other case or behind a space, 2 begins so, 3 begins so behind a space, 4 holds it. */
+/** 0: equal; 1: equal up to case or a leading space; 2: prefix; 3: prefix after a space; 4: contained. */
 function group(text: string, lowered: string, wanted: string, low: string, bare: string): number {
   if (text === wanted) return 0;
   if (lowered.trimStart() === bare) return 1;
@@ -120,7 +120,7 @@ function group(text: string, lowered: string, wanted: string, low: string, bare:
   return lowered.trimStart().startsWith(bare) ? 3 : 4;
 }
 
-/** Bytes as text; those that are no UTF-8 as \xNN. */
+/** Bytes as text; invalid UTF-8 as \xNN. */
 export function readable(bytes: number[]): string {
   let text = "";
   for (let place = 0; place < bytes.length;) {
@@ -134,7 +134,7 @@ export function readable(bytes: number[]): string {
   return text;
 }
 
-/** How many bytes the character here has; 0 where no whole character begins. */
+/** Number of bytes of the character here; 0 if no complete character starts here. */
 function characterLength(bytes: number[], place: number): number {
   const strict = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   for (let length = 1; length <= 4 && place + length <= bytes.length; length++) {

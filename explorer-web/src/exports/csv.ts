@@ -1,4 +1,4 @@
-/** Tables as CSV, as the package writes them: numbers as they are, and no text that a spreadsheet would run. */
+/** Tables as CSV, as the package writes them, with text escaped that a spreadsheet would run as a formula. */
 
 export type CsvValue = string | number | boolean | null;
 

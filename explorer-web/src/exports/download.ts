@@ -1,4 +1,4 @@
-/** Give a file to the person at the page. */
+/** Offer a file for download. */
 export function download(name: string, type: string, content: string): void {
   const address = URL.createObjectURL(new Blob([content], { type: `${type};charset=utf-8` }));
   const link = document.createElement("a");
@@ -8,7 +8,7 @@ export function download(name: string, type: string, content: string): void {
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
-/** A model's name as part of a file's name. */
+/** A file name that includes the model's name. */
 export function fileName(...parts: (string | number)[]): string {
   return parts
     .map((part) => String(part).replace(/[^\w.-]+/g, "-"))

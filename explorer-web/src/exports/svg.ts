@@ -1,4 +1,4 @@
-/** A drawing of the page as a file of its own: what the style sheet says of it is written into it. */
+/** Drawings of the page as a standalone SVG file, with computed styles inlined. */
 
 const NAMESPACE = "http://www.w3.org/2000/svg";
 const INHERITED = [
@@ -15,7 +15,7 @@ const INHERITED = [
   "text-anchor",
 ] as const;
 
-/** Several drawings, one below the other, on the page's ground. */
+/** Several drawings, stacked, on the page's background. */
 export function svgText(title: string, drawings: SVGSVGElement[]): string {
   const sizes = drawings.map((drawing) => ({
     width: drawing.width.baseVal.value,
@@ -37,7 +37,7 @@ export function svgText(title: string, drawings: SVGSVGElement[]): string {
 
 const MARGIN = 16;
 
-/** The same with what the style sheet says of it; what it has from its parent is said there. */
+/** A copy with computed styles inlined, except those inherited from the parent. */
 function styledCopy(element: Element, parent: CSSStyleDeclaration | null = null): Element {
   const isLink = element.localName === "a"; // it leads nowhere from a file
   const copy = isLink ? document.createElementNS(NAMESPACE, "g") : (element.cloneNode(false) as Element);

@@ -15,19 +15,19 @@ export interface Head {
   key: Side;
 }
 
-/** What one query token looks for: its score with every key token, at an offset i − j where positions turn. */
+/** Scores of one query token with every key token, at an offset i − j if positions are rotary. */
 export function lookedFor(head: Head, token: number, offset: number, rotary: Rotary | null): Float32Array {
   const asking = turnedByOffset(vectorOf(head, head.query, token), offset, rotary);
   return productsWith(head, head.key, asking);
 }
 
-/** Who looks for one key token: its score with every query token; the key is turned back, not all queries. */
+/** Scores of one key token with every query token; the key is rotated back instead of all queries. */
 export function lookingFor(head: Head, token: number, offset: number, rotary: Rotary | null): Float32Array {
   const asked = turnedByOffset(vectorOf(head, head.key, token), -offset, rotary);
   return productsWith(head, head.query, asked);
 }
 
-/** What a given query, no token's own, looks for: with the mean query, each key's mean over all queries. */
+/** Scores of a given query vector; for the mean query, each key's mean over all queries. */
 export function lookedForBy(head: Head, query: ArrayLike<number>, offset: number, rotary: Rotary | null): Float32Array {
   return productsWith(head, head.key, turnedByOffset(query, offset, rotary));
 }
@@ -37,7 +37,7 @@ function vectorOf(head: Head, side: Side, token: number): Float64Array {
   return Float64Array.from(row, (value, place) => value * head.inverseScale[token] + side.common[place]);
 }
 
-/** The vector's product with that of each token; four sums at a time keep the processor busy. */
+/** The dot product with each token's vector, with four independent sums for speed. */
 function productsWith(head: Head, side: Side, vector: Float64Array): Float32Array {
   const { width, inverseScale } = head;
   const { factors } = side;

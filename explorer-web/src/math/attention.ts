@@ -1,4 +1,4 @@
-/** From scores to attention: the softmax over the keys that a query sees. */
+/** From scores to attention: the softmax over the keys that a query can attend to. */
 
 export interface Sight {
   attentionScale: number;
@@ -7,19 +7,19 @@ export interface Sight {
   window: number | null;
 }
 
-/** May the query at i look at the key at j? */
+/** Whether the query at i can attend to the key at j. */
 export function sees(sight: Sight, query: number, key: number): boolean {
   if (sight.isCausal && key > query) return false;
   return sight.window === null || Math.abs(query - key) < sight.window;
 }
 
-/** What the softmax is taken of: the score times the attention scale, capped where the model caps it. */
+/** The softmax's input: the score times the attention scale, soft-capped if the model does that. */
 export function logit(score: number, sight: Sight): number {
   const scaled = score * sight.attentionScale;
   return sight.softcap === null ? scaled : sight.softcap * Math.tanh(scaled / sight.softcap);
 }
 
-/** Attention [query, key] of scores [query, key]; 0 where a query may not look. */
+/** Attention [query, key] from scores [query, key]; 0 for masked keys. */
 export function attentionOf(scores: Float32Array, length: number, sight: Sight): Float32Array {
   const result = new Float32Array(length * length);
   for (let query = 0; query < length; query++) {
@@ -40,7 +40,7 @@ function fillRow(row: Float32Array, scores: Float32Array, query: number, sight: 
   for (let key = 0; key < row.length; key++) row[key] /= sum;
 }
 
-/** The softmax of one row of numbers, all of them seen. */
+/** The softmax of one row without a mask. */
 export function softmax(values: Float64Array): Float64Array {
   const top = values.reduce((most, value) => Math.max(most, value), -Infinity);
   const result = values.map((value) => Math.exp(value - top));

@@ -1,4 +1,4 @@
-/** How are all scores distributed? */
+/** The distribution of all scores. */
 
 export interface Histogram {
   low: number;

@@ -1,10 +1,10 @@
-/** Where does position alone pull? Tᵖ, Tᵖᵖ, their sum and its softmax, or the kernel by offset. */
+/** Position terms: Tᵖ, Tᵖᵖ, their sum and its softmax, or the kernel by offset. */
 
 import { dot } from "./affinity";
 import { logit, sees, softmax, type Sight } from "./attention";
 import type { Rotary } from "./rotation";
 
-/** Curves along the keys that a query sees, the first of which is at `first`. */
+/** Curves along the keys that a query can attend to, starting at position `first`. */
 export interface PositionCurves {
   first: number;
   p: Float64Array | null; // null where a family has no such term
@@ -21,7 +21,7 @@ export interface PositionFactors {
   scale: Float32Array | null; // σ of each position; null: as if nothing were divided
 }
 
-/** The keys that a query sees, of so many: the first and the one after the last. */
+/** The range of keys that a query can attend to: the first, and one past the last. */
 export function seenKeys(query: number, length: number, sight: Sight): [number, number] {
   let [first, end] = [0, length];
   while (first < query && !sees(sight, query, first)) first++;

@@ -1,16 +1,16 @@
-/** Which scores are the largest, which the smallest, and where does one score stand among all? */
+/** The largest and smallest scores, and the rank of one. */
 
-/** The places of the `count` largest scores, the largest first; of equal ones the first comes first. */
+/** Indices of the `count` largest scores, largest first; ties by index. */
 export function largest(scores: Float32Array, count: number): number[] {
   return selected(scores, count, 1);
 }
 
-/** The places of the `count` smallest scores, the smallest first; of equal ones the first comes first. */
+/** Indices of the `count` smallest scores, smallest first; ties by index. */
 export function smallest(scores: Float32Array, count: number): number[] {
   return selected(scores, count, -1);
 }
 
-/** One pass that keeps the best found so far in order: few are kept, so few are ever moved. */
+/** One pass with insertion into a short sorted list. */
 function selected(scores: Float32Array, count: number, sign: 1 | -1): number[] {
   const kept = Math.min(count, scores.length);
   const values = new Float64Array(kept).fill(-Infinity);
@@ -30,7 +30,7 @@ function selected(scores: Float32Array, count: number, sign: 1 | -1): number[] {
   return Array.from(places.subarray(0, found));
 }
 
-/** From 1: how many scores are larger, or as large and earlier, plus one. */
+/** Rank from 1; ties by index. */
 export function rankOf(scores: Float32Array, place: number): number {
   const own = scores[place];
   let rank = 1;

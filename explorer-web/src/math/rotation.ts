@@ -1,16 +1,16 @@
-/** Rotary positions: coordinates c and c + n of a head are a pair that turns by position · θ_c; the rest stays. */
+/** Rotary positions: coordinates c and c + n are a pair rotated by position · θ_c; the rest is unchanged. */
 
 export interface Rotary {
   frequencies: number[];
   factor: number;
 }
 
-/** A copy of one vector, turned by a position, as layer 0 turns queries and keys. */
+/** A copy of a vector, rotated by a position as layer 0 rotates queries and keys. */
 export function turned(vector: ArrayLike<number>, position: number, rotary: Rotary): Float64Array {
   return turnedBy(vector, position, rotary.frequencies, rotary.factor);
 }
 
-/** A query turned so that its product with keys as they are is the score at this offset i − j. */
+/** A query rotated so that its dot product with unrotated keys is the score at the offset i − j. */
 export function turnedByOffset(query: ArrayLike<number>, offset: number, rotary: Rotary | null): Float64Array {
   if (!rotary) return Float64Array.from(query);
   return turnedBy(query, offset, rotary.frequencies, rotary.factor ** 2);

@@ -9,13 +9,13 @@ export interface Terms {
   scale: Float32Array; // σ of each place
 }
 
-/** One vector a place, one after the other. */
+/** One vector per position, concatenated. */
 export interface Rows {
   width: number;
   numbers: Float64Array;
 }
 
-/** Rows of a table of factors, each divided by its place's σ; to each the same vector is added. */
+/** Rows of a factor table, each divided by σ of its position, plus the same vector. */
 export function dividedRows(
   table: Float32Array,
   rows: ArrayLike<number>,
@@ -32,7 +32,7 @@ export function dividedRows(
   return { width, numbers };
 }
 
-/** Six terms where positions are learned: three query factors times two key factors. */
+/** Six terms with learned positions: three query factors times two key factors. */
 export function learnedTerms(
   tokens: { query: Rows; key: Rows },
   positions: { query: Rows; key: Rows },
@@ -49,7 +49,7 @@ export function learnedTerms(
   });
 }
 
-/** What queries and keys have in common is `common`; what is left of each place's token is `tokens`. */
+/** `common` is the query and key shared by all tokens; `tokens` is the rest at each position. */
 export interface OffsetParts {
   tokens: { query: Rows; key: Rows };
   common: { query: Float64Array; key: Float64Array };
@@ -67,7 +67,7 @@ export function rotaryTerms({ tokens, common }: OffsetParts, rotary: Rotary, sca
   });
 }
 
-/** A slope lowers scores that are already scaled, so as a term it is divided by the attention scale. */
+/** ALiBi slopes apply to scaled scores, so as a term they are divided by the attention scale. */
 export function alibiTerms(
   { tokens, common }: OffsetParts,
   slope: number,
@@ -92,7 +92,7 @@ export function restricted(terms: Terms, names: string[]): Terms {
   return { ...terms, names, parts };
 }
 
-/** The score: all terms added but those that are switched off. */
+/** The score: the sum of all terms that are not switched off. */
 export function scoreOf(terms: Terms, off: readonly string[] = []): Float32Array {
   const sum = new Float32Array(terms.length * terms.length);
   for (const name of terms.names) {
@@ -121,7 +121,7 @@ function turnedRows({ width, numbers }: Rows, rotary: Rotary): Rows {
   return { width, numbers: result };
 }
 
-/** Each query's product with each key. */
+/** Dot products of each query with each key. */
 function products(queries: Rows, keys: Rows): Float32Array {
   const { width, numbers: query } = queries;
   const key = keys.numbers;
@@ -137,7 +137,7 @@ function products(queries: Rows, keys: Rows): Float32Array {
   return result;
 }
 
-/** One query's product with each key, the same in every row. */
+/** Dot products of one query with each key, repeated in every row. */
 function sameForAll(query: ArrayLike<number>, keys: Rows): Float32Array {
   const row = products({ width: keys.width, numbers: Float64Array.from(query) }, keys);
   const result = new Float32Array(row.length * row.length);
@@ -145,7 +145,7 @@ function sameForAll(query: ArrayLike<number>, keys: Rows): Float32Array {
   return result;
 }
 
-/** What σ of each place of a text needs; covariances are [place, rank], those of places with their own tokens. */
+/** What σ at each position of a text needs; covariances are [position, rank]. */
 export interface Variances {
   token: ArrayLike<number>;
   position: ArrayLike<number>;
@@ -155,7 +155,7 @@ export interface Variances {
   epsilon: number;
 }
 
-/** σ of each place where positions are learned: Var(e + p) = Var(e) + Var(p) + 2 Cov(e, p). */
+/** σ at each position with learned positions: Var(e + p) = Var(e) + Var(p) + 2 Cov(e, p). */
 export function learnedScale(variances: Variances): Float32Array {
   const { rank, tokenCovariance, positionCovariance } = variances;
   return Float32Array.from(variances.token, (ofToken, place) => {

@@ -1,4 +1,4 @@
-/** The axes of a chart: a line below, round numbers, faint lines to follow, names. */
+/** The axes of a chart: line, ticks, grid, names. */
 
 import { tickText, type Scale } from "./numbers";
 

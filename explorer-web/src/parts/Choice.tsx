@@ -1,4 +1,4 @@
-/** One of a few: radio buttons that look like a row of buttons. */
+/** Radio buttons that look like a row of buttons. */
 
 interface Option<Value> {
   value: Value;

@@ -1,4 +1,4 @@
-/** What is seen, to take along: as a drawing, as a table, as an address. */
+/** Export a view as a drawing, a table or a link. */
 
 import { render, type ComponentChildren } from "preact";
 import { useRef, useState } from "preact/hooks";
@@ -16,14 +16,14 @@ export interface Table {
 interface Props {
   name: string; // of the files
   title: string; // of the drawing
-  picture: () => ComponentChildren; // of <svg>s, made when it is asked for
-  tables: Record<string, () => Table | Promise<Table>>; // by what the button says
+  picture: () => ComponentChildren; // <svg> elements, made on demand
+  tables: Record<string, () => Table | Promise<Table>>; // by button label
 }
 
 export function Downloads({ name, title, picture, tables }: Props) {
   const explorer = useExplorer();
   return (
-    <div class="downloads" role="group" aria-label="Take this view along">
+    <div class="downloads" role="group" aria-label="Export this view">
       <button type="button" onClick={() => download(`${name}.svg`, "image/svg+xml", drawn(explorer, title, picture()))}>
         SVG
       </button>
@@ -42,7 +42,7 @@ async function saveTable(name: string, table: () => Table | Promise<Table>): Pro
   download(name, "text/csv", csvText(columns, rows));
 }
 
-/** The address in the bar says all; where the clipboard is shut, it is shown to be copied by hand. */
+/** Copy the address, which holds the whole state. */
 function CopyLink() {
   const [said, setSaid] = useState("");
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
@@ -51,7 +51,7 @@ function CopyLink() {
       await navigator.clipboard.writeText(location.href);
       setSaid("Copied");
     } catch {
-      setSaid("Copy it from the address bar");
+      setSaid("Copy the link from the address bar");
     }
     clearTimeout(timer.current);
     timer.current = setTimeout(() => setSaid(""), 4000);
@@ -68,7 +68,7 @@ function CopyLink() {
   );
 }
 
-/** The text of a drawing; it stands in the page for a moment, out of sight, so that the style sheet says its colours. */
+/** Render a drawing off-screen for a moment, so that the style sheet applies, and return its text. */
 function drawn(explorer: Explorer, title: string, picture: ComponentChildren): string {
   const holder = document.createElement("div");
   holder.className = "picture";

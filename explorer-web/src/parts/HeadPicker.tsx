@@ -1,4 +1,4 @@
-/** Which head is shown? Where several may be, each press adds one or takes it away. */
+/** Choose one head, or several: each press adds or removes one. */
 
 import { useState } from "preact/hooks";
 import { change, state } from "../state/store";
@@ -47,7 +47,7 @@ export function HeadPicker({ several = false }: { several?: boolean }) {
   );
 }
 
-/** With the head, or without it where it was there; one stays, and the first goes where there would be too many. */
+/** Add or remove a head; at least one stays, and the first is dropped if there are too many. */
 export function toggled(heads: number[], head: number): number[] {
   if (!heads.includes(head)) return [...heads, head].slice(-MOST);
   return heads.length > 1 ? heads.filter((each) => each !== head) : heads;

@@ -1,4 +1,4 @@
-/** Curves over a whole-numbered axis; where a position is shown, it can be dragged. */
+/** Curves over an integer axis, with a position that can be dragged. */
 
 import { useRef } from "preact/hooks";
 import { extent } from "../math/histogram";
@@ -97,7 +97,7 @@ export function LineChart(props: ChartProps) {
   );
 }
 
-/** A line through all values; where several share a pixel, through their smallest and largest. */
+/** A line through all values; values that share a pixel become their minimum and maximum. */
 function pathOf(curve: Curve, x: Scale, y: Scale): string {
   const length = curve.values.length;
   const pixels = Math.abs(x(curve.first + length) - x(curve.first));
@@ -112,7 +112,7 @@ function pathOf(curve: Curve, x: Scale, y: Scale): string {
   return length === 1 ? `M${points[0]}h0.1` : `M${points.join("L")}`;
 }
 
-/** Where the smallest and the largest of some values are, in their order. */
+/** Indices of the minimum and maximum, in order. */
 function endsOf(values: ArrayLike<number>, begin: number, end: number): number[] {
   let [low, high] = [begin, begin];
   for (let place = begin; place < end; place++) {
@@ -122,7 +122,7 @@ function endsOf(values: ArrayLike<number>, begin: number, end: number): number[]
   return low < high ? [low, high] : [high, low];
 }
 
-/** The names of the curves with their lines. */
+/** The legend of the curves. */
 export function CurveNames({ curves }: { curves: { name: string; kind: string }[] }) {
   return (
     <ul class="names" aria-label="Curves">

@@ -1,4 +1,4 @@
-/** A line of text above a drawing in a file. */
+/** A title above an exported drawing. */
 
 import type { ComponentChildren } from "preact";
 

@@ -1,4 +1,4 @@
-/** Type a token: a list of those that match, and the pieces of what is several tokens. */
+/** Token search: a list of matches, and the pieces of a text of several tokens. */
 
 import { useRef, useState } from "preact/hooks";
 import type { Explorer } from "../explorer";
@@ -45,7 +45,7 @@ export function TokenSearch() {
         spellcheck={false}
         placeholder={
           explorer.vocabulary.hasTexts
-            ? "part of a token, a word, or #id"
+            ? "token, word or #id"
             : `0 to ${explorer.bundle.model.vocab_size - 1}`
         }
         aria-expanded={isShown}
@@ -91,13 +91,13 @@ export function TokenSearch() {
 }
 
 function note(typed: string, shown: number, total: number): string {
-  if (!typed) return "Type ␣ or a space for a space; #7 is the token with id 7.";
-  if (!total) return "No token holds this.";
-  const found = `${whole(total)} token${total === 1 ? " holds" : "s hold"} this`;
-  return shown < total ? `${found}, the first ${shown} are listed.` : `${found}.`;
+  if (!typed) return "␣ is a space; #7 is the token with id 7.";
+  if (!total) return "No token contains this.";
+  const found = `${whole(total)} token${total === 1 ? " contains" : "s contain"} this`;
+  return shown < total ? `${found}; the first ${shown} are listed.` : `${found}.`;
 }
 
-/** What was typed, as the model's tokenizer reads it: as it stands, and behind a space, as words stand in a text. */
+/** The input as the tokenizer splits it, with and without a leading space. */
 function Pieces({ typed, pick }: { typed: string; pick: (id: number) => void }) {
   const explorer = useExplorer();
   const text = typed.replaceAll("␣", " ");
@@ -119,7 +119,7 @@ function Pieces({ typed, pick }: { typed: string; pick: (id: number) => void }) 
   );
 }
 
-/** The different ways to read a text that are several tokens. */
+/** The distinct tokenizations with several tokens. */
 async function readingsOf({ tokenizer }: Explorer, text: string): Promise<number[][]> {
   const variants = /^\s/.test(text) ? [text] : [text, ` ${text}`];
   const found = await Promise.all(variants.map((variant) => tokenizer.encode(variant)));

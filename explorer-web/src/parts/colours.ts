@@ -1,4 +1,4 @@
-/** Which colour stands for a number? Blue is more, orange is less than nothing, as everywhere in the package. */
+/** Colours for numbers: blue is positive, orange negative, as everywhere in the package. */
 
 import type { Scheme } from "../state/scheme";
 
@@ -37,7 +37,7 @@ const UNSEEN: Record<Scheme, Colour> = { light: [240, 242, 244], dark: [20, 23, 
 const LEVELS = 255; // on each side of nothing
 const palettes = new Map<Scheme, Colour[]>();
 
-/** The colours from −1 to 1, made once. */
+/** The colours from −1 to 1, computed once. */
 function palette(scheme: Scheme): Colour[] {
   const made = palettes.get(scheme);
   if (made) return made;
@@ -49,7 +49,7 @@ function palette(scheme: Scheme): Colour[] {
   return colours;
 }
 
-/** A share from 0 to 1; its root is drawn, so that a hundredth can be seen. */
+/** A share from 0 to 1; its square root is drawn, so that 0.01 is visible. */
 export function shareColour(share: number, scheme: Scheme): Colour {
   return signedColour(Math.sqrt(Math.max(0, share)), scheme);
 }
@@ -76,12 +76,12 @@ export function css([red, green, blue]: Colour): string {
   return `rgb(${red} ${green} ${blue})`;
 }
 
-/** As drawing programs write it. */
+/** Hexadecimal notation, for SVG files. */
 export function hex(colour: Colour): string {
   return `#${colour.map((value) => value.toString(16).padStart(2, "0")).join("")}`;
 }
 
-/** Black or white, whichever can be read on a colour. */
+/** Black or white, whichever is readable on a colour. */
 export function inkOn([red, green, blue]: Colour): string {
   const linear = [red, green, blue].map((value) => {
     const part = value / 255;

@@ -1,4 +1,4 @@
-/** What the views have in common: the explorer, answers that may take a while, the width there is to draw on. */
+/** Shared hooks: the explorer, asynchronous answers, the available width. */
 
 import { createContext } from "preact";
 import { useContext, useLayoutEffect, useRef, useState } from "preact/hooks";
@@ -13,12 +13,12 @@ export function useExplorer(): Explorer {
 }
 
 export interface Answer<Value> {
-  value: Value | null; // the latest; the one before while waiting
+  value: Value | null; // the latest; the previous one while waiting
   problem: string | null;
   waiting: boolean;
 }
 
-/** The answer to what is asked whenever one of the inputs changes; an answer that comes too late is dropped. */
+/** Ask again whenever an input changes; outdated answers are dropped. */
 export function useAnswer<Value>(ask: () => Promise<Value>, inputs: unknown[]): Answer<Value> {
   const [answer, setAnswer] = useState<Answer<Value> & { of: string }>({
     value: null,
@@ -44,18 +44,18 @@ export function useAnswer<Value>(ask: () => Promise<Value>, inputs: unknown[]): 
 
 let onFirstView: () => void;
 let onFailure: (error: unknown) => void;
-/** Kept when the first view is drawn with its data. */
+/** Resolves when the first view is drawn with its data. */
 export const firstView = new Promise<void>((resolve, reject) => {
   onFirstView = resolve;
   onFailure = reject;
 });
-firstView.catch(() => undefined); // who waits for it is told; nobody need wait
+firstView.catch(() => undefined); // a rejection is not an error if nobody waits
 
 export function failFirstView(error: unknown): void {
   onFailure(error);
 }
 
-/** Say on <main> whether what is seen is drawn with its data. */
+/** Set data-ready on <main>: whether the view is drawn with its data. */
 export function useReady(isReady: boolean): void {
   useLayoutEffect(() => {
     const main = document.querySelector("main");
@@ -64,7 +64,7 @@ export function useReady(isReady: boolean): void {
   });
 }
 
-/** The width of an element, kept up to date. */
+/** The current width of an element. */
 export function useWidth<Kind extends HTMLElement>(): [{ current: Kind | null }, number] {
   const element = useRef<Kind>(null);
   const [width, setWidth] = useState(0);

@@ -1,4 +1,4 @@
-/** The state of the page, and how the address in the bar says it: #/token?head=1&token=302 … */
+/** The state of the page and its address: #/token?head=1&token=302 … */
 
 import type { Bundle, SplitName, ViewName, Way } from "../data/contract";
 
@@ -9,7 +9,7 @@ export interface State {
   way: Way;
   centred: boolean;
   offset: number;
-  split: SplitName | null; // null: what suits the view
+  split: SplitName | null; // null: the view's default
   top: number;
   text: string | null; // null: typed as ids
   ids: number[];
@@ -26,7 +26,7 @@ export interface State {
 }
 
 export const VIEWS: ViewName[] = ["token", "text", "positions", "heads"];
-const FAR = 1000; // a query position from which distances can still be seen on a page
+const FAR = 1000; // default query position: farther ones make distances hard to see
 export const TOPS = [10, 25, 50, 100];
 
 const KEYS: Record<ViewName, string[]> = {
@@ -36,7 +36,7 @@ const KEYS: Record<ViewName, string[]> = {
   heads: ["sort", "descending", "x", "y"],
 };
 
-/** What of the state each view's address says; the rest stays as it was. */
+/** The parts of the state in each view's address. */
 const SAID: Record<ViewName, (keyof State)[]> = {
   token: ["heads", "token", "way", "centred", "offset", "split", "top"],
   text: ["heads", "text", "ids", "bos", "split", "off", "show", "cell"],
@@ -44,7 +44,7 @@ const SAID: Record<ViewName, (keyof State)[]> = {
   heads: ["sort", "descending", "x", "y"],
 };
 
-/** The state after going to an address: what it says, and the rest as it was. */
+/** The state after navigating to an address; what it does not mention is unchanged. */
 export function moved(before: State, hash: string, bundle: Bundle): State {
   const said = parsed(hash, bundle);
   const taken = ["view" as const, ...SAID[said.view]].map((name) => [name, said[name]]);
@@ -77,7 +77,7 @@ export function defaults(bundle: Bundle): State {
   };
 }
 
-/** The state that an address says; what is unknown or bad in it falls back to the defaults. */
+/** The state of an address; unknown or invalid values fall back to defaults. */
 export function parsed(hash: string, bundle: Bundle): State {
   const [path, search = ""] = hash.replace(/^#\/?/, "").split(/\?(.*)/s);
   const said = new URLSearchParams(search);
@@ -109,7 +109,7 @@ export function parsed(hash: string, bundle: Bundle): State {
   };
 }
 
-/** The address of a state: what its view shows, without what is so anyway. */
+/** The address of a state, without defaults. */
 export function written(state: State, bundle: Bundle): string {
   const usual = valuesOf(defaults(bundle));
   const values = valuesOf(state);
@@ -174,7 +174,7 @@ function textOf(said: URLSearchParams, bundle: Bundle, usual: State): { text: st
   return ids === null ? { text: usual.text, ids: usual.ids } : { text: null, ids: idsOf(ids) };
 }
 
-/** The whole numbers in what was typed as ids. */
+/** The integers in the input. */
 export function idsOf(typed: string): number[] {
   return (typed.match(/\d+/g) ?? []).map(Number);
 }

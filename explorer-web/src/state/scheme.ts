@@ -1,4 +1,4 @@
-/** Light or dark: as the system says, until somebody chooses; the choice is kept where it may be. */
+/** Light or dark: the system's choice until the user chooses; stored if possible. */
 
 import { signal } from "@preact/signals";
 
@@ -21,7 +21,7 @@ export function toggleScheme(): void {
   try {
     localStorage.setItem(KEPT_AS, scheme.value);
   } catch {
-    return; // a notebook's frame or a private window keeps nothing
+    return; // no storage in a notebook's frame or a private window
   }
 }
 

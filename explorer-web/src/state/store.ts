@@ -1,11 +1,11 @@
-/** The one state of the page, tied to the address: each change is in the bar, and Back goes back. */
+/** The state of the page, kept in sync with the address and the history. */
 
 import { signal } from "@preact/signals";
 import type { Explorer } from "../explorer";
 import { moved, parsed, written, type State } from "./address";
 import { begin } from "./timing";
 
-const PAUSE = 200; // milliseconds between two replaced addresses: browsers stop a page that does it more often
+const PAUSE = 200; // milliseconds between address updates: browsers throttle more frequent ones
 
 export const state = signal<State>(null as unknown as State);
 let explorer: Pick<Explorer, "bundle">;
@@ -20,7 +20,7 @@ export function connect(to: Pick<Explorer, "bundle">): void {
   });
 }
 
-/** Change some of it. A step is something to go back from; the rest (typing, dragging) replaces the address. */
+/** Change the state. A step adds a history entry; typing and dragging replace the address. */
 export function change(changed: Partial<State>, step = false): void {
   begin(changed);
   if (step && waiting !== null) replaceAddress();
@@ -31,7 +31,7 @@ export function change(changed: Partial<State>, step = false): void {
   else replaceSoon();
 }
 
-/** At once where the last time was a while ago, else after a pause. */
+/** Update at once, or after a pause if the last update was recent. */
 function replaceSoon(): void {
   if (waiting !== null) return;
   const pause = replacedAt + PAUSE - performance.now();
@@ -50,7 +50,7 @@ function forget(): void {
   waiting = null;
 }
 
-/** The address that the page would have after a change; who shows it says when it is drawn again. */
+/** The address after a change. */
 export function addressAfter(changed: Partial<State>): string {
   return written({ ...state.peek(), ...changed }, explorer.bundle);
 }

@@ -1,4 +1,4 @@
-"""What does a page show before anybody has asked? A text with words of several pieces, one of them, and a head."""
+"""The files of an explorer bundle: arrays of the layer, tokens, corpus counts, and the sample shown first."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ from detoklens.scores.layer import Layer
 from detoklens.weights.scale import ScaleTable
 
 FOLDER = "arrays"
-TOP = 15  # stored numbers stay below 2¹⁵; half precision ends below 2¹⁶
-ROWS = 8192  # looked at together
+TOP = 15  # stored numbers stay below 2¹⁵; half precision overflows at 2¹⁶
+ROWS = 8192  # processed together
 
 
 @dataclass
 class Arrays:
-    """The arrays of one bundle, written as they come, and what bundle.json says of each."""
+    """Writes the arrays of a bundle and collects their descriptions for bundle.json."""
 
     folder: Path
     described: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def add(self, name: str, values: np.ndarray, dtype: str = "float32") -> None:
-        """Write an array exactly, or as float32."""
+        """Write an array in this type."""
         self._write(name, np.ascontiguousarray(values, np.dtype(dtype).newbyteorder("<")), 1.0, 0.0)
 
     def add_half(self, name: str, values: Float[np.ndarray, "row column"], error: float | None = None) -> None:
-        """Write an array in half precision; `error` is what was measured of it, where that is not of its rows."""
+        """Write an array in half precision; `error` replaces the measured relative error of its rows."""
         multiplier = multiplier_of(values)
         stored = halved(values, multiplier)
         self._write(name, stored, multiplier, row_error(values, stored, multiplier) if error is None else error)
@@ -65,13 +65,13 @@ class Arrays:
 
 
 def multiplier_of(values: np.ndarray) -> float:
-    """The power of two that stored numbers are multiplied by."""
+    """The power of two by which stored numbers are multiplied."""
     largest = float(np.abs(values).max(initial=0.0))
     return 2.0 ** (frexp(largest)[1] - TOP) if largest else 1.0
 
 
 def halved(values: np.ndarray, multiplier: float) -> Float16[np.ndarray, "..."]:
-    """The values over the multiplier in half precision."""
+    """The values divided by the multiplier, in half precision."""
     return np.ascontiguousarray(values / values.dtype.type(multiplier), "<f2")
 
 
@@ -88,12 +88,12 @@ def row_error(
     return worst
 
 
-TOLERANCE = 1e-4  # of σ: a score of 40 is then off by less than 0.01
+TOLERANCE = 1e-4  # relative error of σ: changes a score of 40 by less than 0.01
 
 
 @dataclass(frozen=True)
 class ThinCovariance:
-    """Cov(e, p) as position · tokenᵀ, and the largest relative error of σ with it, the token's side being halved."""
+    """Cov(e, p) as position · tokenᵀ, and the largest relative error of σ with `token` in half precision."""
 
     token: Float[np.ndarray, "token rank"]
     position: Float[np.ndarray, "position rank"]
@@ -101,7 +101,7 @@ class ThinCovariance:
 
 
 def thin_covariance(scales: ScaleTable, length: int) -> ThinCovariance:
-    """The covariances of all tokens with the first positions."""
+    """Factor the covariances of all tokens with the first positions."""
     covariance = scales.covariance(slice(0, length))
     variance = np.maximum(scales.of_positions(slice(0, length)) ** 2, np.finfo(covariance.dtype).tiny)
     positions = _leading(covariance)
@@ -126,7 +126,7 @@ def _smallest_rank(
     positions: Float[np.ndarray, "position position"],
     tokens: Float[np.ndarray, "token position"],
 ) -> int:
-    """By halving: more vectors are never worse by more than rounding."""
+    """The smallest rank within the tolerance, by bisection."""
     low, high = 0, positions.shape[1]
     while low < high:
         middle = (low + high) // 2
@@ -140,7 +140,7 @@ def _scale_error(
     variance: Float[np.ndarray, "position token"],
     found: Float[np.ndarray, "position token"],
 ) -> float:
-    """The largest relative error of σ, where σ² is what `variance` says: that of Cov over σ²."""
+    """The largest relative error of σ: |error of Cov| / σ², with σ² in `variance`. Overwrites `found`."""
     found -= covariance
     found /= variance
     return float(max(found.max(), -found.min()))
@@ -165,7 +165,7 @@ def write_layer(layer: Layer, arrays: Arrays, text_limit: int, watch: Watcher | 
 
 
 def token_divisor(layer: Layer) -> Float[np.ndarray, "token"]:
-    """The σ that Tᵉᵉ over the vocabulary divides by: 1 where queries and keys are normed already."""
+    """The σ that Tᵉᵉ over the vocabulary is divided by; 1 if queries and keys are normalized already."""
     return np.ones(layer.vocab_size, np.float32) if layer.weights.has_query_key_norms else layer.token_scale("mean")
 
 
@@ -197,7 +197,7 @@ def _write_positions(layer: Layer, arrays: Arrays) -> None:
 
 
 def _write_scales(layer: Layer, arrays: Arrays, text_limit: int) -> None:
-    """What σ of any token at the first positions is made of; nothing where there is no norm."""
+    """Write the parts of σ of any token at the first positions; nothing without a norm."""
     if layer.weights.norm_kind == "none":
         return
     arrays.add("token_variance", layer.scales.token_variance)
@@ -214,7 +214,7 @@ def _tell(watch: Watcher | None, done: int, in_all: int) -> None:
 
 
 def described_tokens(layer: Layer) -> dict[str, Any]:
-    """tokens.json: one text for each row of the embedding table."""
+    """The content of tokens.json: one text per row of the embedding table."""
     vocabulary = layer.vocabulary
     as_bytes = {token: vocabulary.as_bytes(token) for token in range(layer.vocab_size)}
     return {
@@ -234,13 +234,13 @@ def _is_text(found: bytes) -> bool:
 
 
 COUNTS_FOLDER = "counts"
-MOST_PAIRS = 4 << 20  # kept each way: 32 MB
-PAIRS_PER_SHARD = 1 << 16  # 512 kB a file
+MOST_PAIRS = 4 << 20  # 32 MB per direction
+PAIRS_PER_SHARD = 1 << 16  # 512 kB per file
 LARGEST = 2**32 - 1
 
 
 def write_counts(counts: Counts, vocab_size: int, folder: Path, most: int = MOST_PAIRS) -> dict[str, Any]:
-    """Write the pairs both ways round; what bundle.json says of them."""
+    """Write the pairs by query and by key; return their description for bundle.json."""
     (folder / COUNTS_FOLDER).mkdir()
     bigrams = counts.bigrams
     threshold = _threshold(bigrams.counts, most)
@@ -259,7 +259,7 @@ def write_counts(counts: Counts, vocab_size: int, folder: Path, most: int = MOST
 
 
 def token_counts(counts: Counts, vocab_size: int) -> Int64[np.ndarray, "token"]:
-    """How often each token of the model occurs; those that the tokenizer does not have never do."""
+    """Count of each token of the model; 0 for ids that the tokenizer lacks."""
     padded = np.zeros(vocab_size, np.int64)
     known = counts.tokens[:vocab_size]
     padded[: len(known)] = known
@@ -267,7 +267,7 @@ def token_counts(counts: Counts, vocab_size: int) -> Int64[np.ndarray, "token"]:
 
 
 def _threshold(found: Int64[np.ndarray, "pair"], most: int) -> int:
-    """The smallest count of which, and above, there are no more pairs than can be kept."""
+    """The smallest count such that at most `most` pairs have it or a larger one."""
     if len(found) <= most:
         return 1
     place = len(found) - most
@@ -283,7 +283,7 @@ def _write_rows(
     found: Int64[np.ndarray, "pair"],
     vocab_size: int,
 ) -> dict[str, int]:
-    """One index of rows, and the pairs in order in files of equal length."""
+    """Write an index of rows, and the pairs in files of equal length."""
     index = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=vocab_size))]).astype("<u4")
     (folder / COUNTS_FOLDER / f"{name}.index.bin").write_bytes(index.tobytes())
     shards = range(0, len(rows), PAIRS_PER_SHARD)
@@ -296,11 +296,11 @@ def _write_rows(
 
 
 TEXT = "The magician untied the wooden puppets before the unforgettable performance."
-COMPARED = 2048  # key tokens that a true one is compared with
+COMPARED = 2048  # key tokens that the true one is compared with
 
 
 def sample(layer: Layer, limit: int) -> dict[str, Any]:
-    """The text, its ids, a piece inside a word, and the head in which such pieces look most for the one before."""
+    """What the page shows first: a text, a continuation token, and the head that best finds its preceding piece."""
     text, ids = _readable(layer, limit)
     if not text:
         first = layer.vocab_size // 2
@@ -312,7 +312,7 @@ def sample(layer: Layer, limit: int) -> dict[str, Any]:
 
 
 def _readable(layer: Layer, limit: int) -> tuple[str, list[int]]:
-    """As many words of the text as the model can read; none where it has no tokenizer, or not their tokens."""
+    """As many words of the sample text as the model can read; none without a tokenizer."""
     words = TEXT.split(" ") if layer.has_vocabulary else []
     for number in range(len(words), 0, -1):
         text = " ".join(words[:number])
@@ -323,7 +323,7 @@ def _readable(layer: Layer, limit: int) -> tuple[str, list[int]]:
 
 
 def joining_head(layer: Layer, pairs: Sequence[tuple[int, int]]) -> int:
-    """The head in which the fewest other keys have a larger Tᵉᵉ than the true one, on average over the pairs."""
+    """The head in which, on average over the pairs, the fewest keys have a larger Tᵉᵉ than the true one."""
     step = max(1, layer.vocab_size // COMPARED)
     others = np.arange(0, layer.vocab_size, step)
     keys, queries = np.array(pairs).T

@@ -1,6 +1,6 @@
-"""From a study to a folder that a browser can explore: numbers, tokens, head cards, counts, and the page itself.
+"""Write a study as a bundle: a folder of numbers, tokens, head cards, counts and the page that explores them.
 
-`explorer-web/BUNDLE.md` is the contract: what each file holds, and what the page makes of it.
+`explorer-web/BUNDLE.md` specifies the files and what the page computes from them.
 """
 
 from __future__ import annotations
@@ -29,60 +29,61 @@ PAGE = Path(__file__).parent / "page"
 
 
 def copy_page(folder: Path) -> None:
-    """Put the built page into a bundle."""
+    """Copy the built page into a bundle."""
     if not (PAGE / "index.html").is_file():
-        raise OutputError(f"{PAGE}: the explorer's page is not there; install the package again, or build explorer-web")
+        raise OutputError(f"{PAGE}: the explorer's page is missing; reinstall detoklens, or run `make explorer-web`")
     shutil.copytree(PAGE, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
 
 
 BUNDLE = "bundle.json"
 KIND = "detoklens explorer"
 FORMAT = 1
-"""Goes up when a page can't read what an earlier version wrote."""
+"""Increased when older pages can't read the bundle, or newer pages an older bundle."""
 OURS = {"arrays", "assets", "counts", "built.json", BUNDLE, "heads.json", "index.html", "licences.txt"}
 OURS |= {"tokenizer.json", "tokens.json"}
-"""All that a bundle holds."""
+"""Everything a bundle may contain."""
 
 
 def is_bundle(folder: Path) -> bool:
-    """Whether a folder holds an explorer, of whatever version."""
+    """Whether a folder holds an explorer bundle of any version."""
     return _read_description(folder).get("kind") == KIND
 
 
 def check_bundle(folder: Path) -> dict[str, Any]:
-    """What a finished bundle says of itself; an error where it is none, or of another format."""
+    """Read the description of a bundle; raise an OutputError for other folders and formats."""
     described = _read_description(folder)
     if described.get("kind") != KIND:
-        raise OutputError(f"{folder}: no explorer ({BUNDLE} is missing or is something else); name its folder")
+        raise OutputError(
+            f"{folder} is not an explorer folder ({BUNDLE} is missing or invalid); pass an exported folder"
+        )
     if described.get("format") != FORMAT:
         raise OutputError(
-            f"{folder}: an explorer of format {described.get('format')!r}, written by detoklens "
-            f"{described.get('detoklens')!r}; this version reads format {FORMAT}: export it again from the model"
+            f"{folder} has format {described.get('format')!r}, written by detoklens {described.get('detoklens')!r}; "
+            f"this version reads format {FORMAT}: export it again"
         )
     return described
 
 
 def refuse_foreign(folder: Path) -> None:
-    """An error where a folder holds anything but an explorer of ours; nothing is written."""
+    """Raise an OutputError if a folder holds anything but an explorer bundle."""
     with plain_output_errors(folder):
         if folder.exists() and not folder.is_dir():
-            raise OutputError(f"{folder} is a file; name a folder")
+            raise OutputError(f"{folder} is a file; pass a folder")
         if folder.is_dir() and any(folder.iterdir()) and not is_bundle(folder):
-            raise OutputError(f"{folder} holds something else and is not overwritten; name a new or empty folder")
+            raise OutputError(f"{folder} holds something else and is not overwritten; pass a new or empty folder")
         strange = {path.name for path in folder.iterdir()} - OURS if folder.is_dir() else set()
         if strange:
             raise OutputError(
-                f"{folder} holds {shown(min(strange))} beside an explorer and is not overwritten; move it away, or "
-                "name another folder"
+                f"{folder} holds {shown(min(strange))} next to an explorer and is not overwritten; move that file, or "
+                "pass another folder"
             )
 
 
 @contextmanager
 def whole_folder(folder: Path) -> Iterator[Path]:
-    """A folder to write into that is renamed at the end; after an error the old one is as it was.
+    """Write into a temporary folder that replaces `folder` at the end; after an error the old one is unchanged.
 
-    Between two renames the old one has another name: a process that is killed there leaves it, and the next one takes
-    it back.
+    A process killed between the two renames leaves the old folder under another name; the next one restores it.
     """
     folder = folder.resolve()
     old = folder.with_name(f".{folder.name}.old")
@@ -104,7 +105,7 @@ def whole_folder(folder: Path) -> Iterator[Path]:
 
 
 def _take_back(old: Path, folder: Path) -> None:
-    """Finish what a killed process left: its old export comes back where there is no new one, else it is removed."""
+    """Clean up after a killed process: restore its old export, or remove it if there is a new one."""
     if old.is_symlink() or not is_bundle(old):
         return
     with plain_output_errors(folder):
@@ -123,29 +124,21 @@ def _read_description(folder: Path) -> dict[str, Any]:
 
 
 CARDS = "heads.json"
-MOST_WORK = 2e13  # multiplications of all tokens with all tokens in all heads: GPT-2 small has 2e12, an 8B model 7e13
+MOST_WORK = 2e13  # multiplications for all pairs of tokens in all heads: 2e12 for GPT-2 small, 7e13 for an 8B model
 
 
 def too_large(layer: Layer) -> str | None:
-    """Why a model's head cards are left out; None where they are not."""
+    """Why a model's head cards are omitted; None if they are not."""
     if float(layer.vocab_size) ** 2 * layer.n_heads * layer.d_head <= MOST_WORK:
         return None
     return (
-        f"Head cards compare all {layer.vocab_size:,} tokens with each other in all {layer.n_heads} heads, which takes "
-        "hours for a model of this size; `detoklens heads` makes them."
+        f"Head cards compare all pairs of {layer.vocab_size:,} tokens in {layer.n_heads} heads, which takes hours for "
+        "a model of this size. Run `detoklens heads` to compute them."
     )
 
 
-def head_cards_or_problem(study: Study) -> dict[str, Any]:
-    """The same while somebody is looking at the page already: what goes wrong is said there."""
-    try:
-        return head_cards(study)
-    except DetokLensError as error:
-        return {"problem": f"{error}"}
-
-
 def head_cards(study: Study) -> dict[str, Any]:
-    """heads.json: what `heads` answers; columns of which nothing is known are named apart."""
+    """The content of heads.json: the answer to `heads`, with empty columns listed separately."""
     answer = study.ask(Heads())
     cards = answer.tables["heads"]
     known = [column for column in HEADS.columns if cards[column.name].null_count() < len(cards)]
@@ -155,23 +148,24 @@ def head_cards(study: Study) -> dict[str, Any]:
         "rows": cards.select(names).to_dicts(),
         "shown": [name for name in SEEN_FIRST if name in names],
         "sentence": answer.sentence,
+        "verdict": None if answer.verdict is None else answer.verdict.to_dict(),
         "missing": [
             {"name": column.name, "meaning": column.meaning} for column in HEADS.columns if column.name not in names
         ],
     }
 
 
-LONGEST_TEXT = 256  # tokens that the page draws as a matrix
+LONGEST_TEXT = 256  # tokens in the page's attention matrix
 SPLITS = {
-    "biases": "what all tokens have in common is what the weights say: the biases",
-    "vocabulary": "what all tokens have in common is the mean over the vocabulary",
+    "biases": "the part shared by all tokens is the biases",
+    "vocabulary": "the part shared by all tokens is the mean over the vocabulary",
 }
 
 
 def write_bundle(study: Study, folder: Path, cards_later: bool = False) -> Path:
-    """Write the explorer of a study into a folder, whole or not at all; one of ours that is there is replaced.
+    """Write the explorer of a study atomically into a folder, replacing a bundle that is already there.
 
-    Head cards take longer than all the rest; `add_cards` writes them where they are to come later.
+    Head cards take longer than everything else; with `cards_later`, `add_cards` writes them afterwards.
     """
     with whole_folder(folder) as written:
         copy_page(written)
@@ -186,16 +180,21 @@ def write_bundle(study: Study, folder: Path, cards_later: bool = False) -> Path:
 
 
 def add_cards(study: Study, folder: Path) -> None:
-    """Write the head cards into a bundle that somebody may be looking at already."""
-    if too_large(study.layer) is None:
-        write_whole(folder / CARDS, as_json(head_cards_or_problem(study)))
+    """Write the head cards, or the error that prevents them, into a bundle that may be open in a browser."""
+    if too_large(study.layer) is not None:
+        return
+    try:
+        cards = head_cards(study)
+    except DetokLensError as error:
+        cards = {"problem": str(error)}
+    write_whole(folder / CARDS, as_json(cards))
 
 
 def _written_parts(study: Study, folder: Path) -> dict[str, Any]:
-    """Write all but head cards and bundle.json, and say what that has to say of it."""
+    """Write everything but the head cards and bundle.json; return the content of the latter."""
     layer, arrays = study.layer, Arrays(folder)
     text_limit = min(LONGEST_TEXT, layer.n_positions)
-    with shown_steps("the explorer's numbers") as watch:
+    with shown_steps("exporting the layer") as watch:
         write_layer(layer, arrays, text_limit, watch)
     if layer.has_vocabulary:
         (folder / "tokens.json").write_bytes(as_json(described_tokens(layer)))
@@ -249,7 +248,7 @@ def _model(layer: Layer) -> dict[str, Any]:
 
 
 def _name(layer: Layer) -> str:
-    """A folder by its last name: others need not know where it lay."""
+    """The name without the path of a local folder, which need not be published."""
     return Path(layer.name).name if Path(layer.name).exists() else layer.name
 
 
@@ -261,7 +260,7 @@ def _beginning(layer: Layer) -> int | None:
 
 
 def _splits(layer: Layer) -> list[dict[str, Any]]:
-    """The ways in which the score is split; the first is the one that tells more."""
+    """The ways to split the score into terms, the more informative one first."""
     names = ["biases"] if layer.positions == "learned" else list(SPLITS)
     if len(names) > 1 and not layer.has_biases:
         names.reverse()
@@ -269,7 +268,7 @@ def _splits(layer: Layer) -> list[dict[str, Any]]:
 
 
 def _terms(layer: Layer, split: str) -> list[dict[str, str]]:
-    """Those that a text has, asked of the shortest one."""
+    """The terms of a text, taken from the shortest one."""
     token = 1 if layer.weights.padding_token_id == 0 else 0
     terms = layer.terms([token], None if split == "biases" else "vocabulary")
     return [
@@ -279,14 +278,16 @@ def _terms(layer: Layer, split: str) -> list[dict[str, str]]:
 
 
 def _reasons(study: Study) -> dict[str, str | None]:
-    """Why a part of a view is not there."""
+    """Why a part of a view is unavailable."""
     layer = study.layer
     learned, rotary = layer.positions == "learned", layer.positions == "rotary"
     return {
         "counts": None if study.counts is not None else "No corpus counts were given.",
-        "layer_norm": None if learned else "Positions are not divided by σ: here they are no vectors in the stream.",
-        "offset": None if rotary else "Tᵉᵉ does not depend on the offset: positions do not turn queries and keys.",
-        "vocabulary": None if layer.has_vocabulary else "This model came without a tokenizer: tokens are ids.",
+        "layer_norm": None
+        if learned
+        else "Positions are not divided by σ: this model does not add them to the residual stream.",
+        "offset": None if rotary else "Tᵉᵉ does not depend on the offset: this model has no rotary positions.",
+        "vocabulary": None if layer.has_vocabulary else "This model has no tokenizer: tokens are shown as ids.",
     }
 
 

@@ -1,4 +1,4 @@
-"""Exploring a study: its bundle in a temporary folder, served to this machine's browser or to a notebook's cell."""
+"""Open the explorer in the browser or in a notebook."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from detoklens.progress import in_notebook
 from detoklens.questions.study import Study
 from detoklens.scratch import scratch_folder
 
-HEIGHT = 760  # pixels of a notebook's cell
-SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # who says on Linux that a browser can be seen
+HEIGHT = 760  # pixels in a notebook
+SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # on Linux, one is set if a browser can be shown
 
 
 class Explorer:
-    """An explorer that is open: at `url`, until `close()` or the end of this process; a notebook shows it."""
+    """A running explorer at `url`, until `close()` or the end of this process; notebooks display it."""
 
     def __init__(self, name: str, server: Server, stack: ExitStack) -> None:
         self.name, self.url = name, server.url
         self._stack = stack
-        atexit.register(self.close)  # also keeps it open while nobody holds it
+        atexit.register(self.close)  # also keeps it open when nothing else refers to it
 
     def __repr__(self) -> str:
-        return f"Explorer of {self.name} at {self.url}; close() ends it"
+        return f"Explorer of {self.name} at {self.url}; call close() to stop it"
 
     def _repr_html_(self) -> str:
         title, address = escape(f"Explorer of {self.name}"), escape(self.url)
@@ -41,17 +41,14 @@ class Explorer:
         )
 
     def close(self) -> None:
-        """End the server and remove what it served."""
+        """Stop the server and remove its files."""
         atexit.unregister(self.close)
         self._stack.close()
 
 
 @contextmanager
 def served(study: Study, port: int = 0, framed: bool = False) -> Iterator[Server]:
-    """A study's explorer on a port for as long as this lasts, its head cards yet to come.
-
-    The port is taken before the work begins.
-    """
+    """Serve a study's explorer, without head cards, inside a `with` block. The port is reserved first."""
     with scratch_folder() as scratch, Server(scratch / "explorer", port, framed) as server:
         write_bundle(study, server.folder, cards_later=True)
         with serving(server):
@@ -59,25 +56,22 @@ def served(study: Study, port: int = 0, framed: bool = False) -> Iterator[Server
 
 
 def explore(study: Study, port: int = 0) -> Explorer:
-    """Open the explorer in the background: in the cell of a notebook, or in the browser.
-
-    Head cards are computed meanwhile, by a study of their own: this one may be asked other things.
-    """
+    """Open the explorer in the background, in a notebook or in the browser; head cards follow when computed."""
     notebook, stack = in_notebook(), ExitStack()
     server = stack.enter_context(served(study, port, framed=notebook))
-    apart = Study(study.layer, study.counts, study.texts, study.seed, study.work, study.model_words)
-    threading.Thread(target=_add_cards, args=(apart, server.folder), daemon=True).start()
+    separate = Study(study.layer, study.counts, study.texts, study.seed, study.work, study.model_words)
+    threading.Thread(target=_add_cards, args=(separate, server.folder), daemon=True).start()
     if not notebook:
         open_browser(server.url)
     return Explorer(study.layer.name, server, stack)
 
 
 def _add_cards(study: Study, folder: Path) -> None:
-    with suppress(Exception):  # the explorer may have been closed, its folder gone
+    with suppress(Exception):  # the explorer may have been closed and its folder removed
         add_cards(study, folder)
 
 
 def open_browser(url: str) -> bool:
-    """Show an address to the person at this machine; False where there is no screen."""
-    dark = sys.platform.startswith("linux") and not any(os.environ.get(name) for name in SCREENS)
-    return not dark and webbrowser.open(url)
+    """Open a URL in the browser; return False without a screen."""
+    headless = sys.platform.startswith("linux") and not any(os.environ.get(name) for name in SCREENS)
+    return not headless and webbrowser.open(url)

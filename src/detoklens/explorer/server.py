@@ -1,7 +1,7 @@
-"""Who gives a bundle to the browser? A server for this machine alone, which gives out the bundle's files and no more.
+"""A local HTTP server for the files of one bundle.
 
-It listens on 127.0.0.1, answers GET and HEAD, and only where the browser names this machine: another site that points
-its own name here is refused. The content security policy lets the page load nothing but its own folder.
+It listens on 127.0.0.1 and answers GET and HEAD requests whose Host header names this machine, which prevents DNS
+rebinding. The content security policy allows the page to load only files of its own folder.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 from detoklens.errors import OutputError, RangeError
 
 HOST = "127.0.0.1"
-USUAL_PORT = 80
+DEFAULT_PORT = 80
 TYPES = {
     ".html": "text/html; charset=utf-8",
     ".js": "text/javascript; charset=utf-8",
@@ -40,18 +40,18 @@ POLICY = (
 
 
 class Server(ThreadingHTTPServer):
-    """A bundle on a port of this machine; `framed` lets a notebook show it inside its own page."""
+    """Serves a bundle on a local port; `framed` allows a notebook to embed it."""
 
     daemon_threads = True
 
     def __init__(self, folder: Path, port: int = 0, framed: bool = False) -> None:
         self.folder, self.framed = folder.resolve(), framed
         if not 0 <= port < 1 << 16:
-            raise RangeError(f"port {port} does not exist; ports go from 1 to 65535, and 0 is any free one")
+            raise RangeError(f"port {port} is invalid; pass 1 to 65535, or 0 for any free port")
         try:
             super().__init__((HOST, port), Handler)
         except OSError as error:
-            raise OutputError(f"port {port} can't be listened on: {_why(error)}; name another, or none") from error
+            raise OutputError(f"can't listen on port {port}: {_why(error)}; pass another port, or none") from error
 
     @property
     def url(self) -> str:
@@ -62,11 +62,11 @@ class Server(ThreadingHTTPServer):
         return POLICY if self.framed else f"{POLICY}; frame-ancestors 'none'"
 
     def handle_error(self, _request: Any, _client: Any) -> None:
-        """A browser that goes away in the middle of a file is no news."""
+        """Ignore browsers that disconnect in the middle of a file."""
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request."""
+    """Answers one request."""
 
     server: Server
     protocol_version = "HTTP/1.1"
@@ -75,18 +75,18 @@ class Handler(BaseHTTPRequestHandler):
     methods: ClassVar[tuple[str, ...]] = ("GET", "HEAD")
 
     def do_GET(self) -> None:
-        with self._asked_for() as file:
+        with self._requested_file() as file:
             if file is not None:
                 shutil.copyfileobj(file, self.wfile)
 
     def do_HEAD(self) -> None:
-        with self._asked_for():
+        with self._requested_file():
             pass
 
     def send_error(self, code: int, message: str | None = None, _explain: str | None = None) -> None:
-        """A refusal: one line of plain text; every method but GET and HEAD ends here."""
+        """Refuse with one line of plain text; called for every method but GET and HEAD."""
         if code == HTTPStatus.NOT_IMPLEMENTED:
-            code, message = HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are answered"
+            code, message = HTTPStatus.METHOD_NOT_ALLOWED, "only GET and HEAD are allowed"
         said = f"{message or HTTPStatus(code).phrase}\n".encode()
         self.close_connection = True
         self._begin(code, "text/plain; charset=utf-8", len(said))
@@ -94,28 +94,28 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(said)
 
     def log_message(self, *_told: Any) -> None:
-        """Nobody reads it."""
+        """Log nothing."""
 
     @contextmanager
-    def _asked_for(self) -> Iterator[BinaryIO | None]:
-        """The file, its headers sent; None where the request was refused."""
-        if self.headers.get("Host") not in self._names():
-            self.send_error(HTTPStatus.FORBIDDEN, f"this is {self.server.url}; other names are not answered")
+    def _requested_file(self) -> Iterator[BinaryIO | None]:
+        """The requested file, with headers sent; None if the request was refused."""
+        if self.headers.get("Host") not in self._host_names():
+            self.send_error(HTTPStatus.FORBIDDEN, f"this is {self.server.url}; other host names are refused")
             yield None
             return
         file = open_inside(self.server.folder, unquote(urlsplit(self.path).path))
         if file is None:
-            self.send_error(HTTPStatus.NOT_FOUND, "there is no such file in this explorer")
+            self.send_error(HTTPStatus.NOT_FOUND, "no such file in this explorer")
             yield None
             return
         with file:
-            self._begin(HTTPStatus.OK, _type(file.name), os.fstat(file.fileno()).st_size)
+            self._begin(HTTPStatus.OK, TYPES.get(Path(file.name).suffix, OTHER_TYPE), os.fstat(file.fileno()).st_size)
             yield file
 
-    def _names(self) -> list[str]:
-        """What a browser on this machine calls the server; it leaves out the port that is usual."""
+    def _host_names(self) -> list[str]:
+        """Host headers that name this server; browsers omit the default port."""
         port = self.server.server_port
-        return [f"{HOST}:{port}", f"localhost:{port}", *([HOST, "localhost"] if port == USUAL_PORT else [])]
+        return [f"{HOST}:{port}", f"localhost:{port}", *([HOST, "localhost"] if port == DEFAULT_PORT else [])]
 
     def _begin(self, code: int, kind: str, length: int) -> None:
         self.send_response(code)
@@ -135,14 +135,14 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def open_inside(folder: Path, asked: str) -> BinaryIO | None:
-    """A file of the folder by its path in an address; None for `..`, hidden names, links, and what is no file."""
+    """Open a file of the folder by URL path; None for `..`, hidden names, links, and anything but a file."""
     names = asked.removeprefix("/").split("/")
     if names[-1] == "":
         names[-1] = "index.html"
     if any(not name or name.startswith(".") or "\\" in name or "\0" in name for name in names):
         return None
     path = folder.joinpath(*names)
-    if path.resolve() != path:  # a link on the way
+    if path.resolve() != path:  # a link in the path
         return None
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
@@ -156,7 +156,7 @@ def open_inside(folder: Path, asked: str) -> BinaryIO | None:
 
 @contextmanager
 def serving(server: Server) -> Iterator[Server]:
-    """The server at work in the background, for as long as this lasts."""
+    """Run the server in the background inside a `with` block."""
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
     thread.start()
     try:
@@ -165,11 +165,7 @@ def serving(server: Server) -> Iterator[Server]:
         server.shutdown()
 
 
-def _type(path: str) -> str:
-    return TYPES.get(Path(path).suffix, OTHER_TYPE)
-
-
 def _why(error: OSError) -> str:
     if error.errno == errno.EADDRINUSE:
-        return "another program is using it"
+        return "another program uses it"
     return (error.strerror or "the system refuses it").lower()

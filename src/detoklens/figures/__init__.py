@@ -1,5 +1,4 @@
-"""Tables in, matplotlib figures out, without any state: the only room that imports matplotlib.
+"""Theme and drawing helpers for matplotlib figures; the figures themselves live with their question.
 
-A question names its figures (`spec.py`: tables, title, caption, function); `answer.figure(name)` draws one, `save.py`
-writes it into files, `svg.py` makes it fit for a page.
+A question describes its figures with `FigureSpec` (spec.py), `answer.figure(name)` draws one, save.py writes files.
 """

@@ -1,8 +1,8 @@
-"""What do labels say? Words with the paper's symbol, heads as L0H7, and token text that can't do harm.
+"""Text in figures: axis labels, short numbers, and token text that is safe to draw.
 
-Tokens come from strangers: control and invisible characters, combining marks and characters that the font lacks are
-shown as escapes, a space as ␣, and a long token is cut. A backslash stays as it is: vocabularies write bytes as \\xNN.
-Dollar signs are harmless since mathtext is off (theme.py).
+Token text is untrusted. Control and invisible characters, combining marks and characters missing from the font are
+escaped, a space is shown as ␣, and long tokens are truncated. Backslashes are kept: vocabularies write bytes as \\xNN.
+Dollar signs are harmless because mathtext is off for token text (theme.py).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _UNSEEN = ("C", "M", "Z")  # categories: control, format, unassigned; combining 
 
 
 def band_name(things: str, share: float | None) -> str:
-    """`95 % of tokens`; where the share is not known, that it is a band of them."""
+    """`95 % of tokens`, or `band of tokens` if the share is unknown."""
     return f"band of {things}" if share is None else f"{exact_percent(share)} of {things}"
 
 
 def token_label(text: str | None, longest: int = LONGEST_TOKEN, space: str = "␣") -> str:
-    """A token for eyes: nothing invisible, nothing that the font lacks, not too long."""
+    """Escape and truncate a token for display."""
     if not text:
         return "–" if text is None else '""'
     pieces = [space if character == " " else _visible(character) for character in text[: longest + 1]]
@@ -45,19 +45,19 @@ def token_label(text: str | None, longest: int = LONGEST_TOKEN, space: str = "�
 
 
 def token_name(text: str | None, token_id: int, longest: int = LONGEST_TOKEN) -> str:
-    """A token for eyes; by its id where no tokenizer says more."""
+    """The token's label, or its id without a tokenizer."""
     return f"id {token_id}" if text is None else token_label(text, longest)
 
 
 def number(value: float | None, digits: int = 2) -> str:
-    """A rounded number with a true minus sign, a dash where it is undefined."""
+    """Round a number and write it with a true minus sign; undefined is a dash."""
     if value is None or value != value:
         return "–"
     return f"{value:.{digits}f}".replace("-", "−")
 
 
 def short_number(value: float, _place: object = None) -> str:
-    """A number of few characters for ticks and ranges: 12k, −0.05, 2e−5."""
+    """Write a number in a few characters for ticks and ranges: 12k, −0.05, 2e−5."""
     size = abs(value)
     for unit, letter in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if size >= unit * (10 if letter == "k" else 1):
@@ -76,12 +76,12 @@ def _visible(character: str) -> str:
 
 @cache
 def text_inches(text: str, points: float) -> float:
-    """How wide a line of text is in the figures' font."""
+    """Width of a line of text in the figures' font."""
     font = FontProperties(family="DejaVu Sans", size=points)
     return TextToPath().get_text_width_height_descent(text, font, ismath=False)[0] / 72
 
 
 @cache
 def _glyphs() -> frozenset[int]:
-    """Code points that the font has, about 6,000 in DejaVu Sans."""
+    """Code points in the font, about 6,000 for DejaVu Sans."""
     return frozenset(get_font(findfont("DejaVu Sans")).get_charmap())

@@ -1,4 +1,4 @@
-"""What is drawn in a panel? Lines with gaps where a number is undefined, bands, points, and their legend entries."""
+"""Marks in a panel (lines with gaps at undefined values, bands, points) and their legend entries."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 from detoklens.figures import theme
 from detoklens.figures.labels import short_number
 
-MANY_POINTS = 10_000  # from here on smaller
+MANY_POINTS = 10_000  # drawn smaller from here on
 
 
 def numbers(values: pl.Series) -> Num[np.ndarray, " row"]:
-    """A column as floats, undefined as NaN."""
+    """A column as floats; null becomes NaN."""
     return values.cast(pl.Float64).to_numpy()
 
 
 def line(axes: Axes, x: pl.Series, y: pl.Series, style: theme.Style, **more: Any) -> None:
-    """A line through the rows; nothing at all where every value is undefined."""
+    """Draw a line through the rows; draw nothing if every value is undefined."""
     if y.drop_nulls().is_empty():
         return
     look = {"color": style.colour, "linestyle": style.line, "marker": style.marker if len(y) == 1 else ""}
-    axes.plot(numbers(x), numbers(y), **(look | more))  # a line through one point would be invisible
+    axes.plot(numbers(x), numbers(y), **(look | more))  # a marker, since a line through one point is invisible
 
 
 def band(axes: Axes, x: pl.Series, low: pl.Series, high: pl.Series, style: theme.Style) -> None:
-    """The band between two columns, faint enough for the line in front of it."""
+    """Fill the area between two columns, faint enough for a line in front of it."""
     if low.drop_nulls().is_empty() or high.drop_nulls().is_empty():
         return
     axes.fill_between(numbers(x), numbers(low), numbers(high), color=style.colour, alpha=0.22, linewidth=0)
 
 
 def cloud(axes: Axes, x: pl.Series, y: pl.Series) -> None:
-    """Many points, as an image inside vector files."""
+    """Scatter many points, rasterized in vector files."""
     kept = pl.DataFrame({"x": x, "y": y}).drop_nulls()
     if kept.is_empty():
         return
@@ -60,7 +60,7 @@ def cloud(axes: Axes, x: pl.Series, y: pl.Series) -> None:
 
 
 def reference(axes: Axes, *, x: float | None = None, y: float | None = None) -> None:
-    """A faint line at a value that means something: chance, zero, a mean."""
+    """Draw a faint line at a reference value such as chance, zero or a mean."""
     look: dict[str, Any] = {"color": theme.INK, "alpha": theme.SOFT, "linewidth": 0.6, "linestyle": (0, (1, 2))}
     look |= {"zorder": 1, "label": theme.REFERENCE}
     if x is not None:
@@ -70,35 +70,35 @@ def reference(axes: Axes, *, x: float | None = None, y: float | None = None) -> 
 
 
 def line_entry(label: str, style: theme.Style, marker: bool = False) -> Artist:
-    """A legend's entry for a line."""
+    """Legend entry for a line."""
     return Line2D([], [], color=style.colour, linestyle=style.line, marker=style.marker if marker else "", label=label)
 
 
 def point_entry(label: str, style: theme.Style, filled: bool = True) -> Artist:
-    """A legend's entry for points."""
+    """Legend entry for points."""
     face = style.colour if filled else "none"
     look: dict[str, Any] = {"marker": style.marker, "markerfacecolor": face, "markeredgewidth": 0.7}
     return Line2D([], [], color=style.colour, linestyle="", label=label, **look)
 
 
 def patch_entry(label: str, style: theme.Style) -> Artist:
-    """A legend's entry for bars or bands."""
+    """Legend entry for bars."""
     return Patch(facecolor=style.colour, edgecolor=theme.INK, hatch=style.hatch, label=label)
 
 
 def band_entry(label: str, style: theme.Style) -> Artist:
-    """A legend's entry for a band."""
+    """Legend entry for a band."""
     return Patch(facecolor=style.colour, alpha=0.22, linewidth=0, label=label)
 
 
 def logarithmic_x(axes: Axes) -> None:
-    """A logarithmic horizontal axis, ticks at powers of ten in few characters."""
+    """Make the horizontal axis logarithmic, with short ticks at powers of ten."""
     axes.set_xscale("log")
     _log_ticks(axes.xaxis)
 
 
 def logarithmic_y(axes: Axes, values: pl.Series) -> None:
-    """A logarithmic vertical axis over at most five powers of ten below the largest value."""
+    """Make the vertical axis logarithmic, over at most five powers of ten below the largest value."""
     positive = values.filter(values > 0)
     if positive.is_empty():
         return

@@ -1,7 +1,7 @@
-"""Where do panels go? A grid of equal panels, measured in inches, for 1 to 32 heads in a column or on a page.
+"""Panel layout: a grid of equal panels, in inches, for 1 to 32 heads on a column or a page.
 
-Positions are computed, not solved for: with 32 panels matplotlib's constrained layout costs more than drawing the
-figure thrice. Room for tick labels is fixed, and ticks are written short (wording.short_number) so that they fit.
+Positions are computed directly: with 32 panels, matplotlib's constrained layout takes longer than drawing the figure
+three times. Space for tick labels is fixed; ticks are short enough to fit it (labels.short_number).
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from detoklens.wording import head_name
 
 
 def chosen_heads(table: pl.DataFrame, heads: Sequence[int] | None) -> list[int]:
-    """The asked heads, or all that the table has."""
+    """The requested heads, or all heads of the table."""
     return list(heads) if heads is not None else sorted(table["head"].unique().to_list())
 
 
 def chosen_queries(table: pl.DataFrame, queries: Sequence[int] | None) -> list[int]:
-    """The asked query positions, or all that the table has."""
+    """The requested query positions, or all of the table."""
     return list(queries) if queries is not None else sorted(table["query_position"].drop_nulls().unique().to_list())
 
 
 def middle(queries: Sequence[int]) -> int:
-    """The middle one of some query positions; 0 where there is none."""
+    """The middle query position; 0 if there is none."""
     return queries[len(queries) // 2] if queries else 0
 
 
 def stacked(axes: Axes, parts: Sequence[pl.Series], styles: Sequence[theme.Style], shift: float, height: float) -> None:
-    """Parts of one bar per head from left to right; an undefined part has no width."""
+    """Draw one stacked bar per head; an undefined part has no width."""
     if all(part.drop_nulls().is_empty() for part in parts):
         return
     left = pl.Series([0.0] * len(parts[0]))
@@ -56,14 +56,14 @@ def stacked(axes: Axes, parts: Sequence[pl.Series], styles: Sequence[theme.Style
         left = left + size
 
 
-ROW, LOWEST_ROW = 0.145, 0.108  # inches between two heads, and between two of many
-MANY_ROWS = 3.5  # inches that rows of many heads take together
-NARROWEST = 0.6  # inches of a panel
+ROW, LOWEST_ROW = 0.145, 0.108  # row height in inches: usual, and smallest with many heads
+MANY_ROWS = 3.5  # height in inches that many rows share
+NARROWEST = 0.6  # panel width in inches
 
 
 @dataclass(frozen=True)
 class Measure:
-    """One panel: the column it shows, its title, and the value that means nothing special, if there is one."""
+    """One panel: the column it shows, its title, and its neutral value, if any."""
 
     column: str
     title: str
@@ -79,7 +79,7 @@ def head_rows(
     names: Sequence[str] | None = None,
     row: float | None = None,
 ) -> tuple[Figure, list[Axes]]:
-    """Panels side by side whose rows are heads, the first head on top; `names` replace L0H0, L0H1 …"""
+    """Panels side by side with one row per head, the first on top; `names` replace L0H0, L0H1 …"""
     shown = list(names) if names is not None else [head_name(head) for head in heads]
     total = theme.inches(width)
     lines = max(title.count("\n") + 1 for title in titles)
@@ -94,7 +94,9 @@ def head_rows(
     rows = ceil(len(titles) / most)
     columns = ceil(len(titles) / rows)
     panel_width = (total - room.left - room.right - (columns - 1) * room.beside) / columns
-    grid = Grid(columns, rows, panel_width, max(1, len(heads)) * (row or _row_height(len(heads))) + 0.06)
+    n_rows = max(1, len(heads))
+    row_height = row or min(ROW, max(LOWEST_ROW, MANY_ROWS / n_rows))
+    grid = Grid(columns, rows, panel_width, n_rows * row_height + 0.06)
     figure = theme.ShownFigure(figsize=(total, grid.height(room)))
     panels = [figure.add_axes(grid.place(index, total, room)) for index in range(len(titles))]
     for index, (axes, title) in enumerate(zip(panels, titles, strict=True)):
@@ -103,12 +105,8 @@ def head_rows(
     return figure, panels
 
 
-def _row_height(heads: int) -> float:
-    return min(ROW, max(LOWEST_ROW, MANY_ROWS / max(1, heads)))
-
-
 def points(axes: Axes, values: pl.Series, style: theme.Style, *, filled: bool = True, shift: float = 0.0) -> None:
-    """One point a head, in the order of the rows; none where the value is undefined."""
+    """Draw one point per row; none where the value is undefined."""
     if values.drop_nulls().is_empty():
         return
     axes.plot(
@@ -123,7 +121,7 @@ def points(axes: Axes, values: pl.Series, style: theme.Style, *, filled: bool = 
 
 
 def intervals(axes: Axes, low: pl.Series, high: pl.Series, style: theme.Style, shift: float = 0.0) -> None:
-    """One bar a head from low to high."""
+    """Draw one interval per row."""
     if low.drop_nulls().is_empty() or high.drop_nulls().is_empty():
         return
     places = [place + shift for place in range(len(low))]
@@ -131,13 +129,13 @@ def intervals(axes: Axes, low: pl.Series, high: pl.Series, style: theme.Style, s
 
 
 def auroc_range(panels: Sequence[Axes]) -> None:
-    """The same range wherever an AUROC is drawn, so that panels, figures and reports can be compared by eye."""
+    """Use the same range for every AUROC, so panels, figures and reports can be compared by eye."""
     for axes in panels:
         axes.set_xlim(-0.02, 1.02)
 
 
 def in_order(table: pl.DataFrame, heads: Sequence[int]) -> pl.DataFrame:
-    """One row for each head as asked; a head that the table lacks has nulls."""
+    """One row per requested head, in order; nulls for heads missing from the table."""
     asked = pl.DataFrame({"head": pl.Series(list(heads), dtype=pl.Int32)})
     return asked.join(table, on="head", how="left", maintain_order="left")
 
@@ -157,10 +155,10 @@ def _dress_row(axes: Axes, title: str, names: Sequence[str], named: bool) -> Non
     axes.set_axisbelow(True)
 
 
-TALLEST = 9.3  # inches: a page's height less its caption
-LABEL = 0.17  # inches for one line of text, with its distance
-LONGEST_NAME = 20  # letters of a checkpoint's name
-TICKS = 0.35  # inches for tick labels beside a panel, six characters
+TALLEST = 9.3  # inches: page height without the caption
+LABEL = 0.17  # inches for one line of text with its spacing
+LONGEST_NAME = 20  # characters of a checkpoint's name
+TICKS = 0.35  # inches for tick labels of six characters
 EDGE = 0.06
 
 
@@ -178,7 +176,7 @@ class Room:
 
 @dataclass(frozen=True)
 class Grid:
-    """How many columns and rows, and how large a panel is."""
+    """Number of columns and rows, and the size of a panel."""
 
     columns: int
     rows: int
@@ -195,30 +193,27 @@ class Grid:
         multiple: int = 1,
         tallest: float = 2.2,
     ) -> Grid:
-        """The grid with the widest panels that is not taller than a page; rows about equally full."""
+        """The grid with the widest panels that fits the height of a page, its rows about equally full."""
         most = int((total - room.left - room.right + room.beside) / (narrowest + room.beside))
         groups = ceil(panels / multiple)
         for columns in range(max(1, min(most // multiple, groups)), groups + 1):
             rows = ceil(groups / columns)
-            grid = Grid._of(ceil(groups / rows) * multiple, rows, total, room, proportion, tallest)
+            across = ceil(groups / rows) * multiple
+            width = (total - room.left - room.right - (across - 1) * room.beside) / across
+            grid = Grid(across, rows, width, min(width * proportion, tallest))
             if grid.height(room) <= TALLEST or grid.panel_width < 0.5:
                 break
         return grid
-
-    @staticmethod
-    def _of(columns: int, rows: int, total: float, room: Room, proportion: float, tallest: float) -> Grid:
-        width = (total - room.left - room.right - (columns - 1) * room.beside) / columns
-        return Grid(columns, rows, width, min(width * proportion, tallest))
 
     def height(self, room: Room) -> float:
         return room.top + self.rows * self.panel_height + (self.rows - 1) * room.above + room.bottom
 
     def at_least(self, height: float, room: Room) -> Grid:
-        """The same with higher panels, where the figure would be lower than this."""
+        """The grid with panels tall enough for a figure of at least this height."""
         return replace(self, panel_height=self.panel_height + max(0.0, height - self.height(room)) / self.rows)
 
     def place(self, index: int, total: float, room: Room) -> tuple[float, float, float, float]:
-        """Left, bottom, width, height of the n-th panel as shares of the figure."""
+        """Left, bottom, width and height of the n-th panel as fractions of the figure."""
         row, column = divmod(index, self.columns)
         tall = self.height(room)
         left = room.left + column * (self.panel_width + room.beside)
@@ -226,12 +221,12 @@ class Grid:
         return left / total, bottom / tall, self.panel_width / total, self.panel_height / tall
 
     def is_lowest(self, index: int, panels: int) -> bool:
-        """Whether no panel stands below the n-th: there the key's ticks are labelled."""
+        """Whether the n-th panel has no panel below it; those have tick labels."""
         return index + self.columns >= panels
 
 
 def head_panels(heads: Sequence[int], width: theme.Width, **look: Any) -> tuple[Figure, dict[int, Axes]]:
-    """One panel a head, named after it; `look` as in titled_panels."""
+    """One panel per head; `look` as in titled_panels."""
     figure, panels = titled_panels([head_name(head) for head in heads], width, **look)
     return figure, dict(zip(heads, panels, strict=True))
 
@@ -249,7 +244,7 @@ def titled_panels(
     proportion: float = 0.62,
     tick_names: Sequence[str] = (),
 ) -> tuple[Figure, list[Axes]]:
-    """Panels with the same horizontal axis under one legend; a row holds a multiple of `columns` panels."""
+    """Panels with one legend and shared axis labels; a row holds a multiple of `columns` panels."""
     total = theme.inches(width)
     above = Room.above if share_x else Room.above + LABEL
     above_panels = legend_height(legend, total)
@@ -270,7 +265,7 @@ def titled_panels(
 
 
 def name_places(panels: Sequence[Axes], names: Sequence[str]) -> None:
-    """Names instead of numbers along the horizontal axes, upright where they would touch each other."""
+    """Label the horizontal axes with vertical names instead of numbers."""
     shown = [token_label(name, LONGEST_NAME, space=" ") for name in names]
     for axes in panels:
         axes.set_xlim(-0.3, len(names) - 0.7)
@@ -283,7 +278,7 @@ def _name_height(names: Sequence[str]) -> float:
 
 
 def add_labels(figure: Figure, x_label: str, y_label: str, room: Room, legend: float = 0.0) -> None:
-    """One label for all horizontal and one for all vertical axes, in the middle of the panels but below the legend."""
+    """Add one label for all horizontal and one for all vertical axes, centred on the panels and below the legend."""
     wide, tall = figure.get_size_inches()
     across = (room.left + wide - room.right) / 2
     highest = tall - legend - EDGE - text_inches(y_label, theme.TEXT_SIZE) / 2
@@ -293,7 +288,7 @@ def add_labels(figure: Figure, x_label: str, y_label: str, room: Room, legend: f
 
 
 def add_legend(figure: Figure, entries: Sequence[Artist]) -> None:
-    """The legend in one or more lines along the top."""
+    """Add a legend in one or more lines along the top."""
     if not entries:
         return
     wide, tall = figure.get_size_inches()
@@ -309,13 +304,13 @@ def add_legend(figure: Figure, entries: Sequence[Artist]) -> None:
 
 
 def legend_height(entries: Sequence[Artist], total: float) -> float:
-    """Inches that the legend takes."""
+    """Height of the legend in inches."""
     return ceil(len(entries) / _legend_columns(entries, total)) * 0.135 + 0.03 if entries else 0.0
 
 
 def _legend_columns(entries: Sequence[Artist], total: float) -> int:
     widest = max(text_inches(str(entry.get_label()), theme.SMALL_SIZE) for entry in entries)
-    column = widest + 4.7 * theme.SMALL_SIZE / 72  # the line, its distance from the text, the next column's distance
+    column = widest + 4.7 * theme.SMALL_SIZE / 72  # the line and the spacing on both sides of the text
     return max(1, min(len(entries), int((total - 2 * EDGE) / column)))
 
 
@@ -328,10 +323,10 @@ def _dress(axes: Axes, title: str, ticks_below: bool) -> None:
 
 
 def short_ticks(axes: Axes) -> None:
-    """As many ticks as the panel has room for, each written in few characters."""
+    """Use as many ticks as fit the panel, each in a few characters."""
     wide, tall = axes.bbox.width / axes.figure.dpi, axes.bbox.height / axes.figure.dpi
     across, up = min(8, max(2, int(wide / 0.36))), min(5, max(2, int(tall / 0.25)))
-    steps = [1, 2, 5, 10] if across > 2 else [1, 2, 3, 4, 5, 6, 8, 10]  # a narrow panel needs two ticks, not four
+    steps = [1, 2, 5, 10] if across > 2 else [1, 2, 3, 4, 5, 6, 8, 10]  # a narrow panel fits two ticks, not four
     axes.xaxis.set_major_locator(MaxNLocator(across, steps=steps))
     axes.yaxis.set_major_locator(MaxNLocator(up, steps=[1, 2, 5, 10]))
     for axis in (axes.xaxis, axes.yaxis):

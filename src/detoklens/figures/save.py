@@ -1,6 +1,6 @@
-"""A figure as files: SVG and PDF with text as text, PNG, each written whole or not at all.
+"""Save figures as SVG, PDF (both with text as text) and PNG, atomically.
 
-Each says in its metadata that detoklens drew it, so that a file of another origin is not overwritten.
+The metadata of each file says that detoklens drew it, so files from elsewhere are never overwritten.
 """
 
 from __future__ import annotations
@@ -23,49 +23,45 @@ _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "http://www.w3.org/1999/xlink"
 _DROPPED = {f"{{{_SVG}}}metadata", f"{{{_SVG}}}style"}
 _URL = re.compile(r"url\(#([^)]*)\)")
-LONG = 200  # points of a path that is thinned
-COLUMN = 0.6  # points wide: a pixel of a page, less than a line is thick
+LONG = 200  # points from which a path is thinned
+COLUMN = 0.6  # width in points: one pixel of a page, less than the thickness of a line
 _BEYOND_HUNDREDTHS = re.compile(r"(\.\d\d)\d+")
 _DROPPED_PROPERTIES = {"-inkscape-stroke"}
 
 MAKER = ("data-made-by", "detoklens")
-"""The attribute by which a figure of ours is known."""
+"""The attribute that marks an SVG as drawn by detoklens."""
 
 ElementTree.register_namespace("", _SVG)
 ElementTree.register_namespace("xlink", _XLINK)
 
 
 def svg_text(figure: Figure, name: str, title: str = "", description: str = "") -> str:
-    """The figure as an <svg> element for a page, its ink in the page's text colour."""
-    return _written(svg_element(figure, name, title, description, ink="currentColor"))
+    """The figure as an <svg> element for a page, with ink in the page's text colour."""
+    return ElementTree.tostring(svg_element(figure, name, title, description, ink="currentColor"), encoding="unicode")
 
 
 def svg_file_text(figure: Figure, name: str, title: str = "", description: str = "") -> str:
-    """The figure as an SVG file of its own, its ink nearly black."""
-    declaration = '<?xml version="1.0" encoding="utf-8"?>\n'
-    return declaration + _written(svg_element(figure, name, title, description, ink=theme.INK)) + "\n"
+    """The figure as a standalone SVG file with nearly black ink."""
+    root = svg_element(figure, name, title, description, ink=theme.INK)
+    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
 
 
 def svg_element(figure: Figure, name: str, title: str, description: str, ink: str) -> Element:
-    """matplotlib's drawing, cleaned."""
+    """matplotlib's SVG without metadata, with attributes instead of styles and unique ids."""
     drawn = BytesIO()
     with theme.themed():
         figure.savefig(drawn, format="svg", dpi=theme.DPI, metadata={"Date": None, "Creator": None})
-    # matplotlib wrote this text a moment ago: no entity or external part can be in it
+    # written by matplotlib just now: it has no entities or external references
     root = ElementTree.fromstring(drawn.getvalue())
     prefix = re.sub(r"[^A-Za-z0-9_-]", "-", name) + "-"
-    _drop_children(root)
+    for parent in list(root.iter()):
+        for child in [child for child in parent if child.tag in _DROPPED]:
+            parent.remove(child)
     for element in root.iter():
         _clean(element, prefix, ink)
     root.set("stroke-linejoin", "round")
     _describe(root, prefix, title, description)
     return root
-
-
-def _drop_children(root: Element) -> None:
-    for parent in list(root.iter()):
-        for child in [child for child in parent if child.tag in _DROPPED]:
-            parent.remove(child)
 
 
 def _clean(element: Element, prefix: str, ink: str) -> None:
@@ -87,7 +83,7 @@ def _clean(element: Element, prefix: str, ink: str) -> None:
 
 
 def thinned(path: str) -> str:
-    """The same path with few points to a column; one that is short, or has curves, as it is."""
+    """Keep at most four points per column of a long path; short and curved paths are unchanged."""
     if path.count("L") < LONG or set("CQAHVSTmlhvcsqta") & set(path):
         return path
     lines = [_thinned_line(line) for line in path.split("M")[1:]]
@@ -103,7 +99,7 @@ def _thinned_line(line: str) -> str:
 
 
 def _telling(column: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """First, lowest, highest and last of the points of a column, in their order, each once."""
+    """The first, lowest, highest and last point of a column, in order."""
     heights = [y for _, y in column]
     telling = {0, heights.index(min(heights)), heights.index(max(heights)), len(column) - 1}
     return [column[place] for place in sorted(telling)]
@@ -120,10 +116,6 @@ def _describe(root: Element, prefix: str, title: str, description: str) -> None:
         root.insert(place, element)
 
 
-def _written(root: Element) -> str:
-    return ElementTree.tostring(root, encoding="unicode")
-
-
 FORMATS = ("svg", "pdf", "png")
 DRAWN_BY = "detoklens"
 MARKS = {
@@ -131,11 +123,11 @@ MARKS = {
     ".pdf": f"/Creator ({DRAWN_BY})".encode(),
     ".png": f"tEXtSoftware\0{DRAWN_BY}".encode(),
 }
-"""What a file of ours holds, by its ending."""
+"""What marks a file as drawn by detoklens, by extension."""
 
 
 def is_ours(path: Path) -> bool:
-    """Whether detoklens drew the figure in a file."""
+    """Whether detoklens drew this file."""
     return path.is_file() and MARKS[path.suffix.lower()] in path.read_bytes()
 
 
@@ -148,7 +140,7 @@ def save(
     description: str = "",
     formats: Sequence[str] = FORMATS,
 ) -> list[Path]:
-    """Write FOLDER/NAME.svg, .pdf and .png; the same figure gives the same bytes."""
+    """Write FOLDER/NAME.svg, .pdf and .png; the same figure always gives the same bytes."""
     make_folder(folder)
     paths = []
     for extension in formats:
@@ -158,19 +150,15 @@ def save(
 
 
 def file_content(figure: Figure, extension: str, name: str, *, title: str = "", description: str = "") -> bytes:
-    """What a figure's file of this format holds."""
+    """The figure as the content of a file of this format."""
     if extension == "svg":
         return svg_file_text(figure, name, title, description).encode()
-    return _rendered(figure, extension, title)
-
-
-def _rendered(figure: Figure, extension: str, title: str) -> bytes:
-    drawn = BytesIO()
     more: dict[str, Any]
     if extension == "pdf":
         more = {"metadata": {"Title": title, "CreationDate": None, "Creator": DRAWN_BY, "Producer": None}}
     else:
         more = {"metadata": {"Title": title, "Software": DRAWN_BY}, "facecolor": "white"}
+    drawn = BytesIO()
     with theme.themed():
         figure.savefig(drawn, format=extension, dpi=theme.DPI, **more)
     return drawn.getvalue()

@@ -1,4 +1,4 @@
-"""What is known of a figure before it is drawn? Its tables, its title, its caption. Needs no matplotlib."""
+"""Description of a figure (tables, title, caption, drawing function), without matplotlib."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FigureSpec:
-    """One figure: which function draws it, from which tables, and what it says.
+    """One figure: its tables, its texts and the function that draws it.
 
-    `function` is `module:name` in the figures room, or the function itself. Figures that are drawn `per_head` have a
-    panel for each head: they are drawn for chosen heads and for all. `{band}` in a caption stands for the share that a
-    band holds, which the question knows.
+    `function` is the function itself, or `question:name` for `questions/question/figures.py`. A `per_head` figure has
+    one panel per head. `{band}` in a caption is replaced with the share of values inside a band.
     """
 
     name: str
@@ -35,10 +34,10 @@ class FigureSpec:
     per_head: bool = False
     options: tuple[tuple[str, Any], ...] = ()
     needs: str = ""
-    """What its numbers need, for the reader of a report that had to leave it out."""
+    """What the figure needs, told to readers of a report that omits it."""
 
     def with_band(self, share: float) -> FigureSpec:
-        """The same with the share that its bands hold, in the caption and in what is drawn; as it is if it has none."""
+        """Set the share of values inside the bands, in the caption and in the drawing."""
         if "{band}" not in self.caption:
             return self
         caption = self.caption.replace("{band}", exact_percent(share))
@@ -46,18 +45,18 @@ class FigureSpec:
 
     @property
     def why_empty(self) -> str:
-        """Why there may be nothing to draw."""
-        return f"it needs {self.needs}" if self.needs else "none of its numbers is known"
+        """Why a figure may be omitted."""
+        return f"it needs {self.needs}" if self.needs else "it has no data"
 
     def can_draw(self, tables: Mapping[str, Any]) -> bool:
-        """Whether every table that it can't do without is there and has rows."""
+        """Whether every required table is there and has rows."""
         return all(name in tables and len(tables[name]) for name in self.tables)
 
     def draw(self, tables: Mapping[str, Any], **options: Any) -> Figure:
-        """The figure from tables by name; other tables are left alone."""
+        """Draw the figure from tables by name."""
         function = self._function()
         if "heads" in options and "heads" not in signature(function).parameters:
-            raise RangeError(f"the figure {self.name} shows no single heads; leave heads out")
+            raise RangeError(f"the figure {self.name} does not show single heads; omit heads")
         used = [tables[name] for name in self.tables] + [tables.get(name) for name in self.optional]
         return function(*used, **dict(self.options), **options)
 
@@ -70,7 +69,7 @@ class FigureSpec:
 
 
 def chosen_spec(specs: Sequence[FigureSpec], name: str | None, asked: str) -> FigureSpec:
-    """The figure of this name, the first where none is named; refused with the names that there are."""
+    """The figure of this name, or the first if none is named."""
     if not specs:
         raise RangeError(f"{asked} has no figure of these tables")
     found = [spec for spec in specs if name in (None, spec.name)]

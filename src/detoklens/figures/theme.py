@@ -1,15 +1,16 @@
-"""How does every figure look? One ink, six colours that differ in grey too, two widths, fonts that are everywhere.
+"""The look of every figure: one ink, six series styles, two widths, fonts that every system has.
 
-All that is not data is drawn in INK, fainter parts in INK with some opacity, on no background: an inlined SVG then
-takes the page's own text colour, light or dark (svg.py). The first four colours are Okabe and Ito's; each has its own
-line style, marker and hatch, so that colour is never the only difference, and a contrast of at least 3 on white. On
-dark ground the page gives each the colour `on_dark`, which even text could have: its contrast is at least 4.5.
+Everything except data is drawn in INK (lighter parts with opacity) on a transparent background, so an SVG in a page can
+take the page's text colour, light or dark (save.py). The first four colours are Okabe and Ito's. Each series also has
+its own line style, marker and hatch, so colour is never the only difference. Series colours have a contrast of at least
+3 on white; in dark mode the page replaces them with `on_dark`, whose contrast is at least 4.5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+import re
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec
@@ -17,19 +18,20 @@ from typing import Any, ParamSpec
 import matplotlib.style
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 
 from detoklens.errors import RangeError
 
 INK = "#1a1b1c"
 FAINT = 0.16  # opacity of grids and of bands
 SOFT = 0.62  # opacity of reference lines and of notes: a contrast of 4.5 on white and on dark
-BESIDE = 0.5  # opacity of lines that others are seen against: a contrast of 3
-SEQUENTIAL = "cividis"  # lightness rises all the way: the same picture in grey and to colour-blind eyes
+BESIDE = 0.5  # opacity of background lines: a contrast of 3
+SEQUENTIAL = "cividis"  # lightness rises monotonically: readable in grey and with colour-blindness
 
 POINT, POINT_OPACITY = "#2f7fc1", 0.8
-"""Of many points, an image that no page can colour anew: a contrast of 3 on white and on dark alike."""
+"""Scatter plots are raster images, which a page can't recolour: a contrast of 3 on white and on dark."""
 
-REFERENCE = "_reference"  # label of what is drawn without being data
+REFERENCE = "_reference"  # label of artists that are not data
 
 WIDTHS = {"column": 3.3, "page": 7.0}  # inches
 DPI = 200  # of PNG files and of images inside vector files
@@ -41,7 +43,7 @@ Width = str | float
 
 @dataclass(frozen=True)
 class Style:
-    """One series: a colour, and what tells it apart without colour."""
+    """How one series is drawn."""
 
     colour: str
     line: Any
@@ -64,7 +66,7 @@ _SETTINGS: dict[str, Any] = {
     "font.sans-serif": ["DejaVu Sans", "Verdana", "Arial"],
     "font.size": TEXT_SIZE,
     "text.color": INK,
-    "text.parse_math": False,  # a token may hold dollar signs
+    "text.parse_math": False,  # tokens may contain dollar signs
     "axes.edgecolor": INK,
     "axes.facecolor": "none",
     "axes.formatter.useoffset": False,
@@ -76,7 +78,7 @@ _SETTINGS: dict[str, Any] = {
     "axes.titlelocation": "left",
     "axes.titlepad": 3.0,
     "axes.titlesize": TEXT_SIZE,
-    "axes.titley": 1.0,  # fixed: looking for a better place costs a tenth of the drawing
+    "axes.titley": 1.0,  # fixed: searching for a better place takes a tenth of the drawing time
     "figure.dpi": DPI,
     "figure.facecolor": "none",
     "hatch.color": INK,
@@ -108,7 +110,7 @@ Parameters = ParamSpec("Parameters")
 
 
 def inches(width: Width) -> float:
-    """A figure's width: `column`, `page`, or a number of inches."""
+    """Convert a width (`column`, `page` or a number of inches) to inches."""
     try:
         value = WIDTHS.get(str(width)) or float(width)
     except ValueError:
@@ -120,26 +122,54 @@ def inches(width: Width) -> float:
 
 
 def style_of(place: int) -> Style:
-    """The style of the n-th series; after the last the first comes again."""
+    """The style of the n-th series; styles repeat after the last."""
     return SERIES[place % len(SERIES)]
 
 
 def themed() -> AbstractContextManager[None]:
-    """matplotlib with this theme on top of its own defaults, whatever the user's settings; afterwards as before."""
+    """Use this theme on top of matplotlib's defaults, ignoring the user's settings, inside a `with` block."""
     return matplotlib.style.context(["default", _SETTINGS])
 
 
+_SYMBOL = re.compile("T([ᵉᵖ]+)")
+_LETTERS = str.maketrans("ᵉᵖ", "ep")
+
+
 class ShownFigure(Figure):
-    """A figure that shows itself as the last line of a notebook's cell, with nothing switched on."""
+    """A figure that displays itself in a notebook and embeds TrueType fonts in PDF files."""
 
     def _repr_svg_(self) -> str:
         from detoklens.figures.save import svg_file_text
 
         return svg_file_text(self, "figure")
 
+    def savefig(self, fname: Any, **options: Any) -> None:
+        with matplotlib.rc_context({"pdf.fonttype": 42, "ps.fonttype": 42}):
+            if "svg" in (options.get("format"), str(fname)[-3:]):  # mathtext would split SVG text into letters
+                super().savefig(fname, **options)
+                return
+            with _mathtext_symbols(self):
+                super().savefig(fname, **options)
+
+
+@contextmanager
+def _mathtext_symbols(figure: Figure) -> Iterator[None]:
+    """Draw symbols such as Tᵉᵉ with mathtext, whose superscripts are legible at 7 points."""
+    found = {text: text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)}
+    plain = {text: label for text, label in found.items() if _SYMBOL.search(label) and "$" not in label}
+    for text, label in plain.items():
+        text.set_text(_SYMBOL.sub(lambda match: f"$T^{{{match[1].translate(_LETTERS)}}}$", label))
+        text.set_parse_math(True)
+    try:
+        yield
+    finally:
+        for text, label in plain.items():
+            text.set_text(label)
+            text.set_parse_math(False)
+
 
 def figure_function(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
-    """Draw in the theme, and finish: panels without data say so, and nothing is left for settings outside to decide."""
+    """Draw in the theme, label panels without data, and fix everything that outside settings could change."""
 
     @wraps(draw)
     def drawn(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Figure:
@@ -154,14 +184,15 @@ def figure_function(draw: Callable[Parameters, Figure]) -> Callable[Parameters, 
 def _finish(figure: Figure) -> None:
     for axes in figure.axes:
         if axes.axison and not _has_data(axes):
-            _say_no_data(axes)
+            axes.set(xticks=[], yticks=[])
+            axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", va="center", alpha=SOFT)
         for axis in (axes.xaxis, axes.yaxis):
-            axis.get_majorticklabels()  # ticks are made now, in this theme, not when somebody saves
-            axis.set_label_coords(0.5, 0.5)  # panels have no labels of their own: no place is looked for
+            axis.get_majorticklabels()  # creates the ticks in this theme, not when the figure is saved
+            axis.set_label_coords(0.5, 0.5)  # panels have no axis labels: skip matplotlib's search for a place
 
 
 def is_empty(figure: Figure) -> bool:
-    """Whether a figure has panels, and none of them shows any number."""
+    """Whether a figure has panels but none of them shows data."""
     panels = [axes for axes in figure.axes if axes.axison]
     return bool(panels) and not any(map(_has_data, panels))
 
@@ -169,8 +200,3 @@ def is_empty(figure: Figure) -> bool:
 def _has_data(axes: Axes) -> bool:
     drawn = (*axes.lines, *axes.collections, *axes.images, *axes.patches)
     return any(artist.get_label() != REFERENCE for artist in drawn)
-
-
-def _say_no_data(axes: Axes) -> None:
-    axes.set(xticks=[], yticks=[])
-    axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", va="center", alpha=SOFT)

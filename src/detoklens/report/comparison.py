@@ -1,4 +1,4 @@
-"""Several checkpoints side by side: the same questions of each, their tables joined by a column `model`, one page."""
+"""Compare checkpoints: ask each the same questions, join their tables by a column `model`, write one page."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from detoklens.questions.study import Study
 
 KIND = "comparison"
-SUMMARY = "The first attention layers of several checkpoints side by side, each read off its weights alone."
+SUMMARY = "The first attention layers of several checkpoints, compared by their weights."
 
 
 def make_comparison(
@@ -32,10 +32,7 @@ def make_comparison(
     listener: Listener | None = None,
     engine: Engine | None = None,
 ) -> Path:
-    """Write FOLDER/report.html that shows the models side by side, by their labels.
-
-    Figures are drawn one after the other, or by the processes of an engine.
-    """
+    """Write FOLDER/report.html, which compares the models by label. An engine draws figures in parallel."""
     listener = listener or Listener()
     claim(folder, KIND)
     asked = {
@@ -62,18 +59,18 @@ def make_comparison(
 
 
 def models_folder(folder: Path, label: str) -> Path:
-    """Where the answers of one model are kept."""
+    """The folder of one model's answers."""
     return folder / "models" / folder_name(label)
 
 
 def folder_name(label: str) -> str:
-    """A folder for a label, whatever characters it has: its plain ones, and a hash that tells it from others."""
+    """A safe, unique folder name for a label: its ASCII letters and digits, and a hash."""
     plain = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in label)[-40:]
     return f"{plain}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"
 
 
 def _joined(asked: Mapping[str, Sequence[Asked]], folder: Path) -> list[Asked]:
-    """Each question once, answered by all models that could; by nobody where none could."""
+    """Each question once, with the answers of all models that have one."""
     labels = list(asked)
     joined = []
     for several in _same_questions(asked):
@@ -89,7 +86,7 @@ def _joined(asked: Mapping[str, Sequence[Asked]], folder: Path) -> list[Asked]:
 
 
 def _same_questions(asked: Mapping[str, Sequence[Asked]]) -> list[dict[str, Asked]]:
-    """The models' entries side by side: by section, question and label, since parameters may differ between models."""
+    """Entries by model label, matched by section, question and label: parameters may differ between models."""
     found: dict[tuple[str, str, str], dict[str, Asked]] = {}
     for label, entries in asked.items():
         for each in entries:
@@ -109,6 +106,6 @@ def _notes(studies: Mapping[str, Study]) -> list[str]:
     notes = [f"{label}: {note}." for label, study in studies.items() for note in study.layer.notes]
     without = [label for label, study in studies.items() if study.counts is None]
     if without:
-        notes.append(f"Without counts, since none were given or another tokenizer made them: {', '.join(without)}.")
+        notes.append(f"Without counts (none given, or from another tokenizer): {', '.join(without)}.")
     texts = dict.fromkeys(note for study in studies.values() for note in study.notes if note not in study.layer.notes)
     return [*notes, *map(sentence, texts)]

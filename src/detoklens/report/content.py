@@ -1,29 +1,30 @@
-"""How far is a report? Each step tells a listener that it begins, and how it went."""
+"""The content of a report's page as plain data, and the progress of making it."""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from detoklens.progress import Watcher
+from detoklens.questions.base import Verdict
 
 Cell = str | int | float | bool | None
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One figure: `svg` is markup made by the figures room, the only markup that a page takes as it is."""
+    """One figure. Its SVG comes from the figures package and is the only markup that the page does not escape."""
 
     name: str
     title: str
     caption: str
     svg: str
     phone: str
-    """The same drawn narrow, which a narrow screen shows instead."""
+    """The figure drawn for narrow screens, as SVG."""
     folded: bool = False
-    """Whether the page shows it only when asked: the all-heads version of a figure, for example."""
+    """Whether the page collapses it, as it does figures of all heads."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +37,7 @@ class Computed:
 
 @dataclass(frozen=True)
 class Grid:
-    """A table to look at: names of columns with their meaning, and rows."""
+    """A table for display: column names with their meanings, and rows."""
 
     title: str
     columns: Sequence[tuple[str, str]]
@@ -46,27 +47,29 @@ class Grid:
 
     @property
     def numeric(self) -> list[bool]:
-        """Which columns hold numbers, to be written to the right."""
+        """Which columns hold numbers, and are right-aligned."""
         columns = [[row[place] for row in self.rows if row[place] is not None] for place in range(len(self.columns))]
         return [bool(cells) and all(type(cell) in (int, float) for cell in cells) for cells in columns]
 
 
 @dataclass(frozen=True)
 class Part:
-    """What one question of a section answers: a sentence, and what shows it; or why it is left out."""
+    """The answer to one question of a section, or why there is none."""
 
     sentence: str = ""
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    """Verdicts by model label; the label is empty if there is one model."""
     pictures: Sequence[Picture] = ()
     grids: Sequence[Grid] = ()
     computed: Computed | None = None
     left_out: str = ""
     not_drawn: Sequence[str] = ()
-    """Why figures are missing, one sentence each."""
+    """One sentence per missing figure."""
 
 
 @dataclass(frozen=True)
 class Section:
-    """One thing that people want to know, its answer, and the questions that answer it."""
+    """A section of the page: the questions that belong together."""
 
     title: str
     parts: Sequence[Part] = ()
@@ -74,7 +77,7 @@ class Section:
 
     @property
     def answer(self) -> str:
-        """What the first of its questions that could be asked says; else why none could."""
+        """The summary of the first question with an answer, or why there is none."""
         said = [part.sentence for part in self.parts if part.sentence]
         return (said or [part.left_out for part in self.parts] or [""])[0]
 
@@ -86,7 +89,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Download:
-    """A table as CSV: its text where it is small enough to live in the page, else only where it lies beside it."""
+    """A table as CSV; `csv` is its text if it is small enough for the page, else None."""
 
     name: str
     question: str
@@ -97,10 +100,10 @@ class Download:
 
 @dataclass(frozen=True)
 class PartnerView:
-    """The strongest partners of the searched tokens by one kind of scores.
+    """The strongest partners of the searchable tokens, by plain or by centred scores.
 
-    `partners` holds token ids as little-endian numbers in base64, [token, head, rank]; `seen` one bit for each of them,
-    most significant first, set where the corpus has the pair.
+    `partners` holds little-endian token ids in base64, [token, head, rank]; `seen` holds one bit per partner, most
+    significant first, set if the pair occurs in the corpus.
     """
 
     partners: str
@@ -111,8 +114,8 @@ class PartnerView:
 class PartnerIndex:
     """The strongest partners of many tokens, packed for the page's search box.
 
-    `tokens` are the texts of all tokens, None where no tokenizer says them; `mark` is what a tokenizer writes before a
-    piece that goes on with a word, if it writes anything. An id takes `id_bytes` in the two views.
+    `tokens` are the texts of all tokens, None without a tokenizer; `mark` is the tokenizer's prefix of continuation
+    tokens, if any. An id takes `id_bytes` bytes in the two views.
     """
 
     tokens: Sequence[str] | None
@@ -141,7 +144,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Step:
-    """How one step went: the `seconds` it took, whether it was `kept` from before, or what is `missing` for it."""
+    """A finished step: its duration, whether its result was `kept` from before, or which inputs are `missing`."""
 
     title: str
     seconds: float = 0.0
@@ -151,27 +154,27 @@ class Step:
 
 @dataclass
 class Listener:
-    """Who is told about steps: that one begins (and gives a watcher for its bar), and how it went."""
+    """Receives the progress of a report; `begin` may return a watcher for a progress bar."""
 
     begin: Callable[[str], Watcher | None] = lambda _title: None
     end: Callable[[Step], None] = lambda _step: None
     passed: list[Step] = field(default_factory=list)
     label: str = ""
-    """Which of several models the steps are about."""
+    """Prefix that names one of several models."""
 
     def about(self, label: str) -> Listener:
-        """The same listener, told a model's label before each step."""
+        """The same listener, with a model's label before each step."""
         return Listener(self.begin, self.end, self.passed, f"{label}: ")
 
     @contextlib.contextmanager
     def step(self, title: str) -> Iterator[Watcher | None]:
-        """A step that is always done."""
+        """Time a step that is always run."""
         started = time.perf_counter()
         yield self.begin(self.label + title)
         self.tell(Step(title, time.perf_counter() - started))
 
     def tell(self, step: Step) -> None:
-        """Note how a step went."""
+        """Report a finished step."""
         told = Step(self.label + step.title, step.seconds, step.kept, step.missing)
         self.passed.append(told)
         self.end(told)

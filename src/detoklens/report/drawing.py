@@ -1,13 +1,14 @@
-"""Draws a report's figures: SVG, PDF and PNG in a folder, the SVG again for the page, and a narrow one for phones.
+"""The figures of a report: which heads to draw large, and a cache of SVG, PDF and PNG files.
 
-`drawn.json` next to the files keeps two hashes of each figure: of what it was drawn from (its tables' contents, the
-heads, the width, the version) and of its files. A figure with the same hashes is read, not drawn again.
+`drawn.json` next to the files keeps two hashes per figure: of its inputs (tables, heads, width, version) and of its
+files. A figure with the same hashes is reused.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,7 +23,7 @@ from detoklens.questions.answer import labelled
 from detoklens.questions.auroc.question import HeadJudgement, judge_heads
 from detoklens.questions.heads.question import CLEARLY_ITSELF
 from detoklens.questions.heatmap.question import MOST
-from detoklens.questions.words.question import best_by_words, is_clearly_better
+from detoklens.questions.words.question import best_by_words, words_verdict
 from detoklens.report.content import Picture
 from detoklens.version import __version__
 from detoklens.wording import head_name, listed, plural, signed
@@ -32,113 +33,97 @@ if TYPE_CHECKING:
     from detoklens.questions.answer import Answer
     from detoklens.report.sections import Entry
 
-    Tables = Mapping[str, pl.DataFrame]
 
-
-FEWEST, LARGEST = 2, 3  # heads that are drawn large
-CLEARLY_BY_FREQUENCY = 0.3  # Spearman's ρ
-NEAR = ("previous token", "local", "self")  # classes of the table shape that are near the query
+FEWEST, MOST_LARGE = 2, 3  # heads drawn large
+NEAR = ("previous token", "local", "self")  # classes of the table `shape` that are near the query
 
 
 @dataclass(frozen=True)
 class LargeHead:
-    """A head that is drawn large, and what it does that others do less."""
+    """A head that is drawn large, and why."""
 
     head: int
     why: str
 
 
-def heads_drawn_large(tables: Tables) -> list[LargeHead]:
-    """At most three heads that do something, each for another reason; at least two, where the model has so many."""
+def heads_drawn_large(tables: Mapping[str, pl.DataFrame]) -> list[LargeHead]:
+    """Up to three heads that stand out, each for a different reason; at least two if the model has them."""
     chosen: dict[int, LargeHead] = {}
-    for found in _that_do_something(tables):
-        if len(chosen) < LARGEST:
+    for found in _standing_out(tables):
+        if len(chosen) < MOST_LARGE:
             chosen.setdefault(found.head, found)
-    for found in _nearest(tables):
+    for found in _closest(tables):
         if len(chosen) < FEWEST:
             chosen.setdefault(found.head, found)
     return list(chosen.values())
 
 
-def _that_do_something(tables: Tables) -> Iterator[LargeHead]:
-    joins = _joining(tables)
-    if joins is not None:
-        yield joins
+def _standing_out(tables: Mapping[str, pl.DataFrame]) -> Iterator[LargeHead]:
+    """The strongest head of each kind, judged as the questions' verdicts judge it."""
+    judged = _judged(tables)
+    for found in judged:
+        if found.level == "lexical":
+            yield LargeHead(found.head, "detokenizes: its AUROC exceeds every null")
+            break
+    best = best_by_words(tables["words_by_head"]) if "words_by_head" in tables and not judged else None
+    if best is not None and words_verdict(tables["words_by_head"]):
+        yield LargeHead(best["head"], "ranks a word's preceding piece best")
     cards = tables["heads"]
-    yield from _most(cards, "self_match", CLEARLY_ITSELF, "looks most for the token itself: z {:.1f}")
+    yield from _largest(cards, "self_match", CLEARLY_ITSELF, "matches its own token most: z {:.1f}")
     near = cards.filter(cards["position_class"].is_in(NEAR))
-    yield from _most(near, "on_previous", 0.0, "looks near by position alone: {:.0%} on the token before")
-    yield from _by_frequency(cards)
+    yield from _largest(near, "on_previous", 0.0, "attends nearby by position alone: {:.0%} to the previous token")
+    if "frequency_by_head" in tables:
+        prefer = tables["frequency_by_head"].filter(pl.col("prefers").is_in(["rare", "frequent"]))
+        strongest = prefer.sort(pl.col("spearman").abs(), descending=True, maintain_order=True).head(1)
+        for head, prefers, rho in strongest.select("head", "prefers", "spearman").iter_rows():
+            yield LargeHead(head, f"prefers {prefers} tokens most: ρ {signed(rho)}")
     if "heatmap_by_head" in tables:
         divided = tables["heatmap_by_head"].filter(layer_norm=True)
-        yield from _most(divided, "same_keys", MOST, "prefers the same keys for all queries: {:.0%} of the variance")
+        yield from _largest(divided, "same_keys", MOST, "prefers the same keys for all queries: {:.0%} of the variance")
 
 
-def _by_frequency(cards: pl.DataFrame) -> Iterator[LargeHead]:
-    ranked = cards.with_columns(strength=cards["frequency_spearman"].abs()).drop_nulls("strength")
-    clearly = ranked.filter(ranked["strength"] >= CLEARLY_BY_FREQUENCY)
-    for head, rho in _first(clearly, "strength", "frequency_spearman"):
-        yield LargeHead(head, f"prefers {'rare' if rho < 0 else 'frequent'} tokens most: ρ {signed(rho)}")
+def _closest(tables: Mapping[str, pl.DataFrame]) -> Iterator[LargeHead]:
+    """What to draw if few heads stand out: the closest to detokenizing and to self-match, then the first."""
+    for found in _judged(tables):
+        yield LargeHead(found.head, "closest to exceeding its nulls")
+    yield from _largest(tables["heads"], "self_match", -math.inf, "closest to matching its own token: z {:.1f}")
+    for head in tables["heads"]["head"].sort():
+        yield LargeHead(head, "the first of the other heads")
 
 
-def _joining(tables: Tables) -> LargeHead | None:
-    """The lexical head for continuation tokens, else for all tokens; without a corpus, by words."""
-    judged = _judged(tables)
-    if judged:
-        lexical = next((found for found in judged if found.level == "lexical"), None)
-        return None if lexical is None else LargeHead(lexical.head, "detokenizes: its AUROC exceeds every null")
-    best = best_by_words(tables["words_by_head"]) if "words_by_head" in tables else None
-    if best is None or not is_clearly_better(best):
-        return None
-    return LargeHead(best["head"], "finds a word's piece before best")
-
-
-def _judged(tables: Tables) -> list[HeadJudgement]:
+def _judged(tables: Mapping[str, pl.DataFrame]) -> list[HeadJudgement]:
+    """The strongest head on continuation tokens and on all tokens."""
     names = ("auroc_pieces_controls", "auroc_controls")
     return [found for name in names if name in tables for found in judge_heads(tables[name])[:1]]
 
 
-def _nearest(tables: Tables) -> Iterator[LargeHead]:
-    """What to draw where heads do little: the nearest to joining tokens, to looking for itself, then from the first."""
-    for found in _judged(tables):
-        yield LargeHead(found.head, "closest to exceeding its nulls, but not clearly above them")
-    cards = tables["heads"]
-    for head, _ in _first(cards.drop_nulls("self_match"), "self_match", "self_match"):
-        yield LargeHead(head, "nearest to looking for the token itself, though not clearly")
-    for head in cards["head"].sort():
-        yield LargeHead(head, "the first of those that do none of this")
-
-
-def _first(rows: pl.DataFrame, by: str, shown: str) -> Iterator[tuple[int, float]]:
-    yield from rows.sort(by, descending=True, maintain_order=True).select("head", shown).head(1).iter_rows()
-
-
-def _most(rows: pl.DataFrame, column: str, least: float, why: str) -> Iterator[LargeHead]:
-    """The head with the largest value, where that is large enough."""
+def _largest(rows: pl.DataFrame, column: str, least: float, why: str) -> Iterator[LargeHead]:
+    """The head with the largest value, if that is large enough."""
     known = rows.drop_nulls(column)
-    for head, value in _first(known.filter(known[column] >= least), column, column):
-        yield LargeHead(head, why.format(value).replace("%", " %"))
+    large = known.filter(known[column] >= least).sort(column, descending=True, maintain_order=True)
+    for head, value in large.select("head", column).head(1).iter_rows():
+        yield LargeHead(head, why.format(value).replace("%", " %").replace("-", "−"))
 
 
 def why_these(large: Sequence[LargeHead], n_heads: int) -> str:
     """A note for the page."""
     named = listed([f"{head_name(each.head)} ({each.why})" for each in large])
-    return f"of {plural(n_heads, 'head')} these are drawn large: {named}; all are below each figure, and in the tables"
+    return f"of {plural(n_heads, 'head')}, these are drawn large: {named}; figures and tables of all heads are below"
 
 
 Tables = Mapping[str, Any]
-"""Tables by name; for a comparison, by name and then by the model's label."""
+"""Tables by name; in a comparison, by name and then by model label."""
 
 FORMATS = ("svg", "pdf", "png")
 PHONE, PHONE_WIDTH = "phone.svg", "column"
-"""How the file for phones ends, and how wide it is: a screen of 420 px shows its text at 10 to 12 px."""
+"""Extension and width of the figure for narrow screens: 420 px show its text at 10 to 12 px."""
 XML_DECLARATION_END = "?>\n"
-EMPTY = "nothing to draw: "  # before the fingerprint of a figure that shows no number
+EMPTY = "nothing to draw: "  # before the fingerprint of a figure without data
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """One figure to draw: for some heads, or for all of them under another name; with the tables it is drawn from."""
+    """One figure to draw: its spec, its tables, and the heads it shows (None for all)."""
 
     spec: FigureSpec
     name: str
@@ -153,11 +138,14 @@ class Drawing:
 
 
 def drawings(entry: Entry, answer: Answer, chosen: Sequence[int], n_heads: int | None) -> list[Drawing]:
-    """The figures of an answer: those with a panel a head for the chosen heads and, folded away, for all."""
+    """The figures of an answer; those with one panel per head for the chosen heads and, collapsed, for all heads."""
     planned = []
     for spec in answer.figures.values():
         name = labelled(entry.label, answer.question, spec.name)
-        title, used = spec.title + entry.remark, _used(spec, answer.drawn_from)
+        title = spec.title + entry.remark
+        used = {
+            table: answer.drawn_from[table] for table in (*spec.tables, *spec.optional) if table in answer.drawn_from
+        }
         by_heads = spec.per_head and n_heads is not None
         planned.append(Drawing(spec, name, title, used, tuple(chosen) if by_heads else None))
         if by_heads and set(chosen) != set(range(n_heads or 0)):
@@ -167,7 +155,7 @@ def drawings(entry: Entry, answer: Answer, chosen: Sequence[int], n_heads: int |
 
 @dataclass(frozen=True)
 class DrawingTask:
-    """All that a worker needs to draw one figure: its tables, no path and no state."""
+    """Everything a worker needs to draw one figure."""
 
     drawing: Drawing
     width: str | float
@@ -175,10 +163,7 @@ class DrawingTask:
 
 
 def draw_files(task: DrawingTask) -> dict[str, bytes]:
-    """One figure as the content of its files, by their endings; none where it shows nothing.
-
-    Pure, so that a process of an engine can do it.
-    """
+    """Draw a figure and return the content of its files by extension; empty if it has no data."""
     from detoklens.figures.save import file_content
     from detoklens.figures.theme import is_empty
 
@@ -193,7 +178,7 @@ def draw_files(task: DrawingTask) -> dict[str, bytes]:
 
 
 class FigureCache:
-    """A folder of figures that remembers what each was drawn from."""
+    """A folder of figures that records what each was drawn from."""
 
     def __init__(self, folder: Path, width: str | float) -> None:
         make_folder(folder)
@@ -205,7 +190,7 @@ class FigureCache:
     def pictures(
         self, planned: Sequence[Drawing], engine: Engine | None = None, watch: Watcher | None = None
     ) -> dict[str, Picture]:
-        """The figures for the page by name, empty ones left out; missing ones are drawn: on an engine, or here."""
+        """The figures for the page by name, without empty ones; what is not cached is drawn."""
         wanted = {drawing.name: self._fingerprint(drawing) for drawing in planned}
         self._drawn = {name: drawn for name, drawn in self._drawn.items() if name in wanted}
         missing = [drawing for drawing in planned if not self._has(drawing, wanted[drawing.name])]
@@ -219,7 +204,7 @@ class FigureCache:
         return {drawing.name: self._picture(drawing) for drawing in shown}
 
     def _has(self, drawing: Drawing, fingerprint: str) -> bool:
-        """Whether the figure's files are there, drawn from the same and unchanged since; they are read once."""
+        """Whether the figure's files are there, from the same inputs and unchanged; reads them."""
         drawn = self._drawn.get(drawing.name)
         files = {} if drawn == _drawn_as(fingerprint, {}) else self._read(drawing)
         if files is None or drawn != _drawn_as(fingerprint, files):
@@ -254,19 +239,15 @@ class FigureCache:
         return digest.hexdigest()
 
 
-def _used(spec: FigureSpec, tables: Tables) -> dict[str, Any]:
-    return {name: tables[name] for name in (*spec.tables, *spec.optional) if name in tables}
-
-
 def _content(frame: pl.DataFrame | Mapping[str, pl.DataFrame]) -> bytes:
-    """Something that differs when a cell, a column's name or its type does, or a model's label."""
+    """Bytes that differ if a cell, a column's name or type, or a model's label differs."""
     if isinstance(frame, Mapping):
         return b"".join(label.encode() + b"\0" + _content(each) for label, each in frame.items())
     return str(frame.schema).encode() + frame.hash_rows().to_numpy().tobytes()
 
 
 def _drawn_as(fingerprint: str, files: Mapping[str, bytes]) -> str:
-    """What is remembered of a figure: what it was drawn from, and the hash of its files; no hash where it is empty."""
+    """What `drawn.json` keeps of a figure: the fingerprint of its inputs and the hash of its files, if any."""
     digest = hashlib.sha256()
     for ending in sorted(files):
         digest.update(f"{ending} {len(files[ending])} ".encode() + files[ending])
@@ -278,7 +259,7 @@ def _as_json(drawn: Mapping[str, str]) -> bytes:
 
 
 def _remembered(path: Path) -> dict[str, str]:
-    """What was drawn before; nothing where the file is missing or damaged."""
+    """What was drawn before; empty if the file is missing or damaged."""
     try:
         content = path.read_bytes()
         drawn = dict(json.loads(content))
@@ -288,7 +269,7 @@ def _remembered(path: Path) -> dict[str, str]:
 
 
 def for_page(svg_file: str) -> str:
-    """A figure's file as an element of a page: its ink takes the page's text colour."""
+    """An SVG file as an element of a page, with ink in the page's text colour."""
     from detoklens.figures.theme import INK
 
     return svg_file.partition(XML_DECLARATION_END)[2].strip().replace(f'"{INK}"', '"currentColor"')

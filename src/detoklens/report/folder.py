@@ -1,4 +1,4 @@
-"""The answers of a report: every question of its sections asked once, or the reason why not."""
+"""The folder of a report: claiming it, asking its questions, describing its tables, recording its provenance."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from detoklens.report.content import Listener, Step
 from detoklens.report.sections import SECTIONS, WORD, Entry, SectionPlan
 from detoklens.tables.files import NOTE
 from detoklens.version import __version__
+from detoklens.wording import sentence
 from detoklens.writing import make_folder, refuse_links, write_whole
 
 if TYPE_CHECKING:
@@ -37,21 +38,21 @@ RECORDED = ("numpy", "scipy", "numba", "polars", "pyarrow", "matplotlib", "token
 
 
 def refuse_foreign(folder: Path, kind: str) -> None:
-    """An error where the folder holds anything but a report (or comparison) of ours; nothing is written."""
+    """Raise an OutputError if the folder holds anything but a report (or comparison) of this kind."""
     if folder.exists() and not folder.is_dir():
-        raise OutputError(f"{folder} is a file; name a folder")
+        raise OutputError(f"{folder} is a file; pass a folder")
     if not folder.is_dir() or not any(folder.iterdir()):
         return
     found = _kind_of(folder)
     if found is None:
-        raise OutputError(f"{folder} holds something else and is not overwritten; name a new or empty folder")
+        raise OutputError(f"{folder} holds something else and is not overwritten; pass a new or empty folder")
     if found != kind:
-        raise OutputError(f"{folder} holds a {found} and is not overwritten by a {kind}; name another folder")
+        raise OutputError(f"{folder} holds a {found} and is not overwritten by a {kind}; pass another folder")
     refuse_links(folder)
 
 
 def claim(folder: Path, kind: str) -> None:
-    """Make the folder ours; one that holds something else is refused."""
+    """Create the folder and mark it as a report; refuse one that holds something else."""
     refuse_foreign(folder, kind)
     make_folder(folder)
     if not (folder / PROVENANCE).is_file():
@@ -60,7 +61,7 @@ def claim(folder: Path, kind: str) -> None:
 
 
 def _kind_of(folder: Path) -> str | None:
-    """What kind of ours the folder is; None where it is not."""
+    """`report` or `comparison`; None for any other folder."""
     try:
         record = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
@@ -70,20 +71,20 @@ def _kind_of(folder: Path) -> str | None:
 
 
 def column_guide(tables: Sequence[tuple[str, Schema, pl.DataFrame]]) -> str:
-    """The README of the tables: each table's question, and each column's meaning."""
-    parts = [f"# Tables\n\nEach table is there as parquet (its metadata says where it comes from) and as CSV. {NOTE}\n"]
+    """The README of the tables: what each table answers and what each column means."""
+    parts = [f"# Tables\n\nEach table is stored as parquet, with its provenance in the metadata, and as CSV. {NOTE}\n"]
     for name, schema, frame in tables:
         rows = [
             f"| `{column.name}` | {column.dtype} | {column.meaning.replace('|', chr(92) + '|')} |"
             for column in schema.columns
         ]
-        heading = f"## {name}\n\n{schema.question} {len(frame):,} rows.\n\n"
+        heading = f"## {name}\n\n{sentence(schema.question)} {len(frame):,} rows.\n\n"
         parts.append(heading + "| column | type | meaning |\n|---|---|---|\n" + "\n".join(rows) + "\n")
     return "\n".join(parts)
 
 
 def record(folder: Path, kind: str, studies: Sequence[Study], steps: Sequence[Step]) -> None:
-    """Write what the report was made of: models, counts, text, versions, the command, and each step's time."""
+    """Write the provenance: models, counts, text, versions, the command, and the duration of each step."""
     made_of = {
         "detoklens": __version__,
         "kind": kind,
@@ -113,17 +114,17 @@ def _recorded(study: Study) -> dict[str, Any]:
 
 
 WITHOUT = {
-    "counts": "No corpus counts were given, so this is left out",
-    "text": "No text was given, so this is left out",
-    "vocabulary": "The model came without a tokenizer, so this is left out",
-    "position_table": "The model has no table of positions, so this is left out",
-    "causal": "The model looks both ways, and this is measured only where it looks back, so it is left out",
+    "counts": "Omitted without corpus counts",
+    "text": "Omitted without text",
+    "vocabulary": "Omitted because the model has no tokenizer",
+    "position_table": "Omitted because the model has no position embeddings",
+    "causal": "Omitted because the model's attention is not causal",
 }
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One question of a section and its answer, or why there is none."""
+    """A question of a section and its answer, or why there is none."""
 
     section: SectionPlan
     entry: Entry
@@ -132,7 +133,7 @@ class Asked:
 
     @property
     def tables(self) -> dict[str, pl.DataFrame]:
-        """The tables by the names of their files."""
+        """The tables by file name."""
         if self.answer is None:
             return {}
         named = self.answer.tables.items()
@@ -142,9 +143,9 @@ class Asked:
 def ask_all(
     study: Study, folder: Path, listener: Listener, only_compared: bool = False, layers: int | None = None
 ) -> list[Asked]:
-    """All questions of all sections; what was answered before with the same inputs is read, not computed again.
+    """Ask all questions of all sections; answers in the folder with the same inputs are reused.
 
-    So many blocks of the real model are run for the section on words, where that is asked for.
+    With `layers`, that many blocks of the real model are run too.
     """
     run = {} if layers is None else {WORD.title: [Entry(Layers(up_to=layers))]}
     planned = [
@@ -174,11 +175,11 @@ def _ask(study: Study, section: SectionPlan, entry: Entry, folder: Path, listene
         return Asked(section, entry, left_out=f"{WITHOUT[error.need]}: {title}.")
     except (TokenError, RangeError) as error:
         listener.tell(Step(title, missing=(str(error),)))
-        return Asked(section, entry, left_out=f"Left out: {title}, since {error}.")
+        return Asked(section, entry, left_out=f"Omitted: {title} ({error}).")
     listener.tell(Step(title, time.perf_counter() - started, kept=not computed))
     return Asked(section, entry, answer)
 
 
 def all_tables(asked: Sequence[Asked]) -> dict[str, pl.DataFrame]:
-    """Every table of a report by its file's name."""
+    """Every table of a report by file name."""
     return {name: frame for each in asked for name, frame in each.tables.items()}

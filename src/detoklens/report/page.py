@@ -1,7 +1,7 @@
-"""The strongest partners of every token, packed for the page's search box: by plain and by centred scores.
+"""The report as one HTML document, and the data of its search box.
 
-Ids take two bytes, four where the vocabulary needs them. Where not all fit into the room that the page has left, fewer
-partners are listed; then the vocabulary is cut to its most frequent tokens (to its first ones where no corpus tells).
+The search box holds the strongest partners of every token, by plain and by centred scores. If they don't fit the page,
+fewer partners are listed, then only those of the most frequent tokens (of the first ones without counts).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from detoklens.wording import token_shown
 
 
 def render_page(content: Content) -> str:
-    """The report as one self-contained HTML document."""
+    """Render the report as one self-contained HTML document."""
     style, script = _asset("page.css"), _asset("page.js")
     environment = Environment(
         loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
@@ -47,11 +47,11 @@ def render_page(content: Content) -> str:
         partners=asdict(content.partners) if content.partners else None,
         svg=Markup,
     )
-    return printable(page)  # paths that are no UTF-8 can be anywhere in it
+    return printable(page)  # it may contain paths that are not UTF-8
 
 
 def content_security_policy(style: str, script: str) -> str:
-    """Only this style, this script and pictures inside the file."""
+    """Allow only this style, this script and images inside the file."""
     return (
         f"default-src 'none'; style-src '{_source_hash(style)}'; script-src '{_source_hash(script)}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"
@@ -59,13 +59,13 @@ def content_security_policy(style: str, script: str) -> str:
 
 
 def script_json(value: Any) -> str:
-    """JSON that can stand inside a script element whatever its texts are."""
+    """JSON that is safe inside an HTML element, whatever its strings contain."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def shown(value: Cell) -> str:
-    """A cell for eyes."""
+    """Format a cell."""
     match value:
         case None:
             return "–"
@@ -86,26 +86,26 @@ def _asset(name: str) -> str:
     return files("detoklens.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
-TOPS = (20, 10)  # partners in each head: as many as fit
-FEWEST = 100  # tokens that are searched however full the page is
-ID_TEXT = 8  # bytes that a searched token's id takes as text
+TOPS = (20, 10)  # partners per head: the first number that fits
+FEWEST = 100  # tokens that can be searched however full the page is
+ID_TEXT = 8  # bytes of a searchable token's id as text
 ROWS = 128  # query tokens scored together
-TASK_QUERIES = 4096  # query tokens that a worker takes at a time
+TASK_QUERIES = 4096  # query tokens per task
 
 
-def partner_index(study: Study, room: int) -> PartnerIndex:
-    """Partners by Tᵉᵉ of every token, or of as many frequent ones as fit into so many bytes."""
+def partner_index(study: Study, available: int) -> PartnerIndex:
+    """Partners by Tᵉᵉ of every token, or of as many tokens as fit into the available bytes."""
     layer = study.layer
     texts = token_texts(layer, range(layer.vocab_size))
     tokens = [token_shown(text or "") for text in texts] if layer.has_vocabulary else None
     id_bytes = 2 if layer.vocab_size <= 1 << 16 else 4
-    left = room - (0 if tokens is None else len(script_json(tokens)))
-    top, searched = _searched(study, id_bytes, left)
+    left = available - (0 if tokens is None else len(script_json(tokens)))
+    top, searched = _searchable(study, id_bytes, left)
 
     def view(centred: bool) -> PartnerView:
         partners = find_partners(layer.token_affinity(centred=centred), searched, top, study.workers)
         packed = base64.b64encode(partners.astype(f"<u{id_bytes}").tobytes()).decode("ascii")
-        return PartnerView(packed, _seen(study, searched, partners))
+        return PartnerView(packed, _pairs_seen(study, searched, partners))
 
     return PartnerIndex(
         tokens=tokens,
@@ -120,12 +120,12 @@ def partner_index(study: Study, room: int) -> PartnerIndex:
     )
 
 
-def _searched(study: Study, id_bytes: int, room: int) -> tuple[int, Int[np.ndarray, "query"]]:
-    """How many partners of which tokens fit into so many bytes?"""
+def _searchable(study: Study, id_bytes: int, available: int) -> tuple[int, Int[np.ndarray, "query"]]:
+    """The number of partners per head, and the tokens, that fit into the available bytes."""
     layer, counts = study.layer, study.counts
     for top in (min(most, layer.vocab_size) for most in TOPS):
         bits = 2 * layer.n_heads * top * (8 * id_bytes + (counts is not None))
-        fits = max(FEWEST, int(room // (bits / 8 * 4 / 3 + ID_TEXT)))
+        fits = max(FEWEST, int(available // (bits / 8 * 4 / 3 + ID_TEXT)))
         if fits >= layer.vocab_size:
             return top, np.arange(layer.vocab_size)
     first = np.arange(layer.vocab_size) if counts is None else np.argsort(-counts.tokens, kind="stable")
@@ -135,7 +135,7 @@ def _searched(study: Study, id_bytes: int, room: int) -> tuple[int, Int[np.ndarr
 def find_partners(
     affinity: Affinity, tokens: Int[np.ndarray, "query"], top: int, workers: int = 1
 ) -> Int[np.ndarray, "query head rank"]:
-    """The `top` keys of each query in each head."""
+    """The `top` keys of each query token in each head."""
     blocks = [
         (head, slice(begin, begin + TASK_QUERIES))
         for head in range(affinity.n_heads)
@@ -154,14 +154,17 @@ def find_partners(
 def best_keys(
     queries: Float[np.ndarray, "query d_head"], keys: Float[np.ndarray, "token d_head"], top: int
 ) -> Int[np.ndarray, "query rank"]:
-    """The best keys of some queries, a few rows of scores in memory at a time."""
+    """The best keys of some queries, with few rows of scores in memory at a time."""
     scores = HeadScores.of(keys)
     return np.concatenate(
         [top_keys(scores.rows(queries[place : place + ROWS]), top) for place in range(0, len(queries), ROWS)]
     )
 
 
-def _seen(study: Study, searched: Int[np.ndarray, "query"], partners: Int[np.ndarray, "query head rank"]) -> str | None:
+def _pairs_seen(
+    study: Study, searched: Int[np.ndarray, "query"], partners: Int[np.ndarray, "query head rank"]
+) -> str | None:
+    """One bit per partner, set if the corpus has the pair; None without counts."""
     if study.counts is None:
         return None
     queries = np.repeat(searched, partners[0].size)
@@ -172,15 +175,11 @@ def _seen(study: Study, searched: Int[np.ndarray, "query"], partners: Int[np.nda
 def _note(searched: int, study: Study, top: int) -> str:
     vocab_size, has_counts, by_text = study.layer.vocab_size, study.counts is not None, study.layer.has_vocabulary
     if searched == vocab_size:
-        whom = f"All {vocab_size:,} tokens can be searched"
+        covered = f"Covers all {vocab_size:,} tokens"
     else:
         chosen = "most frequent" if has_counts else "first"
-        which = f"The examples below and the {chosen} tokens, {searched:,} of {vocab_size:,}, can be searched"
-        whom = f"{which}: more would not fit into the page"
-    found = f"{whom}; the {top} keys with the largest Tᵉᵉ in each head."
+        covered = f"Covers the examples below and the {chosen} tokens, {searched:,} of {vocab_size:,}: more do not fit"
+    note = f"{covered}. Shows the {top} keys with the largest Tᵉᵉ in each head."
     if not by_text:
-        return found
-    return (
-        f"{found} ␣ is a space. A word of several tokens is found by the fewest tokens that spell it; the tokenizer "
-        "may cut it elsewhere."
-    )
+        return note
+    return f"{note} ␣ is a space. A word is split into the fewest tokens that spell it; the tokenizer may differ."

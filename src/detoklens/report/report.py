@@ -1,4 +1,4 @@
-"""One report from beginning to end: answers, figures, the page, and where all of it comes from."""
+"""Make a report: ask the questions, draw the figures, write the page and its provenance."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from detoklens.model.first_blocks import refuse_layers
-from detoklens.questions.answer import labelled
+from detoklens.questions.answer import Comparison, labelled
 from detoklens.report.content import Cell, Computed, Content, Download, Grid, Listener, Part, Picture, Section
 from detoklens.report.drawing import Drawing, FigureCache, LargeHead, drawings, heads_drawn_large, why_these
 from detoklens.report.folder import PAGE, Asked, all_tables, ask_all, claim, column_guide, record
@@ -32,23 +32,27 @@ Row = tuple[str, float | None, float | None, str]
 
 CORPUS = "yes: the paper counted OpenWebText"
 WEIGHTS = "no: weights alone"
-SAMPLE = "no, but the paper's sample of tokens is not known"
-MATCHING_HEAD, GLUING_HEAD = 1, 7  # the heads that the paper speaks of
+SAMPLE = "no, but the paper's sample of tokens is unknown"
+MATCHING_HEAD, DETOKENIZING_HEAD = 1, 7  # the heads that the paper discusses
 
 
 def numbers_of_the_paper(tables: Tables, documents: int | None = None) -> Part:
-    """What sets the paper's numbers beside ours; `documents` is how many the corpus has, where that is known."""
+    """Compare the paper's numbers with ours; `documents` is the size of the corpus, if known."""
     numbers = list(_numbers(tables, documents))
-    return Part(f"{len(numbers)} numbers of the paper's text are set beside ours.", grids=[_number_grid(numbers)])
+    return Part(f"{len(numbers)} numbers from the paper's text, compared with ours.", grids=[_number_grid(numbers)])
 
 
 def _numbers(tables: Tables, documents: int | None) -> Iterator[Row]:
-    yield from _heatmap_ranges(tables)
+    summary = tables["heatmap_by_head"].filter(layer_norm=True)
+    for head, (low, high) in ((MATCHING_HEAD, (-47, 127)), (DETOKENIZING_HEAD, (-35, 31))):
+        row = summary.filter(head=head).row(0, named=True)
+        yield (f"smallest Tᵉᵉ of sampled tokens, L0H{head}", low, row["minimum"], SAMPLE)
+        yield (f"largest Tᵉᵉ of sampled tokens, L0H{head}", high, row["maximum"], SAMPLE)
     if "auroc_by_head" in tables:
         best = tables["auroc_by_head"].sort("seen", descending=True)["head"][0]
-        yield ("head with the largest mean AUROC", GLUING_HEAD, best, CORPUS)
+        yield ("head with the largest mean AUROC", DETOKENIZING_HEAD, best, CORPUS)
     by_head = tables["frequency_by_head"]
-    for head, paper in ((GLUING_HEAD, -0.68), (MATCHING_HEAD, -0.31)):
+    for head, paper in ((DETOKENIZING_HEAD, -0.68), (MATCHING_HEAD, -0.31)):
         ours = by_head.filter(head=head)["spearman"][0]
         yield (f"Spearman of Tᵉ with token frequency, L0H{head}", paper, ours, CORPUS)
     variance = tables["embedding_variance"].row(0, named=True)
@@ -56,34 +60,15 @@ def _numbers(tables: Tables, documents: int | None) -> Iterator[Row]:
     yield ("variance of the token embeddings' norms", 0.19, variance["norm_variance"], WEIGHTS)
     yield ("the same after division by the standard deviation", 0.0, variance["divided_norm_variance"], WEIGHTS)
     yield ("mean Var(e) over mean |Cov(e, p)|", 46, variance["variance_to_covariance"], WEIGHTS)
-    yield from _position_variances(tables)
-    yield from _corpus_sizes(tables, documents)
-
-
-def _position_variances(tables: Tables) -> Iterator[Row]:
-    """The paper says of these in words what they are."""
-    found = tables["position_variance"].sort("position")["variance"]
-    median = float(found.median() or 0.0)  # type: ignore[arg-type]
-    for name, value in (("first: exceptionally large", found[0]), ("last: exceptionally small", found[-1])):
+    position = tables["position_variance"].sort("position")["variance"]
+    median = float(position.median() or 0.0)  # type: ignore[arg-type]
+    for name, value in (("first: exceptionally large", position[0]), ("last: exceptionally small", position[-1])):
         yield (f"Var(p) over its median, {name} in the paper", None, value / median if median else None, WEIGHTS)
-
-
-def _corpus_sizes(tables: Tables, documents: int | None) -> Iterator[Row]:
-    if "auroc_by_token" not in tables:
-        return
-    tokens = int(tables["frequency_by_token"]["count"].sum())
-    bigrams = int(tables["auroc_by_token"].filter(head=0)["positives"].sum())
-    yield ("documents counted", 8_013_769, documents, CORPUS)
-    yield ("tokens counted", 9.03e9, tokens, CORPUS)
-    yield ("distinct bigrams counted", 137e6, bigrams, CORPUS)
-
-
-def _heatmap_ranges(tables: Tables) -> Iterator[Row]:
-    summary = tables["heatmap_by_head"].filter(layer_norm=True)
-    for head, (low, high) in ((MATCHING_HEAD, (-47, 127)), (GLUING_HEAD, (-35, 31))):
-        row = summary.filter(head=head).row(0, named=True)
-        yield (f"smallest Tᵉᵉ of drawn tokens, L0H{head}", low, row["minimum"], SAMPLE)
-        yield (f"largest Tᵉᵉ of drawn tokens, L0H{head}", high, row["maximum"], SAMPLE)
+    if "auroc_by_token" in tables:
+        yield ("documents counted", 8_013_769, documents, CORPUS)
+        yield ("tokens counted", 9.03e9, int(tables["frequency_by_token"]["count"].sum()), CORPUS)
+        bigrams = int(tables["auroc_by_token"].filter(head=0)["positives"].sum())
+        yield ("distinct bigrams counted", 137e6, bigrams, CORPUS)
 
 
 def _number_grid(numbers: list[Row]) -> Grid:
@@ -91,24 +76,24 @@ def _number_grid(numbers: list[Row]) -> Grid:
         ("number", "what is compared"),
         ("paper", "as the paper prints it"),
         ("here", "computed here"),
-        ("difference", "here less paper"),
-        ("depends on the corpus", "whether other text would give another number"),
+        ("difference", "here minus paper"),
+        ("depends on the corpus", "whether another corpus would change the number"),
     ]
     rows: list[tuple[Cell, ...]] = [
         (name, paper, ours, None if ours is None or paper is None else ours - paper, depends)
         for name, paper, ours, depends in numbers
     ]
-    return Grid("Numbers of the paper's text", columns, rows)
+    return Grid("Numbers from the paper's text", columns, rows)
 
 
 KIND = "report"
-LARGEST_CSV = 600_000  # bytes of a table that lives in the page itself
-SHOWN_ROWS = 30  # of a table that the page folds away
-LARGEST_PAGE = 14_500_000  # bytes, the search's data included; browsers open it and letters carry it
+LARGEST_CSV = 600_000  # bytes of a table inside the page
+SHOWN_ROWS = 30  # of a collapsed table
+LARGEST_PAGE = 14_500_000  # bytes including the search data; browsers open it and it fits an email
 NUMBERS = {"learned": "six", "rotary": "four", "alibi": "three"}
 SUMMARY = (
-    "What does this layer attend to, and why? Read off its weights alone: attention scores are exactly the sum of "
-    "{number} terms of tokens and positions. Tᵉᵉ, token with token, is the one that can put words together again."
+    "What the first layer attends to and why, computed from its weights. Attention scores are exactly the sum of "
+    "{number} terms of tokens and positions; Tᵉᵉ, token with token, is the one that can detokenize."
 )
 
 
@@ -121,15 +106,15 @@ def make_report(
     layers: int | None = None,
     engine: Engine | None = None,
 ) -> Path:
-    """Write FOLDER/report.html with its tables/, figures/ and provenance.json; what is there already is kept.
+    """Write FOLDER/report.html with tables/, figures/ and provenance.json; finished answers and figures are reused.
 
-    With `layers`, that many blocks of the real model are run too, which needs the extra `model`. Figures are drawn one
-    after the other, or by the processes of an engine.
+    With `layers`, that many blocks of the real model are run too, which needs the extra `model`. An engine draws
+    figures in parallel.
     """
     if layers is not None:
         refuse_layers(study.layer.checkpoint, layers)
     listener = listener or Listener()
-    wanted = None if heads is None else [LargeHead(head, "asked for") for head in study.heads(heads)]
+    wanted = None if heads is None else [LargeHead(head, "requested") for head in study.heads(heads)]
     claim(folder, KIND)
     asked = ask_all(study, folder / "tables", listener, layers=layers)
     large = heads_drawn_large(all_tables(asked)) if wanted is None else wanted
@@ -138,7 +123,7 @@ def make_report(
         book = FigureCache(folder / "figures", width)
         pictures = book.pictures([each for some in planned for each in some], engine, watch)
     content = _content(study, asked, planned, pictures, large)
-    with listener.step("Find the partners of every token"):
+    with listener.step("Rank the partners of every token"):
         index = partner_index(study, LARGEST_PAGE - len(render_page(content).encode()))
     with listener.step("Write the page"):
         write_guide(folder, asked)
@@ -148,12 +133,12 @@ def make_report(
 
 
 def plan(asked: Sequence[Asked], chosen: Sequence[int], n_heads: int | None) -> list[list[Drawing]]:
-    """The figures of each question that has an answer."""
+    """The figures of each question."""
     return [[] if each.answer is None else drawings(each.entry, each.answer, chosen, n_heads) for each in asked]
 
 
 def write_guide(folder: Path, asked: Sequence[Asked]) -> None:
-    """The README of the tables."""
+    """Write the README of the tables."""
     described = [
         (labelled(each.entry.label, each.entry.question, schema.name), schema, each.answer.tables[schema.name])
         for each in asked
@@ -166,7 +151,7 @@ def write_guide(folder: Path, asked: Sequence[Asked]) -> None:
 def sections_of(
     asked: Sequence[Asked], planned: Sequence[Sequence[Drawing]], pictures: Mapping[str, Picture]
 ) -> list[Section]:
-    """The sections of the page, each with the answers of its questions."""
+    """The sections of the page with their answers."""
     parts = [_part(each, drawn, pictures) for each, drawn in zip(asked, planned, strict=True)]
     found = [
         Section(
@@ -183,14 +168,16 @@ def _part(asked: Asked, drawn: Sequence[Drawing], pictures: Mapping[str, Picture
     answer = asked.answer
     if answer is None:
         return Part(left_out=asked.left_out)
-    schemas = {column.name: column.meaning for schema in answer.schemas for column in schema.columns}
+    meanings = {column.name: column.meaning for schema in answer.schemas for column in schema.columns}
+    verdicts = answer.verdicts if isinstance(answer, Comparison) else {"": answer.verdict}
     return Part(
         answer.sentence,
+        {label: verdict for label, verdict in verdicts.items() if verdict is not None},
         [pictures[drawing.name] for drawing in drawn if drawing.name in pictures],
-        [grid_of(view, schemas) for view in answer.page_views],
+        [grid_of(view, meanings) for view in answer.page_views],
         Computed(answer.command, answer.question.equation),
         not_drawn=[
-            f"{drawing.title} is left out: {drawing.spec.why_empty}."
+            f"Figure omitted: {drawing.title} ({drawing.spec.why_empty})."
             for drawing in drawn
             if drawing.name not in pictures and not drawing.folded
         ],
@@ -198,7 +185,7 @@ def _part(asked: Asked, drawn: Sequence[Drawing], pictures: Mapping[str, Picture
 
 
 def grid_of(view: View, meanings: Mapping[str, str]) -> Grid:
-    """A table for the page: as many rows as it shows, and the columns that hold something."""
+    """A table for the page: its first rows, and the columns that have values."""
     filled = [name for name in view.frame.columns if view.frame[name].count() or view.frame.is_empty()]
     frame = (view.frame if view.open else view.frame.head(SHOWN_ROWS)).select(filled)
     columns = [(name.replace("_", " "), meanings.get(name, name)) for name in frame.columns]
@@ -216,7 +203,7 @@ def _cell(name: str, value: object) -> str | int | float | bool | None:
 
 
 def _holds_tokens(column: str) -> bool:
-    """Whether a column's text is of tokens, whose spaces must be seen."""
+    """Whether a column holds token text, whose spaces are shown."""
     return column.startswith("L0H") or column.endswith(("token", "text", "split", "joined"))
 
 
@@ -229,7 +216,8 @@ def _content(
 ) -> Content:
     sections, tables = sections_of(asked, planned, pictures), all_tables(asked)
     if sections[-1].title == PAPER.title:
-        parts = [*sections[-1].parts, numbers_of_the_paper(tables, _documents_counted(study))]
+        counted = {} if study.counts is None else study.counts.manifest.get("totals", {})
+        parts = [*sections[-1].parts, numbers_of_the_paper(tables, counted.get("documents"))]
         sections[-1] = Section(PAPER.title, parts)
     return Content(
         title=f"The first attention layer of {_short_name(study.layer.name)}",
@@ -242,12 +230,12 @@ def _content(
 
 
 def downloads(asked: Sequence[Asked]) -> list[Download]:
-    """Every table to take away: inside the page where it is small."""
+    """Every table as a download; small ones are inside the page."""
     return [
-        _download(name, schema, asked_answer.tables[schema.name])
+        _download(name, schema, each.answer.tables[schema.name])
         for each in asked
-        for asked_answer in ([each.answer] if each.answer is not None else [])
-        for schema in asked_answer.schemas
+        if each.answer is not None
+        for schema in each.answer.schemas
         for name in [labelled(each.entry.label, each.entry.question, schema.name)]
     ]
 
@@ -255,15 +243,11 @@ def downloads(asked: Sequence[Asked]) -> list[Download]:
 def _download(name: str, schema: Schema, frame: pl.DataFrame) -> Download:
     content = csv_bytes(schema.conform(frame))
     text = content.decode() if len(content) <= LARGEST_CSV else None
-    return Download(name, schema.question, len(frame), f"tables/{name}.csv", text)
-
-
-def _documents_counted(study: Study) -> int | None:
-    return None if study.counts is None else study.counts.manifest.get("totals", {}).get("documents")
+    return Download(name, sentence(schema.question), len(frame), f"tables/{name}.csv", text)
 
 
 def _short_name(model: str) -> str:
-    """A folder's own name; the name of a model on the hub, or of one that comes along, as it is."""
+    """The last part of a local path; names of hub models and of the demo are unchanged."""
     return Path(model).resolve().name if Path(model).is_dir() else model
 
 
@@ -275,8 +259,8 @@ def _facts(study: Study) -> list[tuple[str, str]]:
         ("Width", f"{layer.d_model}"),
         ("Vocabulary", f"{layer.vocab_size:,} tokens"),
         ("Positions", f"{layer.n_positions:,}"),
-        ("Corpus", "none given" if counts is None else f"{int(counts.tokens.sum()):,} tokens counted"),
-        ("Text", f"{len(study.documents):,} documents" if study.has("text") else "none given"),
+        ("Corpus", "none" if counts is None else f"{int(counts.tokens.sum()):,} tokens counted"),
+        ("Text", f"{len(study.documents):,} documents" if study.has("text") else "none"),
         ("Weights", f"sha256 {layer.fingerprint[:12]}…"),
     ]
 

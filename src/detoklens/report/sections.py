@@ -1,4 +1,4 @@
-"""What does a report show? Sections, each a list of questions. A new question is one more entry here."""
+"""The sections of a report, each a list of questions. A new question is one more entry here."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
     from detoklens.questions.study import Study
 
 PAPER_TOKENS = ("iens", " Jackson", "yo", " Korea", " Obama", " Einstein", " chloride", " century")
-SHORTEST_EXAMPLE = 3  # letters
+SHORTEST_EXAMPLE = 3  # characters
 EXAMPLES, SHOWN_PARTNERS, CURVES = 8, 8, 2
 DRAWN_TOKENS = 60
 LEXICON_PAIRS = 1000
-PLACES = 32  # query positions of the contributions' curves, evenly spread
+QUERY_POSITIONS = 32  # of the contributions' curves
 
 
 @dataclass(frozen=True)
 class Entry:
     """One question of a section.
 
-    The `label` tells two answers to the same question apart in the names of files, the `remark` in the titles of
-    figures. What is `compared` is asked when several models are set side by side.
+    `label` distinguishes two answers to the same question in file names, `remark` in figure titles. Comparisons of
+    several models ask only the entries that are `compared`.
     """
 
     question: Question
@@ -51,79 +51,61 @@ class Entry:
 
 @dataclass(frozen=True)
 class SectionPlan:
-    """A title, and the questions under it, which may depend on what the study has."""
+    """A section's title and its questions, which may depend on the study."""
 
     title: str
     entries: Callable[[Study], Sequence[Entry]]
     has_search: bool = False
 
 
-def glue(study: Study) -> Sequence[Entry]:
+def detokenization_heads(study: Study) -> Sequence[Entry]:
     curves = curve_tokens(study)
     heatmap = Heatmap(tokens=max(2, min(DRAWN_TOKENS, study.layer.vocab_size)))
     return [
-        Entry(Auroc(pieces=True), "auroc_pieces", " over pieces of words", compared=True),
-        *of_family(study, Auroc(pieces=True), "auroc_pieces", " over pieces of words"),
+        Entry(Auroc(pieces=True), "auroc_pieces", " on continuation tokens", compared=True),
+        *variants(study, Auroc(pieces=True), "auroc_pieces", " on continuation tokens"),
         Entry(Auroc(), compared=True),
         *([Entry(Auroc(roc=curves))] if curves else []),
         Entry(Words(), compared=True),
-        *of_family(study, Words(), "words"),
+        *variants(study, Words(), "words"),
         Entry(Heads(), compared=True),
         Entry(heatmap),
-        *of_family(study, heatmap, "heatmap"),
+        *variants(study, heatmap, "heatmap"),
     ]
 
 
-def word(_study: Study) -> Sequence[Entry]:
-    return [Entry(Twins(), compared=True)]
-
-
-def partners(study: Study) -> Sequence[Entry]:
+def token_partners(study: Study) -> Sequence[Entry]:
     top, lexicon = min(SHOWN_PARTNERS, study.layer.vocab_size), Lexicon(top=LEXICON_PAIRS, no_self=True)
     return [
         Entry(lexicon),
-        *of_family(study, lexicon, "lexicon"),
+        *variants(study, lexicon, "lexicon"),
         Entry(Partners(example_tokens(study), top=top)),
     ]
 
 
-def of_family(study: Study, question: AtOffset, label: str, remark: str = "") -> Sequence[Entry]:
-    """The same as only some families can be asked: with the means split off, or ahead."""
+def variants(study: Study, question: AtOffset, label: str, remark: str = "") -> Sequence[Entry]:
+    """Variants for some families only: with means split off, or with the key after the query."""
     entries = []
     if study.layer.positions != "learned":
         split = replace(question, mean="vocabulary")
         entries.append(Entry(split, f"{label}_split", f"{remark}, means split off", compared=True))
     if isinstance(question, Joining) and not study.layer.is_causal:
         ahead = replace(question, direction="ahead")
-        entries.append(Entry(ahead, f"{label}_ahead", f"{remark}, asked ahead", compared=True))
+        entries.append(Entry(ahead, f"{label}_ahead", f"{remark}, key after query", compared=True))
     return entries
 
 
-def position(_study: Study) -> Sequence[Entry]:
-    return [Entry(Shape(), compared=True), Entry(Positions(), compared=True)]
-
-
-def text(_study: Study) -> Sequence[Entry]:
-    return [Entry(Attention())]
-
-
-def terms(study: Study) -> Sequence[Entry]:
-    asked = Contributions()
-    if not study.missing(asked):
-        asked = Contributions(query_positions=places_looked_from(study))
-    return [Entry(asked, compared=True), Entry(Frequency())]
-
-
-def odd(_study: Study) -> Sequence[Entry]:
-    return [Entry(Variance(), compared=True)]
-
-
-def paper(study: Study) -> Sequence[Entry]:
-    return [Entry(Words(paper=True))] if is_gpt2_small(study) else []
+def term_contributions(study: Study) -> Sequence[Entry]:
+    question = Contributions()
+    if not study.missing(question):
+        last = max(len(ids) for ids in study.documents) - 1
+        spread = np.unique(np.linspace(0, last, QUERY_POSITIONS).round())
+        question = Contributions(query_positions=[int(position) for position in spread])
+    return [Entry(question, compared=True), Entry(Frequency())]
 
 
 def is_gpt2_small(study: Study) -> bool:
-    """Whether this is the model of the paper: its sizes, and its vocabulary by the paper's own words."""
+    """Whether this is the paper's model, by its sizes and by a word of its vocabulary."""
     layer = study.layer
     sizes = (layer.n_heads, layer.d_head, layer.d_model, layer.n_positions, layer.vocab_size)
     if sizes != (12, 64, 768, 1024, 50257) or not layer.has_vocabulary:
@@ -131,24 +113,24 @@ def is_gpt2_small(study: Study) -> bool:
     return layer.vocabulary.encode(" sapiens") == [31841, 10465]
 
 
-PAPER = SectionPlan("Are the paper's numbers found again?", paper)
-WORD = SectionPlan("Does it write the word?", word)
+WORD = SectionPlan("Does the layer write the word?", lambda _: [Entry(Twins(), compared=True)])
+PAPER = SectionPlan("The paper's numbers", lambda study: [Entry(Words(paper=True))] if is_gpt2_small(study) else [])
 SECTIONS: list[SectionPlan] = [
-    SectionPlan("Which heads glue tokens together?", glue),
+    SectionPlan("Detokenization heads", detokenization_heads),
     WORD,
-    SectionPlan("With what?", partners, has_search=True),
-    SectionPlan("How does position pull?", position),
-    SectionPlan("What does the text say?", text),
-    SectionPlan("Which term matters?", terms),
-    SectionPlan("What is odd about this checkpoint?", odd),
+    SectionPlan("Token partners", token_partners, has_search=True),
+    SectionPlan("Position terms", lambda _: [Entry(Shape(), compared=True), Entry(Positions(), compared=True)]),
+    SectionPlan("Attention on text", lambda _: [Entry(Attention())]),
+    SectionPlan("Term contributions", term_contributions),
+    SectionPlan("Checkpoint anomalies", lambda _: [Entry(Variance(), compared=True)]),
     PAPER,
 ]
 
 
 def example_tokens(study: Study) -> list[int]:
-    """Query tokens to show: the paper's where the vocabulary has them, else the most frequent pieces of words.
+    """Query tokens to show: the paper's if the vocabulary has them all, else the most frequent continuation tokens.
 
-    Without a tokenizer, whose pieces are not known, the most frequent tokens, or the first.
+    Without a tokenizer: the most frequent tokens. Without counts, the first instead of the most frequent.
     """
     size = study.layer.vocab_size
     if not study.has("vocabulary"):
@@ -171,15 +153,9 @@ def _most_frequent(study: Study, tokens: list[int]) -> list[int]:
 
 
 def curve_tokens(study: Study) -> list[int]:
-    """Example tokens whose curve is defined: the corpus has some of its pairs, but not all."""
+    """Example tokens whose ROC curve is defined: with both positives and negatives."""
     if study.counts is None:
         return []
     starts = study.counts.bigrams.indptr
     sizes = starts[1:] - starts[:-1]
     return [token for token in example_tokens(study) if 0 < sizes[token] < study.layer.vocab_size][:CURVES]
-
-
-def places_looked_from(study: Study) -> list[int]:
-    """Query positions spread evenly over the longest document."""
-    longest = max(len(ids) for ids in study.documents)
-    return [int(place) for place in np.unique(np.linspace(0, longest - 1, PLACES).round())]

@@ -1,1 +1,1 @@
-"""Tables: declared columns with their meaning, parquet files that say where they come from."""
+"""Tables: schemas, parquet and CSV files with provenance and checksums, display."""

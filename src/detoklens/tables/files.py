@@ -1,7 +1,7 @@
-"""Tables as files: parquet with provenance and a checksum inside, and the same table as CSV.
+"""Tables as files: parquet with provenance and a checksum, and the same table as CSV.
 
-The parquet metadata holds the SHA-256 of the whole file, computed with zeros in its own place, so that a flipped bit is
-noticed wherever it is: in a column, in a page header, in the provenance or in the checksum.
+The parquet metadata holds the SHA-256 of the whole file, computed with zeros in place of the checksum itself, so a
+flipped bit is detected anywhere: in a column, a page header, the provenance or the checksum.
 """
 
 from __future__ import annotations
@@ -29,14 +29,13 @@ if TYPE_CHECKING:
 
 FORMULA = r"^'*[=+\-@\t\r\n＝＋－＠]"
 NOTE = (
-    "In CSV, a text that begins with `=`, `+`, `-`, `@`, a tab or a line break (also behind apostrophes) has an "
-    "apostrophe in front, so that no spreadsheet takes it for a formula; numbers are as they are. Parquet has every "
-    "text as it is."
+    "In CSV, text that starts with `=`, `+`, `-`, `@`, a tab or a line break (possibly after apostrophes) is prefixed "
+    "with an apostrophe, so spreadsheets don't run it as a formula. Numbers, and all values in parquet, are unchanged."
 )
 
 
 def csv_bytes(frame: pl.DataFrame) -> bytes:
-    """The table as the content of a CSV file."""
+    """The table as CSV, with text escaped that looks like a formula."""
     looks_like_formula = pl.col(pl.String).str.contains(FORMULA)
     safe = pl.when(looks_like_formula).then(pl.lit("'") + pl.col(pl.String)).otherwise(pl.col(pl.String))
     return frame.with_columns(safe.name.keep()).write_csv().encode()
@@ -44,7 +43,7 @@ def csv_bytes(frame: pl.DataFrame) -> bytes:
 
 @dataclass(frozen=True)
 class Provenance:
-    """All that decides a table's numbers, and nothing that does not: the same question has the same provenance."""
+    """Everything that determines a table's numbers and nothing else; the same question has the same provenance."""
 
     command: str
     model: str
@@ -56,7 +55,7 @@ class Provenance:
 
     @classmethod
     def from_json(cls, text: str) -> Provenance:
-        """A provenance as `to_json` wrote it; a ValueError or TypeError where it is something else."""
+        """Parse what `to_json` wrote; raise a ValueError or TypeError for anything else."""
         fields = json.loads(text)
         if not isinstance(fields, dict) or not isinstance(fields.get("options"), dict):
             raise ValueError("its provenance is not an object with options")
@@ -74,31 +73,31 @@ class Provenance:
 
 
 MARK, ABOUT, TABLE = "detoklens", "detoklens.answer", "detoklens.table"
-"""Metadata keys: the provenance, the description of the answer, and which of its tables this is."""
+"""Metadata keys: the provenance, the description of the answer, and the name of the table."""
 CSV_SHA256, SHA256 = "detoklens.csv_sha256", "detoklens.sha256"
-"""Metadata keys: the checksum of the CSV file written with the table, and that of the parquet file itself."""
+"""Metadata keys: the checksums of the CSV file and of the parquet file itself."""
 NO_DIGEST = b"0" * 64
 
 
 class DamagedTableError(OutputError):
-    """A table that detoklens wrote is no longer what was written."""
+    """A table written by detoklens has been changed or damaged."""
 
 
 @dataclass(frozen=True)
 class StoredTable:
-    """A parquet file whose checksum is right."""
+    """A parquet file with a valid checksum."""
 
     path: Path
     content: bytes
     metadata: dict[str, str]
 
     def frame(self) -> pl.DataFrame:
-        """The table itself."""
+        """Read the table."""
         with _polars_call(self.path):
             return pl.read_parquet(BytesIO(self.content))
 
     def check_csv(self) -> None:
-        """Refuse a table whose CSV file is missing, or is no longer what was written."""
+        """Raise a DamagedTableError if the CSV file is missing or changed."""
         path = self.path.with_suffix(".csv")
         try:
             digest = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
@@ -111,7 +110,7 @@ class StoredTable:
 def write_tables(
     tables: Mapping[Path, tuple[Schema, pl.DataFrame]], provenance: Provenance, about: str = ""
 ) -> list[Path]:
-    """Write each table to its parquet file and to a CSV file of the same name, all of them or none."""
+    """Write each table as parquet and as CSV, all of them or none."""
     contents: dict[Path, bytes | memoryview] = {}
     for path, (schema, frame) in tables.items():
         conformed = schema.conform(frame)
@@ -130,24 +129,24 @@ def write_tables(
 
 
 def parquet_bytes(frame: pl.DataFrame, metadata: dict[str, str] | None = None) -> memoryview:
-    """A table as the content of a parquet file, made in memory: Python's own writing then meets a full disk."""
+    """The table as parquet, in memory, so that Python's file writing reports a full disk."""
     content = BytesIO()
     frame.write_parquet(content, compression="zstd", metadata=metadata)
     return content.getbuffer()
 
 
 def sealed(frame: pl.DataFrame, metadata: dict[str, str]) -> bytes:
-    """A table as the content of a parquet file with its own checksum in its metadata."""
+    """The table as parquet with its own checksum in the metadata."""
     content = bytearray(parquet_bytes(frame, metadata | {SHA256: NO_DIGEST.decode()}))
     place = _place_of_digest(content)
     if place is None:
-        raise ValueError("polars did not write the checksum's metadata entry as the parquet format says")
+        raise ValueError("polars did not write the checksum's metadata entry as the parquet format specifies")
     content[place] = hashlib.sha256(content).hexdigest().encode()
     return bytes(content)
 
 
 def read_stored(path: Path) -> StoredTable | None:
-    """A table that detoklens wrote; None for any other file, a DamagedTableError where the checksum is wrong."""
+    """Read a table written by detoklens; None for other files, a DamagedTableError if the checksum is wrong."""
     if not path.is_file():
         return None
     try:
@@ -168,7 +167,7 @@ def read_stored(path: Path) -> StoredTable | None:
 
 
 def read_metadata(path: Path) -> dict[str, str]:
-    """The metadata of a table that detoklens wrote; empty for any other file."""
+    """The metadata of a table written by detoklens; empty for other files."""
     try:
         stored = read_stored(path)
     except DamagedTableError:
@@ -177,13 +176,13 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def note_recomputed(reason: object) -> None:
-    """Tell the user that kept work is not used; not as a note of the answer, which is the same without the damage."""
+    """Warn that stored work is recomputed; not a note of the answer, which does not change."""
     logging.getLogger("detoklens").warning("detoklens: %s; computing it again", reason)
 
 
 @contextmanager
 def _polars_call(path: Path) -> Iterator[None]:
-    """Whatever polars makes of a hostile file, a panic of its Rust code too, is one line."""
+    """Turn any error of polars, including panics of its Rust code, into a DamagedTableError."""
 
     def refusal(reason: str) -> DamagedTableError:
         return DamagedTableError(f"{path} can't be read ({reason})")
@@ -196,27 +195,27 @@ def _polars_call(path: Path) -> Iterator[None]:
 
 
 def _entry(key: str) -> bytes:
-    """How a parquet footer spells a metadata key before its value: thrift's compact protocol, two fields of text.
+    """The bytes of a metadata key in a parquet footer: two string fields in thrift's compact protocol.
 
-    JSON escapes control characters, so no provenance or description can imitate it, and columns come before the footer.
+    Neither JSON, which escapes control characters, nor the columns, which precede the footer, can imitate them.
     """
     return b"\x18" + bytes([len(key)]) + key.encode() + b"\x18"
 
 
 def _is_ours(content: bytes) -> bool:
-    """Whether any of the metadata keys is there: damage seldom hits all of them."""
+    """Whether any of the metadata keys is present; damage rarely affects all of them."""
     return any(_entry(key) in content for key in (MARK, ABOUT, TABLE, CSV_SHA256, SHA256))
 
 
 def _place_of_digest(content: bytes | bytearray) -> slice | None:
-    """Where a file keeps its checksum."""
+    """The bytes of a file that hold its checksum."""
     entry = _entry(SHA256) + bytes([len(NO_DIGEST)])
     found = content.rfind(entry)
     return None if found < 0 else slice(found + len(entry), found + len(entry) + len(NO_DIGEST))
 
 
 def _refuse_foreign(path: Path) -> None:
-    """Refuse to overwrite a file that detoklens did not write; damaged tables of ours are overwritten."""
+    """Refuse to overwrite files not written by detoklens; its own damaged tables are overwritten."""
     refusal = "was not written by detoklens and is not overwritten; choose another folder, or delete it"
     with plain_output_errors(path):
         csv = path.with_suffix(".csv")

@@ -1,8 +1,8 @@
-"""Results of finished blocks that outlive an interruption: a rerun of the same question continues where it stopped.
+"""Partial results on disk: after an interruption, the same question continues where it stopped.
 
-The folder's name carries a hash of the question (model, options, documents, version) and of how work is cut and kept,
-so work on another question is neither mixed in nor lost. Each part is an npz file after its SHA-256, written whole or
-not at all. A damaged part is computed again. Parts of a finished answer are removed.
+The folder's name contains a hash of the question (model, options, documents, version) and of the format, so different
+questions never mix. Each part is a SHA-256 followed by an npz file, written atomically. Damaged parts are recomputed;
+all parts are removed when the answer is finished.
 """
 
 from __future__ import annotations
@@ -22,32 +22,32 @@ Arrays = Mapping[str, np.ndarray]
 DIGEST_SIZE = hashlib.sha256().digest_size
 
 FORMAT = 3
-"""Raised whenever blocks are cut differently or hold something else: parts of an older detoklens are then ignored."""
+"""Increased when blocks change; parts of older versions are then ignored."""
 
 
 class Parts:
-    """Numbered sets of arrays in a folder of their own."""
+    """A folder of numbered sets of arrays."""
 
     def __init__(self, folder: Path, question: str = "", within: Path | None = None) -> None:
         self.folder, self._question, self._top = folder, question, within or folder
 
     @classmethod
     def of_question(cls, out: Path, provenance: Provenance) -> Parts:
-        """The parts of this very question under `out`; nothing is written before the first of them is kept."""
+        """The parts of this question under `out`; the folder is created with the first part."""
         question = provenance.to_json()
         digest = hashlib.sha256(f"{FORMAT} {question}".encode()).hexdigest()
         name = f".{provenance.command}-{digest[:16]}.parts"
         return cls(out / name, question)
 
     def under(self, name: str) -> Parts:
-        """Parts of another kind, removed together with these."""
+        """A subfolder of parts of another kind, removed together with these."""
         return Parts(self.folder / name, self._question, self._top)
 
     def __contains__(self, number: int) -> bool:
         return self._path(number).is_file()
 
     def load(self, number: int) -> dict[str, np.ndarray] | None:
-        """The arrays of one part; None where they are missing, and where they are damaged, which the user is told."""
+        """The arrays of one part; None if missing, or, with a warning, if damaged."""
         path = self._path(number)
         try:
             stored = path.read_bytes() if path.is_file() else None
@@ -63,7 +63,7 @@ class Parts:
         return {name: arrays[name] for name in arrays.files}
 
     def save(self, number: int, arrays: Arrays) -> None:
-        """Keep one part; next to the first one lies the question, for people to read."""
+        """Store one part; the first also stores the question as question.json."""
         for folder in (self.folder, *self.folder.parents):
             refuse_link(folder)
             if folder == self._top:
@@ -77,7 +77,7 @@ class Parts:
         write_whole(self._path(number), hashlib.sha256(content.getbuffer()).digest() + content.getvalue())
 
     def remove(self) -> None:
-        """The work is finished: remove its parts."""
+        """Remove all parts of a finished answer."""
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def _path(self, number: int) -> Path:

@@ -1,4 +1,4 @@
-"""A table for eyes: as text that never breaks a number or a token, and as HTML for a notebook."""
+"""Tables for display: text that never wraps inside a number or token, and HTML for notebooks."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from detoklens.wording import column_cells, plural
 if TYPE_CHECKING:
     import polars as pl
 
-USUAL_WIDTH = 100  # characters where no terminal says
+DEFAULT_WIDTH = 100  # characters without a terminal
 GAP = 2  # characters between two columns
 BARS = "▁▂▃▄▅▆▇█"
 
 
 def text_table(frame: pl.DataFrame, title: str = "", width: int | None = None, elsewhere: str = "") -> str:
-    """The table as text: as many of its first columns as fit the width, and the others' names with where they are."""
-    width = width or shutil.get_terminal_size((USUAL_WIDTH, 24)).columns
+    """The table as text: as many columns as fit the width, then the names of the others."""
+    width = width or shutil.get_terminal_size((DEFAULT_WIDTH, 24)).columns
     columns = {name: [name, *column_cells(frame[name].to_list())] for name in frame.columns}
     shown = fitting_columns(columns, width)
     aligned = [_aligned(columns[name], frame.schema[name].is_numeric()) for name in shown]
@@ -37,13 +37,13 @@ def text_table(frame: pl.DataFrame, title: str = "", width: int | None = None, e
 
 
 def _lines(text: str, width: int) -> str:
-    """A sentence in lines of at most so many characters, no word of it broken."""
+    """Wrap a sentence without breaking words."""
     indent = " " * (len(text) - len(text.lstrip()))
     return textwrap.fill(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def fitting_columns(columns: Mapping[str, Sequence[str]], width: int) -> list[str]:
-    """The first columns that stand side by side within the width; at least one."""
+    """The first columns that fit the width; at least one."""
     shown: list[str] = []
     used = 0
     for name, cells in columns.items():
@@ -55,19 +55,19 @@ def fitting_columns(columns: Mapping[str, Sequence[str]], width: int) -> list[st
 
 
 def _width(cells: Sequence[str]) -> int:
-    """Places that the widest cell takes in a terminal: a Chinese character takes two, a combining mark none."""
+    """Terminal columns of the widest cell; a Chinese character takes two, a combining mark none."""
     return max(map(cell_len, cells))
 
 
 def _aligned(cells: Sequence[str], numeric: bool) -> list[str]:
-    """Cells of equal width, numbers to the right."""
+    """Pad cells to equal width; numbers are right-aligned."""
     width = _width(cells)
     blanks = [" " * (width - cell_len(cell)) for cell in cells]
     return [blank + cell if numeric else cell + blank for blank, cell in zip(blanks, cells, strict=True)]
 
 
 def html_table(frame: pl.DataFrame, title: str, rows: int) -> str:
-    """The first rows as an HTML table; every text is escaped."""
+    """The first rows as an HTML table with all text escaped."""
     head = frame.head(rows)
     cells = [column_cells(head[name].to_list()) for name in head.columns]
     numeric = [dtype.is_numeric() for dtype in head.schema.values()]
@@ -87,17 +87,13 @@ def _html_row(element: str, cells: Sequence[str], numeric: Sequence[bool]) -> st
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """A curve in at most `width` characters, each the mean of its stretch; the lowest is ▁, the highest █."""
-    means = _stretches(values, width)
+    """A curve in at most `width` characters, each a mean; the lowest is ▁, the highest █."""
+    count = min(width, len(values))
+    edges = [place * len(values) // count for place in range(count + 1)] if count else []
+    means = [sum(values[begin:end]) / (end - begin) for begin, end in pairwise(edges)]
     if not means:
         return ""
     low, high = min(means), max(means)
     if high == low:
         return BARS[0] * len(means)
     return "".join(BARS[min(len(BARS) - 1, int((value - low) / (high - low) * len(BARS)))] for value in means)
-
-
-def _stretches(values: Sequence[float], width: int) -> list[float]:
-    count = min(width, len(values))
-    edges = [place * len(values) // count for place in range(count + 1)] if count else []
-    return [sum(values[begin:end]) / (end - begin) for begin, end in pairwise(edges)]

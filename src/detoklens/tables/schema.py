@@ -1,7 +1,4 @@
-"""What columns does a table have, and what do they mean? Declared once, checked whenever a table is made.
-
-Types are named, not imported: what only describes a table (help, completion) does without polars.
-"""
+"""Schemas: the columns of a table, their types and meanings, checked whenever a table is made."""
 
 from __future__ import annotations
 
@@ -19,7 +16,7 @@ FLOATS = ("Float32", "Float64")
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name, the name of its polars type, and one line that says what its numbers are."""
+    """One column: its name, the name of its polars type, and its meaning in one line."""
 
     name: str
     dtype: TypeName
@@ -33,7 +30,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Schema:
-    """A table's name (also its file's name), the question that it answers, and its columns in order."""
+    """A table: its name (also of its file), its title, and its columns in order."""
 
     name: str
     question: str
@@ -44,13 +41,13 @@ class Schema:
         return [column.name for column in self.columns]
 
     def frame(self, data: Mapping[str, Any]) -> pl.DataFrame:
-        """A table of these columns from arrays or lists; NaN in a float column becomes null: undefined is null."""
+        """Make a table from arrays or lists; NaN becomes null."""
         if set(self.names) != set(data):
             raise ValueError(f"table {self.name} has columns {self.names}, not {list(data)}")
         return self.conform(pl.DataFrame({name: data[name] for name in self.names}, strict=False))
 
     def conform(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """The same table in the declared order and types; an infinite number is refused, as it tells of an overflow."""
+        """Bring a table into the declared order and types; raise a CheckpointError for infinite numbers."""
         conforming = frame.select(
             pl.col(column.name).cast(column.polars_type).fill_nan(None)
             if column.dtype in FLOATS
@@ -60,26 +57,26 @@ class Schema:
         for column in self.columns:
             if column.dtype in FLOATS and conforming[column.name].is_infinite().any():
                 raise CheckpointError(
-                    f"table {self.name}: {column.name} is infinite: the model's numbers are too large or too small for "
-                    'their type; check the checkpoint, or load it with dtype="float64"'
+                    f"table {self.name}: {column.name} is infinite: the model's numbers overflow their type; "
+                    'check the checkpoint, or load it with dtype="float64"'
                 )
         return conforming
 
     def empty(self) -> pl.DataFrame:
-        """A table without rows: the question has no answer here."""
+        """A table without rows."""
         return pl.DataFrame(schema={column.name: column.polars_type for column in self.columns})
 
     def without(self, *names: str) -> Schema:
-        """The same table without some columns, where an option leaves them out."""
+        """The schema without some columns."""
         return Schema(self.name, self.question, tuple(column for column in self.columns if column.name not in names))
 
     def with_column(self, column: Column) -> Schema:
-        """The same table with another meaning of one column."""
+        """The schema with one column replaced."""
         columns = tuple(column if each.name == column.name else each for each in self.columns)
         return Schema(self.name, self.question, columns)
 
     def as_found(self, frame: pl.DataFrame) -> Schema:
-        """The schema without the columns that an answer leaves out: counts, where there are none."""
+        """The schema without the columns that a table lacks, such as counts."""
         return self.without(*(name for name in self.names if name not in frame.columns))
 
 
@@ -88,11 +85,11 @@ HEAD = Column("head", "Int32", "attention head of layer 0, from 0")
 
 TOKEN_ID = Column("token_id", "Int32", "id of the token")
 TOKEN = Column("token", "String", "text of the token; null without a tokenizer")
-QUERY_TOKEN_ID = Column("query_token_id", "Int32", "id of the token that attends")
-QUERY_TOKEN = Column("query_token", "String", "text of the token that attends; null without a tokenizer")
-KEY_TOKEN_ID = Column("key_token_id", "Int32", "id of the token attended to")
-KEY_TOKEN = Column("key_token", "String", "text of the token attended to; null without a tokenizer")
-SCORE = Column("score", "Float32", "Tᵉᵉ of the pair; with centring, less the key's mean over all query tokens")
-RANK = Column("rank", "Int32", "place of the key among all key tokens by score, 1 is the largest; ties by token id")
-JOINED = Column("joined", "String", "text of the key followed by the query, as they stand in running text")
-BIGRAM_COUNT = Column("count", "Int64", "how often the key is followed by the query in the corpus")
+QUERY_TOKEN_ID = Column("query_token_id", "Int32", "token id of the query")
+QUERY_TOKEN = Column("query_token", "String", "text of the query; null without a tokenizer")
+KEY_TOKEN_ID = Column("key_token_id", "Int32", "token id of the key")
+KEY_TOKEN = Column("key_token", "String", "text of the key; null without a tokenizer")
+SCORE = Column("score", "Float32", "Tᵉᵉ of the pair; with centring, minus the key's mean over all query tokens")
+RANK = Column("rank", "Int32", "rank of the key among all tokens by score, from 1; ties by token id")
+JOINED = Column("joined", "String", "text of the key followed by the query")
+BIGRAM_COUNT = Column("count", "Int64", "how often the query follows the key in the corpus")

@@ -4,17 +4,25 @@ from detoklens.tables.schema import HEAD, Column, Schema
 
 VERIFICATION = Schema(
     "verification",
-    "How far is the decomposition from the real model?",
+    "Difference between the decomposition and the real model",
     (
-        Column("dtype", "String", "number type of both computations"),
+        Column("dtype", "String", "data type of both computations"),
         HEAD,
         Column("attention_difference", "Float64", "largest |difference| of an attention weight"),
-        Column("output_difference", "Float64", "largest |difference| of what the head writes"),
-        Column("layer_output_difference", "Float64", "largest |difference| of what all heads and the bias write"),
-        Column("block_output_difference", "Float64", "of the whole first block; null where its MLP is not read"),
-        Column("tolerance", "Float64", "what is still called equal"),
+        Column("output_difference", "Float64", "largest |difference| of the head's output"),
         Column(
-            "passed", "Boolean", "each is within the tolerance; those of outputs first over max(1, largest |value|)"
+            "layer_output_difference", "Float64", "largest |difference| of the attention layer's output, with its bias"
+        ),
+        Column(
+            "block_output_difference",
+            "Float64",
+            "largest |difference| of the first block's output; null if its MLP is not read",
+        ),
+        Column("tolerance", "Float64", "largest accepted difference"),
+        Column(
+            "passed",
+            "Boolean",
+            "whether each difference is within the tolerance, for outputs relative to max(1, largest |value|)",
         ),
     ),
 )

@@ -83,18 +83,18 @@ def test_both_directions_counts_and_centring(opened, demo):
     with opened("demo/#/token?head=1&token=306") as page:
         settled(page)
         looks = rows(page)
-        page.locator("label").filter(has_text="who looks for it").click()
+        page.locator("label").filter(has_text="as key: its queries").click()
         page.wait_for_function("() => location.hash.includes('way=looked')")
         settled(page)
         looked = rows(page)
         assert looked != looks
-        assert page.get_by_role("heading", level=2).inner_text() == "Token: who looks for it?"
+        assert page.get_by_role("heading", level=2).inner_text() == "Token partners: queries of a key"
         affinity = demo.layer.token_affinity(heads=[1])
         who = int((affinity.query[0] @ affinity.key[0, 306]).argmax())
         assert looked[0][1] == demo.layer.token(who).replace(" ", "␣")
         prefixes, occurrences = demo.counts.predecessors(who)
         assert number(looked[0][-1]) == int(occurrences[prefixes == 306].sum())
-        page.locator("label").filter(has_text="what it looks for").click()
+        page.locator("label").filter(has_text="as query: its keys").click()
         page.locator("label").filter(has_text="Tᵉᵉ centred").click()
         page.wait_for_function("() => location.hash.includes('centred=1')")
         settled(page)
@@ -138,7 +138,7 @@ def test_a_text_shows_attention_and_why(opened, demo):
         box, cell = matrix.bounding_box(), (2, 1)
         size = box["width"] / len(ids)
         page.mouse.move(box["x"] + (cell[1] + 0.5) * size, box["y"] + (cell[0] + 0.5) * size)
-        panel = page.get_by_label("The chosen cell")
+        panel = page.get_by_label("Selected cell")
         page.wait_for_function("() => document.querySelector('.panel .pair').textContent.includes('(2) attends to')")
         share = number(panel.locator(".amount strong").inner_text())
         assert share == pytest.approx(terms.attention()[1][cell], abs=2e-3)
@@ -148,7 +148,7 @@ def test_a_text_shows_attention_and_why(opened, demo):
         np.testing.assert_allclose(numbers, [*expected, sum(expected)], atol=0.02)
         text = matrix.get_attribute("aria-label")
         assert "query tokens by" in text
-        assert "key: is attended to" in page.locator("main").inner_text()
+        assert "key (attended to)" in page.locator("main").inner_text()
 
 
 def test_a_term_switched_off_changes_attention_at_once(opened, demo):
@@ -192,7 +192,7 @@ def test_positions_follow_the_query(opened, demo):
         settled(page)
         found = page.evaluate("() => window.detoklens.positions({head: 1, query: 40, ln: true})")
         best = int(np.argmax(found["attention"]))
-        assert f"From position 40 it is highest on key {best}" in page.locator("main").inner_text()
+        assert f"From position 40, key {best} gets most" in page.locator("main").inner_text()
         slider = page.get_by_label("Query position", exact=True)
         slider.focus()
         slider.press("ArrowRight")
@@ -227,7 +227,7 @@ def test_the_kernel_is_drawn_by_offset(opened, kind):
 
 def test_without_biases_the_plain_split_has_no_kernel(opened):
     with opened("rotary-without-biases/#/positions?split=biases") as page:
-        assert "nothing that depends on the position alone" in settled(page).locator("main").inner_text()
+        assert "nothing depends on the position alone" in settled(page).locator("main").inner_text()
 
 
 def test_heads_are_sorted_drawn_and_opened(opened, site):

@@ -1,4 +1,4 @@
-/** Head cards as a drawing for a file: the scatter, and the table below it. */
+/** Head cards for export: the scatter plot and the table below it. */
 
 import type { Cell, HeadCards, HeadColumn } from "../../data/contract";
 import { headName } from "../../parts/HeadPicker";

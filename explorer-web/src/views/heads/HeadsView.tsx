@@ -1,7 +1,7 @@
-/** What is each head like? One row a head, to sort by any column; two columns against each other. */
+/** Head cards: a sortable table with one row per head, and a scatter plot of two columns. */
 
 import { useState } from "preact/hooks";
-import type { Cell, HeadCards, HeadColumn } from "../../data/contract";
+import type { Cell, HeadCards, HeadColumn, Verdict } from "../../data/contract";
 import { fileName } from "../../exports/download";
 import { Switch } from "../../parts/Choice";
 import { Downloads } from "../../parts/Downloads";
@@ -18,11 +18,12 @@ export function HeadsView() {
   useReady(!answer.waiting);
   return (
     <section aria-labelledby="view-title">
-      <h2 id="view-title">Heads: what is each one like?</h2>
+      <h2 id="view-title">Head cards</h2>
+      <p class="note">What each head does, measured from its weights; one row per head.</p>
       {answer.problem && <p class="problem">{answer.problem}</p>}
       {answer.waiting && explorer.bundle.heads_pending && (
         <p class="notice" role="status">
-          The head cards are being computed; they appear here when they are ready. The other views need not wait.
+          The head cards are being computed and will appear here. The other views are ready.
         </p>
       )}
       {answer.value && <Cards cards={answer.value} />}
@@ -44,13 +45,14 @@ function Cards({ cards }: { cards: HeadCards }) {
   return (
     <>
       <p class="answer">{cards.sentence}</p>
+      {cards.verdict && <p class="note">{verdictText(cards.verdict)}</p>}
       <CardTable columns={columns} rows={rows} />
       <div class="row">
         <Switch label={`all ${cards.columns.length} columns`} on={all} turn={setAll} />
       </div>
       {cards.missing.length > 0 && (
         <details>
-          <summary>Not known of this model: {cards.missing.length} columns</summary>
+          <summary>Unknown for this model: {cards.missing.length} columns</summary>
           <ul>
             {cards.missing.map((column) => (
               <li key={column.name}>
@@ -63,7 +65,7 @@ function Cards({ cards }: { cards: HeadCards }) {
       {axes && (
         <figure ref={holder as never}>
           <figcaption>
-            <strong>Two columns against each other.</strong> <AxisChoice name="x" chosen={axes[0]} cards={cards} />{" "}
+            <strong>Scatter plot of two columns.</strong> <AxisChoice name="x" chosen={axes[0]} cards={cards} />{" "}
             <AxisChoice name="y" chosen={axes[1]} cards={cards} />
           </figcaption>
           {width > 0 && <Scatter cards={cards} x={axes[0]} y={axes[1]} width={Math.min(width, 760)} />}
@@ -95,13 +97,18 @@ function Cards({ cards }: { cards: HeadCards }) {
   );
 }
 
+function verdictText({ value, heads, reason }: Verdict): string {
+  const named = heads.length ? ` (${heads.join(", ")})` : "";
+  return `Verdict: ${value === "untestable" ? "not testable" : value}${named}: ${reason}.`;
+}
+
 function CardTable({ columns, rows }: { columns: HeadColumn[]; rows: Record<string, Cell>[] }) {
   const { sort, descending } = state.value;
   const press = (name: string) => change({ sort: name, descending: name === sort ? !descending : name !== "head" });
   return (
     <div class="scroll" role="region" aria-label="Head cards" tabindex={0}>
       <table class="cards">
-        <caption>Press a heading to sort by it, a head to open it</caption>
+        <caption>Click a heading to sort, a head to open it</caption>
         <thead>
           <tr>
             {columns.map(({ name, meaning, dtype }) => (
@@ -178,7 +185,7 @@ function AxisChoice({ name, chosen, cards }: { name: "x" | "y"; chosen: HeadColu
   );
 }
 
-/** The two columns asked for, or the first two that matter. */
+/** The two chosen columns, or the first two of the main ones. */
 function axesOf(cards: HeadCards, x: string | null, y: string | null): [HeadColumn, HeadColumn] | null {
   const columns = numeric(cards);
   const find = (name: string | null) => columns.find((column) => column.name === name);

@@ -1,4 +1,4 @@
-/** Heads as points: one column against another; each point opens its head. */
+/** A scatter plot of heads by two columns; each point opens its head. */
 
 import type { HeadCards, HeadColumn } from "../../data/contract";
 import { extent } from "../../math/histogram";
@@ -88,7 +88,7 @@ const SIDES: { dx: number; dy: number; anchor: Label["anchor"] }[] = [
   { dx: 0, dy: 15, anchor: "middle" },
 ];
 
-/** Each point's label on the first side where it covers no point and no other label; none where there is no such side. */
+/** Place each label on the first side where it covers nothing; omit it if there is none. */
 function placed(points: number[][], width: number): (Label | null)[] {
   const taken: Box[] = points.map(([x, y]) => ({ left: x - 6, right: x + 6, top: y - 6, bottom: y + 6 }));
   return points.map(([x, y]) => {

@@ -1,4 +1,4 @@
-/** Head cards in order, and those of their columns that are numbers. */
+/** Sorting and formatting of head cards. */
 
 import type { Cell, HeadCards, HeadColumn } from "../../data/contract";
 import { brief } from "../../parts/numbers";
@@ -7,13 +7,13 @@ export function numeric(cards: HeadCards): HeadColumn[] {
   return cards.columns.filter(({ name }) => cards.rows.some((row) => typeof row[name] === "number"));
 }
 
-/** A value for eyes; a dash for what is not known. */
+/** Format a value; unknown is a dash. */
 export function shownCell(value: Cell | undefined): string {
   if (value === null || value === undefined) return "–";
   return typeof value === "number" ? brief(value) : String(value);
 }
 
-/** By a column; what is not known comes last either way, equal ones by head. */
+/** Sort by a column; unknown values last, ties by head. */
 export function sorted(rows: Record<string, Cell>[], column: string, descending: boolean): Record<string, Cell>[] {
   const sign = descending ? -1 : 1;
   return [...rows].sort((one, other) => {

@@ -1,4 +1,4 @@
-/** Where does position alone pull attention, from a query position that can be dragged? */
+/** Position terms and the attention they would give alone, from a query position that can be dragged. */
 
 import { fileName } from "../../exports/download";
 import { Choice, Switch } from "../../parts/Choice";
@@ -24,13 +24,14 @@ export function PositionsView() {
     bundle.model.positions === "learned" || explorer.split(split).terms.some((term) => term.name === "p");
   return (
     <section aria-labelledby="view-title">
-      <h2 id="view-title">Positions: where does position alone pull?</h2>
+      <h2 id="view-title">Position terms</h2>
+      <p class="note">The part of the score that depends on positions only, and the attention it would give alone.</p>
       <PositionControls split={split} />
       {answer.problem && <p class="problem">{answer.problem}</p>}
       {!hasKernel && (
         <p class="notice">
-          Queries and keys of this model have no biases, so without a mean to split off there is nothing that depends on
-          the position alone. Split off the vocabulary's mean to see the kernel.
+          Queries and keys of this model have no biases, so nothing depends on the position alone. Split off the
+          vocabulary's mean to see the kernel.
         </p>
       )}
       {answer.value && hasKernel && <PositionResult answer={answer.value} />}
@@ -72,11 +73,11 @@ function PositionControls({ split }: { split: string }) {
       </div>
       {!bundle.reasons.layer_norm && (
         <Choice
-          legend="LayerNorm's division"
+          legend="LayerNorm"
           name="ln"
           options={[
             { value: "with", label: "with LN", title: "divided by σ, averaged over the vocabulary" },
-            { value: "without", label: "without LN", title: "as if nothing were divided" },
+            { value: "without", label: "without LN", title: "not divided" },
           ]}
           chosen={norm ? "with" : "without"}
           choose={(value) => change({ norm: value === "with" })}
@@ -108,12 +109,12 @@ function PositionResult({ answer }: { answer: PositionAnswer }) {
             <figcaption>
               <strong>
                 {answer.kernel
-                  ? `${name}: the kernel by offset.`
-                  : `${name}: terms of positions alone${norm ? "" : ", without LN"}.`}
+                  ? `${name}: position kernel by offset.`
+                  : `${name}: position terms${norm ? "" : ", without LN"}.`}
               </strong>{" "}
               {answer.kernel
-                ? "What the distance i − j alone adds to the score."
-                : "Drag the line, or use the slider, to move the query."}
+                ? "What the offset i − j adds to the score."
+                : "Drag the line or the slider to move the query."}
             </figcaption>
             <CurveNames curves={curvesOf(answer, norm)} />
             <TermChart answer={answer} norm={norm} width={width} drag={answer.kernel ? undefined : drag} />
@@ -145,9 +146,9 @@ function PositionResult({ answer }: { answer: PositionAnswer }) {
   );
 }
 
-/** Where the softmax is highest, in words. */
+/** The key with the largest attention. */
 function peak(answer: PositionAnswer, norm: boolean): string {
   const { first, attention } = norm || !answer.undivided ? answer.normed : answer.undivided;
   const best = attention.reduce((most, value, place) => (value > attention[most] ? place : most), 0);
-  return `From position ${answer.query} it is highest on key ${first + best}: ${share(attention[best])}.`;
+  return `From position ${answer.query}, key ${first + best} gets most: ${share(attention[best])}.`;
 }

@@ -1,4 +1,4 @@
-/** The two charts of positions: the terms (or the kernel), and the softmax of their sum. */
+/** Charts of the position terms (or the kernel) and of the softmax of their sum. */
 
 import { LineChart, type Curve } from "../../parts/LineChart";
 import { useExplorer } from "../../parts/hooks";

@@ -1,17 +1,17 @@
-/** What is known of positions alone in one head, from one query position. */
+/** The position terms of one head from one query position. */
 
 import type { SplitName } from "../../data/contract";
 import type { Explorer } from "../../explorer";
 import type { PositionCurves } from "../../math/positions";
 import type { Table } from "../../parts/Downloads";
 
-const FARTHEST = 4096; // offsets of the kernel that are drawn
+const FARTHEST = 4096; // offsets of the kernel in the chart
 
 export interface PositionAnswer {
   head: number;
   query: number;
   normed: PositionCurves;
-  undivided: PositionCurves | null; // null where there is no division
+  undivided: PositionCurves | null; // null without a division
   kernel: { first: number; values: Float64Array } | null; // by offset
 }
 
@@ -31,7 +31,7 @@ export async function positionsOf(
   };
 }
 
-/** The kernel at all offsets that there are, or the nearest ones. */
+/** The kernel at all offsets, or at the nearest ones. */
 async function kernelOf(
   explorer: Explorer,
   head: number,

@@ -1,4 +1,4 @@
-/** One cell of the matrix: who attends to whom, why, how much, and how much with all terms. */
+/** One cell of the matrix: query, key, attention, and the terms of the score. */
 
 import type { TermDescription } from "../../data/contract";
 import { TokenText } from "../../parts/TokenText";
@@ -20,7 +20,7 @@ export function CellPanel({ seen, terms, cell }: Props) {
   const place = query * seen.ids.length + key;
   const [now, whole] = [seen.attention[place], seen.whole[place]];
   return (
-    <aside class="panel" aria-label="The chosen cell">
+    <aside class="panel" aria-label="Selected cell">
       <p class="pair" role="status">
         <TokenText id={seen.ids[query]} /> <span class="soft">({query}) attends to</span>{" "}
         <TokenText id={seen.ids[key]} /> <span class="soft">({key})</span>
@@ -31,9 +31,9 @@ export function CellPanel({ seen, terms, cell }: Props) {
       </p>
       <div ref={holder}>{width > 0 && <Waterfall seen={seen} terms={terms} cell={cell} width={width} />}</div>
       <p class="note">
-        The terms add up to the score; attention is the softmax of score × {Number(sight.attentionScale.toPrecision(4))}
-        {sight.softcap !== null && `, capped at ±${sight.softcap},`} over the keys that the query sees.
-        {sight.window !== null && ` It sees ${sight.window} keys, itself included.`}
+        The terms add up to the score. Attention is the softmax of score × {Number(sight.attentionScale.toPrecision(4))}
+        {sight.softcap !== null && `, capped at ±${sight.softcap},`} over the keys that the query can attend to.
+        {sight.window !== null && ` The window has ${sight.window} keys, including the query itself.`}
       </p>
     </aside>
   );

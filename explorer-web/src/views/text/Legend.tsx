@@ -1,4 +1,4 @@
-/** What a colour of the matrix means. */
+/** The colour legend of the matrix. */
 
 import { css, shareColour, signedColour } from "../../parts/colours";
 import { brief } from "../../parts/numbers";
@@ -38,6 +38,6 @@ export function LegendDrawing({ matrix, theme }: { matrix: Coloured; theme: Sche
 }
 
 function said(matrix: Coloured): string {
-  if (matrix.isShare) return "Colours: from 0 to 1, the darker (on a dark page the lighter) the more";
-  return `Colours: orange is below 0, blue above; the strongest is ${brief(matrix.most)}`;
+  if (matrix.isShare) return "Colours from 0 to 1: darker is more (lighter in dark mode)";
+  return `Colours: orange is negative, blue positive, up to ${brief(matrix.most)}`;
 }

@@ -1,4 +1,4 @@
-/** Attention (or what it is made of) as a matrix: a row is a query that attends, a column a key that is attended to. */
+/** Attention, its change, the score or one term as a matrix: rows are queries, columns are keys. */
 
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { sees } from "../../math/attention";
@@ -12,7 +12,7 @@ import { layoutOf, paint, type Coloured } from "./matrix";
 interface Props {
   seen: Seen;
   matrix: Coloured;
-  what: string; // is drawn, in words
+  what: string; // what is drawn
   cell: [number, number];
   hover: (cell: [number, number] | null) => void;
   choose: (cell: [number, number]) => void;
@@ -75,7 +75,7 @@ function Drawn({ seen, matrix, what, cell, hover, choose, width }: Props & { wid
         role="application"
         tabindex={0}
         aria-roledescription="matrix"
-        aria-label={`${what}, ${length} query tokens by ${length} key tokens. Arrow keys go from cell to cell. Now ${said}`}
+        aria-label={`${what}, ${length} query tokens by ${length} key tokens. Use the arrow keys to move. Selected: ${said}`}
         style={{
           left: `${layout.left}px`,
           top: `${layout.top}px`,

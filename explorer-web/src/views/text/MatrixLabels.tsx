@@ -1,4 +1,4 @@
-/** What stands beside the cells: names of the axes, tokens, a frame around the chosen cell. */
+/** Axis names, token labels, and a frame around the selected cell. */
 
 import type { Layout } from "./matrix";
 
@@ -12,7 +12,7 @@ export function MatrixLabels({ layout, cell }: Props) {
   return (
     <g class="labels">
       <text class="name" x={left} y={11}>
-        key: is attended to →
+        key (attended to) →
       </text>
       <text
         class="name"
@@ -20,7 +20,7 @@ export function MatrixLabels({ layout, cell }: Props) {
         x={Math.min(size, 200)}
         text-anchor="end"
       >
-        ← query: attends
+        ← query (attends)
       </text>
       {withRoom(layout, cell?.[0]).map((place) => (
         <Label key={`q${place}`} place={place} layout={layout} isRow isChosen={cell?.[0] === place} />
@@ -42,7 +42,7 @@ export function MatrixLabels({ layout, cell }: Props) {
   );
 }
 
-/** The places whose labels there is room for: some, and always the chosen one. */
+/** Positions whose labels fit, always including the selected one. */
 function withRoom(layout: Layout, chosen: number | undefined): number[] {
   const places = layout.labels.map((_, place) => place);
   return places.filter((place) => {
@@ -52,7 +52,7 @@ function withRoom(layout: Layout, chosen: number | undefined): number[] {
   });
 }
 
-/** A token beside its row or above its column. */
+/** The label of a row or column. */
 function Label({
   place,
   layout,

@@ -1,4 +1,4 @@
-/** The text as one reads it: each token in the colour of the attention that the chosen query gives it. */
+/** The text with each token coloured by the attention it gets from the selected query. */
 
 import { useLayoutEffect, useRef } from "preact/hooks";
 import { css, inkOn, shareColour } from "../../parts/colours";
@@ -25,7 +25,7 @@ export function ReadingLine({ seen, query, choose }: Props) {
       holder.scrollTop = top - 40;
   }, [query, seen.ids]);
   return (
-    <div ref={line} class="reading" role="group" aria-label="The text's tokens; press one to see what it attends to">
+    <div ref={line} class="reading" role="group" aria-label="Tokens of the text; select one to see what it attends to">
       {seen.ids.map((id, place) => {
         const attention = seen.attention[query * length + place];
         const colour = shareColour(attention, scheme.value);

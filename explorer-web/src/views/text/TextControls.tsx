@@ -1,4 +1,4 @@
-/** What is asked of a text: its words, the head, the terms that count, what the matrix draws. */
+/** Controls of the text view: text, head, terms, and what the matrix shows. */
 
 import type { SplitName, TermDescription } from "../../data/contract";
 import { Switch } from "../../parts/Choice";
@@ -34,14 +34,14 @@ export function TextControls({ count, split }: { count: number | null; split: Sp
         />
         <p id="text-note" class="note" role="status">
           {count === null ? "" : `${count} token${count === 1 ? "" : "s"}; `}at most {bundle.text_limit}.
-          {!bundle.has_tokens && " This model has no tokenizer: type ids, with spaces or commas between them."}
+          {!bundle.has_tokens && " This model has no tokenizer: type ids, separated by spaces or commas."}
         </p>
       </div>
       <HeadPicker />
       <div class="switches">
         {bundle.beginning !== null && (
           <Switch
-            label="beginning-of-text token in front"
+            label="prepend the BOS token"
             on={asked.bos}
             turn={(on) => change({ bos: on, cell: null }, true)}
           />
@@ -60,14 +60,14 @@ export function TextControls({ count, split }: { count: number | null; split: Sp
   );
 }
 
-/** Each term with its meaning; a term that is off has no part in the softmax. */
+/** Terms with their meanings; a term that is switched off is left out of the softmax. */
 export function TermSwitches({ terms }: { terms: TermDescription[] }) {
   const { off } = state.value;
   const turn = (name: string, on: boolean) =>
     change({ off: on ? off.filter((each) => each !== name) : [...off, name] });
   return (
     <fieldset class="terms">
-      <legend>Terms that count (switch one off and attention is what it would be without it)</legend>
+      <legend>Terms (switch one off to see attention without it)</legend>
       <div class="row">
         {terms.map(({ name, symbol, meaning }) => (
           <label key={name} class="switch term" title={meaning}>
@@ -91,7 +91,7 @@ export function ShowChoice({ terms, hasOff }: { terms: TermDescription[]; hasOff
   const isKnown = ["attention", "score", "change"].includes(show) || terms.some((term) => term.name === show);
   return (
     <label class="inline">
-      Draw{" "}
+      Show{" "}
       <select value={isKnown ? show : "attention"} onChange={(event) => change({ show: event.currentTarget.value })}>
         <option value="attention">attention</option>
         {(hasOff || show === "change") && <option value="change">change of attention</option>}

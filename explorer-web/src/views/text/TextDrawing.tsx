@@ -1,4 +1,4 @@
-/** Matrix and chosen cell as a drawing for a file: cells of one colour are one path. */
+/** Matrix and selected cell for export; cells of one colour are one path. */
 
 import type { TermDescription } from "../../data/contract";
 import { hex } from "../../parts/colours";

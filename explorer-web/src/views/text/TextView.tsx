@@ -1,4 +1,4 @@
-/** Type a text: each head's attention, which terms it is made of, and what it would be without some of them. */
+/** Attention of a head on a text, its terms, and attention without some of them. */
 
 import { useMemo, useState } from "preact/hooks";
 import type { SplitName } from "../../data/contract";
@@ -27,7 +27,10 @@ export function TextView() {
   useReady(!answer.waiting);
   return (
     <section aria-labelledby="view-title">
-      <h2 id="view-title">Text: which term explains each link?</h2>
+      <h2 id="view-title">Attention on text</h2>
+      <p class="note">
+        One head's attention on a text, with each score split exactly into its terms. Point at a cell to see its terms.
+      </p>
       <TextControls count={answer.problem ? null : (answer.value?.ids.length ?? null)} split={split} />
       {answer.problem && (
         <p class="problem" role="alert">
@@ -43,7 +46,7 @@ export function TextView() {
   );
 }
 
-/** The ids of what was typed, and their terms. */
+/** The ids of the input and their terms. */
 async function read(
   explorer: ReturnType<typeof useExplorer>,
   asked: State,
@@ -104,7 +107,7 @@ function TextResult({ answer, split }: { answer: TextAnswer; split: SplitName })
   );
 }
 
-/** A cell that this text has and that may be looked at. */
+/** The cell, if it is inside the text and not masked. */
 function valid(
   cell: [number, number] | null,
   seen: Seen,

@@ -1,4 +1,4 @@
-/** The terms of one cell as signed bars, each beginning where the one before ends, so that they add up to the score. */
+/** The terms of one cell as a waterfall chart that adds up to the score. */
 
 import type { TermDescription } from "../../data/contract";
 import { linear, roomy, signed, tickText, ticks } from "../../parts/numbers";

@@ -1,4 +1,4 @@
-/** What is known of a text in one head: its ids, its terms, its attention with all terms and with those left on. */
+/** A text in one head: ids, terms, and attention with all terms and with the active ones. */
 
 import type { Explorer } from "../../explorer";
 import { sees } from "../../math/attention";
@@ -14,7 +14,7 @@ export interface TextAnswer {
 
 export interface Seen extends TextAnswer {
   off: string[];
-  score: Float32Array; // without the terms that are off
+  score: Float32Array; // without terms that are switched off
   attention: Float32Array;
 }
 
@@ -34,7 +34,7 @@ export function without(explorer: Explorer, answer: TextAnswer, off: string[]): 
   return { ...answer, off: missing, score: scoreOf(answer.terms, missing), attention };
 }
 
-/** The numbers that the matrix draws, and whether they are shares or signed. */
+/** The numbers in the matrix, and whether they are shares or signed. */
 export function shownValues(seen: Seen, show: string): { values: Float32Array; isShare: boolean } {
   if (show === "score") return { values: seen.score, isShare: false };
   if (show === "change")
@@ -43,7 +43,7 @@ export function shownValues(seen: Seen, show: string): { values: Float32Array; i
   return part ? { values: part, isShare: false } : { values: seen.attention, isShare: true };
 }
 
-/** The cell that is shown before one is chosen: the strongest link to another token, the first one aside. */
+/** The cell selected first: the strongest attention to another token, except the first token. */
 export function firstCell({ ids, attention }: Seen): [number, number] {
   const length = ids.length;
   let best: [number, number] = [length - 1, Math.max(0, length - 2)];
@@ -61,7 +61,7 @@ export function mostAttended(seen: Seen, query: number): number {
   return row.reduce((best, value, key) => (value > row[best] ? key : best), 0);
 }
 
-/** Every pair that is seen, with its terms, for a file. */
+/** Every unmasked pair with its terms, for export. */
 export function textTable(explorer: Explorer, seen: Seen): Table {
   const { names, parts } = seen.terms;
   const length = seen.ids.length;

@@ -1,4 +1,4 @@
-/** The matrix as colours: each cell's, for the page's canvas and for a file. */
+/** The colours and layout of the matrix, on the canvas and for export. */
 
 import { sees, type Sight } from "../../math/attention";
 import { extent } from "../../math/histogram";
@@ -9,7 +9,7 @@ export interface Coloured {
   length: number;
   values: Float32Array;
   isShare: boolean;
-  most: number; // the largest size among cells that are seen
+  most: number; // the largest absolute value of an unmasked cell
   sight: Sight;
 }
 
@@ -26,7 +26,7 @@ export function cellColour(matrix: Coloured, query: number, key: number, scheme:
   return matrix.isShare ? shareColour(value, scheme) : signedColour(value / matrix.most, scheme);
 }
 
-/** One pixel a cell; the page stretches it. */
+/** One pixel per cell; the page scales it. */
 export function paint(canvas: HTMLCanvasElement, matrix: Coloured, scheme: Scheme): void {
   const { length } = matrix;
   canvas.width = length;
@@ -47,19 +47,19 @@ export function paint(canvas: HTMLCanvasElement, matrix: Coloured, scheme: Schem
 }
 
 export interface Layout {
-  labels: string[]; // one for each token, cut to what there is room for
+  labels: string[]; // one per token, truncated to fit
   left: number; // of the cells
   top: number;
   cell: number; // size of a cell
   size: number; // of all cells together
-  every: number; // which labels have room
+  every: number; // every n-th label is shown
 }
 
 const LINE = 12; // pixels of a line of labels
 const LETTER = 7; // pixels of a letter
 const AXIS_NAME = 24;
 
-/** Where everything stands, for tokens as they are shown. */
+/** The layout for these token labels. */
 export function layoutOf(shown: string[], width: number): Layout {
   const labels = shown.map((text) => cut(text, width < 520 ? 9 : 14));
   const beside = AXIS_NAME + 8 + LETTER * Math.max(2, ...labels.map((label) => [...label].length));

@@ -1,4 +1,4 @@
-/** Partners in order: what they make together with the token, how often, with which score; press one to go on. */
+/** Ranked partners with joined text, count and score; each links to its own partners. */
 
 import { countShown } from "../../data/counts";
 import { headName } from "../../parts/HeadPicker";
@@ -44,13 +44,13 @@ export function PartnerList({ title, kind, found, ids, counts, point }: Props) {
               <th
                 scope="col"
                 class={`number ${found.ranked === found.centred ? "by" : ""}`}
-                title="less each key's mean over all query tokens"
+                title="minus each key's mean over all query tokens"
               >
                 centred
               </th>
             )}
             {hasCounts && (
-              <th scope="col" class="number" title="how often the key stands right before the query in the corpus">
+              <th scope="col" class="number" title="how often the query follows the key in the corpus">
                 count
               </th>
             )}
@@ -105,7 +105,7 @@ function Row({
   );
 }
 
-/** A token to go on with: a link, so that it can be opened beside this page too. */
+/** A link to another token. */
 export function TokenLink({ id, label }: { id: number; label?: string }) {
   const { vocabulary } = useExplorer();
   const go = (event: MouseEvent) => {

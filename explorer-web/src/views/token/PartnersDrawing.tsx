@@ -1,4 +1,4 @@
-/** The same as a drawing for a file: strip and lists, which on the page are a picture and two tables. */
+/** Partners for export: distribution and lists in one drawing. */
 
 import { countShown } from "../../data/counts";
 import { headName } from "../../parts/HeadPicker";

@@ -1,4 +1,4 @@
-/** The scores of the whole vocabulary as a strip: how many tokens at each score, and where the partners stand. */
+/** The distribution of scores over the vocabulary, with the partners marked. */
 
 import { histogram } from "../../math/histogram";
 import { useExplorer, useWidth } from "../../parts/hooks";
@@ -101,7 +101,7 @@ function Marks({
   return <path class={`mark ${kind}`} d={ids.map((id) => `M${at(scores[id]).toFixed(1)} ${BASE + 1}v9`).join("")} />;
 }
 
-/** Where the token itself stands. */
+/** The score of the token with itself. */
 function Own({ found, at }: { found: Partners; at: (value: number) => number }) {
   const place = at(found.ranked[found.question.token]);
   return (

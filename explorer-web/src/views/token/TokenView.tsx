@@ -1,4 +1,4 @@
-/** What does a token look for, and who looks for it? Tᵉᵉ with the whole vocabulary, head by head. */
+/** Partners of a token: Tᵉᵉ with the whole vocabulary, as query or as key, head by head. */
 
 import { useMemo, useState } from "preact/hooks";
 import type { SplitName } from "../../data/contract";
@@ -19,7 +19,7 @@ import { PartnersDrawing } from "./PartnersDrawing";
 import { Strip } from "./Strip";
 import { partnersOf, partnerTable, wholeTable, type Partners } from "./partners";
 
-/** Here the default is what `detoklens partners` ranks by. */
+/** The default is what `detoklens partners` ranks by. */
 export function tokenSplit(asked: State): SplitName {
   return asked.split ?? "biases";
 }
@@ -50,11 +50,15 @@ export function TokenView() {
   const lists = useMemo(
     () => found.map((each) => <HeadPartners key={each.question.head} found={each} counts={row} />),
     [answer.value, row],
-  ); // the same until there is something new, so that waiting draws nothing anew
+  ); // memoized, so that waiting redraws nothing
   const all = found.map((each) => ({ found: each, counts: row }));
   return (
     <section aria-labelledby="view-title">
-      <h2 id="view-title">Token: {asked.way === "looks" ? "what does it look for?" : "who looks for it?"}</h2>
+      <h2 id="view-title">Token partners: {asked.way === "looks" ? "keys of a query" : "queries of a key"}</h2>
+      <p class="note">
+        Tᵉᵉ is the part of the attention score that depends on the two tokens only. A query token attends more to keys with
+        a larger Tᵉᵉ. In text, the key comes before the query.
+      </p>
       <TokenControls />
       <TokenTitle />
       {answer.problem && <p class="problem">{answer.problem}</p>}
@@ -62,8 +66,8 @@ export function TokenView() {
       <div class={answer.waiting ? "waiting" : ""} aria-busy={answer.waiting}>
         {lists}
       </div>
-      {explorer.bundle.reasons.counts && <p class="note">No counts: {explorer.bundle.reasons.counts}</p>}
-      {explorer.bundle.reasons.offset && <p class="note">No offset: {explorer.bundle.reasons.offset}</p>}
+      {explorer.bundle.reasons.counts && <p class="note">{explorer.bundle.reasons.counts}</p>}
+      {explorer.bundle.reasons.offset && <p class="note">{explorer.bundle.reasons.offset}</p>}
       <Downloads
         name={fileName(explorer.bundle.model.name, "token", asked.token, ...asked.heads.map(headName))}
         title={`${explorer.bundle.model.name}: partners of ${explorer.vocabulary.shown(asked.token)}`}
@@ -84,11 +88,11 @@ function TokenControls() {
       <TokenSearch />
       <HeadPicker several />
       <Choice
-        legend="Direction"
+        legend="Token"
         name="way"
         options={[
-          { value: "looks", label: "what it looks for" },
-          { value: "looked", label: "who looks for it" },
+          { value: "looks", label: "as query: its keys" },
+          { value: "looked", label: "as key: its queries" },
         ]}
         chosen={asked.way}
         choose={(way) => change({ way }, true)}
@@ -99,7 +103,7 @@ function TokenControls() {
         options={[
           { value: "plain", label: "Tᵉᵉ" },
           ...(split === "biases"
-            ? [{ value: "centred", label: "Tᵉᵉ centred", title: "less each key's mean over all query tokens" }]
+            ? [{ value: "centred", label: "Tᵉᵉ centred", title: "minus each key's mean over all query tokens" }]
             : []),
         ]}
         chosen={asked.centred && split === "biases" ? "centred" : "plain"}
@@ -115,7 +119,7 @@ function TokenControls() {
         />
       )}
       <Choice
-        legend="Partners"
+        legend="Number of partners"
         name="top"
         options={TOPS.map((top) => ({ value: top, label: String(top) }))}
         chosen={asked.top}
@@ -129,7 +133,7 @@ function OffsetInput() {
   const { model } = useExplorer().bundle;
   const first = model.is_causal ? 0 : 1 - model.n_positions;
   return (
-    <label class="field" title="how many places the key stands before the query">
+    <label class="field" title="how many positions the key is before the query">
       <span>Offset i − j</span>
       <input
         type="number"
@@ -177,7 +181,7 @@ function HeadPartners({ found, counts }: { found: Partners; counts: Map<number, 
       <h3>
         {headName(question.head)}{" "}
         <span class="soft">
-          {name + offset} · the token itself has rank {whole(rankOf(found.ranked, question.token))} of{" "}
+          {name + offset} · rank of the token itself: {whole(rankOf(found.ranked, question.token))} of{" "}
           {whole(found.ranked.length)}
         </span>
       </h3>

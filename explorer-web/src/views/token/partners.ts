@@ -1,4 +1,4 @@
-/** One head's answer for a token: the scores of all others, the strongest on both ends, what they make together. */
+/** The partners of a token in one head: scores of all tokens, the largest and the smallest, joined texts. */
 
 import { pairCount, type PairCount } from "../../data/counts";
 import type { Way } from "../../data/contract";
@@ -9,8 +9,8 @@ import type { Table } from "../../parts/Downloads";
 export interface Partners {
   question: AffinityQuestion;
   plain: Float32Array;
-  centred: Float32Array | null; // null where the mean is gone already
-  ranked: Float32Array; // the one of the two that is ranked by
+  centred: Float32Array | null; // null if the mean is subtracted already
+  ranked: Float32Array; // the one that partners are ranked by
   top: number[];
   bottom: number[];
 }
@@ -68,7 +68,7 @@ const COLUMNS = [
   "count",
 ];
 
-/** The rows of one list for a file. */
+/** The listed partners, for export. */
 export function partnerTable(
   explorer: Explorer,
   all: { found: Partners; counts: Map<number, number> | null }[],
@@ -104,7 +104,7 @@ function listRows(
     const partner = described(explorer, found, counts, id);
     return [
       question.head,
-      question.way === "looks" ? "what the token looks for" : "who looks for the token",
+      question.way === "looks" ? "token as query" : "token as key",
       isRotary ? question.offset : null,
       question.centred,
       list,

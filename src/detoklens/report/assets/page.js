@@ -1,7 +1,7 @@
 "use strict";
 (() => {
   const byId = (id) => document.getElementById(id);
-  // Data is JSON of plain ASCII: HTML itself would lose NUL and turn CR into LF.
+  // Data is ASCII JSON: HTML would drop NUL and turn CR into LF.
   const dataOf = (id) => JSON.parse(byId(id).content.textContent);
   const make = (tag, text, name) => {
     const element = document.createElement(tag);
@@ -10,7 +10,7 @@
     return element;
   };
 
-  // Light and dark: the system's choice until the button says otherwise.
+  // Light or dark: the system's choice until the button is pressed.
   const scheme = byId("scheme");
   const systemDark = matchMedia("(prefers-color-scheme: dark)");
   const isDark = () => (document.documentElement.dataset.scheme || (systemDark.matches ? "dark" : "light")) === "dark";
@@ -25,7 +25,7 @@
   systemDark.addEventListener("change", showScheme);
   showScheme();
 
-  // Sortable tables: each heading becomes a button; a second press turns the order round; empty cells stay last.
+  // Sortable tables: each heading becomes a button, a second press reverses the order, empty cells stay last.
   const cellValue = (row, column) => {
     const cell = row.cells[column];
     return cell.dataset.value !== undefined ? Number(cell.dataset.value) : cell.textContent === "–" ? null : cell.textContent;
@@ -58,7 +58,7 @@
     });
   }
 
-  // Downloads come out of the page itself, so that it can be sent alone.
+  // Downloads come from the page itself, so it can be shared as one file.
   const download = (text, type, name) => {
     const address = URL.createObjectURL(new Blob([text], { type }));
     const link = make("a");
@@ -82,7 +82,7 @@
     });
   }
 
-  // The search: partners are token ids, packed [token, head, rank]; tokens are only ever set as text.
+  // Search: partners are token ids packed as [token, head, rank]; token text is only ever set as textContent.
   const data = dataOf("partner-data");
   const field = byId("token");
   if (data && field) startSearch(data, field);
@@ -118,7 +118,7 @@
       return scored.sort((a, b) => a[0] - b[0] || a[1] - b[1]).map((pair) => pair[1]);
     };
 
-    // The fewest tokens that spell a text, the longest first; null where none do.
+    // The fewest tokens that spell a text, preferring long ones; null if there are none.
     const spelled = (text) => {
       const best = new Array(text.length + 1).fill(null);
       best[text.length] = [];
@@ -146,7 +146,7 @@
       return text.startsWith(index.mark) ? textOf(key) + text.slice(index.mark.length) : null;
     };
 
-    // Where the piece before stands among the partners of the piece that is asked about.
+    // The rank of the preceding piece among the partners of the chosen piece.
     const whereBefore = (row, before) => {
       const { ids } = view();
       const places = [];
@@ -156,8 +156,8 @@
         if (rank >= 0) places.push("rank " + (rank + 1) + " in L0H" + h);
       }
       const said = make("p");
-      const where = places.length ? places.join(", ") : "not among the first " + index.top + " of any head";
-      said.append("The piece before, ", token(textOf(before)), ": " + where + ".");
+      const where = places.length ? places.join(", ") : "not in the top " + index.top + " of any head";
+      said.append("Preceding piece ", token(textOf(before)), ": " + where + ".");
       return said;
     };
 
@@ -166,8 +166,8 @@
       const query = index.searched[row];
       const table = make("table");
       const caption = make("caption", "Strongest partners (keys) of ");
-      caption.append(token(textOf(query)), seen ? "; shaded: the pair occurs in the corpus" : "");
-      if (index.tokens) caption.append("; underlined: joined, the two are a token themselves");
+      caption.append(token(textOf(query)), seen ? "; shaded: pair occurs in the corpus" : "");
+      if (index.tokens) caption.append("; underlined: the joined pair is itself a token");
       const head = make("tr");
       head.append(make("th", "rank"));
       for (let h = 0; h < index.n_heads; h++) head.append(make("th", "L0H" + h));
@@ -220,7 +220,7 @@
       const line = byId("pieces");
       line.replaceChildren();
       if (!pieces.length) return;
-      line.append("As pieces: ");
+      line.append("Pieces: ");
       pieces.forEach((id, place) => line.append(place ? " · " : "", tokenButton(id, place ? pieces[place - 1] : undefined)));
     };
 
@@ -235,7 +235,7 @@
           return item;
         }),
       );
-      const counted = rows.length ? shown + " of " + rows.length + " shown" : "No token that can be searched holds this.";
+      const counted = rows.length ? shown + " of " + rows.length + " shown" : "No searchable token contains this.";
       byId("search-count").textContent = input.value ? counted : "";
       byId("more").hidden = shown >= rows.length;
     };
@@ -256,6 +256,6 @@
     byId("centred").addEventListener("change", () => chosen && choose(...chosen));
   }
 
-  // On paper everything is open.
+  // Open everything for printing.
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((part) => { part.open = true; }));
 })();
