@@ -13,7 +13,7 @@ from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.positions import trained_length
 from detoklens.questions.anatomy.compute import SHARES, HeadAnatomy, anatomies, visible_offsets
-from detoklens.questions.base import Question
+from detoklens.questions.base import Question, View
 from detoklens.questions.parameters import Heads, Parameter
 from detoklens.scores.factors import token_shares
 from detoklens.tables.schema import HEAD, Column, Schema
@@ -29,6 +29,13 @@ if TYPE_CHECKING:
 SHARE_NAMES = dict(
     zip(SHARES, ("offset", "key", "key × offset", "query × offset", "query × key", "three-way"), strict=True)
 )
+HEADINGS = {
+    "key_offset": "key×offset",
+    "query_offset": "query×offset",
+    "query_key": "query×key",
+    "three_way": "3-way",
+    "lexical_sd": "lexical",
+}
 NAMED = 3  # shares in a summary
 
 ANATOMY_BY_HEAD = Schema(
@@ -94,8 +101,9 @@ class Anatomy(Question):
     tables = (ANATOMY_BY_HEAD, ANATOMY_BY_ROTARY_PAIR)
     by: ClassVar[Mapping[str, str]] = {"head": "anatomy_by_head", "pair": "anatomy_by_rotary_pair"}
     equation = (
-        "s(t, u, δ) = q(t)·k(u, δ) · scale;  offset: Var_δ(q̄·k̄_δ);  key: q̄ C q̄;  key × offset: mean_δ q̄ C_δ q̄ − q̄ C q̄;  "
-        "query × offset: mean_δ (k̄_δ − k̄) Σ (k̄_δ − k̄);  query × key: tr(Σ C);  three-way: mean_δ tr(Σ C_δ) − tr(Σ C);  "
+        "s(t, u, δ) = scale · q(t)·k(u, δ);  offset: Var_δ(q̄·k̄_δ);  key: q̄ C q̄;  "
+        "key × offset: mean_δ q̄ C_δ q̄ − q̄ C q̄;  query × offset: mean_δ (k̄_δ − k̄) Σ (k̄_δ − k̄);  "
+        "query × key: tr(Σ C);  three-way: mean_δ tr(Σ C_δ) − tr(Σ C);  "
         "Σ covariance of queries, C_δ of keys at an offset, C of keys averaged over offsets"
     )
     figures = (
@@ -149,40 +157,42 @@ class Anatomy(Question):
 
     def summarize(self, tables: Frames) -> str:
         """How many heads have which largest share, with the clearest head of each, and the strongest head."""
-        known = tables["anatomy_by_head"].drop_nulls(SHARES[0])
-        if known.is_empty():
+        largest = _largest(tables)
+        if largest.is_empty():
             return "No head's score varies."
-        largest = _largest(known).sort("heads", "share", descending=True).head(NAMED)
+        clearest = largest.group_by("name", maintain_order=True).agg(pl.len().alias("heads"), pl.first("head", "share"))
         said = [
             f"{row['name']} in {row['heads']} ({head_name(row['head'])}: {percent(row['share'])})"
-            for row in largest.iter_rows(named=True)
+            for row in clearest.sort("heads", "share", descending=True).head(NAMED).iter_rows(named=True)
         ]
-        strongest = known.sort("sd", descending=True, maintain_order=True).row(0, named=True)
+        strongest = largest.sort("sd", descending=True).row(0, named=True)
         return (
-            f"Largest share of score variance, over {plural(len(known), 'head')}: {listed(said)}. "
+            f"Largest share of score variance, over {plural(len(largest), 'head')}: {listed(said)}. "
             f"{head_name(strongest['head'])} varies most (sd {strongest['sd']:.3g})."
         )
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
-        """In how many heads of each model token pairs are the largest share, and the strongest of them."""
+        """The strongest head of each model and its largest share."""
         said = []
         for label, tables in by_label.items():
-            known = tables["anatomy_by_head"].drop_nulls(SHARES[0])
-            lexical = _largest(known).filter(name=SHARE_NAMES["query_key"])["heads"].sum()
-            said.append(f"{lexical} of {plural(len(known), 'head')} in {label}")
-        return f"Heads whose largest share of score variance is query × key: {listed(said)}."
+            for row in _largest(tables).sort("sd", descending=True).head(1).iter_rows(named=True):
+                share = f"{percent(row['share'])} {row['name']}"
+                said.append(f"{head_name(row['head'])} in {label} (sd {row['sd']:.3g}, {share})")
+        return f"Heads whose score varies most: {listed(said)}." if said else "No head's score varies."
+
+    def views(self, tables: Frames) -> Sequence[View]:
+        """One row per head, narrow enough for a terminal."""
+        rounded = tables["anatomy_by_head"].with_columns(
+            pl.col(SHARES).round(3), pl.col("sd", "lexical_sd").round_sig_figs(2)
+        )
+        return [View(ANATOMY_BY_HEAD.question, rounded.rename(HEADINGS))]
 
 
-def _largest(by_head: pl.DataFrame) -> pl.DataFrame:
-    """For each share that is some head's largest: its name, the number of such heads, and the clearest of them."""
-    long = by_head.unpivot(list(SHARES), index="head", variable_name="column", value_name="share")
-    largest = long.sort("share", descending=True, maintain_order=True).unique("head", keep="first", maintain_order=True)
-    return largest.group_by("column", maintain_order=True).agg(
-        name=pl.col("column").first().replace_strict(SHARE_NAMES),
-        heads=pl.len(),
-        head=pl.col("head").first(),
-        share=pl.col("share").first(),
-    )
+def _largest(tables: Frames) -> pl.DataFrame:
+    """The largest share of every head whose score varies, with its name, the clearest head first."""
+    by_head = tables["anatomy_by_head"].drop_nulls(SHARES[0]).rename(SHARE_NAMES)
+    long = by_head.unpivot(list(SHARE_NAMES.values()), index=["head", "sd"], variable_name="name", value_name="share")
+    return long.sort("share", descending=True, maintain_order=True).unique("head", keep="first", maintain_order=True)
 
 
 def _by_head(heads: Sequence[int], found: Sequence[HeadAnatomy]) -> pl.DataFrame:
