@@ -221,7 +221,10 @@ class _AtPositions:
     ) -> None:
         self.layer, self.token_shares, self.sees_previous = layer, token_shares, sees_previous
         self.query_position, self.key_positions = query_position, query_position - offsets
-        self.inverse = np.stack([self._inverse_scale(int(position)) for position in self.key_positions])
+        used = [*self.key_positions, *([query_position - 1] if sees_previous else [])]
+        self.first, last = int(min(used)), int(max(used))
+        self.inverse_scales = 1 / layer.scales.of_positions(slice(self.first, last + 1)).astype(np.float64)
+        self.inverse = self.inverse_scales[self.key_positions - self.first]
         self.weighted = self.inverse * token_shares
         self.squared = self.inverse * self.weighted
 
@@ -247,10 +250,7 @@ class _AtPositions:
     def _at(self, position: int, tokens: TokenVectors, side: Side, head: int) -> TokenVectors:
         """(e + p) W̃ / σ(e + p) of every token at one position."""
         place = self.layer.weights.position_embeddings[position].astype(np.float64) @ side.weight[head]
-        return (tokens + place) * self._inverse_scale(position)[:, None]
+        return (tokens + place) * self.inverse_scales[position - self.first, :, None]
 
     def _places(self, side: Side, head: int) -> Float[np.ndarray, "offset d_head"]:
         return self.layer.weights.position_embeddings[self.key_positions].astype(np.float64) @ side.weight[head]
-
-    def _inverse_scale(self, position: int) -> Float[np.ndarray, "token"]:
-        return 1 / self.layer.scales.of_positions(slice(position, position + 1))[0].astype(np.float64)
