@@ -24,6 +24,7 @@ from detoklens.report.sections import Entry, SectionPlan
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 SMALL = "--vocabulary 300 --heads 2 --d-head 8"
 SMALLEST = {
+    "anatomy": f"{SMALL} --workers 1",
     "auroc": f"{SMALL} --bigrams 2000 --workers 1 --sklearn-tokens 2 --seconds-of-products 0.05",
     "lexicon": f"{SMALL} --top 20 --workers 1 --baseline-queries 300 --seconds-of-products 0.05",
     "twins": f"{SMALL} --words 40 --threads 2 --seconds-of-products 0.05",
@@ -51,6 +52,12 @@ def test_ratios_are_printed_and_agree_with_the_baseline(name):
     assert found["times_the_product"] > 0
     (difference,) = [value for what, value in found.items() if what.startswith("largest_difference")]
     assert difference < 1e-5
+
+
+def test_anatomy_is_compared_with_projecting_the_vocabulary():
+    found = json.loads(run("anatomy", *SMALLEST["anatomy"].split()))
+    assert set(found) == {"gpt2", "llama"}
+    assert all(each["times_the_projection"] > 0 for each in found.values())
 
 
 def test_each_pass_of_layers_is_timed():

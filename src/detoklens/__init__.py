@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
     from detoklens.errors import DetokLensError
     from detoklens.loading import load, load_vocabulary
+    from detoklens.questions.anatomy.question import Anatomy
     from detoklens.questions.answer import Answer, Comparison, read_answer
     from detoklens.questions.attention.question import Attention
     from detoklens.questions.auroc.question import Auroc

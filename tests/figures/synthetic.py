@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from detoklens.questions.anatomy.question import ANATOMY_BY_HEAD
 from detoklens.questions.attention.question import ATTENTION, ATTENTION_AGREEMENT
 from detoklens.questions.auroc.compute import (
     AUROC_BY_HEAD,
@@ -45,6 +46,7 @@ def tables(n_heads: int = 3, positions: int = 64, vocabulary: int = 200, seed: i
         *_auroc_tables(rng, heads),
         _by_head(HEADS, rng, heads, position_class=lambda head: ["self", "previous token", "broad", None][head % 4]),
         _by_head(WORDS_BY_HEAD, rng, heads),
+        _by_head(ANATOMY_BY_HEAD, rng, heads),
         *_heatmap_tables(rng, heads),
         _partners(rng, heads),
         _lexicon(rng, heads),

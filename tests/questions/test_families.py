@@ -29,6 +29,7 @@ ASKED = {
     "lexicon": dl.Lexicon(top=5, heads=[0]),
     "auroc": dl.Auroc(truth="words", words=SPLIT_WORDS, bootstrap=0, heads=[0]),
     "heads": dl.Heads(heads=[0]),
+    "anatomy": dl.Anatomy(heads=[0]),
     "twins": dl.Twins(pieces=[2], triples=50, candidates=300, bootstrap=20),
     "frequency": dl.Frequency(),
     "positions": dl.Positions(),

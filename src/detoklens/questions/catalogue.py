@@ -28,6 +28,7 @@ TOPICS = {
     "Detokenization": {
         "auroc": "Test which heads rank a token's corpus predecessors above other tokens.",
         "heads": "Summarize every head in one row.",
+        "anatomy": "Split the variance of every head's score into six shares.",
         "twins": "Test whether the first layer writes words.",
         "layers": "Find the layer at which the model has composed the word.",
     },

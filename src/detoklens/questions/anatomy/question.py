@@ -1,0 +1,221 @@
+"""What kind of head is this? Six shares of its score's variance that mean the same in every architecture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+import numpy as np
+import polars as pl
+
+from detoklens.errors import RangeError
+from detoklens.figures.spec import FigureSpec
+from detoklens.measures.positions import trained_length
+from detoklens.questions.anatomy.compute import SHARES, HeadAnatomy, anatomies, visible_offsets
+from detoklens.questions.base import Question, View
+from detoklens.questions.parameters import Heads, Parameter
+from detoklens.scores.factors import token_shares
+from detoklens.tables.schema import HEAD, Column, Schema
+from detoklens.wording import head_name, listed, percent, plural
+
+if TYPE_CHECKING:
+    from detoklens.parallel import Runner
+    from detoklens.questions.base import ByLabel, Frames
+    from detoklens.questions.study import Study
+    from detoklens.scores.layer import Layer
+
+
+SHARE_NAMES = dict(
+    zip(SHARES, ("offset", "key", "key × offset", "query × offset", "query × key", "three-way"), strict=True)
+)
+HEADINGS = {
+    "key_offset": "key×offset",
+    "query_offset": "query×offset",
+    "query_key": "query×key",
+    "three_way": "3-way",
+    "lexical_sd": "lexical",
+}
+NAMED = 3  # shares in a summary
+
+ANATOMY_BY_HEAD = Schema(
+    "anatomy_by_head",
+    "What makes the score of each head vary?",
+    (
+        HEAD,
+        Column("sd", "Float64", "standard deviation of the scaled score over key tokens, offsets and their queries"),
+        Column("offset", "Float64", "share of its variance due to the offset alone; the six shares add up to 1"),
+        Column("key", "Float64", "share due to the key token alone, whatever the query and the offset"),
+        Column("key_offset", "Float64", "share due to key tokens that matter at some offsets only"),
+        Column("query_offset", "Float64", "share due to query tokens that decide how far to look"),
+        Column("query_key", "Float64", "share due to query tokens that look for key tokens, at any offset"),
+        Column("three_way", "Float64", "share due to query tokens that look for key tokens at some offsets"),
+        Column(
+            "lexical_sd",
+            "Float64",
+            "standard deviation due to the pair of tokens at offset 1 (query × key there); null if offset 1 is hidden",
+        ),
+    ),
+)
+
+ANATOMY_BY_ROTARY_PAIR = Schema(
+    "anatomy_by_rotary_pair",
+    "Which rotary frequencies make the offset share?",
+    (
+        HEAD,
+        Column("pair", "Int32", "rotary pair, from 0"),
+        Column("period", "Float64", "tokens per full turn; null for a pair that does not turn"),
+        Column("sd", "Float64", "standard deviation over offsets of the pair's part of the mean scaled score"),
+        Column(
+            "share",
+            "Float64",
+            "covariance of that part with the whole, over the whole's variance: shares add up to 1, and a pair that "
+            "works against the others is negative; null where the offset changes nothing",
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, repr=False)
+class Anatomy(Question):
+    """Split the variance of every head's score into six shares that mean the same in every model.
+
+    Query and key tokens are drawn independently, by their frequency in corpus counts (evenly without counts), and
+    offsets evenly from 0 to 31. The shares: offset, key, key × offset, query × offset, query × key, and all three. Read
+    them with the standard deviation: a head whose score hardly varies attends evenly, whatever its shares. A model that
+    looks both ways has offsets in both directions. Softcapping is not applied. Exact, and no pair of tokens is scored.
+
+    Example: detoklens anatomy gpt2 --counts counts
+    """
+
+    heads: Heads = None
+    offsets: Annotated[int, Parameter("Number of offsets, from 0.", least=1)] = 32
+    query_position: Annotated[
+        int | None,
+        Parameter("Learned positions: position of the query. Default: the middle of the trained range.", least=0),
+    ] = None
+
+    progress_label = "heads"
+    uses = frozenset({"counts"})
+    parallel = True
+    tables = (ANATOMY_BY_HEAD, ANATOMY_BY_ROTARY_PAIR)
+    by: ClassVar[Mapping[str, str]] = {"head": "anatomy_by_head", "pair": "anatomy_by_rotary_pair"}
+    equation = (
+        "s(t, u, δ) = scale · q(t)·k(u, δ);  offset: Var_δ(q̄·k̄_δ);  key: q̄ C q̄;  "
+        "key × offset: mean_δ q̄ C_δ q̄ − q̄ C q̄;  query × offset: mean_δ (k̄_δ − k̄) Σ (k̄_δ − k̄);  "
+        "query × key: tr(Σ C);  three-way: mean_δ tr(Σ C_δ) − tr(Σ C);  "
+        "Σ covariance of queries, C_δ of keys at an offset, C of keys averaged over offsets"
+    )
+    figures = (
+        FigureSpec(
+            "anatomy",
+            "anatomy:anatomy",
+            ("anatomy_by_head",),
+            "Anatomy of the heads",
+            "Left: shares of the variance of each head's score. Right: its strength, the standard deviation of the "
+            "scaled score, and the part at offset 1 that depends on the pair of tokens.",
+        ),
+    )
+
+    def settings(self, study: Study) -> dict[str, Any]:
+        """With the query position that is used; without one where positions are not learned."""
+        given = super().settings(study)
+        position = self._position(study.layer)
+        return {name: value for name, value in given.items() if name != "query_position"} | (
+            {} if position is None else {"query_position": position}
+        )
+
+    def _position(self, layer: Layer) -> int | None:
+        if layer.positions == "learned":
+            position = trained_length(layer) // 2 if self.query_position is None else self.query_position
+            layer.check_positions([position])
+            return position
+        if self.query_position is not None:
+            raise RangeError(
+                f"{layer.name}: with {layer.positions} positions the score depends on the offset only; leave "
+                "query_position out"
+            )
+        return None
+
+    def ask(self, study: Study, runner: Runner) -> Frames:
+        layer, heads, position = study.layer, study.heads(self.heads), self._position(study.layer)
+        offsets = visible_offsets(layer, self.offsets, position)
+        if offsets.max() + 1 < self.offsets:
+            runner.say(f"a query sees {plural(int(offsets.max()) + 1, 'offset')} back, not {self.offsets}")
+        if study.counts is None:
+            runner.say("no corpus counts: every token of the vocabulary has the same weight")
+        if layer.weights.softcap is not None:
+            runner.say("scores are taken before softcapping")
+        shares = token_shares(
+            "vocabulary" if study.counts is None else "frequency", layer.vocab_size, layer.frequencies
+        )
+        found = anatomies(layer, heads, shares, self.offsets, position, runner)
+        tables = {"anatomy_by_head": _by_head(heads, found)}
+        if layer.weights.rotary_frequencies is None:
+            return tables
+        return tables | {"anatomy_by_rotary_pair": _by_rotary_pair(heads, found, layer.weights.rotary_frequencies)}
+
+    def summarize(self, tables: Frames) -> str:
+        """How many heads have which largest share, with the clearest head of each, and the strongest head."""
+        largest = _largest(tables)
+        if largest.is_empty():
+            return "No head's score varies."
+        clearest = largest.group_by("name", maintain_order=True).agg(pl.len().alias("heads"), pl.first("head", "share"))
+        said = [
+            f"{row['name']} in {row['heads']} ({head_name(row['head'])}: {percent(row['share'])})"
+            for row in clearest.sort("heads", "share", descending=True).head(NAMED).iter_rows(named=True)
+        ]
+        strongest = largest.sort("sd", descending=True).row(0, named=True)
+        return (
+            f"Largest share of score variance, over {plural(len(largest), 'head')}: {listed(said)}. "
+            f"{head_name(strongest['head'])} varies most (sd {strongest['sd']:.3g})."
+        )
+
+    def summarize_comparison(self, by_label: ByLabel) -> str:
+        """The strongest head of each model and its largest share."""
+        said = []
+        for label, tables in by_label.items():
+            for row in _largest(tables).sort("sd", descending=True).head(1).iter_rows(named=True):
+                share = f"{percent(row['share'])} {row['name']}"
+                said.append(f"{head_name(row['head'])} in {label} (sd {row['sd']:.3g}, {share})")
+        return f"Heads whose score varies most: {listed(said)}." if said else "No head's score varies."
+
+    def views(self, tables: Frames) -> Sequence[View]:
+        """One row per head, narrow enough for a terminal."""
+        rounded = tables["anatomy_by_head"].with_columns(
+            pl.col(SHARES).round(3), pl.col("sd", "lexical_sd").round_sig_figs(2)
+        )
+        return [View(ANATOMY_BY_HEAD.question, rounded.rename(HEADINGS))]
+
+
+def _largest(tables: Frames) -> pl.DataFrame:
+    """The largest share of every head whose score varies, with its name, the clearest head first."""
+    by_head = tables["anatomy_by_head"].drop_nulls(SHARES[0]).rename(SHARE_NAMES)
+    long = by_head.unpivot(list(SHARE_NAMES.values()), index=["head", "sd"], variable_name="name", value_name="share")
+    return long.sort("share", descending=True, maintain_order=True).unique("head", keep="first", maintain_order=True)
+
+
+def _by_head(heads: Sequence[int], found: Sequence[HeadAnatomy]) -> pl.DataFrame:
+    return ANATOMY_BY_HEAD.frame(
+        {
+            "head": heads,
+            "sd": [each.sd for each in found],
+            **{name: [float(each.shares[place]) for each in found] for place, name in enumerate(SHARES)},
+            "lexical_sd": [each.lexical_sd for each in found],
+        }
+    )
+
+
+def _by_rotary_pair(heads: Sequence[int], found: Sequence[HeadAnatomy], frequencies: np.ndarray) -> pl.DataFrame:
+    with np.errstate(divide="ignore"):
+        periods = np.where(frequencies == 0, np.nan, 2 * np.pi / frequencies)
+    pairs = [each.pairs for each in found if each.pairs is not None]
+    return ANATOMY_BY_ROTARY_PAIR.frame(
+        {
+            "head": np.repeat(np.asarray(heads), len(frequencies)),
+            "pair": np.tile(np.arange(len(frequencies)), len(heads)),
+            "period": np.tile(periods, len(heads)),
+            "sd": np.concatenate([each.sd for each in pairs]),
+            "share": np.concatenate([each.share for each in pairs]),
+        }
+    )
