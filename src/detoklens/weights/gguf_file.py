@@ -215,9 +215,7 @@ class GGUFFile:
         config |= {"model_type": architecture, "rope_scaling": self._scaling(own)}
         if architecture == "llama":
             config["attention_bias"] = "model.layers.0.self_attn.q_proj.bias" in self._stored_as
-        config |= {
-            name: _plain(self.settings.get(f"tokenizer.ggml.{name}")) for name in ("bos_token_id", "eos_token_id")
-        }
+        config |= {name: self.settings.get(f"tokenizer.ggml.{name}") for name in ("bos_token_id", "eos_token_id")}
         return {name: value for name, value in config.items() if value is not None}
 
     def _refuse_unknown(self, own: Mapping[str, Any], names: Mapping[str, str]) -> None:
