@@ -148,7 +148,7 @@ def test_compared_models_are_told_by_their_sharpest_heads() -> None:
     both = {"early": attention_of([0.3, 0.7]), "late": attention_of([0.5, 0.5], [0.99, 0.01])}
     said = Positions().summarize_comparison({label: {"positions": table} for label, table in both.items()})
     assert said == (
-        "By position alone the sharpest head puts on a single key: 70 % in early (L0H0) and 99 % in late (L0H1)."
+        "Largest attention by position alone on a single key: 70 % in early (L0H0) and 99 % in late (L0H1)."
     )
 
 

@@ -8,12 +8,12 @@ import polars as pl
 import pytest
 
 import detoklens as dl
-from detoklens.questions.layers.compute import compare_layers, summarize_layers, layers_verdict
+from detoklens.questions.layers.compute import compare_layers, layers_verdict, summarize_layers
 from detoklens.questions.twins.compute import (
     CONTROLS,
+    compare_twins,
     fewest_pieces,
     format_rank,
-    compare_twins,
     summarize_twins,
     twins_verdict,
 )

@@ -79,7 +79,6 @@ class Layers(Question):
     bootstrap: Annotated[int, Parameter("Bootstrap resamples of the words; 0 for no intervals.", least=0)] = 1000
     bos: Bos = None
 
-    topic = "Which heads detokenize?"
     progress_label = "running the first blocks"
     needs = frozenset({"vocabulary"})
     uses = frozenset({"seed"})

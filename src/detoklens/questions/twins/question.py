@@ -95,7 +95,6 @@ class Twins(Question):
     bootstrap: Annotated[int, Parameter("Bootstrap resamples of the words; 0 for no intervals.", least=0)] = 1000
     bos: Bos = None
 
-    topic = "Which heads detokenize?"
     progress_label = "ranking twins"
     needs = frozenset({"vocabulary"})
     uses = frozenset({"seed"})
