@@ -104,7 +104,7 @@ def test_weights_without_counts_are_missed_in_pythons_words(kind: type[OverVocab
         (Shape([-1]), "position -1"),
         (Positions([]), "no query position was given"),
         (Shape(heads=[3]), "head 3 does not exist"),
-        (Positions(band=95), "a band of 95.0 was asked for; give a share"),
+        (Positions(band=95), "the band must be a share of the vocabulary between 0 and 1, such as 0.95, not 95.0"),
     ],
 )
 def test_what_is_not_there_is_refused(question: Question, said: str) -> None:
