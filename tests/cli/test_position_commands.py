@@ -140,7 +140,7 @@ def test_bad_input_is_one_line_and_writes_nothing(model: Path, tmp_path: Path, c
 
 
 def test_a_band_must_be_a_share(model: Path) -> None:
-    assert "a band of 95.0 was asked for" in refuse("positions", model, "--band", "95")
+    assert "such as 0.95, not 95.0" in refuse("positions", model, "--band", "95")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

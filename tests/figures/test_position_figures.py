@@ -129,7 +129,7 @@ def test_a_head_of_which_nothing_can_be_told_is_not_shown_as_usual() -> None:
     unknown = pl.Series([True, None, False], dtype=pl.Boolean)
     drawn = DRAWN | {"undertrained": DRAWN["undertrained"].with_columns(undertrained=unknown)}
     figure = FIGURES["last_positions"].draw(drawn)
-    assert [axes.get_title(loc="left") for axes in figure.axes] == ["L0H0 (odd)", "L0H1 (can't be told)", "L0H2"]
+    assert [axes.get_title(loc="left") for axes in figure.axes] == ["L0H0 (odd)", "L0H1 (untestable)", "L0H2"]
 
 
 def test_variances_of_all_first_and_last_positions_with_outliers() -> None:
@@ -238,8 +238,8 @@ def test_a_low_figure_still_holds_its_axis_label() -> None:
 
 def test_compared_figures_are_titled_by_their_quantity() -> None:
     assert {spec.name: spec.title for spec in Positions.compared_figures} == {
-        "compare_positions_p": "Position's pull in several checkpoints: position alone (Tᵖ)",
-        "compare_positions_attention": "Position's pull in several checkpoints: attention by position alone",
+        "compare_positions_p": "Positions in several checkpoints: position alone (Tᵖ)",
+        "compare_positions_attention": "Positions in several checkpoints: attention by position alone",
         "compare_kernels": "Position kernels of several checkpoints",
     }
 

@@ -82,10 +82,10 @@ def test_a_band_is_a_share(coverage: float) -> None:
 @pytest.mark.parametrize(
     ("weights", "said"),
     [
-        (np.ones(5), "5 token weights were given for 23 tokens"),
+        (np.ones(5), "got 5 token weights for 23 tokens"),
         (np.zeros(23), "not all 0"),
         (np.full(23, np.nan), "finite"),
-        (np.arange(23.0) - 1, "none below 0"),
+        (np.arange(23.0) - 1, "at least 0"),
     ],
 )
 def test_weights_that_are_none_are_refused(weights: np.ndarray, said: str) -> None:

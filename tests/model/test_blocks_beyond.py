@@ -34,9 +34,30 @@ MORE = {
         "query_pre_attn_scalar": 6,
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention"],
     },
+    "xglm": {
+        "vocab_size": 23,
+        "d_model": 32,
+        "attention_heads": HEADS,
+        "ffn_dim": 20,
+        "num_layers": LAYERS,
+        "max_position_embeddings": 16,
+    },
     "inverse": FAMILIES["gpt2"] | {"scale_attn_by_inverse_layer_idx": True},
 }
-NAMES = ["gpt2", "llama", "qwen2", "gemma2", "gpt_neox", "opt", "bloom", "bert", "qwen3", "gemma3_text", "inverse"]
+NAMES = [
+    "gpt2",
+    "llama",
+    "qwen2",
+    "gemma2",
+    "gpt_neox",
+    "opt",
+    "bloom",
+    "xglm",
+    "bert",
+    "qwen3",
+    "gemma3_text",
+    "inverse",
+]
 
 
 def deeper(model: Any, number: int) -> tuple[Any, Any, np.ndarray]:

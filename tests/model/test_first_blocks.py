@@ -113,7 +113,7 @@ def test_each_head_and_mlp_off_is_the_real_model_without_it(family):
     for component in [Component(0, 0), Component(1, HEADS - 1), Component(2, 1), Component(0), Component(1)]:
         real = theirs(model, component)
         for after in range(component.layer, LAYERS):
-            close(blocks.again(passed, component, after), real[after])
+            close(blocks.rerun(passed, component, after), real[after])
     close(passed.last_places(LAYERS - 1), theirs(model, None)[-1])  # what was kept is as it was
 
 
@@ -160,7 +160,7 @@ def test_a_model_in_memory_stays_as_it_is():
     model = tiny("gpt2", **FAMILIES["gpt2"])
     before = {name: values.clone() for name, values in model.state_dict().items()}
     blocks = open_blocks(detoklens.load(model).checkpoint, 1, HEADS)
-    blocks.again(blocks.run(TEXTS), Component(0, 1), 0)
+    blocks.rerun(blocks.run(TEXTS), Component(0, 1), 0)
     assert len(model.h) == LAYERS
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
     assert all(torch.equal(values, model.state_dict()[name]) for name, values in before.items())

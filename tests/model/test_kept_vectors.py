@@ -39,7 +39,7 @@ KILLED = """
 import os, signal
 from pathlib import Path
 import numpy as np
-from detoklens.model.kept_vectors import kept_vectors
+from detoklens.model.closed_worlds import kept_vectors
 
 Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
 kept_vectors({"layer": 1}, (5, 3), lambda: np.zeros((5, 3), np.float32), print)
@@ -124,8 +124,8 @@ def test_without_a_place_vectors_are_computed_and_that_is_said(tmp_path, monkeyp
     for number in (1, 2):
         np.testing.assert_array_equal(asking(), VALUES)
         assert asking.computed == number
-    assert "vectors are not kept for other questions: " in asking.said[0]
-    assert asking.said[0].endswith("DETOKLENS_CACHE names another folder")
+    assert "vectors are not cached: " in asking.said[0]
+    assert asking.said[0].endswith("set DETOKLENS_CACHE to another folder")
 
     def homeless() -> Path:
         raise RuntimeError("Could not determine home directory.")
@@ -135,9 +135,7 @@ def test_without_a_place_vectors_are_computed_and_that_is_said(tmp_path, monkeyp
     monkeypatch.setattr(Path, "home", homeless)
     asking = Asking()
     asking()
-    assert asking.said == [
-        "vectors are not kept for other questions: there is no home; DETOKLENS_CACHE names a folder for them"
-    ]
+    assert asking.said == ["vectors are not cached: there is no home folder; set DETOKLENS_CACHE to a folder for them"]
     monkeypatch.setenv("DETOKLENS_CACHE", "")
     asking = Asking()
     asking()
@@ -169,10 +167,10 @@ def test_more_than_there_is_room_for_is_not_kept(folder, monkeypatch):
     monkeypatch.setattr(keeping.shutil, "disk_usage", lambda _place: usage._replace(free=2 * VALUES.nbytes - 1))
     asking = Asking()
     asking()
-    assert "are more than half of what the disk has left" in asking.said[0]
+    assert "are more than half of the disk's free space" in asking.said[0]
     monkeypatch.setattr(keeping, "MOST_BYTES", VALUES.nbytes - 1)
     asking()
-    assert asking.said[0].endswith("DETOKLENS_CACHE names another folder")
+    assert asking.said[0].endswith("set DETOKLENS_CACHE to another folder")
     assert asking.said[1].endswith("GB that are kept"), "another folder would be no help"
     assert not list(folder.glob("*"))
 
@@ -205,9 +203,7 @@ def test_older_ones_that_stay_are_not_said_to_be_these(folder, monkeypatch):
     monkeypatch.setattr(keeping, "MOST_BYTES", VALUES.nbytes)
     monkeypatch.setattr(Path, "unlink", forbidden)
     asking(layer=2)
-    assert asking.said == [
-        f"older vectors of other questions can't be removed: Permission denied ({folder}); remove them"
-    ]
+    assert asking.said == [f"older cached vectors can't be removed: Permission denied ({folder}); remove them by hand"]
     asking(layer=2)
     assert asking.computed == 2, "they were kept"
 
@@ -299,7 +295,7 @@ def test_a_class_of_ones_own_has_its_own_vectors(folder, monkeypatch):
     assert "Doubled is no class of transformers" in note
     monkeypatch.setenv("DETOKLENS_CACHE", "")
     inputs_of(doubled, said)
-    assert sum("kept" in each for each in said) == 1, "that nothing is kept was asked for"
+    assert sum("kept" in each or "cached" in each for each in said) == 1, "that nothing is kept was asked for"
 
 
 def inputs_of(model: Any, said: list[str]) -> np.ndarray:
@@ -324,7 +320,7 @@ def test_a_model_that_is_changed_while_it_is_asked_leaves_nothing(folder, tmp_pa
     with suppress(UnsupportedModelError):  # the attention that is read is not that of the real block
         study.ask(AUROC)
     assert list(folder.glob("*")) == []
-    assert any("the model was changed while it was asked" in note for note in study.notes)
+    assert any("the model changed during the run" in note for note in study.notes)
     monkeypatch.undo()
     monkeypatch.setenv("DETOKLENS_CACHE", str(folder.parent))
     study.ask(AUROC)

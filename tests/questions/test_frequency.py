@@ -90,7 +90,7 @@ def test_without_counts_correlations_and_counts_are_null_and_that_is_told():
         == (layer.n_heads,) * 4
     )
     assert answer.verdict == Verdict("untestable", "Tᵉ and the counts must both vary")
-    assert answer.sentence == "Whether heads prefer rare tokens can't be told: Tᵉ and the counts must both vary."
+    assert answer.sentence == "Whether heads prefer rare tokens can't be tested: Tᵉ and the counts must both vary."
     assert Frequency().summarize_comparison({"one": answer.tables}) == f"one: {answer.sentence}"
     assert shown_columns(answer.views[0].frame)[:2] == ["head", "tokens"]
 
@@ -167,7 +167,7 @@ def test_the_sentence_counts_heads_beyond_chance_and_names_the_control():
     some = by_head(0.2, -0.605, 0.5, prefers=("neither", "rare", "frequent"))
     assert said(some) == (
         "1 of 3 heads prefers rare tokens by Tᵉ and 1 frequent ones: ρ is −0.605 in L0H1, against −0.150 to +0.160 for "
-        "95 % of random query biases (p 0.012 over all heads)."
+        "95 % of random query biases (p = 0.012 over all heads)."
     )
     found = Frequency().verdict({"frequency_by_head": some})
     assert (found.value, found.heads) == ("yes", ("L0H1", "L0H2"))

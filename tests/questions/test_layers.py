@@ -58,7 +58,7 @@ def test_a_planted_model_is_found_in_its_layer_with_its_head_and_mlp(planted):
     assert off.filter(component="L1H1")["attention"].item() > 0.99
     assert off.filter(pl.col("head").is_in([0, 2]))["attention"].max() < 0.5
     assert planted.sentence.startswith(
-        "The model writes words after layer 1: after layer 1 the twin has median rank 1 ("
+        "The model writes words after layer 1: after layer 1, the twin's median rank is 1 of "
     )
     assert (planted.verdict.value, planted.verdict.heads) == ("yes", ("L1H1",))
     assert planted.verdict.reason.startswith("after layer 1: all four controls are clearly worse; the closest is ")
@@ -67,14 +67,14 @@ def test_a_planted_model_is_found_in_its_layer_with_its_head_and_mlp(planted):
 
 def test_without_that_heads_values_there_is_nothing(tmp_path):
     answer = dl.study(write_planted(tmp_path, has_values=False)).ask(dl.Layers())
-    assert answer.sentence.startswith("After no layer from 0 to 1 does the model write words: ")
+    assert answer.sentence.startswith("The model does not write words after any layer up to 1: ")
     assert (answer.verdict.value, answer.verdict.heads) == ("no", ())
     assert not answer.tables["twins_by_component"]["matters"].any()
 
 
 def test_random_weights_show_no_layer_and_no_head(random_model):
     answer = dl.study(random_model).ask(dl.Layers(triples=300, candidates=1000))
-    assert answer.sentence.startswith("After no layer from 0 to 2 does the model write words: ")
+    assert answer.sentence.startswith("The model does not write words after any layer up to 2: ")
     assert not answer.tables["twins_by_component"]["matters"].any()
 
 
@@ -95,10 +95,9 @@ def test_on_the_demo_it_names_the_head_that_auroc_names(on_demo):
     assert off.filter("matters")["component"].to_list() == ["L0H1"]
     assert (on_demo.verdict.value, on_demo.verdict.heads) == ("no", ("L0H1",))
     assert on_demo.sentence.startswith(
-        "After no layer from 0 to 2 does the model write words; it carries the first piece to the last position, but "
+        "The model does not write words after any layer up to 2; it carries the first piece to the last position: "
     )
-    assert "; it needs L0H1 (share lost 0." in on_demo.sentence
-    assert "; without MLP0 the null is at chance too, which explains nothing" in on_demo.sentence
+    assert on_demo.sentence.endswith(" Needed: L0H1.")
     assert off.sort("attention", nulls_last=True, descending=True)["component"][0] == "L0H1"
     assert len(off) == 3 * 5
     assert off["needed"].is_sorted(descending=True)
@@ -188,8 +187,7 @@ def test_few_words_have_no_intervals_and_name_nothing(tmp_path):
     from tests.questions.planted_words import WORDS
 
     answer = dl.study(write_planted(tmp_path)).ask(dl.Layers(words=WORDS[:9]))
-    assert answer.sentence.startswith("After layer 1 the twin has median rank 2 of ")
-    assert answer.sentence.endswith("; 9 words are too few to conclude anything from; at least 30 are needed.")
+    assert answer.sentence.endswith(": 9 words are too few for intervals; at least 30 are needed.")
     assert answer.verdict.value == "untestable"
     matters = answer.tables["twins_by_component"]["matters"]
     assert matters.null_count() == len(matters)
@@ -227,7 +225,7 @@ def test_the_beginning_of_text_token_can_be_chosen():
     question = dl.Layers(up_to=1, triples=40, candidates=100, bootstrap=0, bos="none")
     answer = dl.study("demo", workers=1).ask(question)
     assert answer.provenance.options["bos"] == []
-    assert "with no beginning-of-text token; " in answer.sentence
+    assert answer.tables["twins_by_layer"]["bos"].is_null().all()
     with pytest.raises(TokenError, match="--bos 4096: token id 4096 does not exist"):
         dl.study("demo").ask(dl.Layers(bos=4096))
 
@@ -248,7 +246,7 @@ def test_what_can_not_be_asked_is_refused_in_one_line(tmp_path, monkeypatch):
     study = dl.study("demo")
     with pytest.raises(RangeError, match="9 blocks were asked for; demo has 3: ask for 3 or fewer"):
         study.ask(dl.Layers(up_to=9))
-    with pytest.raises(RangeError, match="layer 2 is not among the first 2, which go from 0 to 1; ask after one"):
+    with pytest.raises(RangeError, match="layer 2 is not among the first 2 blocks, 0 to 1; choose one"):
         study.ask(dl.Layers(up_to=2, after=2))
     with pytest.raises(CheckpointError, match=r"demo@0: tensor .* is missing"):
         dl.study("demo@0").ask(dl.Layers())

@@ -104,7 +104,7 @@ def test_weights_without_counts_are_missed_in_pythons_words(kind: type[OverVocab
         (Shape([-1]), "position -1"),
         (Positions([]), "no query position was given"),
         (Shape(heads=[3]), "head 3 does not exist"),
-        (Positions(band=95), "a band of 95.0 was asked for; give a share"),
+        (Positions(band=95), "the band must be a share of the vocabulary between 0 and 1, such as 0.95, not 95.0"),
     ],
 )
 def test_what_is_not_there_is_refused(question: Question, said: str) -> None:
@@ -148,7 +148,7 @@ def test_compared_models_are_told_by_their_sharpest_heads() -> None:
     both = {"early": attention_of([0.3, 0.7]), "late": attention_of([0.5, 0.5], [0.99, 0.01])}
     said = Positions().summarize_comparison({label: {"positions": table} for label, table in both.items()})
     assert said == (
-        "By position alone the sharpest head puts on a single key: 70 % in early (L0H0) and 99 % in late (L0H1)."
+        "Largest attention by position alone on a single key: 70 % in early (L0H0) and 99 % in late (L0H1)."
     )
 
 

@@ -99,7 +99,7 @@ def test_the_sentence_names_heads_with_a_wave_and_the_control() -> None:
     found, said = Shape().verdict({"shape": table_of()}), Shape().summarize({"shape": table_of()})
     assert (found.value, found.heads) == ("yes", ("L0H1",))
     assert said == (
-        "Tᵖᵖ is a wave in 1 of 3 heads (L0H1): from position 90 one wave explains 90 % of it, against at most 72 % in "
+        "Tᵖᵖ is a wave in 1 of 3 heads (L0H1): from position 90, one wave explains 90 % of it, against at most 72 % in "
         "95 % of random walks."
     )
     none = {"shape": table_of(sinusoidal=False)}
@@ -107,7 +107,7 @@ def test_the_sentence_names_heads_with_a_wave_and_the_control() -> None:
     assert (
         Shape()
         .summarize(none)
-        .startswith("Tᵖᵖ is a wave in 0 of 3 heads: from position 90 one wave explains 20 to 90 %")
+        .startswith("Tᵖᵖ is a wave in 0 of 3 heads: from position 90, one wave explains 20 to 90 %")
     )
     assert "random mean vectors" in Shape().summarize({"shape": table_of(by_offset=True)})
     assert len(said.split()) <= 40
@@ -116,19 +116,19 @@ def test_the_sentence_names_heads_with_a_wave_and_the_control() -> None:
 def test_the_sentence_says_what_cannot_be_told() -> None:
     unseen, flat = {"shape": table_of(sinusoidal=None)}, {"shape": table_of(sinusoidal=None, period=None)}
     assert Shape().verdict(unseen).value == Shape().verdict(flat).value == "untestable"
-    assert Shape().summarize(unseen).endswith("can't be told: position 90 sees fewer than 48 keys or 1.5 periods.")
+    assert Shape().summarize(unseen).endswith("can't be tested: position 90 sees fewer than 48 keys or 1.5 periods.")
     assert "no wave at all" in Shape().summarize(flat)
 
 
 def test_the_wave_is_judged_from_the_last_query_position() -> None:
     near = table_of(query_position=20, sinusoidal=None)
-    assert "from position 90 " in Shape().summarize({"shape": pl.concat([near, table_of()])})
+    assert "from position 90, " in Shape().summarize({"shape": pl.concat([near, table_of()])})
 
 
 def test_compared_models_are_told_by_the_number_of_waves() -> None:
     labelled = {"early": {"shape": table_of(sinusoidal=None)}, "late": {"shape": table_of()}}
     assert Shape().summarize_comparison(labelled) == (
-        "Heads whose position term is a wave, beyond its control: can't be told in early and 1 of 3 heads in late."
+        "Heads whose position term is a wave: untestable in early and 1 of 3 heads in late."
     )
 
 
@@ -161,7 +161,7 @@ def test_gpt2_has_a_wave_in_all_heads_but_one_seen_from_position_1000(gpt2_posit
     answer = Study(gpt2_positions(gpt2_positions_folder)).ask(Shape([500, 1000]))
     assert answer.verdict.heads == tuple(f"L0H{head}" for head in range(12) if head != 5)
     assert answer.sentence.startswith("Tᵖᵖ is a wave in 11 of 12 heads (L0H0, L0H1, L0H2, L0H3 and 7 more): ")
-    assert ": from position 1000 one wave explains 86 to 98 % of it, " in answer.sentence
+    assert ": from position 1000, one wave explains 86 to 98 % of it, " in answer.sentence
     assert answer.tables["shape"].filter(query_position=500)["sinusoidal"].null_count() == 12
     assert answer.tables["shape"].filter(query_position=1000).filter("linear")["head"].to_list() == [
         head for head in range(12) if head != 5
@@ -189,7 +189,7 @@ def test_three_tables_for_eyes_fit_80_columns() -> None:
         assert " more columns" not in shown
         assert max(map(len, shown.splitlines())) <= 80
     titles = [view.title for view in Shape().views(tables)]
-    assert titles == ["is Tᵖ a line?", "is Tᵖᵖ a wave?", "where does the softmax of Tᵖ + Tᵖᵖ look?"]
+    assert titles == ["line through Tᵖ", "leading wave of Tᵖᵖ", "softmax of Tᵖ + Tᵖᵖ"]
     assert len(Shape().views(tables)[0].frame) == 3, "the line does not depend on the query"
 
 

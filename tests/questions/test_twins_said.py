@@ -8,19 +8,19 @@ import polars as pl
 import pytest
 
 import detoklens as dl
-from detoklens.questions.layers.compute import layers_compared, layers_said, layers_verdict
+from detoklens.questions.layers.compute import compare_layers, layers_verdict, summarize_layers
 from detoklens.questions.twins.compute import (
     CONTROLS,
+    compare_twins,
     fewest_pieces,
-    rank_said,
-    twins_compared,
-    twins_said,
+    format_rank,
+    summarize_twins,
     twins_verdict,
 )
 
 ENDS = ("_low", "high")
 WHOLE = {"median_rank": 100.0, "rank_ratio": 1.0, "width": 0.0}
-CARRIES = "The first layer carries the first piece to the last position, but "
+CARRIES = "The first layer carries the first piece to the last position but does not write words: "
 
 
 def table(place: str = "block", pieces: int = 2, words: int = 600, **conditions: dict[str, float]) -> pl.DataFrame:
@@ -58,22 +58,22 @@ def without_intervals(frame: pl.DataFrame) -> pl.DataFrame:
     ("rows", "value", "said"),
     [
         (controls(2.0, 1.5), "yes", "The first layer writes words: "),
-        (controls(2.0, 1.5, additive=1.1), "no", f"{CARRIES}not beyond the sum of its pieces: "),
-        (controls(2.0, 1.5, first=0.1, additive=1.1), "no", f"{CARRIES}not beyond the sum of its pieces: "),
-        (controls(2.0, 1.5, first=0.1), "no", f"{CARRIES}comes no nearer to the word than the first piece alone: "),
-        (controls(2.0, 1.1), "no", "The first layer writes no words: "),
-        (controls(1.1, 2.0), "no", "The first layer writes no words: "),
-        (controls(1.5, 1.5, median_rank=100), "no", "The first layer writes no words: "),  # for few words only
-        (controls(0.99, 2.0), "no", "The first layer writes no words: "),
-        (controls(1.5, 1.5, width=0.6), "no", "The first layer writes no words: "),
+        (controls(2.0, 1.5, additive=1.1), "no", CARRIES),
+        (controls(2.0, 1.5, first=0.1, additive=1.1), "no", CARRIES),
+        (controls(2.0, 1.5, first=0.1), "no", CARRIES),
+        (controls(2.0, 1.1), "no", "The first layer does not write words: "),
+        (controls(1.1, 2.0), "no", "The first layer does not write words: "),
+        (controls(1.5, 1.5, median_rank=100), "no", "The first layer does not write words: "),  # for few words only
+        (controls(0.99, 2.0), "no", "The first layer does not write words: "),
+        (controls(1.5, 1.5, width=0.6), "no", "The first layer does not write words: "),
     ],
 )
 def test_words_are_written_where_all_four_controls_are_clearly_worse(rows, value, said):
     frame = table(**rows)
     verdict = twins_verdict(fewest_pieces(frame))
     assert verdict.value == value == dl.Twins().verdict({"twins_by_condition": frame}).value
-    assert twins_said(frame).startswith(said)
-    assert (CARRIES.removeprefix("The first layer ") in verdict.reason) == said.startswith(CARRIES)
+    assert summarize_twins(frame).startswith(said)
+    assert verdict.reason.startswith("carries the first piece to the last position, but ") == (said == CARRIES)
 
 
 def test_the_reason_names_the_controls_that_decided():
@@ -86,12 +86,15 @@ def test_the_reason_names_the_controls_that_decided():
     )
 
 
-def test_the_summary_shows_the_ratios_that_the_rule_uses():
-    assert twins_said(table(**controls(2.0, 1.8))).startswith(
-        "The first layer writes words: after the first block, the twin of a word in two pieces has median rank 100 "
-        "(90 to 110) of 5,000 after <s>; the rank is 2.00 [1.95, 2.05] times as large with another word's first piece, "
-        "1.80 [1.75, 1.85] for the last piece alone, 4.00 [3.95, 4.05] for the first piece alone and 1.50 [1.45, 1.55] "
-        "for the sum of its pieces; "
+def test_the_summary_names_the_control_that_decides():
+    assert summarize_twins(table(**controls(2.0, 1.8))) == (
+        "The first layer writes words: after the first block, the twin's median rank is 100 of 5,000; ranks are "
+        "1.50 [1.45, 1.55] times as large in the closest of four controls (additive). "
+        "No single head or term is needed."
+    )
+    assert summarize_twins(table(**controls(2.0, 1.1))) == (
+        "The first layer does not write words: after the first block, the twin's median rank is 100 of 5,000; ranks "
+        "for the last piece alone are not clearly larger (1.10 [1.05, 1.15] times)."
     )
 
 
@@ -107,9 +110,7 @@ def test_heads_and_terms_are_needed_by_the_lower_end_of_their_share():
         without_ee={"rank_ratio": 1.02},
     )
     assert [row["condition"] for row in fewest_pieces(found).needed("cut_")] == ["cut_L0H5", "cut_L0H3", "cut_L0H4"]
-    said = twins_said(found)
-    assert "; it needs L0H5 (1.60 [1.55, 1.65] with its link cut), L0H3 (1.30" in said
-    assert said.endswith(", and no single term.")
+    assert summarize_twins(found).endswith(" Needed: L0H5, L0H3 and L0H4.")
     assert twins_verdict(fewest_pieces(found)).heads == ("L0H5", "L0H3", "L0H4")
 
 
@@ -120,35 +121,24 @@ def test_an_ablation_that_sends_the_null_to_chance_explains_nothing():
     assert len(fewest_pieces(harmless).needed("without_")) == 1
 
 
-def test_longer_words_are_judged_by_their_null():
-    found = pl.concat(
-        [table(**controls(2.0, 2.0)), table(pieces=3, **controls(1.5, 1.1)), table(pieces=4, **controls(1.0, 1.3))]
-    )
-    assert twins_said(found).endswith(
-        "; in three pieces the first one counts (null 1.50 [1.45, 1.55]) "
-        "and in four pieces the first one does not clearly count (null 1.00 [0.95, 1.05])."
-    )
-
-
 def test_models_are_compared_by_their_last_common_place():
     late = pl.concat([table("attention", **controls(1.0, 1.0)), table("block", **controls(2.0, 2.0))])
-    assert "after the first block: a yes (null 2.00 [1.95, 2.05] and additive 1.50 " in twins_compared({"a": late})
-    both = twins_compared({"a": late, "b": late.head(5)})
-    assert "after the attention: a no (null 1.00 [0.95, 1.05] and additive " in both
+    assert "after the first block? a yes (null 2.00 [1.95, 2.05] and additive 1.50 " in compare_twins({"a": late})
+    both = compare_twins({"a": late, "b": late.head(5)})
+    assert "after the attention? a no (null 1.00 [0.95, 1.05] and additive " in both
     copier = table(**controls(2.0, 2.0, additive=1.0), cut_L0H1={"rank_ratio": 1.6})
     assert "a no (carries the first piece, null 2.00 [1.95, 2.05] and additive 1.00 [0.95, 1.05], needs L0H1)" in (
-        twins_compared({"a": copier})
+        compare_twins({"a": copier})
     )
 
 
 def test_nothing_is_said_about_heads_that_were_not_cut():
     unneeded = {f"cut_L0H{head}": {"rank_ratio": 1.0} for head in (0, 2)}
     two, one = table(**controls(2.0, 2.0), **unneeded), table(**controls(2.0, 2.0), cut_L0H0={"rank_ratio": 1.0})
-    assert "; no single head is needed for it, and no single term." in twins_said(two)
-    assert "; none of the 2 heads that were cut is needed for it, and" in twins_said(two, all_heads=False)
-    said = dl.Twins(heads=[0]).summarize({"twins_by_condition": one})
-    assert "; L0H0, the only head that was cut, is not needed for it, and no single term." in said
-    assert "need" not in twins_compared({"a": two, "b": one})
+    assert summarize_twins(two).endswith(" No single head or term is needed.")
+    assert "need" not in summarize_twins(two, all_heads=False)
+    assert "need" not in dl.Twins(heads=[0]).summarize({"twins_by_condition": one})
+    assert "need" not in compare_twins({"a": two, "b": one})
 
 
 @pytest.mark.parametrize(
@@ -156,9 +146,9 @@ def test_nothing_is_said_about_heads_that_were_not_cut():
     [
         (
             without_intervals(table(words=29, **controls(2.0, 2.0))),
-            "29 words are too few to conclude anything from; at least 30 are needed",
+            "29 words are too few for intervals; at least 30 are needed",
         ),
-        (without_intervals(table(**controls(2.0, 2.0))), "without resamples of the words nothing can be concluded"),
+        (without_intervals(table(**controls(2.0, 2.0))), "there are no intervals without resamples"),
         (
             table(words=40, **controls(2.0, 2.0)).filter(pl.col("condition") != "additive"),
             "40 words are too few for the additive control: each needs 16 partners with other pieces",
@@ -166,16 +156,15 @@ def test_nothing_is_said_about_heads_that_were_not_cut():
     ],
 )
 def test_what_can_not_be_tested_has_no_verdict(frame, why):
-    assert twins_said(frame).endswith(f"; {why}.")
+    assert summarize_twins(frame) == f"Whether the first layer writes words can't be tested: {why}."
     verdict = twins_verdict(fewest_pieces(frame))
     assert (verdict.value, verdict.reason) == ("untestable", why)
-    assert ": a can't be told (null 2.00" in twins_compared({"a": frame})
+    assert "? a untestable (null 2.00" in compare_twins({"a": frame})
     layers = frame.with_columns(layer=pl.lit(1))
     off = pl.DataFrame({"component": ["L0H1"], "head": [1], "after": [1], "matters": [None]}).cast({"matters": bool})
-    assert layers_said(layers, off).startswith("After layer 1 the twin has median rank 100")
-    assert layers_said(layers, off).endswith(f"; {why}.")
+    assert summarize_layers(layers, off) == f"Whether the model writes words can't be tested: {why}."
     assert layers_verdict(layers, off).value == "untestable"
-    assert ": a can't be told (null 2.00" in layers_compared({"a": (layers, off)})
+    assert "? a untestable (null 2.00" in compare_layers({"a": (layers, off)})
 
 
 def test_layers_ask_more_of_the_lower_ends():
@@ -191,5 +180,5 @@ def test_layers_ask_more_of_the_lower_ends():
 
 
 def test_half_a_rank_is_shown_where_it_counts():
-    shown = [rank_said(rank) for rank in (1.0, 6.5, 7.5, 99.96, 121.4, 1505.0)]
+    shown = [format_rank(rank) for rank in (1.0, 6.5, 7.5, 99.96, 121.4, 1505.0)]
     assert shown == ["1", "6.5", "7.5", "100", "121", "1,505"]

@@ -103,10 +103,10 @@ def variances(outliers: list[int], number: int = 10) -> pl.DataFrame:
 @pytest.mark.parametrize(
     ("outliers", "expected"),
     [
-        ([], "No position embedding departs from its neighbours by its variance; position 0's variance is 4.0 times"),
-        ([0], "One position embedding departs from its neighbours by variance (position 0); "),
-        ([0, 9], "2 position embeddings depart from their neighbours by variance (positions 0 and 9); "),
-        (list(range(8)), "(positions 0, 1, 2, 3, 4, 5 and 2 more)"),
+        ([], "No position embedding is a variance outlier; position 0 has 4.0 times the median variance."),
+        ([0], "One position embedding is a variance outlier (0); "),
+        ([0, 9], "2 position embeddings are variance outliers (0 and 9); "),
+        (list(range(8)), "(0, 1, 2, 3, 4, 5 and 2 more)"),
     ],
 )
 def test_odd_positions_are_counted_and_named(outliers: list[int], expected: str) -> None:
@@ -116,27 +116,25 @@ def test_odd_positions_are_counted_and_named(outliers: list[int], expected: str)
 def test_no_ratio_is_said_of_variances_that_are_zero() -> None:
     nothing = variances([]).with_columns(variance=0.0)
     said = Variance().summarize({"position_variance": nothing, "trained_range": ALL_TRAINED})
-    assert said == "No position embedding departs from its neighbours by its variance."
+    assert said == "No position embedding is a variance outlier."
 
 
 def test_compared_models_are_told_by_how_many_positions_depart() -> None:
     both = {"early": {"position_variance": variances([], 7)}, "late": {"position_variance": variances([0, 3])}}
     assert Variance().summarize_comparison(both) == (
-        "Position embeddings that depart from their neighbours by variance: 0 of 7 in early and 2 of 10 in late."
+        "Variance outliers among position embeddings: 0 of 7 in early and 2 of 10 in late."
     )
 
 
 def test_untrained_positions_are_said_and_nothing_is_told_of_the_last() -> None:
     """Rows 100 to 299 are as drawn: the last one departs from nothing."""
     answer = Study(partly_trained(100, 300)).ask(Variance())
-    said = (
-        "Only the first 100 of 300 positions are trained: from position 100 on the variance is 0.0004 (before 0.0016, "
-    )
-    assert answer.sentence.startswith(said + "that of the config's initializer 0.0004) and neighbours correlate by ")
+    said = "Only the first 100 of 300 positions are trained: later ones have variance 0.0004 (trained 0.0016, "
+    assert answer.sentence.startswith(said + "initializer 0.0004) and neighbour correlation ")
     assert answer.tables["trained_range"].select("positions", "trained").rows() == [(300, 100)]
     assert answer.tables["undertrained"]["undertrained"].to_list() == [None] * 4
     assert not answer.tables["position_variance"]["outlier"].any(), "where training ends no row is odd"
-    assert answer.sentence.endswith(" position 0's variance is 0.9 times the median.")
+    assert answer.sentence.endswith(" position 0 has 0.9 times the median variance.")
 
 
 def test_of_a_table_that_is_trained_throughout_no_range_is_said() -> None:

@@ -167,5 +167,5 @@ def test_other_heads_on_the_other_side_are_said(monkeypatch):
     real = oracle.run_real_layer(TINY, layer.checkpoint.config, [1, 2], "float32")
     fewer = replace(real, attention=real.attention[:2])
     monkeypatch.setattr("detoklens.model.verify.run_real_layer", lambda *_: fewer)
-    with pytest.raises(CheckpointError, match=r"transformers reads 2 heads of its config\.json, here they are 3"):
+    with pytest.raises(CheckpointError, match=r"transformers reads 2 heads from config\.json, detoklens 3"):
         verify(layer, [1, 2])

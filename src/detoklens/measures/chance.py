@@ -1,17 +1,17 @@
-"""How often does a random control reach what a head shows? p-values from draws, corrected for the number of heads."""
+"""p-values of heads from random controls, corrected for the number of heads."""
 
 from __future__ import annotations
 
 import numpy as np
 from jaxtyping import Float
 
-ALPHA = 0.02  # not 0.05: the rate that calibration measures over some 60 models must stay below 5 %, interval and all
+ALPHA = 0.02  # not 0.05: the error rate measured over 60 models must stay below 5 % including its interval
 FEWEST_DRAWS = 499
-DRAWS_PER_HEAD = 100  # the smallest p that draws can give, times the number of heads, is then at most half of ALPHA
+DRAWS_PER_HEAD = 100  # makes the smallest possible p times the number of heads at most half of ALPHA
 
 
 def draws_for(n_heads: int) -> int:
-    """How many draws of a control a test of this many heads needs."""
+    """Number of draws needed to test this many heads."""
     return max(FEWEST_DRAWS, DRAWS_PER_HEAD * n_heads - 1)
 
 
@@ -21,9 +21,9 @@ def tail_probability(observed: float, null: Float[np.ndarray, "draw"]) -> float:
 
 
 def holm(p_values: Float[np.ndarray, "head"]) -> Float[np.ndarray, "head"]:
-    """p-values adjusted for testing all heads (Holm 1979): naming those at most ALPHA errs in at most 2 % of models.
+    """p-values adjusted for testing all heads (Holm 1979): those at most ALPHA are wrong in at most 2 % of models.
 
-    NaN is a head that was not tested: it stays NaN and does not count.
+    Untested heads are NaN; they stay NaN and do not count.
     """
     adjusted = np.full(len(p_values), np.nan)
     tested = np.flatnonzero(~np.isnan(p_values))

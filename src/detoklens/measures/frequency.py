@@ -1,13 +1,13 @@
-"""Do rare tokens assert themselves, and do their embeddings vary more (Figures 5 and 6 left, section 6.3)?
+"""Correlate Tᵉ and the variance of token embeddings with frequency (the paper's Figures 5 and 6 left, section 6.3).
 
     Tᵉ[h, j] = q_b[h] · K_e[h, j] / σ_j        σ_j averaged over positions
 
-With rotary positions it is that at one offset, and q_b may be the mean query (see `scores.terms`).
+With rotary positions, Tᵉ is taken at one offset, and q_b may be the mean query (see `scores.terms`).
 
-Spearman's correlation is Pearson's of the ranks, ties sharing their mean rank.
+Spearman's correlation is Pearson's correlation of the ranks; ties share their mean rank.
 
-The control is a random query bias: the same keys, asked by a vector of random direction. Embeddings alone carry
-frequency (rare tokens are shorter, or lie apart), so random directions correlate with it too.
+The control is a random query bias: the same keys with a query of random direction. Embeddings themselves carry
+frequency (rare tokens are shorter, or lie apart), so random directions correlate with it, too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def self_assertion(
     offset: int = 1,
     mean: Mean = None,
 ) -> Float[np.ndarray, "head token"]:
-    """Tᵉ of every token, in all heads or some."""
+    """Tᵉ of every token, in all heads or the given ones."""
     if layer.positions != "learned":
         return layer.token_assertion(scale, heads, offset=offset, mean=mean)
     heads = range(layer.n_heads) if heads is None else heads
@@ -42,15 +42,15 @@ def self_assertion(
 
 @dataclass(frozen=True)
 class RandomBiases:
-    """ρ of random query biases in each head's key space; NaN where a head's ρ is undefined."""
+    """ρ of random query biases with each head's keys; NaN if the head's ρ is undefined."""
 
     low: Float[np.ndarray, "head"]
     high: Float[np.ndarray, "head"]
     p: Float[np.ndarray, "head"]
-    """How often a random bias has a |ρ| as large, adjusted for the number of heads (Holm)."""
+    """Share of random biases with a |ρ| as large, adjusted for the number of heads (Holm)."""
 
 
-MOST_TOKENS = 4096  # of the control, and of the ρ that p compares with it: a larger vocabulary is sampled
+MOST_TOKENS = 4096  # in the control and in the ρ it is compared with; larger vocabularies are sampled
 
 
 def beside_random_biases(
@@ -64,14 +64,14 @@ def beside_random_biases(
     mean: Mean = None,
     seed: int = 0,
 ) -> RandomBiases:
-    """The middle 95 % of ρ over random query biases, and how often they reach each head's own ρ.
+    """The middle 95 % of ρ over random query biases, and how often they reach each head's ρ.
 
-    `scores` are Tᵉ in all heads, `counts` those of the `tokens` that ρ is taken over.
+    `scores` are Tᵉ in all heads; `counts` belong to the `tokens` in the correlation.
 
-    Directions are drawn isotropically in the head's query space. That is exact for a head whose bias knows nothing of
-    its keys, such as one with random weights, whatever the embeddings are. The covariance of the head's own queries
-    would not be: it depends on the same embeddings as the keys, so its null would share what is to be tested. An
-    offset rotates the bias, which leaves an isotropic one as it is.
+    Directions are drawn isotropically in the head's query space. This null is exact for a head whose bias is
+    independent of its keys, as with random weights, for any embeddings. The covariance of the head's own queries would
+    not be: it depends on the same embeddings as the keys, so the null would share what is tested. An offset rotates the
+    bias, which does not change an isotropic distribution.
     """
     low, high, p = (np.full(len(scores), np.nan) for _ in range(3))
     if counts is None:
@@ -97,7 +97,7 @@ def beside_random_biases(
 
 
 def _unit_ranks(values: Float[np.ndarray, "row token"]) -> Float[np.ndarray, "row token"]:
-    """Ranks of each row, centred and of length 1, so that their product is Spearman's correlation; 0 for a constant."""
+    """Centred ranks of length 1, whose product is Spearman's correlation; 0 for constant rows."""
     order = np.argsort(values, axis=1)
     if (np.diff(np.take_along_axis(values, order, axis=1), axis=1) == 0).any():
         ranks = rankdata(values, axis=1)  # ties share their mean rank; three times slower
@@ -122,14 +122,14 @@ def divided_norms(layer: Layer) -> Float[np.ndarray, "token"]:
 
 
 def spearman(values: Float[np.ndarray, "token"], counts: Int[np.ndarray, "token"] | None) -> float | None:
-    """Spearman's correlation of the values with the counts; None where one of them does not vary."""
+    """Spearman's correlation of values and counts; None if either is constant."""
     if counts is None or len(counts) < 2 or np.ptp(values) == 0 or np.ptp(counts) == 0:
         return None
     return float(np.corrcoef(rankdata(values), rankdata(counts))[0, 1])
 
 
 def slope(values: Float[np.ndarray, "token"], counts: Int[np.ndarray, "token"] | None) -> float | None:
-    """The slope of the values over log10(count + 1), by least squares."""
+    """Least-squares slope of the values over log10(count + 1)."""
     if counts is None or len(counts) < 2 or np.ptp(counts) == 0:
         return None
     magnitude = np.log10(counts + 1.0)

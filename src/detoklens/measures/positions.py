@@ -1,11 +1,11 @@
-"""Where does position alone pull attention? Tᵖ, Tᵖᵖ, their sum, and its softmax.
+"""Position terms Tᵖ and Tᵖᵖ, their sum, and its softmax: attention by position alone.
 
     Tᵖ[h, j] = q_b · K_p[j] / σ_j          Tᵖᵖ[h, i, j] = Q_p[i] · K_p[j] / (σ_i σ_j)
 
-σ depends on the token, so every number stands for a vocabulary: the value with σ averaged, the band that holds most
-tokens, the values at the largest and the smallest σ. Tᵖ depends on one token, the key's, and its band is exact. Tᵖᵖ
-and the sum depend on two; their band is the range of values while both σ stay within bounds that at least the asked
-share of all pairs of tokens keeps, so it may be wider than it need be, never narrower.
+σ depends on the token, so every number summarizes the vocabulary: the value at the mean σ, the band of most tokens, and
+the values at the largest and smallest σ. Tᵖ depends on the key's token only, and its band is exact. Tᵖᵖ and the sum
+depend on two tokens; their band is the range of values while both σ stay within bounds that hold for at least the given
+share of all pairs of tokens, so it may be too wide but never too narrow.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from detoklens.weights.scale import ScaleTable
 
 @dataclass(frozen=True)
 class PositionScores:
-    """Tᵖ and Tᵖᵖ of a layer, not yet divided by σ."""
+    """Tᵖ and Tᵖᵖ of a layer before the division by σ."""
 
     query: Float[np.ndarray, "head position d_head"]
     key: Float[np.ndarray, "head position d_head"]
     query_bias: Float[np.ndarray, "head d_head"]
     layer: FirstLayer
     n_keys: int
-    """Of a text as long as this: only a model that looks both ways sees how long it is."""
+    """Text length; it only matters for bidirectional models."""
 
     @classmethod
     def of(cls, layer: Layer, n_keys: int | None = None) -> PositionScores:
@@ -50,35 +50,35 @@ class PositionScores:
         )
 
     def seen(self, query_position: int) -> slice:
-        """The keys that a query sees."""
+        """The keys visible to a query."""
         return seen_keys(query_position, self.n_keys, self.layer.is_causal, self.layer.window)
 
     def self_assertion(self) -> Float[np.ndarray, "head key"]:
-        """Tᵖ × σ_j of every key position."""
+        """Tᵖ × σ_j at every key position."""
         return np.einsum("hk,hjk->hj", self.query_bias, self.key)
 
     def comparison(self, query_position: int) -> Float[np.ndarray, "head key"]:
-        """Tᵖᵖ × σ_i σ_j of the keys that this query sees: in most models positions 0 to its own."""
+        """Tᵖᵖ × σ_i σ_j for the keys visible to a query."""
         return self.compared(query_position, self.seen(query_position))
 
     def compared(self, query_position: int, keys: slice) -> Float[np.ndarray, "head key"]:
-        """Tᵖᵖ × σ_i σ_j of some keys, whether the query sees them or not."""
+        """Tᵖᵖ × σ_i σ_j for the given keys, visible or not."""
         return np.einsum("hk,hjk->hj", self.query[:, query_position], self.key[:, keys])
 
     def attention(self, query_position: int, inverse: Float[np.ndarray, "position"]) -> Float[np.ndarray, "head key"]:
-        """softmax over the keys that a query sees of (Tᵖ + Tᵖᵖ) × attention scale; `inverse` is 1/σ."""
+        """softmax of (Tᵖ + Tᵖᵖ) × attention scale over the visible keys; `inverse` is 1/σ."""
         seen = self.seen(query_position)
         comparison = self.comparison(query_position) * float(inverse[query_position])
         return self.softmax((self.self_assertion()[:, seen] + comparison) * inverse[seen])
 
     def softmax(self, scores: Float[np.ndarray, "head key"]) -> Float[np.ndarray, "head key"]:
-        """Attention of scores that are not yet scaled."""
+        """Attention from scores before scaling."""
         return softmax(softcapped(scores * self.layer.attention_scale, self.layer.softcap))
 
 
 @dataclass(frozen=True)
 class OffsetScores:
-    """The kernel at the offsets 1 − n_keys to n_keys − 1 of a text of n_keys; of a causal model from 0 on."""
+    """The kernel at offsets 1 − n_keys to n_keys − 1, from 0 in causal models."""
 
     kernel: Float[np.ndarray, "head offset"]
     first_offset: int
@@ -92,16 +92,16 @@ class OffsetScores:
         return cls(kernel, first, n_keys, layer.weights)
 
     def seen(self, query_position: int) -> slice:
-        """The keys that a query sees."""
+        """The keys visible to a query."""
         return seen_keys(query_position, self.n_keys, self.layer.is_causal, self.layer.window)
 
     def along(self, query_position: int) -> Float[np.ndarray, "head key"]:
-        """Tᵖ of the keys that a query sees."""
+        """Tᵖ of the keys visible to a query."""
         seen = self.seen(query_position)
         return self.kernel[:, query_position - np.arange(seen.start, seen.stop) - self.first_offset]
 
     def attention(self, query_position: int) -> Float[np.ndarray, "head key"]:
-        """softmax of the kernel over the keys that a query sees."""
+        """softmax of the kernel over the visible keys."""
         return softmax(softcapped(self.along(query_position) * self.layer.attention_scale, self.layer.softcap))
 
 
@@ -112,8 +112,8 @@ Average = Literal["ratio-of-mean", "mean-of-ratio"]
 class ScaleSummary:
     """σ at each position over the vocabulary.
 
-    `low` to `high` holds at least `coverage` of the tokens. `pair_low` to `pair_high` is wider: it holds the square
-    root of that, so that of two independent tokens both lie inside for at least `coverage` of all pairs.
+    `low` to `high` contains at least `coverage` of the tokens. `pair_low` to `pair_high` is wider: it contains the
+    square root of that share, so both tokens lie inside for at least `coverage` of all independent pairs.
     """
 
     mean: Float[np.ndarray, "position"]
@@ -126,7 +126,7 @@ class ScaleSummary:
     largest: Float[np.ndarray, "position"]
 
     def inverse(self, average: Average) -> Float[np.ndarray, "position"]:
-        """What a score is multiplied by: 1 / mean σ ("ratio-of-mean"), or the mean of 1/σ ("mean-of-ratio")."""
+        """The factor of a score: 1 / mean σ ("ratio-of-mean"), or the mean of 1/σ ("mean-of-ratio")."""
         return 1 / self.mean if average == "ratio-of-mean" else self.mean_inverse
 
 
@@ -136,9 +136,9 @@ def summarise_scales(
     coverage: float = 0.95,
     watch: Watcher | None = None,
 ) -> ScaleSummary:
-    """σ at every position, the vocabulary taken evenly or by weight (a token of weight 0 is not there)."""
+    """σ at every position over the vocabulary, evenly or by weight; tokens of weight 0 are left out."""
     if not 0 < coverage < 1:
-        raise RangeError(f"a band of {coverage} was asked for; give a share of the vocabulary between 0 and 1, as 0.95")
+        raise RangeError(f"the band must be a share of the vocabulary between 0 and 1, such as 0.95, not {coverage}")
     shares = None if token_weights is None else _shares(token_weights, len(scales.token_variance))
     summarise = _evenly if shares is None else _by_weight(shares)
     levels, total = _levels(coverage), len(scales.position_variance)
@@ -162,10 +162,10 @@ def _levels(coverage: float) -> tuple[float, ...]:
 
 def _shares(weights: Float[np.ndarray, "token"], vocab_size: int) -> Float[np.ndarray, "token"]:
     if weights.shape != (vocab_size,):
-        raise RangeError(f"{len(weights)} token weights were given for {vocab_size} tokens; give one for each token")
+        raise RangeError(f"got {len(weights)} token weights for {vocab_size} tokens; pass one per token")
     total = float(weights.sum(dtype=np.float64))
     if not (np.isfinite(total) and total > 0 and float(weights.min()) >= 0):
-        raise RangeError("token weights must be finite, none below 0 and not all 0; give counts or frequencies")
+        raise RangeError("token weights must be finite, at least 0 and not all 0; pass counts or frequencies")
     return weights.astype(np.float64) / total
 
 
@@ -173,9 +173,9 @@ def _evenly(block: Float[np.ndarray, "position token"], levels: tuple[float, ...
     n_tokens = block.shape[1]
     mean = block.mean(axis=1, dtype=np.float64)
     mean_inverse = (1 / block).mean(axis=1, dtype=np.float64)
-    # The rounding guards levels that are whole in decimals but not in binary: 0.95 × 100 must give rank 95.
+    # Rounding: 0.95 × 100 must give rank 95 despite binary fractions.
     ranks = [max(0, math.ceil(round(level * n_tokens, 9)) - 1) for level in levels]
-    block.sort(axis=1)  # of float32, a third of the time of a partition at six ranks
+    block.sort(axis=1)  # in float32, three times as fast as a partition at six ranks
     chosen = block[:, [0, *ranks, n_tokens - 1]].astype(np.float64)
     return ScaleSummary(mean, mean_inverse, *chosen.T)
 
@@ -196,7 +196,7 @@ def _by_weight(
 def _weighted_row(
     scales: Float[np.ndarray, "token"], shares: Float[np.ndarray, "token"], levels: tuple[float, ...]
 ) -> list[float]:
-    """One position's summary; row by row, since a row stays in the cache and a block does not."""
+    """One position's summary; a row fits into the cache, a block does not."""
     order = np.argsort(scales)
     reached = np.cumsum(shares[order])
     # The same guard against binary fractions as above.
@@ -210,14 +210,14 @@ EVEN_TIMES = 1.5
 INITIAL_TIMES = 1.25
 FEWEST_ROWS = 16
 MOST = 0.5
-RANGE_NAMES = ("initializer_range", "init_std")  # as GPT-2's config and as Whisper's call it
+RANGE_NAMES = ("initializer_range", "init_std")  # GPT-2's and Whisper's config keys
 
 PerPosition = Float[np.ndarray, "position"]
 
 
 @dataclass(frozen=True)
 class TrainedRange:
-    """How many rows from the first are trained, and what tells them from the rest; NaN where there is no rest."""
+    """The number of trained rows, from the first, and how they differ from the rest; NaN without a rest."""
 
     positions: int
     trained: int
@@ -233,14 +233,14 @@ class TrainedRange:
 
 
 def trained_range(layer: Layer) -> TrainedRange:
-    """Which positions of a layer were trained, as far as its table and its config can tell?"""
+    """The trained positions of a layer, judged by its position table and config."""
     return range_of_table(layer.weights.position_embeddings, _initial_deviation(layer))
 
 
 def range_of_table(
     table: Float[np.ndarray, "position d_model"], initial_deviation: float | None = None
 ) -> TrainedRange:
-    """The same of plain rows and the standard deviation that they were drawn with, if that is known."""
+    """The same for plain rows and their initial standard deviation, if known."""
     variances, alike = table.var(axis=1, dtype=np.float64), neighbour_correlations(table)
     initial = math.nan if initial_deviation is None else initial_deviation**2
     trained = _first_untrained(variances, alike, table.shape[1], initial)
@@ -256,7 +256,7 @@ def range_of_table(
 
 
 def neighbour_correlations(table: Float[np.ndarray, "position d_model"]) -> PerPosition:
-    """Each row's correlation with the row before it; 0 for the first, and where a row does not vary."""
+    """Each row's correlation with the previous one; 0 for the first row and for constant rows."""
     rows = table.astype(np.float64)
     rows -= rows.mean(axis=1, keepdims=True)
     sizes = np.linalg.norm(rows, axis=1)
@@ -265,7 +265,7 @@ def neighbour_correlations(table: Float[np.ndarray, "position d_model"]) -> PerP
 
 
 def _first_untrained(variances: PerPosition, alike: PerPosition, features: int, initial: float) -> int:
-    """The first row of the untrained rest; the number of rows where there is none."""
+    """The first untrained row, or the number of rows if all are trained."""
     beyond = alike > BEYOND_CHANCE / math.sqrt(features)
     after = int(np.flatnonzero(beyond).max(initial=-1)) + 1
     if after == 0 or len(alike) - after < FEWEST_ROWS:
@@ -280,7 +280,7 @@ def _first_untrained(variances: PerPosition, alike: PerPosition, features: int, 
 
 
 def _odd_rows(logs: PerPosition, features: int) -> int:
-    """How many rows at the beginning have another variance than most."""
+    """The number of leading rows whose variance differs from most."""
     odd: Bool[np.ndarray, "position"] = np.abs(logs - np.median(logs)) > BEYOND_CHANCE * math.sqrt(2 / features)
     return len(odd) if odd.all() else int(np.argmin(odd))
 
@@ -289,11 +289,11 @@ def _is_as_drawn(variances: PerPosition, features: int, initial: float) -> bool:
     logs = np.log(np.maximum(variances, np.finfo(np.float64).tiny))
     times = max(EVEN_TIMES, 1 + BEYOND_CHANCE / math.sqrt(2 * (len(logs) - 1)))
     is_even = float(logs.std(ddof=1)) <= times * math.sqrt(2 / features)
-    return is_even and not _median(variances) > INITIAL_TIMES * initial  # an unknown one, NaN, refuses nothing
+    return is_even and not _median(variances) > INITIAL_TIMES * initial  # NaN if unknown: always passes
 
 
 def _initial_deviation(layer: Layer) -> float | None:
-    """What the config says that weights were drawn with; None where it says nothing, or no positive number."""
+    """The standard deviation of initial weights by the config; None without a positive number."""
     config = layer.checkpoint.config
     found = next((config[name] for name in RANGE_NAMES if config.get(name) is not None), None)
     if isinstance(found, bool) or not isinstance(found, int | float) or not 0 < found < math.inf:
@@ -305,7 +305,7 @@ def _median(values: PerPosition) -> float:
     return float(np.median(values)) if len(values) else math.nan
 
 
-# The paper looks from positions 50, 500 and 1000 of GPT-2's 1024; other lengths take the same fractions.
+# The paper uses query positions 50, 500 and 1000 of GPT-2's 1024; other lengths use the same fractions.
 PAPER_QUERIES, PAPER_LENGTH = (50, 500, 1000), 1024
 
 HeadKey = Float[np.ndarray, "head key"]
@@ -314,7 +314,7 @@ Divided = Callable[[float, Float[np.ndarray, "position"]], HeadKey]  # (1/σ of 
 
 @dataclass(frozen=True)
 class Curve:
-    """One quantity along the keys, for every head: p, pp, p+pp or attention, from a query position where it has one."""
+    """One quantity along the keys for every head: p, pp, p+pp or attention (all but p from a query position)."""
 
     quantity: str
     query_position: int | None
@@ -329,7 +329,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class OffsetCurve:
-    """The position kernel, or its softmax from a query position, along the offsets from the smallest to the largest."""
+    """The position kernel, or its softmax from a query position, by increasing offset."""
 
     quantity: str
     query_position: int | None
@@ -338,7 +338,7 @@ class OffsetCurve:
 
 
 def offset_curves(layer: Layer, query_positions: Sequence[int], mean: Mean = "vocabulary") -> list[OffsetCurve]:
-    """Where does distance alone pull attention, with rotary or ALiBi positions? The kernel, and its softmax."""
+    """The kernel of rotary or ALiBi positions, and its softmax from each query position."""
     scores = OffsetScores.of(layer, max(query_positions) + 1 if layer.is_causal else trained_length(layer), mean)
     found = [OffsetCurve("p", None, scores.first_offset, scores.kernel)]
     for query in query_positions:
@@ -356,11 +356,11 @@ def position_curves(
     watch: Watcher | None = None,
     n_keys: int | None = None,
 ) -> list[Curve]:
-    """Where does position alone pull attention, and how much does that depend on the token?
+    """Position terms and attention by position alone, with their spread over the vocabulary.
 
-    `average` names the mean: the score over σ's mean, or the mean of score over σ. `token_weights` weights the
-    vocabulary, say by counts in a corpus. `coverage` is the share of the vocabulary within the band. Where a model
-    looks both ways, the text has `n_keys`.
+    `average` is the mean to use: score / mean σ, or mean of score / σ. `token_weights` weights the vocabulary, e.g. by
+    corpus counts. `coverage` is the share of the vocabulary within the band. `n_keys` is the text length of a
+    bidirectional model.
     """
     summary = summarise_scales(layer.scales, token_weights, coverage, watch)
     return list(_curves(PositionScores.of(layer, n_keys), summary, average, query_positions))
@@ -375,10 +375,10 @@ def predicted_attention(
     n_keys: int | None = None,
     mean: Mean = "vocabulary",
 ) -> list[HeadKey]:
-    """Where would position alone send attention? softmax of Tᵖ + Tᵖᵖ, one [head, key ≤ query] for each query.
+    """Attention by position alone: softmax of Tᵖ + Tᵖᵖ, as [head, key ≤ query] for each query.
 
-    A model that looks both ways has keys after the query, too: those of a text of `n_keys`. With rotary or ALiBi
-    positions it is the softmax of the kernel Tᵖ, which `mean` decides.
+    Bidirectional models also have keys after the query, in a text of `n_keys`. With rotary or ALiBi positions it is the
+    softmax of the kernel Tᵖ, which depends on `mean`.
     """
     layer.check_positions(query_positions)
     longest = layer.n_positions if n_keys is None else n_keys
@@ -390,30 +390,28 @@ def predicted_attention(
         scores = PositionScores.of(layer, longest)
         rows = [(scores.attention(query, inverse), scores.seen(query)) for query in query_positions]
     ends = [query + 1 if layer.is_causal else longest for query in query_positions]
-    return [_of_all_keys(row, seen, end) for (row, seen), end in zip(rows, ends, strict=True)]
-
-
-def _of_all_keys(attention: HeadKey, seen: slice, n_keys: int) -> HeadKey:
-    """The same for all keys: those beyond a window get nothing."""
-    return np.pad(attention, ((0, 0), (seen.start, n_keys - seen.stop)))
+    return [  # keys outside a window get no attention
+        np.pad(attention, ((0, 0), (seen.start, end - seen.stop)))
+        for (attention, seen), end in zip(rows, ends, strict=True)
+    ]
 
 
 def trained_length(layer: Layer) -> int:
-    """How many positions are worth looking at? The trained ones; of rotary and ALiBi models as many as the paper's."""
+    """The number of trained positions; for rotary and ALiBi models at most the paper's 1,024."""
     return trained_range(layer).trained if layer.positions == "learned" else min(layer.n_positions, PAPER_LENGTH)
 
 
 def chosen_queries(layer: Layer, query_positions: Sequence[int] | None, length: int | None = None) -> list[int]:
-    """The query positions asked for, in order; by default about a twentieth, a half and nearly all of the length.
+    """The given query positions, sorted; by default about 5 %, 50 % and 98 % of the length.
 
-    The length is that of the trained positions, or the one given where that is less.
+    The length is the number of trained positions, or the given one if that is less.
     """
     if query_positions is None:
         trained = trained_length(layer)
         within = trained if length is None else min(trained, length)
         return sorted({within * position // PAPER_LENGTH for position in PAPER_QUERIES})
     if not query_positions:
-        raise RangeError("no query position was given; name at least one, as 50,500")
+        raise RangeError("no query position was given; pass at least one, e.g. 50,500")
     layer.check_positions(query_positions)
     return sorted(set(query_positions))
 
@@ -432,12 +430,12 @@ def _curves(scores: PositionScores, summary: ScaleSummary, average: Average, que
 
 
 def _undivided(quantity: str, query: int | None, values: HeadKey) -> Curve:
-    """Without the division by σ nothing depends on the token: the band is the value."""
+    """Without the division by σ, nothing depends on the token: the band is the value."""
     return Curve(quantity, query, False, values, values, values, values, values)
 
 
 def _key_curve(asserted: HeadKey, summary: ScaleSummary, average: Average) -> Curve:
-    """Mean, band and extremes of Tᵖ, which depends on the key's σ alone."""
+    """Mean, band and extremes of Tᵖ, which only depends on the key's σ."""
     one, other = asserted / summary.low, asserted / summary.high
     return Curve(
         "p",
@@ -460,7 +458,7 @@ def _sum_over(asserted: HeadKey, compared: HeadKey, seen: slice) -> Divided:
 
 
 def _pair_curve(quantity: str, query: int, summary: ScaleSummary, average: Average, divided: Divided) -> Curve:
-    """Mean, band and extremes of what depends on the query's σ and the key's; it is monotone in each of the two."""
+    """Mean, band and extremes of a quantity that is monotone in the query's σ and in the key's."""
     inverse, low, high = summary.inverse(average), 1 / summary.pair_high, 1 / summary.pair_low
     corners = np.array([divided(float(one[query]), other) for one in (low, high) for other in (low, high)])
     smallest, largest = 1 / summary.smallest, 1 / summary.largest
@@ -477,7 +475,7 @@ def _pair_curve(quantity: str, query: int, summary: ScaleSummary, average: Avera
 
 
 def _attention(whole: Curve, scores: PositionScores) -> Curve:
-    """softmax of a sum; a band of sums has no softmax, since it is no one row of scores."""
+    """softmax of the sum; a band has none, since it is not one row of scores."""
     sums = (whole.mean, whole.at_smallest_scale, whole.at_largest_scale)
     mean, smallest, largest = (scores.softmax(values) for values in sums)
     none = np.full_like(mean, np.nan)

@@ -1,30 +1,29 @@
-"""What shape do the position terms have? Tᵖ against a line, Tᵖᵖ against waves, the pull of their sum.
+"""Shape of the position terms: a line through Tᵖ, waves of Tᵖᵖ, and attention by position alone.
 
-1. The line: least squares through Tᵖ over the trained positions but the outliers of `variance`, whose σ is odd.
-2. The waves: Tᵖᵖ at a query position i along the keys 0 … i, the same left out (see `trained_range` and `waves`).
-3. The pull: softmax of Tᵖ + Tᵖᵖ over all keys 0 … i: where its mass is, its entropy, its class.
+1. Line: least squares through Tᵖ over the trained positions, without the outliers of `variance`.
+2. Waves: Tᵖᵖ at a query position i along the keys 0 … i, without the same positions (see `trained_range` and `waves`).
+3. Attention by position alone: softmax of Tᵖ + Tᵖᵖ over all keys 0 … i; its mass, entropy and class.
 
-The class of a row of attention, with the keys 0 to i of a query at i, is the first rule that holds:
+The class of a row of attention, over keys 0 to i for a query at i, is the first rule that holds:
 
 | class          | rule                                                                                        |
 |----------------|---------------------------------------------------------------------------------------------|
 | self           | at least half of the mass on the query itself                                               |
 | previous token | at least half on the token before it                                                        |
-| next token     | at least half on the token after it, in a model that looks both ways                        |
+| next token     | at least half on the token after it, in bidirectional models                                |
 | first          | at least half on position 0                                                                 |
-| local          | at least half on the last 15 tokens, or on the last quarter of the keys where that is fewer |
+| local          | at least half on the last 15 tokens, or on the last quarter of the keys if that is fewer    |
 | broad          | none of these                                                                               |
 
-σ is averaged over the vocabulary throughout. A model that looks both ways is local where the keys as near after the
-query make up the half, too. Of rotary and ALiBi positions the line and the waves are those of the kernel (see
-`offset_scores`) along the keys.
+σ is averaged over the vocabulary throughout. For bidirectional models, the keys equally near after the query also count
+as local. With rotary and ALiBi positions, line and waves are those of the kernel (see `OffsetScores`) along the keys.
 
-Lines and waves are called so only beyond a control, corrected for the number of heads (see `chance`):
+A line or wave must exceed a control, corrected for the number of heads (see `chance`):
 
-- Learned positions: random walks. Neighbouring rows of a trained table are alike, so any curve over them drifts, and a
-  drift alone has R² ≥ 0.9 in 4 % of cases, and half of its power in one wave in 25 %.
-- Rotary positions: kernels of random mean vectors. Each kernel is a sum of the model's own few frequencies, so one wave
-  often leads whatever the mean query and key are.
+- Learned positions: random walks. Neighbouring rows of a trained table are similar, so any curve over them drifts, and
+  a drift alone has R² ≥ 0.9 in 4 % of cases and half of its power in one wave in 25 %.
+- Rotary positions: kernels of random mean vectors. Each kernel is a sum of the model's few frequencies, so one wave
+  often dominates for any mean query and key.
 - ALiBi: none. Its kernel is a line by construction.
 """
 
@@ -34,7 +33,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
 from detoklens.measures.chance import ALPHA, draws_for, holm, tail_probability
 from detoklens.measures.positions import (
@@ -54,40 +53,40 @@ from detoklens.scores.layer import Layer
 LINEAR_R_SQUARED = 0.9
 # A random curve of 16 points has an R² of 0.9 once in 100 million; of 4 points, once in 20.
 FEWEST_POINTS = 16
-ROUNDING = 1e-12  # below this share of a curve's size, its variation is rounding
-NEAR = (1, 5, 15)  # of so many last keys the mass is told
+ROUNDING = 1e-12  # variation below this share of a curve's size is rounding error
+NEAR = (1, 5, 15)  # numbers of last keys whose mass is reported
 MOST = 0.5
-LONGEST_WALK = 128  # a random walk looks the same at every length: longer ones only take longer
+LONGEST_WALK = 128  # random walks are self-similar: longer ones only take longer
 
 HeadKey = Float[np.ndarray, "head key"]
 
 
 @dataclass(frozen=True)
 class Beyond:
-    """How each head's statistic compares with its control: the control's 95 % point, and Holm's p of each head."""
+    """The control's 95th percentile, and each head's Holm-adjusted p."""
 
     null_high: float
     p: Float[np.ndarray, "head"]
 
     @classmethod
     def of(cls, observed: Float[np.ndarray, "head"], null: Float[np.ndarray, "draw"]) -> Beyond:
-        """A head whose statistic is NaN is not tested."""
+        """Heads whose statistic is NaN are not tested."""
         p = [np.nan if np.isnan(value) else tail_probability(value, null) for value in observed]
         return cls(float(np.quantile(null, 0.95)), holm(np.array(p)))
 
 
 @dataclass(frozen=True)
 class Line:
-    """The best line of each head; R² is NaN where the curve does not vary."""
+    """The best line of each head; R² is NaN for a constant curve."""
 
     slope: Float[np.ndarray, "head"]
     r_squared: Float[np.ndarray, "head"]
     n_points: int
     beyond: Beyond | None = None
-    """R² against the control's; None where there is no control."""
+    """Comparison of R² with the control; None without a control."""
 
     def linear(self) -> list[bool | None]:
-        """Whether each curve is a line beyond its control; None where it is constant or has too few points to tell."""
+        """Whether each curve is a line beyond its control; None if constant or with too few points."""
         if self.n_points < FEWEST_POINTS:
             return [None] * len(self.slope)
         is_line = self.r_squared >= LINEAR_R_SQUARED
@@ -98,21 +97,21 @@ class Line:
 
 @dataclass(frozen=True)
 class SeenFrom:
-    """What one query position sees: each head's leading waves of Tᵖᵖ, and the softmax of Tᵖ + Tᵖᵖ."""
+    """Each head from one query position: the leading waves of Tᵖᵖ, and the softmax of Tᵖ + Tᵖᵖ."""
 
     query_position: int
     waves: list[list[Wave]]
     beyond: Beyond | None
-    """Shares of the leading waves against the control's; None where there is no control."""
+    """Comparison of the leading waves' shares with the control; None without a control."""
     n_keys: int
-    """Keys that the waves are fitted to."""
+    """Number of keys the waves are fitted to."""
     attention: HeadKey
     first_key: int
-    """Position of the first key that it sees."""
+    """Position of the first visible key."""
 
     @property
     def sinusoidal(self) -> list[bool | None]:
-        """Whether each head's curve is a wave beyond its control; None where that can't be told."""
+        """Whether each head's curve is a wave beyond its control; None if untestable."""
         found = [is_sinusoidal(waves, self.n_keys) for waves in self.waves]
         if self.beyond is None:
             return found
@@ -120,13 +119,13 @@ class SeenFrom:
 
     @property
     def place(self) -> int:
-        """Where the query itself stands among the keys that it sees: last, unless it sees later ones."""
+        """The index of the query itself among the visible keys: the last in causal models."""
         return self.query_position - self.first_key
 
 
 @dataclass(frozen=True)
 class PositionShape:
-    """The line through Tᵖ, its slope as ALiBi would call it, and what each query position sees."""
+    """The line through Tᵖ, its slope in ALiBi's units, and the results from each query position."""
 
     line: Line
     alibi_slope: Float[np.ndarray, "head"]
@@ -143,10 +142,9 @@ def position_shape(
     n_keys: int | None = None,
     seed: int = 0,
 ) -> PositionShape:
-    """Is Tᵖ a line, is Tᵖᵖ a wave, and how near does their sum pull attention?
+    """Line, waves and attention by position alone, from each query position.
 
-    Of rotary and ALiBi positions there is one curve, the kernel, which `mean` decides: is it a line, is it a wave?
-    The seed draws the controls.
+    Rotary and ALiBi positions have one curve, the kernel, which depends on `mean`. The seed draws the controls.
     """
     random = np.random.default_rng(seed)
     if layer.positions != "learned":
@@ -163,7 +161,7 @@ def position_shape(
 def _kernel_shape(
     layer: Layer, query_positions: Sequence[int], mean: Mean, random: np.random.Generator
 ) -> PositionShape:
-    """The kernel along the keys, as the last query sees it: a line, waves, a pull."""
+    """The line is fitted to the kernel along the keys of the last query."""
     n_keys = max(query_positions) + 1 if layer.is_causal else trained_length(layer)
     scores, last = OffsetScores.of(layer, n_keys, mean), max(query_positions)
     draws = _random_kernels(layer, scores, random) if layer.positions == "rotary" else None
@@ -180,7 +178,7 @@ def _kernel_shape(
 
 
 def _random_kernels(layer: Layer, scores: OffsetScores, random: np.random.Generator) -> OffsetScores:
-    """The kernels of random mean queries and keys, each of random direction: what random weights would give."""
+    """The kernels of mean queries and keys of random direction, as random weights would give."""
     queries, keys = random.normal(size=(2, draws_for(layer.n_heads), layer.d_head))
     offsets = range(scores.first_offset, scores.first_offset + scores.kernel.shape[1])
     turned = [np.einsum("rd,rd->r", rotated_by_offset(layer.weights, queries, offset), keys) for offset in offsets]
@@ -188,7 +186,6 @@ def _random_kernels(layer: Layer, scores: OffsetScores, random: np.random.Genera
 
 
 def _random_walks(n_heads: int, n_points: int, random: np.random.Generator) -> Float[np.ndarray, "draw point"]:
-    """Curves that drift at random."""
     return random.normal(size=(draws_for(n_heads), min(n_points, LONGEST_WALK))).cumsum(axis=1)
 
 
@@ -233,19 +230,14 @@ def best_line(curves: HeadKey, places: Int[np.ndarray, "key"]) -> Line:
     y = curves - curves.mean(axis=1, keepdims=True)
     slope = y @ x / (x @ x)
     left = np.square(y - slope[:, None] * x).sum(axis=1)
-    varies = _does_vary(curves)
+    varies = np.ptp(curves, axis=1) > ROUNDING * np.abs(curves).max(axis=1)
     total = np.square(y).sum(axis=1)
     r_squared = np.where(varies, 1 - left / np.where(varies, total, 1), np.nan)
     return Line(np.where(varies, slope, 0.0), r_squared, len(places))
 
 
-def _does_vary(curves: HeadKey) -> Bool[np.ndarray, "head"]:
-    """Whether a curve is more than a constant and its rounding."""
-    return np.ptp(curves, axis=1) > ROUNDING * np.abs(curves).max(axis=1)
-
-
 def mass_on_last(attention: HeadKey, count: int, place: int | None = None) -> Float[np.ndarray, "head"]:
-    """Attention on the last `count` keys up to the query, which stands at `place`: by default last."""
+    """Attention on the last `count` keys up to the query, whose index is `place` (default: the last)."""
     end = attention.shape[1] if place is None else place + 1
     return attention[:, max(0, end - count) : end].sum(axis=1)
 
@@ -256,13 +248,13 @@ def mass_on_next(attention: HeadKey, count: int, place: int) -> Float[np.ndarray
 
 
 def mass_on_previous(attention: HeadKey, place: int | None = None) -> Float[np.ndarray, "head"]:
-    """Attention on the token before the query; NaN where there is none."""
+    """Attention on the token before the query; NaN without one."""
     before = (attention.shape[1] - 1 if place is None else place) - 1
     return attention[:, before] if before >= 0 else np.full(len(attention), np.nan)
 
 
 def mass_on_first(attention: HeadKey, first_key: int = 0) -> Float[np.ndarray, "head"]:
-    """Attention on position 0: none where a query does not see it."""
+    """Attention on position 0; 0 if it is not visible."""
     return attention[:, 0] if first_key == 0 else np.zeros(len(attention))
 
 
@@ -273,7 +265,7 @@ def entropy(attention: HeadKey) -> Float[np.ndarray, "head"]:
 
 
 def classes(attention: HeadKey, place: int | None = None, first_key: int = 0) -> list[str]:
-    """The class of each head, by the rules above."""
+    """The class of each head, by the rules at the top of the module."""
     at = attention.shape[1] - 1 if place is None else place
     nearby = min(NEAR[-1], max(1, attention.shape[1] // 4))
     rules = {

@@ -1,8 +1,8 @@
-"""Which tokens have a twin? A token's own text in pieces: two, or more along the merge tree.
+"""Words and their pieces: tokens whose text is also the text of two or more other tokens.
 
 A split is c → (a, b) with text(a) + text(b) = text(c): the tokenizer's own merge, or, where it has none, the longest
-first piece whose rest is a token too. A longer chain splits the first piece again, so that the last piece stays the
-same while the word's beginning moves away from it: (a, b), (a₁, a₂, b), (a₁₁, a₁₂, a₂, b).
+first piece whose rest is a token, too. A longer chain splits the first piece again, so the last piece stays the same:
+(a, b), (a₁, a₂, b), (a₁₁, a₁₂, a₂, b).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Splits = Mapping[int, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Chains:
-    """Words in as many pieces each, and the one token that each of them is as well."""
+    """Words in the same number of pieces, and the token that is the whole word (the twin)."""
 
     pieces: Int[np.ndarray, "chain piece"]
     whole: Int[np.ndarray, "chain"]
@@ -34,7 +34,7 @@ class Chains:
         return Chains(self.pieces[rows], self.whole[rows])
 
     def sample(self, size: int, seed: int) -> Chains:
-        """At most this many, drawn without replacement, in the order of their tokens."""
+        """At most `size` words, drawn without replacement, in order of token id."""
         if len(self) <= size:
             return self
         drawn = np.random.default_rng(seed).choice(len(self), size, replace=False)
@@ -42,7 +42,7 @@ class Chains:
 
 
 def merge_splits(vocabulary: Vocabulary) -> dict[int, tuple[int, int]]:
-    """Each merged token's pieces by the first of its merges; some tokenizers list several."""
+    """Each merged token's pieces by its first merge; some tokenizers list several."""
     splits: dict[int, tuple[int, int]] = {}
     for left, right, merged in vocabulary.merges():
         splits.setdefault(merged, (left, right))
@@ -50,7 +50,7 @@ def merge_splits(vocabulary: Vocabulary) -> dict[int, tuple[int, int]]:
 
 
 def text_splits(vocabulary: Vocabulary) -> dict[int, tuple[int, int]]:
-    """Each token's longest first piece whose rest is a token that goes on with a word (`##ing`); no piece is empty."""
+    """Each token's longest first piece whose rest is a continuation token (`##ing`)."""
     mark = getattr(vocabulary.tokenizer.model, "continuing_subword_prefix", None) or ""
     ids = {vocabulary.raw(token): token for token in range(vocabulary.size) if token not in vocabulary.apart}
     splits: dict[int, tuple[int, int]] = {}
@@ -63,34 +63,34 @@ def text_splits(vocabulary: Vocabulary) -> dict[int, tuple[int, int]]:
 
 
 def word_tokens(vocabulary: Vocabulary, tokens: Iterable[int]) -> list[int]:
-    """Those of the tokens that are words or parts of words: letters, with or without a space in front."""
+    """The tokens that consist of letters, with or without a leading space."""
     return [token for token in tokens if _is_of_letters(vocabulary.text(token).removeprefix(" "))]
 
 
 def _is_of_letters(text: str) -> bool:
-    """Letters and the marks that belong to them, as Indic vowels."""
+    """Whether all characters are letters or combining marks, such as Indic vowels."""
     return bool(text) and all(unicodedata.category(character)[0] in "LM" for character in text)
 
 
 def listed_tokens(vocabulary: Vocabulary, words: Iterable[str]) -> list[int]:
-    """The words of a list that are one token each, as they stand after a space."""
+    """The words of a list that are single tokens after a space."""
     split = split_words(vocabulary, words)
     return [word.token_ids[0] for word in split if len(word.token_ids) == 1 and word.apart.isdisjoint(word.token_ids)]
 
 
 def chains(splits: Splits, wholes: Iterable[int], pieces: int) -> Chains:
-    """The words among `wholes` that can be taken apart into so many pieces, in the order of their tokens."""
-    found = {whole: _taken_apart(splits, whole, pieces) for whole in sorted(set(wholes))}
+    """The words among `wholes` that split into this many pieces, in order of token id."""
+    found = {whole: _split(splits, whole, pieces) for whole in sorted(set(wholes))}
     kept = [(whole, *chain) for whole, chain in found.items() if chain is not None]
     rows = np.array(kept, np.int64).reshape(-1, pieces + 1)
     return Chains(rows[:, 1:], rows[:, 0])
 
 
 def exchange_classes(vocabulary: Vocabulary, tokens: Int[np.ndarray, "word"]) -> list[Int[np.ndarray, "word"]]:
-    """Within which classes tokens may stand in for each other: orthography and frequency, then orthography alone.
+    """Classes within which the null exchanges tokens: orthography and frequency, then orthography alone.
 
-    Orthography is a leading space (or no continuation mark), a capital and a digit. Tokenizers number tokens from the
-    most frequent to the rarest, so a frequency bin is a doubling of the token id: no corpus is needed.
+    Orthography means a leading space (or no continuation mark), a capital and a digit. Tokenizers number tokens by
+    decreasing frequency, so a frequency bin is a doubling of the token id and needs no corpus.
     """
     found = {token: _orthography(vocabulary, token) for token in set(tokens.tolist())}
     orthography = np.array([found[token] for token in tokens.tolist()], np.int64)
@@ -104,7 +104,7 @@ def _orthography(vocabulary: Vocabulary, token: int) -> int:
     return 4 * begins_word + 2 * letters[:1].isupper() + any(character.isdigit() for character in letters)
 
 
-def _taken_apart(splits: Splits, whole: int, pieces: int) -> tuple[int, ...] | None:
+def _split(splits: Splits, whole: int, pieces: int) -> tuple[int, ...] | None:
     chain: tuple[int, ...] = (whole,)
     while len(chain) < pieces:
         if chain[0] not in splits:

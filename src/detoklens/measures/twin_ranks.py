@@ -1,7 +1,7 @@
-"""At which rank does a word's twin stand after the first block? As it is, in the controls, and with something changed.
+"""Vectors of words after the first block: unchanged, in the controls, and with one part of the layer ablated.
 
-The closed world: [BOS, p₁, …, p_k] against [BOS, c] for all candidates c, the last position of each. Nothing else is
-in sight, so layer 0 is a closed form of these few tokens. Each condition changes one thing and nothing else:
+[BOS, p₁, …, p_k] is compared with [BOS, c] for all candidates c, at the last position of each. With nothing else in the
+text, layer 0 is a closed form of these few tokens. Each condition changes one thing:
 
     null          the first piece is another word's         last_piece    [BOS, p_k] alone
     first_piece   [BOS, p₁] alone                           additive      what the sum of its pieces would give
@@ -26,7 +26,7 @@ from detoklens.scores.layer import Layer
 from detoklens.weights.mlp import MlpSublayer
 from detoklens.wording import head_name
 
-ROWS = 1024  # texts at once: of four tokens in a width of 4,096, 64 MB an array
+ROWS = 1024  # texts per block: with four tokens and a width of 4,096, an array takes 64 MB
 ATTENTION, BLOCK = "attention", "block"
 
 Look = Callable[[LastPlace], Float[np.ndarray, "head text key"]]
@@ -35,31 +35,31 @@ Rows = Float[np.ndarray, "text d_model"]
 
 @dataclass(frozen=True)
 class Condition:
-    """A name, the texts' pieces, and what the last position attends to."""
+    """A name, the pieces of the texts, and the attention of the last position."""
 
     name: str
     pieces: Int[np.ndarray, "word piece"]
     look: Look = LastPlace.attention
     partners: Int[np.ndarray, "word partner"] | None = None
-    """With partners the vectors are the additive control's, made of the words' and their partners' pieces."""
+    """Partners of the additive control; None for all other conditions."""
     null: Int[np.ndarray, "word piece"] | None = None
-    """The null's pieces, where the same change is made to the null too."""
+    """The null's pieces, if the same ablation is applied to the null."""
 
 
 @dataclass(frozen=True)
 class ClosedWorld:
-    """A first layer that sees a beginning, if the model has one, and a few pieces."""
+    """The first layer on texts of a BOS token, if there is one, and a few pieces."""
 
     layer: Layer
     beginning: tuple[int, ...]
     rest: MlpSublayer | None
-    """The rest of the block; None where it is not read, so that only the place after attention is known."""
+    """The MLP of the block; None if unsupported, so only vectors after the attention are known."""
     common: Common
-    """What the terms of rotary and ALiBi positions have in common (see `scores.terms`)."""
+    """The common part of queries and keys, by which terms are split (see `scores.terms`)."""
 
     @classmethod
     def of(cls, layer: Layer, beginning: tuple[int, ...], rest: MlpSublayer | None) -> ClosedWorld:
-        """Where positions are not learned, terms are split by the mean query and key of the vocabulary."""
+        """Without learned positions, terms are split by the mean query and key of the vocabulary."""
         if layer.positions == "learned":
             return cls(layer, beginning, rest, biases(layer.weights, layer.folded))
         shares = token_shares("vocabulary", layer.vocab_size)
@@ -72,7 +72,7 @@ class ClosedWorld:
     def vectors(
         self, pieces: Int[np.ndarray, "word piece"], look: Look = LastPlace.attention, threads: int = 1
     ) -> dict[str, Rows]:
-        """The stream at the last place of every text, at each place of the block; the same for any threads."""
+        """The residual stream at the last position of every text, after the attention and after the block."""
         weights = self.layer.weights
         shape = len(pieces), weights.token_embeddings.shape[1]
         found = {place: np.empty(shape, weights.token_embeddings.dtype) for place in self.places}
@@ -89,7 +89,7 @@ class ClosedWorld:
         return found
 
     def condition_vectors(self, condition: Condition, threads: int = 1) -> dict[str, Rows]:
-        """The vectors of a condition's words at each place of the block."""
+        """The vectors of a condition's words, after the attention and after the block."""
         pieces, partners = condition.pieces, condition.partners
         found = self.vectors(pieces, condition.look, threads)
         if partners is None:
@@ -109,14 +109,14 @@ class ClosedWorld:
         return np.concatenate([beginning, pieces], axis=1)
 
     def candidates(self, token_ids: Int[np.ndarray, "candidate"], threads: int = 1) -> dict[str, Candidates]:
-        """All that the twin is looked for among, each token as a whole word."""
+        """The tokens that the twin is ranked among, each as a whole word."""
         vectors = self.vectors(token_ids[:, None], threads=threads)
         return {place: Candidates.of(vectors.pop(place)) for place in self.places}
 
     def words_changed(
         self, words: Chains, null: Int[np.ndarray, "word piece"], partners: Int[np.ndarray, "word partner"] | None
     ) -> list[Condition]:
-        """The words as they are, then the controls; no additive one without partners."""
+        """The unchanged words, then the controls; no additive one without partners."""
         pieces = words.pieces
         additive = [] if partners is None else [Condition("additive", pieces, partners=partners)]
         return [
@@ -130,7 +130,7 @@ class ClosedWorld:
     def layer_changed(
         self, words: Chains, heads: Sequence[int], null: Int[np.ndarray, "word piece"]
     ) -> list[Condition]:
-        """Each head's link cut and each term left out, for the words and for their null; each term alone."""
+        """Each head's attention cut and each term left out, for words and their null; each term alone."""
         pieces, terms = words.pieces, [str(term) for term in self.layer.term_meanings]
         before = slice(len(self.beginning), -1)
         cuts = {f"cut_{head_name(head)}": _cut(head, before) for head in heads}
@@ -146,5 +146,5 @@ def _cut(head: int, places: slice) -> Look:
 
 
 def _by(terms: Sequence[str]) -> Look:
-    """Scores are added up in this order, on which their last bits depend."""
+    """Scores are added in this order, which determines their last bits."""
     return lambda seen: seen.attention(terms)

@@ -1,11 +1,11 @@
-"""Does a word's last piece come to look like the whole word's token? Ranks of the twin, controls, and intervals.
+"""Ranks of twins, their controls, and intervals over words.
 
-1. Each side (the words in pieces; the candidates) is standardised per dimension by its own mean and standard deviation
-   and clipped at ±5: otherwise a few huge dimensions, and the difference between two positions, decide everything.
-2. The twin's rank among all candidates by cosine: 1 + the candidates that are nearer + those as near that come before.
+1. Each side (words in pieces; candidates) is standardised per dimension by its own mean and standard deviation and
+   clipped at ±5. Otherwise a few huge dimensions and the difference between two positions would dominate.
+2. The twin's rank among all candidates by cosine is 1 + the number of nearer ones + ties with a smaller index.
 3. Controls: `exchanged_first` is the null, `partner_words` and `mean_over_partners` make the additive control.
-4. Over words: median rank, shares of rank 1 and of the first ten, mean reciprocal rank, and, word by word, the ratio of
-   the rank to the rank in the first condition. Intervals resample words with replacement, the same for all conditions.
+4. Over words: median rank, shares of rank 1 and of the first ten, mean reciprocal rank, and the geometric mean of the
+   ratio to the first condition's rank. Intervals resample words, identically for all conditions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from detoklens.parallel import thread_map
 
 
 def geometric_means(ratios: Float[np.ndarray, "row word"], resamples: int = 1000, seed: int = 0) -> Measured:
-    """Each row's geometric mean and the middle 95 % of its resamples, the same for all rows; none below 30 words."""
+    """Each row's geometric mean with its 95 % interval over shared resamples; no interval below 30 words."""
     logarithms, n_words = np.log(ratios), ratios.shape[1]
     value = np.exp(logarithms.mean(axis=1))
     if resamples == 0 or n_words < FEWEST:
@@ -37,16 +37,16 @@ def geometric_means(ratios: Float[np.ndarray, "row word"], resamples: int = 1000
 
 
 CLIP = 5.0  # standard deviations
-FEWEST = 30  # words: below, no interval says anything
+FEWEST = 30  # words needed for an interval
 TRIES = 100
 PARTNERS = 16  # words that the additive control averages over
-WORDS_AT_ONCE = 256  # in the additive control: at most 4,096 texts, 64 MB in a width of 4,096
+WORDS_AT_ONCE = 256  # in the additive control: at most 4,096 texts, 64 MB at a width of 4,096
 
 Place = TypeVar("Place")
 
 
 def standardised(vectors: Float[np.ndarray, "row dimension"]) -> Float[np.ndarray, "row dimension"]:
-    """Rows of length 1 in float32, after each dimension is centred, scaled and clipped; what does not vary is 0."""
+    """Rows of length 1 in float32, after centring, scaling and clipping each dimension; constant ones become 0."""
     mean = vectors.mean(axis=0, dtype=np.float64)
     deviation = vectors.std(axis=0, dtype=np.float64)
     per_unit = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
@@ -66,7 +66,7 @@ def _directions(scaled: Float[np.ndarray, "row dimension"]) -> Float[np.ndarray,
 
 @dataclass(frozen=True)
 class Candidates:
-    """All tokens that might be the twin, each at the place of a whole word, standardised among themselves."""
+    """All tokens that the twin is ranked among, standardised among themselves."""
 
     scores: HeadScores
 
@@ -80,7 +80,7 @@ class Candidates:
         twins: Int[np.ndarray, "word"],
         threads: int = 1,
     ) -> Int[np.ndarray, "word"]:
-        """At which rank does each word's twin (by its place among the candidates) stand?"""
+        """The rank of each word's twin, given by its index among the candidates."""
         return self.ranks_by_direction(standardised(vectors), twins, threads)
 
     def ranks_by_direction(
@@ -89,7 +89,7 @@ class Candidates:
         twins: Int[np.ndarray, "word"],
         threads: int = 1,
     ) -> Int[np.ndarray, "word"]:
-        """The same of vectors in float32 as they are; the same numbers for any number of threads."""
+        """The same for float32 vectors that are already standardised."""
         ranks = np.empty(len(twins), np.int64)
         step = max(1, BLOCK_BYTES // (4 * max(1, self.scores.n_keys)))
 
@@ -106,8 +106,8 @@ def exchanged_first(
 ) -> Int[np.ndarray, "word piece"]:
     """The null: every word with the first piece of another word of its class.
 
-    First pieces are permuted within the first of `classes`. A word that would keep its own piece, because its class has
-    no other or too few, draws one from its class, else from the next, coarser class, else from all words.
+    First pieces are permuted within the first of `classes`. A word that would keep its own piece draws one from its
+    class, otherwise from the next, coarser class, otherwise from all words.
     """
     random, first = np.random.default_rng(seed), pieces[:, 0]
     levels = [*classes, np.zeros(len(pieces), np.int64)]
@@ -126,7 +126,7 @@ def exchanged_first(
 def _deranged(
     first: Int[np.ndarray, "word"], members: Int[np.ndarray, "member"], random: np.random.Generator
 ) -> Int[np.ndarray, "member"]:
-    """Members of one class in another order, so that as few as possible keep their first piece."""
+    """A permutation of one class in which as few members as possible keep their first piece."""
     dealt = random.permutation(members)
     for _ in range(TRIES):
         same = np.flatnonzero(first[dealt] == first[members])
@@ -138,10 +138,9 @@ def _deranged(
 
 
 def partner_words(pieces: Int[np.ndarray, "word piece"], seed: int) -> Int[np.ndarray, "word partner"] | None:
-    """The partners of each word in the additive control: the first 16 that differ from it in first piece and in rest.
+    """The partners of each word in the additive control: the first 16 that differ in first piece and in rest.
 
-    All words take them from the same order, drawn by the seed, so that they share most texts. None where a word has
-    fewer than 16.
+    All words use the same random order, so they share most texts. None if a word has fewer than 16.
     """
     order = np.random.default_rng(seed).permutation(len(pieces))
     first = pieces[:, 0]
@@ -161,7 +160,7 @@ PartnerTexts = tuple[Int[np.ndarray, "row"], Int[np.ndarray, "row partner piece"
 def partner_texts(
     pieces: Int[np.ndarray, "word piece"], partners: Int[np.ndarray, "word partner"], at_once: int = WORDS_AT_ONCE
 ) -> list[PartnerTexts]:
-    """The texts (a, b_k) and then (a_k, b) of some words at a time; words that share a piece come together."""
+    """The texts (a, b_k), then (a_k, b), in batches of words; words that share a piece are adjacent."""
     shape = (*partners.shape, -1)
     first, rest = pieces[:, None, :1], pieces[:, None, 1:]
     own_first = np.concatenate([np.broadcast_to(first, (*partners.shape, 1)), pieces[partners, 1:]], axis=2)
@@ -178,7 +177,7 @@ def mean_over_partners(
     texts: Int[np.ndarray, "row partner piece"],
     vectors: Callable[[Int[np.ndarray, "text piece"]], Mapping[Place, Float[np.ndarray, "text dimension"]]],
 ) -> dict[Place, Float[np.ndarray, "row dimension"]]:
-    """The mean vector over partners, at each place; each text is computed once."""
+    """The mean vector over partners at each place; each text is computed once."""
     unique, inverse = np.unique(texts.reshape(-1, texts.shape[2]), axis=0, return_inverse=True)
     inverse = inverse.reshape(texts.shape[:2])
     return {place: rows[inverse].mean(axis=1) for place, rows in vectors(unique).items()}
@@ -191,8 +190,8 @@ def add_means(
 ) -> Float[np.ndarray, "word dimension"]:
     """The additive control x̂(a, b) = mean_k x(a, b_k) + mean_k x(a_k, b) − mean_k x(a_k, b_k).
 
-    It is what a bag of pieces would give: each piece's mean effect, and nothing of their combination. `whole` holds
-    x(a, b) of every word, `means` what `mean_over_partners` gives for each of `partner_texts`.
+    This is a bag of pieces: each piece's mean effect without their interaction. `whole` contains x(a, b) of every word,
+    `means` the results of `mean_over_partners` for each of `partner_texts`.
     """
     total = np.stack([-whole[some].mean(axis=0) for some in partners])
     for rows, mean in means:
@@ -202,7 +201,7 @@ def add_means(
 
 @dataclass(frozen=True)
 class Measured:
-    """A number for each condition, with the ends of its interval; NaN where none was asked for."""
+    """A number per condition with the ends of its interval, which are NaN without resamples."""
 
     value: Float[np.ndarray, "condition"]
     low: Float[np.ndarray, "condition"]
@@ -211,7 +210,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Summary:
-    """How each condition does over all words; the last two against the first condition, word by word."""
+    """Results per condition over all words; the last two are relative to the first condition."""
 
     median_rank: Measured
     first: Measured
@@ -222,9 +221,9 @@ class Summary:
 
 
 def summary(ranks: Int[np.ndarray, "condition word"], resamples: int = 1000, seed: int = 0) -> Summary:
-    """Medians, shares, and differences to the first condition; no intervals below 30 words or without resamples.
+    """Medians, shares, and differences from the first condition; no intervals below 30 words or without resamples.
 
-    Every condition sees the same resamples, so that the differences are those of the same words.
+    All conditions share the resamples, so differences are between the same words.
     """
     once = np.ones((1, ranks.shape[1]))
     enough = resamples > 0 and ranks.shape[1] >= FEWEST
@@ -236,9 +235,9 @@ def summary(ranks: Int[np.ndarray, "condition word"], resamples: int = 1000, see
 def shares_lost(
     lost: Float[np.ndarray, "row word"], gains: Float[np.ndarray, "control word"], resamples: int = 1000, seed: int = 0
 ) -> Measured:
-    """Which share of the smallest gain does each row lose? All are logarithms of rank ratios, word by word.
+    """The share of the smallest gain that each row loses; all arguments are logarithms of rank ratios per word.
 
-    Undefined (NaN) where there is no gain, and without an interval where a resample has none.
+    NaN without a gain; no interval if a resample has none.
     """
     n_words = lost.shape[1]
     enough = resamples > 0 and n_words >= FEWEST
@@ -252,7 +251,6 @@ def shares_lost(
 
 
 def _times_drawn(n_words: int, resamples: int, seed: int) -> Float[np.ndarray, "resample word"]:
-    """How often does each word come up in each resample?"""
     random = np.random.default_rng(seed)
     times = [np.bincount(random.integers(n_words, size=n_words), minlength=n_words) for _ in range(resamples)]
     return np.array(times, np.float64)
@@ -261,7 +259,7 @@ def _times_drawn(n_words: int, resamples: int, seed: int) -> Float[np.ndarray, "
 def _measures(
     ranks: Int[np.ndarray, "condition word"], times: Float[np.ndarray, "resample word"]
 ) -> list[Float[np.ndarray, "resample condition"]]:
-    """The six numbers of each resample, in the order of `Summary`."""
+    """The six measures of each resample, in the order of `Summary`."""
     medians = np.stack([_medians(row, times) for row in ranks], axis=1)
     logarithms = np.log(ranks)
     means = [(ranks == 1).astype(float), (ranks <= 10).astype(float), 1 / ranks, logarithms - logarithms[:1]]
@@ -272,7 +270,7 @@ def _measures(
 def _medians(
     ranks: Int[np.ndarray, "word"], times: Float[np.ndarray, "resample word"]
 ) -> Float[np.ndarray, "resample"]:
-    """The median rank of each resample: the mean of the two in its middle."""
+    """The median rank of each resample."""
     order = np.argsort(ranks, kind="stable")
     passed = np.cumsum(times[:, order], axis=1)
     middles = (len(ranks) - 1) // 2, len(ranks) // 2
@@ -280,7 +278,6 @@ def _medians(
 
 
 def _measured(value: Float[np.ndarray, "condition"], samples: Float[np.ndarray, "resample condition"]) -> Measured:
-    """A number with the middle 95 % of its resamples."""
     if not len(samples):
         return Measured(value, np.full(len(value), np.nan), np.full(len(value), np.nan))
     low, high = np.quantile(samples, [(1 - COVERED) / 2, (1 + COVERED) / 2], axis=0)

@@ -1,34 +1,34 @@
-"""Which positions stand out? Exceptional variances, the switch at position 0, the last query position.
+"""Anomalies of positions: variance outliers, the switch at position 0, the last query position.
 
-**Outliers** have a variance v that differs from their neighbours', by a robust rule:
+**Outliers** have a variance v that differs from that of their neighbours, by a robust rule:
 
     d_j         = log v_j − median of log v over the ten nearest other positions
     deviation_j = 0.6745 · d_j / MAD,     MAD = median over all positions of |d_j|
 
-0.6745 makes the deviation of a normal distribution one per standard deviation. A position stands out where the
-deviation is beyond ±5 *and* its variance is more than a quarter away from its neighbours'. Neighbours, because
-variances drift along a table of positions, and a drift is no exception; the quarter, because in a table of nearly
-equal variances the smallest difference would be one.
+The factor 0.6745 turns deviations of a normal distribution into standard deviations. A position is an outlier if its
+deviation is beyond ±5 *and* its variance differs from its neighbours' by more than a quarter. It is compared with its
+neighbours because variances drift along a position table; the quarter keeps tiny differences in a table of nearly equal
+variances from counting.
 
-**The switch**: how much of position 0's jump in Tᵖ comes from LayerNorm? With c_j = q_b · K_p[j], what a key position
-says before the division, g_j = 1/σ_j, and N the next ten positions:
+**The switch**: how much of position 0's jump in Tᵖ comes from LayerNorm? With c_j = q_b · K_p[j], the score before the
+division, g_j = 1/σ_j, and N the next ten positions:
 
     jump     = c_0 g_0 − mean over j in N of c_j g_j
     by_scale = mean over j in N of (g_0 − g_j) (c_0 + c_j) / 2
     by_score = mean over j in N of (c_0 − c_j) (g_0 + g_j) / 2
 
-The last two add up to the jump exactly, and neither c nor g is favoured: it is the mean of changing g first and of
-changing c first. A large σ_0 takes a negative c_0 towards zero, so by_scale > 0: attention to the first token rises.
+The last two add up to the jump exactly and treat c and g alike: they average changing g first and changing c first. A
+large σ_0 pulls a negative c_0 towards zero, so by_scale > 0 and attention to the first token rises.
 
 **The last position**: is it undertrained? With r_i the row Tᵖᵖ[h, i, ·] without σ at the last five query positions,
-over the keys that all five see:
+over the keys visible to all five:
 
     departure of the last = ‖r_last − m‖ / ‖m‖,     m = mean of the other four rows
     usual departure       = the largest of ‖r_i − m_i‖ / ‖m_i‖,  m_i = mean of the four without r_i
 
-The last position counts as undertrained where the others agree (their usual departure is at most 0.5) and its own is
-at least 0.5 (a row of zeros has 1) and at least three times the usual one. In a random table every row departs. Where
-those before it are untrained, too (see `trained_range`), there is nothing to depart from, and it can't be told.
+The last position counts as undertrained if the others agree (their usual departure is at most 0.5) and its own is at
+least 0.5 (a row of zeros has 1) and at least three times the usual one. In a random table every row departs. If the
+rows before it are untrained, too (see `trained_range`), there is nothing to compare with, and the test is undefined.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ HeadKey = Float[np.ndarray, "head key"]
 
 
 def deviations(variances: Float[np.ndarray, "position"]) -> Float[np.ndarray, "position"]:
-    """How far each position is from its neighbours; NaN everywhere where at least half of them do not differ."""
+    """Each position's deviation from its neighbours; all NaN if at least half of them do not differ."""
     difference = _difference_from_neighbours(variances)
     spread = float(np.median(np.abs(difference)))
     if spread == 0:
@@ -64,14 +64,14 @@ def deviations(variances: Float[np.ndarray, "position"]) -> Float[np.ndarray, "p
 
 
 def outliers(variances: Float[np.ndarray, "position"]) -> Bool[np.ndarray, "position"]:
-    """Which positions stand out; where deviations are undefined, the ratio to the neighbours alone decides."""
+    """The outliers; if deviations are undefined, the ratio to the neighbours alone decides."""
     notable = np.abs(_difference_from_neighbours(variances)) > math.log(NOTABLE_RATIO)
     deviation = deviations(variances)
     return notable & (np.isnan(deviation) | (np.abs(deviation) > FAR_DEVIATION))
 
 
 def _difference_from_neighbours(variances: Float[np.ndarray, "position"]) -> Float[np.ndarray, "position"]:
-    # A row of zeros, as an untrained position may be, is as far below the others as a float can say.
+    # An untrained row of zeros gets the smallest variance that a float can hold.
     logs = np.log(np.maximum(variances.astype(np.float64), np.finfo(np.float64).tiny))
     if len(logs) == 1:
         return np.zeros(1)
@@ -83,7 +83,7 @@ def _difference_from_neighbours(variances: Float[np.ndarray, "position"]) -> Flo
 
 @dataclass(frozen=True)
 class Switch:
-    """Tᵖ at position 0 and over the next ten, and where the jump between them comes from; NaN with one position."""
+    """Tᵖ at position 0 and over the next ten, and the two parts of the jump; NaN with only one position."""
 
     first_without_norm: PerHead
     next_without_norm: PerHead
@@ -97,7 +97,7 @@ class Switch:
 
 
 def switch(scores: PositionScores, inverse_scales: Float[np.ndarray, "position"]) -> Switch:
-    """How much of position 0's jump in Tᵖ is LayerNorm's? `inverse_scales` is 1/σ, averaged over the vocabulary."""
+    """LayerNorm's part of position 0's jump in Tᵖ; `inverse_scales` is 1/σ, averaged over the vocabulary."""
     nearby = scores.self_assertion()[:, : NEXT_POSITIONS + 1]
     first, following = nearby[:, 0], nearby[:, 1:]
     first_inverse, inverses = inverse_scales[0], inverse_scales[1 : NEXT_POSITIONS + 1]
@@ -122,7 +122,7 @@ def _mean_over_keys(values: HeadKey) -> PerHead:
 
 
 def last_rows(scores: PositionScores) -> dict[int, HeadKey]:
-    """Tᵖᵖ without LayerNorm at each of the last five query positions, over the keys that it sees; no window counts."""
+    """Tᵖᵖ without LayerNorm at each of the last five query positions, over its visible keys without any window."""
     n_positions = scores.query.shape[1]
     ends = {query: query + 1 if scores.layer.is_causal else n_positions for query in range(n_positions)[-LAST:]}
     return {query: scores.compared(query, slice(end)) for query, end in ends.items()}
@@ -130,7 +130,7 @@ def last_rows(scores: PositionScores) -> dict[int, HeadKey]:
 
 @dataclass(frozen=True)
 class Departure:
-    """How far the last row is from those before it, beside what is usual among them; NaN where too few can say."""
+    """The departure of the last row, and the usual one among the rows before it; NaN with too few rows."""
 
     size: PerHead
     usual_size: PerHead
@@ -138,12 +138,12 @@ class Departure:
     usual_departure: PerHead
 
     def undertrained(self) -> list[bool | None]:
-        """Whether the last position departs as if hardly trained; None where that is undefined."""
+        """Whether the last position departs as if undertrained; None if undefined."""
         return [_verdict(one, other) for one, other in zip(self.departure, self.usual_departure, strict=True)]
 
 
 def departure_of_last(rows_by_query: dict[int, HeadKey]) -> Departure:
-    """Does the last query position depart from those before it, over the keys that all of them see?"""
+    """The departure of the last query position, over the keys visible to all."""
     seen = min(row.shape[1] for row in rows_by_query.values())
     rows = np.stack([row[:, :seen] for row in rows_by_query.values()], axis=1)
     before, last = rows[:, :-1], rows[:, -1]
@@ -151,7 +151,7 @@ def departure_of_last(rows_by_query: dict[int, HeadKey]) -> Departure:
 
 
 def _departure(row: HeadKey, others: Float[np.ndarray, "head query key"]) -> PerHead:
-    """‖row − mean of the others‖ / ‖that mean‖; NaN where there are none, or where their mean is zero."""
+    """‖row − mean of the others‖ / ‖that mean‖; NaN without others or if their mean is zero."""
     mean = _mean_of_rows(others)
     size = _size(mean)
     return np.divide(_size(row - mean), size, out=np.full_like(size, np.nan), where=size > 0)

@@ -1,15 +1,15 @@
-"""Which waves make up a curve over positions? Least squares at every frequency, the strongest first.
+"""Waves of a curve over positions, by least squares at every frequency, the strongest first.
 
 At each frequency f of a grid the curve y is fitted by
 
     y_j ≈ a + b j + c cos 2πfj + d sin 2πfj
 
-and f's power is what c and d take off the squares that the line a + b j alone leaves. This is the periodogram of
-Lomb and Scargle with a line in place of the mean: it needs neither evenly spaced keys nor a whole number of periods.
-The leading wave is subtracted, and the search goes on in what is left; shares of the power around the line add up.
+and the power at f is what c and d remove from the squared residuals of the line a + b j. This is the Lomb-Scargle
+periodogram with a line instead of the mean: it needs neither evenly spaced keys nor a whole number of periods. The
+leading wave is subtracted and the search repeated on the residual; shares of the power around the line add up.
 
-The grid begins at one period in view, ends at two positions per period, in steps of a quarter of the resolution 1/n;
-the best frequency is then refined between its neighbours by golden section.
+The grid runs from one period in view to two positions per period, in steps of a quarter of the resolution 1/n; the best
+frequency is then refined between its neighbours by golden section.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from scipy.optimize import minimize_scalar
 OVERSAMPLING = 4
 LEADING = 3
 SINUSOIDAL_SHARE = 0.5
-# With fewer keys one wave of free frequency takes half of a random curve too often: 48 keys, once in 100,000.
+# With fewer keys, one wave explains half of a random curve too often; with 48 keys, once in 100,000.
 FEWEST_KEYS = 48
-PERIODS_IN_VIEW = 1.5  # a bend can pass for one period of a wave, not for one and a half
+PERIODS_IN_VIEW = 1.5  # a bend can look like one period of a wave, but not like one and a half
 BLOCK_BYTES = 8 << 20
-ROUNDING = 1e-12  # below this share of a curve's size, what is left of it is rounding
+ROUNDING = 1e-12  # residuals below this share of a curve's size are rounding errors
 
 
 @dataclass(frozen=True)
 class Wave:
-    """One wave of a curve; `share` is its part of the power around the curve's best line."""
+    """One wave of a curve; `share` is its share of the power around the best line."""
 
     frequency: float
     amplitude: float
@@ -46,7 +46,7 @@ class Wave:
 def leading_waves(
     curves: Float[np.ndarray, "head key"], places: Int[np.ndarray, "key"], count: int = LEADING
 ) -> list[list[Wave]]:
-    """The strongest waves of each curve; fewer where nothing but rounding is left, none with fewer than six keys."""
+    """The strongest waves of each curve; fewer if only rounding errors remain, none with fewer than six keys."""
     grid = _grid(len(places))
     if not len(grid):
         return [[] for _ in curves]
@@ -64,7 +64,7 @@ def leading_waves(
 
 
 def is_sinusoidal(waves: list[Wave], n_keys: int) -> bool | None:
-    """Whether the leading wave has half of the power; None without a wave, or with too few keys or periods to tell."""
+    """Whether the leading wave has half of the power; None without a wave, enough keys or enough periods."""
     if not waves or n_keys < FEWEST_KEYS:
         return None
     if waves[0].share < SINUSOIDAL_SHARE:
@@ -75,9 +75,9 @@ def is_sinusoidal(waves: list[Wave], n_keys: int) -> bool | None:
 def shares_in_view(
     curves: Float[np.ndarray, "curve key"], places: Int[np.ndarray, "key"]
 ) -> Float[np.ndarray, "curve"]:
-    """The share of the grid's best frequency, unrefined; 0 where fewer than 1.5 of its periods are in view.
+    """The share of the grid's best frequency, unrefined; 0 with fewer than 1.5 of its periods in view.
 
-    What a curve is compared with its control by: cheap, and the same for both.
+    A cheap statistic for comparing curves with their control.
     """
     grid = _grid(len(places))
     if not len(grid):
@@ -93,14 +93,14 @@ def shares_in_view(
 
 
 def _grid(n_keys: int) -> Float[np.ndarray, "frequency"]:
-    """Frequencies from 1/n to just below 1/2, where the sine would vanish; none with fewer than six keys."""
+    """Frequencies from 1/n to just below 1/2, where the sine vanishes; none with fewer than six keys."""
     if n_keys < 6:
         return np.empty(0)
     return np.arange(OVERSAMPLING, OVERSAMPLING * n_keys // 2) / (OVERSAMPLING * n_keys)
 
 
 class _Basis:
-    """Cosines and sines over given places, made orthogonal to every line."""
+    """Cosines and sines over given positions, orthogonal to every line."""
 
     def __init__(self, places: Int[np.ndarray, "key"]) -> None:
         self.places = places - places.mean()
@@ -111,7 +111,7 @@ class _Basis:
         return curves - (curves @ self.line.T) @ self.line
 
     def waves(self, frequencies: Float[np.ndarray, "frequency"]) -> Float[np.ndarray, "frequency both key"]:
-        """Two orthonormal vectors for each frequency that span its wave beyond the line."""
+        """For each frequency, two orthonormal vectors that span its waves, orthogonal to the line."""
         angles = 2 * np.pi * frequencies[:, None] * self.places
         cosine, sine = self.without_line(np.cos(angles)), self.without_line(np.sin(angles))
         cosine /= np.linalg.norm(cosine, axis=1, keepdims=True)
@@ -120,12 +120,12 @@ class _Basis:
         return np.stack([cosine, sine], axis=1)
 
     def fitted(self, frequency: float, curve: Float[np.ndarray, "key"]) -> Float[np.ndarray, "key"]:
-        """The wave of this frequency that takes most off the squares of a curve."""
+        """The least-squares wave of this frequency."""
         pair = self.waves(np.array([frequency]))[0]
         return (pair @ curve) @ pair
 
     def amplitude(self, frequency: float, wave: Float[np.ndarray, "key"]) -> float:
-        """The c and d of a fitted wave, as the length of (c, d)."""
+        """√(c² + d²) of a fitted wave."""
         angles = 2 * np.pi * frequency * self.places
         columns = np.stack([np.cos(angles), np.sin(angles), *self.line], axis=1)
         cosine, sine, *_ = np.linalg.lstsq(columns, wave, rcond=None)[0]
@@ -135,7 +135,7 @@ class _Basis:
 def _best_of_grid(
     left: Float[np.ndarray, "head key"], basis: _Basis, grid: Float[np.ndarray, "frequency"]
 ) -> Int[np.ndarray, "head"]:
-    """For each curve, the place in the grid of the frequency that takes most off its squares; block by block."""
+    """For each curve, the grid index of the frequency with the most power, computed in blocks."""
     step = max(1, BLOCK_BYTES // (2 * 8 * left.shape[1]))
     blocks = [
         np.square(basis.waves(grid[begin : begin + step]) @ left.T).sum(axis=1) for begin in range(0, len(grid), step)
@@ -144,7 +144,7 @@ def _best_of_grid(
 
 
 def _refined(left: Float[np.ndarray, "key"], basis: _Basis, grid: Float[np.ndarray, "frequency"], best: int) -> float:
-    """The frequency of most power between the best of the grid and its neighbours."""
+    """The frequency with the most power between the neighbours of the best grid frequency."""
 
     def lost(frequency: float) -> float:
         wave = basis.fitted(frequency, left)

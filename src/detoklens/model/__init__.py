@@ -1,1 +1,1 @@
-"""What does the real model do with tokens? The only room that runs transformers: the first blocks, and no more."""
+"""The first blocks of the real model. Only this package imports torch and transformers."""

@@ -1,8 +1,8 @@
-"""Vectors that the real model computed, kept for other questions about the same model: one file for each set of them.
+"""Short texts through the first blocks of the real model, and a cache of the vectors it computes, one file per set.
 
-A file begins with one line of JSON, which says what decides its numbers and what their sha256 is; the numbers follow.
-It is written whole or not at all, and read only where it belongs to this user, its first line is exactly the one that
-was asked for, and the numbers have that sha256.
+A cache file starts with one line of JSON, which holds everything that determines the vectors and their sha256; the
+vectors follow. Files are written atomically. A file is only read if it belongs to this user, its first line is the one
+expected, and the sha256 matches.
 """
 
 from __future__ import annotations
@@ -24,21 +24,29 @@ from jaxtyping import Float, Float32, Int
 
 from detoklens.caches import VARIABLE, cache_folder, keeps_nothing, make_cache_folder, open_cached
 from detoklens.errors import OutputError
-from detoklens.model.first_blocks import Component, FirstBlocks, Passed, is_in_a_file
+from detoklens.model.first_blocks import Component, FirstBlocks, ForwardCache, is_in_a_file
 from detoklens.weights.blocks import real_model
 from detoklens.weights.checkpoint import Checkpoint
 from detoklens.writing import OWNER, remove_leftovers, whole_files
 
-BATCH = 256  # texts at once: 3 tokens each at a width of 4,096 are 12 MB a state
+BATCH = 256  # texts: with 3 tokens each and a width of 4,096, the states of a block take 12 MB
+FOLDER = "vectors"
+SUFFIX = ".vectors"
+FORMAT = 1
+"""Increase it whenever the same description yields other numbers; older files are then ignored."""
+MOST_BYTES = 4 * 10**9
+"""Size limit of the cache; the least recently used files are removed first."""
+LONGEST_LINE = 1 << 20
 
 Texts = Int[np.ndarray, "text place"]
+Vectors = Float32[np.ndarray, "row d_model"]
 
 
 @dataclass(frozen=True)
 class ClosedWorlds:
-    """Texts of one length through the first blocks, in batches, with what is needed to run them again from any block.
+    """Texts of one length through the first blocks, in batches, ready to be rerun from any block.
 
-    `beginning` is the token in front of every text; nothing where the model has none.
+    `beginning` holds the BOS token that precedes every text; it is empty if there is none.
     """
 
     blocks: FirstBlocks
@@ -46,48 +54,37 @@ class ClosedWorlds:
     beginning: tuple[int, ...]
 
     @cached_property
-    def _passed(self) -> Sequence[Passed]:
+    def _caches(self) -> Sequence[ForwardCache]:
         return [self.blocks.run(batch) for batch in batches(self.texts, self.beginning)]
 
     def last_places(self, after: int) -> Float[np.ndarray, "text d_model"]:
-        """The last place of each text after a block."""
-        return np.concatenate([passed.last_places(after) for passed in self._passed])
+        """The residual stream at the last position of each text after a block."""
+        return np.concatenate([cache.last_places(after) for cache in self._caches])
 
     def without(self, component: Component, after: int) -> Float[np.ndarray, "text d_model"]:
-        """The same with a head or an MLP off."""
-        return np.concatenate([self.blocks.again(passed, component, after) for passed in self._passed])
+        """The same with a head or an MLP ablated."""
+        return np.concatenate([self.blocks.rerun(cache, component, after) for cache in self._caches])
 
     def attention_back(self, layer: int) -> Float[np.ndarray, "head"]:
-        """How much does each head of a block attend from the last place to the one before, on average?"""
-        looks = [self.blocks.scores(passed, layer)[1][:, :, -1, -2] for passed in self._passed]
-        return np.asarray(np.concatenate(looks).mean(axis=0, dtype=np.float64))
+        """Mean attention of each head from the last position to the one before it."""
+        attention = [self.blocks.scores(cache, layer)[1][:, :, -1, -2] for cache in self._caches]
+        return np.asarray(np.concatenate(attention).mean(axis=0, dtype=np.float64))
 
 
 def batches(texts: Texts, beginning: tuple[int, ...]) -> list[Texts]:
-    """Texts with their beginning, so many at once."""
+    """Texts with the BOS token in front, in batches."""
     texts = np.concatenate([np.tile(np.array(beginning, np.int64), (len(texts), 1)), texts], axis=1)
     return [texts[begin : begin + BATCH] for begin in range(0, len(texts), BATCH)]
 
 
 def states_alone(blocks: FirstBlocks, batch: Texts, after: Sequence[int]) -> Float[np.ndarray, "block text d_model"]:
-    """The last places of one batch after some blocks."""
-    passed = blocks.run(batch)
-    return np.stack([passed.last_places(layer) for layer in after])
-
-
-Vectors = Float32[np.ndarray, "row d_model"]
-
-FOLDER = "vectors"
-SUFFIX = ".vectors"
-FORMAT = 1
-"""Goes up whenever the same description stands for other numbers: older files are then left alone."""
-MOST_BYTES = 4 * 10**9
-"""Of all files together: those that were not asked for the longest go."""
-LONGEST_LINE = 1 << 20
+    """The residual stream at the last positions of one batch after some blocks."""
+    cache = blocks.run(batch)
+    return np.stack([cache.last_places(layer) for layer in after])
 
 
 def decided_by(checkpoint: Checkpoint, layer: int, beginning: tuple[int, ...], dtype: str) -> dict[str, Any]:
-    """All that decides the bits of what enters a layer at the place of each token behind a beginning."""
+    """Everything that determines, bit by bit, what enters a layer at the position of each token after BOS."""
     import torch
 
     readers = ("torch", "transformers", "gguf") if is_in_a_file(checkpoint) else ("torch", "transformers")
@@ -111,42 +108,39 @@ def kept_vectors(
     say: Callable[[str], None],
     is_still_so: Callable[[], bool] = lambda: True,
 ) -> Vectors:
-    """The vectors of this description: those that were kept, else computed, and kept where that can be done.
+    """The cached vectors of this description; computed, and cached if possible, where there are none.
 
-    Whether the description still holds is asked when they are computed: else they may be those of another model.
+    After computing, `is_still_so` tells whether the model has stayed the same.
     """
-    folder, line = cache_folder(FOLDER), _in_one_line(described, shape)
+    folder = cache_folder(FOLDER)
+    line = json.dumps({"format": FORMAT, "shape": shape, **described}, sort_keys=True)
     if folder is None:
         if not keeps_nothing():
-            say(f"vectors are not kept for other questions: there is no home; {VARIABLE} names a folder for them")
+            say(f"vectors are not cached: there is no home folder; set {VARIABLE} to a folder for them")
         return compute()
     path = folder / f"{hashlib.sha256(line.encode()).hexdigest()[:32]}{SUFFIX}"
     found = _read(path, line, shape, say)
     if found is not None:
         return found
     vectors = np.ascontiguousarray(compute(), dtype="<f4")
-    not_kept = f"the {len(vectors):,} vectors are not kept for other questions"
+    not_cached = f"the {len(vectors):,} vectors are not cached"
     if not is_still_so():
-        say(f"{not_kept}: the model was changed while it was asked; ask again for numbers of one state")
+        say(f"{not_cached}: the model changed during the run, so the results may mix two states; run again")
         return vectors
     if vectors.nbytes > MOST_BYTES:
-        say(f"{not_kept}: {_gigabytes(vectors)} are more than the {MOST_BYTES / 1e9:.0f} GB that are kept")
+        say(f"{not_cached}: {_gigabytes(vectors)} exceed the cache's limit of {MOST_BYTES / 1e9:.0f} GB")
         return vectors
     try:
         _keep(path, line, vectors)
     except (OSError, OutputError) as error:
         reason = error if isinstance(error, OutputError) else f"{error.strerror or error} ({folder})"
-        say(f"{not_kept}: {reason}; {VARIABLE} names another folder")
+        say(f"{not_cached}: {reason}; set {VARIABLE} to another folder")
         return vectors
     try:
         _remove_oldest(folder)
     except OSError as error:
-        say(f"older vectors of other questions can't be removed: {error.strerror or error} ({folder}); remove them")
+        say(f"older cached vectors can't be removed: {error.strerror or error} ({folder}); remove them by hand")
     return vectors
-
-
-def _in_one_line(described: Mapping[str, Any], shape: tuple[int, int]) -> str:
-    return json.dumps({"format": FORMAT, "shape": shape, **described}, sort_keys=True)
 
 
 def _first_line(line: str, vectors: Vectors) -> bytes:
@@ -155,7 +149,7 @@ def _first_line(line: str, vectors: Vectors) -> bytes:
 
 
 def _read(path: Path, line: str, shape: tuple[int, int], say: Callable[[str], None]) -> Vectors | None:
-    """The vectors of a file; None where there is none, and where it is damaged, which is said."""
+    """The vectors of a file; None if there is no such file or, with a note, if it is damaged."""
     try:
         with open_cached(path) as file:
             first = file.readline(LONGEST_LINE)
@@ -170,16 +164,15 @@ def _read(path: Path, line: str, shape: tuple[int, int], say: Callable[[str], No
         say(f"{path} is damaged; computing its vectors again")
         return None
     with suppress(OSError):
-        os.utime(path)  # it was asked for
+        os.utime(path)  # recently used
     return vectors
 
 
 def _keep(path: Path, line: str, vectors: Vectors) -> None:
-    """Write them, whole or not at all."""
     make_cache_folder(path.parent)
     remove_leftovers(path.parent, "*")
     if 2 * vectors.nbytes > shutil.disk_usage(path.parent).free:
-        raise OSError(f"{_gigabytes(vectors)} are more than half of what the disk has left")
+        raise OSError(f"{_gigabytes(vectors)} are more than half of the disk's free space")
     with whole_files(path, mode=OWNER) as (partial,), partial.open("wb") as file:
         file.write(_first_line(line, vectors))
         vectors.tofile(file)
@@ -190,7 +183,7 @@ def _gigabytes(vectors: Vectors) -> str:
 
 
 def _remove_oldest(folder: Path) -> None:
-    """Those that were asked for last stay, as many as there is room for. Others may do the same at the same time."""
+    """Keep the most recently used files up to the limit; other processes may do the same at the same time."""
     states = []
     for path in folder.glob(f"*{SUFFIX}"):
         with suppress(FileNotFoundError):

@@ -1,6 +1,6 @@
-"""How are the first blocks of the real model loaded? By transformers' own loader, with eager attention.
+"""Load the first blocks of the real model with transformers and eager attention.
 
-The config is cut to so many blocks, so that only their tensors are read from the checkpoint's files.
+The config is cut to the blocks asked for, so only their tensors are read from the checkpoint.
 """
 
 from __future__ import annotations
@@ -24,71 +24,90 @@ from detoklens.errors import (
     first_line,
 )
 from detoklens.weights.blocks import base_of
+from detoklens.weights.gguf_file import GGUFFile
 from detoklens.wording import percent
 
 if TYPE_CHECKING:
     import torch
 
 
-SHARE = 0.75  # of the machine's memory
+MEMORY_SHARE = 0.75
+DEPTHS = ("num_hidden_layers", "encoder_layers", "decoder_layers")
+KINDS = ("layer_types", "attention_layers")  # one entry per block
+GGUF_TABLES = {
+    "model.embed_tokens.weight": "vocab_size",
+    "wte.weight": "vocab_size",
+    "wpe.weight": "n_positions",
+}  # config keys that transformers does not always read from a GGUF file, by the tensor that has one row for each
 
 
 def refuse_too_large(needed: int, what: str, remedy: str) -> None:
-    """An error where so many bytes are more than most of this machine's memory."""
-    there = machine_memory()
-    if needed > SHARE * there:
+    """Raise if this many bytes would take most of the machine's memory."""
+    available = machine_memory()
+    if needed > MEMORY_SHARE * available:
         raise RangeError(
-            f"{what} need {needed / 1e9:.1f} GB, more than {percent(SHARE)} of this machine's {there / 1e9:.1f} GB; "
-            f"{remedy}"
+            f"{what} need {needed / 1e9:.1f} GB, more than {percent(MEMORY_SHARE)} of this machine's "
+            f"{available / 1e9:.1f} GB; {remedy}"
         )
 
 
-DEPTHS = ("num_hidden_layers", "encoder_layers", "decoder_layers")
-KINDS = ("layer_types", "attention_layers")  # one entry a block
-
-
 def require_extra(purpose: str, real: Path | Any) -> None:
-    """Refuse in one line where torch or transformers is not installed, or what transformers reads GGUF files with."""
+    """Raise if torch or transformers is missing or, for a GGUF file, accelerate."""
     missing = [name for name in ("torch", "transformers") if find_spec(name) is None]
     if missing:
         raise MissingExtraError(
             f"{purpose} needs {' and '.join(missing)}: pip install 'detoklens[model]' (in a clone: '.[model]')"
         )
     if isinstance(real, Path) and real.is_file() and find_spec("accelerate") is None:
-        raise MissingExtraError("transformers reads GGUF files with accelerate alone: pip install accelerate")
+        raise MissingExtraError("transformers needs accelerate to read GGUF files: pip install accelerate")
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """The first blocks of a model, and the tensors that its files lack: those are random."""
+    """The first blocks of a model, and the tensors missing from its files, which are random."""
 
     model: Any
     missing: frozenset[str] = frozenset()
+    mismatched: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
+    """Tensors of another shape than transformers expects: name, shape in the file, expected shape."""
+
+    def refuse_mismatched(self, name: str) -> None:
+        if self.mismatched:
+            tensor, found, expected = self.mismatched[0]
+            raise UnsupportedModelError(
+                f"{name}: transformers can't run this checkpoint: tensor {tensor!r} has shape {tuple(found)}, but "
+                f"transformers expects {tuple(expected)}; correct the settings, or pass the checkpoint as safetensors"
+            )
 
 
 def load_blocks(real: Path | Any, n_blocks: int, dtype: torch.dtype) -> Loaded:
-    """The model of a folder or GGUF file, or a copy of one in memory, with its first blocks only."""
-    loaded = (_from_folder if isinstance(real, Path) else _from_memory)(real, n_blocks, dtype)
-    loaded.model.config._experts_implementation = "eager"  # the fast way asks for sizes of its own
+    """Load the first blocks from a folder or GGUF file, or copy those of a model in memory."""
+    loaded = (_from_path if isinstance(real, Path) else _from_memory)(real, n_blocks, dtype)
+    loaded.model.config._experts_implementation = "eager"  # the fast one supports only some sizes
     loaded.model.config.use_cache = False
     loaded.model.eval()
     return loaded
 
 
-def _from_folder(folder: Path, n_blocks: int, dtype: torch.dtype) -> Loaded:
+def _from_path(path: Path, n_blocks: int, dtype: torch.dtype) -> Loaded:
     from transformers import AutoConfig, AutoModel
 
-    wanted = {"dtype": dtype, "attn_implementation": "eager", "output_loading_info": True}
-    if folder.is_file():  # all of a GGUF file is read
-        model, said = AutoModel.from_pretrained(folder.parent, gguf_file=folder.name, **wanted)
+    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": "eager", "output_loading_info": True}
+    if path.is_file():  # transformers reads the whole GGUF file
+        options["gguf_file"] = path.name
+        config = AutoConfig.from_pretrained(path.parent, gguf_file=path.name)
+        tensors = GGUFFile(path)
+        for tensor, key in GGUF_TABLES.items():
+            if tensor in tensors.names():
+                setattr(config, key, tensors.shape(tensor)[0])
     else:
-        config = _cut(AutoConfig.from_pretrained(folder), n_blocks)
-        model, said = AutoModel.from_pretrained(folder, config=config, **wanted)
-    return Loaded(model, frozenset(said["missing_keys"]))
+        config = _cut(AutoConfig.from_pretrained(path), n_blocks)
+    folder = path.parent if path.is_file() else path
+    model, info = AutoModel.from_pretrained(folder, config=config, ignore_mismatched_sizes=True, **options)
+    return Loaded(model, frozenset(info["missing_keys"]), tuple(sorted(info["mismatched_keys"])))
 
 
 def _from_memory(model: Any, n_blocks: int, dtype: torch.dtype) -> Loaded:
-    """A copy of the model's first blocks: the model itself stays as it is."""
     base = base_of(model)
     copied = type(base)._from_config(_cut(deepcopy(base.config), n_blocks), dtype=dtype, attn_implementation="eager")
     wanted = copied.state_dict()
@@ -103,25 +122,26 @@ def _cut(config: Any, n_blocks: int) -> Any:
     for kinds in KINDS:
         if getattr(config, kinds, None):
             setattr(config, kinds, getattr(config, kinds)[:n_blocks])
-    for rounding in ("reorder_and_upcast_attn", "slow_but_exact"):  # other orders of sums: the value is the same
+    for rounding in ("reorder_and_upcast_attn", "slow_but_exact"):  # these only change the order of sums
         if hasattr(config, rounding):
             setattr(config, rounding, False)
     return config
 
 
 def depth_of(config: dict[str, Any]) -> int:
-    """How many blocks does the whole model have, as its config says?"""
+    """Number of blocks of the whole model, from its config."""
     for name in ("decoder_layers", "num_hidden_layers", "n_layer", "n_layers", "num_layers"):
         if isinstance(config.get(name), int):
             return int(config[name])
-    raise CheckpointError("config.json does not say how many layers the model has (num_hidden_layers); mend it")
+    raise CheckpointError("config.json does not say how many layers the model has; add num_hidden_layers")
 
 
 @contextmanager
 def in_double_precision() -> Iterator[None]:
-    """transformers carries out norms, rotary angles and softmax in float32, whatever the model's type: in float64 here.
+    """Make transformers compute norms, rotary angles and softmax in float64.
 
-    Else a comparison in float64 would see the rounding of float32. The formulas are transformers' own.
+    It casts them to float32 for every dtype, so a comparison in float64 would only see rounding. The formulas are
+    transformers' own.
     """
     import torch
 
@@ -135,7 +155,7 @@ def in_double_precision() -> Iterator[None]:
 
 
 def widened() -> Any:
-    """What asks for float32 in this thread gets float64."""
+    """Replace float32 by float64 in every torch call of this thread."""
     import torch
     from torch.overrides import TorchFunctionMode
 
@@ -153,28 +173,28 @@ def widened() -> Any:
 
 @contextmanager
 def their_failures(where: Path | str) -> Iterator[None]:
-    """What transformers or torch stumble over in a checkpoint that is read here: parts that have no say in layer 0."""
+    """Turn any exception of transformers or torch into one line: our reader may accept what they reject."""
     try:
         yield
     except (MemoryError, DetokLensError):
         raise
-    except Exception as error:  # of every kind: KeyError for an unknown activation, errors of their own
+    except Exception as error:  # of any type, such as KeyError for an unknown activation
         raise UnsupportedModelError(
             f"{where}: transformers can't run this checkpoint ({type(error).__name__}: {first_line(error)}); "
-            "mend its config.json"
+            "correct its config.json"
         ) from error
 
 
 @contextmanager
 def quiet_transformers() -> Iterator[None]:
-    """Layers that are not in the file are initialised at random, which is meant: no report about them, and no bars."""
+    """Silence transformers' progress bars and its report of missing tensors: later layers are left out on purpose."""
     from transformers.utils import logging
 
     verbosity, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        with _no_bar_of_gguf():
+        with _no_gguf_progress_bar():
             yield
     finally:
         logging.set_verbosity(verbosity)
@@ -183,8 +203,8 @@ def quiet_transformers() -> Iterator[None]:
 
 
 @contextmanager
-def _no_bar_of_gguf() -> Iterator[None]:
-    """The reader of GGUF files draws a bar of its own, whatever transformers' logging is told."""
+def _no_gguf_progress_bar() -> Iterator[None]:
+    """transformers' GGUF reader ignores the logging settings."""
     from transformers import modeling_gguf_pytorch_utils as reader
 
     bar = getattr(reader, "tqdm", None)

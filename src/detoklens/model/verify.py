@@ -1,4 +1,4 @@
-"""How far is the decomposition from the real model, head by head?"""
+"""Compare the decomposition with the real model, head by head."""
 
 from __future__ import annotations
 
@@ -35,19 +35,21 @@ class RealAttention:
 
 
 def run_real_layer(real: Path | Any, config: dict[str, Any], token_ids: Sequence[int], dtype: str) -> RealAttention:
-    """Run a text through the first layer of the real model: that of a folder, or one in memory."""
+    """Run a text through the first layer of the real model, given as a path or in memory."""
     require_extra("comparing with the real model", real)
     modules = spec_of(config).modules
-    with their_failures(real if isinstance(real, Path) else type(real).__name__):
-        return _run(real, modules, token_ids, dtype)
+    name = str(real) if isinstance(real, Path) else type(real).__name__
+    with their_failures(name):
+        return _run(real, name, modules, token_ids, dtype)
 
 
-def _run(real: Path | Any, modules: Modules, token_ids: Sequence[int], dtype: str) -> RealAttention:
+def _run(real: Path | Any, name: str, modules: Modules, token_ids: Sequence[int], dtype: str) -> RealAttention:
     import torch
 
     with quiet_transformers(), in_double_precision() if dtype == "float64" else nullcontext():
-        whole = load_blocks(real, 1, getattr(torch, dtype)).model
-        model = whole.get_submodule(modules.part) if modules.part else whole
+        loaded = load_blocks(real, 1, getattr(torch, dtype))
+        loaded.refuse_mismatched(name)
+        model = loaded.model.get_submodule(modules.part) if modules.part else loaded.model
         block = model.get_submodule(modules.blocks)[0]
         caught: dict[str, tuple[Any, Any]] = {}
         _catch(block, "block", caught)
@@ -73,7 +75,7 @@ def _catch(module: Any, name: str, caught: dict[str, tuple[Any, Any]]) -> None:
 
 
 def _head_outputs(mixed: torch.Tensor, output_module: Any, n_heads: int) -> Float[np.ndarray, "head query d_model"]:
-    """The output projection's input, head by head, through that head's rows of the projection."""
+    """What each head writes: its part of the output projection's input times its rows of the projection."""
     width = mixed.shape[-1]
     weight = output_module.weight.detach()
     if type(output_module).__name__ == "Linear":
@@ -82,7 +84,7 @@ def _head_outputs(mixed: torch.Tensor, output_module: Any, n_heads: int) -> Floa
     return (per_head @ weight.reshape(n_heads, width // n_heads, -1)).numpy()
 
 
-# float32 rounds scores of some hundreds to about 1e-5, in the real model as in ours; float64 leaves no such excuse.
+# In float32, scores of a few hundred carry rounding errors of about 1e-5, in the real model as in ours.
 TOLERANCES = {"float32": 1e-4, "float64": 1e-10}
 
 DEFAULT_TEXT = (
@@ -92,7 +94,7 @@ DEFAULT_TEXT = (
 
 
 def verify(layer: Layer, token_ids: Sequence[int], tolerance: float | None = None) -> pl.DataFrame:
-    """Largest differences of attention and output to transformers' own layer, per head, in float32 and float64."""
+    """Largest differences from transformers' attention and output, per head, in float32 and float64."""
     real_model = layer.checkpoint.folder or layer.checkpoint.model
     if real_model is None:
         raise CheckpointError(f"{layer.name} is arrays only: there is no real model; save it to a folder")
@@ -106,7 +108,7 @@ def verify(layer: Layer, token_ids: Sequence[int], tolerance: float | None = Non
 
 
 def default_token_ids(layer: Layer, text: str | None, length: int | None) -> list[int]:
-    """The text's tokens; where no text is given, a built-in one, filled up with random tokens to `length` places."""
+    """The tokens of `text`; without one, a built-in text filled up with random tokens to `length`."""
     if text is not None:
         return layer.vocabulary.encode(text)
     length = min(layer.n_positions, 256) if length is None else length
@@ -122,8 +124,8 @@ def _compare(
 ) -> list[dict[str, object]]:
     if ours.n_heads != len(real.attention):
         raise CheckpointError(
-            f"{ours.name}: transformers reads {len(real.attention)} heads of its config.json, here they are "
-            f"{ours.n_heads}; it contradicts itself, download it again"
+            f"{ours.name}: transformers reads {len(real.attention)} heads from config.json, detoklens {ours.n_heads}; "
+            "config.json contradicts itself, download the checkpoint again"
         )
     attention = np.abs(ours.terms(token_ids).attention() - real.attention).max(axis=(1, 2))
     written = np.abs(ours.head_outputs(token_ids) - real.head_outputs).max(axis=(1, 2))
@@ -147,7 +149,7 @@ def _compare(
 
 
 def _block_output(ours: Layer, token_ids: Sequence[int]) -> np.ndarray | None:
-    """What the whole first block writes; None where the checkpoint has no MLP, or one that is not computed."""
+    """Output of the first block; None without an MLP or with an unsupported one."""
     try:
         return ours.block_output(token_ids)
     except (CheckpointError, UnsupportedModelError):
@@ -156,7 +158,7 @@ def _block_output(ours: Layer, token_ids: Sequence[int]) -> np.ndarray | None:
 
 @dataclass(frozen=True)
 class Difference:
-    """The largest difference of two outputs, as it is and over max(1, largest |value|)."""
+    """Largest difference of two outputs: absolute, and relative to max(1, largest |value|)."""
 
     absolute: float
     relative: float

@@ -89,6 +89,8 @@ KINDS = {
     "{architecture}.rope.scaling.type": TEXT,
     "{architecture}.vocab_size": SIZE,
     "tokenizer.ggml.add_space_prefix": YES_OR_NO,
+    "tokenizer.ggml.bos_token_id": SIZE_OR_ZERO,
+    "tokenizer.ggml.eos_token_id": SIZE_OR_ZERO,
     "tokenizer.ggml.merges": TEXTS,
     "tokenizer.ggml.model": TEXT,
     "tokenizer.ggml.pre": TEXT,

@@ -1,4 +1,4 @@
-"""Do rare tokens assert themselves, and do they have larger embeddings? Every token against its frequency."""
+"""Tᵉ and the variance of each token embedding against frequency."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def token_alone(
     heads: Sequence[int] | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """How strongly does each token assert itself, whoever asks, and do rare ones more?"""
+    """Tᵉ of each token against its frequency."""
     asked = chosen_heads(self_assertion, heads)
     correlations = _correlations(frequency_by_head)
     titles = [
@@ -45,7 +45,7 @@ def _correlations(frequency_by_head: pl.DataFrame | None) -> dict[int, float | N
 def token_variance(
     frequency_by_token: pl.DataFrame, embedding_variance: pl.DataFrame | None = None, *, width: theme.Width = "page"
 ) -> Figure:
-    """How does the variance of token embeddings go with frequency?"""
+    """Variance of each token embedding against its frequency."""
     figure, (axes,) = titled_panels(
         [_title(embedding_variance)], width, x_label=COUNT, y_label="variance of the embedding"
     )

@@ -1,4 +1,4 @@
-"""Do rare tokens assert themselves, and do their embeddings vary more (Figures 5 and 6 left, section 6.3)?"""
+"""Correlate Tᵉ and the variance of token embeddings with frequency (the paper's Figures 5 and 6 left, section 6.3)."""
 
 from __future__ import annotations
 
@@ -34,50 +34,50 @@ if TYPE_CHECKING:
     from detoklens.scores.layer import Layer
 
 
-CLEAR_CORRELATION = 0.1  # below, no preference is said
-COUNT = Column("count", "Int64", "how often the token occurs in the corpus; null without counts")
+CLEAR_CORRELATION = 0.1  # below it, a head has no preference
+COUNT = Column("count", "Int64", "occurrences of the token in the corpus; null without counts")
 
 FREQUENCY_BY_HEAD = Schema(
     "frequency_by_head",
-    "Does a head prefer rare or frequent tokens, whoever asks?",
+    "Preference of each head for rare or frequent tokens, for every query",
     (
         HEAD,
-        Column("tokens", "Int32", "tokens that the correlation is taken over"),
+        Column("tokens", "Int32", "number of tokens in the correlation"),
         Column("spearman", "Float64", "Spearman correlation of Tᵉ (σ averaged over positions) with the count"),
         Column("null_low", "Float64", "lower end of the middle 95 % of that correlation over random query biases"),
-        Column("null_high", "Float64", "upper end of that range"),
-        Column("p", "Float64", "how often a random query bias correlates as strongly, adjusted for all heads (Holm)"),
+        Column("null_high", "Float64", "upper end of that interval"),
+        Column("p", "Float64", "share of random query biases that correlate as strongly, Holm-adjusted over heads"),
         Column(
             "prefers",
             "String",
-            "rare or frequent where p is at most 0.02 and the correlation at least 0.1, else neither; null without one",
+            "rare or frequent if p is at most 0.02 and |spearman| at least 0.1, else neither; null if undefined",
         ),
-        Column("slope", "Float64", "change of Tᵉ for a token ten times as frequent: slope over log10(count + 1)"),
-        Column("minimum", "Float64", "smallest Tᵉ of a token"),
-        Column("maximum", "Float64", "largest Tᵉ of a token"),
-        Column("standard_deviation", "Float64", "spread of Tᵉ over the tokens"),
+        Column("slope", "Float64", "slope of Tᵉ over log10(count + 1): its change per tenfold frequency"),
+        Column("minimum", "Float64", "smallest Tᵉ over tokens"),
+        Column("maximum", "Float64", "largest Tᵉ over tokens"),
+        Column("standard_deviation", "Float64", "standard deviation of Tᵉ over tokens"),
     ),
 )
 
 EMBEDDING_VARIANCE = Schema(
     "embedding_variance",
-    "How does the variance of token embeddings go with frequency, and what does LayerNorm make of it?",
+    "Variance of token embeddings, frequency and LayerNorm",
     (
-        Column("tokens", "Int32", "tokens of the vocabulary"),
+        Column("tokens", "Int32", "vocabulary size"),
         Column("seen_tokens", "Int32", "tokens that occur in the corpus"),
-        Column("spearman_tokens", "Int32", "tokens that the correlation is taken over"),
+        Column("spearman_tokens", "Int32", "number of tokens in the correlation"),
         Column("spearman", "Float64", "Spearman correlation of Var(e) with the count"),
         Column("mean_variance", "Float64", "mean Var(e)"),
         Column("norm_variance", "Float64", "variance over tokens of |e|"),
         Column(
             "divided_norm_variance",
             "Float64",
-            "variance over tokens of |e / σ(e)|, as if LayerNorm met the bare token",
+            "variance over tokens of |e / σ(e)|, LayerNorm applied to the token alone",
         ),
         Column(
             "mean_absolute_covariance",
             "Float64",
-            "mean |Cov(e, p)| over tokens and positions; null without a table",
+            "mean |Cov(e, p)| over tokens and positions; null without a position table",
         ),
         Column("variance_to_covariance", "Float64", "mean Var(e) divided by mean |Cov(e, p)|"),
     ),
@@ -85,51 +85,47 @@ EMBEDDING_VARIANCE = Schema(
 
 FREQUENCY_BY_TOKEN = Schema(
     "frequency_by_token",
-    "How frequent is each token, and how large is its embedding?",
+    "Frequency and embedding of each token",
     (
         TOKEN_ID,
         TOKEN,
         COUNT,
         Column("variance", "Float64", "Var(e) over the features; with RMSNorm their mean square"),
         Column("norm", "Float64", "|e|"),
-        Column("divided_norm", "Float64", "|e / σ(e)|, as if LayerNorm met the bare token"),
+        Column("divided_norm", "Float64", "|e / σ(e)|, LayerNorm applied to the token alone"),
         Column("mean_scale", "Float64", "σ(e + p) averaged over positions"),
     ),
 )
 
 SELF_ASSERTION = Schema(
     "self_assertion",
-    "How strongly does each token assert itself in each head?",
+    "Tᵉ of each token in each head",
     (HEAD, TOKEN_ID, COUNT, Column("score", "Float32", "Tᵉ of the token, σ averaged over positions")),
 )
 
 Unseen = Literal["published", "include", "exclude"]
-"""Do tokens that the corpus never shows count, with count 0? As published: for Tᵉ they do, for Var(e) they do not."""
+"""Whether tokens with count 0 enter the correlations. Published: with Tᵉ yes, with Var(e) no."""
 
 
 @dataclass(frozen=True, repr=False)
 class Frequency(AtOffset):
-    """Correlate Tᵉ, and the variance of token embeddings, with how often tokens occur (Spearman).
+    """Correlate Tᵉ and the variance of token embeddings with token frequency (Spearman).
 
-    A head prefers rare or frequent tokens only if its correlation is beyond that of random query biases asking the same
-    keys, corrected for the number of heads. The verdict is "yes" if at least one head does. Also the variance of the
-    embeddings' norms before and after division by σ, and mean |Cov(e, p)| against mean Var(e). With --out, the numbers
-    of every token too.
+    A head prefers rare or frequent tokens only if its correlation exceeds that of random query biases with the same
+    keys, corrected for the number of heads. The verdict is "yes" if at least one head does. Also reports variances of
+    embedding norms before and after division by σ, and mean |Cov(e, p)| next to mean Var(e). --out adds every token.
 
     Example: detoklens frequency gpt2 --counts counts --by model
     """
 
     unseen: Annotated[
         Unseen,
-        Parameter(
-            "Tokens of count 0 in the correlations: in both, in none, or as published: with Tᵉ, not with Var(e)."
-        ),
+        Parameter("Tokens with count 0: included, excluded, or as published (with Tᵉ but not with Var(e))."),
     ] = "published"
     heads: Heads = None
     scale: Scale = "mean"
     mean: SplitOff = field(default="vocabulary", kw_only=True)
 
-    topic = "Which heads detokenize?"
     progress_label = "correlating"
     uses = frozenset({"counts", "vocabulary", "seed"})
     counted = True
@@ -145,8 +141,8 @@ class Frequency(AtOffset):
         "frequency_by_token": ("token_id", "count", "variance", "norm", "token"),
     }
     equation = (
-        "Tᵉ[h, j] = b̃_Q·(eⱼ W̃_K) / σⱼ, with rotary positions a R_δ (eⱼ W̃_K)ᵀ / σⱼ, a what all queries have in common;  "
-        "Spearman's ρ with the token's count, beside ρ of random directions in place of b̃_Q;  Var(e) of every token"
+        "Tᵉ[h, j] = b̃_Q·(eⱼ W̃_K) / σⱼ, with rotary positions a R_δ (eⱼ W̃_K)ᵀ / σⱼ, a common to all queries;  "
+        "Spearman's ρ with the token's count, compared with random directions in place of b̃_Q;  Var(e) of every token"
     )
     figures = (
         FigureSpec(
@@ -154,8 +150,8 @@ class Frequency(AtOffset):
             "frequency:token_alone",
             ("self_assertion",),
             "Token alone (Tᵉ) against frequency",
-            "How strongly each token asserts itself, whoever asks, against its corpus count plus one; ρ is Spearman's "
-            "correlation, over all tokens unless unseen ones were left out.",
+            "Tᵉ of each token against its corpus count plus one; ρ is Spearman's correlation over all tokens, unless "
+            "unseen ones are excluded.",
             optional=("frequency_by_head",),
             per_head=True,
             needs="corpus counts",
@@ -174,7 +170,7 @@ class Frequency(AtOffset):
     def ask(self, study: Study, runner: Runner) -> Frames:
         layer, counts, heads = study.layer, study.counts, study.heads(self.heads)
         if counts is None:
-            runner.say("without counts nothing can be correlated: those columns are empty")
+            runner.say("without counts there are no correlations: those columns are empty")
         scores = self_assertion(layer, None, self.scale, offset=self.offset, mean=self.split_off(study))
         asked = pl.DataFrame({"head": heads}, schema={"head": pl.Int32})
         return {
@@ -185,7 +181,6 @@ class Frequency(AtOffset):
         }
 
     def _by_head(self, study: Study, asserted: np.ndarray) -> pl.DataFrame:
-        """How does Tᵉ go with the token's count in each head, and in random ones? Without counts, its spread alone."""
         scores, counts = asserted.astype(np.float64), study.counts
         tokens = _tokens(scores.shape[1], counts, include_unseen=self.unseen != "exclude")
         frequency = None if counts is None else counts.tokens[tokens]
@@ -218,7 +213,7 @@ class Frequency(AtOffset):
         )
 
     def verdict(self, tables: Frames) -> Verdict:
-        """Yes where at least one head prefers rare or frequent tokens beyond random query biases."""
+        """Whether at least one head prefers rare or frequent tokens more than random query biases do."""
         known = tables["frequency_by_head"].drop_nulls("spearman")
         if known.is_empty():
             return Verdict("untestable", "Tᵉ and the counts must both vary")
@@ -228,15 +223,14 @@ class Frequency(AtOffset):
         low, high = signed(strongest["null_low"]), signed(strongest["null_high"])
         reason = (
             f"ρ is {signed(strongest['spearman'])} in {head_name(strongest['head'])}, against {low} to {high} for "
-            f"95 % of random query biases (p {strongest['p']:.2g} over all heads)"
+            f"95 % of random query biases (p = {strongest['p']:.2g} over all heads)"
         )
         return Verdict("yes" if names else "no", reason, names)
 
     def summarize(self, tables: Frames) -> str:
-        """How many heads prefer rare and frequent tokens, the strongest with its control."""
         by_head, found = tables["frequency_by_head"], self.verdict(tables)
         if found.value == "untestable":
-            return f"Whether heads prefer rare tokens can't be told{self.manner}: {found.reason}."
+            return f"Whether heads prefer rare tokens can't be tested{self.manner}: {found.reason}."
         if not found:
             return f"No head prefers rare or frequent tokens by Tᵉ{self.manner} beyond chance: {found.reason}."
         rare, frequent = (int((by_head["prefers"] == kind).sum()) for kind in ("rare", "frequent"))
@@ -247,7 +241,6 @@ class Frequency(AtOffset):
         )
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
-        """The strongest correlation of each model, and whether it is beyond its control."""
         known = {label: tables["frequency_by_head"].drop_nulls("spearman") for label, tables in by_label.items()}
         best = {label: _strongest(by_head) for label, by_head in known.items() if len(by_head)}
         if not best:
@@ -261,7 +254,6 @@ class Frequency(AtOffset):
 
 
 def _preference(correlation: float | None, p: float | None) -> str | None:
-    """What a head prefers, if its correlation is large enough and beyond random query biases."""
     if correlation is None or p is None:
         return None
     if abs(correlation) < CLEAR_CORRELATION or p > ALPHA:
@@ -270,12 +262,11 @@ def _preference(correlation: float | None, p: float | None) -> str | None:
 
 
 def _strongest(known: pl.DataFrame) -> dict[str, Any]:
-    """The head whose Tᵉ goes with frequency most, rare or frequent."""
+    """The head with the largest |ρ|."""
     return known.sort(pl.col("spearman").abs(), descending=True, maintain_order=True).row(0, named=True)
 
 
 def _self_assertion(scores: np.ndarray, counts: Counts | None, heads: Sequence[int]) -> pl.DataFrame:
-    """Tᵉ of every token beside its count, head by head."""
     vocab_size = scores.shape[1]
     return SELF_ASSERTION.frame(
         {
@@ -288,7 +279,6 @@ def _self_assertion(scores: np.ndarray, counts: Counts | None, heads: Sequence[i
 
 
 def _embedding_variance(layer: Layer, counts: Counts | None, unseen: Unseen) -> pl.DataFrame:
-    """How does Var(e) go with the count, and what becomes of the norms when LayerNorm divides by σ? One row."""
     variance = layer.scales.token_variance.astype(np.float64)
     tokens = _tokens(layer.vocab_size, counts, include_unseen=unseen == "include")
     covariance = layer.scales.mean_absolute_covariance() if layer.positions == "learned" else None
@@ -308,7 +298,6 @@ def _embedding_variance(layer: Layer, counts: Counts | None, unseen: Unseen) -> 
 
 
 def _by_token(layer: Layer, counts: Counts | None) -> pl.DataFrame:
-    """Each token's count, Var(e), norm before and after division, and σ."""
     return FREQUENCY_BY_TOKEN.frame(
         {
             "token_id": np.arange(layer.vocab_size),

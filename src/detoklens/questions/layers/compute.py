@@ -1,8 +1,8 @@
-"""The tables of `Layers`, and the layer after which heads and MLPs are switched off."""
+"""Tables, measurements, verdict and summary of `Layers`."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -24,15 +24,15 @@ from detoklens.model.first_blocks import Component, FirstBlocks, components
 from detoklens.questions.base import Verdict
 from detoklens.questions.twins.compute import (
     BOS,
+    CARRIES,
     CLEARLY,
     CONTROL_MEANINGS,
-    Found,
-    briefly,
-    carried,
+    RANK_MEASURES,
+    Conditions,
+    brief,
     is_needed,
-    ranks_said,
-    sends_null_to_chance,
-    times_said,
+    needed_components,
+    ranks_against_controls,
     verdict_of,
     with_interval,
 )
@@ -46,82 +46,77 @@ if TYPE_CHECKING:
 
 TWINS_BY_LAYER = Schema(
     "twins_by_layer",
-    "After which layer is the word there?",
+    "Rank of the twin by layer",
     (
-        Column("layer", "Int32", "block after which the places are compared, from 0"),
+        Column("layer", "Int32", "block after which the twin is ranked, from 0"),
         Column("condition", "String", f"whole; {CONTROL_MEANINGS}"),
         Column("words", "Int32", "number of words"),
-        Column("candidates", "Int32", "number of tokens that are ranked"),
+        Column("candidates", "Int32", "number of ranked tokens"),
         BOS,
-        *with_interval("median_rank", "median rank of the twin"),
-        *with_interval("first", "share of words whose twin is at rank 1"),
-        *with_interval("first_ten", "share of words whose twin is among the first ten"),
-        *with_interval("mean_reciprocal_rank", "mean of 1 / rank"),
-        *with_interval("rank_lost", "median_rank less that of whole, of the same words"),
-        *with_interval("rank_ratio", "geometric mean over words of rank / rank in whole; above 1 is worse"),
+        *RANK_MEASURES,
     ),
 )
 
 TWINS_BY_COMPONENT = Schema(
     "twins_by_component",
-    "Which heads and MLPs does the word need, and which heads look back?",
+    "Ablated heads and MLPs",
     (
-        Column("component", "String", "what is switched off: L1H4 is head 4 of layer 1, MLP1 the MLP of layer 1"),
-        Column("layer", "Int32", "its block, from 0"),
+        Column("component", "String", "ablated component: L1H4 is head 4 of layer 1, MLP1 the MLP of layer 1"),
+        Column("layer", "Int32", "its layer, from 0"),
         Column("head", "Int32", "its head, from 0; null for an MLP"),
-        Column("after", "Int32", "block after which the places are compared, from 0"),
-        *with_interval("median_rank", "median rank of the twin with it off"),
-        *with_interval("rank_ratio", "geometric mean over words of that rank / the rank with nothing off"),
-        *with_interval("null_median_rank", "median rank with it off where the first piece is another word's"),
-        *with_interval("null_ratio", "rank_ratio of that null: what it does to any two tokens"),
-        *with_interval("needed", "rank_ratio / null_ratio, word by word: what is lost of this word; 1 is nothing"),
+        Column("after", "Int32", "block after which the twin is ranked, from 0"),
+        *with_interval("median_rank", "median rank of the twin under the ablation"),
+        *with_interval("rank_ratio", "geometric mean over words of that rank / the unablated rank"),
+        *with_interval("null_median_rank", "median rank of the null under the ablation"),
+        *with_interval("null_ratio", "rank_ratio of the null: the effect on any two tokens"),
+        *with_interval("needed", "rank_ratio / null_ratio, word by word: what this word loses; 1 is nothing"),
         *with_interval(
             "share_lost",
-            "log needed / log of how many times better the word's rank is than its null's; null where it is not better",
+            "log needed / log of the null's rank over the word's rank; null if the word is not better than its null",
         ),
         Column(
             "matters",
             "Boolean",
-            "the first piece is carried, share_lost_low is above a quarter, and the null is not at chance with it off; "
+            "the first piece is carried, share_lost_low exceeds a quarter, and the ablated null stays above chance; "
             "null without intervals",
         ),
         Column("attention", "Float64", "mean attention of the head from the last piece to the piece before it"),
-        Column("null_attention", "Float64", "the same where the piece before is another word's"),
+        Column("null_attention", "Float64", "the same for the null"),
     ),
 )
 
 
-WORDS_AT_ONCE = 32  # in the additive control: at most 512 texts for each thread
+WORDS_AT_ONCE = 32  # in the additive control: at most 512 texts per thread
 
 
 @dataclass(frozen=True)
 class Words:
-    """Words in pieces, what their controls are made of, and the candidates, which hold the words' own tokens.
+    """Words in pieces, the ingredients of their controls, and the candidates, sorted by id, which include the twins.
 
-    Candidates go from the smallest id; without partners there is no additive control.
+    Without partners there is no additive control.
     """
 
     chains: Chains
-    exchanged: np.ndarray
+    null: np.ndarray
     partners: np.ndarray | None
     candidates: np.ndarray
     beginning: tuple[int, ...]
 
     @property
     def twins(self) -> np.ndarray:
-        """The index of each word's own token among the candidates."""
+        """The index of each word's twin among the candidates."""
         return np.searchsorted(self.candidates, self.chains.whole)
 
 
 class Measuring:
-    """The words' closed worlds in one model."""
+    """Ranks of the words' twins in one model."""
 
     def __init__(self, blocks: FirstBlocks, words: Words) -> None:
         self.blocks, self.words = blocks, words
         pieces = words.chains.pieces
         texts = {
             "whole": pieces,
-            "null": words.exchanged,
+            "null": words.null,
             "last_piece": pieces[:, -1:],
             "first_piece": pieces[:, :1],
         }
@@ -131,11 +126,11 @@ class Measuring:
 
     @property
     def conditions(self) -> tuple[str, ...]:
-        """What `after_every_block` ranks, in this order."""
+        """The conditions that `after_every_block` ranks, in order."""
         return (*self._worlds, *(("additive",) if self._additive else ()))
 
     def measure_candidates(self, runner: Runner) -> None:
-        """Every candidate alone, after every block."""
+        """Run every candidate alone through all blocks."""
         cut = batches(self.words.candidates[:, None], self.words.beginning)
         layers = range(self.blocks.n_blocks)
 
@@ -146,7 +141,7 @@ class Measuring:
         self._candidates = [Candidates.of(np.concatenate([part[layer] for part in found])) for layer in layers]
 
     def measure_additive(self, runner: Runner) -> None:
-        """The vectors of the additive control after every block; none without partners."""
+        """Compute the vectors of the additive control after every block."""
         pieces, partners = self.words.chains.pieces, self.words.partners
         if partners is None:
             return
@@ -178,16 +173,16 @@ class Measuring:
             worlds = self._worlds.values()
             states = [*(world.last_places(layer) for world in worlds), *self._additive[layer : layer + 1]]
             ranks = [self._ranks(each, layer) for each in states]
-            looks = [self._worlds[name].attention_back(layer) for name in ("whole", "null")]
-            return {"ranks": np.stack(ranks), "attention": np.stack(looks)}
+            attention = [self._worlds[name].attention_back(layer) for name in ("whole", "null")]
+            return {"ranks": np.stack(ranks), "attention": np.stack(attention)}
 
         for world in self._worlds.values():
-            world.last_places(0)  # run once, before threads ask for it
+            world.last_places(0)  # fills its cache once, before the threads start
         found = list(runner.under("intact").run(measured, self.blocks.n_blocks))
         return {name: np.stack([each[name] for each in found]) for name in found[0]}
 
     def with_each_off(self, after: int, runner: Runner) -> tuple[Sequence[Component], np.ndarray]:
-        """The heads and MLPs up to a block, and with each off the ranks [component, whole or null, word] after it."""
+        """Ablate each head and MLP up to a block; ranks after it are [component, whole or null, word]."""
         off = components(after + 1, self.blocks.n_heads)
 
         def measured(number: int) -> Arrays:
@@ -201,101 +196,66 @@ class Measuring:
         return self._candidates[layer].ranks(states, self.words.twins)
 
 
-MOST_NAMED = 6
-LOOKS_BACK = 0.5  # mean attention to the piece before
-
-
-def found_after(by_layer: pl.DataFrame) -> dict[int, Found]:
-    """What was found after each layer."""
+def conditions_by_layer(by_layer: pl.DataFrame) -> dict[int, Conditions]:
     rows = by_layer.to_dicts()
     layers = dict.fromkeys(row["layer"] for row in rows)
     return {
-        layer: Found({row["condition"]: row for row in rows if row["layer"] == layer}, lower_end=CLEARLY)
+        layer: Conditions({row["condition"]: row for row in rows if row["layer"] == layer}, lower_end=CLEARLY)
         for layer in layers
     }
 
 
 def layers_verdict(by_layer: pl.DataFrame, by_component: pl.DataFrame) -> Verdict:
-    """Whether words are written after some layer; the layer that decides is the one after which things are off.
+    """Whether words are written after some layer: the one after which components were ablated, if it writes any.
 
-    Where that one was chosen and is not among those that write, the first that writes decides.
+    Otherwise the first layer that writes words decides.
     """
-    found, after = found_after(by_layer), int(by_component["after"][0])
+    found, after = conditions_by_layer(by_layer), int(by_component["after"][0])
     writing = [layer for layer, each in found.items() if each.writes]
     decides = after if after in writing or not writing else writing[0]
-    heads = tuple(row["component"] for row in _needed(by_component) if row["head"] is not None)
+    heads = tuple(by_component.filter(pl.col("matters") & pl.col("head").is_not_null())["component"])
     verdict = verdict_of(found[decides], heads if decides == after else ())
     return Verdict(verdict.value, f"after layer {decides}: {verdict.reason}", verdict.heads)
 
 
-def layers_said(by_layer: pl.DataFrame, by_component: pl.DataFrame) -> str:
-    """After which layers words are written and which heads and MLPs are needed, or that they are after none."""
-    found, after = found_after(by_layer), int(by_component["after"][0])
-    there, ranks = found[after], f"after layer {after} the twin has {ranks_said(found[after])}"
-    if not there.is_testable:
-        return f"After layer {after} the twin has {ranks_said(there)}; {verdict_of(there, ()).reason}."
+def summarize_layers(by_layer: pl.DataFrame, by_component: pl.DataFrame) -> str:
+    """After which layers words are written, by which control, and which heads and MLPs are needed."""
+    found, after = conditions_by_layer(by_layer), int(by_component["after"][0])
+    ablated = found[after]
+    if not ablated.is_testable:
+        return f"Whether the model writes words can't be tested: {verdict_of(ablated, ()).reason}."
     writing = [layer for layer, each in found.items() if each.writes]
-    needs = f"; {_needs(by_component, there.candidates)}" if there.carries else ""
-    if writing and after not in writing:
-        return f"{_where(writing, found)}, but not after layer {after}, where heads and MLPs were off: {ranks}{needs}."
-    if writing:
-        return f"{_where(writing, found)}: {ranks}{needs}."
-    conclusion = f"After no layer from 0 to {max(found)} does the model write words"
-    return f"{conclusion}; it {carried(there)}: {ranks}{needs}." if there.carries else f"{conclusion}: {ranks}."
+    carries = f"; it {CARRIES}" if ablated.carries else ""
+    none = f"The model does not write words after any layer up to {max(found)}{carries}"
+    claim = f"The model writes words after {_named(writing)}" if writing else none
+    evidence = f"{claim}: after layer {after}, {ranks_against_controls(ablated)}."
+    if not ablated.carries:
+        return evidence
+    needed = by_component.filter("matters")["component"].to_list()
+    return f"{evidence} {needed_components(needed, 'No single head or MLP is needed')}."
 
 
-def _where(writing: list[int], found: dict[int, Found]) -> str:
-    first, last = writing[0], max(found)
-    if writing == list(range(first, last + 1)):
-        return f"The model writes words after layer {first}" + (
-            "" if first == last else f" and after each up to {last}"
-        )
-    return f"The model writes words after {_layers(writing)} of 0 to {last}"
+def _named(layers: list[int]) -> str:
+    """`layer 2`, `layers 2 to 5`, `layers 2, 4 and 5`."""
+    if len(layers) == 1:
+        return f"layer {layers[0]}"
+    if len(layers) > 2 and layers == list(range(layers[0], layers[-1] + 1)):
+        return f"layers {layers[0]} to {layers[-1]}"
+    return f"layers {listed(list(map(str, layers)))}"
 
 
-def _layers(layers: list[int]) -> str:
-    return f"layer{'s' if len(layers) > 1 else ''} {listed(list(map(str, layers)))}"
-
-
-def _needed(by_component: pl.DataFrame) -> list[dict[str, object]]:
-    return by_component.filter("matters").to_dicts()
-
-
-def _needs(by_component: pl.DataFrame, candidates: int) -> str:
-    """What is needed, what would be were the null not at chance without it, and heads that look back for nothing."""
-    rows = by_component.to_dicts()
-    needed = [row for row in rows if row["matters"]]
-    named = [f"{row['component']} (share lost {times_said(row, 'share_lost')})" for row in needed]
-    said = [f"it needs {listed_some(named, MOST_NAMED)}" if needed else "no single head or MLP is needed for it"]
-    destroying = [row["component"] for row in rows if sends_null_to_chance(row, candidates)]
-    if destroying:
-        said.append(f"without {listed_some(destroying, MOST_NAMED)} the null is at chance too, which explains nothing")
-    idle = [
-        f"{row['component']} ({row['attention']:.2f})"
-        for row in by_component.sort("attention", descending=True, nulls_last=True).to_dicts()
-        if row["attention"] is not None and row["attention"] >= LOOKS_BACK and not row["matters"]
-    ]
-    if idle:
-        said.append(f"{listed_some(idle, MOST_NAMED)} look back without being needed")
-    return "; ".join(said)
-
-
-def layers_compared(tables: dict[str, tuple[pl.DataFrame, pl.DataFrame]]) -> str:
-    """For several models: after which layers they write words, and what each needs most."""
-    said = []
+def compare_layers(tables: dict[str, tuple[pl.DataFrame, pl.DataFrame]]) -> str:
+    """After which layers each model writes words, and what it needs."""
+    models = []
     for label, (by_layer, by_component) in tables.items():
-        found = found_after(by_layer)
-        needed = [str(row["component"]) for row in _needed(by_component)]
-        best = briefly(found[int(by_component["after"][0])], [listed_some(needed, 3)] if needed else [])
-        said.append(f"{label} {_where_in_short(found)} ({best})")
-    return f"After which layers does the model write words? By the twin's rank: {'; '.join(said)}."
-
-
-def _where_in_short(found: dict[int, Found]) -> str:
-    if not any(each.is_testable for each in found.values()):
-        return "can't be told"
-    writing = [layer for layer, each in found.items() if each.writes]
-    return f"after {_layers(writing)}" if writing else "after none"
+        found = conditions_by_layer(by_layer)
+        writing = [layer for layer, each in found.items() if each.writes]
+        testable = any(each.is_testable for each in found.values())
+        where = f"after {_named(writing)}" if writing else "after none" if testable else "untestable"
+        needed = by_component.filter("matters")["component"].to_list()
+        best = brief(found[int(by_component["after"][0])], [listed_some(needed, 3)] if needed else [])
+        models.append(f"{label} {where} ({best})")
+    return f"After which layers does the model write words, by the twin's rank? {'; '.join(models)}."
 
 
 MEASURES = ("median_rank", "first", "first_ten", "mean_reciprocal_rank", "rank_lost", "rank_ratio")
@@ -303,7 +263,7 @@ WHOLE, NULL = range(2)
 
 
 def best_layer(ranks: np.ndarray) -> int:
-    """The layer whose smallest rank ratio over all controls is the largest; `ranks` are [layer, condition, word]."""
+    """The layer with the largest rank ratio of its closest control; `ranks` are [layer, condition, word]."""
     logarithms = np.log(ranks).mean(axis=2)
     return int((logarithms[:, 1:].min(axis=1) - logarithms[:, WHOLE]).argmax())
 
@@ -311,7 +271,6 @@ def best_layer(ranks: np.ndarray) -> int:
 def by_layer(
     ranks: np.ndarray, conditions: Sequence[str], words: Words, bos: str | None, resamples: int, seed: int
 ) -> pl.DataFrame:
-    """One row for each layer and condition."""
     n = len(conditions)
     known = {"words": len(words.chains), "candidates": len(words.candidates), "bos": bos}
     frames = []
@@ -334,13 +293,13 @@ def by_component(
     resamples: int,
     seed: int,
 ) -> pl.DataFrame:
-    """One row for each head and MLP, those that the word needs most first; `ranks` are those with nothing off."""
+    """One row per head and MLP, the most needed first; `ranks` are the unablated ones."""
     whole, null = ranks[WHOLE], ranks[NULL]
     with_off, null_off = ranks_off[:, 0], ranks_off[:, 1]
     found = summary(np.concatenate([whole[None], with_off]), resamples, seed).median_rank
     needed = geometric_means((with_off / whole) / (null_off / null), resamples, seed)
     lost = np.log((with_off / whole) / (null_off / null))
-    looks = np.array([[np.nan] * 2 if one.head is None else attention[one.layer, :, one.head] for one in off])
+    attention_back = np.array([[np.nan] * 2 if one.head is None else attention[one.layer, :, one.head] for one in off])
     frame = pl.DataFrame(
         {
             "component": [one.name for one in off],
@@ -352,16 +311,15 @@ def by_component(
             **ends("null_ratio", geometric_means(null_off / null, resamples, seed)),
             **ends("needed", needed),
             **ends("share_lost", shares_lost(lost, np.log(null / whole)[None], resamples, seed)),
-            "attention": looks[:, 0],
-            "null_attention": looks[:, 1],
+            "attention": attention_back[:, 0],
+            "null_attention": attention_back[:, 1],
         }
     )
     return frame.sort("needed", descending=True, maintain_order=True)
 
 
-def judged(by_component: pl.DataFrame, found: Mapping[int, Found], after: int) -> pl.DataFrame:
-    """The same with the layer after which it was measured, and whether it is needed: null without intervals."""
-    there = found[after]
+def with_matters(by_component: pl.DataFrame, there: Conditions, after: int) -> pl.DataFrame:
+    """Add the layer of the measurement and whether each component is needed; null without intervals."""
     conformed = TWINS_BY_COMPONENT.conform(by_component.with_columns(after=pl.lit(after), matters=pl.lit(None)))
     if not there.has_intervals:
         return conformed
@@ -370,5 +328,4 @@ def judged(by_component: pl.DataFrame, found: Mapping[int, Found], after: int) -
 
 
 def ends(name: str, measured: Measured) -> dict[str, np.ndarray]:
-    """A number with the ends of its interval, as columns."""
     return {name: measured.value, f"{name}_low": measured.low, f"{name}_high": measured.high}

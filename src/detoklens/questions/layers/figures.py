@@ -1,4 +1,4 @@
-"""The rank of a word's twin by layer, heads that look back, and the heads and MLPs that are needed."""
+"""Rank of a word's twin by layer, attention to the previous piece, and ablations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from detoklens.figures.marks import band, line, line_entry, logarithmic_y, point
 from detoklens.figures.panels import titled_panels
 
 CONDITIONS = {
-    "whole": ("the word in pieces", theme.SERIES[0]),
+    "whole": ("unchanged", theme.SERIES[0]),
     "null": ("another word's first piece", theme.SERIES[1]),
     "last_piece": ("the last piece alone", theme.SERIES[2]),
     "first_piece": ("the first piece alone", theme.SERIES[3]),
@@ -31,11 +31,11 @@ NARROW = 5.0  # inches
 
 @theme.figure_function
 def layers(twins_by_layer: pl.DataFrame, *, width: theme.Width = "page") -> Figure:
-    """At which median rank does the twin stand after every layer?"""
+    """Median rank of the twin after every layer."""
     figure, (axes,) = titled_panels(
         [_counted(twins_by_layer)],
         width,
-        x_label="layer, after whose block the places are compared",
+        x_label="layer",
         y_label="median rank of the twin",
         legend=[line_entry(label, style, marker=True) for label, style in CONDITIONS.values()],
         proportion=0.4,
@@ -59,13 +59,13 @@ def _counted(table: pl.DataFrame) -> str:
 
 @theme.figure_function
 def component_map(twins_by_component: pl.DataFrame, *, width: theme.Width = "page") -> Figure:
-    """Which heads look back to the piece before, and without which heads and MLPs is the word lost?"""
+    """Attention of each head to the previous piece, and what each head and MLP costs when ablated."""
     attention, needed = _grid(twins_by_component, "attention"), np.log(_grid(twins_by_component, "needed"))
     after = twins_by_component["after"].head(1).to_list() or [0]
     brief = theme.inches(width) < NARROW
-    looks = "looks back" if brief else "attention to the piece before"
-    lost = "lost" if brief else f"rank lost without it, after layer {after[0]}"
-    titles = [f"{looks}: {_range(attention)}", f"{lost}: {_range(np.exp(needed), '×')}"]
+    back = "attention back" if brief else "attention to the previous piece"
+    lost = "ablated" if brief else f"rank ratio when ablated, after layer {after[0]}"
+    titles = [f"{back}: {_range(attention)}", f"{lost}: {_range(np.exp(needed), '×')}"]
     figure, panels = titled_panels(
         titles,
         width,
@@ -82,7 +82,7 @@ def component_map(twins_by_component: pl.DataFrame, *, width: theme.Width = "pag
 
 
 def _grid(table: pl.DataFrame, column: str) -> Float[np.ndarray, "layer head_and_mlp"]:
-    """The numbers by layer and head, the MLP's in the last column; unknown ones as NaN."""
+    """Values by layer and head, with the MLP in the last column; NaN where unknown."""
     rows = table.select("layer", "head", column).rows()
     layers = 1 + max((layer for layer, _, _ in rows), default=0)
     heads = 1 + max((head for _, head, _ in rows if head is not None), default=0)
@@ -110,7 +110,7 @@ def _draw_map(axes: Axes, values: Float[np.ndarray, "layer head_and_mlp"]) -> No
 
 
 def _columns(n_columns: int, inches: float) -> tuple[list[int], list[str]]:
-    """The heads that there is room to number, and the MLP: no head is numbered that would touch it."""
+    """Ticks for the MLP and for as many heads as fit without touching it."""
     column, mlp = inches / n_columns, n_columns - 1
     step = max(1, ceil(TICK / column))
     heads = [head for head in range(0, mlp, step) if (mlp - head) * column >= TICK_BEFORE_MLP]
@@ -118,7 +118,6 @@ def _columns(n_columns: int, inches: float) -> tuple[list[int], list[str]]:
 
 
 def _ring(axes: Axes, table: pl.DataFrame, values: Float[np.ndarray, "layer head_and_mlp"]) -> None:
-    """A ring around what the word needs, wherever the panel has a number for it."""
     mlp = values.shape[1] - 1
     places = [(mlp if head is None else head, layer) for head, layer in table.filter("matters")["head", "layer"].rows()]
     seen = [(column, layer) for column, layer in places if np.isfinite(values[layer, column])]

@@ -1,4 +1,4 @@
-"""After which layer does a model write words, and which heads and MLPs does it need? Twins in the real model."""
+"""Find the layer after which a model writes words, and the heads and MLPs it needs: twins in the real model."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from detoklens.questions.layers.compute import (
     best_layer,
     by_component,
     by_layer,
-    found_after,
-    judged,
-    layers_compared,
-    layers_said,
+    compare_layers,
+    conditions_by_layer,
     layers_verdict,
+    summarize_layers,
+    with_matters,
 )
 from detoklens.questions.parameters import Parameter
 from detoklens.questions.twins.compute import (
@@ -33,7 +33,7 @@ from detoklens.questions.twins.compute import (
     TwinWords,
     beginning_of,
     bos_name,
-    exchanged,
+    null_pieces,
     partners_of,
     twin_words,
 )
@@ -49,39 +49,36 @@ USUAL_DEPTH = 8
 PIECES = 2
 COMPONENT = ("component", "median_rank", "null_median_rank", "needed", "share_lost", "share_lost_low", "matters")
 LAYER = ("layer", "condition", "median_rank", "median_rank_low", "median_rank_high", "rank_ratio", "rank_ratio_low")
-SHOWN = 16  # heads and MLPs that a terminal shows
+SHOWN = 16  # components shown in a terminal
 
 
 @dataclass(frozen=True, repr=False)
 class Layers(Question):
-    """After which layer does a model write words, and which heads and MLPs does it need? Twins in the real model.
+    """Find the layer after which a model writes words, and the heads and MLPs it needs: twins in the real model.
 
-    A token that is a word has a twin, the same text in pieces. After every block, does the last piece look like the
-    whole word's token? Its rank among the candidates by cosine is compared with the four controls of `twins`, by the
-    same rule. Then, after the layer that is furthest above all controls, each head and each MLP up to it is switched
-    off in turn. Only the first blocks are loaded and run, through transformers: this needs the extra, pip install
-    'detoklens[model]' (in a clone: '.[model]'). The numbers are the same for any number of workers; with a
-    folder, an interrupted run is resumed.
+    After every block, the whole-word token (the twin) is ranked by cosine with the word's last piece and compared with
+    the four controls of `twins`, by the same rule. Then each head and MLP is ablated in turn, up to the layer that
+    exceeds its controls most. Only the first blocks are loaded and run, with transformers: this needs the extra,
+    pip install 'detoklens[model]' (in a clone: '.[model]'). With --out, an interrupted run resumes.
 
     Example: detoklens layers demo --up-to 3
     """
 
     up_to: Annotated[
-        int | None, Parameter("Number of blocks, from the first. Default: 8, or all if there are fewer.", least=1)
+        int | None, Parameter("Number of blocks to run. Default: 8, or all if there are fewer.", least=1)
     ] = None
     after: Annotated[
         int | None,
-        Parameter("Switch off heads and MLPs for the state after this layer, from 0. Default: the best one.", least=0),
+        Parameter("Layer after which ablations are measured, from 0. Default: the best one.", least=0),
     ] = None
     words: TwinWords = None
     triples: Triples = 600
-    candidates: Annotated[int, Parameter("Rank this many tokens, drawn by the seed, and the words' own.", least=1)] = (
-        4096
-    )
-    bootstrap: Annotated[int, Parameter("Resamples of the words for the intervals; 0 for none.", least=0)] = 1000
+    candidates: Annotated[
+        int, Parameter("Number of randomly drawn tokens to rank, in addition to the twins.", least=1)
+    ] = 4096
+    bootstrap: Annotated[int, Parameter("Bootstrap resamples of the words; 0 for no intervals.", least=0)] = 1000
     bos: Bos = None
 
-    topic = "Which heads detokenize?"
     progress_label = "running the first blocks"
     needs = frozenset({"vocabulary"})
     uses = frozenset({"seed"})
@@ -105,23 +102,22 @@ class Layers(Question):
             "layers",
             ("twins_by_layer",),
             "Rank of the twin by layer",
-            "Median rank of a word's twin after every block, seen from the word's last piece, with its 95 % interval "
-            "over words (down is better): as it is, and in the four controls.",
+            "Median rank of a word's twin after every block, with its 95 % interval over words (lower is better): "
+            "unchanged and in the four controls.",
         ),
         FigureSpec(
             "twins_by_component",
             "layers:component_map",
             ("twins_by_component",),
-            "Heads that look back, and heads that are needed",
-            "Left: mean attention of each head from the last piece to the piece before it. Right: how many times worse "
-            "the twin's rank is with the head, or the MLP, switched off, beyond what that does to the null; 1 is no "
-            "difference. A ring marks what is needed: even the lower end of the share of the gain that is lost is "
-            "above a quarter, and the null is not at chance.",
+            "Attention to the previous piece, and ablations",
+            "Left: mean attention of each head from the last piece to the previous one. Right: rank ratio of the twin "
+            "with the head or MLP ablated, relative to that of the null; 1 is no difference. Rings mark needed "
+            "components: the lower end of the lost share of the gain exceeds a quarter, and the ablated null stays "
+            "above chance.",
         ),
     )
 
     def settings(self, study: Study) -> dict[str, Any]:
-        """The list and the real model by their fingerprints, the depth as it is."""
         words = None if self.words is None else fingerprint_of(given_words(self.words))
         depth, checkpoint = self._depth(study), study.layer.checkpoint
         bos = list(beginning_of(study.layer, bos=self.bos))
@@ -136,8 +132,8 @@ class Layers(Question):
         refuse_layers(checkpoint, depth)
         if self.after is not None and self.after >= depth:
             raise RangeError(
-                f"layer {self.after} is not among the first {depth}, which go from 0 to {depth - 1}; ask after one of "
-                "them, or for more blocks"
+                f"layer {self.after} is not among the first {depth} blocks, 0 to {depth - 1}; choose one of these or "
+                "run more blocks"
             )
         return depth
 
@@ -159,8 +155,11 @@ class Layers(Question):
         drawn = (self.bootstrap, study.seed)
         bos = bos_name(study.layer, words.beginning)
         layers = by_layer(intact["ranks"], measuring.conditions, words, bos, *drawn)
-        switched_off = by_component(off, intact["ranks"][after], ranks_off, intact["attention"], *drawn)
-        return {"twins_by_layer": layers, "twins_by_component": judged(switched_off, found_after(layers), after)}
+        ablated = by_component(off, intact["ranks"][after], ranks_off, intact["attention"], *drawn)
+        return {
+            "twins_by_layer": layers,
+            "twins_by_component": with_matters(ablated, conditions_by_layer(layers)[after], after),
+        }
 
     def _words(self, study: Study, runner: Runner) -> Words:
         layer = study.layer
@@ -170,7 +169,7 @@ class Layers(Question):
         everything = np.setdiff1d(np.arange(layer.vocab_size), [] if unread is None else [unread])
         size = min(self.candidates, len(everything))
         drawn = np.random.default_rng(study.seed).choice(everything, size, replace=False)
-        null, partners = exchanged(layer, chains, study.seed), partners_of(chains, study.seed, runner.say)
+        null, partners = null_pieces(layer, chains, study.seed), partners_of(chains, study.seed, runner.say)
         return Words(chains, null, partners, np.union1d(drawn, chains.whole), beginning)
 
     def _check_memory(self, study: Study, n_candidates: int, depth: int) -> None:
@@ -183,20 +182,18 @@ class Layers(Question):
         )
 
     def verdict(self, tables: Frames) -> Verdict:
-        """Whether the model writes words after some layer; the heads are those that are needed."""
+        """Whether the model writes words after some layer, and the heads it needs."""
         return layers_verdict(tables["twins_by_layer"], tables["twins_by_component"])
 
     def summarize(self, tables: Frames) -> str:
-        """After which layer the model writes words and which heads and MLPs it needs, or that it does after none."""
-        return layers_said(tables["twins_by_layer"], tables["twins_by_component"])
+        return summarize_layers(tables["twins_by_layer"], tables["twins_by_component"])
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
-        """After which layers each model writes words, and what each needs."""
-        return layers_compared(
+        return compare_layers(
             {label: (tables["twins_by_layer"], tables["twins_by_component"]) for label, tables in by_label.items()}
         )
 
     def views(self, tables: Frames) -> Sequence[View]:
-        """Every layer, and the heads and MLPs that are needed most."""
+        """Every layer, and the most needed heads and MLPs."""
         most = tables["twins_by_component"].drop("layer", "head", "after").head(SHOWN)
         return [self.view(tables, "twins_by_layer"), self.view({"twins_by_component": most}, "twins_by_component")]

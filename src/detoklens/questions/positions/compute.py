@@ -1,4 +1,4 @@
-"""The tables of `Positions`, and how they are shown: curves along the keys, or by distance from the query."""
+"""Tables of `Positions` and their display: curves along the keys, or by distance from the query."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from detoklens.measures.positions import Curve, OffsetCurve
 
 
-DRAWN_PLACES = 22  # characters of a curve in a terminal: the whole row then fits 80, also with six-digit positions
+DRAWN_PLACES = 22  # width of a sparkline: the row then fits 80 characters, even with six-digit positions
 SHOWN_DIGITS = 3
 
 POSITIONS = Schema(
     "positions",
-    "Where does position alone pull attention?",
+    "Position terms along the keys",
     (
         HEAD,
         Column(
             "quantity",
             "String",
-            "p, pp, their sum (p+pp), or attention: softmax of the sum over the keys in view",
+            "p, pp, their sum (p+pp), or attention: softmax of the sum over the visible keys",
         ),
-        Column("query_position", "Int32", "position of the query, from 0; null where the query has no part"),
-        Column("key_position", "Int32", "position of the key, up to the query's own unless the model looks both ways"),
-        Column("layer_norm", "Boolean", "whether the division by σ is in"),
-        Column("mean", "Float64", "value with σ averaged over the vocabulary, as the option `average` says"),
+        Column("query_position", "Int32", "position of the query, from 0; null for p, which does not depend on it"),
+        Column("key_position", "Int32", "position of the key, at most the query's own in causal models"),
+        Column("layer_norm", "Boolean", "whether the values are divided by σ"),
+        Column("mean", "Float64", "value with σ averaged over the vocabulary, see the option `average`"),
         Column(
             "low",
             "Float64",
-            "lower end of the band that holds most tokens (pp, p+pp: pairs of tokens); attention: null",
+            "lower end of the band of most tokens (pp, p+pp: pairs of tokens); null for attention",
         ),
         Column("high", "Float64", "upper end of that band"),
         Column("at_smallest_scale", "Float64", "value with the vocabulary's smallest σ at the query and at the key"),
@@ -46,13 +46,13 @@ POSITIONS = Schema(
 
 POSITIONS_BY_OFFSET = Schema(
     "positions_by_offset",
-    "Where does distance alone pull attention?",
+    "Position kernel by offset",
     (
         HEAD,
-        Column("quantity", "String", "p: the position kernel, or attention: its softmax over the keys in view"),
-        Column("query_position", "Int32", "position of the query, from 0; null for the kernel, which has none"),
-        Column("offset", "Int32", "how many places before its query a key stands; below 0 after it"),
-        Column("value", "Float64", "the kernel, not yet multiplied by the attention scale, or the attention"),
+        Column("quantity", "String", "p: the position kernel; attention: its softmax over the visible keys"),
+        Column("query_position", "Int32", "position of the query, from 0; null for the kernel"),
+        Column("offset", "Int32", "query position − key position; negative for keys after the query"),
+        Column("value", "Float64", "the kernel before multiplication by the attention scale, or the attention"),
     ),
 )
 
@@ -89,7 +89,7 @@ def offset_table(curve: OffsetCurve) -> pl.DataFrame:
 
 
 def offset_view(by_offset: pl.DataFrame) -> View:
-    """One line per curve: its ends, its peak, its course from the query back."""
+    """One line per curve: range, peak and sparkline, from the query backwards."""
     return View(POSITIONS_BY_OFFSET.question, _lines(by_offset, "value", "offset", "offset"))
 
 
@@ -100,7 +100,7 @@ def along_keys(by_offset: pl.DataFrame) -> pl.DataFrame:
 
 
 def curve_view(positions: pl.DataFrame) -> View:
-    """One line per curve with LayerNorm: its ends, its peak, its course from the first key to the last."""
+    """One line per curve with LayerNorm: range, peak and sparkline, from the first key to the last."""
     shown = positions.filter(pl.col("layer_norm") & (pl.col("quantity") != "p+pp"))
     return View(POSITIONS.question, _lines(shown, "mean", "key_position", "key"))
 
@@ -116,9 +116,7 @@ def _lines(curves: pl.DataFrame, value: str, place: str, place_name: str) -> pl.
         pl.col(place).get(pl.col(value).arg_max()).alias(f"at {place_name}"),
         pl.col(value).alias(along),
     )
-    drawn = pl.Series(along, [_drawn(curve) for curve in lines[along]], pl.String)
+    drawn = pl.Series(
+        along, [sparkline(curve.drop_nulls().to_list(), DRAWN_PLACES) for curve in lines[along]], pl.String
+    )
     return lines.rename({"query_position": "query"}).with_columns(drawn)
-
-
-def _drawn(curve: pl.Series) -> str:
-    return sparkline(curve.drop_nulls().to_list(), DRAWN_PLACES)

@@ -1,4 +1,4 @@
-"""Where does position pull? Tᵖ, Tᵖᵖ, their sum and its softmax along the keys, of one model or of several."""
+"""Tᵖ, Tᵖᵖ, their sum and its softmax along the keys, for one or several models."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from detoklens.wording import head_name, term_name
 
 ANY_QUERY = theme.Style(theme.INK, "solid", "o", "")
 MEAN, LARGEST, SMALLEST = theme.SERIES[0], theme.SERIES[2], theme.SERIES[1]
-PAIRS_PER_INCH = 2  # heads whose panels without LayerNorm still fit beside those with it
+PAIRS_PER_INCH = 2  # heads that still fit with two panels each, with and without LayerNorm
 LONGEST_LABEL = 40
 NAMES = {
     "p": term_name("p"),
@@ -35,7 +35,7 @@ def position_alone(
     band_share: float | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """How strongly does each key position assert itself, whoever asks? With LayerNorm, without (False), or both."""
+    """Tᵖ of each key position, with LayerNorm, without (False), or both (None)."""
     asked = chosen_heads(positions, heads)
     both = len(asked) <= PAIRS_PER_INCH * theme.inches(width)
     variants = [layer_norm] if layer_norm is not None else [True, False] if both else [True]
@@ -65,7 +65,7 @@ def position_comparison(
     band_share: float | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """What does a query position look for among key positions? Tᵖᵖ."""
+    """Tᵖᵖ along the keys, for each query position."""
     return _query_curves(positions, "pp", heads, queries, width, band_share)
 
 
@@ -78,7 +78,7 @@ def position_scales(
     band_share: float | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """How much does σ change what a query position looks for? At one query (default: the table's middle one)."""
+    """Tᵖᵖ at the extremes of σ, for one query position (default: the middle one of the table)."""
     asked = query if query is not None else middle(chosen_queries(_rows_of(positions, "pp"), None))
     return _query_curves(positions, "pp", heads, [asked], width, band_share)
 
@@ -92,7 +92,7 @@ def position_sum(
     band_share: float | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """Where do both position terms together pull? Tᵖ + Tᵖᵖ."""
+    """Tᵖ + Tᵖᵖ along the keys."""
     return _query_curves(positions, "p+pp", heads, queries, width, band_share)
 
 
@@ -104,7 +104,7 @@ def position_attention(
     queries: Sequence[int] | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """What would attention be if positions were all there is? softmax of Tᵖ + Tᵖᵖ."""
+    """Attention by position alone: softmax of Tᵖ + Tᵖᵖ."""
     return _query_curves(positions, "attention", heads, queries, width)
 
 
@@ -112,7 +112,7 @@ def position_attention(
 def kernel(
     positions_by_offset: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page"
 ) -> Figure:
-    """What does the distance from query to key add to the score, whatever the tokens?"""
+    """The position kernel: what the distance from query to key adds to the score of any two tokens."""
     rows = positions_by_offset.filter(quantity="p").sort("head", "offset")
     figure, panels = head_panels(chosen_heads(rows, heads), width, x_label=OFFSET, y_label="position kernel (Tᵖ)")
     for head, axes in panels.items():
@@ -129,7 +129,7 @@ def kernel_attention(
     queries: Sequence[int] | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """What would attention be if distance were all there is? Softmax of the kernel, from each query position."""
+    """Attention by distance alone: softmax of the kernel, for each query position."""
     rows = positions_by_offset.filter(quantity="attention").sort("head", "query_position", "offset")
     asked = chosen_queries(rows, queries)
     legend = [line_entry(f"query {query}", theme.style_of(place)) for place, query in enumerate(asked)]
@@ -153,9 +153,9 @@ def compare_positions(
     query: int | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """How does position's pull differ between checkpoints? At one query position where the quantity has one.
+    """A position term, or attention by position alone from one query position, over checkpoints.
 
-    Of rotary and ALiBi positions, which the second tables hold, there is the attention by distance.
+    For rotary and ALiBi positions (the second tables), attention by distance is drawn.
     """
     tables = {label: _rows_of(table, quantity) for label, table in positions_by_label.items()}
     if quantity == "attention" and by_offset_by_label is not None:
@@ -186,7 +186,7 @@ def compare_kernels(
     heads: Sequence[int] | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """How does the position kernel differ between checkpoints?"""
+    """The position kernel over checkpoints."""
     tables = {label: table.filter(quantity="p").sort("offset") for label, table in by_offset_by_label.items()}
     found = sorted({head for table in tables.values() for head in table["head"].unique()})
     labels = [token_label(label, LONGEST_LABEL, space=" ") for label in tables]
@@ -205,14 +205,12 @@ def compare_kernels(
 
 
 def _along_keys(by_offset: pl.DataFrame) -> pl.DataFrame:
-    """Attention by distance as attention along the keys."""
     key = (pl.col("query_position") - pl.col("offset")).alias("key_position")
     attention = by_offset.filter(quantity="attention").with_columns(key).rename({"value": "mean"})
     return attention.sort("head", "query_position", "key_position")
 
 
 def _rows_of(positions: pl.DataFrame, quantity: str, layer_norm: bool = True) -> pl.DataFrame:
-    """One quantity's rows in the order of keys."""
     kept = (pl.col("quantity") == quantity) & (pl.col("layer_norm") == layer_norm)
     return positions.filter(kept).sort("head", "query_position", "key_position")
 
@@ -225,7 +223,7 @@ def _query_curves(
     width: theme.Width,
     band_share: float | None = None,
 ) -> Figure:
-    """A panel a head: one query with the extreme σ, or several queries with a line each."""
+    """One panel per head: one query with the extremes of σ, or one line per query."""
     rows = _rows_of(positions, quantity)
     asked = chosen_queries(rows, queries)
     many = len(asked) > 1
@@ -260,6 +258,6 @@ def _extremes_legend(query: int, band_share: float | None) -> list[Artist]:
 
 
 def _shared_query(tables: Sequence[pl.DataFrame], query: int | None) -> int:
-    """The asked query position, or the largest that all checkpoints have."""
+    """The given query position, or the largest that all checkpoints have."""
     shared = set.intersection(*(set(table["query_position"].drop_nulls()) for table in tables))
     return query if query is not None else max(shared, default=0)

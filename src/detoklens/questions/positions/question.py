@@ -1,4 +1,4 @@
-"""Where does position alone pull attention? Tᵖ, Tᵖᵖ, their sum and its softmax along the keys."""
+"""Show Tᵖ, Tᵖᵖ, their sum and its softmax along the keys."""
 
 from __future__ import annotations
 
@@ -36,38 +36,37 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class OverVocabulary(Question):
-    """A question about positions: σ depends on the token, so each of its numbers stands for the whole vocabulary.
+    """A question about positions: σ depends on the token, so its numbers summarize the whole vocabulary.
 
-    Counts decide its numbers where they weight the vocabulary, and only there.
+    Counts only matter if they weight the vocabulary.
     """
 
     average: Annotated[
         Literal["ratio-of-mean", "mean-of-ratio"],
-        Parameter("The mean over the vocabulary: score / mean σ, or mean of score / σ."),
+        Parameter("Mean over the vocabulary: score / mean σ, or mean of score / σ."),
     ] = field(default="ratio-of-mean", kw_only=True)
     weights: Annotated[
         Literal["even", "frequency"],
-        Parameter("Tokens count evenly, or by their frequency in corpus counts, which have no other part here."),
+        Parameter("Weight tokens evenly or by their corpus counts."),
     ] = field(default="even", kw_only=True)
 
-    topic = "Where does position pull?"
-    progress_label = "σ of every token at every position"
+    progress_label = "computing σ"
     uses = frozenset({"counts"})
 
     def depends_on(self, need: Need) -> bool:
         return super().depends_on(need) and (need != "counts" or self.weights == "frequency")
 
     def say_what_was_trained(self, study: Study, runner: Runner) -> None:
-        """Tell where the table of positions was not trained to its end: nothing is looked for there unless asked."""
+        """Note if only the first positions are trained; defaults stay within them."""
         found = trained_range(study.layer)
         if not found.is_whole:
             runner.say(
-                f"only the first {found.trained:,} of {found.positions:,} positions are trained: query positions are "
-                "chosen and lines fitted among them"
+                f"only the first {found.trained:,} of {found.positions:,} positions are trained: default query "
+                "positions and fitted lines use these"
             )
 
     def token_weights(self, study: Study) -> np.ndarray | None:
-        """How much each token counts; None where all count alike."""
+        """The weight of each token; None for equal weights."""
         if self.weights == "even":
             return None
         if study.counts is None:
@@ -77,15 +76,14 @@ class OverVocabulary(Question):
 
 @dataclass(frozen=True, repr=False)
 class OfPositions(OverVocabulary, SplitTerms):
-    """The same of every family: the kernel of rotary and ALiBi positions depends on no σ, but on a mean."""
+    """The same for every family: the kernel of rotary and ALiBi positions depends on a mean instead of σ."""
 
     length: Annotated[
         int | None,
-        Parameter("A model that looks both ways: in a text of so many tokens. Default: all positions.", least=1),
+        Parameter("Text length for bidirectional models. Default: all positions.", least=1),
     ] = field(default=None, kw_only=True)
 
     def queries(self, study: Study, asked: Sequence[int] | None) -> list[int]:
-        """The query positions, all within the text."""
         if self.length is not None:
             study.layer.check_positions([self.length - 1])
         queries = chosen_queries(study.layer, asked, self.length)
@@ -96,27 +94,27 @@ class OfPositions(OverVocabulary, SplitTerms):
         return "frequency" in (self.weights, self.mean) if need == "counts" else super().depends_on(need)
 
     def settings(self, study: Study) -> dict[str, Any]:
-        """Without the mean over σ where there is none."""
+        """Omit the mean over σ for rotary and ALiBi positions."""
         given = super().settings(study)
         if study.layer.positions == "learned":
             return given
         if (self.average, self.weights) != ("ratio-of-mean", "even"):
             raise RangeError(
-                f"{study.layer.name}: the kernel of {study.layer.positions} positions depends on no σ; leave its "
-                "average and weights out"
+                f"{study.layer.name}: the kernel of {study.layer.positions} positions does not depend on σ; omit "
+                "average and weights"
             )
         self._refuse_no_kernel(study)
         return {name: given[name] for name in given if name not in ("average", "weights")}
 
     def _refuse_no_kernel(self, study: Study) -> None:
-        """Rotary positions turn what all queries and all keys have in common: where either is nothing, all is 0."""
+        """A rotary kernel is the product of the common parts of queries and keys: without one of them, it is 0."""
         if study.layer.positions != "rotary" or self.mean != "none":
             return
         common = study.layer.common_part(None)
         if not (common.query.any() and common.key.any()):
             raise RangeError(
-                f"{study.layer.name}: without biases of queries and keys rotary positions have no kernel unless a mean "
-                "is split off; take the mean over the vocabulary or by frequency"
+                f"{study.layer.name}: without query and key biases, rotary positions only have a kernel if a mean is "
+                "split off; use the mean over the vocabulary or by frequency"
             )
 
 
@@ -124,9 +122,9 @@ class OfPositions(OverVocabulary, SplitTerms):
 class Positions(OfPositions):
     """Show Tᵖ, Tᵖᵖ, their sum and its softmax along the keys, with their spread over the vocabulary.
 
-    The table for eyes draws each curve in one line; csv, json and parquet have every key position, with and without
-    LayerNorm, the mean, the band, and the values at the vocabulary's smallest and largest σ. Of rotary and ALiBi
-    positions it shows the kernel, a function of the distance, and its softmax.
+    The text table draws each curve in one line; csv, json and parquet contain every key position, with and without
+    LayerNorm: mean, band, and the values at the vocabulary's smallest and largest σ. For rotary and ALiBi positions,
+    the kernel (a function of distance) and its softmax are shown.
 
     Example: detoklens positions gpt2 --query-positions 50,500,1000 --heads 1,7
     """
@@ -138,7 +136,7 @@ class Positions(OfPositions):
     tables = (POSITIONS, POSITIONS_BY_OFFSET)
     equation = (
         "Tᵖ[h, j] = b̃_Q·(pⱼ W̃_K) / σⱼ,  Tᵖᵖ[h, i, j] = (pᵢ W̃_Q)·(pⱼ W̃_K) / (σᵢ σⱼ),  α = softmax((Tᵖ + Tᵖᵖ) / √d′);  "
-        "rotary positions: Tᵖ[h, i, j] = a R_δ b, δ = i − j, a and b what all queries and all keys have in common;  "
+        "rotary positions: Tᵖ[h, i, j] = a R_δ b, δ = i − j, a and b common to all queries and all keys;  "
         "ALiBi: Tᵖ = −slope · δ · √d′"
     )
     figures = (
@@ -147,8 +145,8 @@ class Positions(OfPositions):
             "positions:position_alone",
             ("positions",),
             "Position alone (Tᵖ)",
-            "How strongly each key position asserts itself, whoever asks: mean σ over the vocabulary, the band that "
-            "holds {band} of the tokens, and beside it the same without LayerNorm's division.",
+            "Tᵖ of each key position: with mean σ over the vocabulary and the band of {band} of the tokens, and "
+            "without LayerNorm's division.",
             per_head=True,
         ),
         FigureSpec(
@@ -156,8 +154,7 @@ class Positions(OfPositions):
             "positions:position_comparison",
             ("positions",),
             "Position and position (Tᵖᵖ)",
-            "What each query position looks for among key positions, with the band that holds {band} of the pairs of "
-            "tokens.",
+            "Tᵖᵖ along the keys for each query position, with the band of {band} of the pairs of tokens.",
             per_head=True,
         ),
         FigureSpec(
@@ -165,17 +162,16 @@ class Positions(OfPositions):
             "positions:position_scales",
             ("positions",),
             "Position and position (Tᵖᵖ) with extreme σ",
-            "What one query position looks for: with the vocabulary's mean, largest and smallest σ at the query and at "
-            "the keys, and the band that holds {band} of the pairs of tokens.",
+            "Tᵖᵖ from one query position with the vocabulary's mean, largest and smallest σ at query and keys, and the "
+            "band of {band} of the pairs of tokens.",
             per_head=True,
         ),
         FigureSpec(
             "position_sum",
             "positions:position_sum",
             ("positions",),
-            "Both position terms together (Tᵖ + Tᵖᵖ)",
-            "Sum of the two terms that depend on positions alone, for each query position, with the band that holds "
-            "{band} of the pairs of tokens.",
+            "Sum of the position terms (Tᵖ + Tᵖᵖ)",
+            "Tᵖ + Tᵖᵖ along the keys for each query position, with the band of {band} of the pairs of tokens.",
             per_head=True,
         ),
         FigureSpec(
@@ -183,7 +179,7 @@ class Positions(OfPositions):
             "positions:position_attention",
             ("positions",),
             "Attention by position alone",
-            "Softmax of Tᵖ + Tᵖᵖ over the keys that the query sees: the attention if positions were all there is.",
+            "Softmax of Tᵖ + Tᵖᵖ over the visible keys: the attention if only positions mattered.",
             per_head=True,
         ),
         FigureSpec(
@@ -191,7 +187,7 @@ class Positions(OfPositions):
             "positions:kernel",
             ("positions_by_offset",),
             "The position kernel (Tᵖ)",
-            "What the distance from query to key adds to the score, whatever the tokens: not yet multiplied by the "
+            "What the distance from query to key adds to the score of any two tokens, before multiplication by the "
             "attention scale.",
             per_head=True,
         ),
@@ -200,7 +196,7 @@ class Positions(OfPositions):
             "positions:kernel_attention",
             ("positions_by_offset",),
             "Attention by distance alone",
-            "Softmax of the kernel over the keys that the query sees: the attention if distance were all there is.",
+            "Softmax of the kernel over the visible keys: the attention if only distance mattered.",
             per_head=True,
         ),
     )
@@ -210,15 +206,15 @@ class Positions(OfPositions):
                 f"compare_positions_{quantity}",
                 "positions:compare_positions",
                 ("positions",),
-                f"Position's pull in several checkpoints: {words}",
-                f"{meaning} in each head, one line a checkpoint.",
+                f"Positions in several checkpoints: {words}",
+                f"{meaning} in each head, one line per checkpoint.",
                 optional=("positions_by_offset",),
                 per_head=True,
                 options=(("quantity", quantity),),
             )
             for quantity, words, meaning in (
-                ("p", "position alone (Tᵖ)", "How strongly each key position asserts itself"),
-                ("attention", "attention by position alone", "Softmax of Tᵖ + Tᵖᵖ from a query position that all have"),
+                ("p", "position alone (Tᵖ)", "Tᵖ of each key position"),
+                ("attention", "attention by position alone", "Softmax of Tᵖ + Tᵖᵖ from a shared query position"),
             )
         ),
         FigureSpec(
@@ -226,13 +222,12 @@ class Positions(OfPositions):
             "positions:compare_kernels",
             ("positions_by_offset",),
             "Position kernels of several checkpoints",
-            "What the distance from query to key adds to the score in each head, one line a checkpoint.",
+            "What the distance from query to key adds to the score in each head, one line per checkpoint.",
             per_head=True,
         ),
     )
 
     def settings(self, study: Study) -> dict[str, Any]:
-        """Without the band where there is no σ to vary."""
         given = super().settings(study) | {"query_positions": self._queries(study)}
         return {name: given[name] for name in given if name != "band" or study.layer.positions == "learned"}
 
@@ -258,20 +253,18 @@ class Positions(OfPositions):
         return {"positions": frame.filter(asked)}
 
     def summarize(self, tables: Frames) -> str:
-        """How sharply the heads look from the middle one of the query positions."""
+        """The sharpest and the broadest head from the middle query position."""
         peaks, middle = _peaks(tables)
         sharpest, broadest = (_peak_shown(peaks.row(place, named=True)) for place in (0, -1))
         of_all = f"sharpest in {sharpest} and broadest in {broadest}" if len(peaks) > 1 else f"highest in {sharpest}"
         return f"By position alone, attention from position {middle} is {of_all}."
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
-        """How sharply each model's sharpest head looks."""
         sharpest = {label: _peaks(tables)[0].row(0, named=True) for label, tables in by_label.items()}
         said = [f"{_share(row['mean'])} in {label} ({head_name(row['head'])})" for label, row in sharpest.items()]
-        return f"By position alone the sharpest head puts on a single key: {listed(said)}."
+        return f"Largest attention by position alone on a single key: {listed(said)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
-        """One line per curve: its ends, its peak, its course."""
         if "positions" not in tables:
             return [offset_view(tables["positions_by_offset"])]
         return [curve_view(tables["positions"])]
@@ -281,7 +274,7 @@ class Positions(OfPositions):
 
 
 def _peaks(tables: Frames) -> tuple[pl.DataFrame, int]:
-    """From the middle query position: each head's largest attention and its key, the sharpest head first."""
+    """Each head's largest attention from the middle query position and its key, the sharpest head first."""
     positions = tables["positions"] if len(tables.get("positions", ())) else along_keys(tables["positions_by_offset"])
     attention = positions.filter(quantity="attention")
     queries = attention["query_position"].unique().sort()
@@ -296,5 +289,5 @@ def _peak_shown(peak: dict[str, Any]) -> str:
 
 
 def _share(share: float) -> str:
-    """In percent; a share below one percent keeps a digit, since even attention is that small on many keys."""
+    """A percentage; below one percent with one digit, since uniform attention over many keys is that small."""
     return percent(share) if share >= 0.01 else f"{100 * share:.1g} %"

@@ -1,4 +1,4 @@
-"""What shape do the position terms have? Slope, wave and where attention by position goes, one row a head."""
+"""Shape of the position terms: slope, wave and attention by position alone, one row per head."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def shape_numbers(
     queries: Sequence[int] | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """Is Tᵖ a line, is Tᵖᵖ a wave, and how near does their sum pull attention?"""
+    """Line, leading wave and attention by position alone of each head."""
     asked, positions = chosen_heads(shape, heads), chosen_queries(shape, queries)
     legend = [
         point_entry(f"query {query}", theme.style_of(place), filled=False) for place, query in enumerate(positions)

@@ -1,4 +1,4 @@
-"""Is Tᵖ a line, is Tᵖᵖ a wave, and how near does their sum pull attention?"""
+"""Measure the shape of the position terms: line, waves, and attention by position alone."""
 
 from __future__ import annotations
 
@@ -25,64 +25,64 @@ if TYPE_CHECKING:
     from detoklens.questions.study import Study
 
 
-NAMED = 4  # heads in a sentence
+NAMED = 4  # heads in a summary
 QUERY_POSITION = Column("query_position", "Int32", "position of the query, from 0")
 
 SHAPE = Schema(
     "shape",
-    "Is Tᵖ a line, is Tᵖᵖ a wave, and how near does their sum pull attention?",
+    "Shape of the position terms",
     (
         HEAD,
         QUERY_POSITION,
         Column("slope", "Float64", "slope of the best line through Tᵖ, per position; the same for every query"),
-        Column("r_squared", "Float64", "share of Tᵖ's variance on that line; null where Tᵖ is constant"),
-        Column("alibi_slope", "Float64", "slope × attention scale: what ALiBi would call its slope"),
-        Column("line_null", "Float64", "95 % of the controls have a smaller r_squared; null without a control (ALiBi)"),
-        Column("line_p", "Float64", "how often a control has an r_squared as large, adjusted for all heads (Holm)"),
+        Column("r_squared", "Float64", "share of Tᵖ's variance that the line explains; null if Tᵖ is constant"),
+        Column("alibi_slope", "Float64", "slope × attention scale: comparable with ALiBi's slope"),
+        Column("line_null", "Float64", "95th percentile of r_squared over controls; null without controls (ALiBi)"),
+        Column("line_p", "Float64", "share of controls with an r_squared as large, Holm-adjusted over heads"),
         Column(
             "linear",
             "Boolean",
             "r_squared at least 0.9 and line_p at most 0.02; null with fewer than 16 positions or a constant Tᵖ",
         ),
         Column("period", "Float64", "period of Tᵖᵖ's leading wave, in positions"),
-        Column("wave_share", "Float64", "share of Tᵖᵖ's power around its best line that the leading wave has"),
-        Column("waves_share", "Float64", "share that the leading waves have together"),
+        Column("wave_share", "Float64", "share of the leading wave in Tᵖᵖ's power around its best line"),
+        Column("waves_share", "Float64", "share of the leading waves together"),
         Column(
             "wave_null",
             "Float64",
-            "95 % of the controls have a smaller wave_share (0 with fewer than 1.5 periods in view): random walks, or "
-            "with rotary positions kernels of random mean vectors; null with fewer than 48 keys",
+            "95th percentile of wave_share (0 with fewer than 1.5 periods in view) over controls: random walks or, "
+            "with rotary positions, kernels of random mean vectors; null with fewer than 48 keys",
         ),
-        Column("wave_p", "Float64", "how often a control has a wave_share as large, adjusted for all heads (Holm)"),
+        Column("wave_p", "Float64", "share of controls with a wave_share as large, Holm-adjusted over heads"),
         Column(
             "sinusoidal",
             "Boolean",
             "wave_share at least 0.5 and wave_p at most 0.02; null without a wave, 48 keys or 1.5 periods in view",
         ),
-        Column("last_1", "Float64", "attention of the softmaxed sum on the query itself"),
+        Column("last_1", "Float64", "attention by position alone on the query itself"),
         Column("last_5", "Float64", "attention on the last 5 tokens, the query included"),
         Column("last_15", "Float64", "attention on the last 15 tokens, the query included"),
-        Column("next_1", "Float64", "attention on the token after the query; only where a model looks both ways"),
+        Column("next_1", "Float64", "attention on the token after the query; bidirectional models only"),
         Column("next_5", "Float64", "attention on the 5 tokens after the query"),
         Column("next_15", "Float64", "attention on the 15 tokens after the query"),
         Column("on_previous", "Float64", "attention on the token before the query; null at query 0"),
         Column("on_first", "Float64", "attention on position 0"),
-        Column("entropy", "Float64", "entropy of the softmaxed sum, in bits"),
+        Column("entropy", "Float64", "entropy of attention by position alone, in bits"),
         Column("class", "String", "self, previous token, next token, first, local or broad"),
-        Column("by_offset", "Boolean", "that line and wave are those of the kernel; only of rotary or ALiBi positions"),
+        Column("by_offset", "Boolean", "whether line and waves describe the kernel; rotary and ALiBi positions only"),
     ),
 )
 
-AHEAD = ("next_1", "next_5", "next_15")  # columns of models that look both ways
-BY_OFFSET = ("by_offset",)  # and of those whose positions are no table
+AHEAD = ("next_1", "next_5", "next_15")  # bidirectional models only
+BY_OFFSET = ("by_offset",)  # rotary and ALiBi positions only
 
 WAVES = Schema(
     "waves",
-    "Which frequencies lead in Tᵖᵖ?",
+    "Leading waves of Tᵖᵖ",
     (
         HEAD,
         QUERY_POSITION,
-        Column("rank", "Int32", "1 for the leading wave, 2 for the next once that is subtracted, and so on"),
+        Column("rank", "Int32", "1 for the leading wave, 2 for the next one after subtracting it, and so on"),
         Column("frequency", "Float64", "cycles per position"),
         Column("period", "Float64", "positions per cycle"),
         Column("amplitude", "Float64", "amplitude of the wave, in units of the score"),
@@ -95,11 +95,11 @@ WAVES = Schema(
 class Shape(OfPositions):
     """Measure the shape of the position terms, per head.
 
-    The best line through Tᵖ, the leading waves of Tᵖᵖ, the attention that the softmax of their sum puts on the last 1,
-    5 and 15 tokens, its entropy, and a class: self, previous token, first, local or broad. With rotary and ALiBi
-    positions, line and waves are those of the kernel along the keys. A line or wave is called one only if it beats its
-    control: random walks, or with rotary positions random mean vectors. The verdict is "yes" if at least one head has
-    a wave, seen from the last query position.
+    Fits a line to Tᵖ and waves to Tᵖᵖ, and reports attention by position alone (softmax of their sum) on the last 1, 5
+    and 15 tokens, its entropy, and a class: self, previous token, first, local or broad. With rotary and ALiBi
+    positions, line and waves are those of the kernel along the keys. A line or wave must beat its control: random walks
+    or, with rotary positions, random mean vectors. The verdict is "yes" if at least one head has a wave from the last
+    query position.
 
     Example: detoklens shape gpt2 --query-positions 500
     """
@@ -117,9 +117,8 @@ class Shape(OfPositions):
             "shape:shape_numbers",
             ("shape",),
             "Shape of the position terms",
-            "Each head in one row: slope of Tᵖ and how well a line fits, period and share of Tᵖᵖ's leading wave (with "
-            "rotary positions of Tᵖ's, the kernel's), and "
-            "where the softmax of their sum puts its mass, for each query position.",
+            "One row per head: slope of Tᵖ and R² of the line, period and share of the leading wave of Tᵖᵖ (of the "
+            "kernel with rotary positions), and attention by position alone, for each query position.",
         ),
     )
 
@@ -144,32 +143,29 @@ class Shape(OfPositions):
         return {"shape": _shape_table(found).filter(asked).drop(others), "waves": _waves_table(found).filter(asked)}
 
     def verdict(self, tables: Frames) -> Verdict:
-        """Yes where at least one head has a wave, judged from the query position that sees most: the last one."""
+        """Whether at least one head has a wave from the last query position, which sees most keys."""
         return _judge(tables["shape"])
 
     def summarize(self, tables: Frames) -> str:
-        """In which heads there is a wave, its share, and what the control reaches."""
         found, there = self.verdict(tables), _from_the_last(tables["shape"])
         if found.value == "untestable":
-            return f"Whether {_waved(there)} is a wave can't be told: {found.reason}."
+            return f"Whether {_waved(there)} is a wave can't be tested: {found.reason}."
         named = f" ({listed_some(found.heads, NAMED)})" if found else ""
         return (
             f"{_waved(there)} is a wave in {len(found.heads)} of {plural(len(there), 'head')}{named}: {found.reason}."
         )
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
-        """In how many heads of each model there is a wave beyond its control."""
         found = {label: (self.verdict(tables), _from_the_last(tables["shape"])) for label, tables in by_label.items()}
         said = [
-            f"can't be told in {label}"
+            f"untestable in {label}"
             if verdict.value == "untestable"
             else f"{len(verdict.heads)} of {plural(len(there), 'head')} in {label}"
             for label, (verdict, there) in found.items()
         ]
-        return f"Heads whose position term is a wave, beyond its control: {listed(said)}."
+        return f"Heads whose position term is a wave: {listed(said)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
-        """Three tables that fit a terminal: the line, the wave, the pull."""
         by_head = tables["shape"].sort("head", "query_position").rename({"query_position": "query"})
         line = by_head.select("head", "slope", "alibi_slope", "r_squared", "line_null", "line_p", "linear")
         line = line.unique(maintain_order=True)
@@ -177,9 +173,9 @@ class Shape(OfPositions):
         near = [name for name in by_head.columns if name.startswith(("last_", "next_"))]
         pull = by_head.select("head", "query", *near, "entropy", "class").with_columns(pl.col(near).round(3))
         return [
-            View("is Tᵖ a line?", line),
-            View(f"is {_waved(by_head)} a wave?", wave),
-            View(f"where does the softmax of {_pulled(by_head)} look?", pull),
+            View("line through Tᵖ", line),
+            View(f"leading wave of {_waved(by_head)}", wave),
+            View(f"softmax of {_pulled(by_head)}", pull),
         ]
 
     def _queries(self, study: Study) -> list[int]:
@@ -204,7 +200,7 @@ def _control_columns(what: str, beyond: Beyond | None, n_heads: int) -> dict[str
 
 
 def _columns_of(seen: SeenFrom) -> dict[str, Any]:
-    """What one query position sees, one number a head in each column."""
+    """The columns of one query position, with one value per head."""
     attention = seen.attention
     shares = [[wave.share for wave in waves] for waves in seen.waves]
     return {
@@ -238,7 +234,6 @@ def _wave_rows(seen: SeenFrom) -> Iterator[tuple[int, int, int, float, float, fl
 
 
 def _from_the_last(shape: pl.DataFrame) -> pl.DataFrame:
-    """The heads as seen from the last query position, in order."""
     return shape.filter(pl.col("query_position") == pl.col("query_position").max()).sort("head")
 
 
@@ -246,7 +241,7 @@ def _judge(shape: pl.DataFrame) -> Verdict:
     there = _from_the_last(shape)
     told, query = there.drop_nulls("sinusoidal"), there["query_position"][0]
     if there["period"].null_count() == len(there):
-        return Verdict("untestable", f"from position {query} there is no wave at all, the curve being a line")
+        return Verdict("untestable", f"from position {query} there is no wave at all: the curve is a line")
     if told.is_empty():
         return Verdict("untestable", f"position {query} sees fewer than 48 keys or 1.5 periods")
     waves = told.filter("sinusoidal")
@@ -255,7 +250,7 @@ def _judge(shape: pl.DataFrame) -> Verdict:
     low, high = percent(min(seen)).removesuffix(" %"), percent(max(seen))
     shares = f"{low} to {high}" if not high.startswith(f"{low} ") else high
     reason = (
-        f"from position {query} one wave explains {shares} of it, against at most {percent(told['wave_null'][0])} "
+        f"from position {query}, one wave explains {shares} of it, against at most {percent(told['wave_null'][0])} "
         f"in 95 % of {control}"
     )
     return Verdict("yes" if len(waves) else "no", reason, tuple(map(head_name, waves["head"])))
@@ -266,5 +261,5 @@ def _pulled(shape: pl.DataFrame) -> str:
 
 
 def _waved(shape: pl.DataFrame) -> str:
-    """The curve whose waves are told: of rotary and ALiBi positions there is but one."""
+    """The curve that waves are fitted to: rotary and ALiBi positions only have Tᵖ."""
     return "Tᵖ" if shape.get_column("by_offset", default=shape["head"] < 0).any() else "Tᵖᵖ"

@@ -1,4 +1,4 @@
-"""The rank of a word's twin by condition, by number of pieces, and over checkpoints."""
+"""Rank of a word's twin by condition, by number of pieces, and over checkpoints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from detoklens.wording import term_symbol
 
 PLACES = {"attention": "after the attention", "block": "after the block"}
 KINDS = {
-    "whole": ("as it is", theme.SERIES[0]),
+    "whole": ("unchanged", theme.SERIES[0]),
     "null": ("another word's first piece", theme.SERIES[1]),
     "last_piece": ("the last piece alone", theme.SERIES[2]),
     "first_piece": ("the first piece alone", theme.SERIES[3]),
@@ -26,7 +26,7 @@ KINDS = {
 }
 CONTROLS = ("null", "last_piece", "first_piece", "additive")
 BASES = ("whole", *CONTROLS)
-MEASURES = {"median_rank": "median rank of the twin", "rank_ratio": "rank ÷ rank as it is"}
+MEASURES = {"median_rank": "median rank of the twin", "rank_ratio": "rank ÷ unchanged rank"}
 BRIEFLY = {"median_rank": "median rank", "rank_ratio": "times worse"}
 NARROW = 5.0  # inches
 APART = 0.05  # of a step, between the intervals of two lines
@@ -35,7 +35,7 @@ MOST_HEADS = len(theme.SERIES)
 
 @theme.figure_function
 def twins(twins_by_condition: pl.DataFrame, *, width: theme.Width = "page") -> Figure:
-    """At which rank does the twin stand in each condition, and how much worse is that, word by word?"""
+    """Median rank of the twin in each condition, and its rank ratio."""
     rows = _shortest(twins_by_condition)
     places = _places(rows)
     shown = [(place, "median_rank") for place in places] + [(place, "rank_ratio") for place in places[-1:]]
@@ -52,7 +52,6 @@ def twins(twins_by_condition: pl.DataFrame, *, width: theme.Width = "page") -> F
 
 
 def _draw_conditions(axes: Axes, rows: pl.DataFrame, column: str) -> None:
-    """One row a condition, each kind in its style; a line through the word as it is."""
     for value in rows.filter(condition="whole")[column].drop_nulls():
         reference(axes, x=value)
     ends = (column, f"{column}_low", f"{column}_high")
@@ -64,7 +63,6 @@ def _draw_conditions(axes: Axes, rows: pl.DataFrame, column: str) -> None:
 
 
 def _shortest(table: pl.DataFrame) -> pl.DataFrame:
-    """The words of the fewest pieces."""
     return table.filter(pl.col("pieces") == pl.col("pieces").min())
 
 
@@ -80,7 +78,7 @@ def _name(condition: str) -> str:
 
 @theme.figure_function
 def twins_pieces(twins_by_condition: pl.DataFrame, *, width: theme.Width = "page") -> Figure:
-    """Does the last piece still find the word when the word has more pieces?"""
+    """Median rank of the twin by number of pieces."""
     places = _places(twins_by_condition)
     counts = sorted(set(twins_by_condition["pieces"]))
     figure, panels = titled_panels(
@@ -111,7 +109,7 @@ def _line_with_intervals(axes: Axes, at: pl.Series, rows: pl.DataFrame, column: 
 def compare_twins(
     by_label: Mapping[str, pl.DataFrame], *, heads: Sequence[int] | None = None, width: theme.Width = "page"
 ) -> Figure:
-    """How do the controls change over checkpoints? By default the cuts that cost the last checkpoint most are shown."""
+    """Rank ratios of the controls over checkpoints, and of the cuts that cost the last checkpoint most."""
     shared = set.intersection(*(set(_places(table)) for table in by_label.values()))
     last = [place for place in PLACES if place in shared][-1:]
     tables = [_shortest(table).filter(pl.col("place").is_in(last)) for table in by_label.values()]
@@ -144,7 +142,7 @@ def compare_twins(
 
 
 def _cuts(last: pl.DataFrame, heads: Sequence[int] | None) -> list[str]:
-    """The conditions of the asked heads; else of those that the last checkpoint needs most, in their order."""
+    """The cuts of the given heads; by default of those that the last checkpoint needs most."""
     if heads is not None:
         return [f"cut_L0H{head}" for head in heads]
     cuts = last.filter(pl.col("condition").str.starts_with("cut_"))

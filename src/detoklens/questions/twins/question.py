@@ -1,4 +1,4 @@
-"""Does the first layer write words: does a word's last piece come to look like the whole word's token?"""
+"""Test whether the first layer writes words: whether a word's last piece comes to look like the whole word's token."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from detoklens.questions.twins.compute import (
     beginning_of,
     bos_name,
     check_pieces,
-    exchanged,
+    compare_twins,
     fewest_pieces,
     last_place,
+    null_pieces,
     partners_of,
+    summarize_twins,
     twin_words,
-    twins_compared,
-    twins_said,
     twins_verdict,
 )
 from detoklens.wording import percent
@@ -52,8 +52,8 @@ if TYPE_CHECKING:
     from detoklens.weights.mlp import MlpSublayer
 
 
-COPIES = 3  # of one place's vectors in float32 while they are standardised, in addition to those of all places
-SHARE_OF_MEMORY = 0.75
+COPIES = 3  # of one place's vectors in float32 while standardising, on top of the vectors of all places
+MEMORY_SHARE = 0.75
 SHOWN = (
     *("condition", "place", "pieces", "median_rank", "median_rank_low", "median_rank_high", "first", "first_ten"),
     *("rank_lost", "rank_ratio", "rank_ratio_low", "rank_ratio_high"),
@@ -62,25 +62,24 @@ SHOWN = (
 
 @dataclass(frozen=True)
 class Ranked:
-    """Ranks of the twins at one place, for words of one number of pieces."""
+    """Ranks of the twins at one place, for one number of pieces."""
 
     conditions: tuple[str, ...]
     ranks: np.ndarray
     """[condition, word]"""
     null_ranks: Mapping[str, np.ndarray]
-    """By condition, where the same change was made to the null too."""
+    """Ranks of the null under the same ablation, by condition."""
 
 
 @dataclass(frozen=True, repr=False)
 class Twins(Question):
-    """Does the first layer write words: does a word's last piece come to look like the whole word's token?
+    """Test whether the first layer writes words: does a word's last piece come to look like the whole word's token?
 
-    A token that is a word has a twin, the same text in pieces (` magic` is also ` mag` + `ic`). The twin's rank among
-    all tokens by cosine, after the attention and after the block, is compared with four controls: another word's first
-    piece (null), the last piece alone, the first piece alone, and the sum of its pieces (additive). A layer writes
-    words only if the rank is clearly worse in all four. Words of the fewest pieces are also measured with each head's
-    attention to the pieces before cut, and with each term left out and alone. From weights alone and exact: a text is a
-    beginning-of-text token and the pieces.
+    The pieces ` mag` + `ic` have a twin, the token ` magic`. Its rank among all tokens, by cosine with the last piece
+    after the attention and after the block, is compared with four controls: another word's first piece (null), the last
+    piece alone, the first piece alone, and the sum of its pieces (additive). A layer writes words only if the rank is
+    clearly worse in all four. For the fewest pieces, each head's attention to earlier pieces is also cut, and each term
+    of the scores left out or used alone. Exact and from weights alone: a text is a beginning-of-text token and pieces.
 
     Example: detoklens twins gpt2 --triples 2000 --pieces 2
     """
@@ -89,14 +88,14 @@ class Twins(Question):
     pieces: Pieces = (2, 3, 4)
     triples: Triples = 600
     candidates: Annotated[
-        int | None, Parameter("Rank this many tokens, drawn by the seed, and the words' own. Default: all.", least=1)
+        int | None,
+        Parameter("Number of randomly drawn tokens to rank, in addition to the twins. Default: all.", least=1),
     ] = None
     heads: Heads = None
-    bootstrap: Annotated[int, Parameter("Resamples of the words for the intervals; 0 for none.", least=0)] = 1000
+    bootstrap: Annotated[int, Parameter("Bootstrap resamples of the words; 0 for no intervals.", least=0)] = 1000
     bos: Bos = None
 
-    topic = "Which heads detokenize?"
-    progress_label = "looking for twins"
+    progress_label = "ranking twins"
     needs = frozenset({"vocabulary"})
     uses = frozenset({"seed"})
     tables = (TWINS_BY_CONDITION, TWINS)
@@ -119,18 +118,18 @@ class Twins(Question):
             "twins",
             ("twins_by_condition",),
             "Rank of the twin by condition",
-            "Median rank of a word's twin among the candidates, seen from the word's last piece, with its 95 % "
-            "interval over words (left is better): as it is, in the four controls, with one head's attention to the "
-            "pieces before cut, with one term left out or alone; words of the fewest pieces. On the right how many "
-            "times worse that is, word by word (geometric mean). The dotted line is the word as it is.",
+            "Median rank of a word's twin among the candidates, with its 95 % interval over words (left is better): "
+            "unchanged, in the four controls, with one head's attention to earlier pieces cut, and with one term left "
+            "out or alone; words of the fewest pieces. Right: geometric mean over words of the rank ratio. The dotted "
+            "line marks the unchanged word.",
         ),
         FigureSpec(
             "twins_pieces",
             "twins:twins_pieces",
             ("twins_by_condition",),
             "Words in more pieces",
-            "Median rank of the twin with its 95 % interval by the number of pieces, with the same last piece: as it "
-            "is, and in the four controls.",
+            "Median rank of the twin, with its 95 % interval, by number of pieces with the same last piece: unchanged "
+            "and in the four controls.",
         ),
     )
     compared_figures = (
@@ -138,10 +137,10 @@ class Twins(Question):
             "compare_twins",
             "twins:compare_twins",
             ("twins_by_condition",),
-            "Writing words in several checkpoints",
-            "How many times worse the twin's rank is in each of the four controls, and with one head's attention to "
-            "the pieces before cut, each with its 95 % interval over words. 1 is no difference. A layer writes words "
-            "only if all four controls are clearly above 1.",
+            "Twins in several checkpoints",
+            "Rank ratio of the twin in each of the four controls, and with one head's attention to earlier pieces cut, "
+            "with its 95 % interval over words. 1 is no difference. A layer writes words only if all four controls are "
+            "clearly above 1.",
         ),
     )
 
@@ -150,7 +149,6 @@ class Twins(Question):
         check_pieces(self.pieces)
 
     def settings(self, study: Study) -> dict[str, Any]:
-        """The list and the rest of the block by their fingerprints."""
         given = super().settings(study) | {"pieces": sorted(set(self.pieces)), **rest_settings(study.layer)}
         words = None if self.words is None else fingerprint_of(given_words(self.words))
         return given | {"words": words, "bos": list(beginning_of(study.layer, bos=self.bos))}
@@ -181,7 +179,7 @@ class Twins(Question):
             )
 
     def _candidates(self, layer: Layer, words: Mapping[int, Chains], seed: int) -> np.ndarray:
-        """The tokens among which twins are looked for, from the smallest id: all, or a sample that holds the twins."""
+        """The tokens to rank, in order of id: all, or a sample plus the twins."""
         unread = layer.weights.padding_token_id
         everything = np.setdiff1d(np.arange(layer.vocab_size), [] if unread is None else [unread])
         if self.candidates is None or self.candidates >= len(everything):
@@ -192,8 +190,8 @@ class Twins(Question):
     def _conditions(
         self, study: Study, world: ClosedWorld, words: Mapping[int, Chains], say: Callable[[str], None]
     ) -> dict[int, list[Condition]]:
-        """By number of pieces: words of the fewest in every condition, longer ones as they are and in the controls."""
-        nulls = {pieces: exchanged(study.layer, some, study.seed) for pieces, some in words.items()}
+        """By number of pieces: every condition for the fewest, only the controls for longer words."""
+        nulls = {pieces: null_pieces(study.layer, some, study.seed) for pieces, some in words.items()}
         asked = {
             pieces: world.words_changed(some, nulls[pieces], partners_of(some, study.seed, say))
             for pieces, some in words.items()
@@ -215,49 +213,45 @@ class Twins(Question):
         return TWINS_BY_CONDITION.frame(data)
 
     def verdict(self, tables: Frames) -> Verdict:
-        """Whether the layer writes words; the heads are those that carry the first piece to the last position."""
+        """Whether the layer writes words; the heads carry the first piece to the last position."""
         return twins_verdict(fewest_pieces(tables["twins_by_condition"]))
 
     def summarize(self, tables: Frames) -> str:
-        """Whether the layer writes words, and which head and which term it needs."""
-        return twins_said(tables["twins_by_condition"], all_heads=self.heads is None)
+        return summarize_twins(tables["twins_by_condition"], all_heads=self.heads is None)
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
-        """Which of the models write words."""
-        return twins_compared({label: tables["twins_by_condition"] for label, tables in by_label.items()})
+        return compare_twins({label: tables["twins_by_condition"] for label, tables in by_label.items()})
 
     def views(self, tables: Frames) -> Sequence[View]:
-        """The words of the fewest pieces at the last place; the other formats hold all."""
+        """The fewest pieces at the last place; other formats contain everything."""
         table = tables["twins_by_condition"]
         fewest = table.filter(place=last_place([table]), pieces=int(table["pieces"].to_numpy().min()))
         return [View(TWINS_BY_CONDITION.question, fewest.select(SHOWN))]
 
 
 def _rest(layer: Layer, say: Callable[[str], None]) -> MlpSublayer | None:
-    """The rest of the first block; None, and a note with the reason, where it is not read exactly or not there."""
+    """The MLP of the first block; None, with a note, if it is missing or unsupported."""
     try:
         return layer.mlp_sublayer
     except (UnsupportedModelError, CheckpointError) as error:
-        say(f"only the place after attention is known: {error}")
+        say(f"results are only available after the attention, not after the block: {error}")
         return None
 
 
 def rest_settings(layer: Layer) -> dict[str, str | None]:
-    """The rest of the first block as provenance keeps it: numbers after the attention or the block depend on it."""
+    """Fingerprint of the first block's MLP for the provenance."""
     rest = _rest(layer, lambda _note: None)
     return {"rest_of_block": None if rest is None else rest.fingerprint}
 
 
 def _check_memory(layer: Layer, n_candidates: int, n_places: int) -> None:
-    """Refuse before anything is computed what would not fit."""
     kept = n_places * layer.weights.token_embeddings.itemsize + COPIES * 4
-    needed, there = n_candidates * layer.d_model * kept, machine_memory()
-    if needed > SHARE_OF_MEMORY * there:
-        fitting = int(n_candidates * SHARE_OF_MEMORY * there / needed)
+    needed, available = n_candidates * layer.d_model * kept, machine_memory()
+    if needed > MEMORY_SHARE * available:
+        fitting = int(n_candidates * MEMORY_SHARE * available / needed)
         raise RangeError(
             f"{n_candidates:,} candidates of width {layer.d_model:,} need {needed / 1e9:.1f} GB, more than "
-            f"{percent(SHARE_OF_MEMORY)} of this machine's {there / 1e9:.1f} GB; look for twins among {fitting:,} or "
-            "fewer"
+            f"{percent(MEMORY_SHARE)} of this machine's {available / 1e9:.1f} GB; rank {fitting:,} candidates or fewer"
         )
 
 
@@ -268,7 +262,7 @@ def _ranked(
     token_ids: np.ndarray,
     runner: Runner,
 ) -> dict[tuple[str, int], Ranked]:
-    """Ranks of the twins among these candidates, by place and number of pieces."""
+    """Ranks of the twins among the candidates, by place and number of pieces."""
     threads = runner.workers
     candidates = world.candidates(token_ids, threads)
     keys = [(place, pieces) for place in world.places for pieces in asked]
@@ -295,7 +289,7 @@ def _ranked(
 
 
 def _off(found: Ranked, resamples: int, seed: int) -> dict[str, Measured]:
-    """For each cut and each term left out: the share of the gain that is lost, and what it does to the null."""
+    """For each cut and each term left out: the share of the gain lost, and the effect on the null."""
     off = [row for row, name in enumerate(found.conditions) if name in found.null_ranks]
     columns = ("share_lost", "null_median_rank", "null_ratio")
     unknown = {name: np.full((3, len(found.conditions)), np.nan) for name in columns}
@@ -315,7 +309,6 @@ def _off(found: Ranked, resamples: int, seed: int) -> dict[str, Measured]:
 
 
 def _word_by_word(layer: Layer, place: str, words: Chains, found: Ranked) -> pl.DataFrame:
-    """Each word's rank as it is and in the controls."""
     ranks = dict(zip(found.conditions, found.ranks, strict=True))
     controls = {f"{name}_rank": ranks[name] if name in ranks else [None] * len(words) for name in CONTROLS}
     return TWINS.frame(

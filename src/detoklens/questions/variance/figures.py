@@ -1,4 +1,4 @@
-"""Which positions stand out? Variances of position embeddings, the switch at position 0, the last query positions."""
+"""Variance of position embeddings, the switch at position 0, and the last query positions."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ FIRST, NEXT = theme.SERIES[0], theme.SERIES[1]
 LAST = theme.Style(theme.INK, "solid", "o", "")
 PANELS = {"Tᵖ without LayerNorm": "_without_norm", "Tᵖ with LayerNorm": ""}
 FEW = 10
-VERDICTS = {True: " (odd)", False: "", None: " (can't be told)"}
+VERDICTS = {True: " (odd)", False: "", None: " (untestable)"}
 
 
 @theme.figure_function
 def position_variance(position_variance: pl.DataFrame, *, width: theme.Width = "page") -> Figure:
-    """Which position embeddings have an exceptional variance? All of them, the first ten, the last ten."""
+    """Variance of all, the first ten and the last ten position embeddings."""
     rows = position_variance.sort("position")
     parts = {"all positions": rows, f"first {FEW}": rows.head(FEW), f"last {FEW}": rows.tail(FEW)}
     figure, panels = titled_panels(
@@ -52,7 +52,7 @@ def _draw_part(axes: Axes, part: pl.DataFrame) -> None:
 
 @theme.figure_function
 def first_position(switch: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
-    """How much of position 0's jump in Tᵖ is LayerNorm's? Position 0 and the ten after it, without and with it."""
+    """Tᵖ at position 0 and the mean of the next ten positions, without and with LayerNorm."""
     asked = chosen_heads(switch, heads)
     rows = in_order(switch, asked)
     legend = [point_entry("position 0", FIRST), point_entry("mean of the next ten positions", NEXT)]
@@ -74,7 +74,7 @@ def last_positions(
     heads: Sequence[int] | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """Does the last query position depart from those before it? Tᵖᵖ without LayerNorm for the last five."""
+    """Tᵖᵖ without LayerNorm for the last five query positions."""
     queries, asked = chosen_queries(last_queries, None), chosen_heads(last_queries, heads)
     styles = [*(theme.style_of(place) for place in range(len(queries) - 1)), LAST][: len(queries)]
     verdicts = dict(undertrained.select("head", "undertrained").iter_rows()) if undertrained is not None else {}
