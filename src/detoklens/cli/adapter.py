@@ -19,30 +19,32 @@ from detoklens.questions.texts import Texts
 if TYPE_CHECKING:
     from detoklens.questions.base import Question
 
+ADVANCED = "Advanced options"
+
 
 @dataclass(frozen=True)
 class Model:
-    """Which model is asked."""
+    """Which model is analysed."""
 
     model: Annotated[
         str,
         Parameter(
-            "A folder in Hugging Face layout, a hub id such as gpt2, or demo, which comes along.",
+            "A folder in Hugging Face layout, a hub id such as gpt2, or demo (bundled).",
             metavar="MODEL",
             positional=True,
         ),
     ] = DEMO
-    revision: Annotated[str | None, Parameter("Branch, tag or commit of a hub model.")] = None
+    revision: Annotated[str | None, Parameter("Branch, tag or commit of a hub model.", advanced=True)] = None
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Which counts are taken into account."""
+    """Which corpus counts are used."""
 
     counts: Annotated[
         str | None,
         Parameter(
-            "Corpus counts, as `detoklens count` writes them; those of the demo model are called demo.",
+            "Corpus counts: a folder written by `detoklens count`, or demo.",
             metavar="COUNTS",
         ),
     ] = None
@@ -50,20 +52,22 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Cluster(Work):
-    """Workers of this machine, or of a Ray cluster."""
+    """Workers on this machine or on a Ray cluster."""
 
     workers: Annotated[int | None, Parameter("Number of workers. Default: one per core.", least=1)] = None
-    engine: Annotated[Literal["local", "ray"], Parameter("Run on this machine or on Ray.", metavar="local|ray")] = (
-        "local"
-    )
-    ray_address: Annotated[str | None, Parameter("Address of a running Ray cluster. Default: start one.")] = None
+    engine: Annotated[
+        Literal["local", "ray"], Parameter("Run on this machine or on Ray.", metavar="local|ray", advanced=True)
+    ] = "local"
+    ray_address: Annotated[
+        str | None, Parameter("Address of a running Ray cluster. Default: start one.", advanced=True)
+    ] = None
 
 
 @dataclass(frozen=True)
 class SeedOptions:
-    """Another seed, another draw."""
+    """The random seed."""
 
-    seed: Annotated[int, Parameter("Of all that is drawn: documents, tokens, nulls, resamples.", least=0)] = 0
+    seed: Annotated[int, Parameter("Random seed.", least=0)] = 0
 
 
 def question_command(question: type[Question]) -> Callable[..., None]:
@@ -102,26 +106,28 @@ def command_of(
     def command(**given: Any) -> None:
         run(*(owner(**read_settings(of_owner, given)) for owner, of_owner in settings.items()))
 
-    flat = [setting for of_owner in settings.values() for setting in of_owner]
+    flat = [setting for of_owner in settings.values() for setting in of_owner if setting.parameter.cli]
     return with_parameters(command, flat, described or run)
 
 
 def owners_of(question: type[Question]) -> dict[type, list[Setting]]:
     """The dataclasses that a command's options come from, with the settings that it takes of each."""
-    own = list(settings_of(question))
-    arguments = [setting for setting in settings_of(Model) if setting.parameter.positional]
-    owners: dict[type, list[Setting]] = {Model: arguments, question: own}
+    owners: dict[type, list[Setting]] = {Model: list(settings_of(Model)), question: list(settings_of(question))}
     if question.takes("counts"):
         owners[Corpus] = list(settings_of(Corpus))
     if question.takes("text"):
-        owners[Texts] = list(settings_of(Texts))
+        owners[Texts] = [s if "text" in question.needs else as_advanced(s) for s in settings_of(Texts)]
     if question.takes("seed") or question.takes("text"):
         owners[SeedOptions] = list(settings_of(SeedOptions))
     if question.parallel:
         owners[Work] = list(settings_of(Work))
     owners[Output] = output_settings(question)
-    owners[Model] = [*arguments, *(setting for setting in settings_of(Model) if not setting.parameter.positional)]
     return owners
+
+
+def as_advanced(setting: Setting) -> Setting:
+    """The same setting, listed under the advanced options."""
+    return replace(setting, parameter=replace(setting.parameter, advanced=True))
 
 
 def output_settings(question: type[Question]) -> list[Setting]:
@@ -183,6 +189,7 @@ def annotation_of(setting: Setting) -> Any:
             setting.flag,
             metavar=parameter.metavar,
             help=parameter.help,
+            rich_help_panel=ADVANCED if parameter.advanced else None,
             show_default=not hide and not isinstance(setting.default, bool),
             **least,  # type: ignore[arg-type]
         ),
@@ -206,7 +213,7 @@ def read_settings(settings: Iterable[Setting], given: dict[str, Any]) -> dict[st
     """The values of some settings as the command line gave them."""
     values: dict[str, Any] = {}
     for setting in settings:
-        value = given[setting.name]
+        value = given.get(setting.name)
         if value is None:
             value = setting.default
         elif setting.parameter.read is not None:

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
@@ -32,6 +32,23 @@ OTHER_COMMANDS = {
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
+class Command(TyperCommand):
+    """A command whose help lists its advanced options last, under their own heading."""
+
+    def format_options(self, context: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(context):
+            record = parameter.get_help_record(context)
+            kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            heading = getattr(parameter, "rich_help_panel", None) or kind
+            if record is not None:
+                sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+
 class Commands(TyperGroup):
     """Commands that are built when called: help and completion need names and summaries only."""
 
@@ -44,7 +61,7 @@ class Commands(TyperGroup):
         function = callback(name)
         if isinstance(function, typer.Typer):
             return typer.main.get_group(function)
-        info = CommandInfo(name, callback=function, context_settings=CONTEXT)
+        info = CommandInfo(name, cls=Command, callback=function, context_settings=CONTEXT)
         return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
 
     def format_commands(self, _context: Any, formatter: Any) -> None:

@@ -16,6 +16,7 @@ from detoklens.demo import NAME as DEMO
 from detoklens.engines import open_engine
 from detoklens.loading import load_vocabulary
 from detoklens.questions.parameters import REQUIRED, Parameter
+from detoklens.questions.texts import DocumentPerLine, SkipBad, TextField
 from detoklens.tables.corpus import COUNT_TOTALS
 
 if TYPE_CHECKING:
@@ -29,27 +30,29 @@ class Counting:
     inputs: Annotated[
         Sequence[str],
         Parameter(
-            "Files, folders or globs of .txt, .jsonl (also .gz, .zst) or .parquet, or a hub dataset: owner/name, "
+            "Files, folders or globs of .txt, .jsonl (also .gz, .zst) or .parquet, or a hub dataset: owner/name or "
             "owner/name/pattern.",
             metavar="INPUT...",
             positional=True,
         ),
     ] = REQUIRED
-    out: Annotated[Path, Parameter("The folder for the counts.", metavar="COUNTS")] = REQUIRED
-    tokenizer: Annotated[str, Parameter("Whose tokenizer: a folder, a hub id, or demo.", metavar="MODEL")] = DEMO
-    text_field: Annotated[str, Parameter("The field of a JSON line, or the column of a parquet file.")] = "text"
-    document_per_line: Annotated[bool, Parameter("A line of a .txt file is a document; else the whole file is.")] = (
-        False
+    out: Annotated[Path, Parameter("Output folder.", metavar="COUNTS")] = REQUIRED
+    tokenizer: Annotated[
+        str, Parameter("Model whose tokenizer is used: a folder, a hub id, or demo.", metavar="MODEL")
+    ] = DEMO
+    text_field: TextField = "text"
+    document_per_line: DocumentPerLine = False
+    limit_documents: Annotated[int | None, Parameter("Only the first N documents, skipped ones included.", least=1)] = (
+        None
     )
-    limit_documents: Annotated[int | None, Parameter("Only the first N documents; skipped ones count.", least=1)] = None
-    skip_bad: Annotated[bool, Parameter("Leave out records that are broken or lack the field, and count them.")] = False
+    skip_bad: SkipBad = False
     parse_special_tokens: Annotated[
-        bool, Parameter("The text <|endoftext|> is that special token; else it is text like any other.")
+        bool, Parameter("Read special tokens such as <|endoftext|> in the text as tokens, not as text.", advanced=True)
     ] = False
     memory: Annotated[
-        str | None, Parameter("For all workers. Default: a quarter of the machine's.", metavar="SIZE")
+        str | None, Parameter("Memory of all workers. Default: a quarter of the machine's.", metavar="SIZE")
     ] = None
-    batch: Annotated[str, Parameter("Text tokenized at once by a worker.", metavar="SIZE")] = "8MB"
+    batch: Annotated[str, Parameter("Text a worker tokenizes at once.", metavar="SIZE", advanced=True)] = "8MB"
 
 
 def count(counting: Counting, work: Cluster, printed: Printed) -> None:

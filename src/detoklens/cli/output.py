@@ -36,9 +36,7 @@ ALL = 10_000  # characters: wide enough for every column
 class Printed:
     """How a table is printed."""
 
-    output_format: Annotated[
-        Format, Parameter("How the table is printed: for eyes, or to be read by another program.", flag="--format")
-    ] = "table"
+    output_format: Annotated[Format, Parameter("Output format.", flag="--format")] = "table"
 
     def __post_init__(self) -> None:
         """Refuse what can't be printed before any work is done."""
@@ -50,20 +48,18 @@ class Printed:
 class Output(Printed):
     """How an answer is shown, and where it is kept."""
 
-    table: Annotated[str | None, Parameter("Which of its tables is printed; --out writes all.")] = None
-    by: Annotated[str | None, Parameter("The same by what one row of the table is.")] = None
-    wide: Annotated[bool, Parameter("Print all columns of a table, however wide the terminal is.")] = False
-    figure: Annotated[
-        Path | None, Parameter("Also draw a figure into this file: .svg, .pdf or .png.", metavar="FILE")
-    ] = None
-    figure_name: Annotated[str | None, Parameter("Which of its figures. Default: the first.")] = None
-    force: Annotated[bool, Parameter("Overwrite FILE even if it is not a figure drawn by detoklens.")] = False
-    width: Annotated[
-        str, Parameter("How wide the figure is: 3.3 in, 7 in, or so many.", metavar="column|page|INCHES")
-    ] = "page"
+    table: Annotated[str | None, Parameter("Table to print; --out writes all.", advanced=True)] = None
+    by: Annotated[str | None, Parameter("Table to print, by what a row is.")] = None
+    wide: Annotated[bool, Parameter("Print all columns, whatever the terminal's width.", advanced=True)] = False
+    figure: Annotated[Path | None, Parameter("Also save a figure: .svg, .pdf or .png.", metavar="FILE")] = None
+    figure_name: Annotated[str | None, Parameter("Figure to draw. Default: the first.", advanced=True)] = None
+    force: Annotated[bool, Parameter("Overwrite FILE even if detoklens did not draw it.", advanced=True)] = False
+    width: Annotated[str, Parameter("Figure width: column is 3.3 inches, page is 7.", metavar="column|page|INCHES")] = (
+        "page"
+    )
     out: Annotated[
         Path | None,
-        Parameter("Also write the tables into this folder, as parquet and CSV.", metavar="DIR"),
+        Parameter("Also write all tables to this folder, as parquet and CSV.", metavar="DIR"),
     ] = None
 
     def __post_init__(self) -> None:

@@ -30,8 +30,9 @@ AFFINITY = (
 SplitOff = Annotated[
     Literal["none", "vocabulary", "frequency"],
     Parameter(
-        "Rotary or ALiBi positions: split off what all queries and all keys have in common, their mean over the "
-        "vocabulary, evenly or by frequency in corpus counts; none: their biases alone."
+        "Rotary or ALiBi positions: split off the mean query and key over the vocabulary, unweighted or weighted by "
+        "corpus frequency; none: biases only.",
+        advanced=True,
     ),
 ]
 
@@ -80,7 +81,7 @@ class AtOffset(SplitTerms):
     """A question about tokens alone: with rotary positions at one offset, by default with nothing split off."""
 
     offset: Annotated[
-        int, Parameter("Rotary positions: how many places before its query a key stands; 1 is the token before.")
+        int, Parameter("Rotary positions: distance from query back to key; 1 is the previous token.", advanced=True)
     ] = field(default=1, kw_only=True)
     mean: SplitOff = field(default="none", kw_only=True)
 
@@ -109,7 +110,8 @@ class Joining(AtOffset):
     direction: Annotated[
         Literal["back", "ahead"],
         Parameter(
-            "Ask from a token back to the one before it, or, of a model that looks both ways, ahead to the one after."
+            "Keys before the query, or after it (bidirectional models only).",
+            advanced=True,
         ),
     ] = field(default="back", kw_only=True)
 

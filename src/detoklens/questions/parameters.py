@@ -23,10 +23,11 @@ REQUIRED: Any = ...  # the default of a parameter that has none
 
 @dataclass(frozen=True)
 class Parameter:
-    """What belongs to a parameter beside its type and default.
+    """A parameter's help line and how the command line offers it.
 
-    `read` turns what the command line was given into the value, and `spell` the value into words of the command line;
-    an option that may be `repeated` is read all at once. `flag` is the option's name where it is not the field's.
+    `flag` overrides the option's name. `advanced` options are listed last in help; with `cli=False` there is no option
+    at all, only the Python argument. `read` turns the command line's text into the value and `spell` turns the value
+    back; an option that may be `repeated` is read as a list.
     """
 
     help: str
@@ -35,6 +36,8 @@ class Parameter:
     least: float | None = None
     positional: bool = False
     repeated: bool = False
+    advanced: bool = False
+    cli: bool = True
     read: Callable[[Any], Any] | None = None
     spell: Callable[[Any], Sequence[str]] | None = None
 
@@ -239,13 +242,15 @@ Heads = Annotated[
 QueryPositions = Annotated[
     Sequence[int] | None,
     Parameter(
-        "Look from these positions, from 0. Default: about 1/20, 1/2 and nearly all of the model's length.",
+        "Query positions, from 0. Default: about 1/20, 1/2 and nearly all of the model's length.",
         metavar="50,500,1000",
         read=whole_numbers("query positions"),
         spell=in_one_word("--query-positions"),
     ),
 ]
-Centred = Annotated[bool, Parameter("Subtract each key's mean over all query tokens before ranking keys.")]
+Centred = Annotated[
+    bool, Parameter("Subtract each key's mean over all query tokens before ranking keys.", advanced=True)
+]
 
 
 def read_scale(text: str) -> str | int:
@@ -260,9 +265,10 @@ def read_scale(text: str) -> str | int:
 Scale = Annotated[
     Literal["mean", "published", "bare"] | int,
     Parameter(
-        "σ of a token: its mean over positions (published: each first rounded to float16, as in the paper's "
-        "published code), that of the bare embedding, or that at one position.",
+        "σ of a token: mean over positions (published: rounded to float16 first, as in the paper's code), of the bare "
+        "embedding, or at one position.",
         metavar="mean|published|bare|POSITION",
+        advanced=True,
         read=read_scale,
     ),
 ]

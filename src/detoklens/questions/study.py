@@ -18,7 +18,7 @@ from detoklens.parallel import Runner, available_cores
 from detoklens.progress import Watching, shown_steps
 from detoklens.questions.answer import Answer, Store
 from detoklens.questions.base import Question
-from detoklens.questions.parameters import Parameter, check_settings, to_cli_args
+from detoklens.questions.parameters import Parameter, check_settings, settings_of, to_cli_args
 from detoklens.questions.texts import Texts, read_documents, texts_or_files
 from detoklens.scores.layer import Layer
 from detoklens.tables.files import Provenance
@@ -206,7 +206,10 @@ class Study:
         )
 
     def command(self, question: Question) -> str:
-        """The words that give the same numbers on the command line."""
+        """The command line that gives the same numbers; the Python call where a parameter is not an option."""
+        python_only = [setting for setting in settings_of(type(question)) if not setting.parameter.cli]
+        if any(getattr(question, setting.name) != setting.default for setting in python_only):
+            return f"study.ask(dl.{question!r})  # in Python, on the same study"
         words = ["detoklens", question.name(), *self.model_words, *question.cli_args(self)]
         if question.depends_on("counts") and self.counts is not None and not _is_own(self.counts, self.layer):
             words += ["--counts", str(self.counts.folder or "COUNTS")]

@@ -29,32 +29,32 @@ OWN_TEXT = (
     "the documents that come with the demo model are sampled from it (temperature 1, from its end-of-text token), "
     "not written by people"
 )
+TextField = Annotated[str, Parameter("Field of a JSON line or column of a parquet file.", advanced=True)]
+DocumentPerLine = Annotated[
+    bool, Parameter("Each line of a .txt file is a document; otherwise the file is one.", advanced=True)
+]
+SkipBad = Annotated[bool, Parameter("Skip records that are broken or lack the field.", advanced=True)]
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Which documents are looked at, and how each is cut."""
+    """Which documents a question runs on, and how they are truncated."""
 
     text: Annotated[
         Sequence[str],
         Parameter(
-            "Files, folders, globs or a hub dataset, as `detoklens count` reads them; may be repeated. "
-            "The demo model brings documents of its own.",
+            "Text to run on: files, folders, globs or a hub dataset; may be repeated. The demo model has its own.",
             metavar="INPUT",
         ),
     ] = ()
-    documents: Annotated[int, Parameter("How many documents: those whose texts have the smallest hashes.", least=1)] = (
-        1000
-    )
+    documents: Annotated[int, Parameter("Number of documents, sampled by the hash of their text.", least=1)] = 1000
     length: Annotated[
-        int | None, Parameter("Cut documents to so many tokens. Default: the model's length.", least=1)
+        int | None, Parameter("Truncate documents to this many tokens. Default: the model's length.", least=1)
     ] = None
-    prepend_bos: Annotated[bool, Parameter("Put the model's beginning-of-text token before each document.")] = False
-    text_field: Annotated[str, Parameter("The field of a JSON line, or the column of a parquet file.")] = "text"
-    document_per_line: Annotated[bool, Parameter("A line of a .txt file is a document; else the whole file is.")] = (
-        False
-    )
-    skip_bad: Annotated[bool, Parameter("Leave out records that are broken or lack the field.")] = False
+    prepend_bos: Annotated[bool, Parameter("Prepend the beginning-of-text token to each document.")] = False
+    text_field: TextField = "text"
+    document_per_line: DocumentPerLine = False
+    skip_bad: SkipBad = False
     given: tuple[str, ...] = field(default=(), kw_only=True)
     """Texts themselves, in place of files."""
 

@@ -312,6 +312,7 @@ class Auroc(Joining):
             "may be repeated.",
             metavar="TOKEN",
             repeated=True,
+            advanced=True,
             read=read_tokens,
             spell=spelled_tokens("--tokens"),
         ),
@@ -324,26 +325,39 @@ class Auroc(Joining):
     words: Annotated[
         Path | Sequence[str] | None,
         Parameter(
-            "One word a line. Default: the list that comes along.", metavar="FILE", read=Path, spell=by_file("--words")
+            "One word a line. Default: the list that comes along.",
+            metavar="FILE",
+            read=Path,
+            spell=by_file("--words"),
+            advanced=True,
         ),
     ] = None
-    positives: Annotated[Kind, Parameter("Of the corpus: every pair it holds, or those above a PMI.")] = "count"
-    pmi_above: Annotated[float, Parameter("With --positives pmi: the PMI in bits.")] = 0.0
-    weights: Annotated[Weights, Parameter("A positive weighs as much as its count, or as much as any other.")] = "count"
+    positives: Annotated[
+        Kind, Parameter("Of the corpus: every pair it holds, or those above a PMI.", advanced=True)
+    ] = "count"
+    pmi_above: Annotated[float, Parameter("With --positives pmi: the PMI in bits.", cli=False)] = 0.0
+    weights: Annotated[
+        Weights, Parameter("A positive weighs as much as its count, or as much as any other.", cli=False)
+    ] = "count"
     negatives: Annotated[
-        Literal["all", "matched"], Parameter("Compare with all other keys, or only with equally frequent ones.")
+        Literal["all", "matched"],
+        Parameter("Compare with all other keys, or only with equally frequent ones.", advanced=True),
     ] = "all"
     per_octave: Annotated[
-        int, Parameter("Strata of equal frequency to an octave of counts; 4 leaves next to nothing of it.", least=1)
+        int,
+        Parameter(
+            "Strata of equal frequency to an octave of counts; 4 leaves next to nothing of it.", least=1, cli=False
+        ),
     ] = 1
-    k: Annotated[int, Parameter("Precision among the first K keys.", least=1)] = 10
+    k: Annotated[int, Parameter("Precision among the first K keys.", least=1, advanced=True)] = 10
     controls: Annotated[
-        bool, Parameter("Compute the nulls and the frequency baseline.", flag="--controls/--no-controls")
+        bool, Parameter("Compute the nulls and the frequency baseline.", flag="--controls/--no-controls", advanced=True)
     ] = True
     within: Annotated[
         Within,
         Parameter(
-            "Within-class null: exchange queries of one orthographic class, or of one cluster of similar positives."
+            "Within-class null: exchange queries of one orthographic class, or of one cluster of similar positives.",
+            advanced=True,
         ),
     ] = "class"
     roc: Annotated[
@@ -354,13 +368,14 @@ class Auroc(Joining):
             repeated=True,
             read=read_tokens,
             spell=spelled_tokens("--roc"),
+            advanced=True,
         ),
     ] = None
     centred: Centred = False
     scale: Scale = "mean"
-    bootstrap: Annotated[int, Parameter("Resamples of query tokens for the 95 % intervals; 0 for none.", least=0)] = (
-        1000
-    )
+    bootstrap: Annotated[
+        int, Parameter("Resamples of query tokens for the 95 % intervals; 0 for none.", least=0, advanced=True)
+    ] = 1000
 
     topic = "Which heads detokenize?"
     progress_label = "ranking keys"

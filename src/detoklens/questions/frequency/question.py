@@ -122,7 +122,8 @@ class Frequency(AtOffset):
     unseen: Annotated[
         Unseen,
         Parameter(
-            "Tokens of count 0 in the correlations: in both, in none, or as published: with Tᵉ, not with Var(e)."
+            "Tokens of count 0 in the correlations: in both, in none, or as published: with Tᵉ, not with Var(e).",
+            advanced=True,
         ),
     ] = "published"
     heads: Heads = None

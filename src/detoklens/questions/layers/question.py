@@ -75,10 +75,12 @@ class Layers(Question):
     ] = None
     words: TwinWords = None
     triples: Triples = 600
-    candidates: Annotated[int, Parameter("Rank this many tokens, drawn by the seed, and the words' own.", least=1)] = (
-        4096
-    )
-    bootstrap: Annotated[int, Parameter("Resamples of the words for the intervals; 0 for none.", least=0)] = 1000
+    candidates: Annotated[
+        int, Parameter("Rank this many tokens, drawn by the seed, and the words' own.", least=1, advanced=True)
+    ] = 4096
+    bootstrap: Annotated[
+        int, Parameter("Resamples of the words for the intervals; 0 for none.", least=0, advanced=True)
+    ] = 1000
     bos: Bos = None
 
     topic = "Which heads detokenize?"

@@ -130,13 +130,16 @@ Pieces = Annotated[
         "In how many pieces.", metavar="2,3,4", read=whole_numbers("numbers of pieces"), spell=in_one_word("--pieces")
     ),
 ]
-Triples = Annotated[int, Parameter("At most this many words per number of pieces, drawn by the seed.", least=2)]
+Triples = Annotated[
+    int, Parameter("At most this many words per number of pieces, drawn by the seed.", least=2, advanced=True)
+]
 NO_BOS = "none"
 Bos = Annotated[
     str | int | None,
     Parameter(
         "Beginning-of-text token: its text or its id, or none. Default: the checkpoint's own.",
         metavar="TOKEN|none",
+        advanced=True,
         read=str,
     ),
 ]

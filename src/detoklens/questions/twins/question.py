@@ -89,10 +89,15 @@ class Twins(Question):
     pieces: Pieces = (2, 3, 4)
     triples: Triples = 600
     candidates: Annotated[
-        int | None, Parameter("Rank this many tokens, drawn by the seed, and the words' own. Default: all.", least=1)
+        int | None,
+        Parameter(
+            "Rank this many tokens, drawn by the seed, and the words' own. Default: all.", least=1, advanced=True
+        ),
     ] = None
     heads: Heads = None
-    bootstrap: Annotated[int, Parameter("Resamples of the words for the intervals; 0 for none.", least=0)] = 1000
+    bootstrap: Annotated[
+        int, Parameter("Resamples of the words for the intervals; 0 for none.", least=0, advanced=True)
+    ] = 1000
     bos: Bos = None
 
     topic = "Which heads detokenize?"
