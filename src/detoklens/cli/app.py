@@ -1,4 +1,4 @@
-"""The command line: one command, one artefact. A question's command is made of the question, when it is called."""
+"""The command line. Each question is a command, built from the question class when it is called."""
 
 from __future__ import annotations
 
@@ -76,13 +76,15 @@ def topics() -> dict[str, list[str]]:
     """The commands by topic."""
     found: dict[str, list[str]] = {}
     for name in QUESTIONS:
+        if name in others():
+            continue
         found.setdefault(QUESTIONS.topic(name), []).append(name)
     return found | {topic: list(names) for topic, names in OTHER_COMMANDS.items()}
 
 
 def callback(name: str) -> Callable[..., None] | typer.Typer:
-    """The function that a command calls; imports what the command needs, and nothing before."""
-    if name in QUESTIONS:
+    """The function that a command calls; imports only what that command needs."""
+    if name not in others():
         from detoklens.cli.adapter import question_command
 
         return question_command(QUESTIONS[name])
@@ -92,8 +94,12 @@ def callback(name: str) -> Callable[..., None] | typer.Typer:
 
 def summary(name: str) -> str:
     """The one-line summary of a command."""
-    others = {name: text for summaries in OTHER_COMMANDS.values() for name, text in summaries.items()}
-    return others[name] if name in others else QUESTIONS.summary(name)
+    return others()[name] if name in others() else QUESTIONS.summary(name)
+
+
+def others() -> dict[str, str]:
+    """The commands that are not questions, with their summaries; a question can't take their names."""
+    return {name: text for summaries in OTHER_COMMANDS.values() for name, text in summaries.items()}
 
 
 app = typer.Typer(
@@ -123,7 +129,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; what the user can mend is one line and exit code 1."""
+    """Run the command line; an error that the user can fix is one line and exit code 1."""
     try:
         open_streams()
         run_command()
@@ -137,7 +143,7 @@ def main() -> None:
 
 
 def run_command() -> None:
-    """Run what was asked; what stdout refuses is found out here, not when the interpreter ends."""
+    """Run the command and flush stdout here, so that a failed write is reported before the interpreter exits."""
     try:
         app(prog_name="detoklens")
     except SystemExit:

@@ -8,14 +8,24 @@ import io
 import os
 import sys
 
-from detoklens.cli.output import in_flags
-from detoklens.errors import DetokLensError, OutputError, first_line
+from detoklens.errors import DetokLensError, MissingError, OutputError, first_line
 
 LONGEST_SHOWN = 200  # characters of a path in a message
 UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EBADF})
 """What the system says of a file, without its name, when it takes no more: full, too large, broken, read-only."""
 
 LESS = "lower what this command has of --heads, --tokens, --documents, --top, --workers, --batch or --memory"
+
+NEEDED = {
+    "counts": "add --counts COUNTS (made by `detoklens count`)",
+    "text": "add --text with files, folders, globs or a hub dataset",
+    "vocabulary": "put the model's tokenizer.json next to its weights",
+}
+AS_FLAGS = {
+    "by skip_bad=True": "by --skip-bad",
+    "set document_per_line=True": "add --document-per-line",
+    "by text_field": "by --text-field",
+}
 
 
 def open_streams() -> None:
@@ -52,6 +62,16 @@ def one_line(error: Exception) -> str | None:
     if error.errno in UNWRITABLE:
         return f"detoklens: the output can't be written: {error.strerror}; send it where there is room for it\n"
     return None
+
+
+def in_flags(error: DetokLensError) -> str:
+    """An error message that names command-line options in place of Python parameters."""
+    if isinstance(error, MissingError) and error.need in NEEDED:
+        return f"{error.what}; {NEEDED[error.need]}"
+    said = str(error)
+    for keyword, flag in AS_FLAGS.items():
+        said = said.replace(keyword, flag)
+    return said
 
 
 def forget_unwritten() -> None:

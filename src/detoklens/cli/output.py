@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
 
-from detoklens.errors import DetokLensError, MissingError, OutputError, one_line
+from detoklens.errors import OutputError, one_line
 from detoklens.figures.spec import chosen_spec
 from detoklens.questions.answer import Comparison
 from detoklens.questions.parameters import Parameter
@@ -188,27 +188,3 @@ def say(message: str) -> None:
     """One line on stderr, beside the answer."""
     with contextlib.suppress(OSError):  # an answer is not given up for a note that can't be written
         Console(stderr=True, soft_wrap=True).print(one_line(message), markup=False, highlight=False, style="dim")
-
-
-NEEDED = {
-    "counts": "add --counts COUNTS (made by `detoklens count`)",
-    "text": "name files, folders, globs or a hub dataset by --text",
-    "vocabulary": "put the model's tokenizer.json beside its weights",
-}
-
-
-AS_FLAGS = {
-    "by skip_bad=True": "by --skip-bad",
-    "set document_per_line=True": "add --document-per-line",
-    "by text_field": "by --text-field",
-}
-
-
-def in_flags(error: DetokLensError) -> str:
-    """An error in the command line's words: what is missing, or can be set, is named by its option."""
-    if isinstance(error, MissingError) and error.need in NEEDED:
-        return f"{error.what}; {NEEDED[error.need]}"
-    said = str(error)
-    for keyword, flag in AS_FLAGS.items():
-        said = said.replace(keyword, flag)
-    return said
