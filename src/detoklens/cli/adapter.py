@@ -161,11 +161,6 @@ def with_parameters(command: Callable[..., None], settings: Sequence[Setting], d
     return command
 
 
-def with_default(settings: Sequence[Setting], **defaults: Any) -> list[Setting]:
-    """The same settings with other defaults."""
-    return [replace(setting, default=defaults.get(setting.name, setting.default)) for setting in settings]
-
-
 def default_of(setting: Setting) -> Any:
     """The default as the command line shows it."""
     default = inspect.Parameter.empty if setting.default is REQUIRED else setting.default

@@ -1,4 +1,4 @@
-"""`detoklens count`: how often does each token, and each pair of tokens, occur in a corpus?"""
+"""`detoklens count`: count the tokens and bigrams of a corpus."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Counting:
-    """What is counted, by whose tokens, and where the counts go."""
+    """Options of a count."""
 
     inputs: Annotated[
         Sequence[str],
@@ -58,8 +58,8 @@ class Counting:
 def count(counting: Counting, work: Cluster, printed: Printed) -> None:
     """Count the tokens and bigrams of a corpus of any size.
 
-    Bigrams are counted inside a document, never across two; no special token is added. A run that was interrupted is
-    continued by the same command. The files are the same whatever the number of workers.
+    Bigrams never span two documents, and no special token is added. Run the same command again to continue an
+    interrupted count. The result doesn't depend on the number of workers.
 
     Example: detoklens count 'openwebtext/*.parquet' --tokenizer gpt2 --out counts
     """
@@ -73,7 +73,7 @@ def count(counting: Counting, work: Cluster, printed: Printed) -> None:
         batch=parse_size(counting.batch, "--batch"),
     )
     if counting.tokenizer == DEMO:
-        say("counting with the demo model's tokenizer; --tokenizer names another model's")
+        say("counting with the demo model's tokenizer; choose another with --tokenizer")
     vocabulary = load_vocabulary(counting.tokenizer)
     with open_engine(work.engine, work.workers, work.ray_address) as running, shown_progress() as watch:
         counts = count_corpus(list(counting.inputs), vocabulary, counting.out, asked, running, watch)
@@ -81,7 +81,7 @@ def count(counting: Counting, work: Cluster, printed: Printed) -> None:
 
 
 def _answer(counts: Counts, out: Path, printed: Printed) -> None:
-    """What was wrong with the input on stderr, the totals on stdout."""
+    """Print problems of the input to stderr, the totals to stdout."""
     totals = counts.manifest["totals"]
     if totals["replaced_characters"]:
         say(

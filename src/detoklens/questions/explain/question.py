@@ -82,7 +82,7 @@ class Explain(SplitTerms):
     tables = (explanation_schema(SIX), links_schema(SIX))
     equation = (
         "s = Σ T,  α[h, i, :] = softmax over the visible keys of s / √d′,  without T: softmax of (s − T) / √d′;  "
-        "strength of a link: α log₂(α n) for a query with n visible keys;  its term: the one whose removal lowers α most"
+        "strength of a link: α log₂(α n), n the query's visible keys;  its term: the one whose removal lowers α most"
     )
     figures = (
         FigureSpec(
