@@ -75,7 +75,7 @@ class Catalogue(Mapping[str, "type[Question]"]):
             for name, summary in summaries.items()
         }
         found = {
-            point.name: Listing("Installed questions", f"From {point.value.partition('.')[0]}.", point.value)
+            point.name: Listing("Installed questions", f"From {point.module.partition('.')[0]}.", point.value)
             for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
         }
         return built_in | {name: listing for name, listing in found.items() if name not in built_in}
