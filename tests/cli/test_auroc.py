@@ -114,7 +114,7 @@ def test_the_command_line_and_python_give_the_same_answer(model, counts, tmp_pat
     [
         Auroc(["7", "t", 40, 41, 45], controls=False, bootstrap=0, centred=True, scale=3),
         Auroc(pieces=True, negatives="matched", bootstrap=10),
-        Auroc(roc=[" the", 401, 400], weights="one"),
+        Auroc(roc=[" the", 401, 400]),
     ],
     ids=["tokens", "pieces", "roc"],
 )

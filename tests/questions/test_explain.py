@@ -207,7 +207,7 @@ def test_a_wrong_type_is_one_clear_line(given, said):
         (Explain([10**30]), "names no token"),
         (Explain("a " * 40), "is longer than the 11 positions"),
         (Explain("a", heads=[3]), "head 3 does not exist"),
-        (Explain("a", heads=[]), "no head was given"),
+        (Explain("a", heads=[]), "heads is empty"),
     ],
 )
 def test_what_cannot_be_explained_is_one_line(study, question, said):
