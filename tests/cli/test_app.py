@@ -44,13 +44,13 @@ class Interrupting:
             raise KeyboardInterrupt
 
 
-def test_an_interrupt_of_the_first_imports_ends_without_a_word(monkeypatch, capsys):
+def test_an_interrupt_of_the_first_imports_is_one_line(monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "detoklens.cli.app")
     monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", "\nStopped; run the same command to continue.\n")
 
 
 def test_an_unknown_command_is_a_usage_error():

@@ -77,8 +77,8 @@ def test_bad_questions_are_one_line(model, texts, tmp_path):
         return line
 
     assert "position 32 does not exist" in refusal("--query-positions", "32")
-    assert "a band of 1.5 is no share of documents" in refusal("--band", "1.5")
-    assert "a band of nan is no share of documents" in refusal("--band", "nan")
+    assert "a band of 1.5 is not a share of documents" in refusal("--band", "1.5")
+    assert "a band of nan is not a share of documents" in refusal("--band", "nan")
     assert "query position 9 lies beyond documents cut to 8 tokens" in refusal("--length", "8", "--query-positions", 9)
     assert "a length of 33 is more than the 32 positions" in refusal("--length", "33")
     assert "--text" in refuse("attention", model)
