@@ -1,4 +1,4 @@
-"""From a question to its command: options from its fields, help from its docstring, output like every other's."""
+"""Build a question's command: options from its fields, help from its docstring."""
 
 from __future__ import annotations
 
@@ -71,36 +71,31 @@ class SeedOptions:
 
 
 def question_command(question: type[Question]) -> Callable[..., None]:
-    """The command of a question: its own options, those of what it is asked of, and those of the output."""
+    """The command of a question, with its options and those of inputs and output."""
     owners = owners_of(question)
 
     def run(*parts: Any) -> None:
         made = dict(zip(owners, parts, strict=True))
         made[Output].check(made[question])
-        note_vain_counts(made[question], made.get(Corpus))
-        note_vain_text(made[question], made.get(Texts))
+        note_ignored_inputs(made[question], made.get(Corpus), made.get(Texts))
         study = open_study(made[Model], *(made.get(owner) for owner in (Corpus, Texts, SeedOptions, Work)))
         show_answer(study.ask(made[question], made[Output].out), made[Output])
 
     return command_of(run, owners, question)
 
 
-def note_vain_counts(question: Question, corpus: Corpus | None) -> None:
-    """Say where counts were named and decide nothing: the numbers may not be what was meant."""
+def note_ignored_inputs(question: Question, corpus: Corpus | None, texts: Texts | None) -> None:
+    """Say which inputs are ignored with these parameters."""
     if corpus is not None and corpus.counts is not None and not question.depends_on("counts"):
-        say(f"--counts has no part in what was asked; `detoklens {question.name()} --help` says what it decides")
-
-
-def note_vain_text(question: Question, texts: Texts | None) -> None:
-    """The same for text."""
+        say("--counts is ignored with these options")
     if texts is not None and texts.text and not question.depends_on("text"):
-        say(f"--text has no part in what was asked; `detoklens {question.name()} --help` says what it decides")
+        say("--text is ignored with these options")
 
 
 def command_of(
     run: Callable[..., None], owners: Mapping[type, Sequence[Setting]] | Sequence[type], described: Any = None
 ) -> Callable[..., None]:
-    """A function with a parameter for each setting of some dataclasses, which calls `run` with one object of each."""
+    """A function with a parameter per setting of some dataclasses; it calls `run` with one object of each."""
     settings = owners if isinstance(owners, Mapping) else {owner: settings_of(owner) for owner in owners}
 
     def command(**given: Any) -> None:
@@ -111,7 +106,7 @@ def command_of(
 
 
 def owners_of(question: type[Question]) -> dict[type, list[Setting]]:
-    """The dataclasses that a command's options come from, with the settings that it takes of each."""
+    """The dataclasses that a command's options come from, with their settings."""
     owners: dict[type, list[Setting]] = {Model: list(settings_of(Model)), question: list(settings_of(question))}
     if question.takes("counts"):
         owners[Corpus] = list(settings_of(Corpus))
@@ -131,7 +126,7 @@ def as_advanced(setting: Setting) -> Setting:
 
 
 def output_settings(question: type[Question]) -> list[Setting]:
-    """How an answer is shown: which of its tables, which of its figures."""
+    """The output settings of a question, with its tables and figures as choices."""
     names = tuple(schema.name for schema in question.tables)
     figures = tuple(spec.name for spec in question.figures)
     kinds = {"table": names if len(names) > 1 else (), "by": tuple(question.by), "figure_name": figures}
@@ -148,7 +143,7 @@ def output_settings(question: type[Question]) -> list[Setting]:
 
 
 def with_parameters(command: Callable[..., None], settings: Sequence[Setting], described: Any) -> Callable[..., None]:
-    """The function with the signature that typer reads its options off, and with the help of what it is made for."""
+    """Give a function the signature that typer reads and the docstring of `described`."""
     ordered = sorted(settings, key=lambda setting: not setting.parameter.positional)
     parameters = [
         inspect.Parameter(setting.name, inspect.Parameter.KEYWORD_ONLY, default=default_of(setting), annotation=kind)
@@ -192,7 +187,7 @@ def annotation_of(setting: Setting) -> Any:
 
 
 def _typed(setting: Setting) -> Any:
-    """What typer reads a setting as: text where the setting reads it itself, a list where it may be repeated."""
+    """The type that typer converts to: text if the setting has its own reader, a list if it may be repeated."""
     if setting.parameter.read is not None and not setting.parameter.repeated:
         return str | None if setting.default is None else str
     sequence = next(
@@ -205,7 +200,7 @@ def _typed(setting: Setting) -> Any:
 
 
 def read_settings(settings: Iterable[Setting], given: dict[str, Any]) -> dict[str, Any]:
-    """The values of some settings as the command line gave them."""
+    """The values of settings from the command line's arguments."""
     values: dict[str, Any] = {}
     for setting in settings:
         value = given.get(setting.name)
@@ -223,7 +218,7 @@ def read_settings(settings: Iterable[Setting], given: dict[str, Any]) -> dict[st
 def open_study(
     model: Model, corpus: Corpus | None, texts: Texts | None, chance: SeedOptions | None, work: Work | None
 ) -> Study:
-    """The model with what the command line names beside it."""
+    """The study that the command line describes."""
     layer = load(model.model, revision=model.revision)
     counts = fitting_counts(corpus.counts, layer) if corpus is not None else None
     words = [model.model, *(["--revision", model.revision] if model.revision else [])]
