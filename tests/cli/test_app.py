@@ -74,5 +74,5 @@ def test_too_little_memory_is_one_line_that_says_what_to_lower(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, *asked], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     (line,) = done.stderr.splitlines()
-    assert line.startswith("detoklens: there is not enough memory (Unable to allocate ")
-    assert "lower what this command has of --heads, --tokens" in line
+    assert line.startswith("detoklens: not enough memory (Unable to allocate ")
+    assert "lower --heads, --tokens" in line

@@ -131,5 +131,5 @@ def test_bad_questions_are_one_line(files, study):
         study.ask(Contributions(heads=[3]))
     with pytest.raises(RangeError, match="no query position was given"):
         study.ask(Contributions([]))
-    with pytest.raises(RangeError, match="query position 9 lies beyond documents cut to 8 tokens"):
+    with pytest.raises(RangeError, match="query position 9 is beyond documents truncated to 8 tokens"):
         text_study(*files, length=8).ask(Contributions([9]))

@@ -200,7 +200,7 @@ def test_a_list_of_words_in_a_file_is_read_again(tmp_path):
     ],
 )
 def test_what_is_no_path_is_one_line(wrong, written):
-    with pytest.raises(dl.DetokLensError, match=r"is a path, given as text|given by label"):
+    with pytest.raises(dl.DetokLensError, match=r"is a string or a pathlib.Path|is not a mapping"):
         wrong(dl.read_answer(written))
 
 

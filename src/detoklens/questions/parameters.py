@@ -110,7 +110,7 @@ def checked(owner: str, setting: Setting, value: Any) -> Any:
             continue
         least = setting.parameter.least
         if least is not None and found is not None and found < least:
-            raise RangeError(f"{owner}({setting.name}={found}): pass at least {least:g}")
+            raise RangeError(f"{owner}({setting.name}={found}): at least {least:g} is needed")
         return found
     accepted = " or ".join(dict.fromkeys(_described(kind) for kind in _choices(setting.kind)))
     raise RangeError(f"{owner}({setting.name}={_shortened(value)}): {setting.name} is {accepted}")

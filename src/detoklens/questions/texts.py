@@ -150,7 +150,7 @@ def find_beginning(layer: Layer) -> Beginning:
     found = [
         (config.get("bos_token_id"), "the checkpoint's bos_token_id"),
         (config.get("eos_token_id"), "a fallback: the checkpoint has no bos_token_id, this is its eos_token_id"),
-        *((token_id, "a fallback, found by name: the checkpoint has no bos_token_id") for token_id in named),
+        *((token_id, "a fallback by its name: the checkpoint has no bos_token_id") for token_id in named),
     ]
     for token_id, source in found:
         if isinstance(token_id, int) and 0 <= token_id < layer.vocab_size:
