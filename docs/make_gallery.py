@@ -179,8 +179,8 @@ def _raw(html: str) -> str:
 def _index(drawn: list[Drawn]) -> str:
     """One card for each figure, under what people ask; the last lines name the pages for the reader's sidebar."""
     parts = ["# Gallery", "", "Every figure that the package draws, on the model that comes with it.", ""]
-    for topic in dict.fromkeys(each.question.topic for each in drawn):
-        cards = [_card(each) for each in drawn if each.question.topic == topic]
+    for topic in dict.fromkeys(QUESTIONS.topic(each.question.name()) for each in drawn):
+        cards = [_card(each) for each in drawn if QUESTIONS.topic(each.question.name()) == topic]
         parts += [f"## {topic}", "", "::::{grid} 1 2 3 3", ":gutter: 3", "", *cards, "::::", ""]
     names = [f"made/gallery/{each.name}" for each in drawn]
     return "\n".join([*parts, "```{toctree}", ":hidden:", "", *names, "```", ""])

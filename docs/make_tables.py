@@ -11,7 +11,7 @@ from pathlib import Path
 from make_families import families_page
 
 from detoklens.questions.base import Question
-from detoklens.questions.catalogue import QUESTIONS
+from detoklens.questions.catalogue import QUESTIONS, TOPICS
 from detoklens.tables.schema import Schema
 
 DOCS = Path(__file__).parent
@@ -45,8 +45,8 @@ def tables_page() -> str:
 def figures_page() -> str:
     """The names of all figures, under what people ask."""
     parts = [FIGURES]
-    for topic in dict.fromkeys(question.topic for question in QUESTIONS.values()):
-        rows = [row for question in QUESTIONS.values() if question.topic == topic for row in _figure_rows(question)]
+    for topic, names in TOPICS.items():
+        rows = [row for name in names for row in _figure_rows(QUESTIONS[name])]
         parts += [f"## {topic}", "", "| figure | name | question |", "|---|---|---|", *rows, ""]
     return "\n".join(parts)
 

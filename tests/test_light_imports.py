@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-HEAVY = ("torch", "transformers", "matplotlib", "numba", "polars", "scipy", "pyarrow", "ray")
+HEAVY = ("torch", "transformers", "matplotlib", "numba", "numpy", "polars", "scipy", "pyarrow", "ray")
 NETWORK = ("huggingface_hub", "httpx", "requests", "urllib3", "http.client", "ssl")
 
 LOOK = "import sys; print([name for name in {names!r} if name in sys.modules])"

@@ -1,16 +1,20 @@
 """detoklens: what does a language model's first attention layer do, and why?
 
-    study = detoklens.study("demo")                       # a model with what is known of text
-    study.ask(detoklens.Auroc(pieces=True)).sentence      # an answer: sentence, tables, figures
-    study.layer.terms("The connection was lost.")         # the terms of a text's scores, exactly
+    study = detoklens.study("demo")                       # a model plus corpus counts and documents
+    study.ask(detoklens.Auroc(pieces=True)).sentence      # an answer: summary, tables, figures
+    study.layer.terms("The connection was lost.")         # the exact score terms of a text
 
-The public names are imported when they are first used, so that `import detoklens` is instant.
+Public names are imported on first use, so `import detoklens` is instant.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+if sys.platform == "win32":
+    raise ImportError("detoklens runs on Linux and macOS; on Windows, use WSL")
 
 from detoklens.questions.catalogue import QUESTIONS, TOPICS
 from detoklens.version import __version__

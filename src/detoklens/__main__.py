@@ -1,4 +1,4 @@
-"""`detoklens` and `python -m detoklens`: the command line. Ctrl-C ends it silently, from its first import on."""
+"""`detoklens` and `python -m detoklens`: the command line. Ctrl-C ends it with one line, from the first import on."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import resource
 import sys
 
 INTERRUPTED = 130  # the exit code that shells use
+STOPPED = "Stopped; run the same command to continue."
 LEAST_ADDRESS_SPACE = 3_500_000_000
-"""Bytes that numpy, polars and their threads map while they are loaded; with less they raise, hang or abort."""
-LIGHT = {"-h", "--help", "--version"}  # load none of them
+"""Bytes that numpy, polars and their threads map on import; with less they raise, hang or abort."""
+LIGHT = {"-h", "--help", "--version"}  # options that import neither
 
 
 def main() -> None:
@@ -22,6 +23,7 @@ def main() -> None:
 
         run()
     except KeyboardInterrupt:
+        sys.stderr.write(f"\n{STOPPED}\n")
         sys.exit(INTERRUPTED)
     except ImportError as error:
         if not is_limited:

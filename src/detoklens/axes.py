@@ -1,10 +1,10 @@
-"""The one legend of axis names used in array annotations.
+"""Axis names in array annotations.
 
 | axis      | runs over                                                       | paper |
 |-----------|-----------------------------------------------------------------|-------|
 | head      | the attention heads of layer 0, from 0                          | h     |
-| key_head  | heads with keys of their own: fewer where heads share them      |       |
-| query     | what attends: places of a text, or the query tokens asked about | i     |
+| key_head  | heads with separate keys: fewer where heads share keys          |       |
+| query     | what attends: positions of a text, or query tokens              | i     |
 | key       | what is attended to                                             | j     |
 | token     | token ids of the vocabulary                                     | ID    |
 | position  | rows of the position table                                      |       |
@@ -12,7 +12,7 @@
 | d_head    | features of one head's query, key or value                      | d'    |
 | d_mlp     | features inside the MLP                                         |       |
 | offset    | distances i − j between query and key                           | δ     |
-| pair      | pairs of features that rotary positions turn together           |       |
+| pair      | pairs of features that rotary positions rotate together         |       |
 | document  | texts of a corpus                                               |       |
 
 Arrays are always indexed in the order head, query, key.

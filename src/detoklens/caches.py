@@ -1,7 +1,7 @@
 """The cache folder: files that outlive a run and can be made again.
 
-Other users may be able to write to the folder, so only regular files that belong to this user, and that nobody else may
-write to, are read. Links are not followed and nothing waits for a pipe.
+Other users may be able to write to the folder, so only regular files of this user that no one else may write to are
+read. Links are not followed and nothing waits for a pipe.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 VARIABLE = "DETOKLENS_CACHE"
-"""Names another folder; when it is empty, nothing is kept."""
+"""Another cache folder; empty to turn caching off."""
 
 
 def keeps_nothing() -> bool:
@@ -21,7 +21,7 @@ def keeps_nothing() -> bool:
 
 
 def cache_folder(name: str) -> Path | None:
-    """The folder for one kind of files, which may not exist yet; None where nothing can be kept."""
+    """The folder for one kind of files, which may not exist yet; None without a cache."""
     named = os.environ.get(VARIABLE)
     if named is not None:
         return Path(named) / name if named else None
@@ -39,7 +39,7 @@ def make_cache_folder(folder: Path) -> None:
 
 
 def open_cached(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
-    """Open a cached file; a PermissionError where it is not a regular file of this user's alone."""
+    """Open a cached file; a PermissionError unless it is a regular file that only this user may write."""
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, stat.S_IRUSR | stat.S_IWUSR)
     found = os.fstat(descriptor)
     shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

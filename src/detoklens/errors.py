@@ -1,8 +1,7 @@
-"""What can go wrong that is not a bug: one line that says what was found and what to do.
+"""Errors that the user can fix: one line that says what was found and what to do.
 
-On the command line a DetokLensError is that one line and exit code 1; anything else keeps its traceback. Messages quote
-names and values of strangers' files, so here, for all of them, what a terminal would obey is written out and what is
-longer than a screen is cut in its middle.
+On the command line a DetokLensError is that line and exit code 1; anything else keeps its traceback. Messages quote
+names and values from untrusted files, so control characters are escaped and long messages are cut in the middle.
 """
 
 from __future__ import annotations
@@ -17,22 +16,22 @@ CUT = " … "
 
 
 class DetokLensError(Exception):
-    """Something the user can mend; the message is one line that says how."""
+    """An error that the user can fix; the message is one line that says how."""
 
     def __init__(self, message: str) -> None:
         super().__init__(one_line(message))
 
 
 class CheckpointError(DetokLensError):
-    """The checkpoint can't be read, or holds something else than it claims."""
+    """The checkpoint can't be read or contradicts itself."""
 
 
 class HubError(DetokLensError):
-    """The hub can't be reached, or what it answers can't be believed."""
+    """The hub can't be reached, or its answer is invalid."""
 
 
 class UnsupportedModelError(DetokLensError):
-    """The checkpoint is fine, but its computation is not one that is handled exactly."""
+    """The checkpoint is valid, but its computation is not supported exactly."""
 
 
 class TokenError(DetokLensError):
@@ -40,11 +39,11 @@ class TokenError(DetokLensError):
 
 
 class RangeError(DetokLensError):
-    """A head, position or other index lies outside what the model has."""
+    """A head, position or other argument is out of range."""
 
 
 class CorpusError(DetokLensError):
-    """A text input can't be read as asked."""
+    """A text input can't be read."""
 
 
 class CountsError(DetokLensError):
@@ -52,55 +51,55 @@ class CountsError(DetokLensError):
 
 
 class OutputError(DetokLensError):
-    """The answer can't be written where it was asked to go."""
+    """An output can't be written or read back."""
 
 
 class MissingExtraError(DetokLensError):
-    """An optional part of the package is needed and not installed."""
+    """An optional dependency is not installed."""
 
 
 class MissingError(DetokLensError):
-    """A question needs something that the study does not have: `counts`, `text` or a `vocabulary`."""
+    """A question needs an input that the study lacks: `counts`, `text` or a `vocabulary`."""
 
     def __init__(self, need: str, what: str) -> None:
         hints = {
             "counts": 'study(model, counts="FOLDER") with a folder made by `detoklens count`',
             "text": 'study(model, text="texts/*.txt"), or a list of texts',
-            "vocabulary": "put the model's tokenizer.json beside its weights",
+            "vocabulary": "put the model's tokenizer.json next to its weights",
         }
         super().__init__(f"{what}: {hints[need]}" if need in hints else what)
         self.need, self.what = need, what
 
 
 def as_path(given: object, what: str) -> Path:
-    """A path as people give it; one line about anything else."""
+    """A path from a string or path; an error for anything else."""
     if not isinstance(given, str | os.PathLike):
-        raise RangeError(f"{what} is a path, given as text or by pathlib.Path, not {shown(given)}")
+        raise RangeError(f"{what} is a string or a pathlib.Path, not {shown(given)}")
     return Path(given)
 
 
 def one_line(text: str) -> str:
-    """A text as one line of bounded length, in which nothing can move the cursor, colour the screen or end the line."""
+    """A text as one line of bounded length without control characters."""
     return _cut(escape_unprintable(_cut(text, LONGEST_MESSAGE)), LONGEST_MESSAGE)
 
 
 def shown(value: object) -> str:
-    """A value of a stranger's file as a message quotes it: as Python writes it, in short where it is large or deep."""
+    """A value from an untrusted file for a message: its repr, abbreviated."""
     return _cut(_SHORT.repr(value), LONGEST_VALUE)
 
 
 def printable(path: str) -> str:
-    """A path as text that can be encoded: bytes of it that are no UTF-8 come as lone surrogates, and are escaped."""
+    """A path as encodable text: bytes that are not UTF-8 are escaped."""
     return path.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def first_line(error: BaseException) -> str:
-    """What a library says of an error, as far as it fits into one line of ours; its kind where it says nothing."""
+    """The first line of a library's error message; the error's type if it is empty."""
     return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _cut(text: str, longest: int) -> str:
-    """What is too long without its middle: a message begins with what was found and ends with what to do."""
+    """Cut the middle of a long message: it starts with what was found and ends with what to do."""
     if len(text) <= longest:
         return text
     end = longest // 4
@@ -108,7 +107,7 @@ def _cut(text: str, longest: int) -> str:
 
 
 def escape_unprintable(text: str) -> str:
-    """A text with an escape for each character that a terminal would obey, or that turns the text around."""
+    """Escape control characters and characters that change the text direction."""
     return "".join(
         character if character.isprintable() else character.encode("unicode_escape").decode("ascii")
         for character in text

@@ -1,4 +1,4 @@
-"""From a model's name to something to ask: `load` for the first layer, `load_vocabulary` for its tokens alone."""
+"""Load a model: `load` reads its first layer, `load_vocabulary` its tokenizer."""
 
 from __future__ import annotations
 
@@ -22,20 +22,68 @@ DTYPES = ("float32", "float64")
 
 
 def load(model: Any, dtype: Literal["float32", "float64"] = "float32", revision: str | None = None) -> Layer:
-    """Read a checkpoint's first layer: a local folder, a GGUF file, a hub id, or a transformers model in memory.
+    """Read a checkpoint's first layer.
 
-    Only the embeddings and layer 0's norm and attention are read, and neither torch nor transformers is imported.
+    Only the embeddings and layer 0's norm and attention are read. torch and transformers are not imported.
+
+    Parameters
+    ----------
+    model
+        A local folder, a GGUF file, a hub id, ``demo``, or a transformers model in memory.
+    dtype
+        Precision of all computations.
+    revision
+        Branch, tag or commit of a hub model.
+
+    Returns
+    -------
+    Layer
+        The first layer.
+
+    Raises
+    ------
+    CheckpointError, UnsupportedModelError, HubError
+        The model can't be read, is not supported, or can't be downloaded.
+
+    Examples
+    --------
+    >>> import detoklens as dl
+    >>> dl.load("demo")
+    Layer('demo', n_heads=4, d_head=32, d_model=128, vocab_size=4096, n_positions=256)
     """
     if dtype not in DTYPES:
-        raise RangeError(f"dtype {dtype!r} is not computed in; accepted are {' and '.join(DTYPES)}")
+        raise RangeError(f"dtype {dtype!r} is not supported; accepted are {' and '.join(DTYPES)}")
     if not hasattr(model, "state_dict"):
-        as_path(model, "a model, if it is not one in memory,")
+        as_path(model, "a model that is not in memory")
     return Layer(read_checkpoint(model, np.dtype(dtype), revision))
 
 
 def load_vocabulary(model: str | Path, revision: str | None = None) -> Vocabulary:
-    """Read a model's tokenizer alone: from its folder, its tokenizer.json, a GGUF file, or the hub."""
-    path = as_path(model, "a tokenizer's place")
+    """Read a model's tokenizer without its weights.
+
+    Parameters
+    ----------
+    model
+        A local folder, a tokenizer.json, a GGUF file, or a hub id.
+    revision
+        Branch, tag or commit of a hub model.
+
+    Returns
+    -------
+    Vocabulary
+        Token ids and their text.
+
+    Raises
+    ------
+    TokenError, HubError
+        The tokenizer can't be read or downloaded.
+
+    Examples
+    --------
+    >>> import detoklens as dl
+    >>> dl.load_vocabulary("demo").encode(" the")  # doctest: +SKIP
+    """
+    path = as_path(model, "a tokenizer")
     with plain_file_errors():
         if path.suffix == ".json" and path.is_file():
             return Vocabulary.from_file(path)

@@ -1,8 +1,8 @@
-"""Blocks of work on threads of this process: results in order, finished ones kept and not computed again.
+"""Run blocks of work on threads: results in order, finished blocks kept for the next run.
 
-Compiled loops, numpy, BLAS and torch release Python's lock while they compute, so threads use all cores. They share the
-arrays of this process: nothing is copied, pickled or written for them. How work is cut into blocks never depends on the
-number of workers, and a block's matrix products run on one core, so the numbers are the same for any number of them.
+Compiled loops, numpy, BLAS and torch release the GIL, so threads use all cores and share arrays without copies. Blocks
+never depend on the number of workers and their matrix products run on one core, so the numbers are the same for any
+number of workers.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 WORKER_VARIABLE = "DETOKLENS_WORKER"
-"""Holds the number of a worker process, from 1; the process that the user started has none."""
+"""The number of a worker process, from 1; unset in the main process."""
 
 AHEAD = 2
-"""Items that each worker may be ahead of the result that is waited for."""
+"""Items per worker that may be submitted ahead of the awaited result."""
 
 
 def available_cores() -> int:
@@ -40,10 +40,10 @@ def available_cores() -> int:
 
 
 def thread_map(function: Callable[[Item], Result], items: Iterable[Item], workers: int = 1) -> Iterator[Result]:
-    """`map` on so many threads, results in order; with one worker everything runs in the caller's thread.
+    """`map` on threads, results in order; with one worker everything runs in the caller's thread.
 
-    Items are taken from the iterable as workers become free. After an error, Ctrl-C, or when the caller stops
-    listening, no further item is begun, and the items at work are waited for.
+    Items are taken as workers become free. After an error, Ctrl-C, or when the caller stops iterating, no further item
+    is started and running items are waited for.
     """
     with one_core_each():
         yield from map(function, items) if workers == 1 else _on_threads(function, items, workers)
@@ -65,9 +65,9 @@ def _on_threads(function: Callable[[Item], Result], items: Iterable[Item], worke
 
 @contextmanager
 def one_core_each() -> Iterator[None]:
-    """Matrix products on one core: workers are the parallelism, and sums keep their order.
+    """Limit matrix products to one core, so that workers are the only parallelism and sums keep their order.
 
-    The limit holds for the whole process, so it is set around all threads, never inside one.
+    The limit applies to the whole process, so it is set around all threads, never inside one.
     """
     with threadpool_limits(1, user_api="blas"):
         yield
@@ -75,10 +75,7 @@ def one_core_each() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Runner:
-    """Runs the blocks of a question: on how many threads, where results are kept, who hears progress and notes.
-
-    Without parts nothing is kept.
-    """
+    """Runs the blocks of a question on threads; keeps finished blocks in `parts` and reports progress and notes."""
 
     workers: int = 1
     parts: Parts | None = None
@@ -86,7 +83,7 @@ class Runner:
     say: Callable[[str], None] = lambda _note: None
 
     def run(self, compute: Callable[[int], Arrays], blocks: int) -> Iterator[Arrays]:
-        """compute(0), compute(1), …, each read instead where it was kept; a block is kept as soon as it is computed."""
+        """Yield compute(0), compute(1), …; finished blocks are kept at once and read back in the next run."""
         self._tell(0, blocks)
         found = thread_map(partial(self._kept_or_computed, compute), range(blocks), self.workers)
         for done, arrays in enumerate(found, 1):
@@ -94,7 +91,7 @@ class Runner:
             self._tell(done, blocks)
 
     def under(self, name: str) -> Runner:
-        """The same for another kind of blocks of the same question, whose parts have a folder of their own."""
+        """A runner for another kind of blocks of the same question, with a separate folder of parts."""
         return replace(self, parts=None if self.parts is None else self.parts.under(name))
 
     def _kept_or_computed(self, compute: Callable[[int], Arrays], number: int) -> Arrays:

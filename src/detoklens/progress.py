@@ -1,4 +1,4 @@
-"""How far is a long piece of work? A bar in a terminal or a notebook where it takes more than a moment."""
+"""Progress bars in a terminal or a notebook, for work that takes more than a second."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-Watcher = Callable[[int, int], None]  # steps done, steps in all
-Watching = Callable[[str], contextlib.AbstractContextManager[Watcher | None]]  # by the title of the work
+Watcher = Callable[[int, int], None]  # steps done, total steps
+Watching = Callable[[str], contextlib.AbstractContextManager[Watcher | None]]  # takes a title
 
-PATIENCE = 1.0  # seconds without a bar
-OFTEN = 0.2  # seconds between two changes of a notebook's line
+PATIENCE = 1.0  # seconds before a bar appears
+OFTEN = 0.2  # seconds between two updates in a notebook
 BAR = 30  # characters
 
 
 def shown_steps(title: str) -> contextlib.AbstractContextManager[Watcher | None]:
-    """A function to tell (steps done, steps in all), which draws a bar; None where nobody could see it."""
+    """A watcher that draws a bar; None without a terminal or notebook."""
     if in_notebook():
         return _in_notebook(title)
     return _in_terminal(title) if sys.stderr.isatty() else contextlib.nullcontext()
 
 
 def in_notebook() -> bool:
-    """Whether this runs in a Jupyter kernel; IPython is not imported to find out."""
+    """Whether this runs in a Jupyter kernel; does not import IPython."""
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return shell is not None and hasattr(shell, "kernel")
@@ -51,7 +51,7 @@ def _in_terminal(title: str) -> Iterator[Watcher]:
 
 @contextlib.contextmanager
 def _in_notebook(title: str) -> Iterator[Watcher]:
-    """One line of the cell's output, changed in place and cleared at the end."""
+    """One line of the cell's output, updated in place and cleared at the end."""
     from IPython.display import display
 
     line: Any = None

@@ -1,7 +1,7 @@
-"""Temporary folders that do not outlive their process: removed when it ends, or by the next one where it was killed.
+"""Temporary folders that are removed when their process ends, or by the next process if it was killed.
 
-Each folder is held by a lock that the system lets go of when the process ends, however it ends. A folder whose lock is
-free was left behind. Only folders of this user and this machine are looked at, and only those that hold such a lock.
+Each folder has a file lock, which the system releases when the process ends. A folder whose lock is free is abandoned.
+Only folders of this user and this machine that contain such a lock are removed.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ LOCK = "held-by"
 
 @contextmanager
 def scratch_folder(within: Path | None = None) -> Iterator[Path]:
-    """A new folder for this process alone, in the system's temporary one where no other is named."""
+    """A new folder for this process, by default in the system's temporary folder."""
     place = Path(tempfile.gettempdir()) if within is None else within
     remove_abandoned(place)
     folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
@@ -33,7 +33,7 @@ def scratch_folder(within: Path | None = None) -> Iterator[Path]:
 
 
 def remove_abandoned(place: Path) -> None:
-    """Remove the folders that processes of this user on this machine left behind when they were killed."""
+    """Remove the folders that killed processes of this user left on this machine."""
     for folder in place.glob(f"{PREFIX}*"):
         with suppress(OSError):
             if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
@@ -46,10 +46,10 @@ def remove_abandoned(place: Path) -> None:
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """The lock gets its name once it is held: nobody can find it free before."""
+    """Rename the lock once it is held, so that no process finds it free before."""
     unnamed = folder / f".{LOCK}"
     with unnamed.open("wb") as lock:
-        with suppress(OSError):  # a file system without locks: nobody else can take it either
+        with suppress(OSError):  # a file system without locks: no other process can take it either
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         lock.write(_machine())
         lock.flush()

@@ -1,4 +1,4 @@
-"""How do we write heads, numbers, shares, tokens and terms? One wording for figures, sentences, tables and pages."""
+"""How heads, numbers, shares, tokens and terms are written in figures, summaries, tables and pages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 DIGITS = 4  # significant digits of a number in a table
 LONGEST_TOKEN = 40  # characters of a token on a page
-SEAM = "·"  # between two tokens that are read as one text
+SEAM = "·"  # between two adjacent tokens
 _SIDES = {"e": "token", "p": "position"}  # the letters of a term's name
 _UNSEEN = ("C", "Z")  # control, format, unassigned; separators
 
@@ -40,7 +40,7 @@ def percent(share: float) -> str:
 
 
 def exact_percent(share: float) -> str:
-    """`97.5 %`: a share that somebody chose."""
+    """`97.5 %`, without rounding."""
     return f"{100 * share:g} %"
 
 
@@ -49,12 +49,12 @@ def signed(number: float) -> str:
 
 
 def deviations(number: float, digits: int = 1) -> str:
-    """How far something lies from a mean, in standard deviations, and on which side."""
+    """`2.1 standard deviations above`."""
     return f"{abs(number):.{digits}f} standard deviations {'above' if number >= 0 else 'below'}"
 
 
 def sentence(remark: str) -> str:
-    """A remark with a capital letter and a stop."""
+    """A remark with a capital letter and a full stop."""
     return remark[:1].upper() + remark[1:] + ("" if remark.endswith((".", "?", "!")) else ".")
 
 
@@ -64,7 +64,7 @@ def listed(names: Sequence[str]) -> str:
 
 
 def listed_some(names: Sequence[str], most: int) -> str:
-    """The same of the first ones only: `a, b and 7 more`."""
+    """`a, b and 7 more`."""
     return listed(names if len(names) <= most else [*names[:most], f"{len(names) - most} more"])
 
 
@@ -74,13 +74,13 @@ def plural(number: int, thing: str) -> str:
 
 
 def token_shown(text: str) -> str:
-    """A token for a page: a space as ␣, what can't be seen (or turns the text round) as an escape, cut when long."""
+    """A token for display: a space as ␣, invisible characters escaped, truncated."""
     shown = "".join(_visible(character) for character in text[:LONGEST_TOKEN])
     return shown if len(text) <= LONGEST_TOKEN else shown + "…"
 
 
 def pair_shown(key: str, query: str) -> str:
-    """Two tokens that stand together, with their seam: `␣mag·ic`."""
+    """Two adjacent tokens: `␣mag·ic`."""
     return f"{token_shown(key)}{SEAM}{token_shown(query)}"
 
 
@@ -93,7 +93,7 @@ def _visible(character: str) -> str:
 
 
 def cell(value: object) -> str:
-    """A value of a table for eyes: rounded numbers, text in quotes with control characters escaped, a dash for null."""
+    """A table value for display: rounded numbers, quoted and escaped text, a dash for null."""
     if value is None:
         return "–"
     if isinstance(value, bool):
@@ -106,6 +106,6 @@ def cell(value: object) -> str:
 
 
 def column_cells(values: Sequence[object]) -> list[str]:
-    """One column for eyes; text is quoted where a space at its end or a control character would not be seen."""
+    """A column for display; text is quoted if it has outer spaces or control characters."""
     quoted = any(isinstance(value, str) and (value != value.strip() or not value.isprintable()) for value in values)
     return [value if isinstance(value, str) and not quoted else cell(value) for value in values]

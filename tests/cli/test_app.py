@@ -44,13 +44,13 @@ class Interrupting:
             raise KeyboardInterrupt
 
 
-def test_an_interrupt_of_the_first_imports_ends_without_a_word(monkeypatch, capsys):
+def test_an_interrupt_of_the_first_imports_is_one_line(monkeypatch, capsys):
     monkeypatch.delitem(sys.modules, "detoklens.cli.app")
     monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == ("", "\nStopped; run the same command to continue.\n")
 
 
 def test_an_unknown_command_is_a_usage_error():
@@ -74,5 +74,5 @@ def test_too_little_memory_is_one_line_that_says_what_to_lower(tmp_path):
     done = subprocess.run([sys.executable, "-c", code, *asked], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     (line,) = done.stderr.splitlines()
-    assert line.startswith("detoklens: there is not enough memory (Unable to allocate ")
-    assert "lower what this command has of --heads, --tokens" in line
+    assert line.startswith("detoklens: not enough memory (Unable to allocate ")
+    assert "lower --heads, --tokens" in line

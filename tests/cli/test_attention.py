@@ -44,7 +44,7 @@ def test_agreement_is_printed_and_both_tables_are_written(model, texts, tmp_path
     assert sums["predicted"].to_list() == pytest.approx([1] * 6)
     assert (keys["low"] <= keys["high"]).all()
     assert "documents are too short for query position 20" in result.stderr
-    assert "40 documents of 2 to 32 tokens, of 40 read" in result.stderr
+    assert "40 documents of 2 to 32 tokens, from 40 read" in result.stderr
 
 
 def test_keys_are_printed_when_asked_for(model, texts):
@@ -77,10 +77,12 @@ def test_bad_questions_are_one_line(model, texts, tmp_path):
         return line
 
     assert "position 32 does not exist" in refusal("--query-positions", "32")
-    assert "a band of 1.5 is no share of documents" in refusal("--band", "1.5")
-    assert "a band of nan is no share of documents" in refusal("--band", "nan")
-    assert "query position 9 lies beyond documents cut to 8 tokens" in refusal("--length", "8", "--query-positions", 9)
-    assert "a length of 33 is more than the 32 positions" in refusal("--length", "33")
+    assert "a band of 1.5 is not a share of documents" in refusal("--band", "1.5")
+    assert "a band of nan is not a share of documents" in refusal("--band", "nan")
+    assert "query position 9 is beyond documents truncated to 8 tokens" in refusal(
+        "--length", "8", "--query-positions", 9
+    )
+    assert "a length of 33 exceeds the 32 positions" in refusal("--length", "33")
     assert "--text" in refuse("attention", model)
 
 

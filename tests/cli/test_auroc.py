@@ -99,11 +99,9 @@ def test_provenance_names_model_counts_and_options(model, counts, tmp_path):
 
 
 def test_the_command_line_and_python_give_the_same_answer(model, counts, tmp_path):
-    asked = ("--tokens", "0-99", "--tokens", " the", "--truth", "counts", "--positives", "pmi", "--pmi-above", "1.5")
-    auroc(model, counts, *asked, "--weights", "one", "--heads", "2,0", "--k", "3", "--out", tmp_path)
-    question = Auroc(
-        [*range(100), " the"], positives="pmi", pmi_above=1.5, weights="one", heads=[2, 0], k=3, bootstrap=50
-    )
+    asked = ("--tokens", "0-99", "--tokens", " the", "--truth", "counts", "--positives", "pmi")
+    auroc(model, counts, *asked, "--heads", "2,0", "--k", "3", "--out", tmp_path)
+    question = Auroc([*range(100), " the"], positives="pmi", heads=[2, 0], k=3, bootstrap=50)
     here, there = study(model, counts=counts, workers=1).ask(question), read_answer(tmp_path)
     assert here.question == there.question
     assert here.provenance == there.provenance
@@ -116,7 +114,7 @@ def test_the_command_line_and_python_give_the_same_answer(model, counts, tmp_pat
     [
         Auroc(["7", "t", 40, 41, 45], controls=False, bootstrap=0, centred=True, scale=3),
         Auroc(pieces=True, negatives="matched", bootstrap=10),
-        Auroc(roc=[" the", 401, 400], weights="one"),
+        Auroc(roc=[" the", 401, 400]),
     ],
     ids=["tokens", "pieces", "roc"],
 )
@@ -184,10 +182,10 @@ def test_a_head_can_be_judged_without_a_corpus(model, tmp_path):
 
 def test_options_change_the_answer(model, counts):
     plain = auroc(model, counts).stdout
-    options = (["--centred"], ["--scale", "bare"], ["--scale", "3"], ["--weights", "one"], ["--k", "3"])
-    pairs = (["--negatives", "matched"], ["--positives", "pmi", "--pmi-above", "6"])
+    options = (["--centred"], ["--scale", "bare"], ["--scale", "3"], ["--k", "3"])
+    pairs = (["--negatives", "matched"], ["--positives", "pmi"])
     answers = {auroc(model, counts, *option).stdout for option in (*options, *pairs)}
-    assert len(answers | {plain}) == 8
+    assert len(answers | {plain}) == 7
 
 
 def test_the_curve_of_one_token(model, counts, tmp_path):
@@ -256,8 +254,6 @@ def test_what_can_not_be_asked_is_one_line(model, counts, tmp_path):
     assert "so no curve" in refuse(*asked, "--roc", "0")
     assert "truth counts; take words" in refuse(*asked, "--words", "words.txt")
     assert "need that of counts" in refuse(*plain, "--truth", "merges", "--positives", "pmi")
-    assert "is no number of bits" in refuse(*asked, "--positives", "pmi", "--pmi-above", "nan")
-    assert "lower it" in refuse(*asked, "--positives", "pmi", "--pmi-above", "99")
     assert "need to know how frequent" in refuse(*plain, "--truth", "merges", "--negatives", "matched")
     (tmp_path / "words.txt").write_text("the\n", encoding="utf-8")
     assert "is split" in refuse(*plain, "--truth", "words", "--words", tmp_path / "words.txt")

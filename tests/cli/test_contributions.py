@@ -121,7 +121,7 @@ def test_special_tokens_in_a_text_are_text(model, tmp_path):
 def test_documents_are_cut_and_sampled(model, texts, tmp_path):
     result = ask(model, texts, "--documents", "7", "--length", "6", "--out", tmp_path)
     assert "7 documents of" in result.stderr
-    assert "to 6 tokens, of 40 read" in result.stderr
+    assert "to 6 tokens, from 40 read" in result.stderr
     written = pl.read_parquet(tmp_path / "contributions.parquet")
     assert written["query_position"].max() == 5
     assert written["documents"].max() <= 7
@@ -160,8 +160,10 @@ def test_bad_questions_are_one_line(model, texts, tmp_path):
 
     assert "position 32 does not exist; positions go from 0 to 31" in refusal("--query-positions", "32")
     assert "head 3 does not exist" in refusal("--heads", "3")
-    assert "a length of 33 is more than the 32 positions" in refusal("--length", "33")
-    assert "query position 9 lies beyond documents cut to 8 tokens" in refusal("--length", 8, "--query-positions", 9)
+    assert "a length of 33 exceeds the 32 positions" in refusal("--length", "33")
+    assert "query position 9 is beyond documents truncated to 8 tokens" in refusal(
+        "--length", 8, "--query-positions", 9
+    )
     assert "no such file or folder" in refusal(text=tmp_path / "missing.jsonl")
     empty = tmp_path / "empty.txt"
     empty.write_text("", encoding="utf-8")

@@ -59,7 +59,7 @@ def test_bad_input_is_one_line_and_writes_nothing(model, tmp_path):
     assert "token id 9999 does not exist" in refuse("partners", model, "--token-id", "9999", *out)
     assert "head 3 does not exist; heads go from 0 to 2" in refuse("partners", model, "a", "--heads", "3", *out)
     assert "position 11 does not exist" in refuse("partners", model, "a", "--scale", "11", *out)
-    assert "σ by 'median' is not known" in refuse("partners", model, "a", "--scale", "median", *out)
+    assert "scale 'median' is not known" in refuse("partners", model, "a", "--scale", "median", *out)
     assert "no query token was given" in refuse("partners", model, *out)
     assert "no such folder" in refuse("partners", model, "a", "--counts", tmp_path / "none", *out)
     assert not (tmp_path / "out").exists()
@@ -82,7 +82,7 @@ def test_a_table_of_someone_else_is_not_overwritten(model, tmp_path):
 def test_lists_of_heads_that_make_no_sense_are_a_usage_error(model, heads):
     result = call("partners", model, "a", "--heads", heads)
     assert result.exit_code == 2
-    assert "write for example" in result.stderr
+    assert "write e.g." in result.stderr
 
 
 def test_a_position_of_thousands_of_digits_is_one_line(model):

@@ -122,7 +122,7 @@ def test_counts_that_decide_nothing_are_noted_and_change_nothing(model: Path, tm
     counts = counted(tmp_path, model)
     vain = run(command, model, "--counts", counts, "--format", "csv")
     assert vain.stdout == run(command, model, "--format", "csv").stdout
-    assert "--counts has no part in what was asked" in vain.stderr
+    assert "--counts is ignored with these options" in vain.stderr
     asked = run(command, model, "--counts", counts, "--weights", "frequency", "--format", "csv")
     assert "has no part" not in asked.stderr
 
@@ -135,7 +135,7 @@ def test_bad_input_is_one_line_and_writes_nothing(model: Path, tmp_path: Path, c
     assert "head 3 does not exist" in refuse(command, model, "--heads", "3", *out)
     wrong = call(command, model, "--query-positions", "ten", *out)
     assert wrong.exit_code == 2
-    assert "'ten' is no list of query positions" in wrong.stderr
+    assert "'ten' is not a list of query positions" in wrong.stderr
     assert not (tmp_path / "out").exists()
 
 

@@ -77,7 +77,7 @@ def test_it_serves_a_model_until_control_c(model, tmp_path, monkeypatch):
         _, stderr = process.communicate(timeout=60)
         assert process.returncode == 0
         assert "Traceback" not in stderr
-        assert "Ctrl-C ends it" in stderr
+        assert "press Ctrl-C to stop" in stderr
         assert list(tmp_path.iterdir()) == []  # nothing is left behind
 
 
@@ -108,7 +108,7 @@ def test_what_can_not_be_done_is_one_line(model, exported, tmp_path):
         assert line == f"detoklens: can't listen on port {port}: another program uses it; pass another port, or none"
     assert "pass 1 to 65535" in refuse("explore", exported, "--port", 70000)
     assert "--export serves nothing" in refuse("explore", model, "--export", tmp_path / "out", "--port", 8000)
-    assert "is an explorer already" in refuse("explore", exported, "--export", tmp_path / "out")
+    assert "is an exported explorer" in refuse("explore", exported, "--export", tmp_path / "out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("x")
     assert "holds something else and is not overwritten" in refuse("explore", model, "--export", tmp_path / "mine")

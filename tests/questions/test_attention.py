@@ -69,20 +69,20 @@ def test_what_decides_the_numbers_is_kept_and_nothing_else(files, study):
 def test_notes_say_what_was_read_each_time(study):
     first, second = study.ask(Attention([20])), study.ask(Attention([4, 20]))
     for answer in (first, second):
-        assert "40 documents of 2 to 32 tokens, of 40 read" in answer.notes
+        assert "40 documents of 2 to 32 tokens, from 40 read" in answer.notes
         assert any(note.endswith("documents are too short for query position 20") for note in answer.notes)
 
 
 def test_the_sentence_names_the_nearest_and_the_farthest_head():
     said = Attention().summarize(agreement({0: [0.5, 0.7], 1: [0.1, 0.2], 2: [0.3, 0.3]}))
     assert said == (
-        "On 12 documents attention is nearest to what position alone predicts in L0H1 (total variation 0.15; 0 is "
-        "equal, 1 disjoint) and farthest in L0H0 (0.60)."
+        "On 12 documents, positions alone predict L0H1's attention best (total variation 0.15; 0 is equal, 1 disjoint) "
+        "and L0H0's worst (0.60)."
     )
     alone = Attention().summarize(agreement({3: [0.25]}, documents=1))
     assert alone == (
-        "On 1 document the attention of L0H3 is 0.25 away from what position alone predicts, in total variation "
-        "(0 is equal, 1 disjoint)."
+        "On 1 document, L0H3's attention differs from the softmax of Tᵖ + Tᵖᵖ (total variation 0.25; 0 is equal, "
+        "1 disjoint)."
     )
 
 
@@ -113,7 +113,7 @@ def test_bad_questions_are_one_line(study):
     with pytest.raises(MissingError, match="Attention needs text: study"):
         Study(random_layer()).ask(Attention())
     for band in (0, 1.5, -0.1, float("nan")):
-        with pytest.raises(RangeError, match="is no share of documents"):
+        with pytest.raises(RangeError, match="is not a share of documents"):
             Attention(band=band)
     with pytest.raises(RangeError, match="no query position was given"):
         study.ask(Attention([]))
@@ -136,6 +136,6 @@ def test_texts_may_be_given_as_they_are(files):
 
 def test_figures_say_what_share_of_documents_a_band_holds(study):
     answer = study.ask(Attention([5], band=0.9))
-    assert "the band that holds 90 % of them" in answer.figures["attention"].caption
+    assert "the band that contains 90 % of them" in answer.figures["attention"].caption
     legend = [text.get_text() for text in answer.figure("attention_near").legends[0].get_texts()]
     assert legend[1] == "90 % of documents"

@@ -272,7 +272,7 @@ def test_what_can_not_be_asked_is_refused_in_one_line(tmp_path, monkeypatch):
 def test_text_that_decides_nothing_is_said_to(tmp_path):
     (tmp_path / "text.txt").write_text("once upon a time")
     question = ("auroc", "demo", "--tokens", "300", "--no-controls", "--bootstrap", "0", "--workers", "1")
-    assert "--text has no part in what was asked" in run(*question, "--text", tmp_path / "text.txt").stderr
+    assert "--text is ignored with these options" in run(*question, "--text", tmp_path / "text.txt").stderr
     assert "--text has no part" not in run(*question).stderr
 
 

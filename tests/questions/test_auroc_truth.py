@@ -119,7 +119,7 @@ def test_tokens_of_the_command_line_are_ids_ranges_files_or_texts(tmp_path) -> N
     (tmp_path / "tokens.txt").write_text(" the\n\n4-6\n@x\n", encoding="utf-8")
     read = read_tokens([" Korea", "262", "0-2,7", f"@{tmp_path / 'tokens.txt'}", "@", "-1", "1a"])
     assert read == (" Korea", 262, 0, 1, 2, 7, " the", 4, 5, 6, "@x", "@", "-1", "1a")
-    with pytest.raises(ValueError, match="5-2 runs backwards"):
+    with pytest.raises(ValueError, match="5-2 is reversed"):
         read_tokens(["5-2"])
     with pytest.raises(DetokLensError, match=r"nowhere.txt: no such file; name a file with one token a line"):
         read_tokens(["@nowhere.txt"])

@@ -81,7 +81,7 @@ def test_an_interrupted_question_goes_on_where_a_folder_is_named(study, tmp_path
     assert not left.exists()
 
 
-def test_the_sentence_names_each_heads_leading_term_though_one_head_moves_more_than_all_others():
+def test_the_sentence_names_the_head_that_changes_most_its_terms_and_the_next_head():
     said = Contributions().summarize(
         by_head(
             [0.4, 0.1, 0.0, 0.03, 0.02, 0.3],
@@ -91,17 +91,14 @@ def test_the_sentence_names_each_heads_leading_term_though_one_head_moves_more_t
         )
     )
     assert said == (
-        "The term without which a head's attention moves most, with the nats of KL divergence, is Tᵖ in L0H1 (20.00) "
-        "and Tᵉᵉ in L0H2 (0.50) and L0H0 (0.40); in 1 head none moves it."
+        "Removing Tᵖ changes L0H1's attention most (KL 20.00 nats), then Tᵉᵉ (0.20) and Tᵖᵖ (0.10); other heads change "
+        "by at most 0.50 nats (L0H2, Tᵉᵉ)."
     )
 
 
 def test_a_model_that_hardly_cares_is_not_ranked_by_zeros():
     said = Contributions().summarize(by_head([0.0001, 0.0003, 0, 0, 0, 0]))
-    assert said == (
-        "Taking a term away hardly moves attention in any head: the most is 0.0003 nats of KL divergence, in L0H0 "
-        "without Tᵖᵖ."
-    )
+    assert said == "Removing any one term hardly changes attention: KL 0.0003 nats at most (L0H0, Tᵖᵖ)."
 
 
 def test_models_are_compared_by_the_share_of_token_pairs():
@@ -134,5 +131,5 @@ def test_bad_questions_are_one_line(files, study):
         study.ask(Contributions(heads=[3]))
     with pytest.raises(RangeError, match="no query position was given"):
         study.ask(Contributions([]))
-    with pytest.raises(RangeError, match="query position 9 lies beyond documents cut to 8 tokens"):
+    with pytest.raises(RangeError, match="query position 9 is beyond documents truncated to 8 tokens"):
         text_study(*files, length=8).ask(Contributions([9]))

@@ -110,10 +110,10 @@ def test_the_sentence_names_the_strongest_link_and_counts_the_terms():
     said = Explain(TEXT).summarize(links((0, 0.1, "pp"), (3, 0.8, "ee"), (1, 0.2, "e"), (1, 0.1, "pp"), (2, 0.0, None)))
     assert said == (
         "The strongest link is “␣b” to “a” in L0H3 (attention 0.90), explained by token and token (Tᵉᵉ): 0.25 without "
-        "it; of the 5 strongest links each term explains so many: Tᵖᵖ 2, Tᵉ 1 and Tᵉᵉ 1."
+        "it. Of the 5 strongest links, each term explains: Tᵖᵖ 2, Tᵉ 1 and Tᵉᵉ 1."
     )
     nothing = Explain("a").summarize(links((0, 0.0, None)))
-    assert nothing.endswith("in L0H0 (attention 0.90); taking away any one term would not lower it.")
+    assert nothing.endswith("in L0H0 (attention 0.90); removing any one term does not lower it.")
 
 
 @pytest.mark.parametrize("heads", [3, 12])
@@ -197,9 +197,9 @@ def test_a_wrong_type_is_one_clear_line(given, said):
 @pytest.mark.parametrize(
     ("question", "said"),
     [
-        (Explain(), "give either a text"),
-        (Explain("a", token_ids=[1]), "give either a text"),
-        (Explain([1], token_ids=[1]), "give either a text"),
+        (Explain(), "pass either a text"),
+        (Explain("a", token_ids=[1]), "pass either a text"),
+        (Explain([1], token_ids=[1]), "pass either a text"),
         (Explain(""), "the text is empty"),
         (Explain([]), "the text is empty"),
         (Explain("a\udcff"), "not valid UTF-8 at character 1"),
@@ -207,7 +207,7 @@ def test_a_wrong_type_is_one_clear_line(given, said):
         (Explain([10**30]), "names no token"),
         (Explain("a " * 40), "is longer than the 11 positions"),
         (Explain("a", heads=[3]), "head 3 does not exist"),
-        (Explain("a", heads=[]), "no head was given"),
+        (Explain("a", heads=[]), "heads is empty"),
     ],
 )
 def test_what_cannot_be_explained_is_one_line(study, question, said):

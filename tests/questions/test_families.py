@@ -250,16 +250,16 @@ def test_frequency_is_what_tokens_assert_to_the_mean_query():
 @pytest.mark.parametrize(
     ("name", "question", "said"),
     [
-        ("encoder", dl.Partners([5], offset=2), "the same at every offset where positions are not rotary"),
-        ("alibi", dl.Partners([5], offset=2), "the same at every offset where positions are not rotary"),
-        ("encoder", dl.Lexicon(mean="vocabulary"), "positions are learned, so there is no mean to split off"),
-        ("encoder", dl.Contributions(mean="none"), "positions are learned, so there is no mean to split off"),
-        ("rotary", dl.Partners([5], direction="ahead"), "it looks back only, so nothing can be asked ahead"),
+        ("encoder", dl.Partners([5], offset=2), "the same at every offset because positions are not rotary"),
+        ("alibi", dl.Partners([5], offset=2), "the same at every offset because positions are not rotary"),
+        ("encoder", dl.Lexicon(mean="vocabulary"), "learned positions have no mean to split off"),
+        ("encoder", dl.Contributions(mean="none"), "learned positions have no mean to split off"),
+        ("rotary", dl.Partners([5], direction="ahead"), "a causal model does not attend to later keys"),
         ("rotary", dl.Positions(average="mean-of-ratio"), "depends on no σ"),
         ("rotary without biases", dl.Positions(mean="none"), "have no kernel unless a mean is split"),
         ("rotary without biases", dl.Shape(mean="none"), "have no kernel unless a mean is split"),
-        ("rotary", dl.Shape(length=5), "how long a text goes on changes nothing"),
-        ("encoder", dl.Shape([7], length=5), "query position 7 lies beyond documents cut to 5 tokens"),
+        ("rotary", dl.Shape(length=5), "does not depend on the text's length"),
+        ("encoder", dl.Shape([7], length=5), "query position 7 is beyond documents truncated to 5 tokens"),
         ("rotary", dl.Partners([5], offset=40), "offsets go from 0 to 39"),
     ],
 )
@@ -291,11 +291,13 @@ def test_compared_words_and_aurocs_say_how_they_were_asked():
     by_label = {label: {"words_by_head": pl.DataFrame([found])} for label in ("one", "two")}
     assert "in the best head (offset 2), as a share" in dl.Words(offset=2).summarize_comparison(by_label)
     assert "in the best head, as a share" in dl.Words().summarize_comparison(by_label)
-    assert "following piece in the best head (asked ahead), as" in dl.Words(direction="ahead").summarize_comparison(
-        by_label
-    )
+    assert "following piece in the best head (keys after the query), as" in dl.Words(
+        direction="ahead"
+    ).summarize_comparison(by_label)
     controls = {"one": {"auroc_controls": _controls()}}
-    assert "detokenize on all tokens (asked ahead): " in dl.Auroc(direction="ahead").summarize_comparison(controls)
+    assert "detokenize on all tokens (keys after the query): " in dl.Auroc(direction="ahead").summarize_comparison(
+        controls
+    )
     assert "detokenize on all tokens (offset 2): " in dl.Auroc(offset=2).summarize_comparison(controls)
     assert dl.Auroc().summarize_comparison(controls).startswith("Heads that detokenize on all tokens: ")
 
@@ -413,7 +415,7 @@ def test_the_command_line_takes_and_refuses_in_one_line(stories_folder):
         "has the variance of their token embeddings"
     )
     assert refuse("partners", "demo", "--token-id", "5", "--offset", "2") == (
-        "detoklens: demo: Tᵉᵉ is the same at every offset where positions are not rotary; leave it out"
+        "detoklens: demo: Tᵉᵉ is the same at every offset because positions are not rotary; leave offset out"
     )
 
 

@@ -16,8 +16,7 @@ from tests.questions.toy import LENGTHS, Lengths
 @pytest.fixture
 def registered(monkeypatch):
     """The toy among all questions, and in a section of the report."""
-    monkeypatch.setattr(catalogue, "QUESTIONS", catalogue.QUESTIONS)
-    monkeypatch.setitem(catalogue.QUESTIONS, "lengths", Lengths)
+    monkeypatch.setattr(catalogue.QUESTIONS, "_registered", {"lengths": Lengths})
     toys = sections.SectionPlan("How long are they?", lambda study: [sections.Entry(Lengths(tokens=7))])
     monkeypatch.setattr(sections, "SECTIONS", [*sections.SECTIONS[-2:], toys])
     monkeypatch.setattr("detoklens.report.folder.SECTIONS", sections.SECTIONS)
@@ -26,7 +25,7 @@ def registered(monkeypatch):
 
 def test_it_is_a_command_with_options_and_help(registered, tmp_path):
     assert "Measure the query vectors of every head." in call("--help").stdout
-    assert "Toys" in call("--help").stdout
+    assert "Registered questions" in call("--help").stdout
     shown = call("lengths", "--help").stdout
     assert "--tokens" in shown
     assert "How many tokens, from the first." in shown

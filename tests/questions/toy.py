@@ -45,7 +45,6 @@ class Lengths(Question):
     heads: Heads = None
     tokens: Annotated[int, Parameter("How many tokens, from the first.", least=1)] = 10
 
-    topic = "Toys"
     tables = (LENGTHS,)
     equation = "|Q_e|, averaged over tokens"
     figures = (FigureSpec("lengths", draw_lengths, ("lengths",), "Lengths", "The mean length of query vectors."),)

@@ -186,7 +186,7 @@ def test_files_that_can_not_be_opened_are_one_line(tmp_path):
 
 @pytest.mark.parametrize("dtype", ["float16", "int32", "banana"])
 def test_other_number_types_are_refused(tmp_path, dtype):
-    with pytest.raises(RangeError, match=f"dtype '{dtype}' is not computed in; accepted are float32 and float64"):
+    with pytest.raises(RangeError, match=f"dtype '{dtype}' is not supported; accepted are float32 and float64"):
         detoklens.load(write_gpt2(tmp_path, random_first_layer()), dtype=dtype)
 
 

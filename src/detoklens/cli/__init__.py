@@ -1,1 +1,1 @@
-"""The command line: composes the other rooms, imports them only inside commands."""
+"""The command line."""

@@ -1,4 +1,4 @@
-"""From a question to its command: options from its fields, help from its docstring, output like every other's."""
+"""Build a question's command: options from its fields, help from its docstring."""
 
 from __future__ import annotations
 
@@ -19,30 +19,32 @@ from detoklens.questions.texts import Texts
 if TYPE_CHECKING:
     from detoklens.questions.base import Question
 
+ADVANCED = "Advanced options"
+
 
 @dataclass(frozen=True)
 class Model:
-    """Which model is asked."""
+    """Which model is analysed."""
 
     model: Annotated[
         str,
         Parameter(
-            "A folder in Hugging Face layout, a hub id such as gpt2, or demo, which comes along.",
+            "A folder in Hugging Face layout, a hub id such as gpt2, or demo (bundled).",
             metavar="MODEL",
             positional=True,
         ),
     ] = DEMO
-    revision: Annotated[str | None, Parameter("Branch, tag or commit of a hub model.")] = None
+    revision: Annotated[str | None, Parameter("Branch, tag or commit of a hub model.", advanced=True)] = None
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """Which counts are taken into account."""
+    """Which corpus counts are used."""
 
     counts: Annotated[
         str | None,
         Parameter(
-            "Corpus counts, as `detoklens count` writes them; those of the demo model are called demo.",
+            "Corpus counts: a folder written by `detoklens count`, or demo.",
             metavar="COUNTS",
         ),
     ] = None
@@ -50,82 +52,81 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Cluster(Work):
-    """Workers of this machine, or of a Ray cluster."""
+    """Workers on this machine or on a Ray cluster."""
 
     workers: Annotated[int | None, Parameter("Number of workers. Default: one per core.", least=1)] = None
-    engine: Annotated[Literal["local", "ray"], Parameter("Run on this machine or on Ray.", metavar="local|ray")] = (
-        "local"
-    )
-    ray_address: Annotated[str | None, Parameter("Address of a running Ray cluster. Default: start one.")] = None
+    engine: Annotated[
+        Literal["local", "ray"], Parameter("Run on this machine or on Ray.", metavar="local|ray", advanced=True)
+    ] = "local"
+    ray_address: Annotated[
+        str | None, Parameter("Address of a running Ray cluster. Default: start one.", advanced=True)
+    ] = None
 
 
 @dataclass(frozen=True)
 class SeedOptions:
-    """Another seed, another draw."""
+    """The random seed."""
 
-    seed: Annotated[int, Parameter("Of all that is drawn: documents, tokens, nulls, resamples.", least=0)] = 0
+    seed: Annotated[int, Parameter("Random seed.", least=0)] = 0
 
 
 def question_command(question: type[Question]) -> Callable[..., None]:
-    """The command of a question: its own options, those of what it is asked of, and those of the output."""
+    """The command of a question, with its options and those of inputs and output."""
     owners = owners_of(question)
 
     def run(*parts: Any) -> None:
         made = dict(zip(owners, parts, strict=True))
         made[Output].check(made[question])
-        note_vain_counts(made[question], made.get(Corpus))
-        note_vain_text(made[question], made.get(Texts))
+        note_ignored_inputs(made[question], made.get(Corpus), made.get(Texts))
         study = open_study(made[Model], *(made.get(owner) for owner in (Corpus, Texts, SeedOptions, Work)))
         show_answer(study.ask(made[question], made[Output].out), made[Output])
 
     return command_of(run, owners, question)
 
 
-def note_vain_counts(question: Question, corpus: Corpus | None) -> None:
-    """Say where counts were named and decide nothing: the numbers may not be what was meant."""
+def note_ignored_inputs(question: Question, corpus: Corpus | None, texts: Texts | None) -> None:
+    """Say which inputs are ignored with these parameters."""
     if corpus is not None and corpus.counts is not None and not question.depends_on("counts"):
-        say(f"--counts has no part in what was asked; `detoklens {question.name()} --help` says what it decides")
-
-
-def note_vain_text(question: Question, texts: Texts | None) -> None:
-    """The same for text."""
+        say("--counts is ignored with these options")
     if texts is not None and texts.text and not question.depends_on("text"):
-        say(f"--text has no part in what was asked; `detoklens {question.name()} --help` says what it decides")
+        say("--text is ignored with these options")
 
 
 def command_of(
     run: Callable[..., None], owners: Mapping[type, Sequence[Setting]] | Sequence[type], described: Any = None
 ) -> Callable[..., None]:
-    """A function with a parameter for each setting of some dataclasses, which calls `run` with one object of each."""
+    """A function with a parameter per setting of some dataclasses; it calls `run` with one object of each."""
     settings = owners if isinstance(owners, Mapping) else {owner: settings_of(owner) for owner in owners}
 
     def command(**given: Any) -> None:
         run(*(owner(**read_settings(of_owner, given)) for owner, of_owner in settings.items()))
 
-    flat = [setting for of_owner in settings.values() for setting in of_owner]
+    flat = [setting for of_owner in settings.values() for setting in of_owner if setting.parameter.cli]
     return with_parameters(command, flat, described or run)
 
 
 def owners_of(question: type[Question]) -> dict[type, list[Setting]]:
-    """The dataclasses that a command's options come from, with the settings that it takes of each."""
-    own = list(settings_of(question))
-    arguments = [setting for setting in settings_of(Model) if setting.parameter.positional]
-    owners: dict[type, list[Setting]] = {Model: arguments, question: own}
+    """The dataclasses that a command's options come from, with their settings."""
+    owners: dict[type, list[Setting]] = {Model: list(settings_of(Model)), question: list(settings_of(question))}
     if question.takes("counts"):
         owners[Corpus] = list(settings_of(Corpus))
     if question.takes("text"):
-        owners[Texts] = list(settings_of(Texts))
+        owners[Texts] = [s if "text" in question.needs else as_advanced(s) for s in settings_of(Texts)]
     if question.takes("seed") or question.takes("text"):
         owners[SeedOptions] = list(settings_of(SeedOptions))
     if question.parallel:
         owners[Work] = list(settings_of(Work))
     owners[Output] = output_settings(question)
-    owners[Model] = [*arguments, *(setting for setting in settings_of(Model) if not setting.parameter.positional)]
     return owners
 
 
+def as_advanced(setting: Setting) -> Setting:
+    """The same setting, listed under the advanced options."""
+    return replace(setting, parameter=replace(setting.parameter, advanced=True))
+
+
 def output_settings(question: type[Question]) -> list[Setting]:
-    """How an answer is shown: which of its tables, which of its figures."""
+    """The output settings of a question, with its tables and figures as choices."""
     names = tuple(schema.name for schema in question.tables)
     figures = tuple(spec.name for spec in question.figures)
     kinds = {"table": names if len(names) > 1 else (), "by": tuple(question.by), "figure_name": figures}
@@ -142,7 +143,7 @@ def output_settings(question: type[Question]) -> list[Setting]:
 
 
 def with_parameters(command: Callable[..., None], settings: Sequence[Setting], described: Any) -> Callable[..., None]:
-    """The function with the signature that typer reads its options off, and with the help of what it is made for."""
+    """Give a function the signature that typer reads and the docstring of `described`."""
     ordered = sorted(settings, key=lambda setting: not setting.parameter.positional)
     parameters = [
         inspect.Parameter(setting.name, inspect.Parameter.KEYWORD_ONLY, default=default_of(setting), annotation=kind)
@@ -153,11 +154,6 @@ def with_parameters(command: Callable[..., None], settings: Sequence[Setting], d
     command.__annotations__ = {}
     command.__doc__ = inspect.getdoc(described)
     return command
-
-
-def with_default(settings: Sequence[Setting], **defaults: Any) -> list[Setting]:
-    """The same settings with other defaults."""
-    return [replace(setting, default=defaults.get(setting.name, setting.default)) for setting in settings]
 
 
 def default_of(setting: Setting) -> Any:
@@ -183,6 +179,7 @@ def annotation_of(setting: Setting) -> Any:
             setting.flag,
             metavar=parameter.metavar,
             help=parameter.help,
+            rich_help_panel=ADVANCED if parameter.advanced else None,
             show_default=not hide and not isinstance(setting.default, bool),
             **least,  # type: ignore[arg-type]
         ),
@@ -190,7 +187,7 @@ def annotation_of(setting: Setting) -> Any:
 
 
 def _typed(setting: Setting) -> Any:
-    """What typer reads a setting as: text where the setting reads it itself, a list where it may be repeated."""
+    """The type that typer converts to: text if the setting has its own reader, a list if it may be repeated."""
     if setting.parameter.read is not None and not setting.parameter.repeated:
         return str | None if setting.default is None else str
     sequence = next(
@@ -203,10 +200,10 @@ def _typed(setting: Setting) -> Any:
 
 
 def read_settings(settings: Iterable[Setting], given: dict[str, Any]) -> dict[str, Any]:
-    """The values of some settings as the command line gave them."""
+    """The values of settings from the command line's arguments."""
     values: dict[str, Any] = {}
     for setting in settings:
-        value = given[setting.name]
+        value = given.get(setting.name)
         if value is None:
             value = setting.default
         elif setting.parameter.read is not None:
@@ -221,7 +218,7 @@ def read_settings(settings: Iterable[Setting], given: dict[str, Any]) -> dict[st
 def open_study(
     model: Model, corpus: Corpus | None, texts: Texts | None, chance: SeedOptions | None, work: Work | None
 ) -> Study:
-    """The model with what the command line names beside it."""
+    """The study that the command line describes."""
     layer = load(model.model, revision=model.revision)
     counts = fitting_counts(corpus.counts, layer) if corpus is not None else None
     words = [model.model, *(["--revision", model.revision] if model.revision else [])]

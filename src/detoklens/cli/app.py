@@ -1,4 +1,4 @@
-"""The command line: one command, one artefact. A question's command is made of the question, when it is called."""
+"""The command line. Each question is a command, built from the question class when it is called."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
@@ -32,6 +32,23 @@ OTHER_COMMANDS = {
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
 
+class Command(TyperCommand):
+    """A command whose help lists its advanced options last, under their own heading."""
+
+    def format_options(self, context: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": []}
+        for parameter in self.get_params(context):
+            record = parameter.get_help_record(context)
+            kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
+            heading = getattr(parameter, "rich_help_panel", None) or kind
+            if record is not None:
+                sections.setdefault(heading, []).append(record)
+        for heading, records in sections.items():
+            if records:
+                with formatter.section(heading):
+                    formatter.write_dl(records)
+
+
 class Commands(TyperGroup):
     """Commands that are built when called: help and completion need names and summaries only."""
 
@@ -44,7 +61,7 @@ class Commands(TyperGroup):
         function = callback(name)
         if isinstance(function, typer.Typer):
             return typer.main.get_group(function)
-        info = CommandInfo(name, callback=function, context_settings=CONTEXT)
+        info = CommandInfo(name, cls=Command, callback=function, context_settings=CONTEXT)
         return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
 
     def format_commands(self, _context: Any, formatter: Any) -> None:
@@ -59,13 +76,15 @@ def topics() -> dict[str, list[str]]:
     """The commands by topic."""
     found: dict[str, list[str]] = {}
     for name in QUESTIONS:
+        if name in others():
+            continue
         found.setdefault(QUESTIONS.topic(name), []).append(name)
     return found | {topic: list(names) for topic, names in OTHER_COMMANDS.items()}
 
 
 def callback(name: str) -> Callable[..., None] | typer.Typer:
-    """The function that a command calls; imports what the command needs, and nothing before."""
-    if name in QUESTIONS:
+    """The function that a command calls; imports only what that command needs."""
+    if name not in others():
         from detoklens.cli.adapter import question_command
 
         return question_command(QUESTIONS[name])
@@ -75,8 +94,12 @@ def callback(name: str) -> Callable[..., None] | typer.Typer:
 
 def summary(name: str) -> str:
     """The one-line summary of a command."""
-    others = {name: text for summaries in OTHER_COMMANDS.values() for name, text in summaries.items()}
-    return others[name] if name in others else QUESTIONS.summary(name)
+    return others()[name] if name in others() else QUESTIONS.summary(name)
+
+
+def others() -> dict[str, str]:
+    """The commands that are not questions, with their summaries; a question can't take their names."""
+    return {name: text for summaries in OTHER_COMMANDS.values() for name, text in summaries.items()}
 
 
 app = typer.Typer(
@@ -106,7 +129,7 @@ def _options(
 
 
 def main() -> None:
-    """Run the command line; what the user can mend is one line and exit code 1."""
+    """Run the command line; an error that the user can fix is one line and exit code 1."""
     try:
         open_streams()
         run_command()
@@ -120,7 +143,7 @@ def main() -> None:
 
 
 def run_command() -> None:
-    """Run what was asked; what stdout refuses is found out here, not when the interpreter ends."""
+    """Run the command and flush stdout here, so that a failed write is reported before the interpreter exits."""
     try:
         app(prog_name="detoklens")
     except SystemExit:

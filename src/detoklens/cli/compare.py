@@ -1,4 +1,4 @@
-"""`detoklens compare`: the head cards and the main curves of several checkpoints side by side."""
+"""`detoklens compare`: several checkpoints in one report."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from detoklens import demo
-from detoklens.cli.adapter import Cluster, Corpus, SeedOptions, command_of, with_default
+from detoklens.cli.adapter import Cluster, Corpus, SeedOptions, command_of
 from detoklens.cli.output import chosen_width, say
 from detoklens.cli.progress import step_list
-from detoklens.cli.report import DOCUMENTS
 from detoklens.engines import open_engine
 from detoklens.errors import CountsError, DetokLensError, printable
 from detoklens.loading import load
-from detoklens.questions.parameters import Parameter, settings_of
+from detoklens.questions.parameters import Parameter
 from detoklens.questions.study import Study, Work, fitting_counts
 from detoklens.questions.texts import Texts
 from detoklens.report.comparison import KIND, make_comparison, models_folder
 from detoklens.report.content import Listener
 from detoklens.report.folder import ask_all, claim, refuse_foreign
+from detoklens.wording import plural
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
@@ -31,29 +31,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Compared:
-    """Which models are set side by side, and where that goes."""
+    """Options of a comparison."""
 
     models: Annotated[
         Sequence[str],
         Parameter(
-            "Local folders or hub ids, in the order to show them; LABEL=MODEL gives one another name. "
-            "Default: the demo model and its earlier snapshots.",
+            "Local folders or hub ids, in display order; LABEL=MODEL names one. Default: the demo model's training "
+            "snapshots.",
             metavar="[MODEL]...",
             positional=True,
         ),
     ] = ()
-    out: Annotated[Path, Parameter("Where the report goes.", metavar="DIR")] = Path("comparison")
+    out: Annotated[Path, Parameter("Output folder.", metavar="DIR")] = Path("comparison")
     figure_width: Annotated[
-        str, Parameter("How wide figures are: 3.3 in, 7 in, or so.", metavar="column|page|INCHES")
+        str, Parameter("Figure width: column is 3.3 inches, page is 7.", metavar="column|page|INCHES")
     ] = "page"
 
 
 def compare(made: Compared, corpus: Corpus, texts: Texts, chance: SeedOptions, work: Cluster) -> None:
-    """Set checkpoints side by side in one report: sizes, training steps, fine-tunes.
+    """Compare several checkpoints in one report.
 
-    Counts are used for models with the tokenizer that made them; for the others a note says so. The same command
-    continues an interrupted comparison. --engine ray runs one checkpoint per task, on one core each; all machines must
-    see the models and the folder of --out.
+    For example sizes, training steps or fine-tunes. Counts are used for the models whose tokenizer made them; a note
+    lists the others. Run the same command again to continue an interrupted comparison. --engine ray runs one checkpoint
+    per task, on one core each; all machines must see the models and the output folder.
 
     Example: detoklens compare small=gpt2 medium=gpt2-medium --counts counts --out comparison
     """
@@ -76,14 +76,14 @@ def compare(made: Compared, corpus: Corpus, texts: Texts, chance: SeedOptions, w
 
 
 def labelled_models(models: list[str]) -> dict[str, str]:
-    """Models by label: LABEL=MODEL, else the name itself without the folders that all of them share."""
+    """Models by label: LABEL=MODEL, or the name without the folders that all models share."""
     given = [_label_and_model(model) for model in models]
     if len(given) < 2:
-        raise DetokLensError(f"{len(given)} model was named; name at least two to compare")
+        raise DetokLensError(f"{plural(len(given), 'model')} to compare; name at least two")
     shared = _shared_folders([model for label, model in given if label is None])
     named = {printable(label or model[len(shared) :]): model for label, model in given}
     if len(named) < len(given):
-        raise DetokLensError("two models have the same label; tell them apart by LABEL=MODEL")
+        raise DetokLensError("two models have the same label; distinguish them with LABEL=MODEL")
     return named
 
 
@@ -93,7 +93,7 @@ def _label_and_model(text: str) -> tuple[str | None, str]:
 
 
 def _shared_folders(models: list[str]) -> str:
-    """The folders at the beginning of all names."""
+    """The folders that all names start with."""
     folders = [model.split("/")[:-1] for model in models]
     shared = []
     for parts in zip(*folders, strict=False):
@@ -105,7 +105,7 @@ def _shared_folders(models: list[str]) -> str:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One of the models to compare, and the folder of the comparison."""
+    """One of the compared models, and the comparison's folder."""
 
     label: str
     model: str
@@ -126,7 +126,7 @@ def ask_checkpoint(checkpoint: Checkpoint) -> str:
 
 
 def _ask_on_cluster(checkpoints: Sequence[Checkpoint], work: Cluster, listener: Listener) -> None:
-    """One Ray task per checkpoint; the comparison then reads what they wrote."""
+    """Run one Ray task per checkpoint; the comparison then reads their answers."""
     title = f"Answer for {len(checkpoints)} checkpoints on Ray"
     with listener.step(title) as watch, open_engine(work.engine, work.workers, work.ray_address) as engine:
         for done, _ in enumerate(engine.run(ask_checkpoint, checkpoints), 1):
@@ -135,7 +135,7 @@ def _ask_on_cluster(checkpoints: Sequence[Checkpoint], work: Cluster, listener: 
 
 
 def _counts_that_fit(folder: str | None, layer: Layer) -> Counts | None:
-    """The counts where they were made with this model's tokenizer."""
+    """The counts, or None where another tokenizer made them."""
     try:
         return fitting_counts(folder, layer)
     except CountsError as error:
@@ -145,11 +145,4 @@ def _counts_that_fit(folder: str | None, layer: Layer) -> Counts | None:
         return None
 
 
-OWNERS = {
-    Compared: settings_of(Compared),
-    Corpus: settings_of(Corpus),
-    Texts: with_default(settings_of(Texts), documents=DOCUMENTS),
-    SeedOptions: settings_of(SeedOptions),
-    Cluster: settings_of(Cluster),
-}
-command = command_of(compare, OWNERS)
+command = command_of(compare, [Compared, Corpus, Texts, SeedOptions, Cluster])

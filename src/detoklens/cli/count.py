@@ -1,4 +1,4 @@
-"""`detoklens count`: how often does each token, and each pair of tokens, occur in a corpus?"""
+"""`detoklens count`: count the tokens and bigrams of a corpus."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from detoklens.demo import NAME as DEMO
 from detoklens.engines import open_engine
 from detoklens.loading import load_vocabulary
 from detoklens.questions.parameters import REQUIRED, Parameter
+from detoklens.questions.texts import DocumentPerLine, SkipBad, TextField
 from detoklens.tables.corpus import COUNT_TOTALS
 
 if TYPE_CHECKING:
@@ -24,39 +25,41 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Counting:
-    """What is counted, by whose tokens, and where the counts go."""
+    """Options of a count."""
 
     inputs: Annotated[
         Sequence[str],
         Parameter(
-            "Files, folders or globs of .txt, .jsonl (also .gz, .zst) or .parquet, or a hub dataset: owner/name, "
+            "Files, folders or globs of .txt, .jsonl (also .gz, .zst) or .parquet, or a hub dataset: owner/name or "
             "owner/name/pattern.",
             metavar="INPUT...",
             positional=True,
         ),
     ] = REQUIRED
-    out: Annotated[Path, Parameter("The folder for the counts.", metavar="COUNTS")] = REQUIRED
-    tokenizer: Annotated[str, Parameter("Whose tokenizer: a folder, a hub id, or demo.", metavar="MODEL")] = DEMO
-    text_field: Annotated[str, Parameter("The field of a JSON line, or the column of a parquet file.")] = "text"
-    document_per_line: Annotated[bool, Parameter("A line of a .txt file is a document; else the whole file is.")] = (
-        False
+    out: Annotated[Path, Parameter("Output folder.", metavar="COUNTS")] = REQUIRED
+    tokenizer: Annotated[
+        str, Parameter("Model whose tokenizer is used: a folder, a hub id, or demo.", metavar="MODEL")
+    ] = DEMO
+    text_field: TextField = "text"
+    document_per_line: DocumentPerLine = False
+    limit_documents: Annotated[int | None, Parameter("Only the first N documents, skipped ones included.", least=1)] = (
+        None
     )
-    limit_documents: Annotated[int | None, Parameter("Only the first N documents; skipped ones count.", least=1)] = None
-    skip_bad: Annotated[bool, Parameter("Leave out records that are broken or lack the field, and count them.")] = False
+    skip_bad: SkipBad = False
     parse_special_tokens: Annotated[
-        bool, Parameter("The text <|endoftext|> is that special token; else it is text like any other.")
+        bool, Parameter("Read special tokens such as <|endoftext|> in the text as tokens, not as text.", advanced=True)
     ] = False
     memory: Annotated[
-        str | None, Parameter("For all workers. Default: a quarter of the machine's.", metavar="SIZE")
+        str | None, Parameter("Memory of all workers. Default: a quarter of the machine's.", metavar="SIZE")
     ] = None
-    batch: Annotated[str, Parameter("Text tokenized at once by a worker.", metavar="SIZE")] = "8MB"
+    batch: Annotated[str, Parameter("Text a worker tokenizes at once.", metavar="SIZE", advanced=True)] = "8MB"
 
 
 def count(counting: Counting, work: Cluster, printed: Printed) -> None:
     """Count the tokens and bigrams of a corpus of any size.
 
-    Bigrams are counted inside a document, never across two; no special token is added. A run that was interrupted is
-    continued by the same command. The files are the same whatever the number of workers.
+    Bigrams never span two documents, and no special token is added. Run the same command again to continue an
+    interrupted count. The result doesn't depend on the number of workers.
 
     Example: detoklens count 'openwebtext/*.parquet' --tokenizer gpt2 --out counts
     """
@@ -70,7 +73,7 @@ def count(counting: Counting, work: Cluster, printed: Printed) -> None:
         batch=parse_size(counting.batch, "--batch"),
     )
     if counting.tokenizer == DEMO:
-        say("counting with the demo model's tokenizer; --tokenizer names another model's")
+        say("counting with the demo model's tokenizer; choose another with --tokenizer")
     vocabulary = load_vocabulary(counting.tokenizer)
     with open_engine(work.engine, work.workers, work.ray_address) as running, shown_progress() as watch:
         counts = count_corpus(list(counting.inputs), vocabulary, counting.out, asked, running, watch)
@@ -78,7 +81,7 @@ def count(counting: Counting, work: Cluster, printed: Printed) -> None:
 
 
 def _answer(counts: Counts, out: Path, printed: Printed) -> None:
-    """What was wrong with the input on stderr, the totals on stdout."""
+    """Print problems of the input to stderr, the totals to stdout."""
     totals = counts.manifest["totals"]
     if totals["replaced_characters"]:
         say(

@@ -1,4 +1,4 @@
-"""`detoklens counts`: what do the counts of a corpus say?"""
+"""`detoklens counts`: inspect corpus counts."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Shown:
-    """Which counts, and which of their tokens."""
+    """Which counts and which token to show."""
 
     folder: Annotated[
-        str, Parameter("A folder made by `detoklens count`, or demo.", metavar="COUNTS", positional=True)
+        str, Parameter("A folder written by `detoklens count`, or demo.", metavar="COUNTS", positional=True)
     ] = REQUIRED
     token: Annotated[
         str | None,
         Parameter('A token as text, spaces included: " the".', metavar="[TOKEN]", positional=True),
     ] = None
-    token_id: Annotated[int | None, Parameter("The token by its id.", least=0)] = None
-    top: Annotated[int, Parameter("How many predecessors.", least=1)] = 10
+    token_id: Annotated[int | None, Parameter("The token as an id.", least=0)] = None
+    top: Annotated[int, Parameter("Number of predecessors.", least=1)] = 10
 
 
 def show(shown: Shown, printed: Printed) -> None:
@@ -52,19 +52,19 @@ def show(shown: Shown, printed: Printed) -> None:
 
 def _token_id(opened: Counts, token: str | None, token_id: int | None) -> int:
     if token is not None and token_id is not None:
-        raise TokenError("a token was given both as text and by --token-id; give one of them")
+        raise TokenError("a token was given both as text and as --token-id; pass one of them")
     if token_id is not None:
         opened.check_token(token_id)
         return token_id
     return opened.token_id(token or "")
 
 
-command = typer.Typer(help="Look at the counts of a corpus.", no_args_is_help=True, rich_markup_mode=None)
+command = typer.Typer(help="Inspect corpus counts.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @command.callback()
 def _about() -> None:
-    """Look at the counts of a corpus."""
+    """Inspect corpus counts."""
 
 
 command.command("show")(command_of(show, [Shown, Printed]))

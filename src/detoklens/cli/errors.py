@@ -1,4 +1,4 @@
-"""How a command ends that can't do what was asked: one line on stderr, whatever state the streams are in."""
+"""Errors of the command line: one line on stderr, whatever the state of the streams."""
 
 from __future__ import annotations
 
@@ -8,29 +8,39 @@ import io
 import os
 import sys
 
-from detoklens.cli.output import in_flags
-from detoklens.errors import DetokLensError, OutputError, first_line
+from detoklens.errors import DetokLensError, MissingError, OutputError, first_line
 
 LONGEST_SHOWN = 200  # characters of a path in a message
 UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EBADF})
-"""What the system says of a file, without its name, when it takes no more: full, too large, broken, read-only."""
+"""Errors of writing to stdout, which come without a file name: full, too large, broken, read-only."""
 
-LESS = "lower what this command has of --heads, --tokens, --documents, --top, --workers, --batch or --memory"
+LESS = "lower --heads, --tokens, --documents, --top, --workers, --batch or --memory, whichever the command has"
+
+NEEDED = {
+    "counts": "add --counts COUNTS (made by `detoklens count`)",
+    "text": "add --text with files, folders, globs or a hub dataset",
+    "vocabulary": "put the model's tokenizer.json next to its weights",
+}
+AS_FLAGS = {
+    "by skip_bad=True": "by --skip-bad",
+    "set document_per_line=True": "add --document-per-line",
+    "by text_field": "by --text-field",
+}
 
 
 def open_streams() -> None:
-    """Refuse a closed stdout, do without a closed stderr, and let stdout take every character."""
+    """Refuse a closed stdout, replace a closed stderr, and let stdout print every character."""
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     if sys.stdout is None:
-        raise OutputError("stdout is closed and can't take the answer; redirect it, for example > /dev/null")
+        raise OutputError("stdout is closed; redirect it, e.g. > /dev/null")
     if isinstance(sys.stdout, io.TextIOWrapper):
         codecs.register_error("detoklens", _escaped)
         sys.stdout.reconfigure(errors="detoklens")
 
 
 def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
-    """The bytes of a path that is no UTF-8; a backslash escape for a character that stdout's encoding lacks."""
+    """The bytes of a path that is not UTF-8; a backslash escape for a character that stdout's encoding lacks."""
     try:
         return codecs.lookup_error("surrogateescape")(error)
     except UnicodeError:
@@ -38,11 +48,11 @@ def _escaped(error: UnicodeError) -> tuple[str | bytes, int]:
 
 
 def one_line(error: Exception) -> str | None:
-    """What the user can mend in one line; nothing where a pipe was closed, None where the error is a bug."""
+    """The message of an error that the user can fix; empty for a closed pipe, None for a bug."""
     if isinstance(error, DetokLensError):
         return f"detoklens: {in_flags(error)}\n"
     if isinstance(error, MemoryError):
-        return f"detoklens: there is not enough memory ({first_line(error)}); {LESS}\n"
+        return f"detoklens: not enough memory ({first_line(error)}); {LESS}\n"
     if isinstance(error, BrokenPipeError):
         return ""
     if not isinstance(error, OSError):
@@ -50,12 +60,22 @@ def one_line(error: Exception) -> str | None:
     if error.filename is not None:
         return f"detoklens: {_shown(error.filename)}: {error.strerror}; name another file or folder\n"
     if error.errno in UNWRITABLE:
-        return f"detoklens: the output can't be written: {error.strerror}; send it where there is room for it\n"
+        return f"detoklens: the output can't be written: {error.strerror}; redirect it elsewhere\n"
     return None
 
 
+def in_flags(error: DetokLensError) -> str:
+    """An error message that names command-line options in place of Python parameters."""
+    if isinstance(error, MissingError) and error.need in NEEDED:
+        return f"{error.what}; {NEEDED[error.need]}"
+    said = str(error)
+    for keyword, flag in AS_FLAGS.items():
+        said = said.replace(keyword, flag)
+    return said
+
+
 def forget_unwritten() -> None:
-    """What stdout did not take is not offered to it once more when the interpreter ends."""
+    """Discard unwritten output, so that the interpreter does not fail on it again at exit."""
     if sys.stdout is None:
         return
     try:
@@ -67,6 +87,6 @@ def forget_unwritten() -> None:
 
 
 def _shown(path: object) -> str:
-    """A path in a message, shortened where it is a screen long."""
+    """A path for a message, truncated."""
     text = os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else str(path)
     return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"

@@ -1,4 +1,4 @@
-"""`detoklens explore`: the first layer in a browser, live, with nothing computed outside it."""
+"""`detoklens explore`: the first layer, live in the browser."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from detoklens.errors import DetokLensError
 from detoklens.explorer.server import Server, serving
 from detoklens.questions.parameters import Parameter
 
-OFTEN = 0.2  # seconds between two looks for Ctrl-C
+POLL = 0.2  # seconds between two checks for Ctrl-C
 
 
 @dataclass(frozen=True)
 class Explore:
-    """Where the explorer goes."""
+    """Options of the explorer."""
 
     export: Annotated[
         Path | None,
-        Parameter("Write it as a static site that any web host can serve, and end.", metavar="DIR"),
+        Parameter("Write a static site for any web host instead of serving.", metavar="DIR"),
     ] = None
-    port: Annotated[int, Parameter("Of 127.0.0.1. Default: a free one.", least=0)] = 0
-    no_open: Annotated[bool, Parameter("Do not open the browser.")] = False
+    port: Annotated[int, Parameter("Port on 127.0.0.1. Default: a free one.", least=0)] = 0
+    no_open: Annotated[bool, Parameter("Don't open the browser.")] = False
 
 
 def explore(model: Model, asked: Explore, corpus: Corpus) -> None:
-    """Explore a model's first layer in the browser: tokens, texts, positions, heads.
+    """Explore a model's first layer in the browser.
 
-    Writes a folder of numbers with a page and serves it to this machine alone until Ctrl-C; head cards come while the
-    page is open already. A folder that --export wrote can be named in place of a model: it is served as it is.
+    Shows tokens, texts, positions and heads, and serves them on this machine only, until Ctrl-C. Head cards appear once
+    they are computed. MODEL can also be a folder written by --export.
 
     Example: detoklens explore gpt2 --counts counts --export gpt2-explorer
     """
     from detoklens.explorer.bundle import is_bundle
 
     if asked.export is not None and (asked.port or asked.no_open):
-        raise DetokLensError("--export serves nothing, so --port and --no-open have no part in it; leave them out")
+        raise DetokLensError("--export does not serve, so --port and --no-open don't apply; leave them out")
     if is_bundle(Path(model.model)):
         _serve_exported(Path(model.model), asked, corpus)
     elif asked.export is not None:
@@ -57,7 +57,7 @@ def _export(model: Model, folder: Path, corpus: Corpus) -> None:
 
     refuse_foreign(folder)
     write_bundle(open_study(model, corpus, None, None, None), folder)
-    say(f"put {folder} on a web host, or look at it with `detoklens explore {folder}`")
+    say(f"upload {folder} to a web host, or open it with `detoklens explore {folder}`")
     typer.echo(folder)
 
 
@@ -66,7 +66,9 @@ def _serve_exported(folder: Path, asked: Explore, corpus: Corpus) -> None:
 
     check_bundle(folder)
     if asked.export is not None or corpus.counts is not None:
-        raise DetokLensError(f"{folder} is an explorer already and is only served; name its model to export it anew")
+        raise DetokLensError(
+            f"{folder} is an exported explorer and can only be served; name its model to export it again"
+        )
     with Server(folder, asked.port) as server, serving(server), _until_interrupted():
         _show(server.url, asked)
         _wait()
@@ -88,18 +90,18 @@ def _show(url: str, asked: Explore) -> None:
 
     typer.echo(url)
     opened = not asked.no_open and open_browser(url)
-    say("Ctrl-C ends it" if opened else "open this address in a browser of this machine; Ctrl-C ends it")
+    say("press Ctrl-C to stop" if opened else "open this address in a browser on this machine; press Ctrl-C to stop")
 
 
 def _wait() -> None:
-    """Until Ctrl-C, looked for now and then: once polars has set its own handler a system call goes on after it."""
+    """Wait for Ctrl-C; polls, because polars' signal handler lets a blocking system call continue."""
     while True:
-        time.sleep(OFTEN)
+        time.sleep(POLL)
 
 
 @contextlib.contextmanager
 def _until_interrupted() -> Iterator[None]:
-    """Ctrl-C is the way to end, not an accident."""
+    """Ctrl-C is the normal way to stop."""
     with contextlib.suppress(KeyboardInterrupt):
         yield
 

@@ -1,4 +1,4 @@
-"""How answers leave the command line: the table on stdout, the sentence, notes and progress on stderr."""
+"""Output of the command line: the table on stdout; summary, notes and progress on stderr."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from rich.console import Console
 
-from detoklens.errors import DetokLensError, MissingError, OutputError, one_line
+from detoklens.errors import OutputError, one_line
 from detoklens.figures.spec import chosen_spec
 from detoklens.questions.answer import Comparison
 from detoklens.questions.parameters import Parameter
@@ -29,67 +29,65 @@ if TYPE_CHECKING:
 
 Format = Literal["table", "csv", "json", "parquet"]
 ENDINGS = (".svg", ".pdf", ".png")
-ALL = 10_000  # characters: wide enough for every column
+UNLIMITED = 10_000  # characters: wide enough for every column
 
 
 @dataclass(frozen=True)
 class Printed:
     """How a table is printed."""
 
-    output_format: Annotated[
-        Format, Parameter("How the table is printed: for eyes, or to be read by another program.", flag="--format")
-    ] = "table"
+    output_format: Annotated[Format, Parameter("Output format.", flag="--format")] = "table"
 
     def __post_init__(self) -> None:
-        """Refuse what can't be printed before any work is done."""
+        """Refuse an impossible output before any work is done."""
         if self.output_format == "parquet" and sys.stdout.isatty():
             raise OutputError("parquet is binary and this is a terminal: add `> table.parquet`")
 
 
 @dataclass(frozen=True)
 class Output(Printed):
-    """How an answer is shown, and where it is kept."""
+    """How an answer is displayed and where it is written."""
 
-    table: Annotated[str | None, Parameter("Which of its tables is printed; --out writes all.")] = None
-    by: Annotated[str | None, Parameter("The same by what one row of the table is.")] = None
-    wide: Annotated[bool, Parameter("Print all columns of a table, however wide the terminal is.")] = False
-    figure: Annotated[
-        Path | None, Parameter("Also draw a figure into this file: .svg, .pdf or .png.", metavar="FILE")
-    ] = None
-    figure_name: Annotated[str | None, Parameter("Which of its figures. Default: the first.")] = None
-    force: Annotated[bool, Parameter("Overwrite FILE even if it is not a figure drawn by detoklens.")] = False
-    width: Annotated[
-        str, Parameter("How wide the figure is: 3.3 in, 7 in, or so many.", metavar="column|page|INCHES")
-    ] = "page"
+    table: Annotated[str | None, Parameter("Table to print; --out writes all.", advanced=True)] = None
+    by: Annotated[str | None, Parameter("Table to print, by what a row is.")] = None
+    wide: Annotated[bool, Parameter("Print all columns, whatever the terminal's width.", advanced=True)] = False
+    figure: Annotated[Path | None, Parameter("Also save a figure: .svg, .pdf or .png.", metavar="FILE")] = None
+    figure_name: Annotated[str | None, Parameter("Figure to draw. Default: the first.", advanced=True)] = None
+    force: Annotated[bool, Parameter("Overwrite FILE even if detoklens did not draw it.", advanced=True)] = False
+    width: Annotated[str, Parameter("Figure width: column is 3.3 inches, page is 7.", metavar="column|page|INCHES")] = (
+        "page"
+    )
     out: Annotated[
         Path | None,
-        Parameter("Also write the tables into this folder, as parquet and CSV.", metavar="DIR"),
+        Parameter("Also write all tables to this folder, as parquet and CSV.", metavar="DIR"),
     ] = None
 
     def __post_init__(self) -> None:
-        """Refuse what can't be drawn before any work is done."""
+        """Refuse an impossible figure before any work is done."""
         super().__post_init__()
         if self.figure is not None and self.figure.suffix.lower() not in ENDINGS:
-            raise OutputError(f"{self.figure}: a figure's file ends in {', '.join(ENDINGS)}; name it so")
+            raise OutputError(
+                f"{self.figure}: a figure is {', '.join(ENDINGS[:-1])} or {ENDINGS[-1]}; choose one of these endings"
+            )
         if self.figure is not None:
             chosen_width(self.width)
             _refuse_foreign_figure(self.figure, self.force)
 
     def check(self, question: Question) -> None:
-        """Refuse a figure that answers to this question do not have."""
+        """Refuse a figure that this question does not have."""
         if self.figure is not None:
             chosen_spec(question.specs(), self.figure_name, question.name())
 
 
 def show_answer(answer: Answer, output: Output) -> None:
-    """Draw and print what answers the question, and say the rest; what is refused is so before anything is printed."""
+    """Draw and print an answer; refuse bad options before anything is printed."""
     named = _named_table(answer, output)
     if output.figure is not None:
         draw(answer, output.figure, output.figure_name, output.width)
     for note in answer.notes:
         say(note)
     if output.out is not None:
-        say(f"wrote {plural(len(answer.tables), 'table')} into {output.out}")
+        say(f"wrote {plural(len(answer.tables), 'table')} to {output.out}")
     if output.output_format == "table":
         views = [answer.question.view(answer.tables, named)] if named else answer.views
         print_views(views, answer.model, output.wide)
@@ -113,27 +111,24 @@ def _as_json(answer: Answer, table: str) -> str:
 
 
 def _named_table(answer: Answer, output: Output) -> str | None:
-    """The table that --table or --by names; None where the question itself decides."""
+    """The table that --table or --by names; None for the question's default."""
     name = output.table or answer.question.table_by(output.by or "")
     if name is not None and name not in answer.tables:
-        raise OutputError(f"this answer has no table {name}; it has {', '.join(answer.tables)}")
+        raise OutputError(f"this answer has no table {name}; choose {', '.join(answer.tables)}")
     return name
 
 
 def print_views(views: Sequence[View], model: str, wide: bool = False) -> None:
-    """Tables for eyes, as wide as the terminal; a pipe has room for everything."""
-    width = shutil.get_terminal_size().columns if sys.stdout.isatty() and not wide else ALL
+    """Print tables as wide as the terminal; unlimited into a pipe."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() and not wide else UNLIMITED
     for view in views:
         sys.stdout.write(text_table(view.frame, f"{model}: {view.title}", width, " (--wide, or another --format)"))
 
 
 def print_table(frame: pl.DataFrame, output_format: Format, title: str, first: Sequence[str] = ()) -> None:
-    """One table that is no answer to a question: totals of counts, a comparison with the real model.
-
-    Eyes see some columns first.
-    """
+    """Print a table that is not an answer; `first` columns come first in a displayed table."""
     if output_format == "table":
-        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else ALL
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else UNLIMITED
         ordered = frame.select(list(dict.fromkeys([*first, *frame.columns])))
         sys.stdout.write(text_table(ordered, title, width, " (in another --format)"))
     else:
@@ -141,7 +136,7 @@ def print_table(frame: pl.DataFrame, output_format: Format, title: str, first: S
 
 
 def emit(frame: pl.DataFrame, output_format: Format) -> None:
-    """Print a table for another program."""
+    """Print a table in a machine-readable format."""
     if output_format == "csv":
         _write(csv_bytes(frame))
     elif output_format == "json":
@@ -151,7 +146,7 @@ def emit(frame: pl.DataFrame, output_format: Format) -> None:
 
 
 def _write(content: bytes | memoryview) -> None:
-    """What programs read leaves as it is, whatever the encoding of stdout; a stdout of text alone takes text."""
+    """Write bytes whatever the encoding of stdout; text if stdout has no buffer."""
     if hasattr(sys.stdout, "buffer"):
         sys.stdout.buffer.write(content)
     else:
@@ -159,7 +154,7 @@ def _write(content: bytes | memoryview) -> None:
 
 
 def draw(answer: Answer, path: Path, name: str | None, width: str) -> None:
-    """Draw one figure of an answer into a file; its ending says how."""
+    """Draw one figure of an answer; the file's ending determines the format."""
     from detoklens.figures.save import save
 
     spec = answer.spec(name)
@@ -169,7 +164,7 @@ def draw(answer: Answer, path: Path, name: str | None, width: str) -> None:
 
 
 def _refuse_foreign_figure(path: Path, force: bool) -> None:
-    """Refuse to overwrite a file that is not a figure of ours, unless that was asked for."""
+    """Refuse to overwrite a file that detoklens did not draw, unless forced."""
     from detoklens.figures.save import is_ours
 
     try:
@@ -177,11 +172,11 @@ def _refuse_foreign_figure(path: Path, force: bool) -> None:
             return
     except OSError as error:
         raise OutputError(f"{path}: {error.strerror}; name another file") from error
-    raise OutputError(f"{path} is not a figure drawn by detoklens; name another file, or overwrite it with --force")
+    raise OutputError(f"{path} is not a figure drawn by detoklens; name another file or add --force")
 
 
 def chosen_width(text: str) -> str | float:
-    """`column`, `page`, or a number of inches; refused before any work is done."""
+    """`column`, `page`, or a number of inches; an error for anything else."""
     from detoklens.figures.theme import WIDTHS, inches
 
     inches(text)
@@ -189,30 +184,6 @@ def chosen_width(text: str) -> str | float:
 
 
 def say(message: str) -> None:
-    """One line on stderr, beside the answer."""
-    with contextlib.suppress(OSError):  # an answer is not given up for a note that can't be written
+    """Print one line on stderr."""
+    with contextlib.suppress(OSError):  # a note that can't be written does not stop the answer
         Console(stderr=True, soft_wrap=True).print(one_line(message), markup=False, highlight=False, style="dim")
-
-
-NEEDED = {
-    "counts": "add --counts COUNTS (made by `detoklens count`)",
-    "text": "name files, folders, globs or a hub dataset by --text",
-    "vocabulary": "put the model's tokenizer.json beside its weights",
-}
-
-
-AS_FLAGS = {
-    "by skip_bad=True": "by --skip-bad",
-    "set document_per_line=True": "add --document-per-line",
-    "by text_field": "by --text-field",
-}
-
-
-def in_flags(error: DetokLensError) -> str:
-    """An error in the command line's words: what is missing, or can be set, is named by its option."""
-    if isinstance(error, MissingError) and error.need in NEEDED:
-        return f"{error.what}; {NEEDED[error.need]}"
-    said = str(error)
-    for keyword, flag in AS_FLAGS.items():
-        said = said.replace(keyword, flag)
-    return said

@@ -1,4 +1,4 @@
-"""A live list of a report's steps with their times on stderr; plain lines where stderr is no terminal."""
+"""Progress on stderr: bars and a live list of steps; plain lines if stderr is not a terminal."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def shown_progress() -> Iterator[CountWatcher]:
-    """A watcher that draws a bar where stderr is a terminal, and one that only passes on notes where it is not."""
+    """A watcher of counting: a bar in a terminal, otherwise only notes."""
     if not sys.stderr.isatty():
         yield _say_notes
         return
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
-        line = bar.add_task("looking at the input", total=None)
+        line = bar.add_task("listing the input", total=None)
 
         def watch(progress: Progress) -> None:
             _say_notes(progress)
@@ -40,7 +40,7 @@ def shown_progress() -> Iterator[CountWatcher]:
 
 
 def describe(progress: Progress, elapsed: float) -> str:
-    """One line: what was read in this run, how fast, and when it will be done."""
+    """One line: what was read, how fast, and the time left."""
     tally = progress.tally
     speed = tally.text_bytes / 1e6 / elapsed if elapsed else 0.0
     return (
@@ -52,7 +52,7 @@ def describe(progress: Progress, elapsed: float) -> str:
 def _time_left(progress: Progress, elapsed: float) -> str:
     left = progress.total_size - progress.finished_before - progress.finished
     if progress.finished == 0 or left <= 0:
-        return "almost done" if left <= 0 else "time left unknown yet"
+        return "almost done" if left <= 0 else "time left unknown"
     seconds = round(elapsed * left / progress.finished)
     return f"{seconds // 3600}:{seconds % 3600 // 60:02}:{seconds % 60:02} left"
 
@@ -71,7 +71,7 @@ NEEDS = {
 
 @contextlib.contextmanager
 def step_list() -> Iterator[Listener]:
-    """Who to tell about steps."""
+    """A listener that shows the steps of a report."""
     if not sys.stderr.isatty():
         yield Listener(end=lambda step: _write_line(_outcome(step)))
         return

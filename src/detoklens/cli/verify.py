@@ -1,4 +1,4 @@
-"""`detoklens verify`: is the decomposition equal to the real model?"""
+"""`detoklens verify`: compare the decomposition with the real model."""
 
 from __future__ import annotations
 
@@ -14,20 +14,22 @@ from detoklens.questions.parameters import Parameter
 
 @dataclass(frozen=True)
 class Check:
-    """What is run through both."""
+    """Options of the comparison with transformers."""
 
-    text: Annotated[str | None, Parameter("The text to run through both. Default: a built-in one.")] = None
+    text: Annotated[str | None, Parameter("Text to run. Default: a built-in one.")] = None
     length: Annotated[
-        int | None, Parameter("Places to fill where no text is given. Default: all, at most 256.", least=1)
+        int | None, Parameter("Number of positions without --text. Default: all, at most 256.", least=1)
     ] = None
-    tolerance: Annotated[float | None, Parameter("Default: 1e-4 in float32, 1e-10 in float64.", least=0)] = None
+    tolerance: Annotated[
+        float | None, Parameter("Largest accepted difference. Default: 1e-4 in float32, 1e-10 in float64.", least=0)
+    ] = None
 
 
 def verify(model: Model, check: Check, printed: Printed) -> None:
-    """Compare with transformers' own first layer; exit code 1 above tolerance.
+    """Compare the decomposition with transformers' own first layer.
 
-    Prints per head the largest difference of the attention weights and of what the head writes, in float32 and float64.
-    Needs the extra: pip install 'detoklens[model]' (in a clone: '.[model]').
+    Prints, per head, the largest difference in attention and in the head's output, in float32 and float64. The exit
+    code is 1 above tolerance. Requires pip install 'detoklens[model]' (in a clone: '.[model]').
 
     Example: detoklens verify gpt2 --text "Homo sapiens"
     """
@@ -36,7 +38,7 @@ def verify(model: Model, check: Check, printed: Printed) -> None:
 
     if printable(model.model) != model.model:
         named = printable(model.model)
-        raise DetokLensError(f"{named} is no UTF-8, and transformers reads no such path; rename the folder")
+        raise DetokLensError(f"{named} is not UTF-8 and transformers can't read such a path; rename the folder")
     layer = load(model.model, revision=model.revision)
     for note in layer.notes:
         say(note)

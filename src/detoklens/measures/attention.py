@@ -1,10 +1,10 @@
-"""Does attention on real text agree with what position alone predicts?
+"""Attention on text, measured and predicted from positions alone.
 
-Layer 0's attention needs the first layer's weights alone, and at given query positions only their rows:
+Layer 0's attention needs only the first layer's weights, and only the rows of the chosen query positions:
 
     s[h, i, j] = ((x_i W̃_Q + b̃_Q) W̃_Kᵀ) · x_jᵀ       x = (e + p) / σ
 
-A model that looks both ways attends to later keys, too, so its documents are all cut to one length.
+A bidirectional model also attends to later keys, so its documents are truncated to one length.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import softcapped, softmax
 
 RECENT = 15
-"""How many keys before the query count as recent."""
+"""The number of keys before the query that count as recent."""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """The attention of one query position over documents, beside the prediction and the distance to it."""
+    """Attention of one query position over documents, its prediction, and the distance between them."""
 
     query_position: int
     documents: int
@@ -49,7 +49,7 @@ class Measured:
 
     @property
     def distance(self) -> Float[np.ndarray, "head"]:
-        """Total variation of the mean attention from the predicted one: 0 equal, 1 disjoint."""
+        """Total variation between mean and predicted attention: 0 equal, 1 disjoint."""
         return np.abs(self.mean - self.predicted).sum(axis=1) / 2
 
 
@@ -64,14 +64,14 @@ def text_attention(
 ) -> list[Measured]:
     """Measured and predicted attention of each query position that some document reaches, in order.
 
-    What position alone predicts is, with rotary positions, what `mean` leaves to it.
+    With rotary positions the prediction depends on `mean`.
     """
     heads = list(range(layer.n_heads)) if heads is None else heads
     layer.check_heads(heads)
     texts = checked_documents(layer, documents, query_positions)
     length = max(map(len, texts))
     if not layer.is_causal and min(map(len, texts)) < length:
-        raise RangeError("a model that looks both ways is measured on documents of one length; cut them")
+        raise RangeError("a bidirectional model needs documents of one length; truncate them")
     reached = [position for position in sorted(set(query_positions)) if position < length]
     prediction = predicted_attention(layer, reached, n_keys=None if layer.is_causal else length, mean=mean)
     predicted = [each[heads].astype(np.float64) for each in prediction]
@@ -106,7 +106,7 @@ def attention_of_block(block: TextBlock | OffsetBlock, query_positions: Sequence
 
 
 def _attention(rules: Rules, query: int, scores: Float[np.ndarray, "head key"]) -> Float[np.ndarray, "head key"]:
-    """softmax over the keys that a query sees; those beyond its window get nothing."""
+    """Softmax over the visible keys; 0 beyond the window."""
     n_keys = scores.shape[1]
     seen, end = rules.seen(query, n_keys), query + 1 if rules.is_causal else n_keys
     attention = softmax(softcapped(scores[:, seen], rules.softcap))
@@ -114,7 +114,7 @@ def _attention(rules: Rules, query: int, scores: Float[np.ndarray, "head key"]) 
 
 
 class _Gatherer:
-    """Adds up the attention of one query position over blocks of documents."""
+    """Accumulates the attention of one query position over blocks of documents."""
 
     def __init__(self, position: int, documents: int, predicted: Float[np.ndarray, "head key"], band: float) -> None:
         self.position, self._documents, self._predicted = position, documents, predicted
@@ -134,10 +134,10 @@ class _Gatherer:
 def region_masses(
     attention: Float[np.ndarray, "head key"], query: int | None = None
 ) -> dict[str, Float[np.ndarray, "head"]]:
-    """Attention on the first key, on far keys, on the 15 recent ones, on the query itself and on the 15 next ones.
+    """Attention on the first key, far keys, the 15 recent keys, the query itself and the 15 next keys.
 
-    They add up to 1, each key being in one region: the query itself before the first, the first before the recent.
-    By default the query is the last key, and there are no next ones.
+    The regions are disjoint and add up to 1; self takes precedence over first, and first over recent. By default the
+    query is the last key.
     """
     query = attention.shape[1] - 1 if query is None else query
     begin, end = max(1, query - RECENT), query + 1 + RECENT
@@ -151,10 +151,10 @@ def region_masses(
 
 
 class Band:
-    """Mean and quantiles of each cell over `documents` documents, by linear interpolation between neighbours.
+    """Mean and linearly interpolated quantiles of each cell over `documents` documents.
 
-    A band that holds 95 % of documents needs only the largest and the smallest 2.5 % of each cell's numbers. How many
-    documents there will be is known beforehand, so just these are kept: 5 % of the whole.
+    A 95 % band needs only the largest and smallest 2.5 % of each cell's numbers. The number of documents is known in
+    advance, so only those are kept.
     """
 
     def __init__(self, cells: tuple[int, ...], documents: int, share: float) -> None:
@@ -166,7 +166,7 @@ class Band:
         self._highest = np.empty((0, *cells), np.float32)
 
     def add(self, values: Float[np.ndarray, "document *cell"]) -> None:
-        """Some more documents."""
+        """Add documents."""
         self._sum += values.sum(axis=0, dtype=np.float64)
         self._lowest = _smallest(np.concatenate([self._lowest, values]), self._kept)
         self._highest = -_smallest(-np.concatenate([self._highest, values]), self._kept)
@@ -186,7 +186,7 @@ def _smallest(values: Float[np.ndarray, "document *cell"], kept: int) -> Float[n
 
 
 def _between(ordered: Float[np.ndarray, "kept *cell"], place: float) -> Float[np.ndarray, "*cell"]:
-    """The number at a place that may lie between two neighbours."""
+    """The value at a fractional index, linearly interpolated."""
     below = int(place)
     above = min(below + 1, len(ordered) - 1)
     first = ordered[below].astype(np.float64)

@@ -1,8 +1,8 @@
-"""How much would attention on real text change if one term were missing?
+"""How far attention on text moves when a term is removed.
 
-For each document, head, query i and term t: the KL divergence between the attention without the term, P, and the whole
-attention, Q (the paper's Figure 4). Averaged over documents, with the standard error of that mean, and the share of
-documents where another key becomes the most attended one.
+For each document, head, query i and term t: the KL divergence between the attention without the term, P, and the full
+attention, Q (the paper's Figure 4). Averaged over documents, with the standard error of that mean and the share of
+documents in which the most attended key changes.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from detoklens.scores.factors import Mean
 from detoklens.scores.layer import Layer
 
 ROWS = 64
-"""Query rows whose scores are held at once: four arrays of 64 × 1,024 numbers, 1 MB."""
+"""Query rows scored at once: four arrays of 64 × 1,024 numbers, 1 MB."""
 
 
 @dataclass(frozen=True)
 class Formula:
-    """Where the paper and its published code differ, each by name.
+    """The choices in which the paper and its published code differ.
 
-    direction: D(P‖Q), from the attention `without` the term to the whole, or D(Q‖P), from the `whole` attention.
-    scaling: softmax of the scores as the model scales them (s / sqrt(d')), or of the unscaled s.
-    reduction: the divergence itself, a sum over keys, or its mean over the keys that are seen, in most models i + 1.
+    direction: `without` is D(P‖Q), `whole` is D(Q‖P).
+    scaling: softmax of the scaled scores s / √d′, or of s.
+    reduction: the divergence, a sum over keys, or its mean over the visible keys.
     """
 
     direction: Literal["without", "whole"] = "without"
@@ -54,7 +54,7 @@ PUBLISHED = Formula("whole", "unscaled", "mean")
 
 @dataclass(frozen=True)
 class Divergences:
-    """What each term contributes at each query position, over the documents that have it."""
+    """The contribution of each term at each query position, over the documents that reach it."""
 
     terms: tuple[str, ...]
     query_positions: Int[np.ndarray, "query"]
@@ -73,7 +73,7 @@ def contributions(
     runner: Runner | None = None,
     mean: Mean = None,
 ) -> Divergences:
-    """The contribution of each term at each query position (by default at all) that some document reaches.
+    """The contribution of each term at each query position that some document reaches; all positions by default.
 
     The terms are those of `layer.terms(ids, mean)`.
     """
@@ -138,7 +138,7 @@ def _divergences(
 
 
 def _row_blocks(factors: DocumentFactors, ends: Int[np.ndarray, "query"]) -> Iterator[tuple[int, slice, Keys]]:
-    """(head, rows, key factors), a few rows at a time with no more keys than they see."""
+    """(head, rows, key factors), a few rows at a time, with only the keys they can see."""
     for head in range(factors.query.shape[1]):
         keys = factors.keys_of(head)
         for begin in range(0, len(ends), ROWS):
@@ -148,10 +148,10 @@ def _row_blocks(factors: DocumentFactors, ends: Int[np.ndarray, "query"]) -> Ite
 
 @dataclass(frozen=True)
 class Moments:
-    """For each query position: how many documents have it; and per cell their mean, squared differences, flags.
+    """For each query position the number of documents, and per cell their mean, sum of squared deviations and flags.
 
-    Added up block by block in float64. Sums of squares of differences from the mean are merged by Chan's formula, so
-    that a small spread round a large mean keeps its digits: M = M_a + M_b + (mean_b − mean_a)² n_a n_b / (n_a + n_b).
+    Accumulated block by block in float64 with Chan's formula, which keeps the digits of a small spread around a large
+    mean: M = M_a + M_b + (mean_b − mean_a)² n_a n_b / (n_a + n_b).
     """
 
     count: Int[np.ndarray, "query"]
@@ -165,7 +165,7 @@ class Moments:
 
     @classmethod
     def none(cls, queries: int, cell: tuple[int, ...]) -> Moments:
-        """No document yet."""
+        """The moments of no documents."""
         shape = (queries, *cell)
         return cls(np.zeros(queries, np.int64), np.zeros(shape), np.zeros(shape), np.zeros(shape, np.int64))
 
@@ -173,7 +173,7 @@ class Moments:
     def one(
         cls, values: Float[np.ndarray, "seen *cell"], flags: Bool[np.ndarray, "seen *cell"], shape: tuple[int, ...]
     ) -> Moments:
-        """One document, which has the first so many of the query positions."""
+        """The moments of one document, which reaches the first `len(values)` query positions."""
         document = cls.none(shape[0], shape[1:])
         document.count[: len(values)] = 1
         document.mean[: len(values)] = values
@@ -181,7 +181,7 @@ class Moments:
         return document
 
     def merged(self, other: Moments) -> Moments:
-        """Both sets of documents together."""
+        """The moments of both sets of documents."""
         count = self.count + other.count
         column = (slice(None), *(None,) * (self.mean.ndim - 1))
         share = (other.count / np.maximum(count, 1))[column]
@@ -194,7 +194,7 @@ class Moments:
         )
 
     def standard_error(self) -> Float[np.ndarray, "query *cell"]:
-        """Standard deviation of a document's value over the root of their number; NaN where there is only one."""
+        """The standard error of the mean; NaN for a single document."""
         column = (slice(None), *(None,) * (self.mean.ndim - 1))
         count = self.count[column].astype(np.float64)
         return np.sqrt(np.where(count > 1, self.squares, np.nan) / (np.maximum(count - 1, 1) * np.maximum(count, 1)))

@@ -1,8 +1,8 @@
-"""Documents in blocks, each with all of the first layer that its scores depend on.
+"""Blocks of documents, each with the part of the first layer that its scores depend on.
 
-A block projects the embeddings of its own tokens only, each once (for 32 documents of 1,024 tokens and GPT-2 small
-about 20 MB). How documents fall into blocks depends on the documents alone, and results are added up in the order of
-the blocks: the numbers are the same for any number of workers.
+A block projects the embeddings of its tokens once each (about 20 MB for 32 documents of 1,024 tokens in GPT-2 small).
+Blocks depend on the documents only, and results are added in block order, so the numbers don't depend on the number of
+workers.
 """
 
 from __future__ import annotations
@@ -27,10 +27,9 @@ Keys = Float[np.ndarray, "factor d_head key"]
 
 
 class DocumentFactors(NamedTuple):
-    """The thin factors of one document, σ divided in: each query factor makes a term with each key factor.
+    """The thin factors of one document, divided by σ: each query factor makes a term with each key factor.
 
-    `asking` is what all queries have in common, where that makes a term of the key alone; `slopes` is ALiBi's, by which
-    a score falls with the distance.
+    `asking` is the common part of all queries, if it makes a term of the key only; `slopes` are ALiBi's.
     """
 
     query: Float[np.ndarray, "factor head query d_head"]
@@ -49,7 +48,7 @@ class DocumentFactors(NamedTuple):
     def pair_scores(
         self, head: int, queries: Int[np.ndarray, "row"], keys: Keys, unit: np.floating
     ) -> Float[np.ndarray, "pair row key"]:
-        """The terms of query and key in one head, in a unit."""
+        """The terms of query and key in one head, times `unit`."""
         found = (self.query[:, head, queries] * unit)[:, None] @ keys[None]
         scores = found.reshape(-1, *found.shape[2:])
         if self.slopes is None:
@@ -57,18 +56,18 @@ class DocumentFactors(NamedTuple):
         return np.concatenate([scores, (self.distance_scores(head, queries, keys.shape[2]) * unit)[None]])
 
     def distance_scores(self, head: int, queries: Int[np.ndarray, "row"], n_keys: int) -> Float[np.ndarray, "row key"]:
-        """By how much ALiBi lowers each score."""
+        """ALiBi's bias for each query and key."""
         assert self.slopes is not None
         return -self.slopes[head] * (queries[:, None] - np.arange(n_keys)).astype(self.query.dtype)
 
     def key_scores(self, head: int, keys: Keys, unit: np.floating) -> Float[np.ndarray, "other key"]:
-        """The terms of the key alone, in a unit."""
+        """The terms of the key only, times `unit`."""
         if self.asking is None:
             return np.empty((0, keys.shape[2]), keys.dtype)
         return self.asking[head] * unit @ keys
 
     def whole_scores(self, queries: Int[np.ndarray, "row"]) -> Float[np.ndarray, "row head key"]:
-        """The score of some queries with every key: all terms at once."""
+        """The sum of all terms for some queries and every key."""
         query, key = self.query[:, :, queries].sum(axis=0), self.key.sum(axis=0)
         if self.asking is not None:
             query = query + self.asking[:, None]
@@ -80,10 +79,10 @@ class DocumentFactors(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """Which terms there are, what they are multiplied by, which keys a query sees, where scores are bent."""
+    """Terms, attention scale, visible keys and softcap."""
 
     terms: Mapping[str, int]
-    """The place of each term among those of query and key, and after these those of the key alone."""
+    """The index of each term: terms of query and key first, then terms of the key only."""
     attention_scale: float
     is_causal: bool
     window: int | None
@@ -98,12 +97,12 @@ class Rules(NamedTuple):
         return cls(places, layer.attention_scale, layer.is_causal, weights.window, weights.softcap)
 
     def seen(self, query: int, n_keys: int) -> slice:
-        """The keys that a query sees of a document of so many."""
+        """The visible keys of a query in a document of `n_keys` tokens."""
         return seen_keys(query, n_keys, self.is_causal, self.window)
 
 
 def in_places(documents: Sequence[TokenIds]) -> tuple[TokenIds, list[TokenIds]]:
-    """The tokens that occur in some documents, each once, and where each document's stand among them."""
+    """The distinct tokens of some documents, and each document as indices into them."""
     tokens, places = np.unique(np.concatenate(documents), return_inverse=True)
     ends = np.cumsum([len(ids) for ids in documents])
     return tokens, np.split(places, ends[:-1])
@@ -111,7 +110,7 @@ def in_places(documents: Sequence[TokenIds]) -> tuple[TokenIds, list[TokenIds]]:
 
 @dataclass(frozen=True)
 class OffsetBlock:
-    """Some documents: the places of their tokens among the normed `table`, and both sides of the heads asked for."""
+    """Documents of a rotary or ALiBi model, as indices into the normed `table`, with both sides of the given heads."""
 
     places: Sequence[TokenIds]
     table: Float[np.ndarray, "token d_model"]
@@ -120,9 +119,9 @@ class OffsetBlock:
     own_keys: Sequence[int]
     common: Common
     rotation: FirstLayer
-    """What rotary positions do, and nothing else of the layer."""
+    """The layer without weights: only its rotary positions are used."""
     slopes: Float[np.ndarray, "head"] | None
-    """ALiBi's, over the attention scale."""
+    """ALiBi's slopes, divided by the attention scale."""
     rules: Rules
 
     @property
@@ -145,7 +144,7 @@ class OffsetBlock:
     def _turned(
         self, tokens: Float[np.ndarray, "head query d_head"], common: Float[np.ndarray, "head d_head"]
     ) -> Float[np.ndarray, "factor head query d_head"]:
-        """The tokens' vectors and, where it makes terms, the common one, each turned by its place."""
+        """The tokens' vectors and, if it makes terms, the common vector, each rotated by its position."""
         places = np.arange(tokens.shape[1])
         found = [tokens]
         if "p" in self.rules.terms:
@@ -153,14 +152,14 @@ class OffsetBlock:
         return np.stack([rotated(self.rotation, np.ascontiguousarray(vectors), places) for vectors in found])
 
     def scores(self, positions: Sequence[int]) -> Iterator[Float[np.ndarray, "query head key"]]:
-        """The whole scores of some queries of each document against all its keys, as the model scales them."""
+        """The scaled scores of some queries of each document against all its keys."""
         for factors in self.factors():
             reached = np.array([position for position in positions if position < factors.n_tokens], np.int64)
             yield factors.whole_scores(reached) * factors.query.dtype.type(self.rules.attention_scale)
 
 
 def offset_block(layer: Layer, documents: Sequence[TokenIds], heads: list[int], mean: Mean) -> OffsetBlock:
-    """Some documents with what their scores in these heads depend on."""
+    """Documents of a rotary or ALiBi model, with what their scores in these heads depend on."""
     tokens, places = in_places(documents)
     weights, common, slopes = layer.weights, layer.common_part(mean), layer.weights.alibi_slopes
     shared = sorted({head // weights.heads_per_key for head in heads})
@@ -182,7 +181,7 @@ def _of_heads(side: Side, heads: list[int]) -> Side:
 
 
 def _without_weights(layer: FirstLayer) -> FirstLayer:
-    """The same layer of no heads and no tokens."""
+    """The same layer with no heads and no tokens."""
     return replace(
         layer,
         token_embeddings=layer.token_embeddings[:0],
@@ -202,7 +201,7 @@ MOST_DOCUMENTS, FEWEST_BLOCKS = 32, 16
 
 @dataclass(frozen=True)
 class TextBlock:
-    """Some documents: the places of their tokens in `token_embeddings`, and σ of each."""
+    """Documents of a model with learned positions, as indices into `token_embeddings`, and σ of each token."""
 
     places: Sequence[TokenIds]
     scales: Sequence[Float[np.ndarray, "query"]]
@@ -238,10 +237,10 @@ class TextBlock:
             )
 
     def scores(self, positions: Sequence[int]) -> Iterator[Float[np.ndarray, "query head key"]]:
-        """The whole scores of some queries of each document against all its keys, as the model scales them.
+        """The scaled scores of some queries of each document against all its keys.
 
-        With few queries the query goes through both projections and no key through any: for GPT-2 small, three queries
-        and 1,024 keys, 60 million multiplications instead of 1.2 thousand million.
+        Few queries are multiplied by both projections, so that no key has to be: with GPT-2 small, three queries and
+        1,024 keys this takes 60 million multiplications instead of 1.2 billion.
         """
         for inputs in self.inputs():
             reached = [position for position in positions if position < len(inputs)]
@@ -253,7 +252,7 @@ class TextBlock:
 def checked_documents(
     layer: Layer, documents: Sequence[Sequence[int] | TokenIds], query_positions: Sequence[int]
 ) -> list[TokenIds]:
-    """The documents that reach at least one query position, as arrays; an error where none does."""
+    """The documents that reach at least one query position, as arrays; an error if none does."""
     layer.check_positions(query_positions)
     asked, least = [np.asarray(document, np.int64) for document in documents], min(query_positions)
     long_enough = [ids for ids in asked if len(ids) > least]
@@ -261,23 +260,23 @@ def checked_documents(
         longest = max((len(ids) for ids in asked), default=0)
         raise CorpusError(
             f"no document reaches query position {least}: the longest of {len(asked)} has {longest} tokens; "
-            "ask for smaller positions, or give longer documents"
+            "choose smaller positions or longer documents"
         )
     for ids in long_enough:
         layer.check_positions([len(ids) - 1])
         layer.check_tokens([int(ids.min()), int(ids.max())])
         if layer.weights.padding_token_id in ids:
-            layer.check_text(ids)  # which says that padding takes no position
+            layer.check_text(ids)  # raises: padding tokens have no position
     return long_enough
 
 
 def block_size(n_documents: int) -> int:
-    """How many documents make a block: few enough for all workers to have one, many enough to share tokens."""
+    """The documents per block: few enough to occupy all workers, many enough to share tokens."""
     return min(MOST_DOCUMENTS, -(-n_documents // FEWEST_BLOCKS))
 
 
 def in_blocks(documents: Sequence[TokenIds]) -> list[Sequence[TokenIds]]:
-    """The documents of each block."""
+    """Split documents into blocks."""
     size = block_size(len(documents))
     return [documents[begin : begin + size] for begin in range(0, len(documents), size)]
 
@@ -285,7 +284,7 @@ def in_blocks(documents: Sequence[TokenIds]) -> list[Sequence[TokenIds]]:
 def text_block(
     layer: Layer, documents: Sequence[TokenIds], heads: list[int], mean: Mean = None
 ) -> TextBlock | OffsetBlock:
-    """Some documents with what their scores in these heads depend on; `mean` as in `layer.terms`."""
+    """Documents with what their scores in these heads depend on; `mean` as in `layer.terms`."""
     if layer.positions != "learned":
         return offset_block(layer, documents, heads, mean)
     tokens, places = in_places(documents)
@@ -302,7 +301,7 @@ def text_block(
 
 
 def digest(documents: Sequence[TokenIds]) -> str:
-    """sha256 of the documents' token ids in their order."""
+    """sha256 of the documents' token ids, in order."""
     hashed = hashlib.sha256()
     for ids in documents:
         hashed.update(len(ids).to_bytes(8, "little"))

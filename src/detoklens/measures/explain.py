@@ -1,13 +1,13 @@
-"""Why does layer 0 attend as it does in this text? Every pair of tokens, and each head's strongest links.
+"""The terms behind layer 0's attention in one text: every pair of tokens, and each head's strongest links.
 
-1. The score of a pair is the sum of its terms, the attention its softmax; `without_t` is the softmax of the sum that
-   leaves term t out.
-2. A link's strength is α log2(α n), where n is the number of keys that its query sees: the link's part of the
-   divergence from even attention, in bits. It puts a strong link among many keys before the same among two.
-3. The term that explains a link is the one whose removal lowers the link's attention most. It is found by log-odds,
-   s_j − log Σ_k≠j exp s_k, which rise and fall with the attention and still differ where the attention rounds to 1.
-4. A term's lift is what it adds to the scaled score of the link beyond its mean over the query's keys. Softmax sees
-   differences along the keys only, so a term that is the same everywhere lifts nothing.
+1. The score of a pair is the sum of its terms and the attention its softmax; `without_t` is the softmax of the sum
+   without term t.
+2. A link's strength is α log2(α n) for a query with n visible keys: the link's part of the divergence from uniform
+   attention, in bits. The same attention counts more among many keys than among two.
+3. The term that explains a link is the one whose removal lowers its attention most. Log-odds,
+   s_j − log Σ_k≠j exp s_k, are compared, because they still differ where the attention rounds to 1.
+4. A term's lift is what it adds to the link's scaled score beyond its mean over the visible keys. Softmax ignores a
+   constant, so a term that is the same for all keys lifts nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from detoklens.scores.terms import Terms
 from detoklens.wording import head_name, listed, plural
 
 HeadQueryKey = Float[np.ndarray, "head query key"]
-ROUNDING = 1e-6  # nats; a smaller change may be float32's
+ROUNDING = 1e-6  # nats; a smaller change may be float32 rounding
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Links:
     attention: Float[np.ndarray, "link"]
     strength: Float[np.ndarray, "link"]
     terms: Sequence[str | None]
-    """The term that explains each; None where none does."""
+    """The term that explains each link; None if no removal lowers it."""
     without: Sequence[float | None]
-    """What would be left of each without that term."""
+    """The attention of each link without that term."""
     lifts: Mapping[str, Float[np.ndarray, "link"]]
 
 
@@ -79,7 +79,7 @@ class Explanation:
         return Links(self.heads[place], query, key, attention, strength[query, key], terms, without, lifts)
 
     def _explaining(self, place: int, query: np.ndarray, key: np.ndarray) -> list[str | None]:
-        """The term whose removal lowers each link most; None where none lowers it, as with a single key."""
+        """The term whose removal lowers each link most; None if none does, e.g. with a single key."""
         names = list(self.without)
         whole = self.score[place]
         left = {name: whole - self.terms.full(name)[place] for name in names}
@@ -92,7 +92,7 @@ class Explanation:
         return explaining
 
     def _log_odds(self, scores: Float[np.ndarray, "key"], query: int, key: int) -> float:
-        """How far one key is ahead of all others that a query sees together, in nats; 0 where there is no other."""
+        """The log-odds of one key against all other visible keys, in nats; 0 for a single key."""
         seen = self._seen(query)
         scaled = softcapped(scores[seen].astype(np.float64) * self.terms.attention_scale, self.terms.softcap)
         others = np.delete(scaled, key - seen.start)
@@ -102,7 +102,7 @@ class Explanation:
         return seen_keys(int(query), len(self.token_ids), self.terms.is_causal, self.terms.window)
 
     def seen(self) -> Bool[np.ndarray, "query key"]:
-        """Which keys each query sees."""
+        """The visible keys of each query."""
         keys = np.arange(len(self.token_ids))
         ranges = [self._seen(query) for query in keys]
         return np.stack([(keys >= seen.start) & (keys < seen.stop) for seen in ranges])
@@ -114,7 +114,7 @@ class Explanation:
 
 
 def explain(layer: Layer, token_ids: TokenIds, heads: Sequence[int] | None = None, mean: Mean = None) -> Explanation:
-    """Why does each head attend as it does in this text? The terms are those of `layer.terms(ids, mean)`."""
+    """Terms, attention and attention without each term; the terms are those of `layer.terms(ids, mean)`."""
     chosen = list(range(layer.n_heads)) if heads is None else list(heads)
     layer.check_heads(chosen)
     ids = layer.check_text(token_ids)
@@ -133,14 +133,14 @@ def explain(layer: Layer, token_ids: TokenIds, heads: Sequence[int] | None = Non
 def link_strength(
     attention: Float[np.ndarray, "query key"], seen: Bool[np.ndarray, "query key"]
 ) -> Float[np.ndarray, "query key"]:
-    """α log2(α n) for the n keys that a query sees; −inf for all others."""
+    """α log2(α n) for the n visible keys of a query; −inf for all others."""
     times_even = attention.astype(np.float64) * seen.sum(axis=1)[:, None]
     bits = np.log2(times_even, out=np.zeros_like(times_even), where=times_even > 0)
     return np.where(seen, attention * bits, -np.inf)
 
 
 def _largest(values: Float[np.ndarray, "query key"], count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Places of the largest finite values, largest first; of equal ones the earliest pair first."""
+    """Indices of the largest finite values, largest first, ties in order."""
     order = np.argsort(-values, axis=None, kind="stable")[: min(count, int(np.isfinite(values).sum()))]
     query, key = np.unravel_index(order, values.shape)
     return query, key

@@ -1,1 +1,1 @@
-"""Questions: one file each; study, answer, store. The room that composes."""
+"""Questions: base classes, study, answers, catalogue, and one package per question."""

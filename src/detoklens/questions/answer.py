@@ -1,8 +1,7 @@
-"""Answers in a folder: tables as parquet with their provenance and as CSV, an answer whole or not at all.
+"""Answers, comparisons, and the folders that store them.
 
-A table's parquet file carries the provenance, which says whether a question was answered before, a description of the
-answer, from which the answer is made again, and a checksum. Nothing of a file is used before its checksum is found
-right, and nothing of a description before it fits the question's parameters and tables.
+Each table's parquet file carries its provenance (to find an earlier answer), a description (to rebuild the answer) and
+a checksum. A file is used only if its checksum is right and its description fits the question's parameters and tables.
 """
 
 from __future__ import annotations
@@ -47,10 +46,22 @@ MODEL = Column("model", "String", "label of the checkpoint")
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What a study answered to a question.
+    """The answer of a study to a question.
 
-    `tables` are polars tables by name, `sentence` says them in words, `figure()` draws them, `command` gives the same
-    numbers on the command line, and `write` keeps all of it in a folder.
+    Attributes
+    ----------
+    sentence
+        The answer in one sentence.
+    verdict
+        The conclusion as data, or None for a question that only measures.
+    tables
+        Polars tables by name.
+    figures
+        The figures that `figure` can draw, by name.
+    command
+        The command line that gives the same numbers.
+    notes
+        What to know about the input.
     """
 
     question: Question
@@ -61,7 +72,7 @@ class Answer:
     notes: tuple[str, ...] = ()
 
     def __eq__(self, other: object) -> bool:
-        """The same question with the same numbers from the same source; `read_answer` gives what was written."""
+        """Whether provenance and tables are equal; `read_answer` returns an answer equal to the written one."""
         if not isinstance(other, Answer):
             return NotImplemented
         if (self.provenance.to_json(), self.model, [*self.tables]) != (
@@ -82,29 +93,55 @@ class Answer:
 
     @cached_property
     def verdict(self) -> Verdict | None:
-        """The conclusion as data: value, heads and the control that decided; None where the question only measures."""
+        """The conclusion as data: value, heads and the deciding control; None for a question that only measures."""
         return self.question.verdict(self.tables)
 
     @property
     def schemas(self) -> list[Schema]:
-        """What each table is and what its columns mean."""
+        """The schemas of the tables: what they and their columns mean."""
         return self.question.schemas(self.tables)
 
     @property
     def figures(self) -> dict[str, FigureSpec]:
-        """The figures that can be drawn of these tables, by name."""
+        """The figures of this answer, by name."""
         return {spec.name: spec for spec in self.question.specs() if spec.can_draw(self.tables)}
 
     def figure(
         self, name: str | None = None, *, heads: Sequence[int] | None = None, width: str | float = "page", **more: Any
     ) -> Figure:
-        """A matplotlib figure: the first one where no name is given; `width` is `page`, `column` or inches."""
+        """Draw a figure.
+
+        Parameters
+        ----------
+        name
+            One of `figures`; the first by default.
+        heads
+            Heads to draw; all by default.
+        width
+            ``"page"``, ``"column"`` or inches.
+        **more
+            Further arguments of the figure.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure, with its numbers in the answer's tables.
+
+        Raises
+        ------
+        RangeError
+            The answer has no such figure or head.
+
+        Examples
+        --------
+        >>> answer.figure(heads=[1], width="column").savefig("figure.pdf")  # doctest: +SKIP
+        """
         spec = self.spec(name)
         chosen = {} if heads is None else {"heads": self._heads_drawn(spec, heads)}
         return spec.draw(self.drawn_from, width=width, **chosen, **more)
 
     def _heads_drawn(self, spec: FigureSpec, heads: int | Sequence[int]) -> list[int]:
-        """The heads to draw, refused where the figure's tables have none such."""
+        """The heads to draw, refused if the figure's tables lack one."""
         asked = [heads] if isinstance(heads, int) else list(heads)
         known = {head for name in spec.tables for head in self.tables[name].get_column("head", default=[])}
         wrong = [head for head in asked if known and head not in known]
@@ -120,18 +157,37 @@ class Answer:
         return chosen_spec(list(self.figures.values()), name, self.question.name())
 
     def write(self, folder: str | Path) -> list[Path]:
-        """Keep the tables in a folder, as parquet with provenance and as CSV, whole or not at all."""
+        """Write the tables to a folder, as parquet with provenance and as CSV; all of them or none.
 
+        Parameters
+        ----------
+        folder
+            Output folder; `read_answer` reads the answer back.
+
+        Returns
+        -------
+        list of Path
+            The written files.
+
+        Raises
+        ------
+        OutputError
+            The folder can't be written.
+
+        Examples
+        --------
+        >>> answer.write("results")  # doctest: +SKIP
+        """
         return Store(as_path(folder, "the folder to write to")).keep(self)
 
     @property
     def views(self) -> Sequence[View]:
-        """What a terminal shows."""
+        """The tables that a terminal shows."""
         return self.question.views(self.tables)
 
     @property
     def page_views(self) -> Sequence[View]:
-        """What a report's page shows."""
+        """The tables that a report page shows."""
         return self.question.page_views(self.tables)
 
     def __str__(self) -> str:
@@ -143,7 +199,7 @@ class Answer:
         return escape_unprintable(f"Answer to {self.question!r} of {self.model}: {self.sentence} Tables: {tables}.")
 
     def _repr_html_(self) -> str:
-        """The sentence, the first rows of what a terminal shows, and the first figure, for a notebook."""
+        """Summary, first table rows and first figure, for a notebook."""
         parts = [f"<p><strong>{escape(self.sentence)}</strong></p>"]
         parts += [html_table(view.frame, view.title, SHOWN_ROWS) for view in self.views]
         if self.figures:
@@ -160,13 +216,23 @@ class Answer:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Comparison(Answer):
-    """One question answered by several models: each table holds all of them, told apart by the column `model`."""
+    """One question answered by several models; the column `model` of each table has their labels.
+
+    Attributes
+    ----------
+    labels
+        The models' labels, in order.
+    by_label
+        Each model's tables.
+    verdicts
+        Each model's verdict; `verdict` is None.
+    """
 
     labels: tuple[str, ...] = ()
 
     @cached_property
     def by_label(self) -> dict[str, dict[str, pl.DataFrame]]:
-        """Each model's own tables."""
+        """Each model's tables."""
         return {
             label: {name: frame.filter(model=label).drop("model") for name, frame in self.tables.items()}
             for label in self.labels
@@ -174,28 +240,28 @@ class Comparison(Answer):
 
     @cached_property
     def verdict(self) -> None:
-        """Several models have no common verdict: see `verdicts`."""
+        """None: several models have no common verdict; see `verdicts`."""
         return None
 
     @cached_property
     def verdicts(self) -> dict[str, Verdict | None]:
-        """Each model's verdict by its label."""
+        """Each model's verdict, by label."""
         return {label: self.question.verdict(tables) for label, tables in self.by_label.items()}
 
     @cached_property
     def sentence(self) -> str:
-        """How the models differ, in one sentence."""
+        """The comparison in one sentence."""
         return self.question.summarize_comparison(self.by_label)
 
     @property
     def schemas(self) -> list[Schema]:
-        """The tables' schemas, with the model's label before all."""
+        """The schemas of the tables, with the column of labels first."""
         plain = self.question.schemas(self.tables)
         return [Schema(schema.name, schema.question, (MODEL, *schema.columns)) for schema in plain]
 
     @property
     def figures(self) -> dict[str, FigureSpec]:
-        """The figures that set models side by side."""
+        """The figures that compare models, by name."""
         return {spec.name: spec for spec in self.question.compared_specs() if spec.can_draw(self.drawn_from)}
 
     @property
@@ -204,18 +270,17 @@ class Comparison(Answer):
 
     @property
     def views(self) -> Sequence[View]:
-        """The first table of all models."""
+        """The first table, with all models."""
         first = self.schemas[0]
         return [View(first.question, self.tables[first.name])]
 
     @property
     def page_views(self) -> Sequence[View]:
-        """The same on a page."""
         return self.views
 
 
 def by_table(by_label: Mapping[str, Mapping[str, pl.DataFrame]]) -> dict[str, dict[str, pl.DataFrame]]:
-    """Table by table, the models that have it with at least one row, in order."""
+    """For each table, the models that have rows in it, in order."""
     names = dict.fromkeys(name for tables in by_label.values() for name in tables)
     found = {
         name: {label: tables[name] for label, tables in by_label.items() if name in tables and len(tables[name])}
@@ -225,13 +290,13 @@ def by_table(by_label: Mapping[str, Mapping[str, pl.DataFrame]]) -> dict[str, di
 
 
 FORMAT = 2
-"""Raised when an answer's description changes; older answers are refused by name."""
-ASK_AGAIN = "ask again into a new folder"
+"""Increased when the description changes; answers of another format are refused."""
+ASK_AGAIN = "ask again and write to a new folder"
 
 
 @dataclass(frozen=True)
 class Description:
-    """What a table's file says of the answer that it belongs to."""
+    """What a table's file says about its answer."""
 
     question: str
     settings: dict[str, Any]
@@ -243,10 +308,10 @@ class Description:
 
     @classmethod
     def from_json(cls, text: str) -> Description:
-        """A description as it was written; a ValueError where it is of another format, or not of these types."""
+        """Read a description; a ValueError if its format or a type is wrong."""
         found = json.loads(text)
         if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
-            raise ValueError("its description is of another format")
+            raise ValueError("its description has another format")
         kinds = {"question": str, "settings": dict, "model": str, "command": str, "notes": list, "tables": list}
         if "labels" in found:
             kinds["labels"] = list
@@ -272,21 +337,21 @@ def labelled(label: str, question: Question, name: str) -> str:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of answers. A label tells two answers to the same question apart: it is part of their files' names."""
+    """A folder of answers; a label in the file names distinguishes two answers to the same question."""
 
     folder: Path
     label: str = ""
 
     def path(self, question: Question, table: str) -> Path:
-        """Where a table of an answer lies."""
+        """The file of a table."""
         return self.folder / f"{labelled(self.label, question, table)}.parquet"
 
     def parts(self, provenance: Provenance) -> Parts:
-        """Where finished blocks of this very question are kept until all are done."""
+        """The finished parts of an interrupted answer."""
         return Parts.of_question(self.folder, provenance)
 
     def find(self, question: Question, provenance: Provenance) -> Answer | None:
-        """The answer, if it is there, whole and with the same provenance."""
+        """The stored answer with this provenance, if it is complete."""
         try:
             found = {path: read_stored(path) for path in self._candidates(question)}
             same = {path: each for path, each in found.items() if each and each.metadata[MARK] == provenance.to_json()}
@@ -307,7 +372,7 @@ class Store:
         return [path for schema in question.tables if (path := self.path(question, schema.name)).is_file()]
 
     def keep(self, answer: Answer | Comparison) -> list[Path]:
-        """Write all tables of an answer; what was kept of it while it was computed goes."""
+        """Write all tables of an answer and remove its finished parts."""
         question, provenance = answer.question, answer.provenance
         described = Description(
             question.name(),
@@ -325,13 +390,35 @@ class Store:
 
 
 def read_answer(folder: str | Path, question: str | None = None) -> Answer | Comparison:
-    """Read an answer that `answer.write` (or --out) left in a folder; where there are several, name the question."""
+    """Read an answer that `Answer.write` or `--out` wrote.
+
+    Parameters
+    ----------
+    folder
+        The folder.
+    question
+        The name of a question, e.g. ``"auroc"``, if the folder has several answers.
+
+    Returns
+    -------
+    Answer or Comparison
+        Equal to the written one.
+
+    Raises
+    ------
+    OutputError
+        The folder has no answer, several, a damaged one, or one of another version.
+
+    Examples
+    --------
+    >>> dl.read_answer("results").sentence  # doctest: +SKIP
+    """
     folder = as_path(folder, "a folder of answers")
     found, refused = _answers_in(folder)
     names = sorted({answer.about.question for answer in found})
     chosen = [answer for answer in found if question in (None, answer.about.question)]
     if not chosen:
-        raise OutputError(f"{folder} has no answer to {question!r}; it has {', '.join(names)}{refused}")
+        raise OutputError(f"{folder} has no answer to {question!r}, only to {', '.join(names)}{refused}")
     whole = [answer for answer in chosen if not answer.missing]
     chosen = whole if len(whole) == 1 else chosen
     if len(chosen) > 1 and len(names) > 1 and question is None:
@@ -340,14 +427,14 @@ def read_answer(folder: str | Path, question: str | None = None) -> Answer | Com
         )
     if len(chosen) > 1:
         raise OutputError(
-            f"{folder} has {len(chosen)} answers to {chosen[0].about.question}; write each into its own folder"
+            f"{folder} has {len(chosen)} answers to {chosen[0].about.question}; write each to a separate folder"
         )
     return chosen[0].answer(folder)
 
 
 @dataclass(frozen=True)
 class _Stored:
-    """An answer as a folder has it: its description, and the tables that were found."""
+    """A stored answer: its description and the tables that were found."""
 
     provenance: str
     about: Description
@@ -360,21 +447,21 @@ class _Stored:
     def answer(self, folder: Path) -> Answer | Comparison:
         if self.missing:
             raise OutputError(
-                f"{folder}: the table {self.missing[0]} is missing or damaged, so the answer is not whole; {ASK_AGAIN}"
+                f"{folder}: the table {self.missing[0]} is missing or damaged, so the answer is incomplete; {ASK_AGAIN}"
             )
         try:
             question = QUESTIONS[self.about.question](**self.about.settings)
             provenance = Provenance.from_json(self.provenance)
         except (DetokLensError, KeyError, TypeError, ValueError, RecursionError) as error:
             raise OutputError(
-                f"{folder}: an answer to a question that this version of detoklens does not have, or with other "
-                f"parameters ({first_line(error)}); {ASK_AGAIN}"
+                f"{folder}: this version of detoklens lacks the question or one of its parameters "
+                f"({first_line(error)}); {ASK_AGAIN}"
             ) from error
         return _answer(question, self.about, {name: self.tables[name] for name in self.about.tables}, provenance)
 
 
 def _answers_in(folder: Path) -> tuple[list[_Stored], str]:
-    """The answers of a folder, and what to add to a message about a table that was refused."""
+    """The answers in a folder, and a remark about the first refused table."""
     if not folder.is_dir():
         raise OutputError(f"{folder}: no such folder; name one that an answer was written to")
     found: dict[str, _Stored] = {}
@@ -391,7 +478,7 @@ def _answers_in(folder: Path) -> tuple[list[_Stored], str]:
     if not found and refused:
         raise OutputError(f"{refused[0]}; {ASK_AGAIN}")
     if not found:
-        raise OutputError(f"{folder} holds no answer of detoklens; name a folder that an answer was written to")
+        raise OutputError(f"{folder} contains no answer of detoklens; name a folder that an answer was written to")
     return list(found.values()), f"; {refused[0]}" if refused else ""
 
 
@@ -405,7 +492,7 @@ def _described(stored: StoredTable) -> Description:
 def _answer(
     question: Question, about: Description, stored: Mapping[str, StoredTable], provenance: Provenance
 ) -> Answer | Comparison:
-    """The answer, refused where its tables are not those of the question, or can't be shown."""
+    """The answer, refused if its tables don't fit the question or can't be displayed."""
     tables = {name: each.frame() for name, each in stored.items()}
     common = (question, about.model, tables, provenance, about.command, tuple(about.notes))
     answer = Answer(*common) if about.labels is None else Comparison(*common, tuple(about.labels))
@@ -413,7 +500,7 @@ def _answer(
         _check_tables(answer)
         shown_first = [text_table(view.frame.head(1)) for view in answer.views]
         if not (shown_first and answer.sentence):
-            raise ValueError("there is nothing to show")
+            raise ValueError("nothing to display")
     except Exception as error:
         place = next(iter(stored.values())).path.parent if stored else "the answer"
         raise OutputError(
@@ -423,11 +510,11 @@ def _answer(
 
 
 def _check_tables(answer: Answer) -> None:
-    """A ValueError where tables, columns or types are not those that the question declares."""
+    """Raise ValueError if tables, columns or types differ from the question's schemas."""
     schemas = {schema.name: schema for schema in answer.schemas}
     if set(schemas) != set(answer.tables):
         raise ValueError(f"tables {shown(list(answer.tables))} instead of {shown(list(schemas))}")
     for name, frame in answer.tables.items():
         declared = {column.name: column.polars_type for column in schemas[name].columns}
         if dict(frame.schema) != declared:
-            raise ValueError(f"table {name} has other columns than {', '.join(declared)}, or other types")
+            raise ValueError(f"the columns or types of table {name} differ from {', '.join(declared)}")

@@ -1,8 +1,7 @@
-"""What is a question? An object that owns all that belongs to it: parameters, needs, tables, sentence, figures.
+"""The base class of questions: parameters, inputs, tables, summary, verdict, figures and report section in one class.
 
-A subclass is a frozen dataclass; its fields with a Parameter are what can be set. Nothing of a question is written a
-second time: the command line makes its options from the fields and its help from the docstring, the report its
-"how this was computed" from the equation and the command, provenance is what the question says decides its numbers.
+A subclass is a frozen dataclass whose fields with a Parameter can be set. The command line builds its options from the
+fields and its help from the docstring; the report builds "how this was computed" from the equation and the command.
 """
 
 from __future__ import annotations
@@ -58,49 +57,62 @@ Need = Literal["vocabulary", "counts", "text", "seed", "position_table", "causal
 
 @dataclass(frozen=True)
 class View:
-    """A table for eyes: its title, and what of it is shown."""
+    """A table as it is displayed: title, rows and columns."""
 
     title: str
     frame: pl.DataFrame
     open: bool = False
-    """Whether a page shows it at once, sortable, and not only when asked."""
+    """Whether a page shows it expanded and sortable."""
+
+
+@dataclass(frozen=True)
+class ReportEntry:
+    """One question of a report section.
+
+    `label` distinguishes two answers to the same question in file names, `remark` in figure titles. `compared` entries
+    are also asked when several models are compared.
+    """
+
+    question: Question
+    label: str = ""
+    remark: str = ""
+    compared: bool = False
 
 
 @dataclass(frozen=True, repr=False)
 class Question:
-    """What a study can be asked. `ask` gives the tables by name, `say` the answer in one sentence."""
+    """A question that a study can answer: `ask` computes the tables, `summarize` says the answer in one sentence."""
 
-    topic: ClassVar[str] = "Other questions"
-    """Under which of the things that people want to know the command line lists it."""
     progress_label: ClassVar[str] = "computing"
-    """What is shown while it is computed."""
+    """Shown while it is computed."""
     needs: ClassVar[frozenset[Need]] = frozenset()
-    """What it can't do without."""
+    """Required inputs."""
     uses: ClassVar[frozenset[Need]] = frozenset()
-    """What it takes into account where it is there."""
+    """Optional inputs that change the numbers."""
     tables: ClassVar[tuple[Schema, ...]] = ()
     figures: ClassVar[tuple[FigureSpec, ...]] = ()
     compared_figures: ClassVar[tuple[FigureSpec, ...]] = ()
-    """Figures of several models: each table is given as a mapping from label to table."""
+    """Figures that compare models: each table is passed as a mapping from label to table."""
     compared_tables: ClassVar[tuple[str, ...]] = ()
-    """Which tables are put together for several models; all of them where none is named."""
+    """Tables joined in a comparison; all of them by default."""
     equation: ClassVar[str] = ""
     by: ClassVar[Mapping[str, str]] = {}
-    """Short names of tables: what one row is."""
+    """Tables by what a row is, for `--by`."""
     display_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
-    """Which columns of a table matter first to eyes, where those are not its first ones."""
+    """Columns of a table to display first."""
     parallel: ClassVar[bool] = False
-    """Whether it computes on several threads, and so takes --workers."""
+    """Whether it computes on several threads and takes --workers."""
+    report_section: ClassVar[str] = ""
+    """Title of the report section that shows it; empty for a question that reports leave out."""
 
     def __post_init__(self) -> None:
         check_settings(self)
 
     def __repr__(self) -> str:
-        """What was set otherwise than by default."""
-        settings = settings_of(type(self))
-        given = [(setting.name, getattr(self, setting.name), setting.default) for setting in settings]
-        said = ", ".join(f"{name}={value!r}" for name, value, default in given if value != default)
-        return f"{type(self).__name__}({said})"
+        """The class and the parameters that differ from their defaults."""
+        values = {setting: getattr(self, setting.name) for setting in settings_of(type(self))}
+        changed = ", ".join(f"{each.name}={value!r}" for each, value in values.items() if value != each.default)
+        return f"{type(self).__name__}({changed})"
 
     @classmethod
     def name(cls) -> str:
@@ -109,73 +121,78 @@ class Question:
 
     @classmethod
     def examples(cls) -> Sequence[Question]:
-        """What a gallery asks of the demo model: together they draw every figure of the question."""
+        """Questions that the gallery asks the demo model; together they draw every figure."""
         return (cls(),)
 
     @classmethod
+    def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:
+        """What its report section asks of a study."""
+        return [ReportEntry(cls())]
+
+    @classmethod
     def takes(cls, need: Need) -> bool:
-        """Whether this decides or may decide its numbers."""
+        """Whether its numbers can depend on this input."""
         return need in cls.needs | cls.uses
 
     def depends_on(self, need: Need) -> bool:
-        """Whether this decides the numbers of this very question: a parameter may leave out what the class takes."""
+        """Whether its numbers depend on this input with these parameters."""
         return self.takes(need)
 
     def cli_args(self, _study: Study) -> list[str]:
-        """Its parameters in the command line's words."""
+        """Its parameters as command-line arguments."""
         return to_cli_args(self)
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        """The tables by their schemas' names."""
+        """Compute the tables, by schema name."""
         raise NotImplementedError
 
     def summarize(self, tables: Frames) -> str:
-        """The answer in one sentence, read off the tables."""
+        """The answer in one sentence, from the tables."""
         raise NotImplementedError
 
     def verdict(self, tables: Frames) -> Verdict | None:
-        """The conclusion, read off the tables; None for a question that only measures."""
+        """The conclusion, from the tables; None for a question that only measures."""
         return None
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
-        """One sentence for several models, their tables by label and name."""
+        """One sentence for several models, from their tables by label and name."""
         return " ".join(f"{label}: {self.summarize(tables)}" for label, tables in by_label.items())
 
     def settings(self, study: Study) -> dict[str, Any]:
-        """What of the parameters decides the numbers, as provenance keeps it."""
+        """The parameters that determine the numbers, as provenance records them."""
         given = {setting.name: getattr(self, setting.name) for setting in settings_of(type(self))}
         return given | ({"heads": study.heads(given["heads"])} if "heads" in given else {})
 
     def schemas(self, tables: Frames) -> list[Schema]:
-        """What the columns of these tables mean."""
+        """The schemas of these tables."""
         return [schema.as_found(tables[schema.name]) for schema in self.tables if schema.name in tables]
 
     def specs(self) -> Sequence[FigureSpec]:
-        """The figures of answers to this very question: a parameter may change what they say."""
+        """The figures with these parameters."""
         return self.figures
 
     def compared_specs(self) -> Sequence[FigureSpec]:
-        """The same of several models' answers to it."""
+        """The figures that compare models, with these parameters."""
         return self.compared_figures
 
     def table_by(self, row: str) -> str | None:
-        """The table that a short name stands for, in answers to this very question."""
+        """The table that a value of `--by` names, with these parameters."""
         return self.by.get(row)
 
     def view(self, tables: Frames, name: str) -> View:
-        """One table for eyes: the columns that matter first, those that say nothing last."""
+        """One table for display: the columns that matter first, empty columns last."""
         schema = next(schema for schema in self.tables if schema.name == name)
         frame = tables[name]
-        beside = [column for column in frame.columns if column not in schema.names]  # such as a model's label
-        ordered = dict.fromkeys([*beside, *self.display_columns.get(name, ()), *frame.columns])
-        there = [column for column in ordered if column in frame.columns]
-        told = sorted(there, key=lambda column: bool(len(frame)) and frame[column].null_count() == len(frame))
-        return View(schema.question, frame.select(told))
+        added = [column for column in frame.columns if column not in schema.names]  # such as a model's label
+        first = [column for column in self.display_columns.get(name, ()) if column in frame.columns]
+        ordered = dict.fromkeys([*added, *first, *frame.columns])
+        empty_last = sorted(ordered, key=lambda column: bool(len(frame)) and frame[column].null_count() == len(frame))
+        return View(schema.question, frame.select(empty_last))
 
     def views(self, tables: Frames) -> Sequence[View]:
-        """What a terminal shows: the first table, unless the question knows better."""
+        """The tables that a terminal shows: the first one by default."""
         return [self.view(tables, self.schemas(tables)[0].name)]
 
     def page_views(self, tables: Frames) -> Sequence[View]:
-        """The tables that a report's page shows; long ones are cut there."""
+        """The tables that a report page shows; it truncates long ones."""
         return self.views(tables)

@@ -13,6 +13,8 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
+from detoklens.errors import DetokLensError, first_line
+
 if TYPE_CHECKING:
     from detoklens.questions.base import Question
 
@@ -47,19 +49,20 @@ TOPICS = {
 
 @dataclass(frozen=True)
 class Listing:
-    """What help shows of a question before it is imported; `target` is `module:Class`."""
+    """What help shows of a question without importing it; `target` is `module:Class`."""
 
     topic: str
     summary: str
     target: str
 
 
-def _built_in(topic: str, name: str, summary: str) -> Listing:
-    return Listing(topic, summary, f"detoklens.questions.{name}.question:{name.capitalize()}")
+def summary_of(question: type[Question]) -> str:
+    """The first line of a question's docstring, which the catalogue repeats."""
+    return (question.__doc__ or "").strip().split("\n")[0]
 
 
 class Catalogue(Mapping[str, "type[Question]"]):
-    """The question classes by command name, in the order of help; a class is imported on first use."""
+    """The question classes by command name, in help order; a class is imported on first use."""
 
     def __init__(self) -> None:
         self._registered: dict[str, type[Question]] = {}
@@ -68,21 +71,30 @@ class Catalogue(Mapping[str, "type[Question]"]):
     def listings(self) -> dict[str, Listing]:
         """Topic, summary and class of every question."""
         built_in = {
-            name: _built_in(topic, name, summary)
+            name: Listing(topic, summary, f"detoklens.questions.{name}.question:{name.capitalize()}")
             for topic, summaries in TOPICS.items()
             for name, summary in summaries.items()
         }
         found = {
-            point.name: Listing("Installed questions", f"From {point.value.partition('.')[0]}.", point.value)
+            point.name: Listing("Installed questions", f"From {point.module.partition('.')[0]}.", point.value)
             for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
         }
-        return built_in | {name: each for name, each in found.items() if name not in built_in}
+        return built_in | {name: listing for name, listing in found.items() if name not in built_in}
 
     def __getitem__(self, name: str) -> type[Question]:
         if name in self._registered:
             return self._registered[name]
-        module, _, class_name = self.listings[name].target.partition(":")
-        question: type[Question] = getattr(import_module(module), class_name)
+        target = self.listings[name].target
+        module, _, class_name = target.partition(":")
+        try:
+            question: type[Question] = getattr(import_module(module), class_name)
+        except (ImportError, AttributeError) as error:
+            if module.startswith("detoklens."):
+                raise
+            reason = first_line(error)
+            raise DetokLensError(
+                f"question {name}: {target} can't be imported ({reason}); update or uninstall its package"
+            ) from error
         return question
 
     def __iter__(self) -> Iterator[str]:
@@ -102,10 +114,10 @@ class Catalogue(Mapping[str, "type[Question]"]):
         """The one-line summary of a question."""
         if name in self.listings:
             return self.listings[name].summary
-        return (self._registered[name].__doc__ or "").strip().split("\n")[0]
+        return summary_of(self._registered[name])
 
     def register(self, question: type[Question]) -> type[Question]:
-        """Add a question of this process: it becomes a command and can be read back from a folder."""
+        """Add a question to this process: it becomes a command and its answers can be read back from a folder."""
         self._registered[question.name()] = question
         return question
 

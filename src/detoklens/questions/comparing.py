@@ -1,4 +1,4 @@
-"""One question, several models: their answers side by side in one."""
+"""One question asked of several models, their answers joined."""
 
 from __future__ import annotations
 
@@ -11,26 +11,48 @@ from detoklens.errors import DetokLensError
 from detoklens.questions.answer import Answer, Comparison
 from detoklens.questions.study import Study, study
 from detoklens.tables.files import Provenance
+from detoklens.wording import plural
 
 if TYPE_CHECKING:
     from detoklens.questions.base import Question
 
 
 def compare(models: Mapping[str, Any], question: Question, **options: Any) -> Comparison:
-    """Ask several models the same; `models` are studies, or what `study` takes, by label.
+    """Ask several models the same question.
 
-    Options are those of `study`, for the models that are no studies yet.
+    Parameters
+    ----------
+    models
+        Studies, or what `study` takes, by label.
+    question
+        The question, e.g. ``dl.Heads()``.
+    **options
+        Arguments of `study` for the models that are not studies yet.
+
+    Returns
+    -------
+    Comparison
+        The joined answer; its tables have a column ``model``.
+
+    Raises
+    ------
+    DetokLensError
+        Fewer than two models, or a model can't answer the question.
+
+    Examples
+    --------
+    >>> dl.compare({"start": "demo@0", "end": "demo"}, dl.Heads())  # doctest: +SKIP
     """
     if not isinstance(models, Mapping):
-        raise DetokLensError('models to compare are given by label: {"start": "demo@0", "end": "demo"}')
+        raise DetokLensError('models is not a mapping; pass models by label, e.g. {"start": "demo@0", "end": "demo"}')
     if len(models) < 2:
-        raise DetokLensError(f"{len(models)} model was named; name at least two to compare")
+        raise DetokLensError(f"{plural(len(models), 'model')} to compare; name at least two")
     studies = {label: model if isinstance(model, Study) else study(model, **options) for label, model in models.items()}
     return side_by_side(question, {label: each.ask(question) for label, each in studies.items()})
 
 
 def side_by_side(question: Question, answers: Mapping[str, Answer]) -> Comparison:
-    """The answers of several models as one, each table once with a column that names the model."""
+    """Join the answers of several models; each table gets a column with the model's label."""
     tables = {name: _joined(name, answers) for name in _compared_tables(question, answers)}
     command = " && ".join(answer.command for answer in answers.values())
     provenance = Provenance(

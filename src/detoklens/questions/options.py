@@ -1,6 +1,6 @@
-"""What can be asked of some families alone? An offset, what tokens have in common, and the direction of looking.
+"""Options that apply to some model families only: offset, common mean, direction.
 
-Where an option has no part, any other value than its default is refused, and it does not enter the provenance.
+For other families any value except the default is refused, and provenance omits the option.
 """
 
 from __future__ import annotations
@@ -23,64 +23,65 @@ if TYPE_CHECKING:
 
 AFFINITY = (
     "Tᵉᵉ[h, i, j] = (eᵢ W̃_Q)·(eⱼ W̃_K) / (σᵢ σⱼ),  W̃ = C diag(γ) W,  σ of a token averaged over positions;  "
-    "with rotary positions the query is turned by the offset"
+    "with rotary positions the query is rotated by the offset"
 )
 
 
 SplitOff = Annotated[
     Literal["none", "vocabulary", "frequency"],
     Parameter(
-        "Rotary or ALiBi positions: split off what all queries and all keys have in common, their mean over the "
-        "vocabulary, evenly or by frequency in corpus counts; none: their biases alone."
+        "Rotary or ALiBi positions: split off the mean query and key over the vocabulary, unweighted or weighted by "
+        "corpus frequency; none: biases only.",
+        advanced=True,
     ),
 ]
 
 
 @dataclass(frozen=True, repr=False)
 class SplitTerms(Question):
-    """A question about terms; those of rotary and ALiBi positions depend on what counts as common to all tokens."""
+    """A question about terms; in rotary and ALiBi models they depend on the mean that is split off."""
 
     mean: SplitOff = field(default="vocabulary", kw_only=True)
 
     uses = frozenset({"counts"})
     of_families: ClassVar[frozenset[str]] = frozenset({"mean", "length"})
-    """Which of its options belong to some families alone."""
+    """The options that apply to some families only."""
     counted: ClassVar[bool] = False
-    """Whether counts decide more than a mean by frequency."""
+    """Whether counts determine more than a frequency-weighted mean."""
 
     def depends_on(self, need: Need) -> bool:
         return super().depends_on(need) and (need != "counts" or self.counted or self.mean == "frequency")
 
     def settings(self, study: Study) -> dict[str, Any]:
-        """Without what has no part in this family."""
+        """Without the options that don't apply to this family."""
         given = super().settings(study)
         return {name: given[name] for name in given if name not in self.of_families} | self.of_family(study)
 
     def of_family(self, study: Study) -> dict[str, Any]:
-        """The options of families that have a part in this one; an error where another one was set."""
+        """The options that apply to this family; an error if another one was set."""
         given = {setting.name: setting for setting in settings_of(type(self)) if setting.name in self.of_families}
         for name, setting in given.items():
-            if not _has_part(name, study.layer) and getattr(self, name) != setting.default:
+            if not _applies(name, study.layer) and getattr(self, name) != setting.default:
                 raise RangeError(f"{study.layer.name}: {REFUSED[name]}")
-        return {name: getattr(self, name) for name in given if _has_part(name, study.layer)}
+        return {name: getattr(self, name) for name in given if _applies(name, study.layer)}
 
     def split_off(self, study: Study) -> Mean:
-        """What is split off, as a layer takes it."""
+        """The mean to split off, as `Layer` takes it."""
         if self.mean == "none" or study.layer.positions == "learned":
             return None
         if self.mean == "vocabulary":
             return "vocabulary"
         if study.counts is None:
-            raise MissingError("counts", "a mean by frequency needs corpus counts")
+            raise MissingError("counts", "a mean weighted by frequency needs corpus counts")
         return study.counts.tokens.astype("float64")
 
 
 @dataclass(frozen=True, repr=False)
 class AtOffset(SplitTerms):
-    """A question about tokens alone: with rotary positions at one offset, by default with nothing split off."""
+    """A question about token terms; rotary models are asked at one offset, by default with no mean split off."""
 
     offset: Annotated[
-        int, Parameter("Rotary positions: how many places before its query a key stands; 1 is the token before.")
+        int, Parameter("Rotary positions: distance from query back to key; 1 is the previous token.", advanced=True)
     ] = field(default=1, kw_only=True)
     mean: SplitOff = field(default="none", kw_only=True)
 
@@ -88,28 +89,29 @@ class AtOffset(SplitTerms):
 
     @property
     def manner(self) -> str:
-        """How it was asked for, where not as usual: ` (offset 2, means split off)`."""
+        """The options that differ from their defaults: ` (offset 2, means split off)`."""
         said = self.unusual()
         return f" ({', '.join(said)})" if said else ""
 
     def unusual(self) -> list[str]:
-        """In which ways it was asked for otherwise than by default."""
+        """The options that differ from their defaults, in words."""
         offset = [f"offset {self.offset}"] if self.offset != 1 else []
         return offset + ([SPLIT_SAID[self.mean]] if self.mean != type(self).mean else [])
 
     def affinity(self, study: Study, scale: TokenScale | None, centred: bool, heads: Sequence[int]) -> Affinity:
-        """Tᵉᵉ of the whole vocabulary, as it was asked for."""
+        """Tᵉᵉ of the whole vocabulary with these options."""
         return study.layer.token_affinity(scale, centred, heads, offset=self.offset, mean=self.split_off(study))
 
 
 @dataclass(frozen=True, repr=False)
 class Joining(AtOffset):
-    """A question about tokens that stand together: from the second one back, or from the first one ahead."""
+    """A question about adjacent tokens: keys before the query, or after it."""
 
     direction: Annotated[
         Literal["back", "ahead"],
         Parameter(
-            "Ask from a token back to the one before it, or, of a model that looks both ways, ahead to the one after."
+            "Keys before the query, or after it (bidirectional models only).",
+            advanced=True,
         ),
     ] = field(default="back", kw_only=True)
 
@@ -120,7 +122,7 @@ class Joining(AtOffset):
         return self.direction == "ahead"
 
     def unusual(self) -> list[str]:
-        return super().unusual() + (["asked ahead"] if self.is_ahead else [])
+        return super().unusual() + (["keys after the query"] if self.is_ahead else [])
 
 
 SPLIT_SAID = {
@@ -129,19 +131,19 @@ SPLIT_SAID = {
     "frequency": "means by frequency split off",
 }
 REFUSED = {
-    "mean": "positions are learned, so there is no mean to split off; leave it out",
-    "offset": "Tᵉᵉ is the same at every offset where positions are not rotary; leave it out",
-    "length": "it looks back only, so how long a text goes on changes nothing; leave it out",
-    "direction": "it looks back only, so nothing can be asked ahead; leave the direction out",
+    "mean": "learned positions have no mean to split off; leave mean out",
+    "offset": "Tᵉᵉ is the same at every offset because positions are not rotary; leave offset out",
+    "length": "a causal model's attention does not depend on the text's length; leave length out",
+    "direction": "a causal model does not attend to later keys; leave direction out",
 }
-"""The options of families, and why each is refused where it has no part."""
+"""Why an option is refused where it does not apply."""
 
 
-def _has_part(name: str, layer: Layer) -> bool:
-    has_part = {
+def _applies(name: str, layer: Layer) -> bool:
+    applies = {
         "mean": layer.positions != "learned",
         "offset": layer.positions == "rotary",
         "length": not layer.is_causal and layer.positions == "learned",
         "direction": not layer.is_causal,
     }
-    return has_part[name]
+    return applies[name]

@@ -1,7 +1,7 @@
-"""What can be set? A field of a dataclass is a parameter: its type, its default and its help line, written once.
+"""Parameters: dataclass fields with a help line, declared once.
 
-The command line makes its options of them, Python checks what it is given by them, and the words of a command that
-gives the same numbers are spelled from them.
+The command line builds its options from them, Python validates arguments against them, and answers spell their command
+from them.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
+from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
@@ -16,17 +17,18 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from detoklens.errors import DetokLensError, RangeError
 
-LONGEST_RANGE = 1_000_000  # numbers in one `first-last`: more than any model has of anything
-LONGEST_SHOWN = 60  # characters of a wrong value in a message
-REQUIRED: Any = ...  # the default of a parameter that has none
+LONGEST_RANGE = 1_000_000  # numbers in one `first-last`
+LONGEST_SHOWN = 60  # characters of an invalid value in a message
+REQUIRED: Any = ...  # the default of a required parameter
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """What belongs to a parameter beside its type and default.
+    """A parameter's help line and how the command line offers it.
 
-    `read` turns what the command line was given into the value, and `spell` the value into words of the command line;
-    an option that may be `repeated` is read all at once. `flag` is the option's name where it is not the field's.
+    `flag` overrides the option's name. `advanced` options are listed last in help; with `cli=False` there is no option
+    at all, only the Python argument. `read` turns the command line's text into the value and `spell` turns the value
+    back; an option that may be `repeated` is read as a list.
     """
 
     help: str
@@ -35,6 +37,8 @@ class Parameter:
     least: float | None = None
     positional: bool = False
     repeated: bool = False
+    advanced: bool = False
+    cli: bool = True
     read: Callable[[Any], Any] | None = None
     spell: Callable[[Any], Sequence[str]] | None = None
 
@@ -53,7 +57,7 @@ class Setting:
         return self.parameter.flag or f"--{self.name.replace('_', '-')}"
 
     def words(self, value: Any) -> list[str]:
-        """How the command line says this value; nothing for the default."""
+        """The command-line arguments for this value; none for the default."""
         if value == self.default:
             return []
         if self.parameter.spell is not None:
@@ -65,17 +69,9 @@ class Setting:
         return [word for each in values for word in (*flag, str(each))]
 
 
-_KNOWN: dict[type, tuple[Setting, ...]] = {}  # type hints are evaluated once for each class
-
-
+@cache
 def settings_of(owner: type) -> tuple[Setting, ...]:
-    """The parameters of a dataclass in order; its other fields are no parameters."""
-    if owner not in _KNOWN:
-        _KNOWN[owner] = _settings_of(owner)
-    return _KNOWN[owner]
-
-
-def _settings_of(owner: type) -> tuple[Setting, ...]:
+    """The parameters of a dataclass, in order; fields without a Parameter are skipped."""
     hints = get_type_hints(owner, include_extras=True)
     return tuple(
         Setting(field.name, kind, () if field.default is MISSING else field.default, parameter)
@@ -93,20 +89,20 @@ def _split(hint: Any) -> tuple[Any, Parameter | None]:
 
 
 def to_cli_args(owner: Any) -> list[str]:
-    """The words of the command line for all that is set otherwise than by default, arguments first."""
+    """The command-line arguments for all parameters that differ from their defaults, positional ones first."""
     settings = sorted(settings_of(type(owner)), key=lambda setting: not setting.parameter.positional)
     return [word for setting in settings for word in setting.words(getattr(owner, setting.name))]
 
 
 def check_settings(owner: Any) -> None:
-    """Refuse values of a wrong type or size in one line; lists become tuples, so that a question can't change."""
+    """Refuse values of a wrong type or size; lists become tuples, so that a question is immutable."""
     for setting in settings_of(type(owner)):
         value = checked(type(owner).__name__, setting, getattr(owner, setting.name))
         object.__setattr__(owner, setting.name, value)
 
 
 def checked(owner: str, setting: Setting, value: Any) -> Any:
-    """The value as its type says, or an error that says what is accepted."""
+    """The value, converted to its type; an error that says what is accepted otherwise."""
     for kind in _choices(setting.kind):
         try:
             found = _as(kind, value)
@@ -125,7 +121,7 @@ def _choices(kind: Any) -> tuple[Any, ...]:
 
 
 def _as(kind: Any, value: Any) -> Any:
-    """The value as one type; TypeError where it is none."""
+    """The value as one type; TypeError if it does not fit."""
     if get_origin(kind) is Literal:
         return _fitting(value in get_args(kind) and type(value) is str, value)
     if get_origin(kind) is Sequence or kind is Sequence:
@@ -148,7 +144,7 @@ def _fitting(fits: bool, value: Any) -> Any:
 
 
 def _as_tuple(kind: Any, value: Any) -> tuple[Any, ...]:
-    """Each of several values, or a single one that stands alone."""
+    """Each of several values; a single value counts as one."""
     several = not isinstance(value, str | bytes | Mapping) and isinstance(value, Iterable)
     return tuple(_first_fitting(kind, each) for each in (value if several else [value]))
 
@@ -191,10 +187,10 @@ def whole_numbers(what: str) -> Callable[[str], tuple[int, ...]]:
         for part in text.split(","):
             found = re.fullmatch(r"(\d{1,18})(?:-(\d{1,18}))?", part.strip())
             if not found:
-                raise ValueError(f"{text!r} is no list of {what}; write for example 0,7 or 0-3")
+                raise ValueError(f"{text!r} is not a list of {what}; write e.g. 0,7 or 0-3")
             first, last = int(found[1]), int(found[2] or found[1])
             if not 0 <= last - first < LONGEST_RANGE:
-                raise ValueError(f"{part.strip()} runs backwards or too far; write for example 0-3")
+                raise ValueError(f"{part.strip()} is reversed or too long; write e.g. 0-3")
             numbers.extend(range(first, last + 1))
         return tuple(numbers)
 
@@ -202,7 +198,7 @@ def whole_numbers(what: str) -> Callable[[str], tuple[int, ...]]:
 
 
 def number_ranges(numbers: Iterable[int]) -> str:
-    """`0-3,7` for 0, 1, 2, 3, 7: what `whole_numbers` reads back, in the same order."""
+    """`0-3,7` for 0, 1, 2, 3, 7; `whole_numbers` reads it back in the same order."""
     runs: list[list[int]] = []
     for number in numbers:
         if runs and number == runs[-1][1] + 1:
@@ -213,17 +209,17 @@ def number_ranges(numbers: Iterable[int]) -> str:
 
 
 def read_text(path: Path, wanted: str) -> str:
-    """The text of a small file that somebody names."""
+    """The text of a small UTF-8 file."""
     if not path.is_file():
         raise DetokLensError(f"{path}: no such file; name {wanted}")
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DetokLensError(f"{path}: not UTF-8 at byte {error.start}; give {wanted}, as UTF-8") from error
+        raise DetokLensError(f"{path}: not UTF-8 at byte {error.start}; name {wanted}, as UTF-8") from error
 
 
 def in_one_word(flag: str) -> Callable[[Iterable[int]], list[str]]:
-    """A speller of several numbers as one word: `--heads 0,7`."""
+    """Spell several numbers as one argument: `--heads 0,7`."""
     return lambda numbers: [flag, ",".join(map(str, numbers))]
 
 
@@ -239,13 +235,15 @@ Heads = Annotated[
 QueryPositions = Annotated[
     Sequence[int] | None,
     Parameter(
-        "Look from these positions, from 0. Default: about 1/20, 1/2 and nearly all of the model's length.",
+        "Query positions, from 0. Default: about 1/20, 1/2 and nearly all of the model's length.",
         metavar="50,500,1000",
         read=whole_numbers("query positions"),
         spell=in_one_word("--query-positions"),
     ),
 ]
-Centred = Annotated[bool, Parameter("Subtract each key's mean over all query tokens before ranking keys.")]
+Centred = Annotated[
+    bool, Parameter("Subtract each key's mean over all query tokens before ranking keys.", advanced=True)
+]
 
 
 def read_scale(text: str) -> str | int:
@@ -254,15 +252,16 @@ def read_scale(text: str) -> str | int:
         return text
     if re.fullmatch(r"\d{1,18}", text):
         return int(text)
-    raise RangeError(f"σ by {text!r} is not known; accepted are mean, published, bare, or a position from 0")
+    raise RangeError(f"scale {text!r} is not known; accepted are mean, published, bare, or a position from 0")
 
 
 Scale = Annotated[
     Literal["mean", "published", "bare"] | int,
     Parameter(
-        "σ of a token: its mean over positions (published: each first rounded to float16, as in the paper's "
-        "published code), that of the bare embedding, or that at one position.",
+        "σ of a token: mean over positions (published: rounded to float16 first, as in the paper's code), of the bare "
+        "embedding, or at one position.",
         metavar="mean|published|bare|POSITION",
+        advanced=True,
         read=read_scale,
     ),
 ]

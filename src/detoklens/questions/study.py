@@ -1,4 +1,4 @@
-"""A model with what is known of text: what questions are asked of."""
+"""A study: a model plus corpus counts and documents, ready to answer questions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from detoklens.parallel import Runner, available_cores
 from detoklens.progress import Watching, shown_steps
 from detoklens.questions.answer import Answer, Store
 from detoklens.questions.base import Question
-from detoklens.questions.parameters import Parameter, check_settings, to_cli_args
+from detoklens.questions.parameters import Parameter, check_settings, settings_of, to_cli_args
 from detoklens.questions.texts import Texts, read_documents, texts_or_files
 from detoklens.scores.layer import Layer
 from detoklens.tables.files import Provenance
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from detoklens.questions.base import Need
     from detoklens.tables.parts import Parts
 
-KEPT = 16  # answers that a study remembers: a question may be built on others
+KEPT = 16  # answers that a study caches: a question may ask others
 
 
 @dataclass(frozen=True)
 class Work:
-    """How many workers compute at a time."""
+    """The number of threads."""
 
     workers: Annotated[int | None, Parameter("Number of threads. Default: one per core.", least=1)] = None
 
@@ -45,9 +45,15 @@ class Work:
 
 
 class Study:
-    """A model's first layer, corpus counts and documents, as far as they are there; `ask` answers a question of them.
+    """A model's first layer with optional corpus counts and documents; make one with `detoklens.study`.
 
-    Nothing is read before a question needs it.
+    Documents are read when a question first needs them.
+
+    Examples
+    --------
+    >>> import detoklens as dl
+    >>> study = dl.study("demo")
+    >>> print(study.ask(dl.Auroc(pieces=True)).sentence)  # doctest: +SKIP
     """
 
     def __init__(
@@ -60,13 +66,13 @@ class Study:
         model_words: Sequence[str] = (),
     ) -> None:
         if type(seed) is not int or seed < 0:
-            raise RangeError(f"the seed is a whole number from 0, not {seed!r}")
+            raise RangeError(f"the seed is a whole number of at least 0, not {seed!r}")
         self.layer = layer if counts is None else layer.with_frequencies(counts.tokens)
         self.counts, self.seed = counts, seed
         self.texts, self.work = texts or Texts(), work or Work()
         self.model_words = list(model_words) or [layer.name]
         self.notes: list[str] = list(layer.notes)
-        self._said_of_documents: list[str] = []
+        self._document_notes: list[str] = []
         self._answers: OrderedDict[str, Answer] = OrderedDict()
         self._store: Store | None = None
         self._parts: list[Parts] = []
@@ -82,25 +88,25 @@ class Study:
             return f"{len(self.documents):,} documents"
         if self.texts.given:
             return f"{len(self.texts.given):,} texts"
-        named = ", ".join(self.texts.text) or "the demo's own"
-        return f"up to {self.texts.documents:,} documents of {named}"
+        named = ", ".join(self.texts.text) or "the demo"
+        return f"up to {self.texts.documents:,} documents from {named}"
 
     @cached_property
     def documents(self) -> list[np.ndarray]:
-        """Token ids of the sampled documents; an error where there is no text."""
+        """The token ids of the sampled documents."""
         if not self.has("text"):
-            raise MissingError("text", "no text to look at")
-        documents = read_documents(self.layer, self.texts, self.seed, self._said_of_documents.append)
-        self.notes += self._said_of_documents
+            raise MissingError("text", "the study has no text")
+        documents = read_documents(self.layer, self.texts, self.seed, self._document_notes.append)
+        self.notes += self._document_notes
         return documents
 
     @property
     def workers(self) -> int:
-        """The number of threads that compute."""
+        """The number of threads."""
         return self.work.workers or available_cores()
 
     def has(self, need: Need) -> bool:
-        """Whether the study can give what a question needs."""
+        """Whether the study has an input."""
         return {
             "vocabulary": self.layer.has_vocabulary,
             "counts": self.counts is not None,
@@ -111,32 +117,58 @@ class Study:
         }[need]
 
     def missing(self, question: Question) -> list[Need]:
-        """What of a question's needs the study does not have."""
+        """The required inputs of a question that the study lacks."""
         return sorted(need for need in question.needs if not self.has(need))
 
     def heads(self, asked: Sequence[int] | None) -> list[int]:
-        """The heads asked for, each once; all of them where None."""
+        """The given heads, each once; all heads for None."""
         if asked is None:
             return list(range(self.layer.n_heads))
         if not asked:
-            raise RangeError("no head was given; name at least one, such as 0, or leave heads out for all")
+            raise RangeError("heads is empty; name at least one, e.g. 0, or leave it out for all heads")
         self.layer.check_heads(asked)
         return list(dict.fromkeys(asked))
 
     def token_ids(self, tokens: Sequence[str | int]) -> list[int]:
-        """Tokens given as text or by their ids, as ids."""
+        """Tokens given as text or ids, as ids."""
         return [self.layer.token_id(token) for token in tokens]
 
     def ask(
         self, question: Question, folder: str | Path | Store | None = None, watching: Watching | None = None
     ) -> Answer:
-        """The answer to a question.
+        """Answer a question.
 
-        With a folder it is written there; finished work in it is taken up, so that an interrupted question goes on.
+        Parameters
+        ----------
+        question
+            The question, e.g. ``dl.Auroc(pieces=True)``.
+        folder
+            Where to write the answer. An answer with unchanged inputs is read back instead of computed, and an
+            interrupted question continues where it stopped.
+        watching
+            Receives progress; a progress bar by default.
+
+        Returns
+        -------
+        Answer
+            Summary, verdict, tables and figures.
+
+        Raises
+        ------
+        MissingError
+            The question needs counts, text or a tokenizer that the study lacks.
+        RangeError
+            A head, position or other parameter does not fit the model.
+
+        Examples
+        --------
+        >>> answer = dl.study("demo").ask(dl.Partners([" the"], top=3))  # doctest: +SKIP
         """
         if not isinstance(question, Question):
-            raise RangeError(f"{question!r} is no question; give one such as dl.Auroc(pieces=True)")
-        self._check(question)
+            raise RangeError(f"{question!r} is not a question; pass one, e.g. dl.Auroc(pieces=True)")
+        missing = self.missing(question)
+        if missing:
+            raise MissingError(missing[0], f"{type(question).__name__} needs {_NEEDED[missing[0]]}")
         provenance = self.provenance(question)
         store, begun = _store(folder), len(self._parts)
         kept = None if store is None else store.find(question, provenance)
@@ -146,10 +178,13 @@ class Study:
         if store is not None and kept is None:
             store.keep(answer)
             self._finish(begun)
-        return self._remembered(answer)
+        self._answers[answer.provenance.to_json()] = answer
+        while len(self._answers) > KEPT:
+            self._answers.popitem(last=False)
+        return answer
 
     def _finish(self, begun: int) -> None:
-        """The answer is written: what was kept of it, and of what it asked in turn, goes."""
+        """Remove the parts of a written answer, and of the answers it asked for."""
         for parts in self._parts[begun:]:
             parts.remove()
         del self._parts[begun:]
@@ -157,7 +192,7 @@ class Study:
     def _answered(
         self, question: Question, provenance: Provenance, store: Store | None, watching: Watching | None
     ) -> Answer:
-        """Compute an answer; what its question asks in turn is kept and watched where it is itself."""
+        """Compute an answer; the questions it asks in turn share its folder and progress display."""
         outer, told = (self._store, self._watching), len(self.notes)
         self._store, self._watching = store or self._store, watching or self._watching
         try:
@@ -168,23 +203,12 @@ class Study:
                 tables = dict(question.ask(self, runner))
         finally:
             self._store, self._watching = outer
-        of_documents = self._said_of_documents if question.depends_on("text") else []
-        notes = tuple(dict.fromkeys([*self.layer.notes, *of_documents, *self.notes[told:]]))
+        document_notes = self._document_notes if question.depends_on("text") else []
+        notes = tuple(dict.fromkeys([*self.layer.notes, *document_notes, *self.notes[told:]]))
         return Answer(question, self.layer.name, tables, provenance, self.command(question), notes)
 
-    def _remembered(self, answer: Answer) -> Answer:
-        self._answers[answer.provenance.to_json()] = answer
-        while len(self._answers) > KEPT:
-            self._answers.popitem(last=False)
-        return answer
-
-    def _check(self, question: Question) -> None:
-        missing = self.missing(question)
-        if missing:
-            raise MissingError(missing[0], f"{type(question).__name__} needs {_NEEDED[missing[0]]}")
-
     def provenance(self, question: Question) -> Provenance:
-        """What decides the numbers of a question, and nothing else."""
+        """Everything that determines the numbers of a question, and nothing else."""
         options = dict(question.settings(self))
         if self.layer.weights.token_embeddings.dtype != "float32":
             options["dtype"] = str(self.layer.weights.token_embeddings.dtype)
@@ -206,7 +230,10 @@ class Study:
         )
 
     def command(self, question: Question) -> str:
-        """The words that give the same numbers on the command line."""
+        """The command line that gives the same numbers; a Python call if a parameter has no option."""
+        python_only = [setting for setting in settings_of(type(question)) if not setting.parameter.cli]
+        if any(getattr(question, setting.name) != setting.default for setting in python_only):
+            return f"study.ask(dl.{question!r})  # in Python, on the same study"
         words = ["detoklens", question.name(), *self.model_words, *question.cli_args(self)]
         if question.depends_on("counts") and self.counts is not None and not _is_own(self.counts, self.layer):
             words += ["--counts", str(self.counts.folder or "COUNTS")]
@@ -218,13 +245,50 @@ class Study:
         return shlex.join(words)
 
     def report(self, folder: str | Path = "report", **options: Any) -> Path:
-        """The whole report as one page with its tables and figures, as `detoklens report` makes it."""
+        """Write a full report: one page with its tables and figures, as `detoklens report` does.
+
+        Parameters
+        ----------
+        folder
+            Output folder. An interrupted report continues where it stopped.
+        **options
+            ``width`` of figures, ``heads`` to draw large, ``layers`` of the real model to run.
+
+        Returns
+        -------
+        Path
+            The page, ``report.html``.
+
+        Raises
+        ------
+        OutputError
+            The folder contains something else or can't be written.
+
+        Examples
+        --------
+        >>> dl.study("demo").report("demo-report")  # doctest: +SKIP
+        """
         from detoklens.report.report import make_report
 
         return make_report(self, as_path(folder, "the report's folder"), **options)
 
     def explore(self, port: int = 0) -> Explorer:
-        """The first layer, live: in the output cell of a notebook, elsewhere in the browser; `close()` ends it."""
+        """Explore the first layer, in a notebook's output cell or in the browser.
+
+        Parameters
+        ----------
+        port
+            Port on 127.0.0.1; 0 chooses a free one.
+
+        Returns
+        -------
+        Explorer
+            The running explorer; stop it with its ``close()``.
+
+        Examples
+        --------
+        >>> explorer = dl.study("demo").explore()  # doctest: +SKIP
+        """
         from detoklens.explorer.explore import explore
 
         return explore(self, port)
@@ -241,14 +305,14 @@ _NEEDED = {
     "counts": "corpus counts",
     "text": "text",
     "seed": "a seed",
-    "position_table": "a table of learned positions, which rotary and ALiBi models do not have; Frequency has the "
+    "position_table": "learned position embeddings, which rotary and ALiBi models don't have; Frequency measures the "
     "variance of their token embeddings",
-    "causal": "attention that looks back only, and this model looks both ways",
+    "causal": "causal attention, and this model is bidirectional",
 }
 
 
 def _is_own(counts: Counts, layer: Layer) -> bool:
-    """Whether these are the counts that come with the demo model, which nobody has to name."""
+    """Whether these are the bundled counts of the demo model, which need no option."""
     return demo.is_demo(layer.name) and counts.folder == demo.COUNTS
 
 
@@ -267,26 +331,62 @@ def study(
     workers: int | None = None,
     revision: str | None = None,
 ) -> Study:
-    """A model with what is known of text; the demo model brings counts and documents of its own.
+    """Open a model plus optional corpus counts and documents; `demo` has its own of both.
 
-    `model` is what `detoklens.load` takes, or a layer that it returned. `text` names files, folders, globs or a hub
-    dataset by one string (or by pathlib.Path, also several), or is a list of texts themselves. Texts in files are
-    sampled: the `documents` whose texts have the smallest hashes.
+    Parameters
+    ----------
+    model
+        What `detoklens.load` takes, or a layer that it returned.
+    counts
+        Corpus counts: a folder written by ``detoklens count``, or `Counts`.
+    text
+        Files, folders, globs or a hub dataset as one string (or as one or several `pathlib.Path`), or a list of texts.
+    documents
+        Number of documents, sampled from files by the hash of their text. A list of texts is used whole.
+    length
+        Truncate documents to this many tokens; None for the model's length.
+    prepend_bos
+        Prepend the beginning-of-text token to each document.
+    text_field
+        Field of a JSON line or column of a parquet file.
+    document_per_line
+        Each line of a .txt file is a document; otherwise the file is one.
+    skip_bad
+        Skip records that are broken or lack the field.
+    seed
+        Random seed.
+    workers
+        Number of threads; None for one per core.
+    revision
+        Branch, tag or commit of a hub model.
+
+    Returns
+    -------
+    Study
+        Ask it with `Study.ask`.
+
+    Raises
+    ------
+    CheckpointError, UnsupportedModelError, HubError
+        The model can't be read, is not supported, or can't be downloaded.
+    CountsError
+        The counts are damaged or belong to another tokenizer.
+
+    Examples
+    --------
+    >>> import detoklens as dl
+    >>> study = dl.study("gpt2", counts="counts", text="openwebtext/*.parquet")  # doctest: +SKIP
     """
     inputs, given = texts_or_files(text)
     texts = Texts(inputs, documents, length, prepend_bos, text_field, document_per_line, skip_bad, given=given)
-    layer = _layer(model, revision)
+    layer = model if isinstance(model, Layer) else load(model, revision=revision)
     named = str(model) if isinstance(model, str | Path) else layer.name
     words = [named, *(["--revision", revision] if revision else [])]
     return Study(layer, fitting_counts(counts, layer), texts, seed, Work(workers), words)
 
 
-def _layer(model: Any, revision: str | None) -> Layer:
-    return model if isinstance(model, Layer) else load(model, revision=revision)
-
-
 def fitting_counts(counts: str | Path | Counts | None, layer: Layer) -> Counts | None:
-    """The counts, refused where they were made with another tokenizer; the demo model brings its own."""
+    """The counts, refused if another tokenizer made them; the bundled ones by default for the demo model."""
     from detoklens.corpus.counts import Counts
 
     if counts is None and demo.is_demo(layer.name):
@@ -299,7 +399,7 @@ def fitting_counts(counts: str | Path | Counts | None, layer: Layer) -> Counts |
         counts.check(fingerprint)
     if opened.vocabulary_size != layer.vocab_size:
         raise CountsError(
-            f"{opened.folder or 'these counts'}: a vocabulary of {opened.vocabulary_size} tokens was counted, "
-            f"{layer.name} has {layer.vocab_size}; count with this model's tokenizer"
+            f"{opened.folder or 'these counts'}: the vocabulary has {opened.vocabulary_size} tokens, that of "
+            f"{layer.name} {layer.vocab_size}; count with this model's tokenizer"
         )
     return opened

@@ -1,4 +1,4 @@
-"""Which documents does a study look at? Those that were given, or a sample of files that is the same for everybody."""
+"""The documents of a study: given texts, or a reproducible sample of files."""
 
 from __future__ import annotations
 
@@ -23,64 +23,64 @@ if TYPE_CHECKING:
 
 BEGINNINGS = ("<|endoftext|>", "<s>", "<bos>", "[CLS]")
 LOOK_LIKE_FILES = (".txt", ".jsonl", ".json", ".parquet", ".gz", ".zst", ".csv")
-OFTEN = 1000  # documents between two updates of how many were read
-SAID_ONE_BY_ONE = 4  # query positions that some documents do not reach
+UPDATE_EVERY = 1000  # documents between two progress updates
+LISTED_POSITIONS = 4  # query positions with too short documents that get a line each
 OWN_TEXT = (
-    "the documents that come with the demo model are sampled from it (temperature 1, from its end-of-text token), "
-    "not written by people"
+    "the demo model's bundled documents were sampled from the model (temperature 1, after its end-of-text token), not "
+    "written by people"
 )
+TextField = Annotated[str, Parameter("Field of a JSON line or column of a parquet file.", advanced=True)]
+DocumentPerLine = Annotated[
+    bool, Parameter("Each line of a .txt file is a document; otherwise the file is one.", advanced=True)
+]
+SkipBad = Annotated[bool, Parameter("Skip records that are broken or lack the field.", advanced=True)]
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Which documents are looked at, and how each is cut."""
+    """Which documents a question runs on, and how they are truncated."""
 
     text: Annotated[
         Sequence[str],
         Parameter(
-            "Files, folders, globs or a hub dataset, as `detoklens count` reads them; may be repeated. "
-            "The demo model brings documents of its own.",
+            "Text to run on: files, folders, globs or a hub dataset; may be repeated. The demo model has its own.",
             metavar="INPUT",
         ),
     ] = ()
-    documents: Annotated[int, Parameter("How many documents: those whose texts have the smallest hashes.", least=1)] = (
-        1000
-    )
+    documents: Annotated[int, Parameter("Number of documents, sampled by the hash of their text.", least=1)] = 1000
     length: Annotated[
-        int | None, Parameter("Cut documents to so many tokens. Default: the model's length.", least=1)
+        int | None, Parameter("Truncate documents to this many tokens. Default: the model's length.", least=1)
     ] = None
-    prepend_bos: Annotated[bool, Parameter("Put the model's beginning-of-text token before each document.")] = False
-    text_field: Annotated[str, Parameter("The field of a JSON line, or the column of a parquet file.")] = "text"
-    document_per_line: Annotated[bool, Parameter("A line of a .txt file is a document; else the whole file is.")] = (
-        False
-    )
-    skip_bad: Annotated[bool, Parameter("Leave out records that are broken or lack the field.")] = False
+    prepend_bos: Annotated[bool, Parameter("Prepend the beginning-of-text token to each document.")] = False
+    text_field: TextField = "text"
+    document_per_line: DocumentPerLine = False
+    skip_bad: SkipBad = False
     given: tuple[str, ...] = field(default=(), kw_only=True)
-    """Texts themselves, in place of files."""
+    """Texts instead of files."""
 
     def __post_init__(self) -> None:
         check_settings(self)
 
     def in_a_file(self) -> Texts:
-        """The same, with texts that were given themselves in a file yet to be written, one a line."""
+        """The same with given texts replaced by a file, one text per line, for the command line."""
         if not self.given:
             return self
         documents = max(self.documents, len(self.given))
         return replace(self, text=("TEXTS.txt",), documents=documents, document_per_line=True, given=())
 
     def exist_for(self, layer: Layer) -> bool:
-        """Whether there is any text; the demo model brings its own."""
+        """Whether there is text; the demo model has its own."""
         return bool(self.text or self.given or demo.is_demo(layer.name))
 
     def are_own(self, layer: Layer) -> bool:
-        """Whether they are the documents that come with the demo model."""
+        """Whether these are the demo model's bundled documents."""
         return not self.text and not self.given and demo.is_demo(layer.name)
 
 
 def read_documents(
     layer: Layer, texts: Texts, seed: int, say: Callable[[str], None], watching: Watching = shown_steps
 ) -> list[np.ndarray]:
-    """The token ids of the documents, cut to length; what was passed over is said."""
+    """The token ids of the documents, truncated; notes what was left out."""
     from detoklens.corpus.documents import Sample, sample_by_hash
 
     encode = _encoder(layer, _length(layer, texts.length), texts.prepend_bos)
@@ -110,14 +110,12 @@ def _read(texts: Texts, tally: Tally) -> Iterator[str]:
 
 def _length(layer: Layer, length: int | None) -> int:
     if length is not None and length > layer.n_positions:
-        raise RangeError(
-            f"a length of {length} is more than the {layer.n_positions} positions of {layer.name}; lower it"
-        )
+        raise RangeError(f"a length of {length} exceeds the {layer.n_positions} positions of {layer.name}; lower it")
     return length or layer.n_positions
 
 
 def _encoder(layer: Layer, length: int, prepend_bos: bool) -> Callable[[str], np.ndarray]:
-    """From a text to its first ids; a special token's name inside a text is text like any other, as in counting."""
+    """From a text to its first ids; special tokens in a text are read as text, as in counting."""
     encoder = TokenizersEncoder(layer.vocabulary.to_json(), parse_special_tokens=False)
     first = [beginning_token(layer)] if prepend_bos else []
 
@@ -130,14 +128,14 @@ def _encoder(layer: Layer, length: int, prepend_bos: bool) -> Callable[[str], np
 
 @dataclass(frozen=True)
 class Beginning:
-    """The token in front of every text, and where it comes from."""
+    """The beginning-of-text token and its source."""
 
     token_id: int
     source: str
 
 
 def beginning_token(layer: Layer) -> int:
-    """The id of the model's beginning-of-text token: see `find_beginning`."""
+    """The id of the model's beginning-of-text token; see `find_beginning`."""
     return find_beginning(layer).token_id
 
 
@@ -159,46 +157,48 @@ def find_beginning(layer: Layer) -> Beginning:
             return Beginning(token_id, source)
     raise TokenError(
         f"no beginning-of-text token: {layer.name} has neither a bos_token_id or eos_token_id with an embedding, nor a "
-        f"token named {', '.join(BEGINNINGS)}; do without it"
+        f"token named {', '.join(BEGINNINGS)}; leave the token out"
     )
 
 
 def _counted(texts: Iterable[str], watch: Callable[[int, int], None] | None) -> Iterator[str]:
-    """The same texts; the watcher is told how many were read, as far as anybody knows how many there are."""
+    """The same texts, with progress; the total is not known in advance."""
     for number, text in enumerate(texts, 1):
-        if watch is not None and number % OFTEN == 0:
-            watch(number, number + OFTEN)
+        if watch is not None and number % UPDATE_EVERY == 0:
+            watch(number, number + UPDATE_EVERY)
         yield text
 
 
 def _described(sample: Sample[np.ndarray], skipped: int) -> str:
     if not sample.documents:
-        found = f"all {sample.read} documents are empty" if sample.read else "there is no document"
-        raise CorpusError(f"no text to look at: {found}; give documents with text")
+        found = f"all {sample.read} documents are empty" if sample.read else "the input has no documents"
+        raise CorpusError(f"no text: {found}; pass documents with text")
     lengths = [len(ids) for ids in sample.documents]
     left_out = {"empty": sample.empty, "repeated": sample.repeated, "bad": skipped}
     others = "".join(f", {number:,} {what}" for what, number in left_out.items() if number)
-    return f"{len(lengths):,} documents of {min(lengths):,} to {max(lengths):,} tokens, of {sample.read:,} read{others}"
+    return (
+        f"{len(lengths):,} documents of {min(lengths):,} to {max(lengths):,} tokens, from {sample.read:,} read{others}"
+    )
 
 
 def too_short(documents: Sequence[np.ndarray], query_positions: Sequence[int]) -> list[str]:
-    """How many documents end before a query position? A line for each, or one for many."""
+    """Notes about documents that end before a query position: one line each, or one for many."""
     lengths = [len(ids) for ids in documents]
     found = {position: sum(length <= position for length in lengths) for position in query_positions}
     short = {position: number for position, number in found.items() if number}
     all_of_them = f"of {len(documents):,} documents are too short for query position"
-    if len(short) > SAID_ONE_BY_ONE:
+    if len(short) > LISTED_POSITIONS:
         fewest, most = min(short.values()), max(short.values())
         return [f"{fewest:,} to {most:,} {all_of_them}s {min(short)} to {max(short)}"]
     return [f"{number:,} {all_of_them} {position}" for position, number in short.items()]
 
 
 def check_reachable(query_positions: Sequence[int], length: int | None) -> None:
-    """Refuse a query position that no document of this length can have."""
+    """Refuse a query position beyond the length of documents."""
     if length is not None and max(query_positions) >= length:
         raise RangeError(
-            f"query position {max(query_positions)} lies beyond documents cut to {length} tokens; "
-            "cut them later, or ask for less"
+            f"query position {max(query_positions)} is beyond documents truncated to {length} tokens; increase the "
+            "length or choose a smaller position"
         )
 
 
@@ -218,8 +218,8 @@ def texts_or_files(text: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
     files = [str(entry) for entry in entries if _looks_like_a_file(str(entry))]
     if files:
         raise CorpusError(
-            f"text is a list, so {files[0]!r} would be a text of its own, but it looks like a file; name files by one "
-            "string (a glob), or by pathlib.Path"
+            f"text is a list, so {files[0]!r} would be read as a text, but it looks like a file; name files with one "
+            "string (a glob) or with pathlib.Path"
         )
     return (), tuple(map(str, entries))
 

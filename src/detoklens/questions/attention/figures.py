@@ -1,4 +1,4 @@
-"""Does attention on real text look as position alone predicts? Over all keys, over the nearest, and in parts."""
+"""Attention on text and from positions alone: over all keys, the nearest keys, and by region."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def attention(
     band_share: float | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """How much does real text attend to each position? At one query (default: the middle one), all or `last` keys."""
+    """Draw attention by key at one query position (the middle one by default), for all or the `last` keys."""
     asked = query if query is not None else middle(chosen_queries(attention, None))
     rows = attention.filter(query_position=asked).sort("head", "key_position")
     if last is not None:
@@ -62,7 +62,7 @@ def attention_near(
     band_share: float | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """How much does real text attend to the nearest keys, and what did position alone predict?"""
+    """Draw attention on the nearest keys, measured and predicted."""
     return attention(keys, heads=heads, query=query, last=NEAR, band_share=band_share, width=width)
 
 
@@ -74,7 +74,7 @@ def attention_parts(
     query: int | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """Where does attention go, measured and predicted? At one query position, or the mean over those of the table."""
+    """Draw attention by region, at one query position or as the mean over all."""
     asked = chosen_heads(attention_agreement, heads)
     rows = attention_agreement if query is None else attention_agreement.filter(query_position=query)
     means = in_order(rows.group_by("head").mean(), asked)

@@ -1,4 +1,4 @@
-"""Does attention on real text agree with what position alone predicts? Every head, from some query positions."""
+"""Attention on text, compared with the attention that positions alone predict."""
 
 from __future__ import annotations
 
@@ -33,36 +33,36 @@ REGIONS = ("first", "far", "recent", "self", "next")
 
 ATTENTION = Schema(
     "attention",
-    "How much does text attend to each position, and what did the weights alone predict?",
+    "Attention on text by position, measured and predicted from the weights",
     (
         HEAD,
         QUERY_POSITION,
         Column(
             "key_position",
             "Int32",
-            "position of the token attended to, to the query's own or, looking both ways, the last",
+            "position of the token attended to, up to the query's own or, in a bidirectional model, the last",
         ),
         Column("mean", "Float64", "attention, mean over documents"),
-        Column("low", "Float64", "lower edge of the band that holds the asked share of documents"),
+        Column("low", "Float64", "lower edge of the band that contains the given share of documents"),
         Column("high", "Float64", "upper edge of that band"),
-        Column("predicted", "Float64", "softmax of Tᵖ + Tᵖᵖ: the attention if positions were all there is"),
+        Column("predicted", "Float64", "softmax of Tᵖ + Tᵖᵖ: attention from positions alone"),
         DOCUMENTS,
     ),
 )
 
 ATTENTION_AGREEMENT = Schema(
     "attention_agreement",
-    "Does attention on text agree with what position alone predicts?",
+    "Agreement of attention on text with attention from positions alone",
     (
         HEAD,
         QUERY_POSITION,
         Column("total_variation", "Float64", "half the sum of |mean attention − predicted|: 0 equal, 1 disjoint"),
-        Column("document_total_variation", "Float64", "the same for each document's own attention, then the mean"),
+        Column("document_total_variation", "Float64", "the same for each document's attention, mean over documents"),
         Column("measured_first", "Float64", "mean attention on position 0"),
         Column("measured_far", "Float64", "mean attention on all keys that are neither first, recent nor self"),
         Column("measured_recent", "Float64", "mean attention on the 15 keys before the query (never position 0)"),
         Column("measured_self", "Float64", "mean attention on the query's own position"),
-        Column("measured_next", "Float64", "mean attention on the 15 keys after the query; only if it sees them"),
+        Column("measured_next", "Float64", "mean attention on the 15 keys after the query; bidirectional models only"),
         Column("predicted_first", "Float64", "predicted attention on position 0"),
         Column("predicted_far", "Float64", "predicted attention on far keys"),
         Column("predicted_recent", "Float64", "predicted attention on recent keys"),
@@ -75,39 +75,37 @@ ATTENTION_AGREEMENT = Schema(
 
 @dataclass(frozen=True, repr=False)
 class Attention(SplitTerms):
-    """Show layer 0's real attention on text beside the softmax of Tᵖ + Tᵖᵖ, and how far apart they are.
+    """Compare attention on text with the softmax of Tᵖ + Tᵖᵖ.
 
-    First is position 0, self the query's own, recent the 15 before it, far the rest. Unless query positions are named,
-    the paper's 50, 500 and 1000 of 1024 are scaled to the model's trained positions. Where a folder is named to write
-    into, an interrupted run is continued by asking again. Rotary and ALiBi positions have no Tᵖᵖ: there Tᵖ, the kernel,
-    predicts. A model that looks both ways attends to the 15 next keys, too; its documents are all cut to one length, by
-    default their median, and shorter ones left out.
+    Keys are grouped into first (position 0), self (the query's position), recent (the 15 before it) and far (the rest).
+    Rotary and ALiBi models have no Tᵖᵖ: there the kernel Tᵖ predicts. In a bidirectional model there are also the 15
+    next keys, and documents are truncated to one length, by default their median; shorter ones are left out.
 
     Example: detoklens attention gpt2 --text 'openwebtext/*.parquet' --query-positions 500 --heads 1,7
     """
 
     query_positions: QueryPositions = None
     heads: Heads = None
-    band: Annotated[float, Parameter("The share of documents that the band holds.")] = 0.95
+    band: Annotated[float, Parameter("Share of documents inside the band.", advanced=True)] = 0.95
 
-    topic = "What happens on text?"
     progress_label = "measuring attention on text"
+    report_section = "Attention on text"
     needs = frozenset({"text"})
     tables = (ATTENTION_AGREEMENT, ATTENTION)
     by: ClassVar[Mapping[str, str]] = {"query": "attention_agreement", "key": "attention"}
     parallel = True
     equation = (
-        "α[h, i, :] = softmax over j ≤ i of s[h, i, j] / √d′, over all j where a model looks both ways,  s = Tᵉᵉ + "
-        "Tᵖᵖ + Tᵖᵉ + Tᵉᵖ + Tᵉ + Tᵖ, as far as the model has them"
+        "α[h, i, :] = softmax over j ≤ i (all j in a bidirectional model) of s[h, i, j] / √d′,  s = Tᵉᵉ + Tᵖᵖ + Tᵖᵉ + "
+        "Tᵉᵖ + Tᵉ + Tᵖ, as far as the model has them"
     )
     figures = (
         FigureSpec(
             "attention",
             "attention",
             ("attention",),
-            "Attention on text and by position alone",
-            "Mean attention over documents with the band that holds {band} of them, against the softmax of Tᵖ + Tᵖᵖ "
-            "that the weights alone predict, for one query position.",
+            "Attention on text and from positions alone",
+            "Mean attention over documents, with the band that contains {band} of them, and the softmax of Tᵖ + Tᵖᵖ, "
+            "for one query position.",
             per_head=True,
         ),
         FigureSpec(
@@ -115,8 +113,8 @@ class Attention(SplitTerms):
             "attention:attention_near",
             ("attention",),
             "Attention on the nearest keys",
-            "Mean attention on the last 30 keys up to the query, with the band that holds {band} of documents, against "
-            "what the weights alone predict.",
+            "Mean attention on the last 30 keys up to the query, with the band that contains {band} of documents, and "
+            "the softmax of Tᵖ + Tᵖᵖ.",
             per_head=True,
         ),
         FigureSpec(
@@ -124,15 +122,17 @@ class Attention(SplitTerms):
             "attention:attention_parts",
             ("attention_agreement",),
             "Where attention goes",
-            "Attention on the first position, on far keys, on the 15 keys before the query and on the query itself: "
-            "measured on text (upper bar) and predicted from position alone (lower bar), mean over query positions.",
+            "Attention on the first position, on far keys, on the 15 keys before the query and on the query itself, "
+            "measured on text (upper bar) and predicted from positions alone (lower bar), mean over query positions.",
         ),
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if not 0 < self.band <= 1:
-            raise RangeError(f"a band of {self.band:g} is no share of documents; give more than 0, up to 1, as 0.95")
+            raise RangeError(
+                f"a band of {self.band:g} is not a share of documents; pass more than 0 and at most 1, e.g. 0.95"
+            )
 
     def settings(self, study: Study) -> dict[str, Any]:
         return super().settings(study) | {"query_positions": self._positions(study)}
@@ -152,52 +152,49 @@ class Attention(SplitTerms):
         return {"attention_agreement": agreement, "attention": _key_table(measured, heads)}
 
     def _cut(self, study: Study, runner: Runner) -> list[np.ndarray]:
-        """The documents of a model that looks both ways, all of one length."""
+        """The documents of a bidirectional model, all of one length."""
         length = self._length(study) or 0
         kept = [ids[:length] for ids in study.documents if len(ids) >= length]
         runner.say(
-            f"{len(kept):,} of {len(study.documents):,} documents are measured, cut to {length} tokens each, since "
-            "every key counts where a model looks both ways"
+            f"{len(kept):,} of {len(study.documents):,} documents are used, truncated to {length} tokens each: a "
+            "bidirectional model attends to every key"
         )
         return kept
 
     def _length(self, study: Study) -> int | None:
-        """How long documents are cut: as asked; of a model that looks both ways, else the median length."""
+        """The length to truncate to: as set; by default the median length for a bidirectional model."""
         if study.layer.is_causal or study.texts.length is not None:
             return study.texts.length
         lengths = sorted(len(ids) for ids in study.documents)
         return lengths[len(lengths) // 2]
 
     def summarize(self, tables: Frames) -> str:
-        """In which head position alone predicts attention best, and in which worst."""
+        """The heads whose attention positions predict best and worst."""
         agreement = tables["attention_agreement"]
         by_head = agreement.group_by("head").mean().sort("total_variation", "head")
         best, worst = by_head.row(0, named=True), by_head.row(-1, named=True)
-        on = f"On {plural(max(agreement['documents']), 'document')}"
+        on = f"On {plural(max(agreement['documents']), 'document')},"
+        scale = f"total variation {best['total_variation']:.2f}; 0 is equal, 1 disjoint"
         if len(by_head) == 1:
-            return (
-                f"{on} the attention of {head_name(best['head'])} is {best['total_variation']:.2f} away from what "
-                "position alone predicts, in total variation (0 is equal, 1 disjoint)."
-            )
+            return f"{on} {head_name(best['head'])}'s attention differs from the softmax of Tᵖ + Tᵖᵖ ({scale})."
         return (
-            f"{on} attention is nearest to what position alone "
-            f"predicts in {head_name(best['head'])} (total variation {best['total_variation']:.2f}; 0 is equal, "
-            f"1 disjoint) and farthest in {head_name(worst['head'])} ({worst['total_variation']:.2f})."
+            f"{on} positions alone predict {head_name(best['head'])}'s attention best ({scale}) and "
+            f"{head_name(worst['head'])}'s worst ({worst['total_variation']:.2f})."
         )
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
-        """How far attention is from what position alone predicts, on average."""
+        """The mean distance of attention from what positions alone predict."""
         said = [
             f"{_mean(tables['attention_agreement'], 'total_variation'):.2f} in {label}"
             for label, tables in by_label.items()
         ]
         return (
-            "Total variation of attention on text from what position alone predicts (0 equal, 1 disjoint), mean over "
-            f"heads and query positions: {listed(said)}."
+            "Total variation between attention on text and attention from positions alone (0 equal, 1 disjoint), mean "
+            f"over heads and query positions: {listed(said)}."
         )
 
     def views(self, tables: Frames) -> Sequence[View]:
-        """Where attention goes, with the prediction in brackets: both sources of a region in one column."""
+        """Attention by region, with the prediction in parentheses."""
         agreement = tables["attention_agreement"]
         shown = agreement.select(
             "head",
@@ -207,10 +204,10 @@ class Attention(SplitTerms):
             "documents",
             "document_total_variation",
         )
-        return [View("where attention on text goes, and (in brackets) would go by position alone", shown)]
+        return [View("attention on text by region (in parentheses: from positions alone)", shown)]
 
     def _positions(self, study: Study) -> list[int]:
-        """Those asked for; else the paper's, scaled to the trained positions or to the length of the cut documents."""
+        """The positions that were set; else the paper's, scaled to the model's or the documents' length."""
         length = self._length(study)
         positions = chosen_queries(study.layer, self.query_positions, length)
         check_reachable(positions, length)

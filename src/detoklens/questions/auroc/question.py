@@ -312,6 +312,7 @@ class Auroc(Joining):
             'Query tokens: text with its space (" Korea"), ids (262 or 0-99), or @FILE with one per line; repeatable.',
             metavar="TOKEN",
             repeated=True,
+            advanced=True,
             read=read_tokens,
             spell=spelled_tokens("--tokens"),
         ),
@@ -328,24 +329,29 @@ class Auroc(Joining):
             metavar="FILE",
             read=Path,
             spell=by_file("--words"),
+            advanced=True,
         ),
     ] = None
-    positives: Annotated[Kind, Parameter("Positives: all corpus bigrams, or those above a PMI.")] = "count"
-    pmi_above: Annotated[float, Parameter("PMI threshold in bits for --positives pmi.")] = 0.0
-    weights: Annotated[Weights, Parameter("Weight of a positive: its count, or 1.")] = "count"
+    positives: Annotated[Kind, Parameter("Positives: all corpus bigrams, or those above a PMI.", advanced=True)] = (
+        "count"
+    )
+    pmi_above: Annotated[float, Parameter("PMI threshold in bits for --positives pmi.", cli=False)] = 0.0
+    weights: Annotated[Weights, Parameter("Weight of a positive: its count, or 1.", cli=False)] = "count"
     negatives: Annotated[
-        Literal["all", "matched"], Parameter("Negatives: all other keys, or only equally frequent ones.")
+        Literal["all", "matched"],
+        Parameter("Negatives: all other keys, or only equally frequent ones.", advanced=True),
     ] = "all"
-    per_octave: Annotated[int, Parameter("Frequency bins per doubling of counts.", least=1)] = 1
-    k: Annotated[int, Parameter("Number of top keys for precision at K.", least=1)] = 10
+    per_octave: Annotated[int, Parameter("Frequency bins per doubling of counts.", least=1, cli=False)] = 1
+    k: Annotated[int, Parameter("Number of top keys for precision at K.", least=1, advanced=True)] = 10
     controls: Annotated[
-        bool, Parameter("Compute the nulls and the frequency baseline.", flag="--controls/--no-controls")
+        bool, Parameter("Compute the nulls and the frequency baseline.", flag="--controls/--no-controls", advanced=True)
     ] = True
     within: Annotated[
         Within,
         Parameter(
             "Nulls that exchange similar queries: within orthographic classes only, or within clusters of tokens with "
-            "similar predecessors as well."
+            "similar predecessors as well.",
+            advanced=True,
         ),
     ] = "clusters"
     roc: Annotated[
@@ -356,11 +362,14 @@ class Auroc(Joining):
             repeated=True,
             read=read_tokens,
             spell=spelled_tokens("--roc"),
+            advanced=True,
         ),
     ] = None
     centred: Centred = False
     scale: Scale = "mean"
-    bootstrap: Annotated[int, Parameter("Bootstrap resamples for 95 % intervals; 0 for none.", least=0)] = 1000
+    bootstrap: Annotated[
+        int, Parameter("Bootstrap resamples for 95 % intervals; 0 for none.", least=0, advanced=True)
+    ] = 1000
 
     topic = "Which heads detokenize?"
     progress_label = "ranking keys"

@@ -1,4 +1,4 @@
-"""Which term matters? KL divergence when a term is left out: over query positions, as shares, over checkpoints."""
+"""KL divergence when a term is removed: by query position, as shares, and by checkpoint."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from detoklens.wording import TERMS, term_name
 def contributions(
     contributions: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page"
 ) -> Figure:
-    """How much would the attention on real text change if a term were missing?"""
+    """Draw the change of attention by query position when a term is removed."""
     terms = terms_in_order(contributions["term"])
     legend = [line_entry(term_name(term), theme.style_of(place)) for place, term in enumerate(terms)]
     figure, panels = head_panels(
@@ -29,7 +29,7 @@ def contributions(
         y_label="KL without the term (nats)",
         legend=legend,
     )
-    # query 0 has one key: nothing can change there, and rounding would be all that a logarithmic axis shows
+    # query 0 has one key, so nothing can change; a logarithmic axis would show only rounding
     changeable = contributions.filter(pl.col("query_position") > 0).sort("query_position")
     for head, axes in panels.items():
         _draw_head(axes, changeable.filter(head=head), terms)
@@ -48,7 +48,7 @@ def _draw_head(axes: Axes, rows: pl.DataFrame, terms: Sequence[str]) -> None:
 def contribution_shares(
     contributions_by_head: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page"
 ) -> Figure:
-    """Which terms carry a head's attention, over all its query positions?"""
+    """Draw each term's share by head."""
     asked = chosen_heads(contributions_by_head, heads)
     terms = terms_in_order(contributions_by_head["term"])
     styles = [theme.style_of(place) for place in range(len(terms))]
@@ -62,7 +62,7 @@ def contribution_shares(
 
 @theme.figure_function
 def compare_contributions(contributions_by_label: Mapping[str, pl.DataFrame], *, width: theme.Width = "page") -> Figure:
-    """Which terms matter in which checkpoint?"""
+    """Draw each term's share by checkpoint."""
     joined = pl.concat(
         [table.with_columns(place=pl.lit(place)) for place, table in enumerate(contributions_by_label.values())]
     )
@@ -84,6 +84,6 @@ def compare_contributions(contributions_by_label: Mapping[str, pl.DataFrame], *,
 
 
 def terms_in_order(terms: pl.Series) -> list[str]:
-    """The terms that occur, the paper's first and in a fixed order."""
+    """The terms that occur, in the paper's order."""
     found = terms.unique().sort().to_list()
     return [term for term in TERMS if term in found] + [term for term in found if term not in TERMS]

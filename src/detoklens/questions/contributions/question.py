@@ -1,4 +1,4 @@
-"""How much would attention on real text change if one term were missing? Each term, in every head."""
+"""How far attention on text moves when a term is removed, per term and head."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from detoklens.figures.spec import FigureSpec
 from detoklens.measures.contributions import PAPER, PUBLISHED, contributions
 from detoklens.measures.positions import chosen_queries
 from detoklens.questions.attention.question import DOCUMENTS, QUERY_POSITION
+from detoklens.questions.base import ReportEntry
 from detoklens.questions.options import SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, in_one_word, whole_numbers
 from detoklens.questions.texts import check_reachable, too_short
 from detoklens.tables.schema import HEAD, Column, Schema
-from detoklens.wording import head_name, listed, listed_some, percent, plural, term_symbol
+from detoklens.wording import head_name, listed, percent, term_symbol
 
 if TYPE_CHECKING:
     from detoklens.measures.contributions import Divergences, Formula
@@ -26,32 +27,36 @@ if TYPE_CHECKING:
     from detoklens.questions.study import Study
 
 
-HARDLY = 0.005  # nats: would be written as 0.00
-NAMED = 6  # heads of one leading term in a sentence
-TERM = Column("term", "String", "the term that is left out: ee, pp, pe, ep, e or p, as far as the model has it")
+NEGLIGIBLE = 0.005  # nats: would be written as 0.00
+NAMED = 3  # terms in a summary
+TERM = Column("term", "String", "the removed term: ee, pp, pe, ep, e or p, as far as the model has it")
 
 CONTRIBUTIONS = Schema(
     "contributions",
-    "How much would the attention on text change if a term were missing?",
+    "Change of attention on text when a term is removed, by query position",
     (
         HEAD,
         QUERY_POSITION,
         TERM,
-        Column("kl", "Float64", "KL divergence in nats of attention without the term and whole attention, mean"),
+        Column(
+            "kl",
+            "Float64",
+            "KL divergence in nats between attention without the term and full attention, mean over documents",
+        ),
         Column("standard_error", "Float64", "standard error of that mean over documents; null for one document"),
-        Column("top_changed", "Float64", "share of documents where another token becomes the most attended one"),
+        Column("top_changed", "Float64", "share of documents in which the most attended token changes"),
         DOCUMENTS,
     ),
 )
 
 CONTRIBUTIONS_BY_HEAD = Schema(
     "contributions_by_head",
-    "Which terms carry a head's attention, over all its query positions?",
+    "Change of attention on text when a term is removed, by head",
     (
         HEAD,
         TERM,
         Column("kl", "Float64", "KL divergence in nats: mean over documents, then over query positions"),
-        Column("share", "Float64", "this term's part of the sum of the head's KL divergences"),
+        Column("share", "Float64", "the term's share of the sum of the head's KL divergences"),
         Column("top_changed", "Float64", "share of documents where the top token changes: mean over positions"),
         Column("rank", "Int32", "1 for the term whose absence changes this head's attention most"),
     ),
@@ -60,20 +65,19 @@ CONTRIBUTIONS_BY_HEAD = Schema(
 
 @dataclass(frozen=True, repr=False)
 class Contributions(SplitTerms):
-    """Take away one term at a time: by how many nats does the attention on real text move?
+    """Measure how far attention on text moves when a term is removed.
 
-    Looks from every position unless told otherwise. Documents are the ones whose texts have the smallest sha256, so
-    anyone gets the same. Where a folder is named to write into, an interrupted run is continued by asking again.
-    Numbers are the same whatever the number of workers. Learned positions make six terms, rotary ones four (ee, e, ep
-    and the kernel p), ALiBi three.
+    Learned positions have six terms, rotary positions four (ee, e, ep and the kernel p), ALiBi three. Documents are
+    sampled by the hash of their text, so everyone gets the same ones. The numbers don't depend on the number of
+    workers. With --out, run the same command again to continue an interrupted run.
 
-    Example: detoklens contributions gpt2 --text 'openwebtext/*.parquet' --prepend-bos --documents 5000 --out results
+    Example: detoklens contributions gpt2 --text 'openwebtext/*.parquet' --out results
     """
 
     query_positions: Annotated[
         Sequence[int] | None,
         Parameter(
-            "Look from these positions, from 0. Default: all.",
+            "Query positions, from 0. Default: all.",
             metavar="50,500",
             read=whole_numbers("query positions"),
             spell=in_one_word("--query-positions"),
@@ -82,19 +86,24 @@ class Contributions(SplitTerms):
     heads: Heads = None
     formula: Annotated[
         Literal["paper", "published"],
-        Parameter("The paper's: D(without‖whole), scaled, sum. Its code's: D(whole‖without), unscaled, mean."),
+        Parameter(
+            "The paper's equation, or its published code: D(full‖without), unscaled, mean over keys.", advanced=True
+        ),
     ] = "paper"
     direction: Annotated[
         Literal["without", "whole"] | None,
-        Parameter("D(without‖whole) or D(whole‖without), whatever the formula says."),
+        Parameter("Override the formula: D(without‖full) or D(full‖without).", advanced=True),
     ] = None
     scaling: Annotated[
-        Literal["scaled", "unscaled"] | None, Parameter("Softmax of s / sqrt(d'), or of s as it is.")
+        Literal["scaled", "unscaled"] | None,
+        Parameter("Override the formula: softmax of s / √d′, or of s.", advanced=True),
     ] = None
-    reduction: Annotated[Literal["sum", "mean"] | None, Parameter("Sum or mean over the keys that are seen.")] = None
+    reduction: Annotated[
+        Literal["sum", "mean"] | None, Parameter("Override the formula: sum or mean over keys.", advanced=True)
+    ] = None
 
-    topic = "What happens on text?"
-    progress_label = "taking each term away"
+    progress_label = "removing each term"
+    report_section = "Term contributions"
     needs = frozenset({"text"})
     tables = (CONTRIBUTIONS_BY_HEAD, CONTRIBUTIONS)
     compared_tables = ("contributions_by_head",)
@@ -106,17 +115,17 @@ class Contributions(SplitTerms):
             "contributions",
             "contributions",
             ("contributions",),
-            "What each term contributes",
-            "How much attention on text changes when one term is left out: KL divergence by query position, mean "
-            "over documents.",
+            "Term contributions",
+            "KL divergence between attention without a term and full attention, by query position, mean over "
+            "documents.",
             per_head=True,
         ),
         FigureSpec(
             "contribution_shares",
             "contributions:contribution_shares",
             ("contributions_by_head",),
-            "Shares of the terms by head",
-            "Each term's part of the sum of a head's KL divergences.",
+            "Term shares by head",
+            "Each term's share of the sum of a head's KL divergences.",
         ),
     )
     compared_figures = (
@@ -124,10 +133,14 @@ class Contributions(SplitTerms):
             "compare_contributions",
             "contributions:compare_contributions",
             ("contributions_by_head",),
-            "Terms of several checkpoints",
+            "Term shares by checkpoint",
             "Each term's share of the heads' KL divergences, mean over heads.",
         ),
     )
+
+    @classmethod
+    def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:
+        return [ReportEntry(cls(), compared=True)]
 
     def settings(self, study: Study) -> dict[str, Any]:
         return {
@@ -146,25 +159,22 @@ class Contributions(SplitTerms):
         return {"contributions_by_head": contributions_by_head(table), "contributions": table}
 
     def summarize(self, tables: Frames) -> str:
-        """Each head's leading term: the one without which its attention moves most. A mean over heads hides most."""
-        leading = tables["contributions_by_head"].filter(rank=1).sort("kl", "head", descending=[True, False])
-        moved = leading.filter(pl.col("kl") >= HARDLY)
-        if moved.is_empty():
-            most = leading.row(0, named=True)
+        """The head that changes most, by term, and the largest change in the others."""
+        by_head = tables["contributions_by_head"]
+        first, *others = by_head.filter(rank=1).sort("kl", "head", descending=[True, False]).iter_rows(named=True)
+        name, symbol = head_name(first["head"]), term_symbol(first["term"])
+        if first["kl"] < NEGLIGIBLE:
             return (
-                f"Taking a term away hardly moves attention in any head: the most is {most['kl']:.1g} nats of KL "
-                f"divergence, in {head_name(most['head'])} without {term_symbol(most['term'])}."
+                f"Removing any one term hardly changes attention: KL {first['kl']:.1g} nats at most ({name}, {symbol})."
             )
-        led = [_led_by(term[0], heads) for term, heads in moved.group_by("term", maintain_order=True)]
-        rest = len(leading) - len(moved)
-        hardly = f"; in {plural(rest, 'head')} none moves it" if rest else ""
-        return (
-            f"The term without which a head's attention moves most, with the nats of KL divergence, is {listed(led)}"
-            f"{hardly}."
-        )
+        terms = by_head.filter(head=first["head"]).sort("rank").head(NAMED).iter_rows(named=True)
+        smaller = [f"{term_symbol(each['term'])} ({each['kl']:.2f})" for each in terms if each["kl"] >= NEGLIGIBLE][1:]
+        then = f", then {listed(smaller)}" if smaller else ""
+        most = f"; other heads change by at most {_change(others[0])}" if others else ""
+        return f"Removing {symbol} changes {name}'s attention most (KL {first['kl']:.2f} nats){then}{most}."
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
-        """What share tokens that compare themselves with tokens have in each model."""
+        """Tᵉᵉ's share in each model."""
         said = [
             f"{_share_of_token_pairs(tables['contributions_by_head'])} in {label}" for label, tables in by_label.items()
         ]
@@ -178,16 +188,14 @@ class Contributions(SplitTerms):
         return positions
 
     def _formula(self) -> Formula:
-        """The named formula with the parts that were asked for otherwise."""
+        """The named formula with its overrides."""
         parts = {"direction": self.direction, "scaling": self.scaling, "reduction": self.reduction}
         given: dict[str, Any] = {part: choice for part, choice in parts.items() if choice is not None}
         return replace(PAPER if self.formula == "paper" else PUBLISHED, **given)
 
 
-def _led_by(term: Any, heads: pl.DataFrame) -> str:
-    """`Tᵉᵉ in L0H1 (0.40) and L0H3 (0.12)`, the most moved head first."""
-    named = [f"{head_name(head)} ({kl:.2f})" for head, kl in heads.select("head", "kl").iter_rows()]
-    return f"{term_symbol(term)} in {listed_some(named, NAMED)}"
+def _change(row: Mapping[str, Any]) -> str:
+    return f"{row['kl']:.2f} nats ({head_name(row['head'])}, {term_symbol(row['term'])})"
 
 
 def _share_of_token_pairs(by_head: pl.DataFrame) -> str:
@@ -196,7 +204,7 @@ def _share_of_token_pairs(by_head: pl.DataFrame) -> str:
 
 
 def contribution_table(measured: Divergences, heads: Sequence[int]) -> pl.DataFrame:
-    """One row for each head, query position and term, as CONTRIBUTIONS."""
+    """One row per head, query position and term, as CONTRIBUTIONS."""
     shape = measured.mean.shape
     return CONTRIBUTIONS.frame(
         {
@@ -212,7 +220,7 @@ def contribution_table(measured: Divergences, heads: Sequence[int]) -> pl.DataFr
 
 
 def contributions_by_head(table: pl.DataFrame) -> pl.DataFrame:
-    """Which terms carry a head's attention? The means over query positions, as CONTRIBUTIONS_BY_HEAD."""
+    """Means over query positions, as CONTRIBUTIONS_BY_HEAD."""
     means = table.group_by("head", "term", maintain_order=True).agg(pl.col("kl", "top_changed").mean())
     ranked = means.with_columns(
         share=pl.col("kl") / pl.col("kl").sum().over("head"),

@@ -1,4 +1,4 @@
-"""The tables of an explanation, and how they are shown: every pair of tokens, and each head's strongest links."""
+"""The tables of an explanation and their display."""
 
 from __future__ import annotations
 
@@ -18,59 +18,62 @@ if TYPE_CHECKING:
     from detoklens.measures.explain import Explanation, Links
 
 
-SIX = ("ee", "pp", "pe", "ep", "e", "p")  # as scores.terms.Term has them; other families bring other terms
-TOKEN = 12  # places of a token and its position in a terminal
-BAR = 4  # places of a whole attention
-LIFTS = 2  # the largest ones that are shown of a link
+SIX = ("ee", "pp", "pe", "ep", "e", "p")  # the terms of learned positions; other families have fewer
+TOKEN = 12  # terminal columns of a token and its position
+BAR = 4  # terminal columns of attention 1
+LIFTS = 2  # largest lifts shown per link
 
 _PAIR = (
     HEAD,
-    Column("query_position", "Int32", "place of the token that attends, from 0"),
+    Column("query_position", "Int32", "position of the query token, from 0"),
     Column(
         "key_position",
         "Int32",
-        "place of the token attended to, to the query's own or, looking both ways, the last",
+        "position of the key token, up to the query's own or, in a bidirectional model, the last",
     ),
-    Column("query_token", "Int32", "id of the token that attends"),
-    Column("key_token", "Int32", "id of the token attended to"),
-    Column("query_text", "String", "its text"),
-    Column("key_text", "String", "its text"),
+    Column("query_token", "Int32", "id of the query token"),
+    Column("key_token", "Int32", "id of the key token"),
+    Column("query_text", "String", "text of the query token"),
+    Column("key_text", "String", "text of the key token"),
 )
 
 
 def explanation_schema(terms: Sequence[str]) -> Schema:
-    """Every pair of tokens with the terms that this model has."""
+    """Schema of every pair of tokens, for a model with these terms."""
     return Schema(
         "explanation",
-        "Why does each head attend as it does in this text?",
+        "Terms, scores and attention of every pair of tokens",
         (
             *_PAIR,
-            *(Column(term, "Float64", f"the term {term}, not yet multiplied by the attention scale") for term in terms),
+            *(Column(term, "Float64", f"the term {term}, before the attention scale") for term in terms),
             Column("score", "Float64", "the sum of all terms"),
-            Column("attention", "Float64", "softmax of score × attention scale over the keys that the query sees"),
-            *(
-                Column(f"without_{term}", "Float64", f"what the attention would be without the term {term}")
-                for term in terms
-            ),
+            Column("attention", "Float64", "softmax of score × attention scale over the visible keys"),
+            *(Column(f"without_{term}", "Float64", f"attention without the term {term}") for term in terms),
         ),
     )
 
 
 def links_schema(terms: Sequence[str]) -> Schema:
-    """Each head's strongest links with the terms that this model has."""
+    """Schema of each head's strongest links, for a model with these terms."""
     return Schema(
         "links",
-        "Which are each head's strongest links, and which term explains each?",
+        "Each head's strongest links and the term that explains each",
         (
             *_PAIR,
             Column("rank", "Int32", "1 for the head's strongest link"),
             Column("attention", "Float64", "attention of the link"),
-            Column("strength", "Float64", "attention × log2(attention × number of keys): bits above even attention"),
+            Column(
+                "strength",
+                "Float64",
+                "attention × log2(attention × number of visible keys): bits above uniform attention",
+            ),
             Column("term", "String", "the term whose removal lowers the link's attention most; null if none does"),
             Column("without_term", "Float64", "the link's attention without that term"),
             *(
                 Column(
-                    f"lift_{term}", "Float64", f"scaled score that {term} adds beyond its mean over the keys, in nats"
+                    f"lift_{term}",
+                    "Float64",
+                    f"scaled score that {term} adds beyond its mean over the visible keys, in nats",
                 )
                 for term in terms
             ),
@@ -79,12 +82,12 @@ def links_schema(terms: Sequence[str]) -> Schema:
 
 
 def terms_of(links: pl.DataFrame) -> list[str]:
-    """The terms that an answer was made of, in order."""
+    """The terms of an answer, in order."""
     return [name.removeprefix("lift_") for name in links.columns if name.startswith("lift_")]
 
 
 def pair_table(found: Explanation, texts: Sequence[str]) -> pl.DataFrame:
-    """Every pair of a query and a key that it sees, in every head: one row each."""
+    """One row per head, query and visible key."""
     names = list(found.without)
     schema = explanation_schema(names)
     query, key = np.nonzero(found.seen())
@@ -143,18 +146,19 @@ def _positions_of(terms: Sequence[str]) -> str:
 
 
 def symbol(term: str) -> str:
-    """`Tᵉᵉ`; a term of another family by its own name."""
+    """`Tᵉᵉ` for `ee`; other terms by name."""
     return term_symbol(term) if term in TERMS else term
 
 
 def links_view(links: pl.DataFrame) -> View:
-    """Who attends to whom, how much, and which term makes it so: one link a line of at most 80 characters."""
+    """One link per line of at most 80 characters."""
     terms = terms_of(links)
     shown = [_cells(link, terms) for link in links.iter_rows(named=True)]
-    heads = [row["head"] for row in shown]
-    again = [place > 0 and heads[place - 1] == head for place, head in enumerate(heads)]
-    rows = [row | {"head": "" if repeated else row["head"]} for row, repeated in zip(shown, again, strict=True)]
-    return View("each head's strongest links; lifts are in nats", pl.DataFrame(rows))
+    before = [None, *(row["head"] for row in shown)]
+    rows = [
+        row | {"head": "" if row["head"] == above else row["head"]} for row, above in zip(shown, before, strict=False)
+    ]
+    return View("each head's strongest links; lifts in nats", pl.DataFrame(rows))
 
 
 def _cells(link: Mapping[str, Any], terms: Sequence[str]) -> dict[str, str]:
@@ -171,9 +175,9 @@ def _cells(link: Mapping[str, Any], terms: Sequence[str]) -> dict[str, str]:
 
 
 def _placed(text: str, position: int) -> str:
-    """A token with what can't be seen spelled out, cut where it is long, and its place in the text."""
-    room, shown = TOKEN - 1 - len(str(position)), token_shown(text) or '""'
-    short = shown if cell_len(shown) <= room else set_cell_size(shown, room - 1).rstrip() + "…"
+    """A token, escaped and truncated, and its position."""
+    width, shown = TOKEN - 1 - len(str(position)), token_shown(text) or '""'
+    short = shown if cell_len(shown) <= width else set_cell_size(shown, width - 1).rstrip() + "…"
     return f"{short} {position}"
 
 
@@ -184,12 +188,12 @@ def _lifts(lifts: Mapping[str, float]) -> str:
 
 
 def _signed(lift: float) -> str:
-    """In at most five characters below ten thousand."""
+    """At most five characters below ten thousand."""
     return f"{lift:+.{1 if abs(lift) < 99.95 else 0}f}".replace("-", "−")
 
 
 def legend_view(links: pl.DataFrame) -> View:
-    """What the terms stand for, and how many of the links each explains."""
+    """What the terms mean and how many links each explains."""
     terms = terms_of(links)
     meanings = MEANINGS[_positions_of(terms)]
     explained = [(links["term"] == term).sum() for term in terms]

@@ -1,4 +1,4 @@
-"""Which tokens attend to which in this text, and which term explains it? A matrix a head, or its links as bars."""
+"""Attention in a text with the terms that explain it: a matrix per head, or its links as bars."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from detoklens.figures.marks import numbers, patch_entry, point_entry
 from detoklens.figures.panels import EDGE, LABEL, TALLEST, Grid, Room, add_labels, chosen_heads, head_rows, points
 from detoklens.wording import TERMS, head_name, term_symbol
 
-MOST_LINKS = 5  # of a head
-MOST_BARS = 60  # of a figure: a page full
-LONGEST = 10  # letters of a token's name
-CELL, LARGEST_CELL = 0.092, 0.24  # inches: a name needs so much, and more than that looks coarse
-NARROW_CELL = 0.052  # where every other name stands one line lower
+MOST_LINKS = 5  # per head
+MOST_BARS = 60  # per figure: a full page
+LONGEST = 10  # characters of a token's name
+CELL, LARGEST_CELL = 0.092, 0.24  # inches: enough for a name, and before cells look coarse
+NARROW_CELL = 0.052  # inches, with every other name one line lower
 KEY_HEIGHT = LABEL  # inches for the colour key
 ATTENTION, WITHOUT = theme.SERIES[0], theme.SERIES[1]
 SHADES = LinearSegmentedColormap.from_list("attention", [to_rgba(ATTENTION.colour, 0), to_rgba(ATTENTION.colour, 1)])
-SHADING = PowerNorm(0.5, 0, 1)  # a hundredth of the attention can still be seen
+SHADING = PowerNorm(0.5, 0, 1)  # attention of 0.01 is still visible
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where matrices go: the panels, the inches around them, and whether every other name stands lower."""
+    """The panels of the matrices, their margins, and whether every other name is one line lower."""
 
     grid: Grid
     room: Room
@@ -50,7 +50,7 @@ def explain(
     top: int = MOST_LINKS,
     width: theme.Width = "page",
 ) -> Figure:
-    """Which tokens attend to which, and why? As matrices where all names can be read, else the links as bars."""
+    """Draw matrices if all names are legible, else the links as bars."""
     asked = chosen_heads(explanation, heads)
     shown = links.filter(pl.col("head").is_in(asked) & (pl.col("rank") <= top))
     texts = explanation.unique("query_position").sort("query_position")["query_text"]
@@ -62,7 +62,7 @@ def explain(
 
 
 def _layout(panels: int, names: Sequence[str], label: float, total: float) -> Layout | None:
-    """Room for every token's name beside and below the panels; None where names would be too small."""
+    """Leave space for every token's name; None if names would be too small."""
     name = max((text_inches(name, theme.SMALL_SIZE) for name in names), default=0.0) + EDGE
     for staggered, smallest in ((False, CELL), (True, NARROW_CELL)):
         room = Room(
@@ -79,7 +79,7 @@ def _layout(panels: int, names: Sequence[str], label: float, total: float) -> La
 
 
 def _grid(panels: int, tokens: int, total: float, room: Room, smallest: float) -> Grid | None:
-    """Rows about equally full, cells as large as page and taste allow; None where they would be too small."""
+    """Rows of about equal length and cells as large as possible; None if they would be too small."""
     across = total - room.left - room.right + room.beside
     most = min(panels, int(across / (tokens * smallest + room.beside)))
     if most < 1:
@@ -93,7 +93,7 @@ def _grid(panels: int, tokens: int, total: float, room: Room, smallest: float) -
 
 
 def _widest_label(links: pl.DataFrame) -> float:
-    """Inches of the longest row of terms beside a matrix."""
+    """Width in inches of the longest row of terms next to a matrix."""
     labels = links.group_by("head", "query_position").agg(pl.col("term").drop_nulls())["term"]
     return max((text_inches(_label(terms), theme.SMALL_SIZE) for terms in labels), default=0.0) + EDGE
 
@@ -127,14 +127,14 @@ def _matrices(
 
 
 def _matrix(rows: pl.DataFrame, size: int) -> Float[np.ndarray, "query key"]:
-    """Attention by query and key; NaN where a query does not see a key."""
+    """Attention by query and key; NaN for keys that are not visible."""
     attention = np.full((size, size), np.nan)
     attention[rows["query_position"].to_numpy(), rows["key_position"].to_numpy()] = numbers(rows["attention"])
     return attention
 
 
 def _row_ends(rows: pl.DataFrame, size: int) -> list[int]:
-    """How far each row goes: to the query's own key, or to the end where a model looks both ways."""
+    """The end of each row: the query itself, or the last key in a bidirectional model."""
     ahead = len(rows) and bool((rows["key_position"] > rows["query_position"]).any())
     return [size] * size if ahead else list(range(1, size + 1))
 
@@ -145,13 +145,13 @@ def _draw_attention(axes: Axes, attention: Float[np.ndarray, "query key"], ends:
     axes.set(xlim=(-0.5, size - 0.5), ylim=(size - 0.5, -0.5))
     if np.isfinite(attention).any():
         axes.imshow(attention, cmap=SHADES, norm=SHADING, aspect="auto", interpolation="nearest")
-    steps = np.arange(size).repeat(2) + np.tile([-0.5, 0.5], size)  # the border of what a query sees
+    steps = np.arange(size).repeat(2) + np.tile([-0.5, 0.5], size)  # the border of the visible keys
     look: dict[str, Any] = {"color": theme.INK, "alpha": theme.FAINT, "linewidth": 0.5, "label": theme.REFERENCE}
     axes.plot([-0.5, *np.asarray(ends).repeat(2) - 0.5, -0.5, -0.5], [-0.5, *steps, size - 0.5, -0.5], **look)
 
 
 def _frame_links(axes: Axes, links: pl.DataFrame, ends: Sequence[int]) -> None:
-    """A frame round each link, and at the end of its row the terms of the row's links, in the order of their keys."""
+    """Frame each link and list the terms of a row's links at its end, in key order."""
     for (query,), row in links.sort("key_position").group_by("query_position", maintain_order=True):
         keys = row["key_position"].to_list()
         for key in keys:
@@ -177,7 +177,7 @@ def _name_tokens(axes: Axes, names: Sequence[str], beside: bool, below: bool, la
     if not layout.staggered:
         axes.set_xticks(places, names if below else nothing, rotation=90)
         return
-    lower = (layout.room.bottom - LABEL) / 2 * 72  # points: every other name stands below its neighbour's
+    lower = (layout.room.bottom - LABEL) / 2 * 72  # points: every other name is one line lower
     axes.set_xticks(places[::2], (names if below else nothing)[::2], rotation=90)
     axes.set_xticks(places[1::2], (names if below else nothing)[1::2], rotation=90, minor=True)
     axes.tick_params(axis="x", which="minor", length=lower if below else 0, width=0.3, labelsize=theme.SMALL_SIZE)
@@ -196,7 +196,7 @@ def _add_colour_key(figure: Figure) -> None:
 
 
 def _bars(heads: Sequence[int], links: pl.DataFrame, width: theme.Width) -> Figure:
-    """Each head's strongest links, one bar a link, with what would be left of it without its term."""
+    """One bar per link, with its attention without its term."""
     each = max(1, MOST_BARS // max(1, len(heads)))
     by_head = [links.filter(pl.col("head") == head, pl.col("rank") <= each).sort("rank") for head in heads]
     rows = pl.concat([links.clear(), *by_head])

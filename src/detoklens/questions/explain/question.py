@@ -1,4 +1,4 @@
-"""Why does layer 0 attend as it does in this text? Every pair of tokens, its terms, and what each term does."""
+"""The terms behind layer 0's attention in one text, for every pair of tokens."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ STANDARD_INPUT = "-"
 
 
 def read_text(given: str) -> str:
-    """The text of the command line; a hyphen stands for standard input."""
+    """The text from the command line; a hyphen means standard input."""
     if given != STANDARD_INPUT:
         return given
     if sys.stdin.isatty():
@@ -53,8 +53,7 @@ def read_text(given: str) -> str:
 class Explain(SplitTerms):
     """Show which term explains each head's strongest links in a text.
 
-    Beside the links there is every pair of tokens: the terms, the score, the attention, and what the attention would be
-    without each term.
+    The full table has every pair of tokens: terms, score, attention, and the attention without each term.
 
     Example: detoklens explain gpt2 "Homo sapiens" --heads 7
     """
@@ -68,23 +67,22 @@ class Explain(SplitTerms):
     token_ids: Annotated[
         Sequence[int] | None,
         Parameter(
-            "Token ids in place of a text.",
+            "Token ids instead of a text.",
             metavar="464,2068",
             read=whole_numbers("token ids"),
             spell=in_one_word("--token-ids"),
         ),
     ] = None
     heads: Heads = None
-    top: Annotated[int, Parameter("How many links of each head are shown.", least=1)] = 3
-    prepend_bos: Annotated[bool, Parameter("Put the model's beginning-of-text token in front.")] = False
+    top: Annotated[int, Parameter("Number of links per head.", least=1)] = 3
+    prepend_bos: Annotated[bool, Parameter("Prepend the beginning-of-text token.")] = False
 
-    topic = "What happens on text?"
     progress_label = "explaining"
     uses = frozenset({"vocabulary", "counts"})
     tables = (explanation_schema(SIX), links_schema(SIX))
     equation = (
-        "s = Σ T,  α[h, i, :] = softmax over the keys in view of s / √d′,  without T: softmax of (s − T) / √d′;  "
-        "strength of a link: α log₂(α n), where its query sees n keys;  its term: the one whose removal lowers α most"
+        "s = Σ T,  α[h, i, :] = softmax over the visible keys of s / √d′,  without T: softmax of (s − T) / √d′;  "
+        "strength of a link: α log₂(α n), n the query's visible keys;  its term: the one whose removal lowers α most"
     )
     figures = (
         FigureSpec(
@@ -92,10 +90,10 @@ class Explain(SplitTerms):
             "explain",
             ("explanation", "links"),
             "Attention in the text and the terms that explain it",
-            "Attention of each token (row) to the tokens that it sees (columns); each head's strongest links are "
-            "framed, with the term whose removal lowers the link most at the end of the row. Where names would be "
-            "too small, the links are bars instead. Tᵉᵉ: token and token; Tᵖᵖ: position and position; Tᵉᵖ: token and "
-            "position; Tᵖᵉ: position and token; Tᵉ: token alone; Tᵖ: position alone.",
+            "Attention of each query (row) to its visible keys (columns). Each head's strongest links are framed; the "
+            "term whose removal lowers a link most is at the end of its row. In long texts the links are bars. Tᵉᵉ: "
+            "token–token; Tᵖᵖ: position–position; Tᵉᵖ: token–position; Tᵖᵉ: position–token; Tᵉ: token only; Tᵖ: "
+            "position only.",
             per_head=True,
         ),
     )
@@ -115,7 +113,7 @@ class Explain(SplitTerms):
         return asked | self.of_family(study)
 
     def cli_args(self, study: Study) -> list[str]:
-        """A text that a command line would take for an option, or can't hold, is given by its token ids."""
+        """A text that looks like an option, or contains a null character, is passed as token ids."""
         if isinstance(self.text, str) and (self.text.startswith("-") or "\0" in self.text):
             return to_cli_args(replace(self, text=None, token_ids=study.layer.vocabulary.encode(self.text)))
         return to_cli_args(self)
@@ -130,7 +128,7 @@ class Explain(SplitTerms):
         return [explanation_schema(terms), links_schema(terms)]
 
     def summarize(self, tables: Frames) -> str:
-        """The strongest link of all with its term, and how many links each term explains."""
+        """The strongest link with its term, and how many links each term explains."""
         links = tables["links"]
         link = links.sort("strength", descending=True, maintain_order=True).row(0, named=True)
         query, key = (f"“{token_shown(link[name])}”" for name in ("query_text", "key_text"))
@@ -138,25 +136,25 @@ class Explain(SplitTerms):
             f"The strongest link is {query} to {key} in {head_name(link['head'])} (attention {link['attention']:.2f})"
         )
         if link["term"] is None:
-            return f"{strongest}; taking away any one term would not lower it."
+            return f"{strongest}; removing any one term does not lower it."
         counted = links["term"].drop_nulls().value_counts(sort=True).sort("count", "term", descending=[True, False])
         shares = [f"{symbol(term)} {number}" for term, number in counted.iter_rows()]
         return (
-            f"{strongest}, explained by {term_name(link['term'])}: {link['without_term']:.2f} without it; of the "
-            f"{plural(len(links), 'strongest link')} each term explains so many: {listed(shares)}."
+            f"{strongest}, explained by {term_name(link['term'])}: {link['without_term']:.2f} without it. Of the "
+            f"{plural(len(links), 'strongest link')}, each term explains: {listed(shares)}."
         )
 
     def views(self, tables: Frames) -> Sequence[View]:
-        """The links, one a line, and below what the terms stand for."""
+        """The links, and a legend of the terms."""
         return [links_view(tables["links"]), legend_view(tables["links"])]
 
     def _ids(self, study: Study) -> list[int]:
-        """The text's ids, whichever way it was given; an error where there is none, or both are."""
+        """The token ids of the text."""
         if (self.text is None) == (self.token_ids is None):
-            raise TokenError('give either a text, such as "Homo sapiens", or token ids')
+            raise TokenError('pass either a text, e.g. "Homo sapiens", or token ids')
         ids = list(self.token_ids) if self.token_ids is not None else _encoded(study, str(self.text))
         if not ids:
-            raise TokenError('the text is empty: no token, so nothing attends; give a text such as "Homo sapiens"')
+            raise TokenError('the text is empty, so there is no token to attend; pass a text, e.g. "Homo sapiens"')
         return [beginning_token(study.layer), *ids] if self.prepend_bos else ids
 
 

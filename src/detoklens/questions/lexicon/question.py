@@ -61,7 +61,7 @@ class Lexicon(Joining):
             spell=by_file("--words"),
         ),
     ] = None
-    language: Annotated[str, Parameter("The language that wordfreq is asked for.")] = "en"
+    language: Annotated[str, Parameter("The language that wordfreq is asked for.", advanced=True)] = "en"
     heads: Heads = None
     centred: Centred = False
     scale: Scale = "mean"

@@ -43,11 +43,21 @@ class OverVocabulary(Question):
 
     average: Annotated[
         Literal["ratio-of-mean", "mean-of-ratio"],
+<<<<<<< HEAD
         Parameter("Mean over the vocabulary: score / mean σ, or mean of score / σ."),
     ] = field(default="ratio-of-mean", kw_only=True)
     weights: Annotated[
         Literal["even", "frequency"],
         Parameter("Weight tokens evenly or by their corpus counts."),
+=======
+        Parameter("The mean over the vocabulary: score / mean σ, or mean of score / σ.", advanced=True),
+    ] = field(default="ratio-of-mean", kw_only=True)
+    weights: Annotated[
+        Literal["even", "frequency"],
+        Parameter(
+            "Tokens count evenly, or by their frequency in corpus counts, which have no other part here.", advanced=True
+        ),
+>>>>>>> r3
     ] = field(default="even", kw_only=True)
 
     progress_label = "computing σ"
@@ -80,7 +90,13 @@ class OfPositions(OverVocabulary, SplitTerms):
 
     length: Annotated[
         int | None,
+<<<<<<< HEAD
         Parameter("Text length for bidirectional models. Default: all positions.", least=1),
+=======
+        Parameter(
+            "A model that looks both ways: in a text of so many tokens. Default: all positions.", least=1, advanced=True
+        ),
+>>>>>>> r3
     ] = field(default=None, kw_only=True)
 
     def queries(self, study: Study, asked: Sequence[int] | None) -> list[int]:
@@ -130,7 +146,7 @@ class Positions(OfPositions):
     """
 
     query_positions: QueryPositions = None
-    band: Annotated[float, Parameter("Share of the vocabulary within the band.")] = 0.95
+    band: Annotated[float, Parameter("Share of the vocabulary within the band.", advanced=True)] = 0.95
     heads: Heads = None
 
     tables = (POSITIONS, POSITIONS_BY_OFFSET)

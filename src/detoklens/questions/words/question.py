@@ -243,7 +243,9 @@ class Words(Joining):
         ),
     ] = None
     paper: Annotated[bool, Parameter("The 34 rows of the paper's Table 1 instead: their ranks against ours.")] = False
-    no_space: Annotated[bool, Parameter("Split words as at the start of a text, without a space in front.")] = False
+    no_space: Annotated[
+        bool, Parameter("Split words as at the start of a text, without a space in front.", advanced=True)
+    ] = False
     heads: Heads = None
     centred: Centred = False
     scale: Scale = "mean"
