@@ -7,9 +7,9 @@
 2. Two workers against one.
 3. Twice the corpus: time and memory.
 4. Every tokenizer in a folder of `*.json.zst` files: tokenizing alone, with Hugging Face tokenizers' encode_batch
-   against ours, on the same documents and one core. Each runs six times on different documents; CPU time is reported for
-   the fastest run and for all six together (the first MB of a corpus are slower, because new words are slower). The
-   token ids are compared.
+   against ours, on the same documents and one core. Each runs six times on different documents; CPU time is reported
+   for the fastest run and for all six together (the first MB of a corpus are slower, because new words are slower).
+   The token ids are compared.
 
 Every number in 1 to 3 is for a whole command in a fresh process, from start to exit. To grow the corpus, copy k takes
 every (k + 1)-th word of each document, starting from the first word, then from the second, and so on. This creates more

@@ -1,4 +1,4 @@
-"""Benchmarks are run by hand, seldom: here at the smallest size, so that none is found broken on that day."""
+"""Run every benchmark at its smallest size, so that none breaks unnoticed between the rare manual runs."""
 
 from __future__ import annotations
 

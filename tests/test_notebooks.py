@@ -1,6 +1,6 @@
-"""The notebooks run in a fresh kernel and show what they were committed with: the same text, the same numbers.
+"""The notebooks, run in a fresh kernel, reproduce their committed text and numbers.
 
-What they do not show is left out: figures of a report in other formats, and processes beside the kernel's own.
+Anything they do not show is skipped: other figure formats of the report, and processes other than the kernel.
 """
 
 from __future__ import annotations
