@@ -1,10 +1,10 @@
-# Two commands do all the set-up on a machine with Python 3.11 or newer, make and the package registries:
-#   make demo   installs into .venv and makes the full report of the model that comes with the package
-#   make test   installs the test dependencies and passes the checks and the tests
+# Two commands that need only Python 3.11 or newer, make and a package index:
+#   make demo   installs into .venv and writes a full report on the bundled demo model
+#   make test   installs the test dependencies and runs all checks and tests
 PYTHON ?= python3
 BIN := .venv/bin
 
-# What the demo checkpoint is trained on, and where a new one goes: make train-demo TEXT=texts OUT=build/demo
+# Training text and output folder of the demo model: make train-demo TEXT=texts OUT=build/demo
 TEXT ?= texts
 OUT ?= build/demo
 SOURCES ?= gutenberg novels100 state_union inaugural
@@ -13,7 +13,7 @@ VOCABULARY ?= 4096
 SEED ?= 0
 SNAPSHOTS ?= 0
 
-# Seconds for each fuzzer of tests/fuzz, and the seed of its first case: make fuzz SECONDS=300 FUZZ_SEED=1000
+# Seconds per fuzzer in tests/fuzz, and the seed of its first case: make fuzz SECONDS=300 FUZZ_SEED=1000
 SECONDS ?= 120
 FUZZ_SEED ?= 0
 
@@ -33,9 +33,9 @@ test quick fuzz explore test-lowest test-newest: export OPENBLAS_NUM_THREADS = 1
 test: .venv/installed-for-tests browser check
 	$(BIN)/python -m pytest -n 2 --dist worksteal
 
-# The tests with the lowest versions of all dependencies that are promised, and with the newest there are.
-# Each has an environment of its own; `make clean` removes them. Warnings are no errors with the lowest: old libraries
-# warn of each other.
+# Run the tests with the lowest supported version of every dependency, or with the newest. Each uses a separate
+# environment; `make clean` removes them. With the lowest versions, warnings are not errors: old libraries warn about
+# each other.
 test-lowest: build/lowest/installed
 	build/lowest/bin/python -m pytest -n 2 --dist worksteal -W default
 
@@ -43,8 +43,8 @@ test-newest: build/newest/bin/python
 	build/newest/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager --editable . -r requirements-test.txt
 	build/newest/bin/python -m pytest -n 2 --dist worksteal
 
-# constraints.txt is what is in .venv, to be made anew after its tests have passed; requirements-lowest.txt what
-# pyproject.toml promises.
+# constraints.txt lists the versions in .venv; regenerate it after the tests have passed with them.
+# requirements-lowest.txt lists the lowest versions that pyproject.toml allows.
 dependencies: .venv/installed-for-tests
 	$(BIN)/python -m tests.dependencies tested > constraints.txt
 	$(BIN)/python -m tests.dependencies lowest > requirements-lowest.txt
@@ -54,15 +54,15 @@ dependencies: .venv/installed-for-tests
 quick: .venv/installed-for-tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" -q
 
-# Notebooks are committed with their outputs, which the tests make again.
+# Rerun the notebooks. They are committed with their outputs, which the tests reproduce.
 notebooks: .venv/installed-for-tests
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python docs/run_notebooks.py
 
-# Damaged and hostile input for minutes: no traceback, no silent difference, bounded memory.
+# Feed damaged and hostile input for minutes: no traceback, no silent difference, bounded memory.
 fuzz: .venv/installed-for-tests
 	DETOKLENS_FUZZ_SECONDS=$(SECONDS) DETOKLENS_FUZZ_SEED=$(FUZZ_SEED) $(BIN)/python -m pytest tests/fuzz -n 2 -rA
 
-# Property tests draw the same cases in every run; this draws new ones.
+# Property tests use the same cases in every run; this tries new ones.
 explore: .venv/installed-for-tests
 	$(BIN)/python -m pytest -m hypothesis --hypothesis-profile exploring -n 2 --dist worksteal
 
@@ -82,32 +82,32 @@ types: .venv/installed-for-tests
 imports: .venv/installed-for-tests
 	$(BIN)/lint-imports
 
-# docs/cli.md is made of the commands' own help, docs/tables.md and docs/gallery.md of the registry of questions.
+# Generate docs/cli.md from the commands' help, and docs/tables.md and docs/gallery.md from the questions.
 docs: .venv/installed-for-tests
 	$(BIN)/python docs/make_cli_reference.py
 	$(BIN)/python docs/make_tables.py
 
-# The tutorial shows what its commands and cells really print.
+# Rerun the tutorial's commands and cells and update their output.
 tutorial: .venv/installed-for-tests
 	$(BIN)/python docs/run_tutorial.py
 
-# The site into site/, strictly: a broken link is an error. Nothing is fetched, neither here nor by its pages.
+# Build the site into site/. A broken link is an error. Neither the build nor the pages need a network.
 site: .venv/installed-for-tests
 	$(BIN)/python docs/make_site.py
 
-# The oldest and the newest Python that are supported: make release-check PYTHONS="python3.11 python3.13"
+# Check a release with the oldest and newest supported Python: make release-check PYTHONS="python3.11 python3.13"
 PYTHONS ?= python3.11 python3.13
 release-check:
 	bash .ci/release-check $(PYTHONS)
 
-# The report is looked at in a real browser. Where Debian's packages can't be installed those tests say so and are skipped.
+# Tests open the report in a real browser. They are skipped, with a note, where Chromium can't be installed.
 browser:
 	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
 	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium; } \
-	  || echo "No Chromium here: the tests in a real browser will be skipped."
+	  || echo "Chromium was not found; browser tests will be skipped."
 
-# The explorer's page, built into the package; it needs Node, which nothing else does. `npm ci` would refuse a lock file
-# that lacks the optional binaries of other platforms; this takes the locked versions too, and leaves the file alone.
+# Build the explorer's page into the package; only this needs Node. `npm ci` rejects a lock file without the optional
+# binaries of other platforms; this also installs the locked versions and leaves the file alone.
 explorer-web: explorer-web/node_modules
 	cd explorer-web && npm test && npm run build
 
@@ -115,21 +115,21 @@ explorer-web/node_modules: explorer-web/package.json explorer-web/package-lock.j
 	npm install --prefix explorer-web --no-save --no-audit --no-fund
 	touch $@
 
-# Speed claims, each a ratio against a named baseline in the same run; they need texts (TEXT=...) and some minutes.
+# Measure speed as a ratio to a named baseline in the same run; needs texts (TEXT=...) and a few minutes.
 benchmarks: forget-compiled .venv/installed-for-tests
 	$(BIN)/python benchmarks/counting.py $(TEXT) --tokenizer demo
 	for name in auroc lexicon contributions; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 	$(BIN)/python benchmarks/report.py --twice
 	$(BIN)/python benchmarks/explorer.py
 
-# How often is each verdict wrong? Models of known truth, asked everything; the tables of docs/calibration.md. Minutes on
-# two cores; an interrupted run continues. A short one: make calibrate EACH=2
+# Measure how often each verdict is wrong, on models with known ground truth, and update docs/calibration.md. Takes
+# minutes on two cores; an interrupted run resumes. For a short run: make calibrate EACH=2
 EACH ?= 12
 
 calibrate: .venv/installed-for-tests
 	$(BIN)/python -m calibration.run --each $(EACH)
 
-# The recipe of training/README.md, step by step; a step whose file is there is not done again, training continues.
+# The steps of training/README.md. Steps whose output exists are skipped; training resumes.
 FROM_TEXT = $(TEXT) $(1) $(if $(strip $(SOURCES)),--sources $(SOURCES))
 
 train-demo: $(OUT)/train.bin

@@ -1,17 +1,19 @@
-"""How fast is the exact AUROC of all heads and tokens? Ratios against a plain matrix product and scikit-learn.
+"""Time the exact AUROC of all heads and tokens relative to a plain matrix product and to scikit-learn.
 
     python benchmarks/auroc.py                                 GPT-2 small's size: a few minutes on two cores
     python benchmarks/auroc.py --vocabulary 8000 --bigrams 500000 --heads 4
 
-Everything is timed in one run: a 2048³ float32 product on all cores, for some seconds before and some after, scaled to
-the operations of H · V² · d' multiply-adds (both sides of the ratio are means over what the machine gave in those
-seconds; the ratio to the single fastest product is printed too); scikit-learn's `roc_auc_score` on the very same scores
-of some query tokens.
-The same is timed with frequency-matched negatives beside all of them; with keys exchanged anew for each query and the
-baseline too, which is also set against 2.3 times the product, what AUROC against all keys alone once took, and of which
-1.6 times is the limit; and with queries exchanged as well.
-Ratios are of elapsed time, which needs a quiet machine, and of processor time, which a busy one disturbs less.
-Memory is the sum over this process and its workers, shared pages counted once, sampled while the AUROC is computed.
+Everything is timed in one run. The baselines are a 2048³ float32 product on all cores, timed for a few seconds before
+and after and scaled to H · V² · d' multiply-adds, and scikit-learn's `roc_auc_score` on the same scores of some query
+tokens. Both sides of the product ratio are means over those seconds; the ratio to the single fastest product is printed
+as well.
+
+Three variants are timed too: with frequency-matched negatives; with matched negatives, the frequency baseline and keys
+permuted for each query; and with swapped queries on top. The second is also compared with 2.3 times the product, the
+time that AUROC against all keys alone once took; the limit is 1.6 times that.
+
+Ratios are given for elapsed time, which needs an idle machine, and for CPU time, which other load disturbs less. Memory
+is the sum over this process and its workers, with shared pages counted once, sampled while the AUROC is computed.
 """
 
 from __future__ import annotations
@@ -38,22 +40,22 @@ from detoklens.scores.affinity import Affinity
 
 PRODUCT_SIZE = 2048
 SKEW = 0.7
-"""Tokens are drawn with a probability that falls as rank to the power −0.7: Zipf-like, among distinct pairs."""
+"""Exponent of the Zipf-like token distribution: probability falls as rank to the power −0.7 among distinct pairs."""
 
 BEFORE = 2.3
-"""Times the product that AUROC against all keys alone took, before anything stood beside it."""
+"""Time of AUROC against all keys alone, relative to the product, before any variant was added."""
 
 random = np.random.default_rng(0)
 
 
 def random_affinity(n_heads: int, vocab_size: int, d_head: int) -> Affinity:
-    """Factors of random weights."""
+    """Random query and key factors."""
     query, key = (random.standard_normal((n_heads, vocab_size, d_head), dtype=np.float32) for _ in range(2))
     return Affinity(query, key)
 
 
 def zipf_like_positives(vocab_size: int, n_pairs: int) -> Positives:
-    """About so many distinct pairs of Zipf-like tokens with Zipf-like counts."""
+    """About `n_pairs` distinct pairs of Zipf-like tokens with Zipf-like counts."""
     sizes = _zipf_like_sizes(vocab_size, n_pairs)
     keys = np.concatenate([_zipf_like_keys(vocab_size, size) for size in sizes])
     weights = random.zipf(2.0, len(keys)).clip(max=10**7)
@@ -61,7 +63,7 @@ def zipf_like_positives(vocab_size: int, n_pairs: int) -> Positives:
 
 
 def _zipf_like_sizes(vocab_size: int, n_pairs: int) -> np.ndarray:
-    """How many tokens precede each token: at most half of them."""
+    """Number of predecessors of each token, at most half the vocabulary."""
     sizes = (1.0 + np.arange(vocab_size)) ** -SKEW
     for _ in range(50):
         sizes = np.minimum(sizes * n_pairs / sizes.sum(), vocab_size / 2)
@@ -69,7 +71,7 @@ def _zipf_like_sizes(vocab_size: int, n_pairs: int) -> np.ndarray:
 
 
 def _zipf_like_keys(vocab_size: int, size: int) -> np.ndarray:
-    """Distinct tokens in order, frequent ones more likely: one from each of `size` equal shares of probability."""
+    """Sorted distinct tokens, frequent ones more likely: one from each of `size` equal-probability bins."""
     shares = (np.arange(size) + random.random(size)) / max(size, 1)
     drawn = (vocab_size * shares ** (1 / (1 - SKEW))).astype(np.int64) - np.arange(size)
     return np.maximum.accumulate(drawn) + np.arange(size)
@@ -77,7 +79,7 @@ def _zipf_like_keys(vocab_size: int, size: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Cost:
-    """Seconds on the clock, and seconds of processor time over this process and its workers."""
+    """Elapsed seconds, and CPU seconds of this process and its workers."""
 
     elapsed: float
     processor: float
@@ -95,13 +97,13 @@ def measured() -> Iterator[list[Cost]]:
 
 
 def processor_time() -> float:
-    """Seconds of this process, to the microsecond, and of its workers, to the hundredth."""
+    """CPU seconds of this process (to the microsecond) and its workers (to the hundredth)."""
     workers = [process.cpu_times() for process in psutil.Process().children(recursive=True)]
     return time.process_time() + sum(spent.user + spent.system for spent in workers)
 
 
 def product_costs(seconds: float) -> list[Cost]:
-    """Square products on all cores, one after the other for some seconds."""
+    """Time square products on all cores, one after another, for this many seconds."""
     left, right = (random.standard_normal((PRODUCT_SIZE, PRODUCT_SIZE), dtype=np.float32) for _ in range(2))
     left @ right
     costs: list[Cost] = []
@@ -113,7 +115,7 @@ def product_costs(seconds: float) -> list[Cost]:
 
 
 def squares_in(options: argparse.Namespace) -> float:
-    """How many of the square products have as many operations as all scores of all heads?"""
+    """The number of square products with as many operations as all scores of all heads."""
     return options.heads * options.vocabulary**2 * options.d_head / PRODUCT_SIZE**3
 
 
@@ -123,7 +125,7 @@ def scaled_mean(costs: list[Cost], times: float) -> Cost:
 
 @dataclass
 class Memory:
-    """The largest sum of this process and its children, in bytes."""
+    """Peak memory of this process and its children together, in bytes."""
 
     peak: int = 0
     before: int = 0
@@ -156,14 +158,14 @@ def watched_memory() -> Iterator[Memory]:
 
 
 def without_exchanged_queries() -> AbstractContextManager[object]:
-    """No query is asked for another one's positives: of the nulls only exchanged keys are left."""
+    """Skip the swapped-query null, leaving permuted keys as the only null."""
     return patch("detoklens.measures.auroc.measuring.next_in_circle", return_value=None)
 
 
 def timed(
     runner: Runner, affinity: Affinity, positives: Positives, counted: bool = False, controls: bool = False
 ) -> tuple[Cost, Measures]:
-    """The cost of all query tokens, and what was measured; `counted` adds matched negatives, `controls` the nulls."""
+    """Measure all query tokens and their cost; `counted` adds matched negatives, `controls` the nulls."""
     counts = np.bincount(positives.keys, positives.weights, positives.vocab_size).astype(np.int64) if counted else None
     with measured() as cost:
         tokens = np.arange(positives.vocab_size)
@@ -192,7 +194,7 @@ def sklearn_on_same_scores(
 
 
 def smaller(affinity: Affinity, positives: Positives) -> tuple[Affinity, Positives]:
-    """Half the vocabulary: the first tokens, with the pairs among them."""
+    """Half the vocabulary: the first tokens and the pairs among them."""
     half = positives.vocab_size // 2
     suffix = np.repeat(np.arange(positives.vocab_size), positives.sizes)
     kept = positives.where((suffix < half) & (positives.keys < half))

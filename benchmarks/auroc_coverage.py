@@ -1,12 +1,12 @@
-"""How often do the 95 % intervals of a head's mean AUROC hold the true value? Planted heads with key effects.
+"""Coverage of the 95 % intervals of a head's mean AUROC, on planted heads with key effects.
 
-    python benchmarks/auroc_coverage.py                        60 vocabularies for each key effect: seconds
+    python benchmarks/auroc_coverage.py                        60 vocabularies per key effect: seconds
 
-A planted head scores key j for query q by 1 where j is a positive, plus an effect of the key, the same for all queries,
-plus noise. Positives are drawn Zipf-like, so that a few keys count most. Each vocabulary has a population of 1,000
-query tokens, of which the interval sees a sample. `this_vocabulary` counts the intervals that hold the mean over the
-population with the same keys, which is what `auroc` claims. `any_vocabulary` counts those that hold the mean over all
-vocabularies, as if keys were a sample too, which it does not claim.
+A planted head scores key j for query q as 1 if j is a positive, plus a key effect that is the same for all queries,
+plus noise. Positives are Zipf-like, so a few keys dominate. Each vocabulary has a population of 1,000 query tokens, and
+the interval is computed from a sample of them. `this_vocabulary` counts the intervals that contain the mean over the
+population with the same keys, which is what `auroc` claims. `any_vocabulary` counts those that contain the mean over
+all vocabularies, as if the keys were a sample too, which `auroc` does not claim.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ KEYS, POSITIVES, POPULATION, RESAMPLES = 150, 6, 1000, 300
 
 
 def planted_aurocs(key_effect: float, random: np.random.Generator) -> np.ndarray:
-    """The AUROC of each query token of a population, for one vocabulary."""
+    """The AUROC of each query token in the population, for one vocabulary."""
     shares = 1 / (1 + np.arange(KEYS))
     waits = random.exponential(size=(POPULATION, KEYS)) / shares
     right = waits <= np.partition(waits, POSITIVES - 1, axis=1)[:, [POSITIVES - 1]]
@@ -34,7 +34,7 @@ def planted_aurocs(key_effect: float, random: np.random.Generator) -> np.ndarray
 
 
 def coverage(key_effect: float, vocabularies: int, queries: int, random: np.random.Generator) -> dict[str, float]:
-    """How many of the intervals hold each mean?"""
+    """Count the intervals that contain each mean."""
     ends, means = [], []
     for number in range(vocabularies):
         aurocs = planted_aurocs(key_effect, random)

@@ -1,16 +1,16 @@
-"""How fast are contributions and attention on text, against the obvious ways to get them?
+"""Time contributions and attention on text relative to the obvious ways to compute them.
 
     python benchmarks/contributions.py
 
-All numbers are ratios of one run, at GPT-2 small's size with random weights and documents of 1,024 random tokens:
+All numbers are ratios within one run, at GPT-2 small's size, with random weights and documents of 1,024 random tokens:
 
-* contributions, on as many workers as there are cores, against the published loop: a Python loop over heads, positions
-  and terms with torch.nn.functional.kl_div, written afresh here;
-* time for twice as many documents, against the time for once as many;
+* contributions, with one worker per core, against the published method, reimplemented here: a Python loop over heads,
+  positions and terms with torch.nn.functional.kl_div;
+* the time for twice as many documents;
 * attention at three query positions, against a forward pass of transformers' 12-layer GPT-2 (eager) that is run only to
   get layer 0's attention.
 
-The package's own side runs in a process of its own, without torch, where peak memory is measured over all processes.
+detoklens runs in a separate process without torch, where peak memory is measured over all processes.
 """
 
 from __future__ import annotations
@@ -43,22 +43,22 @@ def main() -> None:
 def report(ours: dict[str, Any], loop: tuple[float, float], forward: float) -> None:
     seconds = {int(number): float(value) for number, value in ours["contributions"].items()}
     each, work = seconds[BATCHES[-1]] / BATCHES[-1], ours["work"] / BATCHES[-1]
-    print(f"published loop                       {loop[0]:9.3f} s a document, {loop[1]:.3f} s of one core")
-    print(f"contributions                        {each:9.3f} s a document, {work:.3f} s of one core")
-    print(f"  ratio                              {loop[0] / each:9.0f} x   (asked for: 30)")
-    print(f"  ratio of work                      {loop[1] / work:9.0f} x   (whatever else the machine does)")
+    print(f"published loop                       {loop[0]:9.3f} s/document, {loop[1]:.3f} CPU s")
+    print(f"contributions                        {each:9.3f} s/document, {work:.3f} CPU s")
+    print(f"  ratio                              {loop[0] / each:9.0f} x   (target: 30)")
+    print(f"  ratio of CPU time                  {loop[1] / work:9.0f} x   (independent of other load)")
     print(f"  cores busy                         {work / each:9.2f}")
     for fewer, more in pairwise(BATCHES):
         ratio = seconds[more] / seconds[fewer]
         print(f"  time for {more} documents / for {fewer}     {ratio:9.2f} x   (linear: {more / fewer:.2f})")
-    print(f"  peak memory of all processes       {ours['memory'] / 2**20:9.0f} MB  (asked for: under 2,048)")
-    print(f"forward pass of transformers         {forward:9.3f} s a document")
-    print(f"attention                            {ours['attention']:9.4f} s a document")
-    print(f"  ratio                              {forward / ours['attention']:9.0f} x   (asked for: 5)")
+    print(f"  peak memory of all processes       {ours['memory'] / 2**20:9.0f} MB  (target: below 2,048)")
+    print(f"forward pass of transformers         {forward:9.3f} s/document")
+    print(f"attention                            {ours['attention']:9.4f} s/document")
+    print(f"  ratio                              {forward / ours['attention']:9.0f} x   (target: 5)")
 
 
 def random_gpt2(folder: Path) -> Any:
-    """A GPT-2 small whose every weight matters, in memory and on disk."""
+    """A random GPT-2 small without trivial weights, in memory and on disk."""
     import torch
     from transformers import GPT2Config, GPT2Model
 
@@ -72,13 +72,13 @@ def random_gpt2(folder: Path) -> Any:
 
 
 def random_documents(number: int) -> list[np.ndarray]:
-    """Token ids with the skew of text: a few frequent ones, many rare ones."""
+    """Token ids with a text-like distribution: few frequent, many rare."""
     random = np.random.default_rng(0)
     return [np.minimum(random.zipf(1.2, LENGTH), 50_257) - 1 for _ in range(number)]
 
 
 def published_loop_seconds(folder: Path) -> tuple[float, float]:
-    """One document in a loop over heads, positions and terms, by the clock and in work; the terms come for free."""
+    """Elapsed and CPU seconds of one document in the published loop; computing the terms is not timed."""
     import torch
 
     import detoklens
@@ -100,7 +100,7 @@ def published_loop_seconds(folder: Path) -> tuple[float, float]:
 
 
 def forward_pass_seconds(model: Any, times: int = 3) -> float:
-    """One document through all twelve layers, to take layer 0's attention from the end."""
+    """Seconds to run one document through all twelve layers, only to get layer 0's attention."""
     import torch
 
     documents = [torch.from_numpy(ids)[None] for ids in random_documents(times + 1)]
@@ -121,14 +121,14 @@ def seconds_of(action: Callable[[], object]) -> float:
 
 
 def measure_ours(folder: Path) -> dict[str, Any]:
-    """Seconds for each number of documents, work of the last, peak memory, seconds a document of attention."""
+    """Seconds for each batch size, CPU time of the last, peak memory, and attention's seconds per document."""
     import detoklens
     from detoklens.measures.contributions import contributions
     from detoklens.parallel import Runner, available_cores
 
     layer, documents = detoklens.load(folder), random_documents(BATCHES[-1])
     runner = Runner(available_cores())
-    contributions(layer, documents[:4], runner=runner)  # kernels are compiled
+    contributions(layer, documents[:4], runner=runner)  # compile the kernels
     seconds, work = {}, 0.0
     for number in BATCHES:
         before = processor_seconds()
@@ -139,7 +139,7 @@ def measure_ours(folder: Path) -> dict[str, Any]:
 
 
 def attention_seconds(layer: Any, documents: list[np.ndarray]) -> float:
-    """From token ids to layer 0's attention rows, in this one process."""
+    """Time layer 0's attention rows from token ids, in this process."""
     from detoklens.measures.attention import attention_of_block
     from detoklens.measures.documents import in_blocks, text_block
 
@@ -152,7 +152,7 @@ def attention_seconds(layer: Any, documents: list[np.ndarray]) -> float:
 
 
 def processes() -> list[Path]:
-    """This process and its children, as folders of /proc."""
+    """The /proc folders of this process and its children."""
     own = Path("/proc/self")
     children = (own / "task" / own.resolve().name / "children").read_text().split()
     return [own, *(Path("/proc") / child for child in children)]
@@ -167,7 +167,7 @@ def processor_seconds() -> float:
 
 
 def peak_memory() -> int:
-    """Bytes: the highest each process ever had, added up."""
+    """Sum of every process's peak memory, in bytes."""
     lines = [line for process in processes() for line in (process / "status").read_text().splitlines()]
     return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
 

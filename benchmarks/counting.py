@@ -1,18 +1,19 @@
-"""How fast is counting, and how does it grow? Ratios within one run, on this machine.
+"""Time counting and its scaling, as ratios within one run on this machine.
 
     python benchmarks/counting.py texts --tokenizer gpt2
     python benchmarks/counting.py texts --tokenizers tokenizers
 
-1. One process against the published way (Hugging Face tokenizers and a Counter over tuples), same text, one core.
+1. One process against the published method (Hugging Face tokenizers and a Counter of tuples): same text, one core.
 2. Two workers against one.
 3. Twice the corpus: time and memory.
-4. Every tokenizer in a folder of `*.json.zst` files: tokenizing alone, Hugging Face tokenizers' encode_batch against
-   ours, same documents, one core, seconds on that core, each in its fastest of six turns with other documents, and
-   all six together (words that were never met before are slower, so the first MB of a corpus are); ids are compared.
+4. Every tokenizer in a folder of `*.json.zst` files: tokenizing alone, with Hugging Face tokenizers' encode_batch
+   against ours, on the same documents and one core. Each runs six times on different documents; CPU time is reported
+   for the fastest run and for all six together (the first MB of a corpus are slower, because new words are slower).
+   The token ids are compared.
 
-Every figure of 1 to 3 is of a whole command in a fresh process, from start to exit. To grow the corpus, copy k has the
-words of each document in strides of k + 1 (every such word from the first on, then from the second …): new bigrams, and
-more of them than real text would bring.
+Every number in 1 to 3 is for a whole command in a fresh process, from start to exit. To grow the corpus, copy k takes
+every (k + 1)-th word of each document, starting from the first word, then from the second, and so on. This creates more
+new bigrams than real text would.
 """
 
 from __future__ import annotations
@@ -61,8 +62,10 @@ print(sum(tokens.values()), len(bigrams))
 
 @dataclass(frozen=True)
 class Measured:
-    """What a command took: seconds by the clock, seconds of all its processes on a core, and the most memory that
-    any one of them held, in MB. On a busy machine the clock says little; the seconds on a core still do."""
+    """Cost of a command: elapsed seconds, CPU seconds of all its processes, and the largest one's peak memory in MB.
+
+    On a busy machine, CPU seconds are still meaningful; elapsed seconds are not.
+    """
 
     seconds: float
     core_seconds: float
@@ -80,7 +83,7 @@ print(json.dumps([time.monotonic() - begun, used.ru_utime + used.ru_stime, used.
 
 
 def measure(command: list[str], cores: set[int]) -> Measured:
-    """Run a command on some cores; the figures are the system's own account of the finished processes."""
+    """Run a command on the given cores and return the system's accounting of the finished processes."""
     done = subprocess.run(
         [sys.executable, "-c", ACCOUNT, json.dumps(sorted(cores)), *command],
         env=os.environ | {"TOKENIZERS_PARALLELISM": "false"},
@@ -104,7 +107,7 @@ def read(shard: Path) -> list[str]:
 
 
 def strided_copy(shard: Path, target: Path, stride: int) -> Path:
-    """The same documents with their words in another order."""
+    """Write the same documents with their words reordered."""
     lines = []
     for text in read(shard):
         words = text.split(" ")
@@ -120,29 +123,29 @@ def against_the_published_way(shards: list[Path], megabytes: float, tokenizer: s
     command = [sys.executable, "-c", PUBLISHED_WAY, str(folder / "published.pickle"), str(tokenizer_file)]
     ours = count(shards, tokenizer, folder, 1, FIRST_CORE)
     theirs = measure([*command, *map(str, shards)], FIRST_CORE)
-    report("published way, one core", megabytes, theirs)
+    report("published, one core", megabytes, theirs)
     report("detoklens count, one core", megabytes, ours)
-    compare("the published way takes, against ours,", theirs, ours, "at least 20")
+    compare("published relative to ours:", theirs, ours, "at least 20")
 
 
 def report(name: str, megabytes: float, run: Measured) -> None:
     print(
-        f"{name:26}: {megabytes:5.0f} MB in {run.seconds:6.1f} s by the clock ({megabytes / run.seconds:5.1f} MB/s), "
-        f"{run.core_seconds:6.1f} s on a core ({megabytes / run.core_seconds:5.1f} MB/s), {run.memory:5.0f} MB",
+        f"{name:26}: {megabytes:5.0f} MB in {run.seconds:6.1f} s elapsed ({megabytes / run.seconds:5.1f} MB/s), "
+        f"{run.core_seconds:6.1f} CPU s ({megabytes / run.core_seconds:5.1f} MB/s), {run.memory:5.0f} MB",
         flush=True,
     )
 
 
 def compare(what: str, one: Measured, other: Measured, asked: str) -> None:
     print(
-        f"  {what} {one.seconds / other.seconds:.2f} times the time (asked for: {asked}; on a core "
+        f"  {what} {one.seconds / other.seconds:.2f} times the time (target: {asked}; CPU time "
         f"{one.core_seconds / other.core_seconds:.2f})",
         flush=True,
     )
 
 
 def growth(shards: list[Path], copies: int, megabytes: float, tokenizer: str, folder: Path) -> None:
-    """One and two workers on so many times the corpus, one worker on half of that; in turns, the faster run counts."""
+    """Time one and two workers on the grown corpus, and one worker on half of it; the fastest run counts."""
     grown = list(shards)
     for copy in range(1, copies):
         grown += [strided_copy(shard, folder / f"{copy}-{shard.name}", copy + 1) for shard in shards]
@@ -155,13 +158,13 @@ def growth(shards: list[Path], copies: int, megabytes: float, tokenizer: str, fo
     report("one worker, half the text", total / 2, smaller)
     report("one worker", total, one)
     report("two workers", total, two)
-    compare("one worker takes, against two,", one, two, "at least 1.6")
-    compare("twice the text takes", one, smaller, "at most 2.2")
-    print(f"  and {one.memory / smaller.memory:.2f} times the memory (asked for: no more)")
+    compare("one worker relative to two:", one, two, "at least 1.6")
+    compare("twice the text:", one, smaller, "at most 2.2")
+    print(f"  and {one.memory / smaller.memory:.2f} times the memory (target: no more)")
     one_core = (one.core_seconds - smaller.core_seconds) / (total / 2) * OPENWEBTEXT_MB / 60
     two_cores = one_core * two.core_seconds / one.core_seconds / 2
-    print(f"\nOpenWebText, {OPENWEBTEXT_MB / 1000:.0f} GB of text, at what the second half of the text costs:")
-    print(f"  {one_core:.0f} minutes on one core of this machine, {two_cores:.0f} on two, if they are idle\n")
+    print(f"\nOpenWebText, {OPENWEBTEXT_MB / 1000:.0f} GB of text, extrapolated from the second half of the text:")
+    print(f"  {one_core:.0f} minutes on one core of this machine, {two_cores:.0f} on two, if idle\n")
 
 
 TOKENIZE = """
@@ -195,7 +198,7 @@ print(json.dumps([library, reason, float(max(sizes / ours)), float(max(sizes / t
 
 
 def tokenizers_of(folder: Path, corpus: Iterable[str], megabytes: float, scratch: Path) -> None:
-    """Each tokenizer against Hugging Face's, by the MB that each tokenizes in a second on a core."""
+    """Compare each tokenizer with Hugging Face's, in MB per CPU second."""
     texts, size = [], 0.0
     for text in corpus:
         texts.append(text)
@@ -204,7 +207,7 @@ def tokenizers_of(folder: Path, corpus: Iterable[str], megabytes: float, scratch
             break
     turns, plain = scratch / "turns.json", scratch / "tokenizer.json"
     turns.write_text(json.dumps([texts[turn::6] for turn in range(6)]))
-    print(f"\ntokenizing {size:.1f} MB on one core (asked for: at least 15 times tokenizers)")
+    print(f"\ntokenizing {size:.1f} MB on one core (target: at least 15 times as fast as tokenizers)")
     for path in sorted(folder.glob("*.json.zst")):
         with path.open("rb") as file:
             plain.write_bytes(zstandard.ZstdDecompressor().stream_reader(file).read())
@@ -217,7 +220,7 @@ def tokenizers_of(folder: Path, corpus: Iterable[str], megabytes: float, scratch
         library, reason, ours, theirs, together, same = json.loads(done.stdout)
         print(
             f"  {path.name.removesuffix('.json.zst'):10} {library}: {ours:6.1f} MB/s, tokenizers "
-            f"{theirs:4.1f} MB/s, {ours / theirs:6.1f} times, all turns together {together:.1f} times; "
+            f"{theirs:4.1f} MB/s, {ours / theirs:6.1f} times, all runs together {together:.1f} times; "
             f"ids {'equal' if same else 'DIFFER'}"
             f"{'' if reason is None else f' ({reason})'}",
             flush=True,
@@ -226,20 +229,20 @@ def tokenizers_of(folder: Path, corpus: Iterable[str], megabytes: float, scratch
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("corpus", type=Path, help="a folder of .jsonl.zst shards")
-    parser.add_argument("--tokenizer", help="a model, as for detoklens count: figures 1 to 3")
-    parser.add_argument("--tokenizers", type=Path, help="a folder of tokenizers, *.json.zst: figure 4")
-    parser.add_argument("--megabytes", type=float, default=24, help="text for each of the tokenizers")
-    parser.add_argument("--shards", type=int, default=None, help="only the first so many shards")
-    parser.add_argument("--copies", type=int, default=12, help="how many times the corpus is the grown one")
+    parser.add_argument("corpus", type=Path, help="folder of .jsonl.zst shards")
+    parser.add_argument("--tokenizer", help="model for benchmarks 1 to 3, as in detoklens count")
+    parser.add_argument("--tokenizers", type=Path, help="folder of *.json.zst tokenizers for benchmark 4")
+    parser.add_argument("--megabytes", type=float, default=24, help="MB of text per tokenizer")
+    parser.add_argument("--shards", type=int, default=None, help="use only the first N shards")
+    parser.add_argument("--copies", type=int, default=12, help="size of the grown corpus, in copies")
     arguments = parser.parse_args()
     shards = sorted(arguments.corpus.glob("*.jsonl.zst"))[: arguments.shards]
     megabytes = sum(len(text.encode()) for shard in shards for text in read(shard)) / 1e6
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        print(f"{len(shards)} shards, {megabytes:.0f} MB of text, load of the machine {os.getloadavg()[0]:.1f}\n")
+        print(f"{len(shards)} shards, {megabytes:.0f} MB of text, load average {os.getloadavg()[0]:.1f}\n")
         if arguments.tokenizer:
-            count(shards[:1], arguments.tokenizer, folder, 1, FIRST_CORE)  # compiles the loops once, as any first run
+            count(shards[:1], arguments.tokenizer, folder, 1, FIRST_CORE)  # compiles the loops, as any first run does
             growth(shards, arguments.copies, megabytes, arguments.tokenizer, folder)
             against_the_published_way(shards, megabytes, arguments.tokenizer, folder)
         if arguments.tokenizers:

@@ -1,11 +1,11 @@
-"""How quick is the explorer's page? Measured in a real browser, at GPT-2 small's size with random weights.
+"""Time the explorer's page in a real browser, at GPT-2 small's size with random weights.
 
     python benchmarks/explorer.py                              about half a minute, 190 MB of temporary files
     python benchmarks/explorer.py --vocabulary 2000 --heads 2
 
-The times are the page's own, from the input until it is painted; the bytes are those of all answers up to the first
-view; the memory is that of the tab's process as the browser's task manager counts it, after every head was looked at
-in two views. Beside each number stands what it must stay below. It needs Chromium, playwright and a quiet machine.
+Times are measured by the page itself, from input to paint. Bytes count all responses up to the first view. Memory is
+that of the tab's process, as the browser's task manager counts it, after visiting every head in two views. Each number
+is printed with its limit. Needs Chromium, playwright and an idle machine.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LATEST = """async ([kind, before]) => {
 
 
 def random_vocabulary(size: int) -> Vocabulary:
-    """A byte-level tokenizer of that many tokens, most of them syllables."""
+    """A byte-level tokenizer of this size, mostly syllables."""
     random = np.random.default_rng(0)
     names = dict.fromkeys(sorted(pre_tokenizers.ByteLevel.alphabet()))
     while len(names) < size:
@@ -84,7 +84,7 @@ def random_layer(vocabulary: int, heads: int, d_head: int, positions: int) -> La
 
 
 class Tab:
-    """The page in a browser, asked to do what a person would."""
+    """The page in a browser, driven as a user would."""
 
     def __init__(self, browser: Any, url: str) -> None:
         self.browser, self.page = browser, browser.new_page()
@@ -102,13 +102,13 @@ class Tab:
         return self.page.evaluate("(kind) => window.detoklens.timings[kind]", kind)
 
     def changed(self, kind: str, act: Any) -> float:
-        """How long the page takes for one change."""
+        """Milliseconds that the page takes for one change."""
         before = self.timing(kind)
         act()
         return self.page.evaluate(LATEST, [kind, before])
 
     def megabytes(self) -> float:
-        """Of the tab's process, as the browser's own task manager counts it: what no other process shares."""
+        """Private memory of the tab's process, as the browser's task manager counts it."""
         session = self.browser.new_browser_cdp_session()
         processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
         renderers = [int(process["id"]) for process in processes if process["type"] == "renderer"]
@@ -131,7 +131,7 @@ def measured(tab: Tab, layer: Layer, changes: int) -> dict[str, float]:
     ]
     page.get_by_role("link", name="Text", exact=True).click()
     page.wait_for_selector("main[data-view=text][data-ready=true]")
-    letters = "".join("etaoinshrdlu"[number % 12] for number in range(256))  # a token each: there are no merges
+    letters = "".join("etaoinshrdlu"[number % 12] for number in range(256))  # one token each: there are no merges
     tab.changed("text", lambda: page.get_by_role("textbox").first.fill(letters))
     terms = page.get_by_role("checkbox", name="T")
     switches = [tab.changed("text", terms.nth(number % 6).click) for number in range(changes)]
@@ -151,7 +151,7 @@ def run(options: argparse.Namespace) -> dict[str, float]:
 
     path = next((found for name in CHROMIUM if (found := shutil.which(name))), None)
     if path is None:
-        sys.exit("no Chromium was found; install Debian's package chromium")
+        sys.exit("Chromium was not found; install it, e.g. Debian's package chromium")
     layer = random_layer(options.vocabulary, options.heads, options.d_head, options.positions)
     with TemporaryDirectory() as folder, sync_playwright() as driver:
         started = time.perf_counter()
@@ -171,7 +171,7 @@ def main() -> None:
     parser.add_argument("--heads", type=int, default=12)
     parser.add_argument("--d-head", type=int, default=64)
     parser.add_argument("--positions", type=int, default=1024)
-    parser.add_argument("--changes", type=int, default=20, help="of the token, and of the terms, that are timed")
+    parser.add_argument("--changes", type=int, default=20, help="number of token changes and term changes to time")
     found = run(parser.parse_args())
     said = {name: round(value, 2) for name, value in found.items()}
     print(json.dumps(said | {f"{name}_must_be_below": limit for name, limit in BELOW.items()}, indent=1))

@@ -1,10 +1,10 @@
-"""How far does a question travel through the code? Functions, modules and package changes of one command.
+"""Count the functions, modules and package changes that one command passes through.
 
     python benchmarks/hops.py              # auroc demo
     python benchmarks/hops.py twins demo --list
 
-A hop is a function of detoklens that the command enters for the first time; a package change is a hop into another
-package than the hop before. Imports, lambdas, comprehensions and generated methods don't count.
+A hop is the first call of a detoklens function; a package change is a hop into a package other than the previous hop's.
+Imports, lambdas, comprehensions and generated methods don't count.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GENERATED = ("<", "__create_fn__")
 
 
 def hops_of(command: list[str]) -> list[tuple[str, str]]:
-    """Module and function of every first call, in order."""
+    """Module and function of every hop, in order."""
     from detoklens.__main__ import main
 
     found: dict[tuple[str, str], None] = {}

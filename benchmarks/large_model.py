@@ -1,12 +1,12 @@
-"""How much memory does one head of a large model take? A checkpoint in the shape of Llama 3 8B, in bfloat16, in shards.
+"""Measure the memory that one head of a large model needs, on a sharded bfloat16 checkpoint shaped like Llama 3 8B.
 
-    python benchmarks/large_model.py                       128,256 × 4,096 embeddings, 32 layers: 1.2 GB are written
+    python benchmarks/large_model.py                       128,256 × 4,096 embeddings, 32 layers: writes 1.2 GB
     python benchmarks/large_model.py --vocabulary 20000 --bigrams 100000
 
-The first block's attention and the embeddings hold random numbers, all else is left out of the file (it is sparse: 15
-GB by its length), so that a read of it would show as memory. Each question is asked in a process of its own; memory is
-the most that this process and its workers held together, shared pages counted once, pages of mapped files included.
-Asked for: `partners` below 6 GB; AUROC within the machine's memory on two cores.
+The first block's attention and the embeddings hold random numbers. Everything else is a hole in a sparse file (15 GB
+long), so reading it would show up as memory. Each question runs in a separate process. Memory is the peak of that
+process and its workers together, with shared pages counted once and pages of mapped files included. Targets: `partners`
+below 6 GB; AUROC within the machine's memory on two cores.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ import psutil
 
 HEAD = 3
 WRITTEN_AT_ONCE = 1 << 24
-PAUSE = 0.2  # seconds between two looks at the memory
+PAUSE = 0.2  # seconds between memory samples
 
 Shapes = dict[str, tuple[int, ...]]
 
 
 def first_tensors(options: argparse.Namespace) -> Shapes:
-    """What one head of layer 0 needs, and no more."""
+    """The tensors that one head of layer 0 needs."""
     return {"model.embed_tokens.weight": (options.vocabulary, options.width)} | attention(options, 0)
 
 
@@ -53,7 +53,7 @@ def rest(options: argparse.Namespace, layer: int) -> Shapes:
 
 
 def write_shard(path: Path, shapes: Shapes, filled: Shapes) -> None:
-    """A safetensors file in bfloat16 whose `filled` tensors have random numbers, the others none on disk."""
+    """Write a bfloat16 safetensors file; `filled` tensors are random, the others take no disk space."""
     header, end = {}, 0
     for name, shape in shapes.items():
         header[name] = {"dtype": "BF16", "shape": shape, "data_offsets": [end, end + 2 * prod(shape)]}
@@ -69,14 +69,14 @@ def write_shard(path: Path, shapes: Shapes, filled: Shapes) -> None:
 
 
 def write_random(file: BinaryIO, numbers: int, random: np.random.Generator) -> None:
-    """Of random sign and mantissa between 1/64 and 1/32."""
+    """Random bfloat16 bits: magnitude between 1/64 and 1/32, random sign."""
     for begin in range(0, numbers, WRITTEN_AT_ONCE):
         bits = random.integers(0, 1 << 16, min(WRITTEN_AT_ONCE, numbers - begin), np.uint16)
         file.write(((bits & 0x807F) | 0x3C80).tobytes())
 
 
 def write_checkpoint(folder: Path, options: argparse.Namespace) -> float:
-    """The checkpoint, and its length in GB."""
+    """Write the checkpoint and return its length in GB."""
     first, shards = first_tensors(options), {}
     n_shards = min(4, options.layers)
     for shard in range(n_shards):
@@ -112,7 +112,7 @@ def config(options: argparse.Namespace) -> dict[str, object]:
 
 
 def ask(question: str, folder: str, options: argparse.Namespace) -> None:
-    """In a process of its own: one head's partners, or its AUROC."""
+    """Ask for one head's partners or AUROC; runs in a separate process."""
     import detoklens
     from report import random_counts
 
@@ -127,7 +127,7 @@ def ask(question: str, folder: str, options: argparse.Namespace) -> None:
 
 
 def measured(arguments: list[str]) -> tuple[float, float, str]:
-    """Seconds by the clock, GB of the process and its workers together, and what it printed."""
+    """Elapsed seconds, peak GB of the process and its workers together, and its output."""
     begun, most = time.monotonic(), 0.0
     with subprocess.Popen([sys.executable, __file__, *arguments], stdout=subprocess.PIPE, text=True) as process:
         while process.poll() is None:
@@ -140,7 +140,7 @@ def measured(arguments: list[str]) -> tuple[float, float, str]:
 
 
 def memory_of(pid: int) -> float:
-    """Bytes of a process and its children, a page that several have being shared out among them."""
+    """Bytes of a process and its children; a shared page is divided among its users."""
     total = 0.0
     try:
         parent = psutil.Process(pid)
@@ -166,7 +166,7 @@ def main() -> None:
         print(f"a checkpoint of {length:.1f} GB in bfloat16", flush=True)
         for question in ("partners", "auroc"):
             seconds, memory, printed = measured([*sys.argv[1:], "--ask", question, name])
-            print(f"{question} of one head: {memory:.2f} GB at most, {seconds:.0f} s; {printed}", flush=True)
+            print(f"{question} of one head: {memory:.2f} GB peak, {seconds:.0f} s; {printed}", flush=True)
 
 
 if __name__ == "__main__":

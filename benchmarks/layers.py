@@ -1,12 +1,12 @@
-"""What does each pass of `layers` cost? A rotary model of random weights, every head and every MLP off in turn.
+"""Time each pass of `layers` on a rotary model with random weights, ablating every head and MLP in turn.
 
     python benchmarks/layers.py                    30 blocks of width 576, 600 words, the first 8 blocks, all cores
     python benchmarks/layers.py --width 48 --heads 3 --key-heads 3 --mlp 32 --blocks 3 --up-to 2 --triples 40
 
 The steps are those of the question: reading the first blocks from a folder, the candidates alone, the words after every
-block, and, after the last one, the words with each head and each MLP off, which runs the blocks from its own on. Beside
-them stands the time of the bare matrix products that the blocks need for that (so many multiply-adds by the speed of a
-2048³ product on as many threads in the same run). Seconds on the clock need a quiet machine; processor time less so.
+block and, after the last one, the words with each head and each MLP ablated, which reruns the blocks from the ablated
+one on. The baseline is the bare matrix products that the blocks need for this: the number of multiply-adds at the speed
+of a 2048³ product on as many threads in the same run. Elapsed seconds need an idle machine; CPU seconds less so.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ PRODUCT = 2048
 
 
 def make_model(options: argparse.Namespace, folder: Path) -> None:
-    """A Llama of random weights with the demo's tokenizer."""
+    """A Llama with random weights and the demo model's tokenizer."""
     config = LlamaConfig(
         vocab_size=4096,
         hidden_size=options.width,
@@ -53,7 +53,7 @@ def make_model(options: argparse.Namespace, folder: Path) -> None:
 
 
 class Steps:
-    """Seconds on the clock and of the processor for each step."""
+    """Elapsed and CPU seconds of each step."""
 
     def __init__(self) -> None:
         self.found: dict[str, dict[str, float]] = {}
@@ -70,7 +70,7 @@ class Steps:
 
 
 def product_processor_seconds() -> float:
-    """Processor seconds for one multiply-add of a bare product on one thread: the fastest of some."""
+    """CPU seconds per multiply-add of a bare product on one thread, the fastest of four."""
     one = torch.randn(PRODUCT, PRODUCT)
     found = []
     for _ in range(4):
@@ -81,7 +81,7 @@ def product_processor_seconds() -> float:
 
 
 def multiply_adds(options: argparse.Namespace, n_words: int) -> int:
-    """Of the linear layers for the words and their null with each component off: three tokens each."""
+    """Multiply-adds of the linear layers for the words and their null, with each component ablated; three tokens."""
     width, keys = options.width, options.width // options.heads * options.key_heads
     block = 2 * width * width + 2 * width * keys + 3 * width * options.mlp
     passes = sum((options.heads + 1) * (options.up_to - layer) for layer in range(options.up_to))
@@ -117,10 +117,10 @@ def main() -> None:
                 measuring.measure_additive(runner)
             with steps.step("words after every block", options.up_to):
                 measuring.after_every_block(runner)
-            with steps.step("words with each off", options.up_to * (options.heads + 1)):
+            with steps.step("words with each component ablated", options.up_to * (options.heads + 1)):
                 measuring.with_each_off(options.up_to - 1, runner)
             bare = multiply_adds(options, len(words)) * product_processor_seconds()
-    off = steps.found["words with each off"]["processor_seconds"]
+    off = steps.found["words with each component ablated"]["processor_seconds"]
     kinds = ("seconds", "processor_seconds")
     total = {kind: round(sum(step[kind] for step in steps.found.values()), 1) for kind in kinds}
     said = {"words": len(words), "candidates": layer.vocab_size, "workers": options.workers, "steps": steps.found}

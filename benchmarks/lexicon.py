@@ -1,13 +1,13 @@
-"""How fast are the largest pairs of V × V found? Ratios against whole rows with argpartition, and the bare product.
+"""Time the search for the largest of V × V pairs relative to argpartition on whole rows and to a bare product.
 
     python benchmarks/lexicon.py                               GPT-2 small's vocabulary, two heads: about two minutes
     python benchmarks/lexicon.py --vocabulary 8000 --heads 4
 
-Everything is timed in one run. The baseline is what one would write first: whole rows of scores for 128 queries at a
-time, joined with the best pairs so far, and numpy's argpartition of them; it is run on some queries and scaled. The
-product is H · V² · d' multiply-adds at the mean speed of 2048³ float32 products on all cores, timed for some seconds
-before and after; the ratio to the single fastest of them is printed too. Ratios are of elapsed time,
-which needs a quiet machine, and of processor time, which a busy one disturbs less. Memory is that of all processes.
+Everything is timed in one run. The baseline is the obvious implementation: compute whole rows of scores for 128 queries
+at a time, append them to the best pairs so far, and apply numpy's argpartition; it runs on some queries and is scaled
+up. The product is H · V² · d' multiply-adds at the mean speed of 2048³ float32 products on all cores, timed for a few
+seconds before and after; the ratio to the single fastest one is printed too. Ratios are given for elapsed time, which
+needs an idle machine, and for CPU time, which other load disturbs less. Memory is that of all processes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ROWS = 128
 
 
 def whole_rows(affinity: Affinity, top: int, n_queries: int) -> np.ndarray:
-    """The largest scores of the first head's first queries, in the obvious way."""
+    """The largest scores of the first head's first queries, computed the obvious way."""
     best, places = np.empty(0, np.float32), np.empty(0, np.int64)
     for first in range(0, n_queries, ROWS):
         scores = affinity.query[0, first : first + ROWS] @ affinity.key[0].T
@@ -38,7 +38,7 @@ def whole_rows(affinity: Affinity, top: int, n_queries: int) -> np.ndarray:
 
 
 def same_scores(affinity: Affinity, top: int, n_queries: int, expected: np.ndarray) -> float:
-    """The largest difference between the two ways, on the same queries."""
+    """The largest difference between the two methods on the same queries."""
     some = Affinity(affinity.query[:1, :n_queries], affinity.key[:1])
     padded = np.full((1, affinity.vocab_size - n_queries, some.query.shape[2]), 0, np.float32)
     found = largest_pairs(Affinity(np.concatenate([some.query, padded], axis=1), some.key), top)

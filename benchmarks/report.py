@@ -1,12 +1,12 @@
-"""How long does each step of a report take, and do page and figures take less time than the questions?
+"""Time each step of a report, and compare the page and figures with the questions.
 
     python benchmarks/report.py                        GPT-2 small's size, 5 million distinct bigrams, 500 documents
     python benchmarks/report.py --vocabulary 4000 --heads 4 --bigrams 200000 --documents 50 --length 256
-    python benchmarks/report.py --model demo           a real model with what it brings along
+    python benchmarks/report.py --model demo           a real model with its bundled counts and documents
 
-Weights, counts and documents are random, frequencies like Zipf's; there is no tokenizer, so steps that spell are left
-out unless a real model is named. Each step's time stands beside that of the same question asked alone, in the same
-process and run, nothing written or kept (`--twice`): the ratio is what the report adds. Needs a quiet machine.
+Weights, counts and documents are random with Zipf-like frequencies. There is no tokenizer, so steps that need one are
+skipped unless a real model is given. With `--twice`, each step is compared with the same question asked alone in the
+same process, without writing or caching anything: the ratio is the overhead of the report. Needs an idle machine.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ SHOWING = ("Draw the figures", "Find the partners of every token", "Write the pa
 
 
 def zipf_tokens(random: np.random.Generator, vocabulary: int, shape: int | tuple[int, int]) -> np.ndarray:
-    """Token ids of which the n-th is about 1/n as frequent as the first."""
+    """Token ids in which the n-th is about 1/n as frequent as the first."""
     return np.minimum(vocabulary ** random.random(shape), vocabulary - 1).astype(np.int64)
 
 
 def random_counts(random: np.random.Generator, vocabulary: int, bigrams: int) -> Counts:
-    """About so many distinct bigrams."""
+    """About this many distinct bigrams."""
     drawn = zipf_tokens(random, vocabulary, (2, 4 * bigrams))
     pairs, occurrences = np.unique(drawn[0] * vocabulary + drawn[1], return_counts=True)
     kept = np.sort(random.permutation(len(pairs))[:bigrams])
@@ -64,14 +64,14 @@ def random_study(options: argparse.Namespace) -> Study:
 
 
 class RandomText(Study):
-    """A study whose documents are given as token ids."""
+    """A study with documents given as token ids."""
 
     def has(self, need: str) -> bool:
         return need == "text" or super().has(need)  # type: ignore[arg-type]
 
 
 def alone(title: str, asked: Study) -> float:
-    """Seconds of one question asked by itself, of a study that remembers no answer but whose factors are known."""
+    """Seconds of one question asked alone, without cached answers but with the factors already computed."""
     from detoklens.report.sections import SECTIONS
 
     fresh = RandomText(asked.layer, asked.counts, asked.texts, asked.seed, asked.work)
@@ -89,7 +89,7 @@ def main() -> None:
     sizes = {"vocabulary": 50257, "heads": 12, "d_head": 64, "length": 1024, "bigrams": 5_000_000, "documents": 500}
     for name, default in sizes.items():
         parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
-    parser.add_argument("--model", help="a real model instead, such as demo")
+    parser.add_argument("--model", help="use a real model, such as demo")
     parser.add_argument("--twice", action="store_true", help="also time each question alone")
     options = parser.parse_args()
     asked = study(options.model, documents=200) if options.model else random_study(options)
@@ -98,14 +98,14 @@ def main() -> None:
         make_report(asked, Path(folder) / "report", listener=listener, engine=engine)
         summarise(listener.passed)
         if options.twice:
-            print("\nagainst the same question asked alone:", flush=True)
+            print("\nrelative to the same question asked alone:", flush=True)
             for step in questions_in(listener.passed):
                 ratio = step.seconds / alone(step.title, asked)
                 print(f"{ratio:8.2f} times  {step.title}", flush=True)
 
 
 def tell(step: Step) -> None:
-    """Print each step as it ends."""
+    """Print each step when it ends."""
     if not step.missing:
         print(f"{step.seconds:8.2f} s  {step.title}", flush=True)
 
@@ -118,7 +118,7 @@ def summarise(steps: list[Step]) -> None:
     showing = sum(step.seconds for step in steps if step.title in SHOWING)
     questions = sum(step.seconds for step in questions_in(steps))
     print(f"{questions:8.2f} s  all questions\n{showing:8.2f} s  figures, search index and page")
-    print(f"page and figures take {showing / questions:.2f} times what the questions take", flush=True)
+    print(f"page and figures take {showing / questions:.2f} times as long as the questions", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,15 +1,15 @@
-"""What does looking for twins cost? Its steps, beside the bare matrix products that the ranks need.
+"""Time the steps of `twins` relative to the bare matrix products that the ranks need.
 
     python benchmarks/twins.py                                        GPT-2 small's size, 2,000 words, all conditions
     python benchmarks/twins.py --vocabulary 4096 --heads 4 --d-head 32 --words 1000
 
-A random GPT-2 of these sizes, words of two pieces drawn at random (ranks cost the same for any weights). The steps are
-the block's output for every candidate, the words' vectors in every condition (and the null's, where the same change is
-made to it), their ranks at two places, and the intervals. The additive control adds up to 32 texts for each word. The
-products are rankings · 2 places · words · candidates · width multiply-adds at the mean speed of 2048³ float32 products
-on all cores, timed for some seconds before and after. Ratios are of elapsed time, which needs a quiet
-machine, and of processor time, which a busy one disturbs less. Memory is that of the process, weights included. The
-first words' ranks are compared with numpy's own, which may differ by one where two cosines are equal but for rounding.
+The model is a random GPT-2 of the given size, with random two-piece words (ranks cost the same for any weights). The
+steps are the block's output for every candidate, the words' vectors in every condition (and the null's, if the
+condition applies to it), their ranks at two places, and the intervals. The additive control adds up to 32 texts per
+word. The products are rankings · 2 places · words · candidates · width multiply-adds at the mean speed of 2048³ float32
+products on all cores, timed for a few seconds before and after. Ratios are given for elapsed time, which needs an idle
+machine, and for CPU time, which other load disturbs less. Memory is that of the process, including weights. The first
+words' ranks are compared with numpy's, which may differ by one where two cosines are equal up to rounding.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def normal(*shape: int) -> np.ndarray:
 
 
 def random_world(options: argparse.Namespace) -> ClosedWorld:
-    """A first block of GPT-2's kind."""
+    """A random GPT-2 first block."""
     heads, d_head, width = options.heads, options.d_head, options.heads * options.d_head
     gain, no_bias = np.ones(width, np.float32), np.zeros(width, np.float32)
     sides = {f"{side}_weight": normal(width, heads, d_head) for side in ("query", "key", "value")}
@@ -62,7 +62,7 @@ def random_world(options: argparse.Namespace) -> ClosedWorld:
 
 
 def largest_difference(candidates: Candidates, whole: np.ndarray, words: np.ndarray, twins: np.ndarray) -> float:
-    """Of the first words' ranks from those by one product of numpy's."""
+    """Largest difference of the first words' ranks from those computed with one numpy product."""
     directions = standardised(words)[:COMPARED]
     cosines = directions @ standardised(whole).T
     own = cosines[np.arange(len(directions)), twins[:COMPARED]][:, None]

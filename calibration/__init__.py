@@ -1,9 +1,9 @@
-"""How often is each verdict wrong, and how small an effect does it find? Models whose truth is known, asked everything.
+"""Measure each verdict's false-positive rate and power on models with known ground truth.
 
-`texts` makes a small vocabulary with corpus counts, `adversaries` builds the models, `run` asks every verdict of every
-model and keeps what was answered, `table` turns that into the tables of docs/calibration.md. It lives outside the
-package, as benchmarks/ does: it needs torch, runs for minutes, and uses nothing but the public interface.
+`texts` makes a small vocabulary with corpus counts, `adversaries` builds the models, `run` computes every verdict for
+every model and caches the results, and `table` turns them into the tables of docs/calibration.md. Like benchmarks/,
+this lives outside the package: it needs torch, runs for minutes, and uses only the public API.
 
-    python -m calibration.run            the whole suite, as `make calibrate` runs it
-    python -m calibration.run --each 1   one model of each kind, to see that it works
+    python -m calibration.run            the whole suite, as in `make calibrate`
+    python -m calibration.run --each 1   a smoke test with one model of each kind
 """

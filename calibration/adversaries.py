@@ -1,7 +1,7 @@
-"""Models whose truth is known, as checkpoints of Hugging Face layout.
+"""Models with known ground truth, as checkpoints in Hugging Face layout.
 
-Random models have the sizes and the norms of a small GPT-2 or Llama. The planted ones need exact terms, so their
-features come in pairs (f, −f), which have mean 0, and LayerNorm divides by 10⁶ and multiplies by it: it does nothing.
+Random models have the sizes and norms of a small GPT-2 or Llama. Planted models need exact terms, so their features
+come in pairs (f, −f) with mean 0, and LayerNorm is the identity: it divides by 10⁶, and its gain multiplies by 10⁶.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from safetensors.numpy import save_file
 from calibration.texts import EMBEDDINGS, Texts, demo_texts, small_texts
 from detoklens.measures.twin_chains import chains, merge_splits, word_tokens
 
-LINEAR = 1e12  # an ε that no variance reaches
-SHARP = 30.0  # the score of the previous token above all others
+LINEAR = 1e12  # an ε far above any variance
+SHARP = 30.0  # score margin of the previous token
 D_RANDOM, N_HEADS, N_POSITIONS, N_BLOCKS = 128, 4, 256, 2
-D_TOKEN, N_PLACES = 96, 8  # of planted models
+D_TOKEN, N_PLACES = 96, 8  # for planted models
 Tensors = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Model:
-    """A checkpoint in memory, and the texts that it reads."""
+    """A checkpoint in memory, with the texts it reads."""
 
     config: dict[str, Any]
     tensors: Tensors
@@ -43,7 +43,7 @@ class Model:
 
 
 def random_gpt2(embeddings: str, seed: int) -> Model:
-    """Random weights on a table of embeddings; attention is sharp, usual or nearly even, by the seed."""
+    """Random weights on the given embeddings; the seed makes attention sharp, normal or nearly uniform."""
     random = np.random.default_rng(seed)
     texts = demo_texts() if embeddings == "demo" else small_texts()
     tokens = EMBEDDINGS[embeddings](texts, D_RANDOM, random)
@@ -55,7 +55,7 @@ def random_gpt2(embeddings: str, seed: int) -> Model:
 
 
 def random_llama(embeddings: str, seed: int) -> Model:
-    """The same with rotary positions; embeddings have a mean, so that there is a kernel."""
+    """The same with rotary positions; the embeddings have a non-zero mean, so that a position kernel exists."""
     random = np.random.default_rng(seed)
     texts = demo_texts() if embeddings == "demo" else small_texts()
     tokens = EMBEDDINGS[embeddings](texts, D_RANDOM, random) + 0.5 * random.normal(size=D_RANDOM)
@@ -79,20 +79,20 @@ def random_llama(embeddings: str, seed: int) -> Model:
 
 
 def drifting_positions(seed: int) -> Model:
-    """A random model whose table of positions is a random walk: neighbours are alike, and nothing repeats."""
+    """A random model whose position embeddings are a random walk: neighbours are similar, but nothing repeats."""
     model = random_gpt2("iid", seed)
     model.tensors["wpe.weight"] = model.tensors["wpe.weight"].cumsum(axis=0) / np.sqrt(N_POSITIONS)
     return model
 
 
 def copier(embeddings: str, seed: int) -> Model:
-    """A head that looks at the previous position, whatever stands there, and adds what it finds: OV is the identity."""
+    """A head that attends to the previous position regardless of its token, and copies it: OV is the identity."""
     features = _Features.of(embeddings, seed)
     return features.model(features.previous_token_head(into="token"))
 
 
 def cluster_head(clusters: int, seed: int) -> Model:
-    """A head whose Tᵉᵉ depends on the clusters of query and key alone, as pairs of clusters occur in the corpus."""
+    """A head whose Tᵉᵉ depends only on the clusters of query and key, following their co-occurrence in the corpus."""
     features = _Features.of("iid", seed)
     known = features.texts.clusters(clusters)
     belongs = np.eye(clusters)[known]
@@ -101,20 +101,20 @@ def cluster_head(clusters: int, seed: int) -> Model:
 
 
 def frequency_head(seed: int) -> Model:
-    """A head in which frequent queries look for frequent keys, and rare ones for rare ones."""
+    """A head in which frequent queries attend to frequent keys, and rare queries to rare keys."""
     features = _Features.of("iid", seed)
     return features.with_scores(features.texts.log_counts[:, None], features.texts.log_counts[:, None])
 
 
 def same_token_head(seed: int) -> Model:
-    """A head in which each token looks for itself."""
+    """A head in which every token attends to itself."""
     features = _Features.of("iid", seed)
     vectors = features.random.normal(size=(features.texts.size, 24)) / np.sqrt(24)
     return features.with_scores(4 * vectors, vectors)
 
 
 def lexical_head(strength: float, seed: int) -> Model:
-    """A head whose Tᵉᵉ knows which tokens precede which: `strength` standard deviations of that on one of noise."""
+    """A head whose Tᵉᵉ encodes corpus bigrams; `strength` is the ratio of signal to noise standard deviations."""
     features = _Features.of("iid", seed)
     queries, keys = features.texts.lexical_factors(24)
     noise_queries, noise_keys = features.random.normal(size=(2, features.texts.size, 24)) / 24**0.25
@@ -125,7 +125,7 @@ def lexical_head(strength: float, seed: int) -> Model:
 
 
 def writer(strength: float, seed: int) -> Model:
-    """A head carries the first piece to the last, an MLP puts `strength` of the word's token in place of the pieces."""
+    """A head copies the first piece to the last; an MLP replaces a fraction `strength` of the pieces with the word."""
     features = _Features.of("iid", seed)
     tensors = features.previous_token_head(into="copied")
     vocabulary = features.texts.vocabulary
@@ -143,7 +143,7 @@ def writer(strength: float, seed: int) -> Model:
 
 
 def frequency_bias(strength: float, seed: int) -> Model:
-    """A random model whose first head's query bias points at frequency: cosine `strength`, the rest at random."""
+    """A random model whose L0H0 query bias has cosine `strength` with rarity; the rest of the bias is random."""
     model = random_gpt2("spelled", seed)
     tokens, tensors = model.tensors["wte.weight"], model.tensors
     normed = (tokens - tokens.mean(axis=1, keepdims=True)) / tokens.std(axis=1, keepdims=True)
@@ -155,13 +155,13 @@ def frequency_bias(strength: float, seed: int) -> Model:
     other -= other @ wanted / (wanted @ wanted) * wanted
     pointing = strength * wanted / np.linalg.norm(wanted)
     pointing = pointing + np.sqrt(1 - strength**2) * other / np.linalg.norm(other)
-    carried = tensors["h.0.ln_1.bias"] @ tensors["h.0.attn.c_attn.weight"][:, :d_head]  # what LayerNorm's bias adds
+    carried = tensors["h.0.ln_1.bias"] @ tensors["h.0.attn.c_attn.weight"][:, :d_head]  # from LayerNorm's bias
     tensors["h.0.attn.c_attn.bias"][:d_head] = 3 * pointing - carried
     return model
 
 
 def wave_table(strength: float, seed: int) -> Model:
-    """A random model whose positions are noise and `strength` of a circle, read the same by queries and keys."""
+    """A random model whose positions are noise plus `strength` times a circle; queries and keys share weights."""
     model = random_gpt2("iid", seed)
     random, tensors = np.random.default_rng(seed), model.tensors
     circle = np.linalg.qr(random.normal(size=(D_RANDOM, 2)))[0].T * np.sqrt(D_RANDOM / 2)
@@ -174,7 +174,7 @@ def wave_table(strength: float, seed: int) -> Model:
 
 @dataclass(frozen=True)
 class _Features:
-    """The residual stream of a planted model: a token, a copied token and a position, each in features of its own."""
+    """The residual stream of a planted model: a token, a copied token and a position, in separate features."""
 
     texts: Texts
     tokens: np.ndarray
@@ -191,7 +191,7 @@ class _Features:
         return 2 * D_TOKEN + N_PLACES
 
     def place(self, where: str, tokens: Any = slice(None)) -> np.ndarray:
-        """Tokens as they stand in the stream, in the features `token` or `copied`."""
+        """Residual stream vectors with these tokens in the features `token` or `copied`."""
         begin = 0 if where == "token" else D_TOKEN
         half = np.zeros((len(self.tokens[tokens]), self.half))
         half[:, begin : begin + D_TOKEN] = self.tokens[tokens]
@@ -203,7 +203,7 @@ class _Features:
         return np.concatenate([half, -half], axis=1) / np.sqrt(2)
 
     def previous_token_head(self, into: str) -> Tensors:
-        """One head as wide as the stream: its scores are those of positions, its values the token's features."""
+        """One head as wide as the stream: positions decide its scores, its values are the token's features."""
         d_model, places, begin = 2 * self.half, self.positions(), 0 if into == "token" else D_TOKEN
         query, key, value, output = (np.zeros((d_model, d_model)) for _ in range(4))
         query[:, : N_PLACES - 1] = SHARP * np.sqrt(d_model) * places[1:].T
@@ -218,9 +218,9 @@ class _Features:
         }
 
     def with_scores(self, queries: np.ndarray, keys: np.ndarray) -> Model:
-        """A first head with Tᵉᵉ = queries · keys, up to σ, beside a second one with random weights.
+        """A first head with Tᵉᵉ = queries · keys, up to σ, and a second head with random weights.
 
-        The token's features are then its query and its key vector; what is written is random.
+        The token's features hold its query and key vectors; the OV circuit is random.
         """
         width = queries.shape[1]
         half = np.concatenate([queries, keys, self.tokens], axis=1)
@@ -237,7 +237,7 @@ class _Features:
         return _gpt2(tensors | _linear_norms(d_model), self.texts, 2, layer_norm_epsilon=LINEAR)
 
     def model(self, tensors: Tensors, **config: Any) -> Model:
-        """A model of one head that does nothing but what is planted."""
+        """A one-head model that contains only the planted mechanism."""
         d_model, n_inner = 2 * self.half, config.get("n_inner", 1)
         nothing = {"wte.weight": self.place("token"), "wpe.weight": self.positions()}
         for block in range(N_BLOCKS):
@@ -262,7 +262,7 @@ def _linear_norms(d_model: int) -> Tensors:
 
 
 def _random_block(block: int, d_model: int, random: np.random.Generator, sharpness: float) -> Tensors:
-    """A block of GPT-2 with random weights and biases; `sharpness` multiplies the scores."""
+    """A GPT-2 block with random weights and biases; `sharpness` multiplies the scores."""
     joint = np.concatenate([_drawn(random, d_model, d_model) for _ in range(3)], axis=1)
     joint[:, : 2 * d_model] *= np.sqrt(sharpness)
     inner = 4 * d_model
@@ -283,7 +283,7 @@ def _random_block(block: int, d_model: int, random: np.random.Generator, sharpne
 
 
 def _drawn(random: np.random.Generator, rows: int, columns: int) -> np.ndarray:
-    """A random matrix that keeps the size of what it is multiplied with."""
+    """A random matrix that preserves the norm of its input on average."""
     return random.normal(size=(rows, columns)) / np.sqrt(rows)
 
 
@@ -314,11 +314,11 @@ NULLS: dict[str, Callable[[int], Model]] = {
     "same token": same_token_head,
     "drifting positions": drifting_positions,
 }
-"""Models that neither write words nor know which tokens precede which."""
+"""Models that neither write words nor encode corpus bigrams."""
 PLANTED: dict[str, Callable[[float, int], Model]] = {
     "lexical": lexical_head,
     "writer": writer,
     "frequency bias": frequency_bias,
     "wave": wave_table,
 }
-"""Models with an effect of known strength."""
+"""Models with a planted effect of known strength."""

@@ -1,7 +1,7 @@
-"""Ask every verdict of every calibration model, several models at once, and keep what each answered.
+"""Compute every verdict for every calibration model, several models at a time, and cache the results.
 
-A finished model is a file in build/calibration/<fingerprint>, so an interrupted run continues where it stopped. The
-fingerprint is that of the code of detoklens and of this folder: after a change, everything is asked again.
+Each finished model is a file in build/calibration/<fingerprint>, so an interrupted run resumes. The fingerprint covers
+the code of detoklens and of this folder; any change to either reruns everything.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "calibration"
 PAGE = ROOT / "docs" / "calibration.md"
-EACH = 12  # models of each kind with random weights: five kinds are then 60 models; half as many of all others
+EACH = 12  # models per kind with random weights (five kinds make 60 models); all other kinds get half as many
 VERDICTS = ("twins", "layers", "auroc", "auroc --pieces", "heads", "words", "frequency", "shape")
 RANDOM = ("random, ", "rotary, ")
-NOT_ASKED = {  # what a model's truth does not settle
+NOT_ASKED = {  # verdicts that the ground truth of a model does not determine
     "lexical": ("twins", "layers", "frequency", "shape"),
     "writer": ("auroc", "auroc --pieces", "heads", "words", "frequency", "shape"),
     "frequency bias": tuple(verdict for verdict in VERDICTS if verdict != "frequency"),
@@ -35,7 +35,7 @@ NOT_ASKED = {  # what a model's truth does not settle
 
 @dataclass(frozen=True)
 class Task:
-    """One model: its kind, the strength of what is planted (None where nothing is), and its seed."""
+    """One model: its kind, the strength of the planted effect (None without one), and its seed."""
 
     kind: str
     strength: float | None
@@ -48,7 +48,7 @@ class Task:
 
 
 def tasks(each: int = EACH) -> list[Task]:
-    """All models, the same ones in every run; seeds differ between kinds."""
+    """All models, identical in every run; seeds differ between kinds."""
     from calibration.adversaries import NULLS, PLANTED, STRENGTHS
 
     kinds: list[tuple[str, float | None]] = [(kind, None) for kind in NULLS]
@@ -62,7 +62,7 @@ def tasks(each: int = EACH) -> list[Task]:
 
 
 def questions() -> dict[str, Any]:
-    """Each verdict by the command that gives it."""
+    """The question behind each verdict, by its command."""
     import detoklens as dl
 
     return {
@@ -78,7 +78,7 @@ def questions() -> dict[str, Any]:
 
 
 def answer(task: Task) -> dict[str, Any]:
-    """What each verdict says of one model; a question that refuses the model is "untestable", with its message."""
+    """Compute every verdict for one model; a question that raises is "untestable", with the error message."""
     import detoklens as dl
     from calibration.adversaries import NULLS, PLANTED
 
@@ -98,7 +98,7 @@ def answer(task: Task) -> dict[str, Any]:
 
 
 def run(chosen: list[Task], kept: Path, workers: int) -> Iterator[dict[str, Any]]:
-    """The answers of all models, those that are finished first."""
+    """Yield the results of all models, cached ones first."""
     kept.mkdir(parents=True, exist_ok=True)
     finished = [task for task in chosen if (kept / task.file).is_file()]
     yield from (json.loads((kept / task.file).read_text(encoding="utf-8")) for task in finished)
@@ -122,7 +122,7 @@ def _write(path: Path, found: dict[str, Any]) -> None:
 
 
 def fingerprint() -> str:
-    """Of all code that decides a verdict."""
+    """Hash all code that affects a verdict."""
     digest = hashlib.sha256()
     for path in sorted([*(ROOT / "src").rglob("*.py"), *(ROOT / "calibration").glob("*.py")]):
         digest.update(path.read_bytes())
@@ -133,10 +133,10 @@ def main() -> None:
     from calibration.table import write_tables
 
     options = argparse.ArgumentParser(prog="python -m calibration.run", description="Calibrate every verdict.")
-    options.add_argument("--each", type=int, default=EACH, help="models of each kind (default: %(default)s)")
+    options.add_argument("--each", type=int, default=EACH, help="random models of each kind (default: %(default)s)")
     options.add_argument("--workers", type=int, default=os.cpu_count(), help="processes (default: one per core)")
-    options.add_argument("--kept", type=Path, default=KEPT / fingerprint(), help="folder of finished models")
-    options.add_argument("--page", type=Path, default=PAGE, help="page whose tables are replaced")
+    options.add_argument("--kept", type=Path, default=KEPT / fingerprint(), help="cache folder for finished models")
+    options.add_argument("--page", type=Path, default=PAGE, help="page whose tables to replace")
     given = options.parse_args()
     chosen, found = tasks(given.each), []
     for number, one in enumerate(run(chosen, given.kept, given.workers), start=1):

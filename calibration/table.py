@@ -1,4 +1,4 @@
-"""False-positive rates and power curves, as the tables of docs/calibration.md."""
+"""Render false-positive rates and power curves as the tables of docs/calibration.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
 
 def write_tables(found: Sequence[dict[str, Any]], page: Path) -> str:
-    """Put the tables between the page's two marks; gives them back."""
+    """Write the tables between the page's two markers and return them."""
     tables = "\n\n".join(
         [
             f"{len(found)} models.",
@@ -42,7 +42,7 @@ def write_tables(found: Sequence[dict[str, Any]], page: Path) -> str:
 
 
 def false_positives(found: Iterable[dict[str, Any]]) -> str:
-    """A row for each verdict, a column for each group of models that should get no "yes"."""
+    """One row per verdict, one column per group of models whose correct verdict is "no"."""
     nulls = [one for one in found if one["strength"] is None]
     rows = [
         [f"`{verdict}`"]
@@ -53,7 +53,7 @@ def false_positives(found: Iterable[dict[str, Any]]) -> str:
 
 
 def by_kind(found: Iterable[dict[str, Any]]) -> str:
-    """The random models one kind of embeddings at a time."""
+    """The random models, one column per kind of embeddings."""
     nulls = [one for one in found if one["kind"].startswith(GROUPS["random weights"])]
     kinds = sorted({one["kind"] for one in nulls})
     rows = [
@@ -64,7 +64,7 @@ def by_kind(found: Iterable[dict[str, Any]]) -> str:
 
 
 def power(found: Iterable[dict[str, Any]]) -> str:
-    """How often is an effect of each strength found? A row for each verdict that the effect concerns."""
+    """How often an effect of each strength is found, one row per affected verdict."""
     planted = [one for one in found if one["strength"] is not None]
     rows = []
     for kind in dict.fromkeys(one["kind"] for one in planted):
@@ -81,7 +81,7 @@ def power(found: Iterable[dict[str, Any]]) -> str:
 
 
 def _rate(models: Sequence[dict[str, Any]], verdict: str, with_interval: bool = True) -> str:
-    """`1 of 60 [0.0, 8.9] %` with Clopper and Pearson's 95 % interval, and how many could not be tested."""
+    """Format `1 of 60 [0.0, 8.9] %`, with a 95 % Clopper–Pearson interval and the number of untestable models."""
     values = Counter((one["verdicts"].get(verdict) or {"value": None})["value"] for one in models)
     tested = values["yes"] + values["no"]
     if not tested:

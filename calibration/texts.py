@@ -1,4 +1,4 @@
-"""What the calibration models read: a tokenizer, corpus counts, and tables of embeddings with structure."""
+"""Inputs of the calibration models: a tokenizer, corpus counts, and structured embeddings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ BOS = "<|endoftext|>"
 
 @dataclass(frozen=True, eq=False)
 class Texts:
-    """A vocabulary and how often its tokens and pairs of tokens occur."""
+    """A vocabulary with token and bigram counts."""
 
     tokenizer: str
     vocabulary: dl.Vocabulary
@@ -41,13 +41,13 @@ class Texts:
 
     @cached_property
     def log_counts(self) -> np.ndarray:
-        """log(count + 1) of each token, with mean 0 and variance 1."""
+        """log(count + 1) of each token, standardized to mean 0 and variance 1."""
         logs = np.log1p(self.counts.tokens.astype(np.float64))
         return (logs - logs.mean()) / logs.std()
 
     @cached_property
     def association(self) -> csr_matrix:
-        """max(0, log P(key before query) / P(key) P(query)) of each query and key that stand together."""
+        """max(0, log P(key before query) / P(key) P(query)) of each query and key that co-occur."""
         bigrams, tokens = self.counts.bigrams, self.counts.tokens.astype(np.float64)
         queries = bigrams.suffixes.astype(np.int64)
         keys, counts = bigrams.prefixes.astype(np.int64), bigrams.counts.astype(np.float64)
@@ -55,18 +55,18 @@ class Texts:
         return csr_matrix((np.maximum(values, 0), (queries, keys)), shape=(self.size, self.size))
 
     def lexical_factors(self, rank: int) -> tuple[np.ndarray, np.ndarray]:
-        """Query and key vectors whose product is the best approximation of `association` of this rank."""
+        """Query and key vectors whose product is the best approximation of `association` at this rank."""
         left, values, right = svds(self.association, k=rank, random_state=0)
         return left * np.sqrt(values), right.T * np.sqrt(values)
 
     def clusters(self, number: int) -> np.ndarray:
-        """The cluster of each token: tokens with similar neighbours are in the same one."""
+        """The cluster of each token; tokens with similar neighbours share a cluster."""
         vectors = np.concatenate(self.lexical_factors(8), axis=1)
         vectors /= np.linalg.norm(vectors, axis=1, keepdims=True) + 1e-9
         return kmeans2(vectors, number, seed=0, minit="++")[1]
 
     def cluster_association(self, clusters: np.ndarray) -> np.ndarray:
-        """How strongly clusters of queries go with clusters of keys: the log ratio of observed to expected pairs."""
+        """Association of query clusters with key clusters: the log ratio of observed to expected pairs."""
         bigrams, number = self.counts.bigrams, int(clusters.max()) + 1
         pairs = np.ones((number, number))
         np.add.at(pairs, (clusters[bigrams.suffixes], clusters[bigrams.prefixes]), bigrams.counts)
@@ -76,7 +76,7 @@ class Texts:
 
 @cache
 def small_texts() -> Texts:
-    """A byte-level BPE of 1,000 tokens, trained on the demo model's sampled documents, and the counts of these."""
+    """A byte-level BPE with 1,000 tokens, trained on the demo model's sampled documents, and their counts."""
     with demo.DOCUMENTS.open("rb") as file:
         lines = zstandard.ZstdDecompressor().stream_reader(file).read().decode().splitlines()
     documents = [json.loads(line)["text"] for line in lines]
@@ -106,12 +106,12 @@ def demo_texts() -> Texts:
 
 
 def iid(texts: Texts, d_model: int, random: np.random.Generator) -> np.ndarray:
-    """No structure: every token has a vector of its own."""
+    """No structure: an independent random vector per token."""
     return random.normal(size=(texts.size, d_model))
 
 
 def spelled(texts: Texts, d_model: int, random: np.random.Generator) -> np.ndarray:
-    """Tokens are the sums of their letters, each letter weighted less the later it stands."""
+    """Sums of letter vectors, with later letters weighted less."""
     letters = {letter: random.normal(size=d_model) for letter in sorted(set("".join(texts.tokens)))}
     made = 0.3 * random.normal(size=(texts.size, d_model))
     for token, text in enumerate(texts.tokens):
@@ -121,7 +121,7 @@ def spelled(texts: Texts, d_model: int, random: np.random.Generator) -> np.ndarr
 
 
 def classes(texts: Texts, d_model: int, random: np.random.Generator) -> np.ndarray:
-    """Tokens are what they look like (leading space, capital, digit, letters) and how frequent they are."""
+    """One vector per class (leading space, capital, digit, letters, frequency band), plus noise."""
     bands = np.digitize(texts.log_counts, [-1, 0, 1])
     kinds = [
         (text[:1] == " ", text.strip()[:1].isupper(), text.strip().isdigit(), text.strip().isalpha(), int(band))
@@ -132,14 +132,14 @@ def classes(texts: Texts, d_model: int, random: np.random.Generator) -> np.ndarr
 
 
 def zipf_normed(texts: Texts, d_model: int, random: np.random.Generator) -> np.ndarray:
-    """Rare tokens are longer and share a direction, frequent ones are short: frequency is all over the table."""
+    """Rare tokens have larger norms and share a direction, so the embeddings encode frequency throughout."""
     rarity = (texts.log_counts.max() - texts.log_counts) / np.ptp(texts.log_counts)
     made = random.normal(size=(texts.size, d_model)) * (0.5 + rarity[:, None])
     return made + 2 * np.outer(rarity, random.normal(size=d_model))
 
 
 def demos_own(_texts: Texts, d_model: int, _random: np.random.Generator) -> np.ndarray:
-    """The trained embeddings of the demo model."""
+    """The demo model's trained embeddings."""
     found = dl.load(demo.NAME).weights.token_embeddings.astype(np.float64)
     assert found.shape[1] == d_model
     return found / found.std()

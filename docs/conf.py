@@ -1,4 +1,4 @@
-"""How Sphinx builds the site. `make site` lays the sources out first, see make_site.py; nothing is fetched."""
+"""Sphinx configuration of the site. `make site` prepares the sources first (see make_site.py); it needs no network."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ exclude_patterns = ["made/home/*", "made/questions.md", "extra"]
 
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 4
-nb_execution_mode = "off"  # notebooks are committed with their outputs, which the tests make again
+nb_execution_mode = "off"  # notebooks are committed with their outputs, which the tests reproduce
 nb_merge_streams = True
-suppress_warnings = ["misc.highlighting_failure"]  # a notebook's `!command` is no Python
+suppress_warnings = ["misc.highlighting_failure"]  # a notebook's `!command` is not Python
 
-default_role = "code"  # docstrings quote with one backtick
+default_role = "code"  # docstrings use single backticks for code
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80
 nitpicky = True
-# Types of signatures are no pages of this site: arrays with axis names, polars, matplotlib, inner modules.
+# Types in signatures have no page on this site: arrays with axis names, polars, matplotlib, internal modules.
 nitpick_ignore_regex = [(r"py:.*", r"(?!detoklens\.\w+$).*")]
 
 html_theme = "furo"
@@ -46,7 +46,7 @@ copybutton_only_copy_prompt_lines = True
 
 
 def plain_prose(_app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
-    """Docstrings are prose with globs and |norms|, not markup."""
+    """Escape globs and |norms| in docstrings, which are prose, not markup."""
     lines[:] = [line.replace("*", r"\*").replace("|", r"\|") for line in lines]
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/cli.md from the commands' own help: `python docs/make_cli_reference.py`."""
+"""Write docs/cli.md from the commands' help: `python docs/make_cli_reference.py`."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ REFERENCE = Path(__file__).parent / "cli.md"
 BEFORE_EACH = "\f"
 INTRODUCTION = """# Commands
 
-This page is made by `make docs` from each command's own help. stdout is the answer (`--format table|csv|json|parquet`),
-stderr is its sentence, notes and progress, files are written only under `--out` and `--figure`. Every question is also
-a class in Python with the same parameters: see [in Python](python.md).
+`make docs` generates this page from each command's help. stdout is the answer (`--format table|csv|json|parquet`);
+stderr is its summary, notes and progress. Files are written only to the paths given by `--out` and `--figure`. Every
+question is also a Python class with the same parameters: see [In Python and in notebooks](python.md).
 
-What changed when commands came to be made from questions; options that were there before still work:
+Common to all questions:
 
-- Every question has `--figure FILE` (`.svg`, `.pdf`, `.png`), `--figure-name` and `--width`, and says its answer in one
-  sentence on stderr. `--out` writes CSV beside parquet, and what lies there from before is read, not computed again.
-- A table for eyes shows the columns that fit the terminal and names the others; `--wide` shows all, a pipe always does.
-- `--table NAME` prints any table of an answer; `--by` stays where it was. `auroc --roc` may be repeated.
-- `--seed` is one seed for all that is drawn. `heads` has it too.
-- A value that an option does not know (`--engine spark`) is a usage error with exit code 2; it was 1.
-- `--counts` where they decide nothing is a note on stderr; it was an error for `positions`, `shape` and `variance`.
-- Text cells of CSV that a spreadsheet would run begin with an apostrophe.
+- `--figure FILE` (`.svg`, `.pdf`, `.png`) draws a figure; `--figure-name` and `--width` select which one and how wide.
+- `--out` writes each table as CSV and parquet. Answers already there are read back, not recomputed.
+- In a terminal, a table shows the columns that fit and names the others; `--wide` shows all. A pipe always gets all.
+- `--table NAME` prints any table of an answer. `auroc --roc` may be repeated.
+- `--seed` is the only random seed; it covers everything that is sampled.
+- A value that an option does not accept (`--engine spark`) is a usage error with exit code 2.
+- `--counts` is ignored, with a note on stderr, where counts don't affect the answer.
+- In CSV, text cells that a spreadsheet would run as a formula start with an apostrophe.
 """
 
 
 def reference() -> str:
-    """The whole page."""
+    """Return the whole page."""
     from detoklens.cli.app import topics
 
     commands = [name for names in topics().values() for name in names]
@@ -42,7 +42,7 @@ def reference() -> str:
 
 
 def _helps(names: list[str]) -> list[str]:
-    """What each command says of itself; a process of its own has the width that is read when typer is imported."""
+    """Return each command's help. It runs in a new process, because typer reads the terminal width on import."""
     environment = {**os.environ, "COLUMNS": "110", "TERMINAL_WIDTH": "110", "NO_COLOR": "1"}
     command = [sys.executable, __file__, *names]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)

@@ -1,4 +1,4 @@
-"""Generates the tables of docs/families.md from the Specs and the questions; `python docs/make_tables.py` runs it."""
+"""Generate the tables of docs/families.md from the Specs and the questions; run by `python docs/make_tables.py`."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ GENERATED = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOT
 
 
 def families_page() -> str:
-    """The page with its generated tables made anew; the prose around them is as it is in the file."""
+    """Return the page with regenerated tables; the prose around them stays as it is."""
     tables = {"families": families_table(), "questions": questions_table()}
     return GENERATED.sub(lambda found: found[1] + tables[found[2]] + found[3], PAGE.read_text(encoding="utf-8"))
 
 
 def families_table() -> str:
-    """What each architecture's first layer is."""
+    """One row per architecture: the properties of its first layer."""
     rows = [
         [spec.models, _types(spec), positions_of(spec), terms_of(spec), "yes" if spec.mlp else "no", spec.special]
         for spec in SPECS
@@ -30,7 +30,7 @@ def families_table() -> str:
 
 
 def questions_table() -> str:
-    """Which question can be asked of which architectures, by what the question needs."""
+    """Which questions work for which architectures, given what each question needs."""
     groups: dict[tuple[str, frozenset[Need]], list[Spec]] = {}
     for spec in SPECS:
         groups.setdefault((kind_of(spec), lacking(spec)), []).append(spec)
@@ -46,7 +46,7 @@ def kind_of(spec: Spec) -> str:
 
 
 def lacking(spec: Spec) -> frozenset[Need]:
-    """What this architecture can't offer to a question."""
+    """What a question may need and this architecture lacks."""
     has_table = isinstance(spec.positions, LearnedPositions)
     absent: dict[Need, bool] = {"position_table": not has_table, "causal": not spec.is_causal}
     return frozenset(need for need, is_absent in absent.items() if is_absent)
@@ -69,7 +69,7 @@ def positions_of(spec: Spec) -> str:
 
 
 def terms_of(spec: Spec) -> str:
-    """How many terms a score has: without biases, some exist only once a mean is split off."""
+    """The number of terms of a score; without biases, some exist only after splitting off a mean."""
     has_biases = spec.projections.biases()[0] is True or (spec.norm_kind == "layer" and spec.norm_bias)
     match spec.positions:
         case LearnedPositions():

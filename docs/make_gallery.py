@@ -1,6 +1,6 @@
-"""Draws every figure that a question of the registry can draw on the demo, and writes the gallery's pages.
+"""Draw every question's figures for the demo model and write the gallery pages.
 
-A new question appears by itself: its examples are asked, and every figure of it must come out of one of them.
+New questions are included automatically. The figures come from the question's examples, which must cover all of them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.comparing import side_by_side
 
 START, END = "demo@0", "demo"
-ROTARY = "a small Llama with random weights: the form of the figure, and no finding"
-HOME = ("auroc", "twins", "explain")  # figures on the first page
+ROTARY = "a small Llama with random weights, to show the form of the figure; it is not a finding"
+HOME = ("auroc", "twins", "explain")  # figures on the start page
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """One figure with where it comes from."""
+    """A figure and the answer it was drawn from."""
 
     spec: FigureSpec
     answer: Answer
@@ -70,22 +70,22 @@ class Drawn:
 
 
 def demo_studies() -> dict[str, dl.Study]:
-    """The demo before and after its training."""
+    """The demo model before and after training."""
     return {label: dl.study(model, documents=200) for label, model in (("start", START), ("end", END))}
 
 
 def drawn_figures(studies: Mapping[str, dl.Study]) -> list[Drawn]:
-    """Every figure of every question, each once; an error names those that no example draws."""
+    """Draw every figure of every question once; exit with an error if no example draws one."""
     found: dict[str, Drawn] = {}
     for question in QUESTIONS.values():
         wanted = {spec.name for spec in (*question.figures, *question.compared_figures)}
         for drawn in _of_question(question, studies):
             found.setdefault(drawn.name, drawn)
-        if wanted - set(found):  # such as the kernel of rotary positions, which the demo does not have
+        if wanted - set(found):  # e.g. the rotary position kernel, which the demo model does not have
             for drawn in _of_question(question, rotary_studies()):
                 found.setdefault(drawn.name, replace(drawn, models=("EARLY", "MODEL"), remark=ROTARY))
         if wanted - set(found):
-            raise SystemExit(f"{question.__name__}.examples() draws no {', '.join(sorted(wanted - set(found)))}")
+            raise SystemExit(f"{question.__name__}.examples() does not draw {', '.join(sorted(wanted - set(found)))}")
     return list(found.values())
 
 
@@ -102,7 +102,7 @@ def _of_question(question: type[Question], studies: Mapping[str, dl.Study]) -> I
 
 @cache
 def rotary_studies() -> dict[str, dl.Study]:
-    """Two small models with rotary positions and random weights, since none comes with the package."""
+    """Two small rotary models with random weights; the package does not include one."""
     import torch
     from transformers import LlamaConfig, LlamaModel
 
@@ -118,7 +118,7 @@ def rotary_studies() -> dict[str, dl.Study]:
 
 
 def write_gallery(source: Path, studies: Mapping[str, dl.Study]) -> None:
-    """The gallery in place of its list, its pages, and what the first page shows, in the laid-out sources."""
+    """Write the gallery, its pages and the start page's figures into the prepared sources."""
     drawn, folder = drawn_figures(studies), source / "made"
     (folder / "gallery").mkdir(parents=True)
     (folder / "home").mkdir()
@@ -138,7 +138,7 @@ def _page(drawn: Drawn) -> str:
             f"**{_asked(drawn)}**",
             "",
             _said(drawn),
-            f"Drawn of {drawn.remark}.\n" if drawn.remark else "",
+            f"Drawn for {drawn.remark}.\n" if drawn.remark else "",
             _inlined(drawn),
             "**How to read it.** " + drawn.spec.caption,
             "",
@@ -157,7 +157,7 @@ def _page(drawn: Drawn) -> str:
 
 
 def _asked(drawn: Drawn) -> str:
-    """What the table behind the figure answers."""
+    """The question that the table behind the figure answers."""
     schema = next(schema for schema in drawn.answer.schemas if schema.name == drawn.spec.tables[0])
     return schema.question
 
@@ -167,7 +167,7 @@ def _said(drawn: Drawn) -> str:
 
 
 def _inlined(drawn: Drawn) -> str:
-    """The figure for wide screens, and for narrow ones as wide as a column."""
+    """The figure at page width for wide screens and at column width for narrow ones."""
     pairs = (("wide", drawn.wide), ("narrow", drawn.narrow))
     return _raw("".join(f'<div class="figure-drawn {kind}">{svg}</div>' for kind, svg in pairs))
 
@@ -177,8 +177,8 @@ def _raw(html: str) -> str:
 
 
 def _index(drawn: list[Drawn]) -> str:
-    """One card for each figure, under what people ask; the last lines name the pages for the reader's sidebar."""
-    parts = ["# Gallery", "", "Every figure that the package draws, on the model that comes with it.", ""]
+    """One card per figure, grouped by topic, and the table of contents for the sidebar."""
+    parts = ["# Gallery", "", "Every figure that the package draws, for the bundled demo model.", ""]
     for topic in dict.fromkeys(QUESTIONS.topic(each.question.name()) for each in drawn):
         cards = [_card(each) for each in drawn if QUESTIONS.topic(each.question.name()) == topic]
         parts += [f"## {topic}", "", "::::{grid} 1 2 3 3", ":gutter: 3", "", *cards, "::::", ""]

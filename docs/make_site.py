@@ -1,10 +1,10 @@
-"""Builds the site into site/ from what is in the repository: `make site`.
+"""Build the site into site/: `make site`.
 
-    docs ──► build/site-source ──► Sphinx, strictly ──► site
+    docs ──► build/site-source ──► Sphinx (strict) ──► site
     registry of questions ──► gallery, tables ──┘
     demo ──► report, explorer ──► site/live
 
-Nothing is fetched, neither here nor by the pages.
+Neither the build nor the pages need a network.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ BESIDE = {
     "CHANGELOG.md": "changelog.md",
     "src/detoklens/demo/MODEL_CARD.md": "model-card.md",
 }
-"""Pages that live elsewhere in the repository, and their names on the site."""
+"""Pages outside docs/, and their names on the site."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, default=ROOT / "site", help="where the site goes")
-    parser.add_argument("--source", type=Path, default=SOURCE, help="where its sources are laid out")
+    parser.add_argument("--out", type=Path, default=ROOT / "site", help="output folder")
+    parser.add_argument("--source", type=Path, default=SOURCE, help="folder for the prepared sources")
     options = parser.parse_args()
     lay_out(options.source)
     build(options.source, options.out)
 
 
 def lay_out(source: Path) -> None:
-    """All that Sphinx reads, in one folder."""
+    """Collect everything that Sphinx reads in one folder."""
     from make_gallery import demo_studies, write_gallery
     from make_tables import tables_page, write_questions
 
@@ -49,7 +49,7 @@ def lay_out(source: Path) -> None:
     for path, name in BESIDE.items():
         shutil.copy(ROOT / path, source / name)
     for page in source.rglob("*.md"):
-        page.write_text(_links_mended(page.read_text(encoding="utf-8")), encoding="utf-8")
+        page.write_text(_relink(page.read_text(encoding="utf-8")), encoding="utf-8")
     (source / "tables.md").write_text(tables_page(), encoding="utf-8")
     studies = demo_studies()
     write_gallery(source, studies)
@@ -57,8 +57,8 @@ def lay_out(source: Path) -> None:
     write_questions(source / "made" / "questions.md")
 
 
-def _links_mended(text: str) -> str:
-    """Links to files of the repository lead to their pages here, and links into docs/ to where those are now."""
+def _relink(text: str) -> str:
+    """Point links to repository files, and links into docs/, to their pages on the site."""
     for path, name in BESIDE.items():
         for up in ("../../", "../", ""):
             text = text.replace(f"]({up}{path})", f"](/{name})").replace(f"]({up}{path}#", f"](/{name}#")
@@ -66,7 +66,7 @@ def _links_mended(text: str) -> str:
 
 
 def put_live(folder: Path, study: dl.Study) -> None:
-    """The demo's report and its explorer, as anybody's would be; of the report's files those that its page leads to."""
+    """Write the demo model's explorer and report, keeping only the report files that its page links to."""
     from detoklens.explorer.bundle import write_bundle
     from detoklens.report import drawing
 
@@ -81,14 +81,14 @@ def put_live(folder: Path, study: dl.Study) -> None:
 
 
 def build(source: Path, out: Path) -> None:
-    """Broken links and missing references are errors."""
-    built = source.with_name("site-built") / "html"  # notebooks leave copies beside it
+    """Run Sphinx; broken links and missing references are errors."""
+    built = source.with_name("site-built") / "html"  # notebooks leave copies next to it
     shutil.rmtree(built, ignore_errors=True)
     words = [sys.executable, "-m", "sphinx", "-b", "html", "-W", "--keep-going", "-q", "-j", "2"]
     done = subprocess.run([*words, "-d", str(source.with_name("site-doctrees")), str(source), str(built)])
     if done.returncode:
-        raise SystemExit("the site was not built: mend what Sphinx says above")
-    (built / ".nojekyll").touch()  # hosts that would leave out folders with an underscore
+        raise SystemExit("the site was not built; fix the Sphinx errors above")
+    (built / ".nojekyll").touch()  # otherwise some hosts skip folders that start with an underscore
     shutil.rmtree(out, ignore_errors=True)
     out.parent.mkdir(parents=True, exist_ok=True)
     shutil.move(built, out)

@@ -1,7 +1,7 @@
-"""Writes what pages take from the registry of questions: `python docs/make_tables.py`.
+"""Write the pages generated from the catalogue of questions: `python docs/make_tables.py`.
 
-Tables with every column's meaning and the list of figures are committed, so that they can be read without the site; the
-classes are for the site alone.
+The tables with the meaning of every column and the list of figures are committed, so that they can be read without the
+site. The list of classes is for the site only.
 """
 
 from __future__ import annotations
@@ -17,23 +17,23 @@ from detoklens.tables.schema import Schema
 DOCS = Path(__file__).parent
 TABLES = """# Tables
 
-Every number of an answer stands in a table with a declared schema: `answer.tables["NAME"]` in Python, `NAME.parquet`
-and `NAME.csv` in a folder that `--out` names. Heads, positions and ranks are counted as their columns say; what is
-undefined is null. A comparison has the same tables with a first column `model`. Parquet files carry their provenance:
-model, counts, settings, version.
+Every number in an answer is in a table with a declared schema: `answer.tables["NAME"]` in Python, `NAME.parquet` and
+`NAME.csv` in the `--out` folder. The column descriptions say how heads, positions and ranks are counted; undefined
+values are null. A comparison has the same tables with an extra first column, `model`. Parquet files contain their
+provenance: model, counts, settings, version.
 """
 FIGURES = """# Gallery
 
-Every figure that the package draws. This is the list; the site that `make site` builds into `site/` has in its place a
-page for each of them, drawn on the model that comes with the package, with its command and how to read it.
+This page lists every figure that the package draws. On the site, which `make site` builds into `site/`, each has its
+own page with the figure drawn for the bundled demo model, its command and how to read it.
 
-In Python `answer.figure("NAME")` draws one of an answer's figures, on the command line `--figure FILE.svg` with
-`--figure-name NAME`. Names that begin with `compare` are of several models: `dl.compare`, and the command `compare`.
+In Python, draw a figure with `answer.figure("NAME")`; on the command line, with `--figure FILE.svg --figure-name NAME`.
+Names that begin with `compare` compare several models: use `dl.compare`, or the command `compare`.
 """
 
 
 def tables_page() -> str:
-    """Every table, question by question."""
+    """Every table, grouped by question."""
     seen: set[str] = set()
     parts = [TABLES]
     for question in QUESTIONS.values():
@@ -43,7 +43,7 @@ def tables_page() -> str:
 
 
 def figures_page() -> str:
-    """The names of all figures, under what people ask."""
+    """The names of all figures, grouped by topic."""
     parts = [FIGURES]
     for topic, names in TOPICS.items():
         rows = [row for name in names for row in _figure_rows(QUESTIONS[name])]
@@ -57,13 +57,13 @@ def _figure_rows(question: type[Question]) -> list[str]:
 
 
 def write_questions(path: Path) -> None:
-    """The questions' classes, for the Python reference."""
+    """Write the list of question classes for the Python reference."""
     lines = [f".. autoclass:: detoklens.{question.__name__}" for question in QUESTIONS.values()]
     path.write_text("\n".join(["```{eval-rst}", *lines, "```", ""]), encoding="utf-8")
 
 
 def _table(schema: Schema, seen: set[str]) -> str:
-    """The columns of one table; one that several questions share is described once."""
+    """The columns of one table; a table shared by several questions is described once."""
     if schema.name in seen:
         return f"`{schema.name}`: as above.\n"
     seen.add(schema.name)
@@ -77,7 +77,7 @@ def _cell(text: str) -> str:
 
 
 PAGES = {"tables.md": tables_page, "gallery.md": figures_page, "families.md": families_page}
-"""The committed pages and what writes them."""
+"""The committed pages and the functions that generate them."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Runs the notebooks of docs/notebooks anew and writes their outputs: `python docs/run_notebooks.py [NAME]...`."""
+"""Run the notebooks in docs/notebooks and save their outputs: `python docs/run_notebooks.py [NAME]...`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import nbformat
 from nbclient import NotebookClient
 
 FOLDER = Path(__file__).parent / "notebooks"
-SECONDS = 300  # for one cell
+SECONDS = 300  # per cell
 
 
 def run(path: Path, folder: Path) -> nbformat.NotebookNode:
-    """The notebook with fresh outputs, run in an empty folder of its own; nothing that differs from run to run."""
+    """Run the notebook in a new empty folder and return it with only the outputs that are the same in every run."""
     notebook = nbformat.read(path, as_version=4)
     NotebookClient(notebook, timeout=SECONDS, kernel_name="python3", resources={"metadata": {"path": folder}}).execute()
     for cell in notebook.cells:
@@ -26,7 +26,7 @@ def run(path: Path, folder: Path) -> nbformat.NotebookNode:
 
 
 def lasts(output: nbformat.NotebookNode) -> bool:
-    """Whether it is there in every run: not a line on stderr, nor the cleared line of a progress bar."""
+    """Whether an output is the same in every run; stderr and cleared progress bars are not."""
     if output.output_type == "stream":
         return output.name == "stdout"
     return output.output_type != "display_data" or output.data.get("text/plain") != ""

@@ -1,7 +1,7 @@
-"""Runs what the tutorial shows and writes the outputs anew: `python docs/run_tutorial.py`.
+"""Run the tutorial's commands and cells and update their outputs: `python docs/run_tutorial.py`.
 
-A `console` block is a command and what it prints in a terminal of 80 columns. A `python` block that a `text` block
-follows prints that text. All blocks of a page run in order, in one folder.
+A `console` block is a command and its output in an 80-column terminal. A `python` block followed by a `text` block
+prints that text. All blocks of a page run in order, in one folder.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from unittest.mock import patch
 TUTORIAL = Path(__file__).parent / "tutorial.md"
 BLOCK = re.compile(r"```(console|python)\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
 WIDE, HIGH = 80, 50
-ONCE = "compiling loops, once for this machine"  # said by whatever command is the first
+ONCE = "compiling loops, once for this machine"  # printed by the first command, whichever it is
 
 
 def run(page: str) -> str:
-    """The page with fresh outputs; everything runs in the current folder."""
+    """Return the page with new outputs; everything runs in the current folder."""
     names: dict[str, Any] = {}
     runners: dict[str, Callable[[re.Match[str]], str]] = {"console": _console, "python": lambda b: _python(b, names)}
     return BLOCK.sub(lambda block: runners[block[1]](block), page)
@@ -89,7 +89,7 @@ def _detoklens(command: str, screen: TextIO) -> bool:
 
 
 def _all_of(terminal_end: int) -> str:
-    """Read until the other end is closed, which a terminal says by an error."""
+    """Read until the other end closes, which a terminal signals with an error."""
     parts: list[bytes] = []
     with contextlib.suppress(OSError):
         while part := os.read(terminal_end, 65536):

@@ -1,4 +1,4 @@
-"""The command line as a program of its own is slow to start; here it runs in this process, through `main`."""
+"""Run the command line in this process, through `main`, because starting a new one is slow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shapes in signatures are checked while the tests run; real models and texts are found or loudly missed."""
+"""Check array shapes during the tests; find real models and texts, and report it when they are missing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which versions are promised, and which are installed? `python -m tests.dependencies lowest` (or `tested`) tells."""
+"""Print the lowest supported or the installed dependency versions: `python -m tests.dependencies lowest|tested`."""
 
 from __future__ import annotations
 

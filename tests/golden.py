@@ -4,8 +4,8 @@
     python -m tests.golden compare DIR [--only NAME]
 
 The models are the demo, a tiny random model of every family, and the real models in ../shared/models. `freeze` also
-writes the tiny models into DIR, so that `compare` reads the same weights. A question that a model refuses is frozen as
-the class of the error. A column or table that is new is only mentioned.
+writes the tiny models into DIR, so that `compare` reads the same weights. If a question raises for a model, the
+class of the error is frozen. New columns and tables are only reported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random first layers with non-trivial norms and biases, and GPT-2 checkpoints on disk made of them."""
+"""Random first layers with non-trivial norms and biases, and GPT-2 checkpoints built from them."""
 
 from __future__ import annotations
 

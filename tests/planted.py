@@ -1,8 +1,8 @@
-"""A first layer with known position terms: Tᵖ a line, Tᵖᵖ a wave, position 0 large or the last one untrained.
+"""A first layer with known position terms: linear Tᵖ, periodic Tᵖᵖ, and a large position 0 or an untrained last one.
 
-Position j holds the pairs ±line, ±cos, ±sin and ±rest, so that its mean is 0 and, with `rest` filling up, its variance
-the same everywhere. Keys read line, cos and sin; queries read cos and sin; the query bias points at the line. Tokens
-live in features of their own, so that σ depends on the token and the position's variance alone. Then, without σ,
+Position j holds the pairs ±line, ±cos, ±sin and ±rest, so its mean is 0 and, thanks to `rest`, its variance is the same
+everywhere. Keys read line, cos and sin; queries read cos and sin; the query bias points along the line. Tokens have
+separate features, so σ depends only on the token and on the position's variance. Then, without σ,
 
     Tᵖ[j] = bias · line_j,     Tᵖᵖ[i, j] = wave² · cos 2π(i − j)/period
 """

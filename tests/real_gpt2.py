@@ -1,4 +1,4 @@
-"""transformers' own GPT-2 with a given first layer, and its attention logits: the oracle of the property tests."""
+"""transformers' GPT-2 with a given first layer, and its attention logits: the oracle of the property tests."""
 
 from __future__ import annotations
 

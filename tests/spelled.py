@@ -1,4 +1,4 @@
-"""Small random layers that know how to spell: a tokenizer trained on a few lines, and counts of the same lines."""
+"""Small random layers with a tokenizer trained on a few lines, and the counts of those lines."""
 
 from __future__ import annotations
 

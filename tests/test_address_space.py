@@ -1,4 +1,4 @@
-"""A limit on the address space that is too small for the libraries is one line, before any of them is loaded."""
+"""An address-space limit that is too small gives a one-line error before any library is loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Installed by root, used by somebody without a home who may write to one folder: every command of the README."""
+"""Every README command works for a user without a home, in an installation owned by root, with one writable folder."""
 
 from __future__ import annotations
 

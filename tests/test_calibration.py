@@ -1,4 +1,4 @@
-"""The calibration models are what they claim to be, and the suite asks, keeps and tabulates."""
+"""The calibration models have the stated ground truth; the suite runs, caches and tabulates their verdicts."""
 
 from __future__ import annotations
 

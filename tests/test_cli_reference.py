@@ -1,4 +1,4 @@
-"""What `make docs` writes is up to date: cli.md from the commands' help, tables.md and gallery.md from questions."""
+"""The pages written by `make docs` are up to date: cli.md from the help texts, tables.md and gallery.md from questions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The files beside pyproject.toml say what it says: which versions are promised, and which were tested."""
+"""requirements-lowest.txt and constraints.txt agree with pyproject.toml."""
 
 from __future__ import annotations
 

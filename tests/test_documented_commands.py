@@ -1,6 +1,6 @@
 """Every command in the README and the docs runs, on the demo checkpoint and a small text.
 
-Names that stand for somebody's own files and models are replaced by what is at hand here; what is left is run as typed.
+Placeholder file and model names are replaced with local ones; everything else runs as written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Messages: one line of plain characters and bounded length, whatever a stranger's file puts into them."""
+"""Error messages are one line of plain characters and bounded length, even when they quote untrusted files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`import detoklens` and `detoklens --help` are instant: nothing heavy is imported, and torch never is."""
+"""`import detoklens` and `detoklens --help` start fast: they import nothing heavy, and never torch."""
 
 from __future__ import annotations
 

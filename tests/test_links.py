@@ -1,6 +1,6 @@
-"""Every relative link of the Markdown pages leads to a file, and a heading, of the repository: it works on a forge too.
+"""Every relative link in the Markdown pages points to an existing file and heading, so it also works on a code host.
 
-The site resolves its own links when it is built (tests/site); a page that only the site has is none to link to.
+The site checks its own links when it is built (tests/site). Pages that exist only on the site can't be linked to.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The notebooks run in a fresh kernel and show what they were committed with: the same text, the same numbers.
+"""The notebooks, run in a fresh kernel, reproduce their committed text and numbers.
 
 What they do not show is left out: figures of a report in other formats, and answers that another page computed.
 """

@@ -1,4 +1,4 @@
-"""Blocks on threads: in order, the same numbers for any number of workers, and none computed twice."""
+"""The thread map keeps the order, gives the same numbers for any number of workers, and computes no block twice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A bar where somebody can see it, after a moment; nothing otherwise."""
+"""A progress bar appears after a moment in a terminal, and never elsewhere."""
 
 from __future__ import annotations
 

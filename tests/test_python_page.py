@@ -1,4 +1,4 @@
-"""Every example of the pages about Python and of the README runs, in the order of the page; no question is left out."""
+"""Every example in the Python pages and the README runs, in page order, and every question is covered."""
 
 from __future__ import annotations
 

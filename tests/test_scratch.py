@@ -1,4 +1,4 @@
-"""Temporary folders go with their process; those of killed processes at the next start, and nobody else's."""
+"""A process removes its temporary folders on exit, and the next start removes only those of killed processes."""
 
 from __future__ import annotations
 

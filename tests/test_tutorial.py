@@ -1,4 +1,4 @@
-"""The tutorial, followed literally in an empty folder, gives what it shows."""
+"""The tutorial, followed literally in an empty folder, prints what it shows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Wheel and sdist are whole: the one does its work with the run-time dependencies alone, the other is the repository.
+"""The wheel works with only its runtime dependencies, and the sdist contains the whole repository.
 
-The environment of the wheel has links to what is installed here of those dependencies, and nothing else: no torch, no
-transformers. `make release-check` installs both anew, from the registry.
+The wheel's environment links to the installed runtime dependencies and contains nothing else: no torch, no
+transformers. `make release-check` installs both from scratch, from the package index.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Files appear whole, together, or not at all; what speaks against them is one line."""
+"""Files are written atomically, all together or not at all; a failure is a one-line error."""
 
 from __future__ import annotations
 

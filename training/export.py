@@ -1,9 +1,9 @@
-"""Write the trained model in Hugging Face's layout, and its earlier first layers beside it.
+"""Export the trained model and its first-layer snapshots in Hugging Face layout.
 
     python training/export.py RUN DATA/tokenizer.json OUT --snapshots 0 1048576
 
-OUT/checkpoint loads with `GPT2LMHeadModel.from_pretrained`. OUT/snapshots/<tokens> have the same layout with the
-token and position embeddings and the first layer's attention alone.
+OUT/checkpoint loads with `GPT2LMHeadModel.from_pretrained`. OUT/snapshots/<tokens> has the same layout, but contains
+only the token and position embeddings and the first layer's attention.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tokenizer import END_OF_TEXT
 
 
 def config_of(shape: Shape, end_of_text: int) -> dict[str, object]:
-    """What does transformers need to know to rebuild the model?"""
+    """The config.json that transformers needs to load the model."""
     return {
         "architectures": ["GPT2LMHeadModel"],
         "model_type": "gpt2",
@@ -50,13 +50,13 @@ def config_of(shape: Shape, end_of_text: int) -> dict[str, object]:
 
 
 def write_checkpoint(folder: Path, tensors: Mapping[str, Tensor], shape: Shape, tokenizer: Path, tokens: int) -> None:
-    """Fill a folder with config.json, model.safetensors (float16) and tokenizer.json; it appears when whole."""
+    """Write config.json, model.safetensors (float16) and tokenizer.json to a folder, atomically."""
     part = folder.with_name(folder.name + ".part")
     shutil.rmtree(part, ignore_errors=True)
     part.mkdir(parents=True)
     stored = {f"transformer.{name}": value.to(torch.float16).contiguous() for name, value in tensors.items()}
     save_file(stored, part / "model.safetensors", metadata={"format": "pt", "tokens_seen": str(tokens)})
-    (part / "model.safetensors").chmod(0o644)  # safetensors writes for the owner alone
+    (part / "model.safetensors").chmod(0o644)  # safetensors makes the file readable by its owner only
     end = Tokenizer.from_file(str(tokenizer)).token_to_id(END_OF_TEXT)
     config = json.dumps(config_of(shape, end), indent=2)
     (part / "config.json").write_text(config + "\n", encoding="utf-8")
@@ -66,12 +66,12 @@ def write_checkpoint(folder: Path, tensors: Mapping[str, Tensor], shape: Shape, 
 
 
 def export(run: Path, tokenizer: Path, out: Path, snapshots: list[int]) -> None:
-    """Which folders does the package carry? The last state as OUT/checkpoint, and the named snapshots."""
+    """Export the last state as OUT/checkpoint, and the given snapshots."""
     settings, state = read_state(run / "state.pt")
     missing = [tokens for tokens in snapshots if not (run / "snapshots" / f"{tokens}.safetensors").is_file()]
     if missing:
         kept = sorted(int(path.stem) for path in (run / "snapshots").glob("*.safetensors"))
-        raise RecipeError(f"{run} has no snapshot after {missing} tokens; it has them after {kept}")
+        raise RecipeError(f"{run} has no snapshot after {missing} tokens; it has snapshots after {kept}")
     tokens = int(state["run"]["step"]) * settings.tokens_per_step
     write_checkpoint(out / "checkpoint", state["model"], settings.shape, tokenizer, tokens)
     for tokens in snapshots:
@@ -82,10 +82,10 @@ def export(run: Path, tokenizer: Path, out: Path, snapshots: list[int]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("run", type=Path, help="folder of the run, as train.py wrote it")
-    parser.add_argument("tokenizer", type=Path, help="its tokenizer.json")
-    parser.add_argument("out", type=Path, help="folder to write")
-    parser.add_argument("--snapshots", nargs="*", type=int, default=[], help="first layers after so many tokens")
+    parser.add_argument("run", type=Path, help="run folder written by train.py")
+    parser.add_argument("tokenizer", type=Path, help="the run's tokenizer.json")
+    parser.add_argument("out", type=Path, help="output folder")
+    parser.add_argument("--snapshots", nargs="*", type=int, default=[], help="token counts of the snapshots to export")
     options = parser.parse_args()
     export(options.run, options.tokenizer, options.out, options.snapshots)
     print(f"{options.out / 'checkpoint'} and {len(options.snapshots)} snapshots")

@@ -1,4 +1,4 @@
-"""How does the recipe say that it cannot go on? In one line on stderr, exit code 1."""
+"""Errors of the training scripts: one line on stderr, exit code 1."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 
 class RecipeError(Exception):
-    """What was asked, what was found, what to do: one line."""
+    """One line: what was found, what is accepted, what to do."""
 
 
 def run_as_command(main: Callable[[], None]) -> None:
-    """Run a step of the recipe; a RecipeError becomes one line, anything else keeps its traceback."""
+    """Run a script's `main`; a RecipeError prints one line, anything else keeps its traceback."""
     try:
         main()
     except RecipeError as problem:

@@ -1,7 +1,7 @@
-"""What is trained? A GPT-2, parameter by parameter as transformers' GPT2LMHeadModel names them, dropout 0.
+"""A GPT-2 with the same parameter names as transformers' GPT2LMHeadModel and no dropout.
 
-Written out here since half of a small model's time goes into its output layer: the loss is computed and
-differentiated in blocks of positions, so that the logits (tokens x vocabulary) never exist as a whole.
+It is reimplemented because a small model spends half its time in the output layer: the loss is computed and
+differentiated in blocks of positions, so the full logits (tokens x vocabulary) are never in memory.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 EPSILON = 1e-5
-BLOCK = 256  # positions whose logits exist at the same time: 4 MB at 4,096 tokens
+BLOCK = 256  # positions per block of logits: 4 MB at 4,096 tokens
 INITIAL_SPREAD = 0.02
 
 
 @dataclass(frozen=True)
 class Shape:
-    """How large is the model?"""
+    """Model size."""
 
     vocabulary: int
     context: int
@@ -88,7 +88,7 @@ class GPT2(nn.Module):
         self.ln_f = nn.LayerNorm(shape.width, eps=EPSILON)
 
     def forward(self, ids: Tensor) -> Tensor:
-        """Which vector does each position end with? Logits are its products with the token embeddings."""
+        """The final vector of each position; its dot products with the token embeddings are the logits."""
         x = self.wte(ids) + self.wpe.weight[: ids.shape[1]]
         for block in self.h:
             x = block(x)
@@ -104,7 +104,7 @@ class GPT2(nn.Module):
 
 
 def initialise(model: GPT2, seed: int) -> None:
-    """GPT-2's start: normal with spread 0.02, output projections smaller by sqrt(2 layers), biases 0."""
+    """Initialize like GPT-2: normal with std 0.02, output projections divided by sqrt(2 layers), biases 0."""
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         if parameter.ndim == 2:
@@ -115,7 +115,7 @@ def initialise(model: GPT2, seed: int) -> None:
 class _BlockedCrossEntropy(torch.autograd.Function):
     """mean_n (logsumexp_t(x_n·w_t) − x_n·w_target); its gradient, (softmax − onehot) / N, in the same pass.
 
-    Every step is in place: with 4,096 logits per position a copy costs as much as the exponentials.
+    Every step is in place: with 4,096 logits per position, a copy costs as much as the exponentials.
     """
 
     @staticmethod

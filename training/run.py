@@ -1,4 +1,4 @@
-"""Where does a training run stand, and what does one step do?"""
+"""A training run: its progress and its training step."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIRST_SNAPSHOT = 1 << 18  # tokens; then at every doubling
 
 
 class Run:
-    """One run: its model, optimizer and text, and how far it has come."""
+    """A run: model, optimizer, text and progress."""
 
     def __init__(self, settings: Settings, budget: Budget, train: Stream, heldout: Stream, out: Path) -> None:
         self.settings, self.budget, self.out = settings, budget, out
@@ -43,7 +43,7 @@ class Run:
 
     @property
     def seconds(self) -> float:
-        """How long has the run taken, over all its sessions?"""
+        """Elapsed seconds, including earlier sessions."""
         return time.monotonic() - self.started
 
     @property
@@ -54,11 +54,11 @@ class Run:
         return self.seconds - self.saved_at[1]
 
     def progress(self) -> float:
-        """Which share of the budget is used up?"""
+        """The fraction of the budget that is used up."""
         return self.budget.progress(self.tokens, self.seconds)
 
     def advance(self, team: Team, progress: float) -> None:
-        """One step of AdamW on this process' share of the windows."""
+        """Take one AdamW step on this process's share of the windows."""
         key = (self.settings.seed, self.step, team.rank)
         ids, targets = self.train.random_windows(self.settings.windows // team.size, key)
         loss = self.model.loss(ids, targets)
@@ -81,7 +81,7 @@ class Run:
         return sum(float(self.model.loss(*part)) for part in parts) / len(parts)
 
     def save(self) -> None:
-        """Save the state and add a line to the log: tokens, losses, time, speed."""
+        """Save the state and append a line to the log: tokens, losses, time, speed."""
         if self.step == 0:
             save_snapshot(self.out / "snapshots", self.model, 0)
         state = {"step": self.step, "seconds": self.seconds}
@@ -107,7 +107,7 @@ class Run:
 
 
 def optimizer_of(model: GPT2, weight_decay: float) -> torch.optim.AdamW:
-    """AdamW; gains and biases do not decay."""
+    """AdamW without weight decay on gains and biases."""
     matrices = [parameter for parameter in model.parameters() if parameter.ndim == 2]
     vectors = [parameter for parameter in model.parameters() if parameter.ndim < 2]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
@@ -115,5 +115,5 @@ def optimizer_of(model: GPT2, weight_decay: float) -> torch.optim.AdamW:
 
 
 def snapshot_due(before: int, after: int) -> bool:
-    """Was the first snapshot's number of tokens, or one of its doublings, just passed?"""
+    """Whether this step passed the first snapshot's token count or one of its doublings."""
     return (before // FIRST_SNAPSHOT).bit_length() < (after // FIRST_SNAPSHOT).bit_length()

@@ -1,9 +1,9 @@
-"""What does the trained model write? Documents sampled from `<|endoftext|>` at temperature 1.
+"""Sample documents from the trained model, starting from `<|endoftext|>`, at temperature 1.
 
     python training/sample.py OUT/checkpoint OUT/documents.jsonl.zst --documents 300
 
-A document goes on until the model ends it or `--length` tokens are there. Past the model's context, the last half of
-it stays in sight. Documents that are shorter than the context once tokenised again are left out.
+A document ends when the model ends it or after `--length` tokens. Beyond the context length, the model sees the last
+half of its context. Documents that do not fill a context when tokenized again are dropped.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ BATCH = 64
 
 @torch.no_grad()
 def sample_ids(model: GPT2LMHeadModel, batch: int, length: int, generator: torch.Generator) -> Tensor:
-    """Which tokens follow `<|endoftext|>`? `batch` rows of `length` ids, each drawn from the softmax."""
+    """Sample `batch` rows of `length` ids after `<|endoftext|>`, each from the softmax."""
     context, end = model.config.n_positions, model.config.eos_token_id
     ids = torch.full((batch, 1), end)
     unread, cache, cached = ids, None, 0
@@ -42,17 +42,17 @@ def sample_ids(model: GPT2LMHeadModel, batch: int, length: int, generator: torch
 
 
 def finished(ids: list[int], end: int) -> list[int]:
-    """Where does the document end? Before its first `<|endoftext|>`."""
+    """The ids before the first `<|endoftext|>`."""
     return ids[: ids.index(end)] if end in ids else ids
 
 
 def sample_documents(folder: Path, count: int, length: int, seed: int) -> Iterator[Document]:
-    """Documents of at least a context's length, until there are enough."""
+    """Sample documents that fill at least one context until there are enough."""
     model = GPT2LMHeadModel.from_pretrained(folder, dtype=torch.float32).eval()
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     context, end = model.config.n_positions, model.config.eos_token_id
     if length < context:
-        raise RecipeError(f"--length {length} is below the model's context of {context} tokens; give more")
+        raise RecipeError(f"--length {length} is below the model's context of {context} tokens; pass a larger one")
     generator = torch.Generator().manual_seed(seed)
     kept = 0
     while kept < count:
@@ -68,14 +68,14 @@ def sample_documents(folder: Path, count: int, length: int, seed: int) -> Iterat
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("checkpoint", type=Path, help="folder as export.py wrote it")
-    parser.add_argument("out", type=Path, help="the .jsonl.zst file to write")
+    parser.add_argument("checkpoint", type=Path, help="checkpoint folder written by export.py")
+    parser.add_argument("out", type=Path, help="output file (.jsonl.zst)")
     parser.add_argument("--documents", type=int, default=300)
-    parser.add_argument("--length", type=int, default=384, help="tokens at most")
+    parser.add_argument("--length", type=int, default=384, help="maximum number of tokens per document")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    disable_progress_bar()  # the model is loaded in a blink
+    disable_progress_bar()  # loading takes no noticeable time
     chosen = sample_documents(options.checkpoint, options.documents, options.length, options.seed)
     print(f"{write_documents(options.out, chosen)} documents in {options.out}")
 

@@ -1,4 +1,4 @@
-"""Which settings make a run what it is, and may a run continue with the settings it is now given?"""
+"""Settings of a run, and the check that a resumed run has the same ones."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from model import Shape
 
 @dataclass(frozen=True)
 class Settings:
-    """All that decides the weights, beside the budgets (which may grow or shrink when a run is continued)."""
+    """Everything that determines the weights except the budget, which may change when a run is resumed."""
 
     tokenizer: str
     vocabulary: int
@@ -36,7 +36,7 @@ class Settings:
         return self.windows * self.context
 
     def check(self) -> None:
-        """Can these settings be trained with at all?"""
+        """Raise a RecipeError for invalid settings."""
         if self.width % self.heads:
             raise RecipeError(f"--width {self.width} is not a multiple of --heads {self.heads}")
         if self.windows % self.processes:
@@ -44,32 +44,32 @@ class Settings:
 
 
 def refuse_other(saved: Settings, now: Settings, where: object) -> None:
-    """Is the saved run the same run? Any setting that differs is named, with both values."""
+    """Raise a RecipeError that names every setting that differs, with both values."""
     there, here = asdict(saved), asdict(now)
     differing = [f"{name} {there[name]} there, {here[name]} now" for name in here if there[name] != here[name]]
     if differing:
         raise RecipeError(
             f"{where} was trained with other settings ({'; '.join(differing)}); "
-            "give it the same ones to continue, or another --out to start anew"
+            "pass the same settings to resume, or another --out to start a new run"
         )
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How long may the run go on? Whichever is used up first ends it."""
+    """Limits of a run; it ends at whichever is reached first."""
 
     tokens: float
     minutes: float
 
     def progress(self, tokens: int, seconds: float) -> float:
-        """Which share of the budget is used up?"""
+        """The fraction of the budget that is used up."""
         return max(tokens / self.tokens, seconds / (60 * self.minutes))
 
 
 def learning_rate(settings: Settings, step: int, progress: float) -> float:
-    """How large is the step? Linear warm-up, a plateau, then a straight line to zero over the last share.
+    """The learning rate: linear warm-up, a plateau, then linear decay to zero over the last part of the budget.
 
-    The plateau lets a run be cut short or prolonged: only the budget's end moves.
+    Because of the plateau, a run can be shortened or extended by changing only its budget.
     """
     warm = min(1.0, (step + 1) / settings.warmup_steps)
     cool = min(1.0, max(0.0, (1.0 - progress) / settings.decay_share))

@@ -1,6 +1,6 @@
-"""How do several single-threaded processes train one model? Each takes its windows, gradients are averaged.
+"""Data-parallel training: several single-threaded processes take different windows and average their gradients.
 
-On two cores this was faster than two OpenMP threads: small matrices leave threads waiting for each other.
+On two cores this was faster than two OpenMP threads, which wait for each other on small matrices.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ RANK, MEETING_POINT = "RECIPE_RANK", "RECIPE_MEETING_POINT"
 
 
 def is_follower() -> bool:
-    """Was this process started by the first one of a team?"""
+    """Whether another process of the team started this one."""
     return RANK in os.environ
 
 
 class Team:
-    """The processes that share a model; a team of one shares with nobody."""
+    """The processes that train one model together."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -48,14 +48,14 @@ class Team:
         return subprocess.Popen([sys.executable, *sys.argv], env={**os.environ, RANK: str(rank)})
 
     def follow(self, *numbers: float) -> list[float]:
-        """Which numbers does the first process have? All act on those, so that all stop at the same step."""
+        """The first process's progress and stop flag; all processes use them, so all stop at the same step."""
         shared = torch.tensor(numbers, dtype=torch.float64)
         if self.size > 1:
             distributed.broadcast(shared, src=0)
         return shared.tolist()
 
     def average(self, loss: Tensor, parameters: Iterable[Tensor]) -> float:
-        """Average the gradients over the team, in place, and return the average loss."""
+        """Average the gradients over the team in place and return the mean loss."""
         if self.size == 1:
             return loss.item()
         gradients = [parameter.grad for parameter in parameters]
@@ -68,7 +68,7 @@ class Team:
         return float(packed[0])
 
     def part(self) -> None:
-        """Wait until all are done."""
+        """Wait until all processes are done."""
         if self.size > 1:
             distributed.destroy_process_group()
         for other in self.others:

@@ -1,6 +1,6 @@
-"""How does a run continue from its own last state? Everything that changes while training, in one file.
+"""The saved state of a run: everything that changes during training, in one file.
 
-A step's windows depend on (seed, step, process) alone and there is no dropout: no random state to keep.
+There is no random state to save: a step's windows depend only on (seed, step, process), and there is no dropout.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Progress = dict[str, float]  # step and seconds
 
 
 def save_state(path: Path, settings: Settings, model: GPT2, optimizer: Optimizer, run: Progress) -> None:
-    """Write the state, whole or not at all."""
+    """Write the state atomically."""
     state = {
         "settings": json.dumps(asdict(settings)),
         "model": model.state_dict(),
@@ -36,15 +36,15 @@ def save_state(path: Path, settings: Settings, model: GPT2, optimizer: Optimizer
 
 
 def read_state(path: Path) -> tuple[Settings, dict[str, Any]]:
-    """What was saved? The run's settings, and its model, optimizer and progress."""
+    """Read the run's settings and its model, optimizer and progress."""
     if not path.is_file():
-        raise RecipeError(f"{path} is missing; train.py writes it")
+        raise RecipeError(f"{path} is missing; run train.py first")
     state = torch.load(path, weights_only=True)
     return Settings(**json.loads(state["settings"])), state
 
 
 def load_state(path: Path, settings: Settings, model: GPT2, optimizer: Optimizer) -> Progress:
-    """Continue: fills model and optimizer, returns step and seconds; a run with other settings is refused."""
+    """Restore model and optimizer and return step and seconds; raise a RecipeError if the settings differ."""
     saved, state = read_state(path)
     refuse_other(saved, settings, path.parent)
     model.load_state_dict(state["model"])
@@ -53,7 +53,7 @@ def load_state(path: Path, settings: Settings, model: GPT2, optimizer: Optimizer
 
 
 def save_snapshot(folder: Path, model: GPT2, tokens: int) -> None:
-    """Keep the first attention layer as it is after so many tokens, in full precision."""
+    """Save the first attention layer after this many tokens, in full precision."""
     tensors = {name: value for name, value in model.state_dict().items() if name.startswith(FIRST_LAYER)}
     with whole_file(folder / f"{tokens}.safetensors") as part:
         save_file(tensors, part)

@@ -1,4 +1,4 @@
-"""What does the model see at a step? Windows that start anywhere in the stream of tokens."""
+"""Training windows, which may start anywhere in the token stream."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ SMALLEST_TRAINING_STREAM = 100  # windows
 
 
 class Stream:
-    """One memory-mapped file of token ids, and the length of the windows cut from it."""
+    """A memory-mapped file of token ids, and the length of the windows cut from it."""
 
     def __init__(self, path: Path, context: int) -> None:
-        empty = path.stat().st_size == 0  # which cannot be mapped
+        empty = path.stat().st_size == 0  # an empty file cannot be mapped
         self.ids = np.zeros(0, np.uint16) if empty else np.memmap(path, dtype=np.uint16, mode="r")
         self.context = context
 
     def windows(self, starts: np.ndarray) -> tuple[Tensor, Tensor]:
-        """Which tokens do the windows hold, and which token follows each of them?"""
+        """The token ids of the windows, and the next token of each."""
         offsets = starts[:, None] + np.arange(self.context + 1)
         ids = torch.from_numpy(self.ids[offsets].astype(np.int64))
         return ids[:, :-1], ids[:, 1:].contiguous()
 
     def random_windows(self, count: int, key: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-        """Windows for a step. The key (seed, step, process) is all they depend on: no state to save."""
+        """Windows for a step. They depend only on the key (seed, step, process): no state to save."""
         starts = np.random.default_rng(key).integers(0, len(self.ids) - self.context, count)
         return self.windows(starts)
 
     def even_windows(self, count: int) -> tuple[Tensor, Tensor]:
-        """The same windows every time, spread evenly over the stream: for the held-out loss."""
+        """The same evenly spaced windows every time, for the held-out loss."""
         starts = np.linspace(0, len(self.ids) - self.context - 1, count).astype(np.int64)
         return self.windows(starts)
 
 
 def open_streams(folder: Path, context: int) -> tuple[Stream, Stream, dict[str, object]]:
-    """Where are the tokens? Training stream, held-out stream and their summary, as tokenise.py wrote them."""
+    """Open the training stream, the held-out stream and their summary, as written by tokenise.py."""
     if not (folder / "stream.json").is_file():
         raise RecipeError(f"{folder} has no stream.json; run tokenise.py first")
     summary = json.loads((folder / "stream.json").read_text(encoding="utf-8"))
@@ -48,6 +48,6 @@ def open_streams(folder: Path, context: int) -> tuple[Stream, Stream, dict[str, 
     if len(train.ids) < SMALLEST_TRAINING_STREAM * context or len(heldout.ids) <= context:
         raise RecipeError(
             f"the text is too small to train on: {len(train.ids)} tokens and {len(heldout.ids)} held out, "
-            f"at least {SMALLEST_TRAINING_STREAM * context} and {context + 1} are needed; name more text"
+            f"at least {SMALLEST_TRAINING_STREAM * context} and {context + 1} are needed; pass more text"
         )
     return train, heldout, summary

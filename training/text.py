@@ -1,10 +1,10 @@
-"""Which documents does the recipe learn from, and which are held out?
+"""Training and held-out documents.
 
     python training/text.py TEXT OUT/text/training.jsonl.zst --sources gutenberg inaugural
 
-writes the documents the model learns from as one file (for counting them). A folder of text holds `.jsonl.zst` or
-`.jsonl` files (one `{"id": ..., "text": ...}` per line) or `.txt` files (one document each, its path the id).
-A document's source is its id up to the first `/`.
+writes the training documents to one file, to be counted. A text folder contains `.jsonl.zst` or `.jsonl` files (one
+`{"id": ..., "text": ...}` per line) or `.txt` files (one document each, with its path as the id).
+A document's source is the part of its id before the first `/`.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ class Document(NamedTuple):
 
     @property
     def held_out(self) -> bool:
-        """Is it kept from training? The id's hash decides, so files and their order do not matter."""
+        """Whether the document is held out, decided by its id's hash, so files and their order don't matter."""
         digest = hashlib.sha256(self.id.encode()).digest()
         return int.from_bytes(digest[:8]) % 1000 < HELD_OUT_PER_THOUSAND
 
 
 def documents(folder: Path, sources: Sequence[str] = ()) -> Iterator[Document]:
-    """Which documents are in the folder, file by file? Only those of `sources`, if any are named."""
+    """Read the folder's documents, file by file; only those from `sources`, if given."""
     left_out: set[str] = set()
     found = False
     for path in _text_files(folder):
@@ -55,16 +55,16 @@ def documents(folder: Path, sources: Sequence[str] = ()) -> Iterator[Document]:
             yield document
     if not found:
         wanted = f" of the sources {', '.join(sources)} (it has {', '.join(sorted(left_out))})" if left_out else ""
-        raise RecipeError(f"{folder} has no document{wanted}; name other --sources or another folder")
+        raise RecipeError(f"{folder} has no document{wanted}; pass other --sources or another folder")
 
 
 def training_documents(folder: Path, sources: Sequence[str] = ()) -> Iterator[Document]:
-    """Which documents does the model learn from?"""
+    """The documents to train on."""
     return (document for document in documents(folder, sources) if not document.held_out)
 
 
 def write_documents(path: Path, chosen: Iterable[Document]) -> int:
-    """How many documents were written to one `.jsonl.zst` file? Whole or not at all."""
+    """Write documents to a `.jsonl.zst` file, atomically, and return their number."""
     count = 0
     compressor = zstandard.ZstdCompressor(COMPRESSION)
     with whole_file(path) as part, part.open("wb") as raw, compressor.stream_writer(raw) as packed:
@@ -75,12 +75,12 @@ def write_documents(path: Path, chosen: Iterable[Document]) -> int:
 
 
 def add_sources_option(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--sources", nargs="*", default=[], help="only documents of these sources")
+    parser.add_argument("--sources", nargs="*", default=[], help="use only documents from these sources")
 
 
 def _text_files(folder: Path) -> list[Path]:
     if not folder.is_dir():
-        raise RecipeError(f"{folder} is not a folder; name a folder of {', '.join(SUFFIXES)} files")
+        raise RecipeError(f"{folder} is not a folder; pass a folder of {', '.join(SUFFIXES)} files")
     files = sorted(path for path in folder.rglob("*") if path.name.endswith(SUFFIXES) and path.is_file())
     if not files:
         raise RecipeError(f"{folder} has no text to train on; put {', '.join(SUFFIXES)} files there")
@@ -115,8 +115,8 @@ def _document(line: str, path: Path, number: int) -> Document:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("text", type=Path, help="folder of text")
-    parser.add_argument("out", type=Path, help="the .jsonl.zst file to write")
+    parser.add_argument("text", type=Path, help="text folder")
+    parser.add_argument("out", type=Path, help="output file (.jsonl.zst)")
     add_sources_option(parser)
     options = parser.parse_args()
     count = write_documents(options.out, training_documents(options.text, options.sources))

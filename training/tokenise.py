@@ -1,4 +1,4 @@
-"""What does the model read? All documents as one stream of token ids, `<|endoftext|>` after each.
+"""Tokenize all documents into one stream of token ids, with `<|endoftext|>` after each.
 
     python training/tokenise.py TEXT OUT --sources gutenberg inaugural
 
@@ -23,12 +23,12 @@ from text import Document, add_sources_option, documents
 from tokenizer import END_OF_TEXT
 from writing import whole_file
 
-BATCH = 512  # documents, some 4 MB of text
+BATCH = 512  # documents, about 4 MB of text
 STREAMS = ("train", "heldout")
 
 
 def write_streams(chosen: Iterator[Document], tokenizer: Tokenizer, out: Path) -> dict[str, int]:
-    """How many documents and tokens has each stream? Writes OUT/train.bin and OUT/heldout.bin."""
+    """Write OUT/train.bin and OUT/heldout.bin; return the number of documents and tokens of each."""
     sizes = {f"{stream}_{unit}": 0 for stream in STREAMS for unit in ("documents", "tokens")}
     with contextlib.ExitStack() as opened:
         parts = {stream: opened.enter_context(whole_file(out / f"{stream}.bin")) for stream in STREAMS}
@@ -51,13 +51,13 @@ def _tokenised(chosen: Iterator[Document], tokenizer: Tokenizer) -> Iterator[tup
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("text", type=Path, help="folder of text")
-    parser.add_argument("out", type=Path, help="folder with tokenizer.json, where the streams go")
+    parser.add_argument("text", type=Path, help="text folder")
+    parser.add_argument("out", type=Path, help="output folder, which must contain tokenizer.json")
     add_sources_option(parser)
     options = parser.parse_args()
     path = options.out / "tokenizer.json"
     if not path.is_file():
-        raise RecipeError(f"{path} is missing; make it with tokenizer.py first")
+        raise RecipeError(f"{path} is missing; run tokenizer.py first")
     tokenizer = Tokenizer.from_file(str(path))
     sizes = write_streams(documents(options.text, options.sources), tokenizer, options.out)
     digest = hashlib.sha256(tokenizer.to_str().encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Which pieces is the text made of? Byte-level BPE with GPT-2's pre-tokenisation, learned from the text.
+"""Train a byte-level BPE tokenizer with GPT-2's pre-tokenization.
 
 python training/tokenizer.py TEXT OUT/tokenizer.json --vocabulary 4096 --sources gutenberg inaugural
 """
@@ -16,12 +16,12 @@ from text import add_sources_option, training_documents
 from writing import whole_file
 
 END_OF_TEXT = "<|endoftext|>"
-SMALLEST = len(pre_tokenizers.ByteLevel.alphabet()) + 2  # the bytes, the end of text and one merge
+SMALLEST = len(pre_tokenizers.ByteLevel.alphabet()) + 2  # all bytes, the end-of-text token and one merge
 LARGEST = 1 << 16  # ids are stored as uint16
 
 
 def learn(texts: Iterable[str], vocabulary: int) -> Tokenizer:
-    """Which merges make the vocabulary? The most frequent pairs, greedily, never across GPT-2's words."""
+    """Train the tokenizer: merge the most frequent pairs greedily, never across GPT-2's pre-tokens."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     tokenizer.decoder = decoders.ByteLevel()
@@ -36,26 +36,26 @@ def learn(texts: Iterable[str], vocabulary: int) -> Tokenizer:
     if tokenizer.get_vocab_size() < vocabulary:
         raise RecipeError(
             f"the text is too small to train on: it gives {tokenizer.get_vocab_size()} of the {vocabulary} "
-            "tokens asked for; name more text or a smaller --vocabulary"
+            "tokens requested; pass more text or a smaller --vocabulary"
         )
     return tokenizer
 
 
 def save(tokenizer: Tokenizer, path: Path) -> None:
-    """Write the tokenizer's file, whole or not at all."""
+    """Write the tokenizer file atomically."""
     with whole_file(path) as part:
         tokenizer.save(str(part), pretty=False)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("text", type=Path, help="folder of text")
-    parser.add_argument("out", type=Path, help="the tokenizer.json to write")
-    parser.add_argument("--vocabulary", type=int, default=4096, help="number of tokens")
+    parser.add_argument("text", type=Path, help="text folder")
+    parser.add_argument("out", type=Path, help="output file (tokenizer.json)")
+    parser.add_argument("--vocabulary", type=int, default=4096, help="vocabulary size")
     add_sources_option(parser)
     options = parser.parse_args()
     if not SMALLEST <= options.vocabulary <= LARGEST:
-        raise RecipeError(f"--vocabulary {options.vocabulary}: {SMALLEST} to {LARGEST} is accepted")
+        raise RecipeError(f"--vocabulary {options.vocabulary} is out of range; pass {SMALLEST} to {LARGEST}")
     texts = (document.text for document in training_documents(options.text, options.sources))
     save(learn(texts, options.vocabulary), options.out)
     print(f"{options.vocabulary} tokens in {options.out}")

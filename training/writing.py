@@ -1,4 +1,4 @@
-"""How does a file appear whole or not at all, and how does a folder have one writer at a time?"""
+"""Atomic files, and a lock that allows one writer per folder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from failure import RecipeError
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """Write to the path this gives; the file gets its name when all went well, and is gone otherwise."""
+    """Yield a temporary path; rename it to `path` on success, delete it otherwise."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(path.name + ".part")
     try:
@@ -24,7 +24,7 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def only_writer(folder: Path) -> Iterator[None]:
-    """Keep a second process from training the same run; the lock ends with the process, however it ends."""
+    """Keep a second process from training the same run; the lock is released when the process ends."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "lock").open("w", encoding="utf-8") as lock:
         try:

@@ -110,6 +110,6 @@ def test_an_impossible_vocabulary_is_refused(text_folder: Path, tmp_path: Path, 
 
 
 def test_steps_out_of_order_name_the_step_before(text_folder: Path, tmp_path: Path, script: Script) -> None:
-    assert "make it with tokenizer.py first" in script("tokenise", text_folder, tmp_path).stderr
+    assert "run tokenizer.py first" in script("tokenise", text_folder, tmp_path).stderr
     with pytest.raises(RecipeError, match=r"run tokenise\.py first"):
         open_streams(tmp_path, 8)

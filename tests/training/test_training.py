@@ -195,6 +195,6 @@ def test_an_export_that_cannot_be_made_says_why(data: Path, tmp_path: Path) -> N
     with pytest.raises(RecipeError, match=r"state\.pt is missing"):
         export(tmp_path / "nowhere", data / "tokenizer.json", tmp_path / "out", [])
     start(data, tmp_path / "run", small(data)).save()
-    with pytest.raises(RecipeError, match=r"no snapshot after \[7\] tokens; it has them after \[0\]"):
+    with pytest.raises(RecipeError, match=r"no snapshot after \[7\] tokens; it has snapshots after \[0\]"):
         export(tmp_path / "run", data / "tokenizer.json", tmp_path / "out", [7])
     assert not (tmp_path / "out").exists()

@@ -120,14 +120,9 @@ class Frequency(AtOffset):
 
     unseen: Annotated[
         Unseen,
-<<<<<<< HEAD
-        Parameter("Tokens with count 0: included, excluded, or as published (with Tᵉ but not with Var(e))."),
-=======
         Parameter(
-            "Tokens of count 0 in the correlations: in both, in none, or as published: with Tᵉ, not with Var(e).",
-            advanced=True,
+            "Tokens with count 0: included, excluded, or as published (with Tᵉ but not with Var(e)).", advanced=True
         ),
->>>>>>> r3
     ] = "published"
     heads: Heads = None
     scale: Scale = "mean"

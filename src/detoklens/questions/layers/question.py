@@ -74,17 +74,11 @@ class Layers(Question):
     words: TwinWords = None
     triples: Triples = 600
     candidates: Annotated[
-<<<<<<< HEAD
-        int, Parameter("Number of randomly drawn tokens to rank, in addition to the twins.", least=1)
-    ] = 4096
-    bootstrap: Annotated[int, Parameter("Bootstrap resamples of the words; 0 for no intervals.", least=0)] = 1000
-=======
-        int, Parameter("Rank this many tokens, drawn by the seed, and the words' own.", least=1, advanced=True)
+        int, Parameter("Number of randomly drawn tokens to rank, in addition to the twins.", least=1, advanced=True)
     ] = 4096
     bootstrap: Annotated[
-        int, Parameter("Resamples of the words for the intervals; 0 for none.", least=0, advanced=True)
+        int, Parameter("Bootstrap resamples of the words; 0 for no intervals.", least=0, advanced=True)
     ] = 1000
->>>>>>> r3
     bos: Bos = None
 
     progress_label = "running the first blocks"

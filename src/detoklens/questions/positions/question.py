@@ -43,21 +43,11 @@ class OverVocabulary(Question):
 
     average: Annotated[
         Literal["ratio-of-mean", "mean-of-ratio"],
-<<<<<<< HEAD
-        Parameter("Mean over the vocabulary: score / mean σ, or mean of score / σ."),
+        Parameter("Mean over the vocabulary: score / mean σ, or mean of score / σ.", advanced=True),
     ] = field(default="ratio-of-mean", kw_only=True)
     weights: Annotated[
         Literal["even", "frequency"],
-        Parameter("Weight tokens evenly or by their corpus counts."),
-=======
-        Parameter("The mean over the vocabulary: score / mean σ, or mean of score / σ.", advanced=True),
-    ] = field(default="ratio-of-mean", kw_only=True)
-    weights: Annotated[
-        Literal["even", "frequency"],
-        Parameter(
-            "Tokens count evenly, or by their frequency in corpus counts, which have no other part here.", advanced=True
-        ),
->>>>>>> r3
+        Parameter("Weight tokens evenly or by their corpus counts.", advanced=True),
     ] = field(default="even", kw_only=True)
 
     progress_label = "computing σ"
@@ -90,13 +80,7 @@ class OfPositions(OverVocabulary, SplitTerms):
 
     length: Annotated[
         int | None,
-<<<<<<< HEAD
-        Parameter("Text length for bidirectional models. Default: all positions.", least=1),
-=======
-        Parameter(
-            "A model that looks both ways: in a text of so many tokens. Default: all positions.", least=1, advanced=True
-        ),
->>>>>>> r3
+        Parameter("Text length for bidirectional models. Default: all positions.", least=1, advanced=True),
     ] = field(default=None, kw_only=True)
 
     def queries(self, study: Study, asked: Sequence[int] | None) -> list[int]:

@@ -131,13 +131,7 @@ Pieces = Annotated[
         "Numbers of pieces.", metavar="2,3,4", read=whole_numbers("numbers of pieces"), spell=in_one_word("--pieces")
     ),
 ]
-<<<<<<< HEAD
-Triples = Annotated[int, Parameter("Maximum number of words per number of pieces.", least=2)]
-=======
-Triples = Annotated[
-    int, Parameter("At most this many words per number of pieces, drawn by the seed.", least=2, advanced=True)
-]
->>>>>>> r3
+Triples = Annotated[int, Parameter("Maximum number of words per number of pieces.", least=2, advanced=True)]
 NO_BOS = "none"
 Bos = Annotated[
     str | int | None,

@@ -89,21 +89,14 @@ class Twins(Question):
     triples: Triples = 600
     candidates: Annotated[
         int | None,
-<<<<<<< HEAD
-        Parameter("Number of randomly drawn tokens to rank, in addition to the twins. Default: all.", least=1),
-    ] = None
-    heads: Heads = None
-    bootstrap: Annotated[int, Parameter("Bootstrap resamples of the words; 0 for no intervals.", least=0)] = 1000
-=======
         Parameter(
-            "Rank this many tokens, drawn by the seed, and the words' own. Default: all.", least=1, advanced=True
+            "Number of randomly drawn tokens to rank, in addition to the twins. Default: all.", least=1, advanced=True
         ),
     ] = None
     heads: Heads = None
     bootstrap: Annotated[
-        int, Parameter("Resamples of the words for the intervals; 0 for none.", least=0, advanced=True)
+        int, Parameter("Bootstrap resamples of the words; 0 for no intervals.", least=0, advanced=True)
     ] = 1000
->>>>>>> r3
     bos: Bos = None
 
     progress_label = "ranking twins"
