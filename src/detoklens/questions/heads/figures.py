@@ -1,4 +1,4 @@
-"""What is each head like, and how do heads change over checkpoints? Every number of the head cards."""
+"""Head cards of one checkpoint, and of several."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MEASURES = (
     Measure("auroc", "AUROC\n(bigrams)", 0.5),
     Measure("matched", "AUROC, equal\nfrequency", 0.5),
     Measure("word_share", "rank share\nin words", 0.5),
-    Measure("rank_lost", "twin's rank\nlost if cut", 0.0),
+    Measure("rank_lost", "rank lost\nif ablated", 0.0),
     Measure("self_match", "self-match\n(z of Tᵉᵉ)", 0.0),
     Measure("frequency_spearman", "ρ of Tᵉ with\nfrequency", 0.0),
     Measure("symmetric_share", "symmetric\nshare"),
@@ -35,14 +35,14 @@ MEASURES = (
     Measure("spectral_norm", "spectral\nnorm"),
 )
 NULLS = {"auroc": "auroc_null", "matched": "matched_null"}
-WIDE_ENOUGH = 5.0  # inches of a figure whose rows also say what the head prefers by position
+WIDE_ENOUGH = 5.0  # inches; wider figures also show the position class
 HEAD, NULL = theme.SERIES[0], theme.SERIES[1]
 OTHERS = theme.Style(theme.INK, "solid", "o", "")
 
 
 @theme.figure_function
 def head_cards(heads_table: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
-    """What is each head like?"""
+    """Draw one row per head, one panel per measure."""
     asked = chosen_heads(heads_table, heads)
     rows = in_order(heads_table, asked)
     wide = theme.inches(width) >= WIDE_ENOUGH
@@ -50,7 +50,7 @@ def head_cards(heads_table: pl.DataFrame, *, heads: Sequence[int] | None = None,
     measures = [measure for measure in MEASURES if rows[measure.column].null_count() < len(rows)] or MEASURES
     legend = [point_entry("head", HEAD)]
     if any(measure.column in NULLS for measure in measures):
-        legend.append(point_entry("the larger of its nulls", NULL, filled=False))
+        legend.append(point_entry("larger plain null", NULL, filled=False))
     figure, panels = head_rows(asked, width, [measure.title for measure in measures], names=names, legend=legend)
     for axes, measure in zip(panels, measures, strict=True):
         show_neutral(axes, measure)
@@ -69,7 +69,7 @@ def _name(head: int, position_class: str | None) -> str:
 def compare_heads(
     heads_by_label: Mapping[str, pl.DataFrame], *, heads: Sequence[int] | None = None, width: theme.Width = "page"
 ) -> Figure:
-    """How do heads change over checkpoints? `heads` are named in the legend; by default the last one's best six."""
+    """Draw each measure by checkpoint. `heads` are named in the legend; by default the last checkpoint's best six."""
     tables = [table.sort("head") for table in heads_by_label.values()]
     joined = pl.concat([table.with_columns(place=pl.lit(place)) for place, table in enumerate(tables)])
     same = len({tuple(table["head"]) for table in tables}) == 1

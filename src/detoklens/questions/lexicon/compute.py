@@ -1,4 +1,4 @@
-"""The tables of a lexicon: pairs with their texts and counts, and what the heads' pairs are made of, beside chance."""
+"""Tables of `lexicon`: pairs with their texts and counts, and shares by head with their nulls."""
 
 from __future__ import annotations
 
@@ -33,37 +33,37 @@ if TYPE_CHECKING:
 
 LEXICON = Schema(
     "lexicon",
-    "Which pairs have the largest Tᵉᵉ over the whole vocabulary, in every head?",
+    "Pairs with the largest Tᵉᵉ over the whole vocabulary, by head",
     (
         HEAD,
-        Column("rank", "Int32", "place of the pair among all pairs of the head, 1 is the largest; ties by token ids"),
+        Column("rank", "Int32", "rank among all pairs of the head, 1 is the largest; ties by token ids"),
         KEY_TOKEN_ID,
         KEY_TOKEN,
         QUERY_TOKEN_ID,
         QUERY_TOKEN,
         SCORE,
         JOINED,
-        Column("is_word", "Boolean", "whether the joined text is a word; null without a list or library to ask"),
+        Column("is_word", "Boolean", "whether the joined text is a word; null without a word list"),
         BIGRAM_COUNT,
     ),
 )
 
-EXCHANGED = "of pairs with their keys exchanged by a fixed draw, those that are none of the head's; null below 30"
+EXCHANGED = "the same with keys exchanged by a fixed draw, without the head's own pairs; null below 30 pairs"
 FEWEST_EXCHANGED = 30
 
 LEXICON_BY_HEAD = Schema(
     "lexicon_by_head",
-    "How much of each head's lexicon are words?",
+    "Lexicon by head",
     (
         HEAD,
         Column("pairs", "Int32", "pairs in the head's lexicon"),
-        Column("word_share", "Float64", "share of them whose joined text is a word; null where that is unknown"),
-        Column("word_null", "Float64", f"the share {EXCHANGED}"),
-        Column("seen_share", "Float64", "share of them that occur in the corpus; null without counts"),
-        Column("seen_null", "Float64", f"the share {EXCHANGED}"),
-        Column("identical_share", "Float64", "share of them that pair a token with itself"),
-        Column("query_tokens", "Int32", "different query tokens in them"),
-        Column("key_tokens", "Int32", "different key tokens in them: few, where some keys suit every query"),
+        Column("word_share", "Float64", "share of pairs whose joined text is a word; null without a word list"),
+        Column("word_null", "Float64", EXCHANGED),
+        Column("seen_share", "Float64", "share of pairs that occur in the corpus; null without counts"),
+        Column("seen_null", "Float64", EXCHANGED),
+        Column("identical_share", "Float64", "share of pairs of a token with itself"),
+        Column("query_tokens", "Int32", "distinct query tokens"),
+        Column("key_tokens", "Int32", "distinct key tokens; few if the same keys suit every query"),
         Column("largest_score", "Float64", "largest Tᵉᵉ"),
         Column("smallest_score", "Float64", "smallest Tᵉᵉ in the lexicon"),
     ),
@@ -86,7 +86,7 @@ def ranked(head: int, pairs: Arrays) -> pl.DataFrame:
 
 
 def described(study: Study, found: pl.DataFrame, is_word: WordCheck | None, is_ahead: bool) -> pl.DataFrame:
-    """The same with texts, whether they are words and, where there are counts, how often the pair occurs."""
+    """Add texts, whether they are words and, with counts, how often the pair occurs."""
     keys, queries = found["key_token_id"].to_numpy(), found["query_token_id"].to_numpy()
     first, second = (queries, keys) if is_ahead else (keys, queries)
     joined = joined_texts(study.layer, first, second)
@@ -107,7 +107,7 @@ def _which_are_words(joined: Iterable[str | None], is_word: WordCheck | None) ->
 
 
 def by_chance(study: Study, pairs_of: Mapping[int, Arrays], is_word: WordCheck | None, is_ahead: bool) -> pl.DataFrame:
-    """How many of each head's pairs are words, and occur, when the same keys are dealt to the same queries anew?"""
+    """The shares of words and of corpus pairs with each head's keys exchanged."""
     return pl.DataFrame([_nulls(study, head, pairs, is_word, is_ahead) for head, pairs in pairs_of.items()], NULLS)
 
 
@@ -122,8 +122,7 @@ def _nulls(study: Study, head: int, pairs: Arrays, is_word: WordCheck | None, is
 
 
 def _exchanged(pairs: Arrays) -> tuple[Int[np.ndarray, "pair"], Int[np.ndarray, "pair"]]:
-    """Keys and queries of pairs that the head does not prefer, of the tokens that it does: no own pairs, none of a
-    token with itself."""
+    """The pairs with exchanged keys, without the head's own pairs and pairs of a token with itself."""
     queries, own = pairs["query"].astype(np.int64), pairs["key"].astype(np.int64)
     keys = dealt_anew(own)
     step = 1 + max(own.max(initial=0), queries.max(initial=0))
@@ -132,7 +131,6 @@ def _exchanged(pairs: Arrays) -> tuple[Int[np.ndarray, "pair"], Int[np.ndarray, 
 
 
 def by_head(pairs: pl.DataFrame, by_chance: pl.DataFrame) -> pl.DataFrame:
-    """How much of each head's lexicon are words, pairs of the corpus, tokens with themselves?"""
     seen = (pl.col("count") > 0).mean() if "count" in pairs.columns else pl.lit(None)
     return LEXICON_BY_HEAD.conform(
         pairs.group_by("head", maintain_order=True)

@@ -1,4 +1,4 @@
-"""What do a head's strongest pairs join to, and how strongly? Shares up to each rank, and scores by rank."""
+"""Shares of words and corpus pairs among a head's strongest pairs, and their scores by rank."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OTHERS = theme.Style(theme.INK, "solid", "o", "")
 
 @theme.figure_function
 def lexicon(lexicon: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
-    """Which share of a head's strongest pairs, up to each rank, joins to a word, and which occurs in the corpus?"""
+    """Draw the share of words and of corpus pairs among each head's strongest pairs, up to each rank."""
     seen = pl.col("count") > 0 if "count" in lexicon.columns else pl.lit(None, dtype=pl.Boolean)
     rows = lexicon.with_columns(seen=seen).sort("head", "rank")
     shares = {column: share for column, share in SHARES.items() if rows[column].is_not_null().any()}
@@ -51,7 +51,7 @@ def _share_up_to(found: pl.Series) -> pl.Series:
 
 @theme.figure_function
 def lexicon_scores(lexicon: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
-    """How large is Tᵉᵉ of each head's strongest pairs? The six highest heads are named, the others faint."""
+    """Draw Tᵉᵉ of each head's strongest pairs by rank. The six highest heads are named, the others faint."""
     rows = lexicon.filter(pl.col("head").is_in(chosen_heads(lexicon, heads))).sort("rank")
     best = rows.group_by("head").agg(pl.col("score").max()).sort("score", "head", descending=[True, False])
     named = {head: theme.style_of(place) for place, head in enumerate(best["head"].head(len(theme.SERIES)))}

@@ -1,6 +1,6 @@
-"""Which pairs of tokens do the weights themselves join? The largest Tᵉᵉ over all V × V pairs, head by head.
+"""The pairs of tokens with the largest Tᵉᵉ over all V × V pairs, by head, from weights alone.
 
-The model's inner vocabulary, mined without a corpus; counts and a list of words, where given, only annotate it.
+Corpus counts and a word list only annotate the pairs.
 """
 
 from __future__ import annotations
@@ -31,37 +31,37 @@ if TYPE_CHECKING:
     from detoklens.questions.study import Study
 
 
-ON_PAGE = 12  # pairs of a head on a report's page
-SHOWN_PAIRS = 20  # pairs of a head in a table for eyes
-NAMED_PAIRS = 4  # of the best head in a sentence
+ON_PAGE = 12  # pairs per head in a report
+SHOWN_PAIRS = 20  # pairs per head in a printed table
+NAMED_PAIRS = 4  # pairs of the best head in a summary
 SHARES = {"seen_share": "occur in the corpus", "word_share": "join to a word"}
 NO_PAIRS = "The vocabulary has no pairs of different tokens."
 MOST_PAIRS = 10_000_000
-"""Rows of a lexicon that a laptop's memory holds: with their texts they take about 250 bytes each."""
+"""Rows that fit into a laptop's memory: each takes about 250 bytes with its texts."""
 
 
 @dataclass(frozen=True, repr=False)
 class Lexicon(Joining):
-    """Mine the pairs of tokens with the largest Tᵉᵉ over the whole vocabulary, head by head, from weights alone.
+    """Find the pairs of tokens with the largest Tᵉᵉ over the whole vocabulary, in each head, from weights alone.
 
-    A table for eyes shows the first 20 pairs of a head, the other formats and --out all. With --out an interrupted
-    run is continued by the same command. The tables are the same for any number of workers.
+    The printed table shows the first 20 pairs of each head; other formats and --out have all. With --out, an
+    interrupted run continues when the same command is run again.
 
     Example: detoklens lexicon gpt2 --heads 7 --top 10000 --centred --no-self --out lexicon
     """
 
-    top: Annotated[int, Parameter("How many pairs per head.", least=1)] = 10_000
+    top: Annotated[int, Parameter("Number of pairs per head.", least=1)] = 10_000
     no_self: Annotated[bool, Parameter("Leave out pairs of a token with itself.")] = False
     words: Annotated[
         Path | Sequence[str] | None,
         Parameter(
-            "What counts as a word, one a line. Default: what the library wordfreq knows, where installed.",
+            "Word list, one word per line. Default: the words of the library wordfreq, if installed.",
             metavar="WORDS.txt",
             read=Path,
             spell=by_file("--words"),
         ),
     ] = None
-    language: Annotated[str, Parameter("The language that wordfreq is asked for.", advanced=True)] = "en"
+    language: Annotated[str, Parameter("Language of wordfreq's words.", advanced=True)] = "en"
     heads: Heads = None
     centred: Centred = False
     scale: Scale = "mean"
@@ -82,9 +82,9 @@ class Lexicon(Joining):
             "lexicon",
             "lexicon",
             ("lexicon",),
-            "The heads' own lexicons",
-            "Among each head's strongest pairs over the whole vocabulary, up to each rank: the share that the legend "
-            "names, of pairs that occur in the corpus (with counts) or join to a word (with a list of words).",
+            "Lexicons by head",
+            "Share of each head's strongest pairs, up to each rank, that occur in the corpus (with counts) or join to "
+            "a word (with a word list).",
             per_head=True,
             needs="corpus counts, or a tokenizer to join pairs to words",
         ),
@@ -92,8 +92,8 @@ class Lexicon(Joining):
             "lexicon_scores",
             "lexicon:lexicon_scores",
             ("lexicon",),
-            "Strength of the strongest pairs",
-            "Tᵉᵉ of each head's strongest pairs by rank; of more than six heads the six highest are named.",
+            "Scores of the strongest pairs",
+            "Tᵉᵉ of each head's strongest pairs by rank; the legend names the six highest heads.",
         ),
     )
 
@@ -102,7 +102,7 @@ class Lexicon(Joining):
         return (cls(top=1000, no_self=True),)
 
     def settings(self, study: Study) -> dict[str, Any]:
-        """What tells a word is named by the list's fingerprint, or by the library and its language."""
+        """The source of words: the list's fingerprint, or wordfreq's version and language."""
         given = super().settings(study)
         del given["language"]
         return given | {"words": self._source()}
@@ -119,8 +119,8 @@ class Lexicon(Joining):
         heads, is_word = study.heads(self.heads), self._word_check()
         if min(self.top, study.layer.vocab_size**2) * len(heads) > MOST_PAIRS:
             raise RangeError(
-                f"the top {self.top:,} pairs, heads: {len(heads)}, are more than the {MOST_PAIRS:,} that fit into "
-                "memory; ask for fewer pairs, or for some of the heads"
+                f"the top {self.top:,} pairs of {plural(len(heads), 'head')} are more than the {MOST_PAIRS:,} that fit "
+                "into memory; choose fewer pairs or heads"
             )
         affinity = self.affinity(study, self.scale, self.centred, heads)
         best = largest_pairs(affinity, self.top, not self.no_self, runner)
@@ -133,17 +133,17 @@ class Lexicon(Joining):
         }
 
     def view(self, tables: Frames, name: str) -> View:
-        """Of the pairs only the first ones of each head."""
+        """Only the first pairs of each head."""
         whole = super().view(tables, name)
         if name != LEXICON.name:
             return whole
         shown = whole.frame.filter(pl.col("rank") <= SHOWN_PAIRS)
         if len(shown) == len(whole.frame):
             return whole
-        return View(f"{whole.title} The first {SHOWN_PAIRS} of each head, of {len(whole.frame):,} in all", shown)
+        return View(f"{whole.title}: the first {SHOWN_PAIRS} of each head ({len(whole.frame):,} in total)", shown)
 
     def page_views(self, tables: Frames) -> Sequence[View]:
-        """The strongest pairs of every head side by side, joined, with their seam."""
+        """The strongest pairs of every head in columns, with a mark between the two tokens."""
         strongest = tables["lexicon"].filter(pl.col("rank") <= ON_PAGE)
         sides = strongest.select(
             "rank",
@@ -152,30 +152,29 @@ class Lexicon(Joining):
                 pl.format(f"{{}}{SEAM}{{}}", *self._in_order("token_id"))
             ),
         ).pivot("head", index="rank", values="joined")
-        title = "The lexicon in the weights: each head's strongest pairs, joined"
-        return [View(title, sides, open=True)]
+        return [View("Each head's strongest pairs", sides, open=True)]
 
     def _in_order(self, column: str) -> tuple[str, str]:
-        """The columns of the two tokens of a pair as they stand in text."""
+        """The columns of the two tokens of a pair in text order."""
         back = (f"key_{column}", f"query_{column}")
         return back[::-1] if self.is_ahead else back
 
     def summarize(self, tables: Frames) -> str:
-        """What the strongest pairs are, in the head with most pairs of the corpus, else most words."""
+        """The strongest pairs of the head with the largest share of corpus pairs, else of words."""
         best = _best(tables["lexicon_by_head"])
         if best is None:
             return NO_PAIRS
         first = tables["lexicon"].filter(head=best["head"]).sort("rank").head(NAMED_PAIRS)
         shown = [_shown(pair, self._in_order("token")) for pair in first.iter_rows(named=True)]
         of = f"the {plural(best['pairs'], 'strongest pair')} of {head_name(best['head'])}{self.manner}"
-        said = [_beside_null(best, name, words) for name, words in SHARES.items() if best[name] is not None]
+        said = [_with_null(best, name, words) for name, words in SHARES.items() if best[name] is not None]
         left_out = "; pairs of a token with itself are left out" if self.no_self else ""
         if said:
             return f"Of {of}, {listed(said)}; the first are {listed(shown)}{left_out}."
         return f"Of {of} the first are {listed(shown)}{left_out}."
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
-        """By the first share that every model has; else by the largest score."""
+        """Compare the first share that every model has, else the largest score."""
         best = {label: found for label, tables in by_label.items() if (found := _best(tables["lexicon_by_head"]))}
         if not best:
             return NO_PAIRS
@@ -187,7 +186,7 @@ class Lexicon(Joining):
         return f"Largest Tᵉᵉ of a pair{self.manner}: {listed(said)}."
 
 
-def _beside_null(best: Mapping[str, Any], name: str, words: str) -> str:
+def _with_null(best: Mapping[str, Any], name: str, words: str) -> str:
     null = best[name.replace("share", "null")]
     return f"{percent(best[name])} {words}" + ("" if null is None else f" ({percent(null)} with their keys exchanged)")
 
@@ -204,7 +203,7 @@ def _best(by_head: pl.DataFrame) -> dict[str, Any] | None:
 
 
 def _shown(pair: Mapping[str, Any], order: Sequence[str]) -> str:
-    """A pair with its seam; by its ids without a tokenizer."""
+    """A pair as text, or by its ids without a tokenizer."""
     first, second = (pair[name] for name in order)
     if first is None or second is None:
         return "ids " + " and ".join(str(pair[f"{name}_id"]) for name in order)

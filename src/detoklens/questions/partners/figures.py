@@ -1,4 +1,4 @@
-"""Which key tokens does a query token look for? The best ones of each head, as a table to print."""
+"""The top keys of each query token and head, as a printed table."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from detoklens.wording import head_name
 LINE = 0.125  # inches
 NARROWEST = 0.92  # inches for a token's name
 MOST_LETTERS = 15
-MOST_BLOCKS = 24  # of a head and a query token, where the tokens are not given
+MOST_BLOCKS = 24  # one per head and query token, unless tokens are given
 
 
 @theme.figure_function
@@ -27,7 +27,7 @@ def partners(
     top: int = 8,
     width: theme.Width = "page",
 ) -> Figure:
-    """Which key tokens have the largest Tᵉᵉ with each query token? For the given tokens, or the first few."""
+    """Write the keys with the largest Tᵉᵉ for the given query tokens, or the first few."""
     named = partners.select("query_token_id", "query_token").unique(maintain_order=True)
     shown, labels = chosen_heads(partners, heads), dict(named.iter_rows())
     few = max(1, MOST_BLOCKS // max(1, len(shown)))
@@ -43,7 +43,7 @@ def partners(
 
 
 def _blank_blocks(blocks: int, heads: int, lines: int, total: float) -> tuple[Figure, list[tuple[float, float]]]:
-    """An empty figure, and where each block's left upper corner is, in inches from the left and from the top."""
+    """An empty figure and each block's upper left corner, in inches from the left and from the top."""
     columns = max(1, min(blocks, int(total / NARROWEST)))
     if columns > heads > 0:
         columns -= columns % heads  # a token's heads stand in one line

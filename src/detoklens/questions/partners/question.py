@@ -1,4 +1,4 @@
-"""Which key tokens does a query token look for? Every head's largest Tᵉᵉ over the vocabulary (Figure 2A, Table 1)."""
+"""Token partners: the keys with the largest Tᵉᵉ for a query token, in each head (Figure 2A, Table 1)."""
 
 from __future__ import annotations
 
@@ -39,22 +39,22 @@ if TYPE_CHECKING:
 
 PARTNERS = Schema(
     "partners",
-    "Which key tokens have the largest Tᵉᵉ with a query token, in every head?",
+    "Keys with the largest Tᵉᵉ by query token and head",
     (HEAD, QUERY_TOKEN_ID, QUERY_TOKEN, RANK, KEY_TOKEN_ID, KEY_TOKEN, SCORE, JOINED, BIGRAM_COUNT),
 )
 
 
 def token_words(tokens: Sequence[str | int]) -> list[str]:
-    """Tokens on the command line: texts as they are, ids by their option."""
+    """Format tokens as command-line arguments: texts as they are, ids with --token-id."""
     texts = [token for token in tokens if isinstance(token, str)]
     return texts + [word for token in tokens if isinstance(token, int) for word in ("--token-id", str(token))]
 
 
 @dataclass(frozen=True, repr=False)
 class Partners(Joining):
-    """Show the key tokens with the largest Tᵉᵉ for a query token, in every head.
+    """Show the keys with the largest Tᵉᵉ for a query token, in each head.
 
-    A token is looked up exactly as written: " Korea" with its space and "Korea" are two tokens.
+    Tokens must match exactly: " Korea" with its space and "Korea" are two tokens.
 
     Example: detoklens partners gpt2 " Korea" --heads 7 --top 5
     """
@@ -62,15 +62,15 @@ class Partners(Joining):
     tokens: Annotated[
         Sequence[str | int],
         Parameter(
-            'Query tokens as text, spaces included: " Korea".',
+            'Query tokens as text, including spaces: " Korea".',
             metavar="[TOKEN]...",
             positional=True,
             spell=token_words,
         ),
     ] = ()
-    token_id: Annotated[Sequence[int], Parameter("A query token by its id; may be repeated.")] = ()
+    token_id: Annotated[Sequence[int], Parameter("Query token by id; repeatable.")] = ()
     heads: Heads = None
-    top: Annotated[int, Parameter("How many key tokens per head.", least=1)] = 10
+    top: Annotated[int, Parameter("Number of keys per head.", least=1)] = 10
     centred: Centred = False
     scale: Scale = "mean"
 
@@ -86,7 +86,7 @@ class Partners(Joining):
             "partners",
             ("partners",),
             "Strongest partners",
-            "The key tokens with the largest Tᵉᵉ for each query token, best first, in each head; ␣ is a space.",
+            "The keys with the largest Tᵉᵉ for each query token, best first, in each head; ␣ is a space.",
             per_head=True,
         ),
     )
@@ -104,7 +104,7 @@ class Partners(Joining):
         return (cls(["ion"], top=8),)
 
     def cli_args(self, study: Study) -> list[str]:
-        """A token that looks like an option is named by its id."""
+        """Pass a token that looks like an option by its id."""
         named = [study.layer.token_id(token) if str(token).startswith("-") else token for token in self.tokens]
         return to_cli_args(replace(self, tokens=named))
 
@@ -115,7 +115,7 @@ class Partners(Joining):
         return {"partners": _described(study, found, self.is_ahead)}
 
     def summarize(self, tables: Frames) -> str:
-        """The first partners of the first token, in the head whose best partner stands farthest above its next ones."""
+        """The top partners of the first token, in the head with its largest score."""
         found = tables["partners"]
         first = found.filter(query_token_id=found["query_token_id"][0], rank=1).sort("score", descending=True)
         best = found.filter(query_token_id=first["query_token_id"][0], head=first["head"][0]).sort("rank").head(3)
@@ -124,7 +124,7 @@ class Partners(Joining):
         return f"“{query}” scores highest in {head_name(first['head'][0])}{self.manner}, with {listed(keys)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
-        """Without the ids of tokens that can be read."""
+        """Without ids, unless the tokens have no text."""
         frame = tables["partners"]
         return [
             View(
@@ -134,14 +134,14 @@ class Partners(Joining):
         ]
 
     def page_views(self, tables: Frames) -> Sequence[View]:
-        """The same, joined texts with their seam."""
+        """The same with a mark between the two joined tokens."""
         order = ("query_token", "key_token") if self.is_ahead else ("key_token", "query_token")
         seamed = pl.concat_str(*order, separator=SEAM).alias("joined")
         return [View(view.title, view.frame.with_columns(seamed)) for view in self.views(tables)]
 
     def _queries(self, study: Study) -> list[int]:
         if not self.tokens:
-            raise TokenError('no query token was given; name one as text, such as " Korea", or by its id')
+            raise TokenError('no query token was given; pass one as text, e.g. " Korea", or by its id')
         return list(dict.fromkeys(study.token_ids(self.tokens)))
 
 
@@ -150,7 +150,7 @@ def _shown(text: str | None, token_id: int) -> str:
 
 
 def partners_of(affinity: Affinity, heads: Sequence[int], queries: Sequence[int], top: int) -> pl.DataFrame:
-    """The keys of each query token, head after head."""
+    """The top keys of each query token in each head."""
     rows = [HeadScores.of(affinity.key_of(place)).rows(affinity.query[place, queries]) for place in range(len(heads))]
     keys = np.stack([top_keys(scores, top) for scores in rows], axis=1)
     scores = np.stack([np.take_along_axis(row, keys[:, place], 1) for place, row in enumerate(rows)], axis=1)
@@ -167,7 +167,7 @@ def partners_of(affinity: Affinity, heads: Sequence[int], queries: Sequence[int]
 
 
 def _described(study: Study, found: pl.DataFrame, is_ahead: bool) -> pl.DataFrame:
-    """The same with the tokens' texts and, where there are counts, how often the pair occurs."""
+    """Add texts and, with counts, how often the pair occurs."""
     queries, keys = found["query_token_id"].to_numpy(), found["key_token_id"].to_numpy()
     first, second = (queries, keys) if is_ahead else (keys, queries)
     texts = found.with_columns(

@@ -1,4 +1,4 @@
-"""Do heads look from a word's later piece to the piece before it? Ranks of the piece before, for any list of words."""
+"""Ranks of a word's preceding piece, with the following piece as the query, for any list of words."""
 
 from __future__ import annotations
 
@@ -50,22 +50,22 @@ if TYPE_CHECKING:
 
 PAPER_RANKS = Schema(
     "paper_ranks",
-    "Are the ranks of the paper's Table 1 found again?",
+    "Ranks of the paper's Table 1",
     (
         HEAD,
         QUERY_TOKEN,
         KEY_TOKEN,
         JOINED,
-        Column("paper_rank", "Int32", "rank that the paper prints"),
+        Column("paper_rank", "Int32", "rank in the paper"),
         RANK,
-        Column("difference", "Int32", "rank less paper_rank; null where the model has no such token or head"),
+        Column("difference", "Int32", "rank minus paper_rank; null if the model lacks the token or head"),
         SCORE,
     ),
 )
 
 
 class PaperRow(NamedTuple):
-    """One row of the table: in this head, asked from the query token, the key token has this rank."""
+    """The rank of a key token for a query token in a head."""
 
     head: int
     query: str
@@ -73,7 +73,7 @@ class PaperRow(NamedTuple):
     rank: int
 
 
-# The printed resulting sequence of the last row, " nineteenth century", is a misprint: its key is " twentieth".
+# The paper prints " nineteenth century" for the last row, a misprint: its key is " twentieth".
 PAPER_TABLE = (
     PaperRow(3, "yo", "Tok", 1),
     PaperRow(3, "yo", " Tok", 2),
@@ -113,15 +113,12 @@ PAPER_TABLE = (
 
 
 def paper_ranks(layer: Layer, heads: Sequence[int], scale: TokenScale, centred: bool) -> pl.DataFrame:
-    """The paper's rank and ours for every row; null where this model lacks one of the tokens or the head is not asked.
-
-    The paper's rows stay, whichever heads are asked.
-    """
+    """The paper's rank and ours for every row; null if this model lacks a token or the head is not among `heads`."""
     rows = PAPER_TABLE
     ids = [(_token_id(layer, row.query), _token_id(layer, row.key)) for row in rows]
     known = [place for place, pair in enumerate(ids) if None not in pair and rows[place].head in heads]
     if not known:
-        raise TokenError(f"{layer.name} has none of the heads and tokens of the paper's Table 1; it is about gpt2")
+        raise TokenError(f"{layer.name} has none of the heads and tokens of the paper's Table 1; use gpt2")
     ranks: list[int | None] = [None] * len(rows)
     scores: list[float | None] = [None] * len(rows)
     queries, keys = np.array([ids[place] for place in known], dtype=np.int64).T
@@ -150,11 +147,11 @@ def _token_id(layer: Layer, text: str) -> int | None:
         return None
 
 
-WORD = Column("word", "String", "the word or name, without the space in front of it")
+WORD = Column("word", "String", "the word or name, without leading space")
 
 WORD_PIECES = Schema(
     "word_pieces",
-    "Into which tokens does the tokenizer split each word?",
+    "Pieces of each word",
     (
         WORD,
         Column("pieces", "Int32", "number of tokens; a word of one token has no pair to rank"),
@@ -164,10 +161,10 @@ WORD_PIECES = Schema(
 
 WORD_RANKS = Schema(
     "word_ranks",
-    "At which rank does each head find the piece before, asked from the piece after?",
+    "Ranks of preceding pieces by word and head",
     (
         WORD,
-        Column("pair", "Int32", "which adjacent pair of the word's pieces, from 0"),
+        Column("pair", "Int32", "index of the adjacent pair in the word, from 0"),
         KEY_TOKEN_ID,
         KEY_TOKEN,
         QUERY_TOKEN_ID,
@@ -180,16 +177,16 @@ WORD_RANKS = Schema(
 
 WORDS_BY_HEAD = Schema(
     "words_by_head",
-    "Which head puts a word's pieces together best?",
+    "Ranks of preceding pieces by head",
     (
         HEAD,
-        Column("pairs", "Int32", "adjacent pairs of pieces that were ranked"),
-        Column("median_rank", "Float64", "median rank of the piece before"),
+        Column("pairs", "Int32", "number of adjacent pairs of pieces"),
+        Column("median_rank", "Float64", "median rank of the preceding piece"),
         Column("median_share", "Float64", "median rank as a share of the vocabulary; chance is 0.5"),
         Column(
             "null_median_share",
             "Float64",
-            "the same when each key is ranked for another word's query; null with one word",
+            "median_share with each key ranked for another word's query; null with one word",
         ),
         Column("first", "Float64", "share of pairs at rank 1"),
         Column(
@@ -206,19 +203,18 @@ WORDS_BY_HEAD = Schema(
 )
 
 NOTHING_SPLIT = "the tokenizer splits none of the words"
-CLEARLY = 0.5  # of the null's median at most
+CLEARLY = 0.5  # largest ratio of a head's median rank to its null's
 DEVIATIONS = 3.0
-FEWEST_PAIRS = 20
-"""Fewer pairs leave both medians so uncertain that no head could be named."""
+FEWEST_PAIRS = 20  # with fewer, both medians are too uncertain for a verdict
 
 
 def words_file(words: Path | Sequence[str]) -> str:
-    """How the command line names a list of words: by its file, which words given themselves have yet to be put into."""
+    """The file of a word list on the command line; a placeholder for words given in Python."""
     return str(words) if isinstance(words, Path) else "WORDS.txt"
 
 
 def by_file(*flag: str) -> Callable[[Path | Sequence[str]], list[str]]:
-    """A speller of a list of words: the option, if it is one, and the file."""
+    """Format a word list as command-line arguments: the option, if any, and the file."""
     return lambda words: [*flag, words_file(words)]
 
 
@@ -226,8 +222,8 @@ def by_file(*flag: str) -> Callable[[Path | Sequence[str]], list[str]]:
 class Words(Joining):
     """Rank each word's preceding piece among all keys, with the following piece as the query.
 
-    Rank 1 is best. The control is the rank of another word's piece, which for frequent keys is better than the middle
-    of the vocabulary. A word of three or more pieces gives each adjacent pair; unknown tokens are left out.
+    Rank 1 is best. The control is the rank of another word's piece. A word of three or more pieces gives several
+    adjacent pairs; unknown tokens are left out.
 
     Example: detoklens words gpt2 --centred
     """
@@ -235,16 +231,16 @@ class Words(Joining):
     word_list: Annotated[
         Path | Sequence[str] | None,
         Parameter(
-            "Words or names, one a line. Default: the list that comes along.",
+            "Word list, one word per line. Default: the bundled list.",
             metavar="[WORDS.txt]",
             positional=True,
             read=Path,
             spell=by_file(),
         ),
     ] = None
-    paper: Annotated[bool, Parameter("The 34 rows of the paper's Table 1 instead: their ranks against ours.")] = False
+    paper: Annotated[bool, Parameter("Compare with the 34 ranks of the paper's Table 1 instead.")] = False
     no_space: Annotated[
-        bool, Parameter("Split words as at the start of a text, without a space in front.", advanced=True)
+        bool, Parameter("Split words without a leading space, as at the start of a text.", advanced=True)
     ] = False
     heads: Heads = None
     centred: Centred = False
@@ -261,28 +257,31 @@ class Words(Joining):
         "word_ranks": ("word", "head", "rank", "key_token", "query_token", "score"),
         "paper_ranks": ("head", "query_token", "key_token", "paper_rank", "rank", "difference", "score"),
     }
-    equation = "rank of the piece before among all keys by Tᵉᵉ, asked from the piece after (ahead: the other way round)"
+    equation = (
+        "rank of the preceding piece among all keys by Tᵉᵉ, the following piece being the query (ahead: reversed)"
+    )
     figures = (
         FigureSpec(
             "words",
             "words",
             ("words_by_head",),
-            "Putting words together",
-            "Rank of a word's piece before, asked from the piece after (ahead: of the piece after, asked from the one "
-            "before), as a share of the vocabulary (median over pairs; small is good, 0.5 is chance), beside the same "
-            "for another word's query.",
+            "Ranks of preceding pieces",
+            "Median rank of a word's preceding piece for its following piece (ahead: the reverse), as a share of the "
+            "vocabulary; smaller is better, 0.5 is chance. Hollow: the same for another word's query.",
         ),
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.paper and self.word_list is not None:
-            raise DetokLensError(f"the paper's table has its own words; leave it or {words_file(self.word_list)} out")
+            raise DetokLensError(
+                f"the paper's table has its own words; leave out --paper or {words_file(self.word_list)}"
+            )
         if self.paper and (self.offset, self.mean, self.direction) != (1, "none", "back"):
-            raise DetokLensError("the paper's table is of learned positions; leave offset, mean and direction out")
+            raise DetokLensError("the paper's table is for learned positions; leave out offset, mean and direction")
 
     def settings(self, study: Study) -> dict[str, Any]:
-        """The list by its fingerprint; the paper's table has no list."""
+        """The word list by its fingerprint; the paper's table has none."""
         given = super().settings(study)
         if self.paper:
             return {name: given[name] for name in ("paper", "heads", "centred", "scale")}
@@ -293,7 +292,6 @@ class Words(Joining):
         return () if self.paper else self.figures
 
     def table_by(self, row: str) -> str | None:
-        """The paper's table is the only one of its answer."""
         return PAPER_RANKS.name if self.paper and row in self.by else super().table_by(row)
 
     def ask(self, study: Study, runner: Runner) -> Frames:
@@ -309,20 +307,19 @@ class Words(Joining):
         return {"words_by_head": ranked["words_by_head"], "word_pieces": pieces, "word_ranks": ranked["word_ranks"]}
 
     def _ranked(self, study: Study, pairs: WordPairs, runner: Runner) -> Frames:
-        """The ranks pair by pair, and their summary head by head."""
         heads, layer = study.heads(self.heads), study.layer
         found = piece_ranks(self.affinity(study, self.scale, self.centred, heads), pairs, runner.watch)
         summary = {"head": heads, "pairs": [len(pairs.words)] * len(heads), **rank_summary(found, layer.vocab_size)}
         return {"words_by_head": WORDS_BY_HEAD.frame(summary), "word_ranks": _pair_by_pair(layer, heads, pairs, found)}
 
     def verdict(self, tables: Frames) -> Verdict | None:
-        """ "yes" where a head ranks a word's own piece clearly above another word's; None for the paper's table."""
+        """ "yes" if a head ranks a word's own piece clearly above another word's; None for the paper's table."""
         return None if self.paper else words_verdict(tables["words_by_head"])
 
     def summarize(self, tables: Frames) -> str:
         """The head that ranks a word's own piece best against another word's, and whether it does so clearly."""
         if self.paper:
-            return _say_paper(tables["paper_ranks"])
+            return _summarize_paper(tables["paper_ranks"])
         found, best = self.verdict(tables), best_by_words(tables["words_by_head"])
         if best is None or found is None:
             return f"Untestable: {NOTHING_SPLIT}."
@@ -330,12 +327,12 @@ class Words(Joining):
         ranked = (
             f"median rank in the top {_share(best['median_share'])} of the vocabulary over {_pairs(best)}{self.manner}"
         )
-        beside = "" if null is None else f"; another word's piece is in the top {_share(null)}"
+        control = "" if null is None else f"; another word's piece is in the top {_share(null)}"
         if found.value == "untestable":
-            return f"Untestable: {found.reason}. {name} ranks the {self._sought} highest: {ranked}{beside}."
+            return f"Untestable: {found.reason}. {name} ranks the {self._sought} highest: {ranked}{control}."
         if found:
-            return f"{name} finds a word's {self._sought}: {ranked}{beside}."
-        return f"No head finds a word's {self._sought}: the closest, {name}, has its {ranked}{beside}."
+            return f"{name} finds a word's {self._sought}: {ranked}{control}."
+        return f"No head finds a word's {self._sought}: the closest, {name}, has its {ranked}{control}."
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         if self.paper:
@@ -357,14 +354,14 @@ class Words(Joining):
 
 
 def words_verdict(by_head: pl.DataFrame) -> Verdict:
-    """Which heads rank a word's own piece clearly above another word's?"""
+    """ "yes" if a head ranks a word's own piece clearly above another word's."""
     best = best_by_words(by_head)
     if best is None:
         return Verdict("untestable", NOTHING_SPLIT)
     if best["null_median_share"] is None:
-        return Verdict("untestable", "a single word has no other word to compare with")
+        return Verdict("untestable", "one word has no other word as a control")
     if best["pairs"] < FEWEST_PAIRS:
-        return Verdict("untestable", f"{_pairs(best)} of pieces; at least {FEWEST_PAIRS} are needed")
+        return Verdict("untestable", f"the words have {_pairs(best)} of pieces; at least {FEWEST_PAIRS} are needed")
     clearly = tuple(
         head_name(row["head"]) for row in by_head.sort("head").iter_rows(named=True) if is_clearly_better(row)
     )
@@ -376,7 +373,7 @@ def words_verdict(by_head: pl.DataFrame) -> Verdict:
 
 
 def is_clearly_better(row: Mapping[str, Any]) -> bool:
-    """Whether a head's median rank is at most half of its null's, or less where few pairs make both uncertain.
+    """Whether a head's median rank is at most half of its null's, or less if there are few pairs.
 
     The relative error of such a median is about 1/√pairs, that of a ratio of two √2 times as large.
     """
@@ -385,12 +382,12 @@ def is_clearly_better(row: Mapping[str, Any]) -> bool:
 
 
 def _required(row: Mapping[str, Any]) -> float:
-    """The largest ratio of both medians that is clear enough."""
+    """The largest ratio of both medians that counts as clear."""
     return min(CLEARLY, 1 - DEVIATIONS * math.sqrt(2 / row["pairs"]))
 
 
 def best_by_words(by_head: pl.DataFrame) -> dict[str, Any] | None:
-    """The highest rank among heads clearly better than their null; where there are none, the best against its null."""
+    """The best rank among heads clearly better than their null; if there are none, the best ratio to the null."""
     clearly = pl.Series([is_clearly_better(row) for row in by_head.iter_rows(named=True)], dtype=pl.Boolean)
     against = pl.col("median_share") / pl.col("null_median_share")
     better = by_head.filter(clearly).sort("median_share", maintain_order=True)
@@ -411,25 +408,23 @@ def _share(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _say_paper(found: pl.DataFrame) -> str:
+def _summarize_paper(found: pl.DataFrame) -> str:
     known = found["difference"].drop_nulls()
     return (
-        f"{len(known)} of the {len(found)} rows of the paper's Table 1 can be asked of this model; "
+        f"This model has {len(known)} of the {len(found)} rows of the paper's Table 1; "
         f"{int((known == 0).sum())} have the paper's rank, {int((known.abs() <= 1).sum())} are within 1 of it."
     )
 
 
 def _counted(pieces: pl.Series, pairs: int) -> str:
-    """How many words there are, and how many of them are one token."""
     single, double = int((pieces == 1).sum()), int((pieces == 2).sum())
     return (
-        f"{len(pieces)} words: {single} are one token and left out, {double} are two, "
-        f"{len(pieces) - single - double} are more; {pairs} pairs are ranked"
+        f"{len(pieces)} words: {single} of one token (left out), {double} of two, "
+        f"{len(pieces) - single - double} of more; {pairs} pairs are ranked"
     )
 
 
 def _pieces(layer: Layer, split: Sequence[SplitWord]) -> pl.DataFrame:
-    """Into which tokens does each word fall?"""
     return WORD_PIECES.frame(
         {
             "word": [word.word for word in split],
@@ -440,7 +435,7 @@ def _pieces(layer: Layer, split: Sequence[SplitWord]) -> pl.DataFrame:
 
 
 def _pair_by_pair(layer: Layer, heads: Sequence[int], pairs: WordPairs, found: PieceRanks) -> pl.DataFrame:
-    """One row for each pair and head, the heads of a pair together."""
+    """One row per pair and head."""
     repeated = np.repeat(np.arange(len(pairs.words)), len(heads))
     keys, queries = token_texts(layer, pairs.keys), token_texts(layer, pairs.queries)
     return WORD_RANKS.frame(
