@@ -8,7 +8,7 @@ import { Problem } from "./problem";
 export type Numbers = Float32Array | Float64Array | Uint32Array;
 
 const BYTES = { float16: 2, float32: 4, float64: 8, uint32: 4 } as const;
-const ROOM = 110e6; // bytes of what is kept: four heads of GPT-2 small; of larger models the head that is shown
+const CAPACITY = 110e6; // bytes of what is kept: four heads of GPT-2 small; of larger models the head that is shown
 
 interface Kept {
   content: Promise<Numbers | ArrayBuffer>;
@@ -20,7 +20,7 @@ export class Arrays {
 
   constructor(
     private readonly descriptions: Record<string, ArrayDescription>,
-    private readonly room: number = ROOM,
+    private readonly capacity: number = CAPACITY,
   ) {}
 
   has(name: string): boolean {
@@ -86,7 +86,7 @@ export class Arrays {
     let used = [...this.kept.values()].reduce((sum, each) => sum + each.bytes, 0);
     const newest = [...this.kept.keys()].slice(-2); // a head's queries and keys stay together
     for (const [name, each] of this.kept) {
-      if (used <= this.room) return;
+      if (used <= this.capacity) return;
       if (newest.includes(name)) continue;
       this.kept.delete(name);
       used -= each.bytes;

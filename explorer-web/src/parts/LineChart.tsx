@@ -3,7 +3,7 @@
 import { useRef } from "preact/hooks";
 import { extent } from "../math/histogram";
 import { Axes } from "./Axes";
-import { linear, roomy, ticks, type Scale } from "./numbers";
+import { linear, padded, ticks, type Scale } from "./numbers";
 
 export interface Curve {
   name: string;
@@ -44,7 +44,7 @@ export function LineChart(props: ChartProps) {
   const box = { left: 48, right: width - 8, top: 22, bottom: height - 38 };
   const x = linear(xRange, [box.left, box.right]);
   const [low, high] = extent(curves.flatMap((curve) => extent(curve.values)).filter(Number.isFinite));
-  const y = linear(roomy([fromZero ? 0 : low, high]), [box.bottom, box.top]);
+  const y = linear(padded([fromZero ? 0 : low, high]), [box.bottom, box.top]);
   const [bottom, top] = [y.invert(box.bottom), y.invert(box.top)];
   const move = (event: PointerEvent) => {
     if (!drag || !svg.current || !(event.buttons & 1)) return;

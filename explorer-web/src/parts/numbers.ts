@@ -34,7 +34,7 @@ export function linear([low, high]: [number, number], [start, end]: [number, num
   return Object.assign(scale, { invert: (place: number) => low + ((place - start) / (end - start || 1)) * span });
 }
 
-/** Round numbers within a range, about so many. */
+/** Round numbers within a range, about `count` of them. */
 export function ticks(low: number, high: number, about: number): number[] {
   if (!(high > low)) return [low];
   const rough = (high - low) / about;
@@ -53,8 +53,8 @@ export function tickText(value: number): string {
   return brief(value);
 }
 
-/** A range with a little room on both ends. */
-export function roomy([low, high]: [number, number], room = 0.04): [number, number] {
+/** A range with a little margin on both ends. */
+export function padded([low, high]: [number, number], margin = 0.04): [number, number] {
   const span = high - low || Math.abs(high) || 1;
-  return [low - span * room, high + span * room];
+  return [low - span * margin, high + span * margin];
 }

@@ -4,7 +4,7 @@ import type { HeadCards, HeadColumn } from "../../data/contract";
 import { extent } from "../../math/histogram";
 import { Axes } from "../../parts/Axes";
 import { headName } from "../../parts/HeadPicker";
-import { brief, linear, roomy, ticks } from "../../parts/numbers";
+import { brief, linear, padded, ticks } from "../../parts/numbers";
 import { addressAfter, change } from "../../state/store";
 
 const HEIGHT = 340;
@@ -24,8 +24,8 @@ export function Scatter({ cards, x: across, y: up, width }: Props) {
         typeof point.across === "number" && typeof point.up === "number",
     );
   const box = { left: 52, right: width - 28, top: 24, bottom: HEIGHT - 40 };
-  const xRange = roomy(extent(points.map((point) => point.across)), 0.08);
-  const yRange = roomy(extent(points.map((point) => point.up)), 0.08);
+  const xRange = padded(extent(points.map((point) => point.across)), 0.08);
+  const yRange = padded(extent(points.map((point) => point.up)), 0.08);
   const x = linear(xRange, [box.left, box.right]);
   const y = linear(yRange, [box.bottom, box.top]);
   const labels = placed(

@@ -77,7 +77,7 @@ function TextResult({ answer, split }: { answer: TextAnswer; split: SplitName })
     <>
       <TermSwitches terms={terms} />
       <ReadingLine seen={seen} query={cell[0]} choose={choose} />
-      <div class="beside">
+      <div class="columns">
         <figure>
           <figcaption>
             <strong>

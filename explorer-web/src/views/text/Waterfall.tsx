@@ -1,7 +1,7 @@
 /** The terms of one cell as a waterfall chart that adds up to the score. */
 
 import type { TermDescription } from "../../data/contract";
-import { linear, roomy, signed, tickText, ticks } from "../../parts/numbers";
+import { linear, padded, signed, tickText, ticks } from "../../parts/numbers";
 import type { Seen } from "./answer";
 
 const ROW = 26;
@@ -28,7 +28,7 @@ export function Waterfall({ seen, terms, cell, width }: Props) {
   const score = bars.length ? bars[bars.length - 1].to : 0;
   const ends = bars.flatMap((bar) => [bar.from, bar.isOff ? bar.from + bar.value : bar.to]);
   const [labels, numbers] = [46, 66];
-  const x = linear(roomy([Math.min(0, ...ends), Math.max(0, ...ends)]), [labels, width - numbers]);
+  const x = linear(padded([Math.min(0, ...ends), Math.max(0, ...ends)]), [labels, width - numbers]);
   const height = TOP + ROW * (bars.length + 1) + 30;
   const bottom = TOP + ROW * (bars.length + 1);
   return (

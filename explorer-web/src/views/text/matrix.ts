@@ -62,12 +62,12 @@ const AXIS_NAME = 24;
 /** The layout for these token labels. */
 export function layoutOf(shown: string[], width: number): Layout {
   const labels = shown.map((text) => cut(text, width < 520 ? 9 : 14));
-  const beside = AXIS_NAME + 8 + LETTER * Math.max(2, ...labels.map((label) => [...label].length));
-  const cell = Math.max(2, Math.min(30, (width - beside - 4) / shown.length));
+  const labelWidth = AXIS_NAME + 8 + LETTER * Math.max(2, ...labels.map((label) => [...label].length));
+  const cell = Math.max(2, Math.min(30, (width - labelWidth - 4) / shown.length));
   return {
     labels,
-    left: beside,
-    top: beside,
+    left: labelWidth,
+    top: labelWidth,
     cell,
     size: cell * shown.length,
     every: Math.max(1, Math.ceil(LINE / cell)),

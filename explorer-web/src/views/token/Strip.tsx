@@ -2,7 +2,7 @@
 
 import { histogram } from "../../math/histogram";
 import { useExplorer, useWidth } from "../../parts/hooks";
-import { fixed, linear, roomy, tickText, ticks, whole } from "../../parts/numbers";
+import { fixed, linear, padded, tickText, ticks, whole } from "../../parts/numbers";
 import type { Partners } from "./partners";
 
 export const STRIP_HEIGHT = 132;
@@ -31,7 +31,7 @@ export function Strip({ found, name, pointed }: Props) {
 export function StripDrawing({ found, name, pointed, width }: Props & { width: number }) {
   const { vocabulary } = useExplorer();
   const bins = histogram(found.ranked, Math.max(20, Math.floor(width / 5)));
-  const x = linear(roomy([bins.low, bins.high], 0.02), [34, width - 4]);
+  const x = linear(padded([bins.low, bins.high], 0.02), [34, width - 4]);
   const most = Math.max(...bins.counts);
   const y = linear([0, Math.log10(1 + most)], [BASE, TOP]);
   const step = (bins.high - bins.low) / bins.counts.length || 1;
