@@ -86,7 +86,7 @@ def survives(mutant: Mutant, package: str) -> bool:
     )
     for stream in (1, 2):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-m", "not slow"]
+    options = ["-x", "-m", "not slow", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
     os._exit(int(importlib.import_module("pytest").main([*options, *(f"tests/{name}" for name in TESTS[package])])))
 
 
