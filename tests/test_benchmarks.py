@@ -78,7 +78,17 @@ def test_the_memory_of_a_large_model_is_measured():
     assert re.search(r"auroc of one head: 0\.\d+ GB peak", printed)
 
 
+def test_the_coverage_of_intervals_is_counted():
+    found = json.loads(run("auroc_coverage", "--vocabularies", "2", "--queries", "20"))
+    assert all(0 <= counted["this_vocabulary"] <= counted["of"] == 2 for counted in found.values())
+
+
+def test_the_hops_of_a_command_are_counted():
+    assert re.search(r"partners demo ion: \d+ functions in \d+ modules", run("hops", "partners", "demo", "ion"))
+
+
 def test_the_one_of_fixed_size_has_all_that_it_imports():
-    others = {path.stem for path in FOLDER.glob("*.py")} - {*SMALLEST, "counting", "large_model"}
+    tested = {*SMALLEST, "counting", "large_model", "auroc_coverage", "hops"}
+    others = {path.stem for path in FOLDER.glob("*.py")} - tested
     assert others == {"contributions"}
     subprocess.run([sys.executable, "-c", "import contributions"], cwd=FOLDER, check=True)
