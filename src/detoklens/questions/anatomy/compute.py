@@ -168,7 +168,7 @@ def _moments(
 
 
 def _projected(layer: Layer, side: Side, head: int) -> TokenVectors:
-    """Queries or keys of every token before the division by σ and the bias, or after a norm of their own."""
+    """Queries or keys of every token before the division by σ and the bias, or after the query-key norm."""
     return side.of_vocabulary(layer.weights.token_embeddings, layer.scales.bare_tokens, head).astype(np.float64)
 
 

@@ -95,6 +95,7 @@ class Anatomy(Question):
         Parameter("Learned positions: position of the query. Default: the middle of the trained range.", least=0),
     ] = None
 
+    topic = "Which heads detokenize?"
     progress_label = "heads"
     uses = frozenset({"counts"})
     parallel = True
