@@ -79,7 +79,9 @@ def test_bad_questions_are_one_line(model, texts, tmp_path):
     assert "position 32 does not exist" in refusal("--query-positions", "32")
     assert "a band of 1.5 is not a share of documents" in refusal("--band", "1.5")
     assert "a band of nan is not a share of documents" in refusal("--band", "nan")
-    assert "query position 9 is beyond documents truncated to 8 tokens" in refusal("--length", "8", "--query-positions", 9)
+    assert "query position 9 is beyond documents truncated to 8 tokens" in refusal(
+        "--length", "8", "--query-positions", 9
+    )
     assert "a length of 33 exceeds the 32 positions" in refusal("--length", "33")
     assert "--text" in refuse("attention", model)
 

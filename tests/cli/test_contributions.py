@@ -161,7 +161,9 @@ def test_bad_questions_are_one_line(model, texts, tmp_path):
     assert "position 32 does not exist; positions go from 0 to 31" in refusal("--query-positions", "32")
     assert "head 3 does not exist" in refusal("--heads", "3")
     assert "a length of 33 exceeds the 32 positions" in refusal("--length", "33")
-    assert "query position 9 is beyond documents truncated to 8 tokens" in refusal("--length", 8, "--query-positions", 9)
+    assert "query position 9 is beyond documents truncated to 8 tokens" in refusal(
+        "--length", 8, "--query-positions", 9
+    )
     assert "no such file or folder" in refusal(text=tmp_path / "missing.jsonl")
     empty = tmp_path / "empty.txt"
     empty.write_text("", encoding="utf-8")

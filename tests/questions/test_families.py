@@ -290,11 +290,13 @@ def test_compared_words_and_aurocs_say_how_they_were_asked():
     by_label = {label: {"words_by_head": pl.DataFrame([found])} for label in ("one", "two")}
     assert "in the best head (offset 2), as a share" in dl.Words(offset=2).summarize_comparison(by_label)
     assert "in the best head, as a share" in dl.Words().summarize_comparison(by_label)
-    assert "following piece in the best head (keys after the query), as" in dl.Words(direction="ahead").summarize_comparison(
-        by_label
-    )
+    assert "following piece in the best head (keys after the query), as" in dl.Words(
+        direction="ahead"
+    ).summarize_comparison(by_label)
     controls = {"one": {"auroc_controls": _controls()}}
-    assert "detokenize on all tokens (keys after the query): " in dl.Auroc(direction="ahead").summarize_comparison(controls)
+    assert "detokenize on all tokens (keys after the query): " in dl.Auroc(direction="ahead").summarize_comparison(
+        controls
+    )
     assert "detokenize on all tokens (offset 2): " in dl.Auroc(offset=2).summarize_comparison(controls)
     assert dl.Auroc().summarize_comparison(controls).startswith("Heads that detokenize on all tokens: ")
 
