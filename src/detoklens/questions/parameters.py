@@ -88,13 +88,13 @@ def _split(hint: Any) -> tuple[Any, Parameter | None]:
     return hint, None
 
 
-def to_cli_args(owner: Any) -> list[str]:
+def to_cli_args(owner: object) -> list[str]:
     """The command-line arguments for all parameters that differ from their defaults, positional ones first."""
     settings = sorted(settings_of(type(owner)), key=lambda setting: not setting.parameter.positional)
     return [word for setting in settings for word in setting.words(getattr(owner, setting.name))]
 
 
-def check_settings(owner: Any) -> None:
+def check_settings(owner: object) -> None:
     """Refuse values of a wrong type or size; lists become tuples, so that a question is immutable."""
     for setting in settings_of(type(owner)):
         value = checked(type(owner).__name__, setting, getattr(owner, setting.name))
