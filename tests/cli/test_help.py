@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 
 import pytest
 
+from detoklens.cli.adapter import Corpus, Model, SeedOptions
 from detoklens.cli.app import topics
 from detoklens.questions.auroc.question import Auroc
+from detoklens.questions.contributions.question import Contributions
 from detoklens.questions.parameters import settings_of
-from detoklens.questions.study import study
+from detoklens.questions.study import Work, study
+from detoklens.questions.texts import Texts
 from tests.command_line import call
 
 SCREEN = 45  # lines
@@ -44,3 +48,22 @@ def test_a_parameter_without_an_option_is_a_python_argument_only():
     demo = study("demo")
     assert demo.command(Auroc(pieces=True)) == "detoklens auroc demo --pieces"
     assert "study.ask(dl.Auroc(pieces=True, per_octave=4))" in demo.command(Auroc(pieces=True, per_octave=4))
+
+
+def test_python_and_the_command_line_have_the_same_defaults():
+    python = inspect.signature(study).parameters
+    shared = [setting for owner in (Model, Corpus, Texts, SeedOptions, Work) for setting in settings_of(owner)]
+    assert {setting.name: setting.default for setting in shared} == {
+        name: parameter.default for name, parameter in python.items()
+    }
+
+
+@pytest.mark.parametrize("name", ["attention", "contributions", "report", "compare"])
+def test_every_command_samples_as_many_documents(name):
+    shown = re.search(r"--documents .*?default:\s*(\d+)", call(name, "--help").stdout, re.DOTALL)
+    assert shown is not None
+    assert int(shown[1]) == Texts().documents
+
+
+def test_reports_ask_for_contributions_with_the_default_options():
+    assert [entry.question for entry in Contributions.report_entries(study("demo"))] == [Contributions()]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+import typer
 from rich.console import Console
 from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
@@ -73,7 +74,7 @@ NEEDS = {
 def step_list() -> Iterator[Listener]:
     """A listener that shows the steps of a report."""
     if not sys.stderr.isatty():
-        yield Listener(end=lambda step: _write_line(_outcome(step)))
+        yield Listener(end=lambda step: typer.echo(_outcome(step), err=True))
         return
     console = Console(stderr=True)
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
@@ -97,8 +98,3 @@ def _outcome(step: Step) -> str:
     if step.missing:
         return f"   –    {step.title}: left out, needs {' and '.join(NEEDS.get(need, need) for need in step.missing)}"
     return f"  kept  {step.title}" if step.kept else f"{step.seconds:5.1f} s {step.title}"
-
-
-def _write_line(line: str) -> None:
-    sys.stderr.write(line + "\n")
-    sys.stderr.flush()

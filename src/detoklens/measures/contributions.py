@@ -90,7 +90,7 @@ def contributions(
     terms = tuple(text_block(layer, [texts[0][:1]], heads[:1], mean).rules.terms)
     total = Moments.none(len(asked), (len(heads), len(terms)))
     for found in (runner or Runner()).run(compute, len(blocks)):
-        total = total.merged(Moments.from_arrays(found))
+        total = total.merged(Moments(**found))
     order = (1, 0, 2)  # from query, head, term to head, query, term
     error, changed = total.standard_error(), total.share_flagged()
     return Divergences(
@@ -106,7 +106,7 @@ def contributions_of_block(
     for factors in block.factors():
         seen = query_positions[query_positions < factors.n_tokens]
         total = total.merged(Moments.one(*_divergences(factors, block.rules, seen, formula), total.shape))
-    return total.to_arrays()
+    return dict(vars(total))
 
 
 def _divergences(
@@ -201,10 +201,3 @@ class Moments:
 
     def share_flagged(self) -> Float[np.ndarray, "query *cell"]:
         return self.flags / self.count[(slice(None), *(None,) * (self.mean.ndim - 1))]
-
-    def to_arrays(self) -> dict[str, np.ndarray]:
-        return {"count": self.count, "mean": self.mean, "squares": self.squares, "flags": self.flags}
-
-    @classmethod
-    def from_arrays(cls, arrays: dict[str, np.ndarray]) -> Moments:
-        return cls(arrays["count"], arrays["mean"], arrays["squares"], arrays["flags"])

@@ -353,7 +353,8 @@ class Store:
     def find(self, question: Question, provenance: Provenance) -> Answer | None:
         """The stored answer with this provenance, if it is complete."""
         try:
-            found = {path: read_stored(path) for path in self._candidates(question)}
+            candidates = [self.path(question, schema.name) for schema in question.tables]
+            found = {path: read_stored(path) for path in candidates if path.is_file()}
             same = {path: each for path, each in found.items() if each and each.metadata[MARK] == provenance.to_json()}
             if not same:
                 return None
@@ -367,9 +368,6 @@ class Store:
         except OutputError as error:
             note_recomputed(error)
             return None
-
-    def _candidates(self, question: Question) -> list[Path]:
-        return [path for schema in question.tables if (path := self.path(question, schema.name)).is_file()]
 
     def keep(self, answer: Answer | Comparison) -> list[Path]:
         """Write all tables of an answer and remove its finished parts."""

@@ -53,7 +53,19 @@ def compare(models: Mapping[str, Any], question: Question, **options: Any) -> Co
 
 def side_by_side(question: Question, answers: Mapping[str, Answer]) -> Comparison:
     """Join the answers of several models; each table gets a column with the model's label."""
-    tables = {name: _joined(name, answers) for name in _compared_tables(question, answers)}
+    names = dict.fromkeys(name for answer in answers.values() for name in answer.tables)
+    tables = {
+        name: pl.concat(
+            [
+                answer.tables[name].select(pl.lit(label).alias("model"), pl.all())
+                for label, answer in answers.items()
+                if name in answer.tables
+            ],
+            how="diagonal",
+        )
+        for name in names
+        if not question.compared_tables or name in question.compared_tables
+    }
     command = " && ".join(answer.command for answer in answers.values())
     provenance = Provenance(
         command="compare",
@@ -63,17 +75,3 @@ def side_by_side(question: Question, answers: Mapping[str, Answer]) -> Compariso
     )
     notes = tuple(f"{label}: {note}" for label, answer in answers.items() for note in answer.notes)
     return Comparison(question, ", ".join(answers), tables, provenance, command, notes, tuple(answers))
-
-
-def _compared_tables(question: Question, answers: Mapping[str, Answer]) -> list[str]:
-    found = dict.fromkeys(name for answer in answers.values() for name in answer.tables)
-    return [name for name in found if not question.compared_tables or name in question.compared_tables]
-
-
-def _joined(name: str, answers: Mapping[str, Answer]) -> Any:
-    frames = [
-        answer.tables[name].select(pl.lit(label).alias("model"), pl.all())
-        for label, answer in answers.items()
-        if name in answer.tables
-    ]
-    return pl.concat(frames, how="diagonal")

@@ -88,13 +88,13 @@ def _split(hint: Any) -> tuple[Any, Parameter | None]:
     return hint, None
 
 
-def to_cli_args(owner: Any) -> list[str]:
+def to_cli_args(owner: object) -> list[str]:
     """The command-line arguments for all parameters that differ from their defaults, positional ones first."""
     settings = sorted(settings_of(type(owner)), key=lambda setting: not setting.parameter.positional)
     return [word for setting in settings for word in setting.words(getattr(owner, setting.name))]
 
 
-def check_settings(owner: Any) -> None:
+def check_settings(owner: object) -> None:
     """Refuse values of a wrong type or size; lists become tuples, so that a question is immutable."""
     for setting in settings_of(type(owner)):
         value = checked(type(owner).__name__, setting, getattr(owner, setting.name))
@@ -103,17 +103,17 @@ def check_settings(owner: Any) -> None:
 
 def checked(owner: str, setting: Setting, value: Any) -> Any:
     """The value, converted to its type; an error that says what is accepted otherwise."""
-    for kind in _choices(setting.kind):
-        try:
-            found = _as(kind, value)
-        except TypeError:
-            continue
-        least = setting.parameter.least
-        if least is not None and found is not None and found < least:
-            raise RangeError(f"{owner}({setting.name}={found}): at least {least:g} is needed")
-        return found
-    accepted = " or ".join(dict.fromkeys(_described(kind) for kind in _choices(setting.kind)))
-    raise RangeError(f"{owner}({setting.name}={_shortened(value)}): {setting.name} is {accepted}")
+    try:
+        found = _first_fitting(setting.kind, value)
+    except TypeError as error:
+        accepted = " or ".join(dict.fromkeys(_described(kind) for kind in _choices(setting.kind)))
+        given = repr(value).replace("\n", " ")
+        given = given if len(given) <= LONGEST_SHOWN else f"{given[:LONGEST_SHOWN]}…"
+        raise RangeError(f"{owner}({setting.name}={given}): {setting.name} is {accepted}") from error
+    least = setting.parameter.least
+    if least is not None and found is not None and found < least:
+        raise RangeError(f"{owner}({setting.name}={found}): at least {least:g} is needed")
+    return found
 
 
 def _choices(kind: Any) -> tuple[Any, ...]:
@@ -121,11 +121,12 @@ def _choices(kind: Any) -> tuple[Any, ...]:
 
 
 def _as(kind: Any, value: Any) -> Any:
-    """The value as one type; TypeError if it does not fit."""
+    """The value as one type, a single value as a sequence of one; TypeError if it does not fit."""
     if get_origin(kind) is Literal:
         return _fitting(value in get_args(kind) and type(value) is str, value)
     if get_origin(kind) is Sequence or kind is Sequence:
-        return _as_tuple(get_args(kind)[0], value)
+        several = not isinstance(value, str | bytes | Mapping) and isinstance(value, Iterable)
+        return tuple(_first_fitting(get_args(kind)[0], each) for each in (value if several else [value]))
     if kind is bool:
         return _fitting(isinstance(value, bool), value)
     if kind is int:
@@ -141,12 +142,6 @@ def _fitting(fits: bool, value: Any) -> Any:
     if not fits:
         raise TypeError
     return value
-
-
-def _as_tuple(kind: Any, value: Any) -> tuple[Any, ...]:
-    """Each of several values; a single value counts as one."""
-    several = not isinstance(value, str | bytes | Mapping) and isinstance(value, Iterable)
-    return tuple(_first_fitting(kind, each) for each in (value if several else [value]))
 
 
 def _first_fitting(kind: Any, value: Any) -> Any:
@@ -172,11 +167,6 @@ def _described(kind: Any) -> str:
         NoneType: "None",
     }
     return names.get(kind, str(kind))
-
-
-def _shortened(value: Any) -> str:
-    text = repr(value).replace("\n", " ")
-    return text if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]}…"
 
 
 def whole_numbers(what: str) -> Callable[[str], tuple[int, ...]]:

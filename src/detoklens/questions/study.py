@@ -80,16 +80,15 @@ class Study:
 
     def __repr__(self) -> str:
         counts = "no counts" if self.counts is None else f"{int(self.counts.tokens.sum()):,} tokens counted"
-        text = "no text" if not self.has("text") else self._text_shown()
+        if not self.has("text"):
+            text = "no text"
+        elif "documents" in self.__dict__:
+            text = f"{len(self.documents):,} documents"
+        elif self.texts.given:
+            text = f"{len(self.texts.given):,} texts"
+        else:
+            text = f"up to {self.texts.documents:,} documents from {', '.join(self.texts.text) or 'the demo'}"
         return f"Study of {self.layer!r}: {counts}, {text}, seed {self.seed}"
-
-    def _text_shown(self) -> str:
-        if "documents" in self.__dict__:
-            return f"{len(self.documents):,} documents"
-        if self.texts.given:
-            return f"{len(self.texts.given):,} texts"
-        named = ", ".join(self.texts.text) or "the demo"
-        return f"up to {self.texts.documents:,} documents from {named}"
 
     @cached_property
     def documents(self) -> list[np.ndarray]:
@@ -177,17 +176,13 @@ class Study:
             answer = self._answered(question, provenance, store, watching)
         if store is not None and kept is None:
             store.keep(answer)
-            self._finish(begun)
+            for parts in self._parts[begun:]:  # of this answer and of those it asked for
+                parts.remove()
+            del self._parts[begun:]
         self._answers[answer.provenance.to_json()] = answer
         while len(self._answers) > KEPT:
             self._answers.popitem(last=False)
         return answer
-
-    def _finish(self, begun: int) -> None:
-        """Remove the parts of a written answer, and of the answers it asked for."""
-        for parts in self._parts[begun:]:
-            parts.remove()
-        del self._parts[begun:]
 
     def _answered(
         self, question: Question, provenance: Provenance, store: Store | None, watching: Watching | None
@@ -235,7 +230,8 @@ class Study:
         if any(getattr(question, setting.name) != setting.default for setting in python_only):
             return f"study.ask(dl.{question!r})  # in Python, on the same study"
         words = ["detoklens", question.name(), *self.model_words, *question.cli_args(self)]
-        if question.depends_on("counts") and self.counts is not None and not _is_own(self.counts, self.layer):
+        bundled = demo.is_demo(self.layer.name) and self.counts is not None and self.counts.folder == demo.COUNTS
+        if question.depends_on("counts") and self.counts is not None and not bundled:
             words += ["--counts", str(self.counts.folder or "COUNTS")]
         if question.depends_on("text") and self.has("text"):
             words += to_cli_args(self.texts.in_a_file())
@@ -309,11 +305,6 @@ _NEEDED = {
     "variance of their token embeddings",
     "causal": "causal attention, and this model is bidirectional",
 }
-
-
-def _is_own(counts: Counts, layer: Layer) -> bool:
-    """Whether these are the bundled counts of the demo model, which need no option."""
-    return demo.is_demo(layer.name) and counts.folder == demo.COUNTS
 
 
 def study(

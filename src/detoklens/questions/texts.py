@@ -81,9 +81,14 @@ def read_documents(
     layer: Layer, texts: Texts, seed: int, say: Callable[[str], None], watching: Watching = shown_steps
 ) -> list[np.ndarray]:
     """The token ids of the documents, truncated; notes what was left out."""
+    from detoklens.corpus import documents
     from detoklens.corpus.documents import Sample, sample_by_hash
 
-    encode = _encoder(layer, _length(layer, texts.length), texts.prepend_bos)
+    if texts.length is not None and texts.length > layer.n_positions:
+        raise RangeError(
+            f"a length of {texts.length} exceeds the {layer.n_positions} positions of {layer.name}; lower it"
+        )
+    encode = _encoder(layer, texts.length or layer.n_positions, texts.prepend_bos)
     if texts.given:
         kept = [encode(text) for text in texts.given if text]
         sample = Sample(kept, len(texts.given), len(texts.given) - len(kept), 0)
@@ -92,26 +97,14 @@ def read_documents(
         if texts.are_own(layer):
             say(OWN_TEXT)
         tally = Tally()
+        reading = ReadingOptions(texts.text_field, texts.document_per_line, texts.skip_bad)
+        inputs = list(texts.text) or [str(demo.DOCUMENTS)]
         with watching("reading documents") as watch:
-            read = _counted(_read(texts, tally), watch)
-            sample = sample_by_hash(read, texts.documents, encode, seed)
+            read = (document.text for document in documents.read_documents(inputs, reading, tally=tally))
+            sample = sample_by_hash(_counted(read, watch), texts.documents, encode, seed)
         skipped = tally.skipped_records
     say(_described(sample, skipped))
     return sample.documents
-
-
-def _read(texts: Texts, tally: Tally) -> Iterator[str]:
-    from detoklens.corpus import documents
-
-    reading = ReadingOptions(texts.text_field, texts.document_per_line, texts.skip_bad)
-    inputs = list(texts.text) or [str(demo.DOCUMENTS)]
-    return (document.text for document in documents.read_documents(inputs, reading, tally=tally))
-
-
-def _length(layer: Layer, length: int | None) -> int:
-    if length is not None and length > layer.n_positions:
-        raise RangeError(f"a length of {length} exceeds the {layer.n_positions} positions of {layer.name}; lower it")
-    return length or layer.n_positions
 
 
 def _encoder(layer: Layer, length: int, prepend_bos: bool) -> Callable[[str], np.ndarray]:

@@ -185,7 +185,7 @@ class Attention(SplitTerms):
     def summarize_comparison(self, by_label: ByLabel) -> str:
         """The mean distance of attention from what positions alone predict."""
         said = [
-            f"{_mean(tables['attention_agreement'], 'total_variation'):.2f} in {label}"
+            f"{tables['attention_agreement']['total_variation'].to_numpy().mean():.2f} in {label}"
             for label, tables in by_label.items()
         ]
         return (
@@ -200,7 +200,7 @@ class Attention(SplitTerms):
             "head",
             agreement["query_position"].alias("query"),
             "total_variation",
-            *(_beside(agreement, region) for region in REGIONS if f"measured_{region}" in agreement.columns),
+            *(_with_prediction(agreement, region) for region in REGIONS if f"measured_{region}" in agreement.columns),
             "documents",
             "document_total_variation",
         )
@@ -214,11 +214,7 @@ class Attention(SplitTerms):
         return positions
 
 
-def _mean(frame: pl.DataFrame, column: str) -> float:
-    return float(frame[column].to_numpy().mean())
-
-
-def _beside(agreement: pl.DataFrame, region: str) -> pl.Series:
+def _with_prediction(agreement: pl.DataFrame, region: str) -> pl.Series:
     """`12 (30) %`: measured and predicted attention on a region."""
     both = zip(agreement[f"measured_{region}"], agreement[f"predicted_{region}"], strict=True)
     return pl.Series(region, [f"{100 * one:.0f} ({100 * other:.0f}) %" for one, other in both], pl.String)

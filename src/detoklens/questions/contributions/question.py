@@ -170,7 +170,10 @@ class Contributions(SplitTerms):
         terms = by_head.filter(head=first["head"]).sort("rank").head(NAMED).iter_rows(named=True)
         smaller = [f"{term_symbol(each['term'])} ({each['kl']:.2f})" for each in terms if each["kl"] >= NEGLIGIBLE][1:]
         then = f", then {listed(smaller)}" if smaller else ""
-        most = f"; other heads change by at most {_change(others[0])}" if others else ""
+        most = ""
+        if others:
+            next_head, next_term = head_name(others[0]["head"]), term_symbol(others[0]["term"])
+            most = f"; other heads change by at most {others[0]['kl']:.2f} nats ({next_head}, {next_term})"
         return f"Removing {symbol} changes {name}'s attention most (KL {first['kl']:.2f} nats){then}{most}."
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
@@ -192,10 +195,6 @@ class Contributions(SplitTerms):
         parts = {"direction": self.direction, "scaling": self.scaling, "reduction": self.reduction}
         given: dict[str, Any] = {part: choice for part, choice in parts.items() if choice is not None}
         return replace(PAPER if self.formula == "paper" else PUBLISHED, **given)
-
-
-def _change(row: Mapping[str, Any]) -> str:
-    return f"{row['kl']:.2f} nats ({head_name(row['head'])}, {term_symbol(row['term'])})"
 
 
 def _share_of_token_pairs(by_head: pl.DataFrame) -> str:

@@ -184,12 +184,8 @@ def _placed(text: str, position: int) -> str:
 def _lifts(lifts: Mapping[str, float]) -> str:
     """The largest lifts, up or down."""
     largest = sorted(lifts, key=lambda name: -abs(lifts[name]))[:LIFTS]
-    return " ".join(f"{name} {_signed(lifts[name])}" for name in largest)
-
-
-def _signed(lift: float) -> str:
-    """At most five characters below ten thousand."""
-    return f"{lift:+.{1 if abs(lift) < 99.95 else 0}f}".replace("-", "−")
+    shown = [f"{name} {lifts[name]:+.{1 if abs(lifts[name]) < 99.95 else 0}f}" for name in largest]
+    return " ".join(shown).replace("-", "−")
 
 
 def legend_view(links: pl.DataFrame) -> View:
