@@ -38,8 +38,10 @@ def test_auroc_has_its_interval_nulls_and_baseline(measure: str) -> None:
     axes, matched = figure.axes
     assert points(matched) == [values("auroc_controls", f"matched{name}") for name in ("_null", "_frequency", "")]
     assert axes.get_xlim() == matched.get_xlim()
-    controls = ["shuffled_queries", "within_class", "permuted_keys", "frequency"]
-    assert points(axes) == [*(values("auroc_controls", name) for name in controls), values("auroc_by_head", measure)]
+    controls = [values("auroc_controls", name) for name in ("shuffled_queries", "permuted_keys", "frequency")]
+    within = (values("auroc_controls", name) for name in ("within_class", "within_cluster"))
+    controls.insert(1, [max(each) for each in zip(*within, strict=True)])
+    assert points(axes) == [*controls, values("auroc_by_head", measure)]
     ends = [(segment[0, 0], segment[1, 0]) for segment in axes.collections[0].get_segments()]
     low, high = values("auroc_by_head", f"{measure}_low"), values("auroc_by_head", f"{measure}_high")
     assert ends == list(zip(low, high, strict=True))
@@ -112,7 +114,11 @@ def test_compared_aurocs_stand_beside_their_nulls_and_matched_values() -> None:
     plain, matched = figure.axes
     assert legend(figure) == ["one", "two", "the largest of its nulls"]
     drawn = DRAWN["auroc_controls"]
-    null = drawn.select(pl.max_horizontal(pl.col("auroc") - pl.col("above_null"), "within_class")).to_series().to_list()
+    null = (
+        drawn.select(pl.max_horizontal(pl.col("auroc") - pl.col("above_null"), "within_class", "within_cluster"))
+        .to_series()
+        .to_list()
+    )
     assert points(plain) == [null, values("auroc_by_head", "seen"), values("auroc_by_head", "seen")]
     assert points(matched) == [values("auroc_controls", "matched_null"), values("auroc_controls", "matched")]
     assert plain.get_xlim() == matched.get_xlim()
