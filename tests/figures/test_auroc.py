@@ -64,7 +64,7 @@ def test_precision_stands_beside_that_of_a_constant_score() -> None:
     figure = FIGURES["precision"].draw(DRAWN)
     for axes, column in zip(figure.axes, ("average_precision", "precision_at_k"), strict=True):
         assert points(axes) == [values("precision_by_head", f"chance_{column}"), values("precision_by_head", column)]
-    assert figure.axes[1].get_title(loc="left") == "precision of the first 10 keys"
+    assert figure.axes[1].get_title(loc="left") == "precision of the top 10 keys"
 
 
 def test_roc_curves_one_a_token_with_their_areas() -> None:
@@ -112,7 +112,7 @@ def test_compared_aurocs_stand_beside_their_nulls_and_matched_values() -> None:
     compared = {"auroc_by_head": {"one": DRAWN["auroc_by_head"], "two": DRAWN["auroc_by_head"]}}
     figure = COMPARISONS["compare_auroc"].draw(compared | {"auroc_controls": {"one": DRAWN["auroc_controls"]}})
     plain, matched = figure.axes
-    assert legend(figure) == ["one", "two", "the largest of its nulls"]
+    assert legend(figure) == ["one", "two", "largest null"]
     drawn = DRAWN["auroc_controls"]
     null = (
         drawn.select(pl.max_horizontal(pl.col("auroc") - pl.col("above_null"), "within_class", "within_cluster"))
