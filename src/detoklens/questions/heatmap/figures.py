@@ -38,15 +38,15 @@ def heatmap(
     panels = [(head, variant) for head in chosen_heads(heatmap, heads) for variant in variants]
     total = theme.inches(width)
     names = _names(heatmap_tokens)
-    room, grid = _layout(len(panels), len(variants), total, names)
-    figure = theme.ShownFigure(figsize=(total, grid.height(room)))
+    margins, grid = _layout(len(panels), len(variants), total, names)
+    figure = theme.ShownFigure(figsize=(total, grid.height(margins)))
     for index, (head, variant) in enumerate(panels):
-        axes = figure.add_axes(grid.place(index, total, room))
+        axes = figure.add_axes(grid.place(index, total, margins))
         _draw_panel(axes, heatmap.filter(head=head, layer_norm=variant), head, variant)
-        if room is NAMED:
+        if margins is NAMED:
             every = ceil(len(names) * TOKEN / grid.panel_width)
             _name_tokens(axes, names, every, index % grid.columns == 0, grid.is_lowest(index, len(panels)))
-    add_labels(figure, KEY, QUERY, room, legend=LABEL)
+    add_labels(figure, KEY, QUERY, margins, legend=LABEL)
     _add_colour_key(figure)
     return figure
 
@@ -60,14 +60,14 @@ def _names(tokens: pl.DataFrame | None) -> list[str]:
 
 def _layout(panels: int, variants: int, total: float, names: list[str]) -> tuple[Room, Grid]:
     """Panels wide enough to name every token, or every second or third; else as many per row as fit."""
-    room = NAMED if names else PLAIN
+    margins = NAMED if names else PLAIN
     look: dict[str, Any] = {"proportion": 1.0, "multiple": variants, "tallest": total}
     for every in range(1, MOST_UNNAMED + 2) if names else ():
         wanted = len(names) * TOKEN / every
-        grid = Grid.fit(max(1, panels), total, room, narrowest=max(NARROWEST, wanted), **look)
-        if grid.panel_width >= wanted and grid.height(room) <= TALLEST:
-            return room, grid
-    return room, Grid.fit(max(1, panels), total, room, narrowest=NARROWEST, **look)
+        grid = Grid.fit(max(1, panels), total, margins, narrowest=max(NARROWEST, wanted), **look)
+        if grid.panel_width >= wanted and grid.height(margins) <= TALLEST:
+            return margins, grid
+    return margins, Grid.fit(max(1, panels), total, margins, narrowest=NARROWEST, **look)
 
 
 def _draw_panel(axes: Axes, rows: pl.DataFrame, head: int, layer_norm: bool) -> None:
@@ -93,10 +93,10 @@ def _rounded(value: float) -> float:
     return float(f"{value:.2g}") if abs(value) < 10 else float(round(value))
 
 
-def _name_tokens(axes: Axes, names: list[str], every: int, beside: bool, below: bool) -> None:
+def _name_tokens(axes: Axes, names: list[str], every: int, left: bool, below: bool) -> None:
     """Name every token, or every `every`-th."""
     places, named, size = range(0, len(names), every), names[::every], theme.SMALL_SIZE
-    if beside:
+    if left:
         axes.set_yticks(places, named, fontsize=size)
     if below:
         axes.set_xticks(places, named, fontsize=size, rotation=90)
