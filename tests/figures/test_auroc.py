@@ -38,8 +38,10 @@ def test_auroc_has_its_interval_nulls_and_baseline(measure: str) -> None:
     axes, matched = figure.axes
     assert points(matched) == [values("auroc_controls", f"matched{name}") for name in ("_null", "_frequency", "")]
     assert axes.get_xlim() == matched.get_xlim()
-    controls = ["shuffled_queries", "within_class", "permuted_keys", "frequency"]
-    assert points(axes) == [*(values("auroc_controls", name) for name in controls), values("auroc_by_head", measure)]
+    controls = [values("auroc_controls", name) for name in ("shuffled_queries", "permuted_keys", "frequency")]
+    within = (values("auroc_controls", name) for name in ("within_class", "within_cluster"))
+    controls.insert(1, [max(each) for each in zip(*within, strict=True)])
+    assert points(axes) == [*controls, values("auroc_by_head", measure)]
     ends = [(segment[0, 0], segment[1, 0]) for segment in axes.collections[0].get_segments()]
     low, high = values("auroc_by_head", f"{measure}_low"), values("auroc_by_head", f"{measure}_high")
     assert ends == list(zip(low, high, strict=True))
@@ -62,7 +64,7 @@ def test_precision_stands_beside_that_of_a_constant_score() -> None:
     figure = FIGURES["precision"].draw(DRAWN)
     for axes, column in zip(figure.axes, ("average_precision", "precision_at_k"), strict=True):
         assert points(axes) == [values("precision_by_head", f"chance_{column}"), values("precision_by_head", column)]
-    assert figure.axes[1].get_title(loc="left") == "precision of the first 10 keys"
+    assert figure.axes[1].get_title(loc="left") == "precision of the top 10 keys"
 
 
 def test_roc_curves_one_a_token_with_their_areas() -> None:
@@ -110,9 +112,13 @@ def test_compared_aurocs_stand_beside_their_nulls_and_matched_values() -> None:
     compared = {"auroc_by_head": {"one": DRAWN["auroc_by_head"], "two": DRAWN["auroc_by_head"]}}
     figure = COMPARISONS["compare_auroc"].draw(compared | {"auroc_controls": {"one": DRAWN["auroc_controls"]}})
     plain, matched = figure.axes
-    assert legend(figure) == ["one", "two", "the largest of its nulls"]
+    assert legend(figure) == ["one", "two", "largest null"]
     drawn = DRAWN["auroc_controls"]
-    null = drawn.select(pl.max_horizontal(pl.col("auroc") - pl.col("above_null"), "within_class")).to_series().to_list()
+    null = (
+        drawn.select(pl.max_horizontal(pl.col("auroc") - pl.col("above_null"), "within_class", "within_cluster"))
+        .to_series()
+        .to_list()
+    )
     assert points(plain) == [null, values("auroc_by_head", "seen"), values("auroc_by_head", "seen")]
     assert points(matched) == [values("auroc_controls", "matched_null"), values("auroc_controls", "matched")]
     assert plain.get_xlim() == matched.get_xlim()

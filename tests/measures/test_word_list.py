@@ -37,7 +37,7 @@ def test_words_come_from_a_file_from_python_or_along(tmp_path):
 
 
 def test_files_that_are_no_lists_are_refused(tmp_path):
-    with pytest.raises(DetokLensError, match="no such file; name a word list, one word a line"):
+    with pytest.raises(DetokLensError, match="no such file; pass a word list, one word per line"):
         given_words(tmp_path)
     (tmp_path / "latin").write_bytes(b"caf\xe9\n")
     with pytest.raises(DetokLensError, match="not UTF-8 at byte 3"):

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
 from unittest.mock import patch
 
@@ -77,7 +75,7 @@ def test_some_heads_have_the_rows_that_they_have_among_all(study, answer) -> Non
 
 def test_what_is_missing_is_said_in_one_line(layer) -> None:
     without = Study(layer)
-    with pytest.raises(MissingError, match=r"corpus counts \(unless the truth is merges or words\): study") as caught:
+    with pytest.raises(MissingError, match=r"corpus counts, unless the truth is merges or words: study") as caught:
         without.ask(Auroc())
     assert caught.value.need == "counts"
     with pytest.raises(MissingError, match="matched negatives need to know how frequent"):
@@ -115,7 +113,7 @@ def test_parameters_that_can_not_be_are_refused_before_any_work() -> None:
         Auroc(truth="corpus")
     with pytest.raises(RangeError, match="tokens is a list, each text or a whole number or None"):
         Auroc(tokens=[1.5])
-    with pytest.raises(TokenError, match="tokens names no token"):
+    with pytest.raises(TokenError, match="tokens is empty"):
         Auroc(tokens=[])
     with pytest.raises(TokenError, match="roc names no token"):
         Auroc(roc=[])
@@ -280,9 +278,3 @@ def test_a_comparison_names_the_heads_of_each_model() -> None:
     )
     alone = {label: {"auroc_controls": controls(None)} for label in by_label}
     assert Auroc(controls=False).summarize_comparison(alone).startswith("early: Untestable: no null was computed.")
-
-
-def test_the_question_is_light_to_import() -> None:
-    heavy = ["numpy", "polars", "numba", "matplotlib", "pyarrow", "scipy", "tokenizers"]
-    code = f"import sys, detoklens.questions.heads.question; print(set({heavy}) & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "set()\n"

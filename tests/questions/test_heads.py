@@ -195,6 +195,7 @@ def made(**columns: list[float | None]) -> dict[str, pl.DataFrame]:
 
 JUDGED = {"matched": 0.7, "matched_above_null": 0.1, "matched_frequency": 0.6, "frequency": 0.5}
 JUDGED |= {"above_within_class": 0.2, "within_class_tokens": 90, "query_tokens": "continuation"}
+JUDGED |= {"above_within_cluster": 0.19, "within_cluster_tokens": 80}
 
 
 def judged(**columns: list[float | None]) -> dict[str, pl.DataFrame]:

@@ -12,7 +12,7 @@ from detoklens.corpus.counts import Counts
 from detoklens.errors import DetokLensError, RangeError
 from detoklens.loading import load
 from detoklens.measures import ranking as top_pairs
-from detoklens.measures.words import dealt_anew, in_list, joined_texts, known_to_wordfreq
+from detoklens.measures.words import exchange_keys, in_list, joined_texts, known_to_wordfreq
 from detoklens.questions.lexicon.question import Lexicon
 from detoklens.questions.partners.question import Partners
 from detoklens.questions.study import Study, Work
@@ -202,7 +202,7 @@ def test_the_same_tokens_with_their_keys_exchanged_are_the_null(study):
     words = [text.strip() for text in pairs["joined"]]
     found = study.ask(Lexicon(100, heads=[1], words=words)).tables["lexicon_by_head"].row(0, named=True)
     keys, queries = (pairs[f"{side}_token_id"].to_numpy() for side in ("key", "query"))
-    dealt = dealt_anew(keys)
+    dealt = exchange_keys(keys)
     assert sorted(dealt) == sorted(keys)
     own = set(zip(keys, queries, strict=True))
     others = [pair for pair in zip(dealt, queries, strict=True) if pair not in own and pair[0] != pair[1]]

@@ -125,7 +125,7 @@ def test_an_empty_figure_is_left_out_with_its_reason(layer, tmp_path, monkeypatc
     part = _part(asked, drawn, pictures)
     assert [picture.name for picture in part.pictures] == ["lexicon_scores"]
     reason = "it needs corpus counts, or a tokenizer to join pairs to words"
-    assert part.not_drawn == [f"Figure omitted: The heads' own lexicons ({reason})."]
+    assert part.not_drawn == [f"Figure omitted: Lexicons by head ({reason})."]
     assert part.pictures[0].phone.startswith("<svg")
     assert not (tmp_path / "lexicon.svg").exists()
 

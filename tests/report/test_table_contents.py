@@ -21,16 +21,19 @@ ADDED: dict[str, set[str]] = {
     | {"twins", "twins_by_condition"},
     "comparison": {"twins_by_condition"},
 }
-WITHIN_CLASS = ["within_class_tokens"] + [
-    name + end for name in ("within_class", "above_within_class") for end in ("", "_low", "_high")
+WITHIN_GROUPS = ["within_class_tokens", "within_cluster_tokens"] + [
+    above + name + end
+    for name in ("within_class", "within_cluster")
+    for above in ("", "above_")
+    for end in ("", "_low", "_high")
 ]
 JUDGED = ("auroc", "above_null", "matched", "matched_null", "matched_above_null", "matched_frequency")
 ON_CONTINUATION_TOKENS = ["auroc_null", "frequency", *(name + end for name in JUDGED for end in ("", "_low", "_high"))]
 ADDED_COLUMNS = {
     "heatmap_by_head": ["same_keys"],
-    "heads": ["word_pairs", "rank_lost", "query_tokens", *WITHIN_CLASS, *ON_CONTINUATION_TOKENS],
-    "auroc_controls": WITHIN_CLASS,
-    "auroc_pieces_controls": WITHIN_CLASS,
+    "heads": ["word_pairs", "rank_lost", "query_tokens", *WITHIN_GROUPS, *ON_CONTINUATION_TOKENS],
+    "auroc_controls": WITHIN_GROUPS,
+    "auroc_pieces_controls": WITHIN_GROUPS,
     "lexicon_by_head": ["word_null", "seen_null"],
 }
 

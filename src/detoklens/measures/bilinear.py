@@ -1,4 +1,4 @@
-"""What kind of form is W_QK? How symmetric, of how many effective dimensions, how large: from its thin factors alone.
+"""Symmetry, effective rank and norm of W_QK, computed from its thin factors.
 
     W = Q Kᵀ with Q = W̃_Q, K = W̃_K, both d × d'        |W|² = tr(QᵀQ KᵀK)        tr(W W) = tr(KᵀQ KᵀQ)
     S = (W + Wᵀ)/2:  |S|² = (|W|² + tr(W W))/2          A = (W − Wᵀ)/2:  |A|² = (|W|² − tr(W W))/2
@@ -19,7 +19,7 @@ from detoklens.scores.layer import Layer
 
 @dataclass(frozen=True)
 class BilinearForm:
-    """One head's W_QK in numbers; NaN where W_QK is 0."""
+    """Properties of one head's W_QK; NaN if W_QK is 0."""
 
     symmetric_share: float
     antisymmetric_share: float
@@ -29,7 +29,7 @@ class BilinearForm:
 
 
 def bilinear_form(layer: Layer, head: int, offset: int = 1) -> BilinearForm:
-    """The numbers of one head's W_QK; with rotary positions of W̃_Q R_δ W̃_Kᵀ at one offset δ."""
+    """The properties of one head's W_QK; with rotary positions, of W̃_Q R_δ W̃_Kᵀ at one offset δ."""
     own_keys = head // layer.weights.heads_per_key
     query = rotated_by_offset(layer.weights, layer.folded.query_weight[head].astype(np.float64), offset)
     key = layer.folded.key_weight[own_keys].astype(np.float64)

@@ -1,4 +1,4 @@
-"""What does Tᵉᵉ look like for tokens drawn at random, with LayerNorm's division and without (Figure 2B, appendix)?"""
+"""Tᵉᵉ of random tokens, self-match, and the share of variance common to all queries (Figure 2B, appendix)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from detoklens.scores.affinity import Affinity
 
 
 def same_keys_shares(affinity: Affinity) -> Float[np.ndarray, "head"]:
-    """The share of every head; NaN where all keys have the same score."""
+    """The share of Tᵉᵉ's variance over keys that is common to all queries; NaN if all keys have the same score."""
     return np.array([_share(query, key) for query, key in affinity.heads()])
 
 
@@ -26,7 +26,7 @@ def _share(query: Float[np.ndarray, "token d_head"], key: Float[np.ndarray, "tok
 
 
 def self_match_scores(affinity: Affinity) -> Float[np.ndarray, "head token"]:
-    """z_i of every token in every head; NaN where all keys of the row have the same score."""
+    """The z-score of Tᵉᵉ[i, i] in row i, for each head and token; NaN if all keys of the row have the same score."""
     return np.stack([_head_scores(query, key) for query, key in affinity.heads()])
 
 
@@ -42,14 +42,14 @@ def _head_scores(
 
 
 def draw_tokens(vocab_size: int, size: int, seed: int) -> Int[np.ndarray, "query"]:
-    """Tokens drawn evenly from the vocabulary, each at most once, in the order of their ids."""
+    """Uniformly random distinct tokens, sorted by id."""
     if not min(2, vocab_size) <= size <= vocab_size:
-        raise RangeError(f"{size} tokens were asked for; from this vocabulary 2 to {vocab_size} can be drawn")
+        raise RangeError(f"can't sample {size} tokens from a vocabulary of {vocab_size}; choose 2 to {vocab_size}")
     return np.sort(np.random.default_rng(seed).choice(vocab_size, size, replace=False))
 
 
 def drawn_scores(affinity: Affinity, ids: Int[np.ndarray, "query"]) -> Float[np.ndarray, "head query key"]:
-    """Tᵉᵉ of each drawn token with each."""
+    """Tᵉᵉ of all pairs of the sampled tokens."""
     return np.stack([HeadScores.of(key[ids]).rows(query[ids]) for query, key in affinity.heads()])
 
 
@@ -59,7 +59,7 @@ def identical_tokens(
     drawn: Float[np.ndarray, "head query key"],
     watch: Watcher | None = None,
 ) -> dict[str, Float[np.ndarray, "head"]]:
-    """How wide are the drawn scores spread, and does the identical token stand out, among them and among all keys?"""
+    """The range of the sampled scores, and how the identical token ranks among them and among all keys."""
     diagonal = np.diagonal(drawn, axis1=1, axis2=2).astype(np.float64)
     others, pairs = drawn.sum(axis=(1, 2), dtype=np.float64) - diagonal.sum(axis=1), len(ids) * (len(ids) - 1)
     ranks = pair_ranks(affinity, ids, ids[None], watch)[0][0]

@@ -1,12 +1,12 @@
-"""Which pairs of a head have the largest Tᵉᵉ over all queries and keys? One tile of scores in memory, never V × V.
+"""Rank keys and pairs by Tᵉᵉ. The largest pairs are found tile by tile, never with V × V scores in memory.
 
-1. Queries come in blocks, each against all keys of the head.
-2. A block's product is made of tiles of 504 × 1024 that stay in cache (2 MB).
-3. Of a tile only the rows whose maximum reaches the floor are looked at, the floor being the smallest score that can
-   still matter: that of the worst pair kept so far. Of V² pairs about K ln(V²/K) are ever touched one by one.
+1. Blocks of queries are scored against all keys of the head.
+2. A block's product consists of tiles of 504 × 1024 scores, which stay in cache (2 MB).
+3. Only rows whose maximum reaches the floor, the score of the worst pair kept so far, are examined. Of V² pairs about
+   K ln(V²/K) are ever touched one by one.
 
-Larger scores come first, equal ones by query id, then key id. A score has the same bits in whichever tile, block
-and thread it is computed.
+Larger scores come first; ties are ordered by query id, then key id. A score has the same bits in any tile, block and
+thread.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ FEW_QUERIES = 32
 def pair_counts(
     counts: Counts, keys: Int[np.ndarray, "pair"], queries: Int[np.ndarray, "pair"]
 ) -> Int[np.ndarray, "pair"]:
-    """count(key followed by query) of each pair, 0 where it never occurs."""
+    """count(key followed by query) of each pair."""
     found = np.zeros(len(keys), np.int64)
     if not len(keys):
         return found
     order = np.argsort(queries, kind="stable")
     distinct, starts = np.unique(queries[order], return_index=True)
     if len(distinct) > FEW_QUERIES:
-        counts.bigrams  # noqa: B018  reads the whole file once instead of a part of it for every query
+        counts.bigrams  # noqa: B018  read the whole file once instead of a part per query
     for query, places in zip(distinct, np.split(order, starts[1:]), strict=True):
         prefixes, occurrences = counts.predecessors(int(query))
         found[places] = _looked_up(prefixes, occurrences, keys[places].astype(prefixes.dtype))
@@ -57,13 +57,13 @@ def _looked_up(
     return np.where(prefixes[places] == keys, occurrences[places], 0)
 
 
-BLOCK_BYTES = 32 << 20  # scores of one block of queries: 160 queries of GPT-2's vocabulary
-GROUP = 64  # keys of which only the largest score is looked at first
+BLOCK_BYTES = 32 << 20  # scores of a block: 160 queries of GPT-2's vocabulary
+GROUP = 64  # keys whose largest score is compared first
 
 
 @dataclass(frozen=True)
 class HeadScores:
-    """Tᵉᵉ of one head against all keys, its keys put into panels once."""
+    """Tᵉᵉ of one head against all keys, which are packed once."""
 
     keys: product.Panels
     n_keys: int
@@ -84,10 +84,10 @@ def scores_of(affinity: Affinity, token: int) -> Float[np.ndarray, "head key"]:
 
 
 def top_keys(scores: Float[np.ndarray, "query key"], top: int) -> Int[np.ndarray, "query rank"]:
-    """The ids of each row's `top` largest scores, best first, ties by id; all of them where there are fewer.
+    """The ids of each row's `top` largest scores, best first, ties by id; all ids if there are fewer.
 
-    The `top`-th largest of the maxima of groups of keys is a floor that at least `top` scores of the row reach, and few
-    more; only those are sorted. That takes two passes over the scores, where a partition takes many.
+    The `top`-th largest maximum over groups of keys is a floor that at least `top` scores reach, and few more; only
+    those are sorted. That takes two passes over the scores, a partition takes many.
     """
     top = min(top, scores.shape[1])
     size = max(1, min(GROUP, scores.shape[1] // top))
@@ -101,7 +101,7 @@ def top_keys(scores: Float[np.ndarray, "query key"], top: int) -> Int[np.ndarray
 
 
 def rank_of(scores: Float[np.ndarray, "query key"], keys: Int[np.ndarray, "query"]) -> Int[np.ndarray, "query"]:
-    """The rank of one key in each row: 1 + the larger scores + the equal scores of smaller ids."""
+    """The rank of one key in each row: 1 + larger scores + equal scores with smaller ids."""
     own = scores[np.arange(len(keys)), keys][:, None]
     earlier = np.arange(scores.shape[1]) < keys[:, None]
     return 1 + np.count_nonzero((scores > own) | ((scores == own) & earlier), axis=1)
@@ -113,7 +113,7 @@ def pair_ranks(
     keys: Int[np.ndarray, "choice pair"],
     watch: Watcher | None = None,
 ) -> tuple[Int[np.ndarray, "choice head pair"], Float[np.ndarray, "choice head pair"]]:
-    """The rank among all keys, and the score, of one or several choices of a key for each query, in every head."""
+    """The rank among all keys and the score of one or several keys per query, in each head."""
     shape = (len(keys), affinity.n_heads, len(queries))
     ranks, scores = np.empty(shape, np.int64), np.empty(shape, affinity.shared_key.dtype)
     step = max(1, BLOCK_BYTES // (affinity.vocab_size * affinity.shared_key.itemsize))
@@ -131,7 +131,7 @@ def pair_ranks(
 
 
 QUERY_PANELS, KEY_PANELS = 84, 64
-"""The panels of a tile: 504 × 1024 scores in float32."""
+"""Panels per tile: 504 × 1024 scores in float32."""
 
 BLOCK_QUERIES = 16 * QUERY_PANELS * product.QUERIES
 ALONE = Runner()
@@ -139,7 +139,7 @@ ALONE = Runner()
 
 @dataclass(frozen=True)
 class PairBlock:
-    """Some queries of a head against all its keys; only scores that reach the floor can matter."""
+    """Some queries of a head against all its keys; scores below the floor don't matter."""
 
     query: Float[np.ndarray, "query d_head"]
     key: Float[np.ndarray, "token d_head"]
@@ -151,7 +151,7 @@ class PairBlock:
 
 @dataclass
 class TopPairs:
-    """The best pairs so far; pairs that are offered wait until they are many, then the best are kept."""
+    """The best pairs so far. Offered pairs are collected, and pruned when there are many."""
 
     top: int
     floor: float = -np.inf
@@ -159,14 +159,14 @@ class TopPairs:
     _n_waiting: int = 0
 
     def offer(self, pairs: Arrays) -> None:
-        """Pairs with columns score, query, key, all of which reach the floor."""
+        """Add pairs (score, query, key) that reach the floor."""
         self._waiting.append(pairs)
         self._n_waiting += len(pairs["score"])
         if self._n_waiting > 2 * self.top:
             self.best()
 
     def best(self) -> Arrays:
-        """The best `top` of all that was offered, best first; the floor rises to the last of them."""
+        """The best `top` of all offered pairs, best first; raises the floor to the last of them."""
         if not self._waiting:
             return {"score": np.empty(0, np.float32), "query": np.empty(0, np.int64), "key": np.empty(0, np.int64)}
         pairs = {name: np.concatenate([some[name] for some in self._waiting]) for name in ("score", "query", "key")}
@@ -180,9 +180,9 @@ class TopPairs:
 
 
 def largest_pairs(affinity: Affinity, top: int, identical: bool = True, runner: Runner = ALONE) -> list[Arrays]:
-    """The `top` pairs with the largest Tᵉᵉ of every head; without `identical`, no token with itself.
+    """The `top` pairs with the largest Tᵉᵉ of each head; without `identical`, no pair of a token with itself.
 
-    Each block starts from the floor that earlier ones have reached.
+    Each block starts from the floor that earlier blocks have reached.
     """
     best = [TopPairs(top) for _ in range(affinity.n_heads)]
     blocks = -(-affinity.vocab_size // BLOCK_QUERIES)
@@ -203,10 +203,10 @@ def search_block(block: PairBlock) -> Arrays:
     best = TopPairs(block.top, block.floor)
     queries, keys = product.query_panels(block.query), product.key_panels(block.key)
     n_queries, n_keys = product.QUERIES, keys.shape[2]
-    room = np.empty(QUERY_PANELS * n_queries * KEY_PANELS * n_keys, keys.dtype)
+    buffer = np.empty(QUERY_PANELS * n_queries * KEY_PANELS * n_keys, keys.dtype)
     for row in range(0, len(queries), QUERY_PANELS):
         for column in range(0, len(keys), KEY_PANELS):
-            tile = product.multiply(queries[row : row + QUERY_PANELS], keys[column : column + KEY_PANELS], room)
+            tile = product.multiply(queries[row : row + QUERY_PANELS], keys[column : column + KEY_PANELS], buffer)
             real = tile[: len(block.query) - row * n_queries, : len(block.key) - column * n_keys]
             found = _reaching(real, best.floor, block.first_query + row * n_queries, column * n_keys)
             best.offer(found if block.identical else _chosen(found, found["query"] != found["key"]))

@@ -1,4 +1,4 @@
-"""The orthographic class of a token: whether it begins a word, and what its first character is."""
+"""Orthographic classes of tokens: whether a token begins a word, and the kind of its first character."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def orthographic_classes(vocabulary: Vocabulary, vocab_size: int) -> Int64[np.nd
     """The class of each token id: (begins a word, continues one) × (capital, digit, other letter, anything else).
 
     A token begins a word if it has a leading space; in a WordPiece vocabulary, if it lacks the continuation mark. Rows
-    of the embedding table that have no token are of the last class.
+    of the embedding table without a token are in the last class.
     """
     mark, texts = vocabulary.continuing_mark, vocabulary.texts()[:vocab_size]
     classes = np.full(vocab_size, 2 * len(KINDS) - 1)

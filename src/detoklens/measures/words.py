@@ -1,7 +1,7 @@
-"""Do heads look from a word's later piece to the piece before it? The paper's Table 1, for any list of words.
+"""Words, their pieces, and the ranks of preceding pieces: the paper's Table 1, for any list of words.
 
-For a word of the pieces a b c, the pairs are (key a, query b) and (key b, query c): the key's rank among all key tokens
-by Tᵉᵉ of the query. A head that joins pieces puts it near the top; at random half of the vocabulary stands above it.
+For a word of pieces a b c, the pairs are (key a, query b) and (key b, query c), and the rank is the key's among all
+keys by Tᵉᵉ of the query. A head that joins pieces ranks it near the top; chance is the middle of the vocabulary.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def joined_texts(layer: Layer, key_ids: Iterable[int], query_ids: Iterable[int])
 
 @dataclass(frozen=True)
 class SplitWord:
-    """A word with its tokens; some of them may stand apart: unknown and special tokens are no pieces of a word."""
+    """A word with its tokens; those in `apart`, unknown and special tokens, are not pieces."""
 
     word: str
     token_ids: tuple[int, ...]
     apart: frozenset[int] = frozenset()
 
     def pairs(self) -> Iterator[tuple[int, int, int]]:
-        """Adjacent pieces: the number of the pair in the word, the piece before, the piece after."""
+        """Adjacent pieces: index of the pair, preceding piece, following piece."""
         for number, pair in enumerate(pairwise(self.token_ids)):
             if self.apart.isdisjoint(pair):
                 yield number, *pair
@@ -59,10 +59,7 @@ class SplitWord:
 
 @dataclass(frozen=True)
 class WordPairs:
-    """All adjacent pairs of pieces of some words: the piece before is the key, the piece after the query.
-
-    `ahead` exchanges the two.
-    """
+    """All adjacent pairs of pieces of some words: the preceding piece is the key, the following piece the query."""
 
     words: tuple[str, ...]
     pair: Int[np.ndarray, "pair"]
@@ -70,12 +67,12 @@ class WordPairs:
     queries: Int[np.ndarray, "pair"]
 
     def ahead(self) -> WordPairs:
-        """The same pairs, asked from the piece before."""
+        """The same pairs with keys and queries exchanged."""
         return WordPairs(self.words, self.pair, self.queries, self.keys)
 
 
 def given_words(words: Path | Sequence[str] | None) -> list[str]:
-    """The words of a file, or those given themselves, each once; the shipped ones where none are given."""
+    """The words of a file or sequence, each once; the bundled ones for None."""
     if words is None:
         return shipped_words()
     if isinstance(words, Path):
@@ -84,44 +81,44 @@ def given_words(words: Path | Sequence[str] | None) -> list[str]:
 
 
 def _text_of(path: Path) -> str:
-    wanted = "a word list, one word a line"
+    wanted = "a word list, one word per line"
     if not path.is_file():
-        raise DetokLensError(f"{path}: no such file; name {wanted}")
+        raise DetokLensError(f"{path}: no such file; pass {wanted}")
     try:
         return path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise DetokLensError(f"{path}: not UTF-8 at byte {error.start}; give {wanted}, as UTF-8") from error
+        raise DetokLensError(f"{path}: not UTF-8 at byte {error.start}; pass {wanted}, in UTF-8") from error
 
 
 def shipped_words() -> list[str]:
-    """The words, names and chemical substances that come with the package."""
+    """The bundled words, names and chemical substances."""
     return listed_words(files("detoklens.measures").joinpath("words.txt").read_text(encoding="utf-8"))
 
 
 def listed_words(text: str) -> list[str]:
-    """The entries of a word list, each once: one a line; empty lines and lines that begin with # are none."""
+    """The entries of a word list, one per line, each once; empty lines and lines that start with # are skipped."""
     entries = (line.strip() for line in text.splitlines())
     return list(dict.fromkeys(entry for entry in entries if entry and not entry.startswith("#")))
 
 
 def fingerprint_of(words: Sequence[str]) -> str:
-    """sha256 that tells one list from another."""
+    """The sha256 of a word list."""
     return sha256("\n".join(words).encode(errors="surrogatepass")).hexdigest()
 
 
 def split_words(vocabulary: Vocabulary, words: Iterable[str], leading_space: bool = True) -> list[SplitWord]:
-    """Each word's tokens as in running text, with a space in front, or as at the start of a text."""
+    """Each word's tokens with a leading space, as in running text, or without."""
     space = " " if leading_space else ""
     return [SplitWord(word, tuple(vocabulary.encode(space + word)), vocabulary.apart) for word in words]
 
 
 def word_pairs(split: Sequence[SplitWord]) -> WordPairs:
-    """The adjacent pairs of every word that has several pieces; an error where there is none."""
+    """The adjacent pairs of all words with several pieces; an error if there are none."""
     found = [(word.word, *pair) for word in split for pair in word.pairs()]
     if not found:
         raise TokenError(
-            f"none of the {len(split)} words is split by this tokenizer into pieces that it knows; "
-            "give a list with rarer or longer words"
+            f"this tokenizer splits none of the {len(split)} words into known pieces; "
+            "pass a list with rarer or longer words"
         )
     words, numbers, keys, queries = zip(*found, strict=True)
     return WordPairs(words, np.array(numbers), np.array(keys), np.array(queries))
@@ -133,25 +130,24 @@ ONE_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
 
 def in_list(words: Iterable[str]) -> WordCheck:
-    """Is it one of these words? Case and the space in front are ignored."""
+    """A check for these words that ignores case and a leading space."""
     known = {word.casefold() for word in words}
     return lambda text: text.removeprefix(" ").casefold() in known
 
 
 def has_wordfreq() -> bool:
-    """Is the library installed? Asked in this one place."""
     return find_spec("wordfreq") is not None
 
 
 def known_to_wordfreq(language: str = "en") -> WordCheck | None:
-    """Does the library wordfreq know it as one word of the language? None where wordfreq is not installed."""
+    """A check for words of a language by the library wordfreq; None if wordfreq is not installed."""
     if not has_wordfreq():
         return None
     zipf_frequency = importlib.import_module("wordfreq").zipf_frequency
     try:
         zipf_frequency("a", language)
     except (LookupError, ValueError) as error:
-        raise DetokLensError(f"wordfreq has no words of the language {language!r}; name another, such as en") from error
+        raise DetokLensError(f"wordfreq has no language {language!r}; pass another, e.g. en") from error
 
     def check(text: str) -> bool:
         word = text.removeprefix(" ")
@@ -162,7 +158,7 @@ def known_to_wordfreq(language: str = "en") -> WordCheck | None:
 
 @dataclass(frozen=True)
 class PieceRanks:
-    """Each head's rank and score of the piece before, and the rank of another word's; NaN with one word."""
+    """Each head's rank and score of the preceding piece, and the rank of another word's; NaN with one word."""
 
     ranks: Int[np.ndarray, "head pair"]
     scores: Float[np.ndarray, "head pair"]
@@ -170,23 +166,23 @@ class PieceRanks:
 
 
 def piece_ranks(affinity: Affinity, pairs: WordPairs, watch: Watcher | None = None) -> PieceRanks:
-    """At which rank does each head find the piece before?"""
-    keys = np.stack([pairs.keys, dealt_anew(pairs.keys)])
+    """The rank of each preceding piece in each head, and of another word's piece as a null."""
+    keys = np.stack([pairs.keys, exchange_keys(pairs.keys)])
     ranks, scores = pair_ranks(affinity, pairs.queries, keys, watch)
     null_ranks = ranks[1] if len(set(pairs.words)) > 1 else np.full(ranks[1].shape, np.nan)
     return PieceRanks(ranks[0], scores[0], null_ranks)
 
 
-def dealt_anew(keys: Int[np.ndarray, "pair"]) -> Int[np.ndarray, "pair"]:
-    """A key for each query that belongs to another pair: all keys, each once, dealt out by a fixed draw."""
+def exchange_keys(keys: Int[np.ndarray, "pair"]) -> Int[np.ndarray, "pair"]:
+    """Give each query the key of another pair, by a fixed derangement."""
     order = np.random.default_rng(0).permutation(len(keys))
-    dealt = np.empty_like(keys)
-    dealt[order] = keys[np.roll(order, 1)]
-    return dealt
+    exchanged = np.empty_like(keys)
+    exchanged[order] = keys[np.roll(order, 1)]
+    return exchanged
 
 
 def rank_summary(found: PieceRanks, vocab_size: int) -> dict[str, Float[np.ndarray, "head"]]:
-    """How each head does over all pairs: medians, and the shares of pairs near the top."""
+    """Each head's median ranks and the shares of pairs near the top."""
     ranks = found.ranks
     median = np.median(ranks, axis=1)
     return {
@@ -200,5 +196,5 @@ def rank_summary(found: PieceRanks, vocab_size: int) -> dict[str, Float[np.ndarr
 
 
 def _among_the_first(ranks: Int[np.ndarray, "head pair"], number: int) -> Float[np.ndarray, "head"]:
-    """Which share of the ranks is not beyond this number; NaN where the vocabulary is too small to have any there."""
+    """The share of ranks up to this number; NaN if the vocabulary is too small."""
     return (ranks <= number).mean(axis=1) if number else np.full(len(ranks), np.nan)

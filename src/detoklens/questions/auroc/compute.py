@@ -578,7 +578,8 @@ def kept_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner, 
     """
     if not keeps_nothing() and not blocks.class_name.startswith(TRANSFORMERS):
         runner.say(
-            f"vectors are not cached: {blocks.class_name} is not a transformers class, so no version identifies it"
+            f"vectors are not kept for other questions: {blocks.class_name} is not a transformers class, so no version "
+            "identifies it"
         )
         return closed_world_inputs(blocks, layer, number, runner)
     return kept_vectors(

@@ -39,9 +39,9 @@ MEASURES = {
     "weighted": "mean AUROC over query tokens, weighted by their bigrams",
 }
 AMONG_EQUALS = "the same among equally frequent keys"
-BRIEF = ("mean AUROC", "equally frequent keys")  # titles of two panels in a column
+BRIEF = ("mean AUROC", "equally frequent keys")  # titles in a narrow figure
 NARROW = 5.0  # inches
-WITH_NAMES = 1.4  # inches of a panel whose areas are named by their tokens
+WITH_NAMES = 1.4  # inches; wider panels name the tokens of their areas
 NULL = theme.Style(theme.INK, "solid", "o", "")
 MOST_TOKENS = len(theme.SERIES)
 LONGEST_LABEL = 40
@@ -57,7 +57,7 @@ def auroc(
     layer: int = 0,
     width: theme.Width = "page",
 ) -> Figure:
-    """How high is each head's AUROC (`seen`, `all` or `weighted`), and how much would remain without the query?"""
+    """Draw each head's mean AUROC (`seen`, `all` or `weighted`) with its nulls and the frequency baseline."""
     asked = chosen_heads(auroc_by_head, heads)
     legend: list[Artist] = [point_entry("AUROC and its 95 % interval", HEAD)]
     titles = [_title(auroc_by_head, measure)]
@@ -67,11 +67,11 @@ def auroc(
             titles = [*titles, AMONG_EQUALS] if theme.inches(width) >= NARROW else list(BRIEF)
     figure, panels = head_rows(asked, width, titles, legend=legend, names=_names(asked, layer))
     if auroc_controls is not None:
-        beside = in_order(auroc_controls, asked).with_columns(within_group=WITHIN_GROUP)
+        controls = in_order(auroc_controls, asked).with_columns(within_group=WITHIN_GROUP)
         for column, (_, style) in CONTROLS.items():
-            points(panels[0], beside[column], style, filled=False)
+            points(panels[0], controls[column], style, filled=False)
         for axes in panels[1:]:
-            _draw_matched(axes, beside)
+            _draw_matched(axes, controls)
     _draw_with_interval(panels[0], in_order(auroc_by_head, asked), measure, HEAD)
     for axes in panels:
         reference(axes, x=0.5)
@@ -88,7 +88,7 @@ def _has_matched(controls: pl.DataFrame) -> bool:
 
 
 def _draw_matched(axes: Axes, rows: pl.DataFrame) -> None:
-    """Among equally frequent keys exchanged keys give 0.5, so the larger null is that of exchanged queries, or 0.5."""
+    """Draw AUROC among equally frequent keys, where permuted keys give 0.5."""
     for column, control in (("matched_null", "shuffled_queries"), ("matched_frequency", "frequency")):
         points(axes, rows[column], CONTROLS[control][1], filled=False)
     _draw_with_interval(axes, rows, "matched", HEAD)
@@ -100,7 +100,6 @@ def _draw_with_interval(axes: Axes, rows: pl.DataFrame, column: str, style: them
 
 
 def _title(auroc_by_head: pl.DataFrame, measure: str) -> str:
-    """How many query tokens the mean is taken over tells all of them from pieces of words."""
     tokens = max(auroc_by_head["tokens" if measure == "all" else "tokens_seen"].to_list(), default=0)
     return MEASURES[measure].replace("query tokens", f"{tokens:,} query tokens")
 
@@ -113,11 +112,11 @@ def precision(
     layer: int = 0,
     width: theme.Width = "page",
 ) -> Figure:
-    """How many of the keys that a head ranks first are positives? Beside what a constant score would reach."""
+    """Draw each head's average precision and precision of the top k keys, with those of a constant score."""
     asked = chosen_heads(precision_by_head, heads)
     rows = in_order(precision_by_head, asked)
     k = max(rows["k"].drop_nulls().to_list(), default=0)
-    columns = {"average_precision": "average precision", "precision_at_k": f"precision of the first {k} keys"}
+    columns = {"average_precision": "average precision", "precision_at_k": f"precision of the top {k} keys"}
     legend = [point_entry("head", HEAD), point_entry("constant score", CHANCE, filled=False)]
     figure, panels = head_rows(asked, width, list(columns.values()), legend=legend, names=_names(asked, layer))
     for axes, column in zip(panels, columns, strict=True):
@@ -135,7 +134,7 @@ def roc(
     layer: int = 0,
     width: theme.Width = "page",
 ) -> Figure:
-    """What share of the bigrams is found above each threshold? For the given query tokens, or the first six."""
+    """Draw the ROC curves of the given query tokens, or of the first six."""
     named = roc_points.select("token_id", "token").unique(maintain_order=True)
     asked = list(tokens) if tokens is not None else named["token_id"].head(MOST_TOKENS).to_list()
     texts = dict(named.iter_rows())
@@ -165,7 +164,7 @@ def _curve(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def _write_areas(axes: Axes, labels: Sequence[str], curves: Sequence[pl.DataFrame]) -> None:
-    """Each curve's area in the lower right corner in the legend's order, with its token where there is room."""
+    """Write each curve's area into the lower right corner, with its token if the panel is wide."""
     wide = axes.bbox.width / axes.figure.dpi >= WITH_NAMES
     for above, place in enumerate(reversed(range(len(curves)))):
         axes.annotate(
@@ -180,7 +179,7 @@ def _write_areas(axes: Axes, labels: Sequence[str], curves: Sequence[pl.DataFram
 
 
 def _area(curve: pl.DataFrame) -> float | None:
-    """The area under a curve, which is the query token's AUROC; None where there is no curve."""
+    """The area under a curve, or None without a curve."""
     found, wrong = numbers(curve["true_positive_rate"]), numbers(curve["false_positive_rate"])
     return float(np.trapezoid(found, wrong)) if len(found) > 1 else None
 
@@ -195,14 +194,14 @@ def compare_auroc(
     layer: int = 0,
     width: theme.Width = "page",
 ) -> Figure:
-    """How does each head's AUROC differ between checkpoints? A head that a checkpoint lacks has no marker there."""
+    """Draw each head's AUROC by checkpoint; a head that a checkpoint lacks has no marker."""
     found = sorted({head for table in auroc_by_label.values() for head in table["head"]})
     asked = list(heads) if heads is not None else found
     labels = [token_label(label, LONGEST_LABEL, space=" ") for label in auroc_by_label]
     legend = [point_entry(label, theme.style_of(place)) for place, label in enumerate(labels)]
     controls = controls_by_label or {}
     if controls:
-        legend.append(point_entry("the largest of its nulls", NULL, filled=False))
+        legend.append(point_entry("largest null", NULL, filled=False))
     titles = [MEASURES[measure]]
     if any(map(_has_matched, controls.values())):
         titles = [*titles, AMONG_EQUALS] if theme.inches(width) >= NARROW else list(BRIEF)
@@ -220,7 +219,7 @@ def compare_auroc(
 
 
 def _draw_controls(panels: Sequence[Axes], rows: pl.DataFrame, style: theme.Style, shift: float) -> None:
-    """Hollow the largest null, and in the second panel the same among equally frequent keys with its AUROC."""
+    """Draw the largest null (hollow), and AUROC and null among equally frequent keys in the second panel."""
     null = rows.select(pl.max_horizontal(pl.col("auroc") - pl.col("above_null"), WITHIN_GROUP)).to_series()
     points(panels[0], null, style, filled=False, shift=shift)
     for axes in panels[1:]:

@@ -1,4 +1,4 @@
-"""What does Tᵉᵉ look like for tokens drawn at random? One image a head, with and without LayerNorm."""
+"""Tᵉᵉ of random tokens: one image per head, with and without LayerNorm."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from detoklens.figures.labels import KEY, QUERY, short_number, token_name
 from detoklens.figures.panels import EDGE, LABEL, TALLEST, Grid, Room, add_labels, chosen_heads
 from detoklens.wording import head_name
 
-TOKEN = 0.1  # inches that a token's name needs
+TOKEN = 0.1  # inches for a token's name
 LONGEST = 12  # letters of a token's name
 NARROWEST = 0.95  # inches of a panel
-MOST_UNNAMED = 2  # tokens between two that are named, before more panels side by side are worth more than names
+MOST_UNNAMED = 2  # tokens between two named ones
 PLAIN = Room(left=LABEL + EDGE, top=3 * LABEL, bottom=LABEL + EDGE, beside=EDGE * 1.5, above=2 * LABEL)
 NAMED = Room(left=0.9, top=3 * LABEL, bottom=0.9, beside=EDGE * 1.5, above=2 * LABEL)
 
@@ -33,20 +33,20 @@ def heatmap(
     heads: Sequence[int] | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """What is Tᵉᵉ of every pair of the drawn tokens? Each panel is coloured over its own range."""
+    """Draw Tᵉᵉ of all pairs of the sampled tokens; each panel has its own colour range."""
     variants = sorted(heatmap["layer_norm"].unique().to_list(), reverse=True)
     panels = [(head, variant) for head in chosen_heads(heatmap, heads) for variant in variants]
     total = theme.inches(width)
     names = _names(heatmap_tokens)
-    room, grid = _layout(len(panels), len(variants), total, names)
-    figure = theme.ShownFigure(figsize=(total, grid.height(room)))
+    margins, grid = _layout(len(panels), len(variants), total, names)
+    figure = theme.ShownFigure(figsize=(total, grid.height(margins)))
     for index, (head, variant) in enumerate(panels):
-        axes = figure.add_axes(grid.place(index, total, room))
+        axes = figure.add_axes(grid.place(index, total, margins))
         _draw_panel(axes, heatmap.filter(head=head, layer_norm=variant), head, variant)
-        if room is NAMED:
+        if margins is NAMED:
             every = ceil(len(names) * TOKEN / grid.panel_width)
             _name_tokens(axes, names, every, index % grid.columns == 0, grid.is_lowest(index, len(panels)))
-    add_labels(figure, KEY, QUERY, room, legend=LABEL)
+    add_labels(figure, KEY, QUERY, margins, legend=LABEL)
     _add_colour_key(figure)
     return figure
 
@@ -59,22 +59,22 @@ def _names(tokens: pl.DataFrame | None) -> list[str]:
 
 
 def _layout(panels: int, variants: int, total: float, names: list[str]) -> tuple[Room, Grid]:
-    """Panels as wide as the tokens' names need, or half or a third of them; else as many side by side as can be."""
-    room = NAMED if names else PLAIN
+    """Panels wide enough to name every token, or every second or third; else as many per row as fit."""
+    margins = NAMED if names else PLAIN
     look: dict[str, Any] = {"proportion": 1.0, "multiple": variants, "tallest": total}
     for every in range(1, MOST_UNNAMED + 2) if names else ():
         wanted = len(names) * TOKEN / every
-        grid = Grid.fit(max(1, panels), total, room, narrowest=max(NARROWEST, wanted), **look)
-        if grid.panel_width >= wanted and grid.height(room) <= TALLEST:
-            return room, grid
-    return room, Grid.fit(max(1, panels), total, room, narrowest=NARROWEST, **look)
+        grid = Grid.fit(max(1, panels), total, margins, narrowest=max(NARROWEST, wanted), **look)
+        if grid.panel_width >= wanted and grid.height(margins) <= TALLEST:
+            return margins, grid
+    return margins, Grid.fit(max(1, panels), total, margins, narrowest=NARROWEST, **look)
 
 
 def _draw_panel(axes: Axes, rows: pl.DataFrame, head: int, layer_norm: bool) -> None:
     scores = _matrix(rows)
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
-    title = head_name(head) if layer_norm else "no LN"  # beside the head's panel with LayerNorm
+    title = head_name(head) if layer_norm else "no LN"  # next to the head's panel with LayerNorm
     if np.isfinite(scores).any():
         title += f"\n{short_number(_rounded(np.nanmin(scores)))}…{short_number(_rounded(np.nanmax(scores)))}"
         axes.imshow(scores, cmap=theme.SEQUENTIAL, aspect="auto", interpolation="nearest")
@@ -93,10 +93,10 @@ def _rounded(value: float) -> float:
     return float(f"{value:.2g}") if abs(value) < 10 else float(round(value))
 
 
-def _name_tokens(axes: Axes, names: list[str], every: int, beside: bool, below: bool) -> None:
-    """All tokens by name, or every second, third … where names would touch."""
+def _name_tokens(axes: Axes, names: list[str], every: int, left: bool, below: bool) -> None:
+    """Name every token, or every `every`-th."""
     places, named, size = range(0, len(names), every), names[::every], theme.SMALL_SIZE
-    if beside:
+    if left:
         axes.set_yticks(places, named, fontsize=size)
     if below:
         axes.set_xticks(places, named, fontsize=size, rotation=90)

@@ -1,4 +1,4 @@
-"""What does Tᵉᵉ look like for tokens drawn at random, and does a token look for itself (Figure 2B, appendix)?"""
+"""Tᵉᵉ of random tokens, self-match, and keys preferred by all queries (Figure 2B, appendix)."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ LAYER_NORM = Column("layer_norm", "Boolean", "whether scores are divided by σ o
 
 HEATMAP_TOKENS = Schema(
     "heatmap_tokens",
-    "Which tokens were drawn?",
+    "Sampled tokens",
     (Column("place", "Int32", "row and column of the token in the heatmap, from 0"), TOKEN_ID, TOKEN),
 )
 
 HEATMAP = Schema(
     "heatmap",
-    "What is Tᵉᵉ of every pair of the drawn tokens?",
+    "Tᵉᵉ of all pairs of the sampled tokens",
     (
         HEAD,
         LAYER_NORM,
@@ -47,17 +47,17 @@ HEATMAP = Schema(
 
 HEATMAP_BY_HEAD = Schema(
     "heatmap_by_head",
-    "How wide is Tᵉᵉ spread in each head, and does the identical token stand out?",
+    "Range of Tᵉᵉ and self-match by head",
     (
         HEAD,
         LAYER_NORM,
-        Column("minimum", "Float64", "smallest score of a drawn pair"),
-        Column("maximum", "Float64", "largest score of a drawn pair"),
-        Column("diagonal_mean", "Float64", "mean score of the drawn tokens with themselves"),
-        Column("other_mean", "Float64", "mean score of the drawn pairs of different tokens"),
-        Column("diagonal_share", "Float64", "share of drawn rows whose largest score is on the diagonal"),
-        Column("self_match", "Float64", "mean over the drawn tokens of the z-score of Tᵉᵉ[i, i] in row i of all keys"),
-        Column("self_first", "Float64", "share of the drawn tokens that rank first among all keys of their own row"),
+        Column("minimum", "Float64", "smallest score of a sampled pair"),
+        Column("maximum", "Float64", "largest score of a sampled pair"),
+        Column("diagonal_mean", "Float64", "mean score of the sampled tokens with themselves"),
+        Column("other_mean", "Float64", "mean score of the sampled pairs of different tokens"),
+        Column("diagonal_share", "Float64", "share of sampled rows whose largest score is on the diagonal"),
+        Column("self_match", "Float64", "mean z-score of Tᵉᵉ[i, i] in row i of all keys, over the sampled tokens"),
+        Column("self_first", "Float64", "share of the sampled tokens that rank first among all keys of their row"),
         Column("self_median_rank", "Float64", "median rank of the identical token among all keys"),
         Column(
             "same_keys", "Float64", "share of Tᵉᵉ's variance along all keys that the key's mean over queries explains"
@@ -66,22 +66,22 @@ HEATMAP_BY_HEAD = Schema(
 )
 
 CLEARLY = 2.0  # standard deviations above the mean key
-MOST = 0.5  # of the variance along the keys
-NAMED = 6  # heads that a sentence names
-ALL_EQUAL = "All keys have the same score in every head, so no token stands out."
+MOST = 0.5  # of the variance over keys
+NAMED = 6  # heads named in a summary
+ALL_EQUAL = "Untestable: all keys have the same score in every head."
 
 
 @dataclass(frozen=True, repr=False)
 class Heatmap(AtOffset):
-    """Draw tokens and compare each with each by Tᵉᵉ, with LayerNorm's division by σ and without.
+    """Compute Tᵉᵉ of all pairs of random tokens, with and without LayerNorm's division by σ.
 
-    Prints per head the range of the scores, how far the identical token stands out, and whether all queries prefer the
-    same keys; with --out, all scores too.
+    Prints the range of the scores, self-match, and whether all queries prefer the same keys, by head. --out also
+    writes all scores.
 
     Example: detoklens heatmap gpt2 --tokens 300 --out heatmap/
     """
 
-    tokens: Annotated[int, Parameter("How many tokens are drawn; a smaller vocabulary is taken whole.", least=2)] = 100
+    tokens: Annotated[int, Parameter("Number of random tokens, at most the whole vocabulary.", least=2)] = 100
     heads: Heads = None
     centred: Centred = False
     scale: Scale = "mean"
@@ -100,10 +100,10 @@ class Heatmap(AtOffset):
             "heatmap",
             "heatmap",
             ("heatmap",),
-            "Tᵉᵉ of tokens drawn at random",
-            "Scores of every pair of the drawn tokens, with and without LayerNorm's division. Each panel is coloured "
-            "from its own smallest to its own largest score, given above it; no LN: without the division. Where names "
-            "would touch, only every second, third … token is named. A diagonal: the token looks for itself.",
+            "Tᵉᵉ of random tokens",
+            "Scores of all pairs of the sampled tokens, with and without (no LN) LayerNorm's division by σ. Colours "
+            "range from the smallest to the largest score of each panel, given above it. A bright diagonal is "
+            "self-match. If names would overlap, only every second or third token is named.",
             optional=("heatmap_tokens",),
             per_head=True,
         ),
@@ -117,13 +117,10 @@ class Heatmap(AtOffset):
         return super().settings(study) | {"tokens": min(self.tokens, study.layer.vocab_size)}
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        """The half with LayerNorm has the σ that was asked for; the other half leaves the division out.
-
-        Where queries and keys are normed themselves there is no other half.
-        """
+        """With and without division by σ; if queries and keys are normed themselves, only with it."""
         layer, heads = study.layer, study.heads(self.heads)
         if self.tokens > layer.vocab_size:
-            runner.say(f"all {layer.vocab_size} tokens of the vocabulary are compared; {self.tokens} were asked for")
+            runner.say(f"the vocabulary has {layer.vocab_size} tokens, fewer than {self.tokens}; all are compared")
         ids = draw_tokens(layer.vocab_size, min(self.tokens, layer.vocab_size), study.seed)
         scores, by_head = [], []
         for divided in (True,) if layer.weights.has_query_key_norms else (True, False):
@@ -140,60 +137,57 @@ class Heatmap(AtOffset):
         }
 
     def summarize(self, tables: Frames) -> str:
-        """Which heads look for the identical token, how clearly, and which prefer the same keys whatever the query."""
-        alike = _by_self_match(tables["heatmap_by_head"])
-        if alike.is_empty():
+        """Which heads match the identical token, how clearly, and which prefer the same keys for every query."""
+        by_self_match = _by_self_match(tables["heatmap_by_head"])
+        if by_self_match.is_empty():
             return ALL_EQUAL
-        best, drawn = alike.row(0, named=True), len(tables["heatmap_tokens"])
-        same = _say_same(alike)
+        best, sampled = by_self_match.row(0, named=True), len(tables["heatmap_tokens"])
         return (
-            f"{_say_alike(alike)}: over {plural(drawn, 'drawn token')}{self.manner} its score is on average "
-            f"{deviations(best['self_match'], digits=2)} the mean of all keys, and the largest of all for "
-            f"{percent(best['self_first'])} of them; {same}."
+            f"{_summarize_self_match(by_self_match)}: over {plural(sampled, 'token')}{self.manner}, its score is "
+            f"{deviations(best['self_match'], digits=2)} the mean key, and highest for "
+            f"{percent(best['self_first'])} of tokens. {_summarize_same_keys(by_self_match)}."
         )
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
-        alike = {label: _by_self_match(tables["heatmap_by_head"]) for label, tables in by_label.items()}
-        best = {label: heads.row(0, named=True) for label, heads in alike.items() if len(heads)}
+        by_self_match = {label: _by_self_match(tables["heatmap_by_head"]) for label, tables in by_label.items()}
+        best = {label: heads.row(0, named=True) for label, heads in by_self_match.items() if len(heads)}
         said = [
             f"{deviations(row['self_match'], digits=2)} it in {label} ({head_name(row['head'])})"
             for label, row in best.items()
         ]
         if not said:
             return ALL_EQUAL
-        whom = f"Identical tokens{self.manner} against the mean of all keys"
-        return f"{whom}, in the head that looks for them most: {listed(said)}."
+        return f"Score of identical tokens{self.manner} against the mean key, in the best head: {listed(said)}."
 
 
 def _by_self_match(by_head: pl.DataFrame) -> pl.DataFrame:
-    """The heads with LayerNorm, that whose tokens look most for themselves first."""
+    """The heads with LayerNorm, highest self-match first."""
     known = by_head.filter(layer_norm=True).drop_nulls("self_match")
     return known.sort("self_match", descending=True, maintain_order=True)
 
 
-def _say_alike(alike: pl.DataFrame) -> str:
-    """The heads in which the identical token clearly stands out; else the one in which it does most."""
-    names = [head_name(head) for head in alike.filter(alike["self_match"] >= CLEARLY)["head"]]
+def _summarize_self_match(by_self_match: pl.DataFrame) -> str:
+    """The heads that clearly match the identical token, else the closest one."""
+    names = [head_name(head) for head in by_self_match.filter(pl.col("self_match") >= CLEARLY)["head"]]
     if not names:
-        return f"No head clearly looks for the identical token; {head_name(alike['head'][0])} does most"
+        return f"No head clearly matches the identical token; the closest is {head_name(by_self_match['head'][0])}"
     if len(names) == 1:
-        return f"{names[0]} looks for the identical token"
-    return f"{listed_some(names, NAMED)} look for the identical token, most of all {names[0]}"
+        return f"{names[0]} matches the identical token"
+    return f"{listed_some(names, NAMED)} match the identical token, {names[0]} most"
 
 
-def _say_same(by_head: pl.DataFrame) -> str:
-    """The heads in which most of the variance along the keys is the same for every query."""
+def _summarize_same_keys(by_head: pl.DataFrame) -> str:
+    """The heads in which most of the variance over keys is the same for every query."""
     ordered = by_head.sort("same_keys", descending=True, nulls_last=True, maintain_order=True)
     same = ordered.filter(ordered["same_keys"] >= MOST).select("head", "same_keys")
     if same.is_empty():
-        return "no head prefers mostly the same keys whatever the query"
+        return "No head mostly prefers the same keys for every query"
     names = [f"{head_name(head)} ({percent(share)})" for head, share in same.iter_rows()]
-    common = "with the common share of Tᵉᵉ's variance along the keys"
-    return f"the same keys whatever the query are preferred, {common}, by {listed_some(names, NAMED)}"
+    return f"Heads that mostly prefer the same keys for every query (share of variance): {listed_some(names, NAMED)}"
 
 
 def _long(heads: Sequence[int], divided: bool, ids: np.ndarray, scores: np.ndarray) -> pl.DataFrame:
-    """One row a score."""
+    """One row per score."""
     head, query, key = (axis.ravel() for axis in np.indices(scores.shape, dtype=np.int32))
     return HEATMAP.frame(
         {

@@ -9,7 +9,7 @@ import numpy as np
 import polars as pl
 
 from detoklens.measures.ranking import pair_counts
-from detoklens.measures.words import dealt_anew, joined_texts, token_texts
+from detoklens.measures.words import exchange_keys, joined_texts, token_texts
 from detoklens.tables.schema import (
     BIGRAM_COUNT,
     HEAD,
@@ -124,7 +124,7 @@ def _nulls(study: Study, head: int, pairs: Arrays, is_word: WordCheck | None, is
 def _exchanged(pairs: Arrays) -> tuple[Int[np.ndarray, "pair"], Int[np.ndarray, "pair"]]:
     """The pairs with exchanged keys, without the head's own pairs and pairs of a token with itself."""
     queries, own = pairs["query"].astype(np.int64), pairs["key"].astype(np.int64)
-    keys = dealt_anew(own)
+    keys = exchange_keys(own)
     step = 1 + max(own.max(initial=0), queries.max(initial=0))
     is_other = (keys != queries) & ~np.isin(keys * step + queries, own * step + queries)
     return keys[is_other], queries[is_other]

@@ -1,4 +1,4 @@
-"""Which head puts a word's pieces together best? Rank of the piece before, asked from the piece after."""
+"""Ranks of a word's preceding piece, by head."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from detoklens.figures.marks import point_entry, reference
 from detoklens.figures.panels import chosen_heads, head_rows, in_order, points
 
 HEAD, OTHER = theme.SERIES[0], theme.SERIES[1]
-SHARES = {"first": 0.0, "top_1_percent": 0.01, "top_10_percent": 0.1}  # and what chance would give
+SHARES = {"first": 0.0, "top_1_percent": 0.01, "top_10_percent": 0.1}  # with chance
 
 
 @theme.figure_function
 def words(words_by_head: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
-    """Which head puts a word's pieces together best?"""
+    """Draw each head's median rank of a word's preceding piece, and the shares of pairs near the top."""
     asked = chosen_heads(words_by_head, heads)
     rows = in_order(words_by_head, asked)
     titles = [
-        "median rank share\n(small is good)",
+        "median rank share\n(lower is better)",
         "pairs at\nrank 1",
         "pairs in\nthe top 1 %",
         "pairs in\nthe top 10 %",

@@ -257,9 +257,7 @@ class Words(Joining):
         "word_ranks": ("word", "head", "rank", "key_token", "query_token", "score"),
         "paper_ranks": ("head", "query_token", "key_token", "paper_rank", "rank", "difference", "score"),
     }
-    equation = (
-        "rank of the preceding piece among all keys by Tᵉᵉ, the following piece being the query (ahead: reversed)"
-    )
+    equation = "rank of the preceding piece among all keys by Tᵉᵉ, with the following piece as query (ahead: reversed)"
     figures = (
         FigureSpec(
             "words",
@@ -274,9 +272,7 @@ class Words(Joining):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.paper and self.word_list is not None:
-            raise DetokLensError(
-                f"the paper's table has its own words; leave out --paper or {words_file(self.word_list)}"
-            )
+            raise DetokLensError(f"--paper has its own words; leave out --paper or {words_file(self.word_list)}")
         if self.paper and (self.offset, self.mean, self.direction) != (1, "none", "back"):
             raise DetokLensError("the paper's table is for learned positions; leave out offset, mean and direction")
 
