@@ -67,7 +67,7 @@ def random_block(kind: str, query_scale: float, seed: int = 0) -> Layer:
     mlp = FeedForward("gelu_tanh", up, np.zeros(4 * width), down, np.zeros(width))
     rest = MlpSublayer(mlp, input_norm=Norm("layer", np.ones(width), np.zeros(width), 1e-5))
     return Layer(
-        Checkpoint("random", {"model_type": "gpt2", "bos_token_id": 0}, first, vocab, None, read_rest=lambda: rest)
+        Checkpoint("random", {"model_type": "gpt2", "bos_token_id": 0}, first, vocab, None, read_mlp=lambda: rest)
     )
 
 
@@ -102,4 +102,4 @@ def copier(width: int = 48) -> Layer:
         attention_scale=1.0,
     )
     config = {"model_type": "gpt2", "bos_token_id": 0}
-    return Layer(Checkpoint("copier", config, first, vocab, None, read_rest=no_mlp))
+    return Layer(Checkpoint("copier", config, first, vocab, None, read_mlp=no_mlp))
