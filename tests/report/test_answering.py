@@ -103,12 +103,10 @@ def test_what_is_missing_is_told_and_stands_under_its_title(tmp_path):
 
 
 def test_head_cards_take_what_was_ranked_before(layer, tmp_path):
-    asked = {
-        each.entry.question.name(): each.answer
-        for each in answers.ask_all(Study(layer, counts_of(layer)), tmp_path, Listener())
-    }
-    cards = asked["heads"].tables["heads"]
-    assert cards["auroc"].to_list() == asked["auroc"].tables["auroc_controls"]["auroc"].to_list()
+    study = Study(layer, counts_of(layer))
+    asked = {each.entry.question.name(): each.answer for each in answers.ask_all(study, tmp_path, Listener())}
+    cards, pieces = asked["heads"].tables["heads"], study.ask(Auroc(pieces=True))
+    assert cards["auroc"].to_list() == pieces.tables["auroc_controls"]["auroc"].to_list()
     assert cards["word_share"].to_list() == asked["words"].tables["words_by_head"]["median_share"].to_list()
 
 

@@ -71,7 +71,7 @@ def _leaves(url: str, address: str) -> bool:
 def test_opens_with_the_network_off_and_is_organised_by_questions(browser, whole):
     with opened(browser, whole) as page:
         headings = page.locator("main h2").all_inner_texts()
-        assert headings[0] == "Which heads glue tokens together?"
+        assert headings[0] == "Detokenization heads"
         assert headings[-1] == "Tables"
         assert page.locator("main section .answer").count() == len(headings)
         assert page.locator("main figure svg[role=img]").count() >= 20
@@ -119,7 +119,7 @@ def test_a_word_is_found_by_its_pieces_and_whole_pairs_are_marked(browser, whole
         assert "".join(pieces.all_inner_texts()) == "␣sapiens"
         assert pieces.count() > 1
         assert pieces.last.get_attribute("aria-pressed") == "true"
-        assert "The piece before" in page.locator("#found").inner_text()
+        assert "Preceding piece" in page.locator("#found").inner_text()
         tokens = page.evaluate("JSON.parse(document.getElementById('partner-data').content.textContent).tokens")
         known, marked = set(tokens), 0
         for asked in ("n", "s", "e", "r"):

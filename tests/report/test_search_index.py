@@ -36,7 +36,7 @@ def unpacked(index, view):
 def test_every_token_has_its_partners_and_whether_the_corpus_has_the_pair(study, centred):
     index = search_index.partner_index(study, PLENTY)
     ids, seen = unpacked(index, index.centred if centred else index.plain)
-    assert index.note.startswith(f"All {study.layer.vocab_size} tokens can be searched")
+    assert index.note.startswith(f"Covers all {study.layer.vocab_size} tokens.")
     scores = scores_of(study.layer.token_affinity(centred=centred), 300)
     for head in range(3):
         np.testing.assert_array_equal(ids[300, head], top_keys(scores[[head]], 20)[0])
@@ -57,7 +57,7 @@ def test_a_large_vocabulary_is_cut_to_its_most_frequent_tokens(study, room):
     assert examples < set(index.searched)
     others = [token for token in index.searched if token not in examples]
     assert min(counts[others]) >= np.sort(counts)[-len(index.searched)]
-    assert f"most frequent tokens, {len(index.searched)} of {study.layer.vocab_size}, can be searched" in index.note
+    assert f"most frequent tokens, {len(index.searched)} of {study.layer.vocab_size}: more do not fit" in index.note
     without = search_index.partner_index(Study(study.layer), room)
     assert set(without.searched) - set(example_tokens(Study(study.layer))) < set(range(len(without.searched)))
     assert "the first tokens" in without.note

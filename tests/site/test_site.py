@@ -164,7 +164,7 @@ def test_the_report_lives_in_the_site(browser, address: str) -> None:
         page.goto(address + "live.html")
         report = page.frame_locator('iframe[title="The report of the demo model"]')
         report.locator("main h2").first.wait_for()
-        assert report.locator("main h2").first.inner_text() == "Which heads glue tokens together?"
+        assert report.locator("main h2").first.inner_text() == "Detokenization heads"
 
 
 def test_the_explorer_answers_in_the_site(browser, address: str) -> None:

@@ -34,7 +34,7 @@ export function linear([low, high]: [number, number], [start, end]: [number, num
   return Object.assign(scale, { invert: (place: number) => low + ((place - start) / (end - start || 1)) * span });
 }
 
-/** Round numbers within a range, about `count` of them. */
+/** Round numbers within a range, about `about` of them. */
 export function ticks(low: number, high: number, about: number): number[] {
   if (!(high > low)) return [low];
   const rough = (high - low) / about;

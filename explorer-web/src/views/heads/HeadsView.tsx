@@ -98,7 +98,7 @@ function Cards({ cards }: { cards: HeadCards }) {
 }
 
 function verdictText({ value, heads, reason }: Verdict): string {
-  const named = heads.length ? ` (${heads.join(", ")})` : "";
+  const named = value === "yes" && heads.length ? ` (${heads.join(", ")})` : "";
   return `Verdict: ${value === "untestable" ? "not testable" : value}${named}: ${reason}.`;
 }
 
