@@ -1,4 +1,4 @@
-"""The counts of a corpus: how often each token occurs, and what stands before it how often."""
+"""Token and bigram counts of a corpus."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,6 @@ import pyarrow.parquet as pq
 from jaxtyping import Int64, UInt32
 
 from detoklens import demo
-from detoklens.corpus.bigrams import Bigrams, Predecessors
 from detoklens.corpus.integrity import TOTALS, check_integrity
 from detoklens.corpus.manifest import (
     BIGRAM_SCHEMA,
@@ -30,6 +30,32 @@ from detoklens.corpus.manifest import (
     read_json,
 )
 from detoklens.errors import CountsError, TokenError, as_path, first_line
+
+
+class Predecessors(NamedTuple):
+    """The tokens that precede one token, by id, and their counts."""
+
+    prefixes: UInt32[np.ndarray, "predecessor"]
+    counts: Int64[np.ndarray, "predecessor"]
+
+
+@dataclass(frozen=True)
+class Bigrams:
+    """Bigrams in compressed rows by suffix: row t of `prefixes` and `counts` is [indptr[t] : indptr[t + 1]]."""
+
+    indptr: Int64[np.ndarray, "token_and_end"]
+    prefixes: UInt32[np.ndarray, "pair"]
+    counts: Int64[np.ndarray, "pair"]
+
+    def predecessors(self, token: int) -> Predecessors:
+        row = slice(self.indptr[token], self.indptr[token + 1])
+        return Predecessors(self.prefixes[row], self.counts[row])
+
+    @property
+    def suffixes(self) -> UInt32[np.ndarray, "pair"]:
+        """The suffix of every pair."""
+        rows = np.arange(len(self.indptr) - 1, dtype=np.uint32)
+        return np.repeat(rows, np.diff(self.indptr))
 
 
 class Counts:
