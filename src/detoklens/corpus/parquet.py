@@ -134,10 +134,10 @@ def _damage_told(name: str) -> Iterator[None]:
 
 
 def _text_chunks(file: Any, path: str, text_field: str, groups: range) -> Iterator[tuple[int, Any]]:
-    """(rows, what the footer says of the text) of row groups.
+    """(rows, the footer's metadata of the text column) of row groups.
 
-    pyarrow ends the process where a damaged column is asked for, but has an error for who would read it. So first it is
-    read, from a file that gives nothing.
+    pyarrow crashes when metadata of a damaged column is accessed, but raises an error when the column is read. So it is
+    read first, from a file that returns nothing.
     """
     paths = [file.metadata.schema.column(leaf).path for leaf in range(file.metadata.num_columns)]
     leaf = paths.index(text_field)  # a nested column before it is several leaves

@@ -1,8 +1,8 @@
 """Counts of a part of the corpus as one file, and the sum of many such files in bounded memory.
 
 A part is an Arrow stream of (key, count) in blocks, sorted by key, with the token counts and the tally in its header,
-and after it the sha256 of all that. It is read a block at a time, never whole, and not mapped: pages of a mapped file
-would count as this process's memory.
+followed by a sha256 of everything before it. It is read one block at a time and not memory-mapped: mapped pages would
+count as this process's memory.
 """
 
 from __future__ import annotations

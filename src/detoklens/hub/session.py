@@ -1,4 +1,4 @@
-"""Requests on huggingface_hub's session, bounded in time and memory whatever the server sends.
+"""Requests on huggingface_hub's session, bounded in time and memory no matter what the server sends.
 
 Bodies are read as they arrive and never decompressed: a compressed answer, which was not asked for, is refused. Bodies
 of redirects and of errors are not read at all.

@@ -206,7 +206,7 @@ def count_row(
     ranks: np.ndarray,
     own_ranks: np.ndarray,
 ) -> None:
-    """How many keys are below and equal: of the row at each level (`ranks`), of its own stratum for each positive."""
+    """Count keys below and equal: in the row for each level (`ranks`), in its own stratum for each positive."""
     _, scores, between, _, narrow_slots, slots = space
     one_by_one, narrow = distinct <= COMPARED_ONE_BY_ONE, distinct <= MOST_IN_NARROW_SLOTS
     lowest, per_unit, bins = np.float32(0), np.float32(0), 0
@@ -324,13 +324,13 @@ def measure_rows(
     measures: np.ndarray,
     partner_aurocs: np.ndarray,
 ) -> None:
-    """The measures of each row of scores: cell × row × measure, NaN where undefined or not asked for.
+    """Write the measures of each row of scores: cell × row × measure, NaN if undefined or not requested.
 
-    The positives of token t are keys[indptr[t] : indptr[t + 1]]; the score of key j stands in column columns[j]; the
-    columns from bounds[s] to bounds[s + 1] are stratum s, which is strata[column]. Row r is asked for the positives of
-    asked[r], of another[r] (where that is not empty) and, where `exchanged`, for exchanged keys; where `matched`, also
-    with the keys of the same stratum as negatives. `partner_aurocs` receives the AUROC of the positives of
-    partners[draw, r], against all keys or, where `partners_matched`, against those of the same stratum.
+    The positives of token t are keys[indptr[t] : indptr[t + 1]]; the score of key j is in column columns[j]; columns
+    bounds[s] to bounds[s + 1] are stratum s, which is strata[column]. Row r is measured with the positives of asked[r],
+    of another[r] (unless empty) and, with `exchanged`, with exchanged keys; with `matched`, also against keys of the
+    same stratum. `partner_aurocs` receives the AUROC of the positives of partners[draw, r], against all keys or, with
+    `partners_matched`, against those of the same stratum.
     """
     most = most_positives(indptr, asked, another, partners)
     space, found = working_space(most), np.empty(most, np.int64)
