@@ -126,7 +126,7 @@ def test_the_predecessors_of_a_token_are_shown(counts: Path, tokenizer: Path, by
 REFUSED = {
     "no such file or folder": ["nowhere.txt"],
     "not a kind of file that can be counted": ["tokenizer.json"],
-    "--memory 'much' is no size": ["texts.jsonl", "--memory", "much"],
+    "--memory 'much' is not a size": ["texts.jsonl", "--memory", "much"],
     "needed: allow more memory": ["texts.jsonl", "--memory", "1MB"],
     "--batch '0' is nothing": ["texts.jsonl", "--batch", "0"],
     "no field 'body'; it has 'text'": ["texts.jsonl", "--text-field", "body"],

@@ -204,7 +204,7 @@ MANIFESTS = {
     "not a manifest of counts": "[]",
     "incomplete": json_text({"format": "detoklens counts", "format_version": 2}),
     "nested too deeply": '{"format":' * 100_000,
-    "too deeply to be read": "[" * 100_000,
+    r"as JSON \(nested too deeply\)": "[" * 100_000,
     "format 99": '{"format": "detoklens counts", "format_version": 99}',
 }
 

@@ -1,1 +1,1 @@
-"""What does text look like? Documents, token ids, and the counts of tokens and bigrams; knows no model's weights."""
+"""Text corpora: reading, sampling, tokenizing and counting; independent of weights and scores."""

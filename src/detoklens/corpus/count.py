@@ -1,4 +1,4 @@
-"""From text files to counts: plan, count shards, merge, write; to be continued wherever it stopped."""
+"""Count text files: plan, count shards, merge, write. An interrupted run can be resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The counts of a corpus: how often each token occurs, and what stands before it how often."""
+"""Token and bigram counts of a corpus."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,6 @@ import pyarrow.parquet as pq
 from jaxtyping import Int64, UInt32
 
 from detoklens import demo
-from detoklens.corpus.bigrams import Bigrams, Predecessors
 from detoklens.corpus.integrity import TOTALS, check_integrity
 from detoklens.corpus.manifest import (
     BIGRAM_SCHEMA,
@@ -32,8 +32,34 @@ from detoklens.corpus.manifest import (
 from detoklens.errors import CountsError, TokenError, as_path, first_line
 
 
+class Predecessors(NamedTuple):
+    """The tokens that precede one token, by id, and their counts."""
+
+    prefixes: UInt32[np.ndarray, "predecessor"]
+    counts: Int64[np.ndarray, "predecessor"]
+
+
+@dataclass(frozen=True)
+class Bigrams:
+    """Bigrams in compressed rows by suffix: row t of `prefixes` and `counts` is [indptr[t] : indptr[t + 1]]."""
+
+    indptr: Int64[np.ndarray, "token_and_end"]
+    prefixes: UInt32[np.ndarray, "pair"]
+    counts: Int64[np.ndarray, "pair"]
+
+    def predecessors(self, token: int) -> Predecessors:
+        row = slice(self.indptr[token], self.indptr[token + 1])
+        return Predecessors(self.prefixes[row], self.counts[row])
+
+    @property
+    def suffixes(self) -> UInt32[np.ndarray, "pair"]:
+        """The suffix of every pair."""
+        rows = np.arange(len(self.indptr) - 1, dtype=np.uint32)
+        return np.repeat(rows, np.diff(self.indptr))
+
+
 class Counts:
-    """Token and bigram counts. Opened from a folder, bigrams are read when first asked for."""
+    """Token and bigram counts. Bigrams of a folder are read on first use."""
 
     def __init__(
         self,
@@ -49,9 +75,9 @@ class Counts:
 
     @classmethod
     def open(cls, folder: Path | str, vocabulary_fingerprint: str | None = None) -> Counts:
-        """The counts of a folder made by `detoklens count`; with a fingerprint, only if they are of that tokenizer.
+        """Open a folder made by `detoklens count`; with a fingerprint, refuse counts of another tokenizer.
 
-        `demo` names the counts that come with the package, unless a folder is called so.
+        `demo` names the bundled counts, unless there is a folder of that name.
         """
         folder = as_path(folder, "a folder of counts")
         folder = demo.COUNTS if str(folder) == demo.NAME and not folder.exists() else folder
@@ -81,7 +107,7 @@ class Counts:
         vocabulary_fingerprint: str = "",
         texts: Sequence[str] | None = None,
     ) -> Counts:
-        """Counts that lie in memory; pairs in any order, each at most once."""
+        """Make counts from arrays; pairs may be in any order, each at most once."""
         order = np.lexsort((prefixes, suffixes))
         made = cls(
             np.asarray(tokens, np.int64),
@@ -115,7 +141,7 @@ class Counts:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 that tells these counts from any others."""
+        """sha256 of these counts."""
         if self.folder is not None:
             content = json.dumps([self.manifest["files"], self.vocabulary_fingerprint], sort_keys=True).encode()
             return hashlib.sha256(content).hexdigest()
@@ -125,7 +151,7 @@ class Counts:
         return digest.hexdigest()
 
     def check(self, vocabulary_fingerprint: str) -> None:
-        """Refuse counts that were made with another tokenizer than the model's."""
+        """Refuse counts of another tokenizer than the model's."""
         if vocabulary_fingerprint != self.vocabulary_fingerprint:
             raise CountsError(
                 f"{self.folder or 'these counts'}: made with another tokenizer (fingerprint "
@@ -135,7 +161,7 @@ class Counts:
 
     @cached_property
     def bigrams(self) -> Bigrams:
-        """All pairs by suffix; 12 bytes a pair in memory."""
+        """All bigrams by suffix; 12 bytes per pair in memory."""
         with self._bigram_file() as file:
             groups = range(file.num_row_groups)
             suffixes = (_column(file.read_row_group(group, columns=["suffix"]), "suffix") for group in groups)
@@ -149,14 +175,14 @@ class Counts:
         return Bigrams(starts, prefixes, counts)
 
     def predecessors(self, token: int) -> Predecessors:
-        """The tokens before `token`, by id, with counts; reads only its rows where bigrams are not loaded yet."""
+        """The tokens before `token`, by id, with counts; reads only their rows unless bigrams are loaded."""
         self.check_token(token)
         if "bigrams" in self.__dict__:
             return self.bigrams.predecessors(token)
         return self._predecessors_from_file(token)
 
     def most_frequent_predecessors(self, token: int, top: int) -> dict[str, Any]:
-        """The columns of a table of the `top` tokens before `token`; ties by id."""
+        """Columns of a table of the `top` most frequent tokens before `token`; ties by id."""
         prefixes, counts = self.predecessors(token)
         order = np.argsort(-counts, kind="stable")[:top]
         return {
@@ -168,7 +194,7 @@ class Counts:
         }
 
     def totals(self) -> dict[str, list[Any]]:
-        """The columns of a table of one row: how much was counted."""
+        """Columns of a one-row table of totals."""
         totals = self.manifest["totals"]
         return {name: [totals[name]] for name in TOTALS if name != "text_bytes"} | {
             "megabytes": [totals["text_bytes"] / 1e6],
@@ -176,7 +202,7 @@ class Counts:
         }
 
     def token_id(self, text: str) -> int:
-        """The id of the token that is exactly this text."""
+        """The id of the token with exactly this text."""
         if text not in self._id_of_text:
             raise TokenError(f"{text!r} is not one token of these counts; mind the space before it, or give its id")
         return self._id_of_text[text]
@@ -215,7 +241,7 @@ def _why_no_counts(folder: Path) -> str:
 
 @contextmanager
 def _open(path: Path, schema: pa.Schema) -> Iterator[Any]:
-    """A parquet file of counts, to be read inside the block."""
+    """Open a Parquet file of counts."""
     try:
         file = pq.ParquetFile(pa.memory_map(os.fsencode(path)))
         if not file.schema_arrow.equals(schema):
@@ -247,7 +273,7 @@ def _check_ids(ids: np.ndarray, vocabulary_size: int) -> None:
 
 
 def _row_starts(suffixes: Iterable[np.ndarray], vocabulary_size: int) -> Int64[np.ndarray, "token_and_end"]:
-    """indptr: row t begins after the pairs of all smaller suffixes."""
+    """indptr: row t starts after the pairs of all smaller suffixes."""
     lengths = np.zeros(vocabulary_size, np.int64)
     for portion in suffixes:
         _check_ids(portion, vocabulary_size)

@@ -1,7 +1,7 @@
-"""Which token ids does a batch of texts have? Two tokenizing libraries, one answer.
+"""Tokenize batches of texts, with one of two libraries that give the same ids.
 
-`gigatoken` is some 15 to 150 times as fast as `tokenizers`, and reads only BPE. It is used where it gives the same
-ids as `tokenizers` on a sample of the very input and on the text of every token; `tokenizers` is the truth.
+`gigatoken` is about 15 to 150 times faster than `tokenizers`, but supports BPE only. It is used if it gives the same
+ids as `tokenizers`, the reference, on a sample of the input and on the text of every token.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from detoklens.tokens.vocabulary import BYTE_OF_CHARACTER
 
 
 def add_placeholders(description: dict[str, Any]) -> int | None:
-    """Give each missing byte an id beyond all others, in place; the first such id, None where no byte is missing."""
+    """Give each missing byte an id above all others, in place; return the first such id, None if no byte is missing."""
     model = description["model"]
     if model.get("type") != "BPE" or '"ByteLevel"' not in json.dumps(description["pre_tokenizer"]):
         return None
@@ -43,7 +43,7 @@ def add_placeholders(description: dict[str, Any]) -> int | None:
 def texts_with(
     first: int, ids: UInt32[np.ndarray, "token_in_batch"], offsets: Int[np.ndarray, "document_and_end"]
 ) -> Int[np.ndarray, "document"]:
-    """The numbers of the texts among whose ids is one from `first` on."""
+    """The indices of the texts that contain an id of at least `first`."""
     places = np.flatnonzero(ids >= first)
     return np.unique(np.searchsorted(offsets, places, side="right") - 1)
 
@@ -54,7 +54,7 @@ def replaced(
     texts: Int[np.ndarray, "document"],
     rows: list[UInt32[np.ndarray, "_"]],
 ) -> tuple[UInt32[np.ndarray, "_"], Int[np.ndarray, "document_and_end"]]:
-    """The ids with those of some texts replaced by other rows, and where each text begins then."""
+    """The ids with those of some texts replaced by `rows`, and the new offsets."""
     parts, lengths, done = [], np.diff(offsets), 0
     for text, row in zip(texts, rows, strict=True):
         parts += [ids[done : offsets[text]], row]
@@ -64,23 +64,23 @@ def replaced(
 
 GIGATOKEN, TOKENIZERS = "gigatoken", "tokenizers"
 LONGEST_TOKEN = 1_000
-"""Characters; real ones have up to 128. gigatoken's time to load grows with the square: 0.03 s here, 27 s at 32,000."""
+"""Characters; real tokens have up to 128. gigatoken's loading time is quadratic: 0.03 s here, 27 s at 32,000."""
 
 CHARACTERS = (*range(0x600), *range(0x2000, 0x2100), *range(0x4E00, 0x4F00), *range(0x1F600, 0x1F650))
-"""Characters of one to four bytes that are compared each by itself."""
+"""Characters of one to four bytes that are compared individually."""
 TOKENS_TOGETHER = 100
-"""Tokens whose texts are compared as one text: in all 0.2 s for GPT-2's 50,257, 1.2 s for 256,000."""
+"""Tokens compared as one text; all of them take 0.2 s for GPT-2's 50,257 tokens and 1.2 s for 256,000."""
 
 
 class Encoded(NamedTuple):
-    """Token ids of several documents in a row; document d is ids[offsets[d] : offsets[d + 1]]."""
+    """Concatenated token ids of documents; document d is ids[offsets[d] : offsets[d + 1]]."""
 
     ids: UInt32[np.ndarray, "token_in_batch"]
     offsets: Int[np.ndarray, "document_and_end"]
 
 
 class Encoder(Protocol):
-    """Texts in, token ids out; no special token is added."""
+    """Encodes texts to token ids, without adding special tokens."""
 
     def encode(self, texts: Sequence[bytes]) -> Encoded: ...
 
@@ -117,7 +117,7 @@ class GigatokenEncoder:
         return self._without_placeholders(self._first_placeholder, texts, found)
 
     def _without_placeholders(self, first: int, texts: Sequence[bytes], found: Encoded) -> Encoded:
-        """Texts that need a byte which the tokenizer lacks are encoded by `tokenizers`."""
+        """Encode texts with bytes that the tokenizer lacks by `tokenizers`."""
         concerned = texts_with(first, found.ids, found.offsets)
         if not concerned.size:
             return found
@@ -144,36 +144,36 @@ def _refusal(what: str, reason: str) -> TokenError:
 
 
 def _forget_special_tokens(description: dict[str, Any]) -> None:
-    """Make a tokenizer to which the text `<|endoftext|>` is text like any other."""
+    """Make a tokenizer treat `<|endoftext|>` as ordinary text."""
     description["added_tokens"] = [token for token in description["added_tokens"] if not token["special"]]
 
 
 def open_encoder(library: str, tokenizer_path: Path, parse_special_tokens: bool) -> Encoder:
-    """The encoder of a worker process, by what the file holds now: another run may have had another one there."""
+    """The encoder of a worker process, loaded again if the file has changed since."""
     now = tokenizer_path.stat()
     return _read_encoder(library, tokenizer_path, (now.st_ino, now.st_mtime_ns, now.st_size), parse_special_tokens)
 
 
 @lru_cache(maxsize=2)
 def _read_encoder(library: str, path: Path, _state: tuple[int, ...], parse_special_tokens: bool) -> Encoder:
-    """The file is read once for each state of it: some MB, and a worker asks at every shard."""
+    """Read each state of the file once: it has some MB, and a worker opens it for every shard."""
     return _load_encoder(library, path.read_text(encoding="utf-8"), parse_special_tokens)
 
 
 @lru_cache(maxsize=2)
 def _load_encoder(library: str, tokenizer_json: str, parse_special_tokens: bool) -> Encoder:
-    """Loaded once in a process, to compare and to count: it takes as long as some 20 MB of text."""
+    """Load once per process: loading takes as long as encoding about 20 MB of text."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a worker is one core
     encoder = GigatokenEncoder if library == GIGATOKEN else TokenizersEncoder
     return encoder(tokenizer_json, parse_special_tokens)
 
 
 COST = "some 15 to 150 times as long as gigatoken takes for a tokenizer that it reads"
-"""What `tokenizers` costs: the ratios of `benchmarks/counting.py`, Mistral's being the smallest."""
+"""The cost of `tokenizers`, as measured by `benchmarks/counting.py`; Mistral's ratio is the smallest."""
 
 
 class Choice(NamedTuple):
-    """The library that tokenizes, why it is not gigatoken (None where it is), and its bytes a second on a sample."""
+    """The chosen library, why it is not gigatoken (None if it is), and its bytes per second on a sample."""
 
     library: str
     reason: str | None
@@ -185,7 +185,7 @@ class Choice(NamedTuple):
 
 
 def choose_library(vocabulary: Vocabulary, sample: Sequence[bytes], parse_special_tokens: bool) -> Choice:
-    """gigatoken where its ids equal those of tokenizers on the sample and on whatever the vocabulary is made of."""
+    """Choose gigatoken if its ids equal those of tokenizers on the sample and on all of the vocabulary."""
     reason = _why_not_gigatoken(vocabulary, sample, parse_special_tokens)
     if reason is None:
         return Choice(GIGATOKEN, None)
@@ -193,7 +193,7 @@ def choose_library(vocabulary: Vocabulary, sample: Sequence[bytes], parse_specia
 
 
 def _speed(vocabulary: Vocabulary, sample: Sequence[bytes], parse_special_tokens: bool) -> float | None:
-    """Bytes of the sample that `tokenizers` reads in a second on one core, here and now; None where it can't."""
+    """Bytes of the sample per second of CPU time with `tokenizers`; None if it fails."""
     if not sample:
         return None
     encoder = _load_encoder(TOKENIZERS, vocabulary.to_json(), parse_special_tokens)

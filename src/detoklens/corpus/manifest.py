@@ -21,6 +21,7 @@ from detoklens.corpus.encoding import COST, TOKENIZERS, Choice
 from detoklens.corpus.inputs import InputFile
 from detoklens.corpus.records import ReadingOptions
 from detoklens.errors import CountsError
+from detoklens.strict_json import parse_json
 from detoklens.tokens import Vocabulary
 
 FORMAT, FORMAT_VERSION = "detoklens counts", 2
@@ -101,12 +102,10 @@ def _input_differences(old: list[JsonObject], new: list[JsonObject]) -> list[str
 def read_json(path: Path) -> JsonObject:
     """Return a plan or manifest without its checksum; refuse any other or damaged file."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_text(encoding="utf-8"))
         checksum = content.pop("checksum", None) if isinstance(content, dict) else None
         is_undamaged = checksum == _checksum(content)
-    except RecursionError as error:
-        raise CountsError(f"{path}: JSON nested too deeply to be read; count again into another folder") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise CountsError(f"{path}: can't be read as JSON ({error}); count again into another folder") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise CountsError(f"{path}: not a manifest of counts; name a folder made by `detoklens count`")

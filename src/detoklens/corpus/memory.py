@@ -20,14 +20,14 @@ def parse_size(text: str, option: str) -> int:
     """Return the bytes of `500MB`, `4 GiB`, `2g` or a plain number."""
     match = SIZE.fullmatch(text.strip())
     if match is None:
-        raise DetokLensError(f"{option} {text!r} is no size; write for example 500MB or 4GB")
+        raise DetokLensError(f"{option} {text!r} is not a size; pass e.g. 500MB or 4GB")
     number, unit, is_binary = match.groups()
     base = UNITS[unit.lower()]
     if is_binary:
         base = 2 ** (10 * list(UNITS).index(unit.lower()))
     size = int(float(number) * base)
     if size < 1:
-        raise DetokLensError(f"{option} {text!r} is nothing; write for example 500MB or 4GB")
+        raise DetokLensError(f"{option} {text!r} is less than a byte; pass e.g. 500MB or 4GB")
     return size
 
 
@@ -46,7 +46,7 @@ def machine_memory() -> int:
 
 
 def default_share() -> int:
-    """The bytes of one worker of `detoklens count` without options: the bound for everyone else who reads documents."""
+    """Memory of one worker of `detoklens count` by default; the limit for reading documents elsewhere."""
     return max(SMALLEST_SHARE, default_memory() // available_cores())
 
 

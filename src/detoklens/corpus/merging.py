@@ -1,4 +1,4 @@
-"""Runs that memory can't hold lie in files beside the part they are for, and come back as one sorted stream."""
+"""The tree of merges, and runs that are spilled to files and read back as one sorted stream."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FAN = 16
 
 @dataclass(frozen=True)
 class Node:
-    """A place in the tree."""
+    """A node of the merge tree."""
 
     level: int
     index: int
@@ -30,7 +30,7 @@ class Node:
 
 
 class MergeTree:
-    """Which nodes are done, and which merges they make possible."""
+    """Which nodes are done, and which merges are possible now."""
 
     def __init__(self, shards: int, folder: Path) -> None:
         self._folder = folder
@@ -42,7 +42,7 @@ class MergeTree:
         return self._folder / f"{node.level}-{node.index:08d}.arrow"
 
     def open_shards(self) -> list[int]:
-        """Shards that neither are counted nor stand in a node above."""
+        """Shards that are neither counted nor part of a finished node above."""
         return [index for index in range(self._widths[0]) if not self._is_covered(Node(0, index))]
 
     def ready_merges(self) -> list[Node]:
@@ -51,7 +51,7 @@ class MergeTree:
         return [node for node in inner if self._done.issuperset(self.children(node))]
 
     def mark_done(self, node: Node) -> Node | None:
-        """Take note that a node's file is there; the parent, where it can be merged now."""
+        """Record that a node's file exists; return its parent if that can be merged now."""
         self._done.add(node)
         if node.level > 0:
             self._remove(self.children(node))
@@ -75,7 +75,7 @@ class MergeTree:
         return node in self._done or (node.level + 1 < len(self._widths) and self._is_covered(node.parent))
 
     def _drop_merged(self) -> None:
-        """A run that was killed between merging and removing leaves children beside their parent."""
+        """Remove children whose parent exists: a run killed between merging and removing leaves them."""
         for node in [node for node in self._done if node.level > 0]:
             self._remove(self.children(node))
 
@@ -86,7 +86,7 @@ class MergeTree:
 
 
 def _widths(shards: int) -> list[int]:
-    """The number of nodes of each level, up to the first that one merge can take."""
+    """The number of nodes per level, up to the first level that a single merge can take."""
     widths = [shards]
     while widths[-1] > FAN:
         widths.append(-(-widths[-1] // FAN))
@@ -94,7 +94,7 @@ def _widths(shards: int) -> list[int]:
 
 
 TEMPORARY = ".part-"
-"""In the name of every spilled file, so that a later run finds what a killed one left."""
+"""Part of every spilled file's name, so that a later run finds what a killed one left."""
 
 
 class Spills:
@@ -109,11 +109,11 @@ class Spills:
         self._levels: list[list[Path]] = [[]]
 
     def put_away(self, run: Run) -> None:
-        """Write a run that is too large to be kept."""
+        """Write a run that memory can't hold."""
         self._add(0, [run])
 
     def merged_with(self, last: Run) -> Iterable[Run]:
-        """All that was put away and the run that was left at the end, in rising order of keys."""
+        """The spilled runs and the last run, merged in key order."""
         if not any(self._levels):
             return [last]
         self.put_away(last)
@@ -126,13 +126,13 @@ class Spills:
         if level == len(self._levels):
             self._levels.append([])
         path = self._target.with_name(f"{self._target.name}{TEMPORARY}{uuid.uuid4().hex}")
-        self._levels[level].append(path)  # to be removed even if it is half written
+        self._levels[level].append(path)  # so that it is removed even if it is half written
         write_runs(path, runs, self._keys)
         if len(self._levels[level]) >= FAN:
             self._raise(level)
 
     def _raise(self, level: int) -> None:
-        """Merge the files of a level to one of the next."""
+        """Merge the files of a level into one of the next."""
         sources = self._levels[level]
         self._levels[level] = []
         try:

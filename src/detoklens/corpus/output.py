@@ -1,4 +1,4 @@
-"""The folder that counts are made in: who may write there, what is finished, what is left over.
+"""The output folder of a count: its lock, what is finished, and what is left over.
 
 While a corpus is counted, everything lies in COUNTS/.counting: the lock, the plan, a copy of the tokenizer, the parts.
 At the end the three files of the artefact are there, and nothing else.
@@ -38,18 +38,18 @@ from detoklens.errors import OutputError
 from detoklens.writing import refuse_links, remove_leftovers, whole_files
 
 ROW_GROUP = 1 << 20
-"""Rows of a row group: what is read to answer for one token, about 2 MB on disk."""
+"""Rows per row group: what a lookup of one token reads, about 2 MB on disk."""
 
 BIGRAM_ENCODING = {
     "suffix": "DELTA_BINARY_PACKED",
     "prefix": "DELTA_BINARY_PACKED",
-    "count": "BYTE_STREAM_SPLIT",  # counts don't rise: as differences they would take twice the room
+    "count": "BYTE_STREAM_SPLIT",  # counts are unordered: delta encoding would double their size
 }
 COMPRESSION: dict[str, Any] = {"compression": "zstd", "compression_level": 3, "use_dictionary": False}
 
 
 def write_bigrams(path: Path, groups: Iterable[Run], vocabulary_size: int) -> tuple[int, int]:
-    """Write the pairs, streamed as `row_groups`; how many are different, and how many are there in all?"""
+    """Write the pairs, streamed as `row_groups`; return the numbers of distinct and of all pairs."""
     rows = total = 0
     with (
         whole_files(path, when_full=WHEN_FULL) as (temporary,),
@@ -64,7 +64,7 @@ def write_bigrams(path: Path, groups: Iterable[Run], vocabulary_size: int) -> tu
 
 
 def row_groups(blocks: Iterable[Run]) -> Iterator[Run]:
-    """The same pairs in runs of ROW_GROUP, the last one shorter: they depend on the pairs alone, so the bytes do."""
+    """Regroup pairs into runs of ROW_GROUP, so that the file's bytes depend on the pairs alone."""
     waiting: list[Run] = []
     rows = 0
     for block in blocks:
@@ -89,7 +89,7 @@ def _bigram_table(run: Run, vocabulary_size: int) -> pa.Table:
 
 
 def write_tokens(path: Path, counts: Int64[np.ndarray, "token"], texts: list[str]) -> None:
-    """Write every token's count, with its text, so that counts can be read without the tokenizer."""
+    """Write every token's count and text, so that counts can be read without the tokenizer."""
     columns = [np.arange(len(counts), dtype=np.uint32), counts, pa.array(texts, pa.string())]
     delta = {"token": "DELTA_BINARY_PACKED", "count": "DELTA_BINARY_PACKED"}
     with (
@@ -100,7 +100,7 @@ def write_tokens(path: Path, counts: Int64[np.ndarray, "token"], texts: list[str
 
 
 class OutputFolder:
-    """An output folder that this process alone may write to."""
+    """An output folder that only this process may write to."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -114,11 +114,11 @@ class OutputFolder:
         return (self.folder / MANIFEST).exists()
 
     def saved_plan(self) -> JsonObject:
-        """The manifest where all is done, else the plan of an interrupted run."""
+        """The manifest of a finished run, else the plan of an interrupted one."""
         return read_json(self.folder / MANIFEST if self.is_complete else self._plan)
 
     def check_plan(self, plan: JsonObject) -> None:
-        """Refuse to mix two different counts; parts of which nothing says what was counted are forgotten."""
+        """Refuse to mix two different counts; parts without a plan are deleted."""
         if not self.is_complete and not self._plan.exists():
             self.forget_parts()
         if not self.is_complete and not self.finished_parts():
@@ -148,7 +148,7 @@ class OutputFolder:
         shutil.rmtree(self.parts, ignore_errors=True)
 
     def remove_leftovers(self) -> None:
-        """Remove the half-written files of a run that was killed, and nothing else."""
+        """Remove the half-written files of a killed run, and nothing else."""
         ours = [(self.folder, name) for name in (BIGRAMS, TOKENS, MANIFEST)] + [(self.parts, "*"), (self.work, "*")]
         for folder, name in ours:
             remove_leftovers(folder, name)
@@ -166,7 +166,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def open_output(folder: Path) -> Iterator[OutputFolder]:
-    """Lock the folder for this run; made where it is missing, and taken away again where nothing came of it."""
+    """Create and lock the folder for this run; remove it again if nothing was written."""
     _check_content(folder)
     is_new = not folder.exists()
     output = OutputFolder(folder)
@@ -186,7 +186,7 @@ def open_output(folder: Path) -> Iterator[OutputFolder]:
 
 
 def _check_content(folder: Path) -> None:
-    """Only a folder that is empty, or that counts were begun in, is written to."""
+    """Refuse a folder that is neither empty nor one of an earlier count."""
     try:
         if folder.exists() and not folder.is_dir():
             raise OutputError(f"{folder}: is a file; name a folder")
@@ -201,12 +201,12 @@ def _check_content(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path, folder: Path) -> Iterator[None]:
-    """Hold the lock file; the system lets go of it when this process ends, however it ends."""
+    """Hold the lock file; the system releases it when this process ends."""
     while True:
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o644)
-        except FileNotFoundError:  # a run that just finished took its folder away
+        except FileNotFoundError:  # a run that just finished removed its folder
             continue
         except OSError as error:
             raise OutputError(f"{path}: can't be opened ({error.strerror}); delete {path.parent}") from error
@@ -219,7 +219,7 @@ def _locked(path: Path, folder: Path) -> Iterator[None]:
             ) from error
         if _is_at(descriptor, path):
             break
-        os.close(descriptor)  # the run that held it has finished and removed it: this lock is nobody's
+        os.close(descriptor)  # the run that held it has removed the file, so this lock is void
     try:
         yield
     finally:
@@ -227,7 +227,7 @@ def _locked(path: Path, folder: Path) -> Iterator[None]:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Is the open file still the one of this name?"""
+    """Whether the open file is still the one with this name."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:

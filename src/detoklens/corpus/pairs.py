@@ -1,7 +1,7 @@
-"""How often does each token follow each other? Counting is a sort.
+"""Count bigrams by sorting.
 
-A pair is one number, suffix · V + prefix. Numbers are collected, sorted in place and run-length encoded; sorted runs
-add up to sorted runs. Memory is bounded: what grows too large goes to a file, to be merged at the end.
+A pair is one number, suffix · V + prefix. Numbers are collected, sorted in place and run-length encoded; the sum of
+sorted runs is a sorted run. Memory is bounded: runs that grow too large are spilled to files and merged at the end.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ COUNT_BYTES = 8
 
 
 class Run(NamedTuple):
-    """Distinct pair keys in rising order, each with its count."""
+    """Distinct pair keys in ascending order, each with its count."""
 
     keys: UInt[np.ndarray, "pair"]
     counts: Int64[np.ndarray, "pair"]
@@ -31,7 +31,7 @@ class Run(NamedTuple):
 
 
 def key_type(vocabulary_size: int) -> np.dtype[Any]:
-    """uint32 where every suffix · V + prefix fits into it (sorted twice as fast), else uint64."""
+    """uint32 if every suffix · V + prefix fits (it sorts twice as fast), else uint64."""
     return np.dtype(np.uint32 if vocabulary_size**2 < 2**32 else np.uint64)
 
 
@@ -40,7 +40,7 @@ def empty_run(vocabulary_size: int) -> Run:
 
 
 def add_all(runs: list[Run]) -> Run:
-    """The sum of sorted runs, added two by two."""
+    """The sum of sorted runs, added in pairs."""
     while len(runs) > 1:
         with interrupts_deferred():
             pairs = [Run(*add_runs(*left, *right)) for left, right in zip(runs[::2], runs[1::2], strict=False)]
@@ -49,10 +49,10 @@ def add_all(runs: list[Run]) -> Run:
 
 
 class PairCounter:
-    """Counts tokens and bigrams of batches; `spill` takes a run away when `memory` bytes would not hold it.
+    """Counts tokens and bigrams of batches; `spill` gets a run that does not fit into `memory` bytes.
 
-    Of the memory, 3/8 are for fresh keys with their runs (24 bytes a key at worst: the key, its run, the sum's copy),
-    half for the sum so far and its successor.
+    3/8 of the memory is for new keys with their runs (at most 24 bytes per key: the key, its run, the copy in the sum),
+    half is for the current sum and its successor.
     """
 
     def __init__(self, vocabulary_size: int, memory: int, spill: Callable[[Run], None]) -> None:
@@ -81,14 +81,14 @@ class PairCounter:
         return self._sum
 
     def _portions(self, encoded: Encoded) -> list[Encoded]:
-        """The batch whole, or in pieces that overlap by one token where it is larger than the room for keys."""
-        room = len(self._keys)
-        if len(encoded.ids) <= room:
+        """The batch, or pieces that overlap by one token if it exceeds the buffer of keys."""
+        capacity = len(self._keys)
+        if len(encoded.ids) <= capacity:
             return [encoded]
         pieces = []
         for start, stop in zip(encoded.offsets[:-1], encoded.offsets[1:], strict=True):
-            for place in range(start, stop, room - 1):
-                ids = encoded.ids[place : min(place + room, stop)]
+            for place in range(start, stop, capacity - 1):
+                ids = encoded.ids[place : min(place + capacity, stop)]
                 pieces.append(Encoded(ids, np.array([0, len(ids)])))
         return pieces
 

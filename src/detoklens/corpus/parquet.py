@@ -1,4 +1,4 @@
-"""The text column of a parquet file, a few rows at a time."""
+"""The text column of a Parquet file, a few rows at a time."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from detoklens.errors import CorpusError, first_line
 UNCOMPRESSED_SIZE, COMPRESSED_SIZE = 2, 3  # the numbers of these fields in a page's header
 STOP, NO_CONTENT, ONE_BYTE, NUMBERS, EIGHT_BYTES, BYTES, STRUCT = 0, (1, 2), 3, (4, 5, 6), 7, 8, 12
 DEEPEST = 8
-"""Structs in structs: a header has two levels."""
+"""Maximum nesting of structs; a header has two levels."""
 
 
 class BrokenHeader(Exception):
-    """Bytes that are no page header."""
+    """Bytes that are not a page header."""
 
 
 def largest_page(path: str, column: Any) -> int:
-    """The bytes of the largest page of a column chunk, uncompressed."""
+    """The uncompressed size of the largest page of a column chunk."""
     starts = [place for place in (column.dictionary_page_offset, column.data_page_offset) if place]
     place = min(starts, default=0)
     end = place + column.total_compressed_size
@@ -45,7 +45,7 @@ def largest_page(path: str, column: Any) -> int:
 
 
 def _numbers_of_struct(file: BinaryIO, depth: int = 0) -> dict[int, int]:
-    """The whole numbers among the fields of a struct; everything else is passed over."""
+    """The integer fields of a struct; other fields are skipped."""
     if depth == DEEPEST:
         raise BrokenHeader("structs nested too deeply")
     numbers: dict[int, int] = {}
@@ -79,7 +79,7 @@ def _byte(file: BinaryIO) -> int:
 
 
 def _varint(file: BinaryIO) -> int:
-    """Seven bits a byte, the lowest first; the last byte has no eighth bit."""
+    """Decode a varint: seven bits per byte, lowest first; the last byte lacks the eighth bit."""
     value = 0
     for shift in range(0, 64, 7):
         byte = _byte(file)
@@ -90,15 +90,15 @@ def _varint(file: BinaryIO) -> int:
 
 
 def _signed(number: int) -> int:
-    """0, -1, 1, -2, … of 0, 1, 2, 3, …"""
+    """Decode zigzag: 0, 1, 2, 3, … become 0, -1, 1, -2, …"""
     return number >> 1 ^ -(number & 1)
 
 
 ROWS = 64
-"""Rows decoded at once: about 300 kB of web pages. Fewer where pages are so large that those rows might not fit."""
+"""Rows decoded at once: about 300 kB of web pages. Fewer if pages are so large that the rows might not fit."""
 
 PAGE_SHARE = 4
-"""A page may be this many times as large as the largest value that is taken: a quarter of a worker's memory."""
+"""A page may be this many times larger than the largest accepted value: a quarter of a worker's memory."""
 
 
 def row_group_sizes(name: str, path: str, text_field: str) -> list[tuple[int, int]]:
@@ -134,10 +134,10 @@ def _damage_told(name: str) -> Iterator[None]:
 
 
 def _text_chunks(file: Any, path: str, text_field: str, groups: range) -> Iterator[tuple[int, Any]]:
-    """(rows, what the footer says of the text) of row groups.
+    """(rows, the footer's metadata of the text column) of row groups.
 
-    pyarrow ends the process where a damaged column is asked for, but has an error for who would read it. So first it is
-    read, from a file that gives nothing.
+    pyarrow crashes when metadata of a damaged column is accessed, but raises an error when the column is read. So it is
+    read first, from a file that returns nothing.
     """
     paths = [file.metadata.schema.column(leaf).path for leaf in range(file.metadata.num_columns)]
     leaf = paths.index(text_field)  # a nested column before it is several leaves
@@ -155,14 +155,14 @@ class _NothingGiven(OSError):
 
 
 class _Silent(io.FileIO):
-    """A file of which nothing can be read."""
+    """A file that can't be read at all."""
 
     def read(self, size: int | None = -1) -> bytes:
         raise _NothingGiven(f"{size} bytes were asked for")
 
 
 def _rows_at_once(name: str, path: str, column: Any, longest: int) -> int:
-    """So many rows that they fit even if each is as large as a page: rows may share one value of a dictionary."""
+    """A number of rows that fit even if each is as large as a page: rows may share one dictionary value."""
     page = largest_page(path, column)
     if page > PAGE_SHARE * longest:
         raise CorpusError(

@@ -1,8 +1,8 @@
 """Counts of a part of the corpus as one file, and the sum of many such files in bounded memory.
 
 A part is an Arrow stream of (key, count) in blocks, sorted by key, with the token counts and the tally in its header,
-and after it the sha256 of all that. It is read a block at a time, never whole, and not mapped: pages of a mapped file
-would count as this process's memory.
+followed by a sha256 of everything before it. It is read one block at a time and not memory-mapped: mapped pages would
+count as this process's memory.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from detoklens.writing import plain_output_errors, whole_files
 WHEN_FULL = "finished parts are kept: free some space and run the same command again to continue"
 
 BLOCK_ROWS = 1 << 16
-"""Rows of a block: merging 16 parts holds 16 such blocks, about 20 MB."""
+"""Rows per block: merging 16 parts holds 16 blocks, about 20 MB."""
 
 CHUNK = 1 << 20
 
 
 class RunFile:
-    """A file of sorted runs. It is opened only if its checksum is right: damaged Arrow data may end the process."""
+    """A file of sorted runs, opened only if its checksum is right: damaged Arrow data may crash the process."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -46,7 +46,7 @@ class RunFile:
 
 
 class Part(RunFile):
-    """The file of a part: its runs, how often each token occurs, and what was read."""
+    """The file of a part: its runs, token counts, and tally."""
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -73,7 +73,7 @@ def write_runs(path: Path, runs: Iterable[Run], keys: np.dtype[Any]) -> None:
 
 
 def _write(path: Path, runs: Iterable[Run], keys: np.dtype[Any], header: dict[str, Any]) -> int:
-    """Write the runs and their checksum; how many bigrams are they?"""
+    """Write the runs and their checksum; return the number of bigrams."""
     schema = pa.schema([("key", pa.from_numpy_dtype(keys)), ("count", pa.int64())], metadata=header)
     bigrams = 0
     with pa.OSFile(os.fsencode(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
@@ -89,7 +89,7 @@ def _write(path: Path, runs: Iterable[Run], keys: np.dtype[Any], header: dict[st
 
 
 def _is_undamaged(path: Path) -> bool:
-    """Does the file end with the sha256 of what is before it?"""
+    """Whether the file ends with the sha256 of its content."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         left = os.fstat(file.fileno()).st_size - digest.digest_size
@@ -100,7 +100,7 @@ def _is_undamaged(path: Path) -> bool:
 
 
 def merged_blocks(parts: Sequence[RunFile]) -> Iterator[Run]:
-    """The sum of the parts, streamed in rising key order.
+    """The sum of the parts, streamed in key order.
 
     Of each part one block is looked at. All keys up to the smallest last key of these blocks are complete: they are
     added up and handed on, and the block that ended there is followed by its next.
@@ -115,7 +115,7 @@ def merged_blocks(parts: Sequence[RunFile]) -> Iterator[Run]:
 
 
 def _advance(block: Run, stream: Iterator[Run], end: int) -> tuple[Run, Iterator[Run]] | None:
-    """What is left of a block, or the one after it; None at the end of the part."""
+    """The rest of a block, or the next one; None at the end of the part."""
     if end < len(block.keys):
         return _slice(block, end, len(block.keys)), stream
     following = next(stream, None)

@@ -1,4 +1,4 @@
-"""The two pure functions that any engine runs: count a shard to a part, merge parts to one.
+"""The two pure functions that engines run: count a shard into a part, merge parts into one.
 
 Both write exactly one file, whole or not at all, and give the same file however often they are started: a lost worker's
 task is simply started again.
@@ -49,19 +49,19 @@ class MergeTask:
 
 @dataclass(frozen=True)
 class Done:
-    """What was finished: the part's file and what its documents were."""
+    """A finished task: the part's file and the tally of its documents."""
 
     task: CountTask | MergeTask
     tally: Tally
 
 
 def perform(task: CountTask | MergeTask) -> Done:
-    """Do either kind of task."""
+    """Run a task of either kind."""
     return count_shard(task) if isinstance(task, CountTask) else merge_parts(task)
 
 
 def count_shard(task: CountTask) -> Done:
-    """Read, tokenize and count a shard; its part is written to `task.target`."""
+    """Read, tokenize and count a shard, and write its part to `task.target`."""
     keys = key_type(task.vocabulary_size)
     encoder = open_encoder(task.library, task.tokenizer, task.parse_special_tokens)
     tally = Tally()
@@ -74,7 +74,7 @@ def count_shard(task: CountTask) -> Done:
 
 
 def merge_parts(task: MergeTask) -> Done:
-    """Add up parts; the sum is written to `task.target`, the parts stay."""
+    """Add up parts and write the sum to `task.target`; the parts are kept."""
     parts = [Part(path) for path in task.sources]
     tally = sum_of_tallies(parts)
     keys = key_type(task.vocabulary_size)
@@ -92,7 +92,7 @@ def _count_batches(task: CountTask, encoder: Encoder, counter: PairCounter, tall
 
 
 def _check_documents(task: CountTask, encoded: Encoded, documents: int) -> None:
-    """Refuse ids that are not shared out over exactly the documents that were given."""
+    """Refuse ids whose number of documents differs from the input's."""
     offsets = encoded.offsets
     if len(offsets) != documents + 1 or offsets[0] != 0 or offsets[-1] != len(encoded.ids):
         raise TokenError(
@@ -116,10 +116,10 @@ def _batches(task: CountTask, tally: Tally) -> Iterator[list[bytes]]:
 
 
 def longest_document(memory: int) -> int:
-    """The largest document that fits: its bytes, its parsed copy and its ids take some eight times its size."""
+    """The largest document that fits: with its parsed copy and ids, it takes about eight times its size."""
     return memory // 16
 
 
 def _memory_for_pairs(task: CountTask) -> int:
-    """What a batch leaves of the worker's memory: where every word is new, it takes some sixteen times its size."""
+    """Memory left by a batch, which takes about sixteen times its size if every word is new."""
     return max(task.memory // 2, task.memory - 16 * task.batch)

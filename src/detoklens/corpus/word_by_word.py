@@ -1,8 +1,8 @@
-"""Texts of a tokenizer that does not split them, word by word: a word that was met before is not tokenized again.
+"""Word-by-word tokenization for tokenizers that don't split text: known words are not tokenized again.
 
-Gemma's, Mistral's and Llama 2's BPE takes a whole text as one long word, and so it can be made faster only by knowing
-where no merge can join two characters: where no token holds the one behind the other. No token of theirs has a `▁`
-behind a letter, so a text falls apart into words which are tokenized each for itself, with the same ids.
+The BPE of Gemma, Mistral and Llama 2 treats a text as one long word. It can be split without changing ids wherever no
+token contains two adjacent characters, since no merge can join them. Their tokens never have a `▁` after a letter, so
+texts split into words that can be tokenized separately.
 """
 
 from __future__ import annotations
@@ -22,31 +22,30 @@ REPLACE = {"type": "Replace", "pattern": {"String": SPACE}, "content": LOWER_BLO
 PREPEND = {"type": "Prepend", "prepend": LOWER_BLOCK}
 BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
 PLAIN = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
-"""What would let a word's ids depend on more than its merges."""
+"""Settings that would make a word's ids depend on more than its merges."""
 
 WORDS_KEPT, LONGEST_KEPT = 1 << 18, 31
 """13 MB; 100 MB of English have 195,000 words. Longer words are tokenized each time."""
 MANY, MOST_NEW = 1 << 14, 1 / 3
-"""Words that were never met, and their share of a batch's bytes: beyond both, as in random numbers, texts are tokenized
-whole."""
+"""New words in a batch, and their share of its bytes: above both, as for random numbers, texts are tokenized whole."""
 MOST_PASSING = 1 / 16
-"""Of a batch's words that a full table has no room for: beyond it, it is begun anew."""
+"""Share of a batch's words that a full table can't take; above it, the table is cleared."""
 
 LARGEST = 2**31 - 1
-"""Bytes that are taken word by word at once: places are 32-bit numbers."""
+"""Largest batch in bytes: offsets are 32-bit numbers."""
 
 Ids = tuple[UInt32[np.ndarray, "token_in_batch"], Int[np.ndarray, "document_and_end"]]
 
 
 class WordByWord:
-    """Texts in, token ids out, by an encoder of single words that is asked for new ones only."""
+    """Encodes texts to token ids with an encoder of words that is called for new words only."""
 
     def __init__(
         self, joined: Bool[np.ndarray, "256 256"], prefix: bytes, encode: Callable[[list[bytes]], Ids]
     ) -> None:
         self._joined, self._prefix, self._encode = joined, prefix, encode
-        self._seed = np.uint64(secrets.randbits(64))  # no text can be made to meet itself in the table
-        self._one_at_a_time = Lock()  # the loops let go of Python's own
+        self._seed = np.uint64(secrets.randbits(64))  # so that no text can be crafted to collide in the table
+        self._one_at_a_time = Lock()  # the compiled loops release the GIL
         self._kept = np.empty((WORDS_KEPT, LONGEST_KEPT + 1), np.uint8)
         self._forget()
 
@@ -68,7 +67,7 @@ class WordByWord:
         return self._encode(rows) if found is None else found
 
     def _of_words(self, text: UInt8[np.ndarray, "byte"], starts: Int[np.ndarray, "text_and_end"]) -> Ids | None:
-        """None, and nothing kept, where too much is new for words to pay."""
+        """The ids of the words; None, with an empty table, if too many words are new to be worth it."""
         numbers, words_before, new, known = intern_words(
             text, starts, self._joined, self._seed, self._slots, self._kept, self._known
         )
@@ -89,14 +88,14 @@ class WordByWord:
 
 
 def _in_a_row(texts: Sequence[bytes]) -> tuple[UInt8[np.ndarray, "byte"], Int[np.ndarray, "text_and_end"]]:
-    """The bytes of all texts, and where each begins and the last ends."""
+    """The bytes of all texts, and their offsets."""
     return np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)], dtype=np.int64)
 
 
 def splittable(description: dict[str, Any]) -> tuple[Bool[np.ndarray, "256 256"], bytes] | None:
-    """Which bytes a token may hold behind which, and what is put before a text; None where words are not enough.
+    """Which bytes may follow which inside a token, and the prefix of a text; None if texts can't be split into words.
 
-    The description's normalizer puts nothing before a text afterwards.
+    Afterwards the description's normalizer no longer adds that prefix.
     """
     model, normalizer = description["model"], description["normalizer"]
     prepends = normalizer == {"type": "Sequence", "normalizers": [PREPEND, REPLACE]}
@@ -111,7 +110,7 @@ def splittable(description: dict[str, Any]) -> tuple[Bool[np.ndarray, "256 256"]
 
 
 def _bytes_stand_alone(model: dict[str, Any]) -> bool:
-    """Is there a token for each byte, or for the character that it is, so that nothing is unknown? Is none merged?"""
+    """Whether every byte has a token (or its character does), so that nothing is unknown, and none is merged."""
     unknown = [byte for byte, token in enumerate(BYTE_TOKENS) if token not in model["vocab"]]
     if any(byte >= 0x80 or chr(byte) not in model["vocab"] for byte in unknown):
         return False
@@ -120,9 +119,9 @@ def _bytes_stand_alone(model: dict[str, Any]) -> bool:
 
 
 def _joined_bytes(tokens: Iterable[str]) -> Bool[np.ndarray, "256 256"]:
-    """Whether some token holds a character that begins with the second byte behind one that ends with the first.
+    """Whether some token has a character ending in the first byte, followed by one starting with the second byte.
 
-    A `▁` of a token stands for a space or for itself. Bytes within a character are always joined.
+    `▁` in a token means a space or itself. Bytes within a character are always joined.
     """
     joined = np.zeros((256, 256), bool)
     joined[:, 0x80:0xC0] = True

@@ -1,7 +1,7 @@
-"""The small trained checkpoint that comes with the package: the model called `demo`.
+"""`demo`, the small trained model that is bundled with the package.
 
 Its folder also holds the bigram counts of its training text, documents sampled from the model itself, and earlier
-snapshots of its first layer; MODEL_CARD.md says what it is and is not good for.
+snapshots of its first layer; MODEL_CARD.md describes its intended use and limits.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ SNAPSHOTS = FOLDER / "snapshots"
 
 
 def snapshots() -> dict[str, Path]:
-    """Earlier first layers by name, `demo@0` first: the number is how many tokens the model had seen."""
+    """Folders of earlier first layers by name, `demo@0` first; the number is that of training tokens so far."""
     folders = sorted(SNAPSHOTS.iterdir(), key=lambda folder: int(folder.name)) if SNAPSHOTS.is_dir() else []
     return {f"{NAME}@{folder.name}": folder for folder in folders}
 
 
 def is_demo(model: str) -> bool:
-    """Whether this names the packaged model or one of its snapshots, which share its tokenizer and counts."""
+    """Whether this names the bundled model or one of its snapshots, which share its tokenizer and counts."""
     return model == NAME or model.startswith(f"{NAME}@")
 
 

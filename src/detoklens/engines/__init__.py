@@ -1,8 +1,8 @@
-"""Pure functions on processes of this machine or on a Ray cluster: counting, drawing figures, many checkpoints.
+"""Run pure functions in local processes or on a Ray cluster: counting, drawing figures, many checkpoints.
 
 Measures of one model run on threads instead (`detoklens.parallel`). An engine has one method: `run(function, tasks)`
-calls a pure, picklable function on every task and hands back the results. Another engine (Dask, Spark) is one more file
-with that method and one more line in `open_engine`.
+calls a pure, picklable function on every task and returns the results. To add an engine (Dask, Spark), write a module
+with that method and add it to `open_engine`.
 """
 
 from detoklens.engines.base import Engine

@@ -1,4 +1,4 @@
-"""What must an engine be able to do? One method, and being closed."""
+"""The interface of an engine."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 ATTEMPTS = 3
-"""How often a task is started before the loss of its worker counts as the task's own fault."""
+"""Starts of a task before the loss of its worker is blamed on the task."""
 
 
 class Engine(Protocol):
     """Runs pure functions on many tasks.
 
-    `run` pulls tasks as workers become free, never many ahead, so `tasks` may be a generator that decides what comes
-    next from the results so far. Results come as they are completed, or in the order of the tasks with `ordered`.
-    A task whose worker is lost is started again; an exception of the function ends the run with that exception.
+    `run` pulls tasks as workers become free, so `tasks` may be a generator that chooses the next task from the results
+    so far. Results are yielded as they complete, or in task order with `ordered`. A task whose worker is lost is
+    restarted; an exception in the function ends the run.
     """
 
     workers: int
@@ -40,7 +40,7 @@ class Engine(Protocol):
 
 
 class Closing:
-    """An engine as a context manager: left, it is closed."""
+    """A context manager that closes the engine on exit."""
 
     def close(self) -> None: ...
 
@@ -57,7 +57,7 @@ class Closing:
 
 
 def in_order(numbered: Iterable[tuple[int, Result]]) -> Iterator[Result]:
-    """Results in the order of their tasks: those that come early wait for the ones before them."""
+    """Results in task order; early ones wait for those before them."""
     waiting: dict[int, Result] = {}
     following = 0
     for number, result in numbered:
@@ -68,5 +68,5 @@ def in_order(numbered: Iterable[tuple[int, Result]]) -> Iterator[Result]:
 
 
 def unnumbered(numbered: Iterable[tuple[int, Result]], ordered: bool) -> Iterator[Result]:
-    """The results alone, as they came or in the order of their tasks."""
+    """Results without their numbers, as completed or in task order."""
     return in_order(numbered) if ordered else (result for _, result in numbered)

@@ -1,4 +1,4 @@
-"""Ctrl-C at a bad moment waits until that is over."""
+"""Defer or block Ctrl-C during work that must not be interrupted."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from types import FrameType
 
 @contextlib.contextmanager
 def interrupts_deferred() -> Iterator[None]:
-    """Ctrl-C is heard when the block ends.
+    """Handle Ctrl-C when the block ends.
 
-    For short work in libraries that an exception in their midst makes end the process: numba loads its compiled loops
-    through callbacks that can't raise one.
+    For short work in libraries where an exception would end the process: numba loads compiled loops through callbacks
+    that can't raise.
     """
     before = signal.getsignal(signal.SIGINT)
     if not callable(before) or threading.current_thread() is not threading.main_thread():
@@ -32,7 +32,7 @@ def interrupts_deferred() -> Iterator[None]:
 
 @contextlib.contextmanager
 def interrupts_blocked() -> Iterator[None]:
-    """A process started here never hears Ctrl-C, not even while it starts; this one does where it has other threads."""
+    """Start processes that ignore Ctrl-C from the beginning."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -27,7 +27,7 @@ PROGRAM = "import sys; sys.path[:] = {path!r}; from detoklens.engines.worker imp
 
 @dataclass
 class Assignment:
-    """A task with its place in the order, and how often it was started."""
+    """A task with its number and how often it was started."""
 
     number: int
     task: Any
@@ -64,7 +64,7 @@ class Worker:
 
 
 class LocalEngine(Closing):
-    """Runs tasks in `workers` processes, or in this one where that is 1."""
+    """Runs tasks in `workers` processes, or in this process if that is 1."""
 
     def __init__(self, workers: int = 1) -> None:
         self.workers = workers
@@ -98,7 +98,7 @@ class LocalEngine(Closing):
             self._stop_busy()
 
     def _fill(self, function: Callable[[Any], Any], queue: Iterator[Assignment], again: list[Assignment]) -> bool:
-        """Give every free worker a task; is any worker busy?"""
+        """Give every free worker a task; return whether any worker is busy."""
         while (worker := self._free()) is not None:
             assignment = again.pop() if again else next(queue, None)
             if assignment is None:
@@ -123,7 +123,7 @@ class LocalEngine(Closing):
             if worker.assignment is None:
                 return worker
         if len(self._pool) < self.workers:
-            with interrupts_deferred():  # half started, a worker would be nobody's to stop
+            with interrupts_deferred():  # nothing would stop a half-started worker
                 self._pool.append(Worker(len(self._pool) + 1))
             return self._pool[-1]
         return None
@@ -133,7 +133,7 @@ class LocalEngine(Closing):
         return [busy[connection] for connection in wait(list(busy)) if isinstance(connection, Connection)]
 
     def _replace(self, worker: Worker, assignment: Assignment) -> Assignment:
-        """Take a dead worker out of the pool; its task is to be given out again."""
+        """Remove a dead worker from the pool and return its task, to be restarted."""
         self._pool.remove(worker)
         worker.stop()
         if assignment.attempts >= ATTEMPTS:
@@ -144,7 +144,7 @@ class LocalEngine(Closing):
         return assignment
 
     def _stop_busy(self) -> None:
-        """After an error, or when the caller stops listening: workers whose answer nobody waits for are ended."""
+        """Stop busy workers after an error, or when the caller stops iterating."""
         for worker in [worker for worker in self._pool if worker.assignment]:
             self._pool.remove(worker)
             worker.stop()

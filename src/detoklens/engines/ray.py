@@ -1,4 +1,4 @@
-"""The work runs as Ray tasks, on an existing cluster or on one started here for the run."""
+"""Run tasks on Ray, on an existing cluster or on one started for the run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from detoklens.errors import DetokLensError, MissingExtraError
 
 
 class RayEngine(Closing):
-    """Runs tasks on Ray; a lost worker's task is started again by Ray itself."""
+    """Runs tasks on Ray, which restarts the tasks of lost workers."""
 
     def __init__(self, workers: int | None = None, address: str | None = None) -> None:
         self._ray = _import_ray()
@@ -43,7 +43,7 @@ class RayEngine(Closing):
                 self._ray.cancel(reference, force=True)
 
     def _fill(self, remote: Any, queue: Iterator[tuple[int, Any]], running: dict[Any, int]) -> bool:
-        """Start tasks until every worker has one; is any running?"""
+        """Start tasks until every worker has one; return whether any is running."""
         while len(running) < self.workers:
             following = next(queue, None)
             if following is None:

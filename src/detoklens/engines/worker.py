@@ -1,4 +1,4 @@
-"""What a worker process does: it waits for a task, does it, answers, and ends with the process that started it."""
+"""A worker process: receive a task, run it, send the result; exit with the parent process."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ STDIN = 0
 
 @dataclass(frozen=True)
 class Failure:
-    """An exception on its way to the process that gave the task."""
+    """An exception that is sent back to the parent process."""
 
     error: Exception
     trace: str
 
 
 def main(descriptor: int) -> None:
-    """Work for the process at the other end of an inherited connection."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that waits
+    """Serve the parent process over an inherited connection."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
     threading.Thread(target=_end_with_parent, daemon=True).start()
     work(Connection(descriptor))
 
 
 def work(connection: Connection) -> None:
-    """Answer tasks until the other end of the connection is closed, as by the death of the process that holds it."""
+    """Run tasks until the parent closes the connection or dies."""
     with suppress(EOFError, ConnectionError):
         while True:
             function, task = connection.recv()
@@ -47,7 +47,7 @@ def _attempt(function: Callable[[Any], Any], task: Any) -> Any:
 
 
 def _portable(error: Exception) -> Exception:
-    """The error itself where it survives being sent, else its text."""
+    """The error if it can be pickled, else its text."""
     try:
         pickle.loads(pickle.dumps(error))  # our own bytes, made one call earlier
     except Exception:
@@ -56,9 +56,9 @@ def _portable(error: Exception) -> Exception:
 
 
 def _end_with_parent() -> None:
-    """A killed parent can't stop its workers, and a busy worker does not read its connection.
+    """Exit when the parent dies: it can't stop its workers if it is killed, and a busy worker reads no connection.
 
-    The parent never writes to a worker's stdin and holds its other end, so its end of file is the parent's end.
+    The parent holds the other end of a worker's stdin and never writes to it, so end of file means that it is gone.
     """
     while os.read(STDIN, 1):
         pass

@@ -42,7 +42,7 @@ class TransferError(Exception):
 
 @contextmanager
 def one_line_errors(repository: Repository, revision: str | None) -> Iterator[None]:
-    """Turn whatever the hub, the connection or the cache raises into one HubError."""
+    """Turn errors of the hub, the connection and the cache into a HubError."""
     local = "a local folder" if repository.kind == "model" else "local files"
     try:
         yield

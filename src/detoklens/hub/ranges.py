@@ -87,7 +87,7 @@ def _first_offset(response: Any, remote: RemoteFile, wanted: range) -> int:
     if response.status_code >= 400:
         raise RefusedError(response)
     refuse_compressed(response)
-    _expect(response, "Transfer-Encoding", None)  # a chunked body can end anywhere, whatever its Content-Length
+    _expect(response, "Transfer-Encoding", None)  # a chunked body can end anywhere, despite its Content-Length
     if response.status_code == 206:
         _expect(response, "Content-Range", f"bytes {wanted.start}-{wanted.stop - 1}/{remote.size}")
         _expect(response, "Content-Length", str(len(wanted)))

@@ -1,10 +1,9 @@
-"""Requests on huggingface_hub's session, bounded in time and memory whatever the server sends.
+"""Requests on huggingface_hub's session, bounded in time and memory no matter what the server sends.
 
 Bodies are read as they arrive and never decompressed: a compressed answer, which was not asked for, is refused. Bodies
 of redirects and of errors are not read at all.
 """
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from http.cookiejar import DefaultCookiePolicy
@@ -14,6 +13,7 @@ from huggingface_hub import constants, get_session, get_token
 
 from detoklens.hub.errors import AnswerError, HTTPError, RefusedError
 from detoklens.hub.transfer_timeout import TransferTimeout
+from detoklens.strict_json import parse_json
 from detoklens.version import __version__
 
 Result = TypeVar("Result")
@@ -51,8 +51,8 @@ def read_json(url: str) -> Any:
         return bytes(body)
 
     try:
-        return json.loads(_try_twice(read))
-    except (ValueError, RecursionError) as error:
+        return parse_json(_try_twice(read))
+    except ValueError as error:
         raise AnswerError("it is not valid JSON") from error
 
 

@@ -9,7 +9,7 @@ from detoklens.kernels.compiling import compiled
 
 @compiled()
 def run_lengths(keys: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The distinct keys of a sorted array, and how often each stands there."""
+    """The distinct keys of a sorted array, and their counts."""
     distinct = 1 if len(keys) else 0
     for place in range(1, len(keys)):
         distinct += keys[place] != keys[place - 1]
@@ -54,7 +54,7 @@ def add_runs(
 
 @compiled()
 def write_pair_keys(ids: np.ndarray, offsets: np.ndarray, vocabulary_size: int, keys: np.ndarray, filled: int) -> int:
-    """Write suffix · V + prefix of each pair inside a document into `keys` from `filled` on; how many are filled now?
+    """Write suffix · V + prefix of each pair inside a document into `keys` from `filled` on; return the new end.
 
     Document d is ids[offsets[d] : offsets[d + 1]]; no pair joins two documents.
     """

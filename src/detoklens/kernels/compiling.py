@@ -1,8 +1,8 @@
-"""How loops are compiled: once for a machine where the result can be kept, else once for a process and its workers.
+"""Compile loops with numba, and cache them if anything can be written.
 
-numba keeps what it compiled beside the source or under the user's home, and refuses to compile where it may write to
-neither, as in a container or a service. Then a temporary folder takes their place; where even that is missing, or the
-disk is full, nothing is kept and every process compiles for itself. The numbers are the same.
+numba caches compiled loops next to the source or in the user's home, and refuses to cache if it can write to neither,
+as in some containers. Then a temporary folder is used for this run and its workers. If there is none, or the disk is
+full, every process compiles its own loops. The numbers are the same.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ FOLDER_VARIABLE = "NUMBA_CACHE_DIR"
 
 
 class Kept(FunctionCache):  # type: ignore[misc]
-    """numba's store of compiled loops, for which a disk that is full is no reason to give no answer."""
+    """numba's cache of compiled loops, but a full disk is not an error."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """What was compiled before; None where the loop has yet to be compiled, which people at a terminal are told."""
+        """The cached loop; None if it has to be compiled, which is announced on a terminal."""
         try:
             found = super().load_overload(sig, target_context)
         except OSError:
@@ -49,7 +49,7 @@ class Kept(FunctionCache):  # type: ignore[misc]
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """numba.njit without the GIL, kept wherever something can be kept."""
+    """numba.njit that releases the GIL and caches what it compiles."""
 
     def compile_loop(function: Callable[..., Any]) -> Any:
         loop = numba.njit(nogil=True, **options)(function)
@@ -72,7 +72,7 @@ def _store(function: Callable[..., Any]) -> Kept | None:
 
 @cache
 def _keep_for_this_run() -> bool:
-    """Let numba use a temporary folder, and the workers that this process starts as well; is there one?"""
+    """Let numba and the workers of this process use a temporary folder; False if there is none."""
     told = "neither its folder nor a home can be written to, so loops are compiled"
     try:
         folder = ExitStack()
@@ -88,6 +88,6 @@ def _keep_for_this_run() -> bool:
 
 @cache
 def _say_once(message: str, by_worker: bool = False) -> None:
-    """One line, of the process that the user started or, if that is left to workers, of the first of them."""
+    """Log one line, from the process that the user started or, with `by_worker`, also from the first worker."""
     if os.environ.get(WORKER_VARIABLE) in ({None, "1"} if by_worker else {None}):
         logging.getLogger("detoklens").warning("detoklens: %s", message)

@@ -1,12 +1,12 @@
-"""Compiled loops over rows of scores: how far does each row's softmax move when one term is taken away?
+"""Compiled loops over rows of scores: the divergence of each row's softmax when one term is removed.
 
 With a the whole score of a row in units of ln 2, t one term and a′ = a − t, the distributions are Q = 2^a / 2^ℓ and
 P = 2^a′ / 2^ℓ′, where ℓ = log₂ Σ 2^a. The logarithms of P and Q differ by a straight −t − ℓ′ + ℓ, so that
 
     D(P‖Q) = ln 2 · ( −E_P[t] − ℓ′ + ℓ )        D(Q‖P) = ln 2 · ( E_Q[t] + ℓ′ − ℓ )
 
-and a row needs one exponential for each key and term, and no logarithm of a probability. Where a model bends scores, a
-and a′ are the bent ones, and t is their difference.
+and a row needs one exponential for each key and term, and no logarithm of a probability. If a model caps scores, a and
+a′ are the capped ones, and t is their difference.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numba.extending import overload
 from detoklens.kernels.compiling import compiled
 
 LOWEST = np.float32(-126)
-"""Below 2^−126 float32 has no normal numbers; what is smaller counts as that, nothing in any sum."""
+"""Below 2^−126 float32 has no normal numbers; smaller exponents are clipped, which no sum notices."""
 COEFFICIENTS = tuple(
     np.float32(value)
     for value in (1.5353362e-4, 1.3398874e-3, 9.6184373e-3, 5.5503324e-2, 2.4022648e-1, 6.9314720e-1, 1.0)
@@ -29,7 +29,7 @@ COEFFICIENTS = tuple(
 
 
 def exp2(exponent: float) -> float:
-    """2^exponent, only for compiled code and only for exponents up to 0."""
+    """2^exponent for exponents up to 0, in compiled code only."""
     raise NotImplementedError("exp2 is for compiled loops")
 
 
@@ -59,8 +59,8 @@ Helpers with this are inlined: a helper compiled once by itself and once more in
 and which of the two runs would depend on whether the code was just compiled or comes from numba's cache.
 """
 APART = 64
-"""Numbers between two buffers. Of neighbours a vector loop can't tell whether they overlap, and then goes one by one:
-sums would depend on where the buffers happened to lie."""
+"""Numbers between two buffers. If they were adjacent, a vector loop could not rule out overlap and would fall back to
+scalars: sums would depend on the buffers' addresses."""
 
 
 @compiled(fastmath=SIMD)

@@ -1,8 +1,8 @@
-"""Compiled loops over one row of scores: how many are below each positive, how many the same? Exact, without sorting.
+"""Compiled loops over one row of scores: count the scores below and equal to each positive, without sorting the row.
 
-Of a row of scores only the positives are sorted (some hundred of 50,257 keys). Bins over the positives' range tell, for
-each score, which positives lie in lower bins; a comparison is needed only in the few bins that hold a positive. Binning
-rounds, but never changes an order: where bin(a) < bin(b), a < b. Scores are compared as the float32 that they are.
+Only the positives of a row are sorted (some hundred of 50,257 keys). Bins over the positives' range show, for each
+score, which positives lie in lower bins; comparisons are needed only in the few bins that hold a positive. Binning
+rounds but preserves the order: if bin(a) < bin(b), then a < b. Scores are compared exactly, as float32.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import numpy as np
 from detoklens.kernels.compiling import compiled
 
 COMPARED_ONE_BY_ONE = 16
-"""Up to so many positives, comparing every score with each of them (vectorised) is faster than binning."""
+"""Up to this many positives, comparing every score with each of them (vectorised) is faster than binning."""
 
 BINS_TO_SORT, BINS_TO_COUNT = 2, 128
 """Bins per positive: few to sort the positives themselves, many so that few scores share a bin with a positive."""
 
 MOST_BINS = 1 << 16
 CROWDED = 64
-"""Bins with many more positives than this (a few far scores stretch the range) are first sorted at wider gaps."""
+"""Bins with many more positives than this (outliers stretch the range) are first sorted at wider gaps."""
 
 MOST_IN_NARROW_SLOTS = (1 << 15) - 1
-"""Up to so many positives a bin's slot fits into 16 bits: the table takes half of the nearest cache."""
+"""Up to this many positives, a bin's slot fits into 16 bits, and the table takes half of the first-level cache."""
 
 CHUNK = 1024
-"""Scores whose bins are computed in one vectorised go; their bins stay in the first-level cache."""
+"""Scores whose bins are computed in one vectorised pass; their bins stay in the first-level cache."""
 
 
 @compiled(inline="always")

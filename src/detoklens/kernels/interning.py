@@ -1,4 +1,4 @@
-"""Compiled loops over the bytes of texts: which words are they made of, and which of them were met before?"""
+"""Compiled loops over the bytes of texts: split them into words and number the distinct ones."""
 
 import numpy as np
 
@@ -17,13 +17,13 @@ def intern_words(
     kept: np.ndarray,
     known: int,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-    """The number of each word; how many words stand before each document and in all; where the words with new numbers
-    begin and end, in the order of these; how many words are known now.
+    """Return each word's number, the number of words before each document and in total, the start and end of each word
+    with a new number, and the number of known words.
 
-    Document d is text[starts[d] : starts[d + 1]]; a word goes on as long as joined[byte before, byte]. `slots` holds,
-    by their hash, the numbers of the words that are known, -1 where there is none; `kept` the bytes of each, and its
-    length as the last byte of its row. A word that is too long to be kept, or finds no room, gets a number at each
-    occurrence, beyond those of all known words.
+    Document d is text[starts[d] : starts[d + 1]]; a word continues while joined[previous byte, byte]. `slots` is a hash
+    table of the numbers of known words, -1 if empty; `kept` holds the bytes of each, with its length in the last byte
+    of its row. A word that is too long to keep, or finds the table full, gets a new number at each occurrence, above
+    those of all known words.
     """
     longest, mask = kept.shape[1] - 1, np.uint64(len(slots) - 1)
     numbers, words_before = np.empty(len(text), np.int32), np.empty(len(starts), np.int64)
@@ -74,7 +74,7 @@ def _number_beyond(numbers: np.ndarray, known: int) -> None:
 
 @compiled()
 def _word_from(text: np.ndarray, begin: int, end: int, joined: np.ndarray, seed: np.uint64) -> tuple[int, np.uint64]:
-    """Where does the word that begins here end, at the latest at `end`, and what is its hash?"""
+    """The end of the word that starts here, at most `end`, and its hash."""
     before = text[begin]
     hashed = (seed ^ np.uint64(before)) * PRIME
     place = begin + 1
@@ -90,7 +90,7 @@ def _word_from(text: np.ndarray, begin: int, end: int, joined: np.ndarray, seed:
 
 @compiled()
 def _is(word: np.ndarray, text: np.ndarray, begin: int, end: int) -> bool:
-    """Is this row of the known words the word in the text?"""
+    """Whether this row of the known words equals the word in the text."""
     same = word[-1] == end - begin
     place = begin
     while same and place < end:
@@ -103,9 +103,9 @@ def _is(word: np.ndarray, text: np.ndarray, begin: int, end: int) -> bool:
 def ids_of_words(
     numbers: np.ndarray, words_before: np.ndarray, id_starts: np.ndarray, ids: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The ids of all words in a row, and where those of each document begin and the last ends.
+    """The ids of all words, concatenated, and the offsets of the documents in them.
 
-    Word n has ids[id_starts[n] : id_starts[n + 1]]; words_before[d] words stand before document d.
+    Word n has ids[id_starts[n] : id_starts[n + 1]]; words_before[d] words precede document d.
     """
     offsets = np.zeros(len(words_before), np.int64)
     for document in range(len(words_before) - 1):

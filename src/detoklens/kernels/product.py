@@ -1,13 +1,12 @@
-"""Scores of many queries against many keys: a matrix product whose scores have the same bits wherever they stand.
+"""Scores of many queries against many keys: a matrix product whose rounding does not depend on a score's location.
 
-A library's product rounds a score by its row and column, as it cuts the matrix to its own liking; and with as few
-dimensions as a head has, it spends a third of its time on copying the keys into an order that it can read quickly.
-Here both sides are put into that order once, as panels. A score is one chain of multiply-adds from the first dimension
-to the last, so neither its place nor its neighbours touch its bits.
+BLAS splits a matrix as it sees fit, so how it rounds a score depends on the score's row and column. With as few
+dimensions as a head has, it also spends a third of its time on packing the keys. Here both sides are packed once, as
+panels. A score is one chain of multiply-adds from the first dimension to the last, so its bits depend on its own query
+and key alone.
 
 A tile of scores, 6 queries × 16 keys (8 in float64), stays in registers while a loop runs over the dimensions.
-Compilers do not find that by themselves, so the tile is written in LLVM's vectors, which LLVM turns into those of
-whatever processor it is.
+Compilers don't find this by themselves, so the tile is written in LLVM vectors, which LLVM maps to the processor's.
 """
 
 from __future__ import annotations
@@ -23,12 +22,12 @@ from numba.extending import intrinsic
 from detoklens.kernels.compiling import compiled
 
 QUERIES = 6
-"""Queries of a panel: with two vectors of keys, twelve sums, as many as sixteen registers leave room for."""
+"""Queries per panel: with two vectors of keys this makes twelve sums, which fit into sixteen registers."""
 
 VECTOR_BYTES = 32
 VECTORS = 2
 KEYS_IN_CACHE = 1 << 17
-"""Bytes of keys that are multiplied with all queries before the next ones come."""
+"""Bytes of keys that are multiplied with all queries before the next block of keys."""
 
 DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
@@ -36,22 +35,22 @@ Panels = Float[np.ndarray, "panel dimension place"]
 
 
 def keys_of_panel(dtype: np.dtype) -> int:
-    """How many keys make a panel?"""
+    """Number of keys in a panel."""
     return VECTORS * VECTOR_BYTES // dtype.itemsize
 
 
 def query_panels(query: Float[np.ndarray, "query dimension"]) -> Panels:
-    """Queries as panels, with queries of zeros up to a whole one."""
+    """Pack queries into panels, padded with zeros."""
     return _panels(query, QUERIES)
 
 
 def key_panels(key: Float[np.ndarray, "key dimension"]) -> Panels:
-    """Keys as panels, with keys of zeros up to a whole one."""
+    """Pack keys into panels, padded with zeros."""
     return _panels(key, keys_of_panel(key.dtype))
 
 
 def _panels(vectors: Float[np.ndarray, "vector dimension"], width: int) -> Panels:
-    """One panel after the other; in a panel one dimension of all its vectors after the other."""
+    """Pack vectors into panels of `width`; within a panel, dimensions come first."""
     panels, dimensions = -(-len(vectors) // width), vectors.shape[1]
     padded = np.zeros((panels * width, dimensions), vectors.dtype)
     padded[: len(vectors)] = vectors
@@ -61,7 +60,7 @@ def _panels(vectors: Float[np.ndarray, "vector dimension"], width: int) -> Panel
 def multiply(
     queries: Panels, keys: Panels, room: Float[np.ndarray, "score"] | None = None
 ) -> Float[np.ndarray, "query key"]:
-    """query · key for all queries and keys of the panels, written into the first part of `room` where it is given."""
+    """query · key for all queries and keys of the panels, written to the start of `room` if given."""
     shape = len(queries) * QUERIES, len(keys) * keys_of_panel(keys.dtype)
     if room is None:
         room = np.empty(shape[0] * shape[1], keys.dtype)
@@ -69,9 +68,9 @@ def multiply(
     if (queries.shape, keys.shape) != wanted or not queries.dtype == keys.dtype == room.dtype in DTYPES:
         raise ValueError(f"{queries.dtype}{queries.shape} and {keys.dtype}{keys.shape} are not panels that multiply")
     if not all(array.flags.c_contiguous for array in (queries, keys, room)) or room.ndim > 1:
-        raise ValueError("panels, and the room for their scores, must be contiguous")
+        raise ValueError("panels and the score buffer must be contiguous")
     if not room.flags.writeable:
-        raise ValueError("the room for scores may not be written")
+        raise ValueError("the score buffer is read-only")
     scores = room[: shape[0] * shape[1]].reshape(shape)
     _multiply(queries, keys, scores)
     return scores
@@ -112,7 +111,7 @@ def fill_tile(
     first: Any,
     row: Any,
 ) -> tuple[Any, Any]:
-    """The scores of one panel of queries and one of keys; `row` is how far a query's scores are from the next one's."""
+    """The scores of one query panel and one key panel; `row` is the distance between the scores of two queries."""
     signature = types.void(queries, first_query, keys, first_key, dimensions, scores, first, row)
     return signature, _emit_tile
 

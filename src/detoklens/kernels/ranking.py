@@ -1,9 +1,9 @@
 """Compiled loops over rows of scores: AUROC, average precision and precision at k of each row's positives.
 
-All of it follows from how many keys score below each positive and how many the same (`kernels.below`). A row is read
-once for all that is asked of it: its own positives, another token's, its own exchanged for equally frequent keys, and
-those of some tokens of the same class; all keys as negatives, and those of the positive's own stratum. Everything is
-counted in whole numbers up to the last division.
+All of these follow from the number of keys below and equal to each positive (`kernels.count_below`). A row is read once
+for all of its measures: with its own positives, with another token's, with its own exchanged for equally frequent keys,
+and with those of some tokens of the same class; against all keys, and against keys of the positive's own stratum.
+Counts are integers up to the last division.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ HALF_WORD = np.uint64(32)
 
 @compiled()
 def mixed(word: np.uint64) -> np.uint64:
-    """64 bits each of which depends on all bits of the word (the finaliser of SplitMix64)."""
+    """Mix the bits of a word (the finaliser of SplitMix64)."""
     word = (word ^ (word >> np.uint64(30))) * MIX
     word = (word ^ (word >> np.uint64(27))) * MIX_AGAIN
     return word ^ (word >> np.uint64(31))
@@ -47,10 +47,10 @@ def draw_stand_ins(
     swapped: np.ndarray,
     stand_ins: np.ndarray,
 ) -> None:
-    """For each of n distinct columns a column of its stratum, none twice: every choice is equally likely.
+    """For each of n distinct columns, draw a column of its stratum without replacement, uniformly.
 
-    `strata[c]` is the stratum of column c, from bounds[s] to bounds[s + 1]. The first draws of a shuffle of each
-    stratum's `members`, which are 0, 1, 2 … before and after; `taken`, one a stratum, is 0 before and after.
+    `strata[c]` is the stratum of column c, from bounds[s] to bounds[s + 1]. These are the first draws of a shuffle of
+    each stratum's `members`, which are 0, 1, 2 … before and after; `taken`, one per stratum, is 0 before and after.
     """
     state = mixed(np.uint64(seed) * STEP + np.uint64(1)) ^ mixed(np.uint64(token) * STEP + np.uint64(2))
     for place in range(n):
@@ -71,7 +71,7 @@ def draw_stand_ins(
 
 @compiled()
 def rank_rows(scores: np.ndarray, columns: np.ndarray, ranks: np.ndarray) -> None:
-    """1 + the larger scores of the row + the equal ones in columns before it."""
+    """Rank of one column in each row: 1 + the number of larger scores + that of equal ones in earlier columns."""
     for row in range(len(columns)):
         place = columns[row]
         own = scores[row, place]
@@ -88,12 +88,12 @@ AUROC, AVERAGE_PRECISION, PRECISION_AT_K, CHANCE_AVERAGE_PRECISION, CHANCE_PRECI
 
 TRIALS = 3
 OWN, ANOTHER_QUERYS, EXCHANGED = range(TRIALS)
-"""Whose positives are asked of a row: the query's own, another query's, its own with each key exchanged."""
+"""The positives of a trial: the query's own, another query's, or its own with each key exchanged."""
 
 CELLS = 5
 MATCHED = TRIALS
-"""What is measured of a row: cell t is trial t against all keys, cell MATCHED + t against keys of the same stratum.
-Keys exchanged within strata have no matched cell: within strata, their expected AUROC is ½ whatever the scores."""
+"""Measurements of a row: cell t is trial t against all keys, cell MATCHED + t against keys of the same stratum.
+Keys exchanged within strata have no matched cell: their expected AUROC within strata is ½ for any scores."""
 
 Space = tuple[np.ndarray, ...]
 
@@ -206,7 +206,7 @@ def count_row(
     ranks: np.ndarray,
     own_ranks: np.ndarray,
 ) -> None:
-    """How many keys are below and equal: of the row at each level (`ranks`), of its own stratum for each positive."""
+    """Count keys below and equal: in the row for each level (`ranks`), in its own stratum for each positive."""
     _, scores, between, _, narrow_slots, slots = space
     one_by_one, narrow = distinct <= COMPARED_ONE_BY_ONE, distinct <= MOST_IN_NARROW_SLOTS
     lowest, per_unit, bins = np.float32(0), np.float32(0), 0
@@ -324,13 +324,13 @@ def measure_rows(
     measures: np.ndarray,
     partner_aurocs: np.ndarray,
 ) -> None:
-    """The measures of each row of scores: cell × row × measure, NaN where undefined or not asked for.
+    """Write the measures of each row of scores: cell × row × measure, NaN if undefined or not requested.
 
-    The positives of token t are keys[indptr[t] : indptr[t + 1]]; the score of key j stands in column columns[j]; the
-    columns from bounds[s] to bounds[s + 1] are stratum s, which is strata[column]. Row r is asked for the positives of
-    asked[r], of another[r] (where that is not empty) and, where `exchanged`, for exchanged keys; where `matched`, also
-    with the keys of the same stratum as negatives. `partner_aurocs` receives the AUROC of the positives of
-    partners[draw, r], against all keys or, where `partners_matched`, against those of the same stratum.
+    The positives of token t are keys[indptr[t] : indptr[t + 1]]; the score of key j is in column columns[j]; columns
+    bounds[s] to bounds[s + 1] are stratum s, which is strata[column]. Row r is measured with the positives of asked[r],
+    of another[r] (unless empty) and, with `exchanged`, with exchanged keys; with `matched`, also against keys of the
+    same stratum. `partner_aurocs` receives the AUROC of the positives of partners[draw, r], against all keys or, with
+    `partners_matched`, against those of the same stratum.
     """
     most = most_positives(indptr, asked, another, partners)
     space, found = working_space(most), np.empty(most, np.int64)

@@ -81,18 +81,18 @@ TERMS: Mapping[Positions, tuple[ScoreTerm, ...]] = {
         ScoreTerm(Term.PP, "position compares itself with position", Factor.POSITION, Factor.POSITION),
         ScoreTerm(Term.PE, "position looks for token", Factor.POSITION, Factor.TOKEN),
         ScoreTerm(Term.EP, "token looks for position", Factor.TOKEN, Factor.POSITION),
-        ScoreTerm(Term.E, "token asserts itself, whoever asks", Factor.CONSTANT, Factor.TOKEN),
-        ScoreTerm(Term.P, "position asserts itself, whoever asks", Factor.CONSTANT, Factor.POSITION),
+        ScoreTerm(Term.E, "token preferred by every query", Factor.CONSTANT, Factor.TOKEN),
+        ScoreTerm(Term.P, "position preferred by every query", Factor.CONSTANT, Factor.POSITION),
     ),
     "rotary": (
         ScoreTerm(Term.EE, "token looks for token", Factor.TOKEN, Factor.TOKEN),
-        ScoreTerm(Term.E, "token asserts itself, whoever asks", Factor.COMMON, Factor.TOKEN),
+        ScoreTerm(Term.E, "token preferred by every query", Factor.COMMON, Factor.TOKEN),
         ScoreTerm(Term.EP, "query looks for an offset", Factor.TOKEN, Factor.COMMON),
         ScoreTerm(Term.P, "position kernel", Factor.COMMON, Factor.COMMON),
     ),
     "alibi": (
         ScoreTerm(Term.EE, "token looks for token", Factor.TOKEN, Factor.TOKEN),
-        ScoreTerm(Term.E, "token asserts itself, whoever asks", Factor.CONSTANT, Factor.TOKEN),
+        ScoreTerm(Term.E, "token preferred by every query", Factor.CONSTANT, Factor.TOKEN),
         ScoreTerm(Term.P, "distance lowers the score by a given slope", Factor.DISTANCE, Factor.DISTANCE),
     ),
 }
@@ -232,7 +232,7 @@ class Terms:
         if term in parts:
             part: np.ndarray = parts[term]
             return part
-        raise AttributeError(f"Terms has no part {term!r}; the parts are {', '.join(parts)}")
+        raise AttributeError(f"Terms has no term {term!r}; the terms are {', '.join(parts)}")
 
     def full(self, term: str) -> Float[np.ndarray, "head query key"]:
         """One term as [head, query, key], broadcast if it is the same for every query."""

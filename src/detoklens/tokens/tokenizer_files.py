@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import tempfile
@@ -19,6 +18,7 @@ from pathlib import Path
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from detoklens.errors import CheckpointError, DetokLensError, first_line
+from detoklens.strict_json import parse_json
 
 STDERR = 2
 PANIC = re.compile(rb"\n?thread '[^\n]*' [^\n]*panicked at .*", re.DOTALL)
@@ -170,7 +170,7 @@ def _check_added_tokens(tokenizer: Tokenizer, where: Path) -> None:
 
 
 def _from_vocab_and_merges(folder: Path) -> Tokenizer:
-    vocab = json.loads((folder / "vocab.json").read_text(encoding="utf-8"))
+    vocab = parse_json((folder / "vocab.json").read_text(encoding="utf-8"))
     tokenizer = Tokenizer(models.BPE(vocab, _read_merges(folder / "merges.txt")))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

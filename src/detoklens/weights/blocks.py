@@ -51,7 +51,9 @@ def source_of(checkpoint: Checkpoint, n_blocks: int) -> TensorSource:
     """The source of the first blocks' tensors."""
     folder = checkpoint.blocks_folder(n_blocks)
     if folder is None and checkpoint.model is None:
-        raise CheckpointError(f"{checkpoint.name} is arrays only: there is no real model; save it to a folder")
+        raise CheckpointError(
+            f"{checkpoint.name} is made of arrays, without a real model; save the model to a folder and load that"
+        )
     if folder is None:
         return StateDict(checkpoint.model.state_dict(), checkpoint.name)
     with plain_file_errors():

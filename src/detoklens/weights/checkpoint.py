@@ -13,6 +13,7 @@ import numpy as np
 
 from detoklens import demo
 from detoklens.errors import CheckpointError, UnsupportedModelError
+from detoklens.strict_json import parse_json
 from detoklens.tokens import Vocabulary
 from detoklens.weights.families import spec_of
 from detoklens.weights.first_layer import FirstLayer
@@ -23,7 +24,6 @@ from detoklens.weights.reader import read_first_layer, read_mlp
 from detoklens.weights.safetensors_files import SafetensorsFolder, has_safetensors
 from detoklens.weights.sources import StateDict, TensorSource
 from detoklens.weights.spec import Spec
-from detoklens.weights.strict_json import parse_json
 from detoklens.weights.torch_pickle import PICKLE_FILE, read_pickle
 
 ADAPTER_FILE = "adapter_config.json"

@@ -17,7 +17,7 @@ ACTIVATIONS = {
     "gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "silu": "silu", "swish": "silu",
     "relu": "relu",
 }  # fmt: skip
-"""transformers' names of activations, and the names that `scores.block` has for them."""
+"""Activations: transformers' name and that of `scores.block`."""
 
 # A config key with one of these words may change layer 0's attention. If a Spec doesn't know the key, it is refused, so
 # that a setting invented later can't change results silently.
@@ -46,7 +46,7 @@ def read_optional_size(config: Config, *keys: str) -> int | None:
 
 
 def read_padding_token_id(config: Config, default: int) -> int | None:
-    """The id of the padding token; None if the config says that there is none."""
+    """The id of the padding token; None if the config sets it to null."""
     padding = config.get("pad_token_id", default)
     if padding is not None and (type(padding) is not int or not 0 <= padding < LARGEST_SIZE):
         raise CheckpointError(f"config.json: pad_token_id must be a whole number from 0 up, not {shown(padding)}")
@@ -89,7 +89,7 @@ def read_object(config: Config, key: str) -> dict[str, Any]:
 
 
 def read_activation(config: Config, key: str, default: str, known: Mapping[str, str]) -> str:
-    """The MLP's activation, under the name that `scores.block` has for it."""
+    """The MLP's activation, by its name in `scores.block`."""
     stated = config.get(key, default)
     if not isinstance(stated, str) or stated not in known:
         raise UnsupportedModelError(

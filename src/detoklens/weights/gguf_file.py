@@ -114,19 +114,19 @@ class GGUFFile:
 
     @property
     def size(self) -> int:
-        """How many numbers are in the whole file?"""
+        """Number of parameters in the file."""
         return sum(prod(tensor.shape) for tensor in self._tensors.values())
 
     def names(self) -> Collection[str]:
         return self._stored_as.keys()
 
     def left_out(self, taken: Collection[str]) -> list[str]:
-        """Tensors of the first blocks, and of what enters them, that a model with parameters of these names lacks."""
+        """Tensors of the first blocks and the embeddings that a model with parameters of these names lacks."""
         names = {there: ours for ours, there in self._stored_as.items()}
         known = {there for there, ours in names.items() if ours in taken or ours.removeprefix("model.") in taken}
-        return sorted(name for name in self._tensors if self._has_a_say(name) and name not in known)
+        return sorted(name for name in self._tensors if self._is_needed(name) and name not in known)
 
-    def _has_a_say(self, stored_as: str) -> bool:
+    def _is_needed(self, stored_as: str) -> bool:
         block = IN_A_BLOCK.match(stored_as)
         return stored_as.startswith(BEFORE_BLOCKS) if block is None else int(block[1]) < self._n_blocks
 
@@ -143,18 +143,18 @@ class GGUFFile:
         return _halves(values, self._heads(heads)) if heads and self.architecture == "llama" else values
 
     def quantised(self) -> tuple[str, ...]:
-        """In which ways are the tensors quantised that are read?"""
+        """The quantisation types of the tensors that are read."""
         from gguf.constants import GGMLQuantizationType
 
         kinds = {self._tensors[there].kind for there in self._stored_as.values()}
         return tuple(sorted({GGMLQuantizationType(kind).name for kind in kinds} - set(PLAIN_TYPES)))
 
     def notes(self) -> tuple[str, ...]:
-        """What is to be said of the numbers, where they are not those of the original model."""
+        """A note if numbers differ from the original model's."""
         return dequantised_note(self.quantised(), "tensors")
 
     def with_frequency_factors(self, layer: FirstLayer) -> FirstLayer:
-        """Llama 3's scaling is stored as a number for each rotary pair, which its frequency is divided by."""
+        """Apply Llama 3's RoPE scaling, stored as a divisor for the frequency of each rotary pair."""
         if FREQUENCY_FACTORS not in self._tensors or layer.rotary_frequencies is None:
             return layer
         factors = self._dequantised(self._tensors[FREQUENCY_FACTORS], np.dtype(np.float64))
@@ -163,11 +163,11 @@ class GGUFFile:
         return replace(layer, rotary_frequencies=layer.rotary_frequencies / factors)
 
     def whole_model(self) -> Path:
-        """The file for transformers to read; refused where that leaves out what turns queries and keys."""
+        """The file's path for transformers; refused if transformers would ignore its RoPE scaling."""
         if "rope_scaling" in self.config() or FREQUENCY_FACTORS in self._tensors:
             raise UnsupportedModelError(
                 f"{self.where}: transformers does not read the RoPE scaling of a GGUF file, so blocks beyond the first "
-                "layer can't be run as they are; give the checkpoint as safetensors"
+                "layer can't be run; use a safetensors checkpoint"
             )
         return self._path
 

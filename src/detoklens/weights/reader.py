@@ -129,7 +129,7 @@ class _Reader:
         name = self.spec.prefix(self.source.names()) + name
         if name in self.source.names():
             raise CheckpointError(
-                f"{self.source.where}: tensor {name!r} is there, but config.json says there is no such bias; "
+                f"{self.source.where}: tensor {name!r} exists, but the config has no such bias; "
                 "config.json and weights don't belong together"
             )
 

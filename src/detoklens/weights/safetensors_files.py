@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from detoklens.errors import CheckpointError, shown
+from detoklens.strict_json import parse_json
 from detoklens.weights.sources import check_finite
-from detoklens.weights.strict_json import parse_json
 
 LENGTH_BYTES = 8
 LARGEST_HEADER = 100_000_000  # the format's own limit; GPT-2 XL's header has 65 kB

@@ -43,5 +43,5 @@ def test_a_bias_that_the_config_denies_is_a_contradiction(tmp_path):
     folder = saved(tiny("llama", **LLAMA, attention_bias=True), tmp_path)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"attention_bias": False}))
-    with pytest.raises(DetokLensError, match=r"q_proj.bias' is there, but config\.json says there is no such bias"):
+    with pytest.raises(DetokLensError, match=r"q_proj.bias' exists, but the config has no such bias"):
         detoklens.load(folder)

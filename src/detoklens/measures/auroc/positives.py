@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float32, Int, Int64, UInt32
 
-from detoklens.corpus.bigrams import Bigrams
+from detoklens.corpus.counts import Bigrams
 
 FEWEST_IN_STRATUM = 16  # equally frequent tokens
 

@@ -18,7 +18,7 @@ def bloom_residual(spec: Spec, config: Config) -> Spec:
     """A block that adds to normed vectors is not computed; its attention is."""
     if not read_flag(config, "apply_residual_connection_post_layernorm", False):
         return spec
-    reason = "config.json: apply_residual_connection_post_layernorm is not computed, so there is no block's output"
+    reason = "config.json: apply_residual_connection_post_layernorm is not computed, so the block output is not either"
     return replace(spec, mlp_refusal=reason)
 
 

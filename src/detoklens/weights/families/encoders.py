@@ -10,7 +10,7 @@ from detoklens.weights.spec import LearnedPositions, Mlp, Projections, Spec
 
 BERT_POSITIONS = LearnedPositions(
     "embeddings.position_embeddings",
-    token_types="embeddings.token_type_embeddings",  # of a single text
+    token_types="embeddings.token_type_embeddings",  # the type of the first segment, added to every position
 )
 
 
