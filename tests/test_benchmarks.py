@@ -18,7 +18,7 @@ import zstandard
 
 from detoklens.loading import load_vocabulary
 from detoklens.questions.auroc.question import Auroc
-from detoklens.questions.shape.question import Shape
+from detoklens.questions.heads.question import Heads
 from detoklens.report.sections import Entry, SectionPlan
 
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
@@ -68,7 +68,7 @@ def test_each_pass_of_layers_is_timed():
 
 @pytest.mark.usefixtures("only_svg")
 def test_each_step_of_a_report_is_timed(monkeypatch):
-    one = [SectionPlan("One", lambda study: [Entry(Auroc()), Entry(Shape())])]
+    one = [SectionPlan("One", lambda study: [Entry(Auroc()), Entry(Heads())])]
     for module in ("folder", "report", "sections"):
         monkeypatch.setattr(f"detoklens.report.{module}.SECTIONS", one)
     printed = run("report", *SMALLEST["report"].split())
