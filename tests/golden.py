@@ -72,7 +72,6 @@ ANYWHERE = [
     dl.Lexicon(top=50),
     dl.Auroc(tokens=range(260, 560), truth="words", words=SPLIT_WORDS, bootstrap=20),
     dl.Heads(),
-    dl.Anatomy(),
     dl.Twins(pieces=[2], triples=50, candidates=300, bootstrap=20),
     dl.Frequency(),
     dl.Positions(query_positions=[5, 40]),

@@ -7,13 +7,13 @@ from them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
 from detoklens.errors import DetokLensError, RangeError
 
@@ -69,9 +69,13 @@ class Setting:
         return [word for each in values for word in (*flag, str(each))]
 
 
-@cache
 def settings_of(owner: type) -> tuple[Setting, ...]:
     """The parameters of a dataclass, in order; fields without a Parameter are skipped."""
+    return _settings_of(cast(Hashable, owner))
+
+
+@cache
+def _settings_of(owner: Any) -> tuple[Setting, ...]:
     hints = get_type_hints(owner, include_extras=True)
     return tuple(
         Setting(field.name, kind, () if field.default is MISSING else field.default, parameter)

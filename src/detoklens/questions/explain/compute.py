@@ -138,7 +138,7 @@ def _pair_columns(
     }
 
 
-def _positions_of(terms: Sequence[str]) -> str:
+def _positions_of(terms: Sequence[str]) -> Positions:
     """The kind of positions that has these terms."""
     if "pp" in terms:
         return "learned"
