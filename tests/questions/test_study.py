@@ -208,10 +208,10 @@ def test_folders_that_hold_no_whole_answer_are_refused(written, tmp_path):
     with pytest.raises(OutputError, match="no such folder"):
         dl.read_answer(tmp_path / "nowhere")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(OutputError, match="holds no answer of detoklens"):
+    with pytest.raises(OutputError, match="contains no answer of detoklens"):
         dl.read_answer(tmp_path / "empty")
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "empty" / "a.parquet")
-    with pytest.raises(OutputError, match="holds no answer of detoklens"):
+    with pytest.raises(OutputError, match="contains no answer of detoklens"):
         dl.read_answer(tmp_path / "empty")
     pl.DataFrame({"a": [1]}).write_parquet(tmp_path / "empty" / "a.parquet", metadata={"detoklens": "{}"})
     with pytest.raises(OutputError, match="an earlier version of detoklens, or is damaged"):
@@ -253,7 +253,7 @@ def test_token_ids_of_numpy_are_numbers():
 
 def test_what_is_no_question_and_no_seed_is_one_line(layer):
     for wrong in ("auroc", None, dl.Auroc):
-        with pytest.raises(RangeError, match="is no question"):
+        with pytest.raises(RangeError, match="is not a question"):
             Study(layer).ask(wrong)
     for wrong in (None, -1, 1.5, "x", True):
         with pytest.raises(RangeError, match="the seed is a whole number of at least 0"):
@@ -306,7 +306,7 @@ def test_a_damaged_answer_is_computed_again(written):
 def test_two_answers_to_one_question_say_what_to_do(written):
     dl.study("demo").ask(dl.Auroc(roc=["ion"])).write(written)
     dl.study("demo").ask(dl.Auroc(truth="merges", bootstrap=0, controls=False, tokens=["ion"])).write(written)
-    with pytest.raises(OutputError, match="2 answers to auroc; write each into its own folder"):
+    with pytest.raises(OutputError, match="2 answers to auroc; write each to a separate folder"):
         dl.read_answer(written, "auroc")
 
 

@@ -7,13 +7,12 @@ from them.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
-from functools import cache
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from detoklens.errors import DetokLensError, RangeError
 
@@ -69,20 +68,21 @@ class Setting:
         return [word for each in values for word in (*flag, str(each))]
 
 
+_SETTINGS: dict[type, tuple[Setting, ...]] = {}  # evaluating type hints is slow
+
+
 def settings_of(owner: type) -> tuple[Setting, ...]:
     """The parameters of a dataclass, in order; fields without a Parameter are skipped."""
-    return _settings_of(cast(Hashable, owner))
-
-
-@cache
-def _settings_of(owner: Any) -> tuple[Setting, ...]:
+    if owner in _SETTINGS:
+        return _SETTINGS[owner]
     hints = get_type_hints(owner, include_extras=True)
-    return tuple(
+    _SETTINGS[owner] = tuple(
         Setting(field.name, kind, () if field.default is MISSING else field.default, parameter)
         for field in fields(owner)
         for kind, parameter in [_split(hints[field.name])]
         if parameter is not None
     )
+    return _SETTINGS[owner]
 
 
 def _split(hint: Any) -> tuple[Any, Parameter | None]:
@@ -92,13 +92,13 @@ def _split(hint: Any) -> tuple[Any, Parameter | None]:
     return hint, None
 
 
-def to_cli_args(owner: object) -> list[str]:
+def to_cli_args(owner: Any) -> list[str]:
     """The command-line arguments for all parameters that differ from their defaults, positional ones first."""
     settings = sorted(settings_of(type(owner)), key=lambda setting: not setting.parameter.positional)
     return [word for setting in settings for word in setting.words(getattr(owner, setting.name))]
 
 
-def check_settings(owner: object) -> None:
+def check_settings(owner: Any) -> None:
     """Refuse values of a wrong type or size; lists become tuples, so that a question is immutable."""
     for setting in settings_of(type(owner)):
         value = checked(type(owner).__name__, setting, getattr(owner, setting.name))

@@ -12,6 +12,7 @@ from rich.cells import cell_len, set_cell_size
 from detoklens.questions.base import View
 from detoklens.scores.terms import MEANINGS
 from detoklens.tables.schema import HEAD, Column, Schema
+from detoklens.weights.first_layer import Positions
 from detoklens.wording import TERMS, head_name, term_symbol, token_shown
 
 if TYPE_CHECKING:
