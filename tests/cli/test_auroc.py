@@ -84,7 +84,7 @@ def test_heads_are_printed_with_their_controls_and_tables_written(model, counts,
 
 def test_the_table_for_eyes_has_the_sentence_beside_it(model, counts):
     result = run("auroc", model, "--counts", counts, "--workers", "1", "--bootstrap", "50")
-    assert "Which heads rank the right keys first?" in result.stdout
+    assert "AUROC by head, with controls" in result.stdout
     assert "detokenize" in result.stderr or "Untestable" in result.stderr
 
 

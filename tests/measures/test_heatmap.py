@@ -57,5 +57,5 @@ def test_the_seed_decides_the_tokens():
 
 @pytest.mark.parametrize("size", [1, 24])
 def test_more_tokens_than_there_are_can_not_be_drawn(size):
-    with pytest.raises(RangeError, match=f"{size} tokens were asked for; from this vocabulary 2 to 23 can be drawn"):
+    with pytest.raises(RangeError, match=f"can't sample {size} tokens from a vocabulary of 23; choose 2 to 23"):
         draw_tokens(23, size, 0)

@@ -21,8 +21,8 @@ DERANGEMENTS = 8
 
 UNGROUPED = -1
 CLUSTER_SIZE, FEWEST_CLUSTERS, MOST_CLUSTERS = 8, 24, 128
-"""Clusters must outnumber the kinds of tokens that a head may know: with 2 clusters a planted head that knows 16 kinds
-and no pair exceeds the null by 0.1, with 16 by up to 0.04, with 24 or more by less than 0.02."""
+"""Clusters must outnumber the kinds of tokens that a head may know: a planted head that knows 16 kinds and no pair
+exceeded the null by 0.10 with 2 clusters, by 0.15 with 8 and by up to 0.05 with 14 to 16."""
 FEWEST_BIGRAMS = 32
 """Per clustered token. With fewer, tokens of one kind share too few predecessors to be found together."""
 DIMENSIONS = 32  # of the predecessor distributions that k-means sees
