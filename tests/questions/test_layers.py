@@ -259,7 +259,7 @@ def test_what_can_not_be_asked_is_refused_in_one_line(tmp_path, monkeypatch):
     (tmp_path / "letters" / "tokenizer.json").unlink()
     with pytest.raises(MissingError, match="needs a tokenizer"):
         dl.study(tmp_path / "letters").ask(dl.Layers())
-    monkeypatch.setattr("detoklens.corpus.memory.machine_memory", lambda: 10_000_000)
+    monkeypatch.setattr("detoklens.model.loading.machine_memory", lambda: 10_000_000)
     with pytest.raises(RangeError, match=r"candidates of width 128 after 3 blocks need .* ask for fewer candidates"):
         study.ask(dl.Layers())
 
