@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from detoklens.questions.attention.question import Attention
 from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.base import Question
@@ -96,12 +94,7 @@ def variants(study: Study, question: AtOffset, label: str, remark: str = "") -> 
 
 
 def term_contributions(study: Study) -> Sequence[Entry]:
-    question = Contributions()
-    if not study.missing(question):
-        last = max(len(ids) for ids in study.documents) - 1
-        spread = np.unique(np.linspace(0, last, QUERY_POSITIONS).round())
-        question = Contributions(query_positions=[int(position) for position in spread])
-    return [Entry(question, compared=True), Entry(Frequency())]
+    return [Entry(Contributions(), compared=True), Entry(Frequency())]
 
 
 def is_gpt2_small(study: Study) -> bool:
