@@ -30,7 +30,6 @@ SHORTEST_EXAMPLE = 3  # characters
 EXAMPLES, SHOWN_PARTNERS, CURVES = 8, 8, 2
 DRAWN_TOKENS = 60
 LEXICON_PAIRS = 1000
-QUERY_POSITIONS = 32  # of the contributions' curves
 
 
 @dataclass(frozen=True)
@@ -93,7 +92,7 @@ def variants(study: Study, question: AtOffset, label: str, remark: str = "") -> 
     return entries
 
 
-def term_contributions(study: Study) -> Sequence[Entry]:
+def term_contributions(_study: Study) -> Sequence[Entry]:
     return [Entry(Contributions(), compared=True), Entry(Frequency())]
 
 

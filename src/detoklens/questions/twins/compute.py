@@ -179,7 +179,7 @@ def _token_asked_for(layer: Layer, bos: str | int) -> int:
         token_id = layer.token_id(int(bos) if str(bos).isdecimal() else bos)
         layer.check_text([token_id])
     except DetokLensError as error:
-        raise TokenError(f"--bos {bos}: {error}") from error
+        raise TokenError(f"BOS token {bos!r}: {error}") from error
     return token_id
 
 
