@@ -78,7 +78,7 @@ ANATOMY_BY_ROTARY_PAIR = Schema(
 
 @dataclass(frozen=True, repr=False)
 class Anatomy(Question):
-    """Split the variance of every head's score into six shares that mean the same in every model.
+    """Split the variance of every head's score into six shares.
 
     Query and key tokens are drawn independently, by their frequency in corpus counts (evenly without counts), and
     offsets evenly from 0 to 31. The shares: offset, key, key × offset, query × offset, query × key, and all three. Read

@@ -289,7 +289,7 @@ def _linked_to(back: int) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Auroc(Joining):
-    """Test which heads rank the tokens that precede a token above all other tokens.
+    """Test which heads rank a token's corpus predecessors above other tokens.
 
     Prints each head's AUROC with its nulls: queries exchanged among all tokens, within orthographic classes and within
     clusters of tokens with similar predecessors; keys permuted among equally frequent ones; negatives matched by

@@ -109,7 +109,7 @@ Unseen = Literal["published", "include", "exclude"]
 
 @dataclass(frozen=True, repr=False)
 class Frequency(AtOffset):
-    """Correlate Tᵉ and the variance of token embeddings with token frequency (Spearman).
+    """Correlate Tᵉ and embedding variance with token frequency.
 
     A head prefers rare or frequent tokens only if its correlation exceeds that of random query biases with the same
     keys, corrected for the number of heads. The verdict is "yes" if at least one head does. Also reports variances of

@@ -77,7 +77,7 @@ HEADS = Schema(
 
 @dataclass(frozen=True, repr=False)
 class Heads(Joining):
-    """Show one row per head: detokenization, self-match, position preference and the shape of W_QK.
+    """Summarize every head in one row.
 
     AUROC is over continuation tokens, or over all tokens if the vocabulary has none. AUROC and the correlation with
     frequency need counts; without them those columns are empty.

@@ -73,7 +73,7 @@ ALL_EQUAL = "Untestable: all keys have the same score in every head."
 
 @dataclass(frozen=True, repr=False)
 class Heatmap(AtOffset):
-    """Compute Tᵉᵉ of all pairs of random tokens, with and without LayerNorm's division by σ.
+    """Draw Tᵉᵉ between sampled tokens, with and without LayerNorm's σ.
 
     Prints the range of the scores, self-match, and whether all queries prefer the same keys, by head. --out also
     writes all scores.

@@ -42,7 +42,7 @@ MOST_PAIRS = 10_000_000
 
 @dataclass(frozen=True, repr=False)
 class Lexicon(Joining):
-    """Find the pairs of tokens with the largest Tᵉᵉ over the whole vocabulary, in each head, from weights alone.
+    """Mine the token pairs with the highest Tᵉᵉ over the whole vocabulary.
 
     The printed table shows the first 20 pairs of each head; other formats and --out have all. With --out, an
     interrupted run continues when the same command is run again.

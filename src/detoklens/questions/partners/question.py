@@ -52,7 +52,7 @@ def token_words(tokens: Sequence[str | int]) -> list[str]:
 
 @dataclass(frozen=True, repr=False)
 class Partners(Joining):
-    """Show the keys with the largest Tᵉᵉ for a query token, in each head.
+    """List the key tokens with the highest Tᵉᵉ for a query token, per head.
 
     Tokens must match exactly: " Korea" with its space and "Korea" are two tokens.
 

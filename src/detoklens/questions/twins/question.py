@@ -73,7 +73,7 @@ class Ranked:
 
 @dataclass(frozen=True, repr=False)
 class Twins(Question):
-    """Test whether the first layer writes words: does a word's last piece come to look like the whole word's token?
+    """Test whether the first layer writes words.
 
     The pieces ` mag` + `ic` have a twin, the token ` magic`. Its rank among all tokens, by cosine with the last piece
     after the attention and after the block, is compared with four controls: another word's first piece (null), the last

@@ -220,7 +220,7 @@ def by_file(*flag: str) -> Callable[[Path | Sequence[str]], list[str]]:
 
 @dataclass(frozen=True, repr=False)
 class Words(Joining):
-    """Rank each word's preceding piece among all keys, with the following piece as the query.
+    """Rank the preceding piece of split words among all key tokens.
 
     Rank 1 is best. The control is the rank of another word's piece. A word of three or more pieces gives several
     adjacent pairs; unknown tokens are left out.
