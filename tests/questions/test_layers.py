@@ -226,7 +226,7 @@ def test_the_beginning_of_text_token_can_be_chosen():
     answer = dl.study("demo", workers=1).ask(question)
     assert answer.provenance.options["bos"] == []
     assert answer.tables["twins_by_layer"]["bos"].is_null().all()
-    with pytest.raises(TokenError, match="BOS token .4096.: token id 4096 does not exist"):
+    with pytest.raises(TokenError, match=r"BOS token .4096.: token id 4096 does not exist"):
         dl.study("demo").ask(dl.Layers(bos=4096))
 
 

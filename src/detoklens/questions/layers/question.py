@@ -54,7 +54,7 @@ SHOWN = 16  # components shown in a terminal
 
 @dataclass(frozen=True, repr=False)
 class Layers(Question):
-    """Find the layer after which a model writes words, and the heads and MLPs it needs: twins in the real model.
+    """Find the layer at which the model has composed the word.
 
     After every block, the whole-word token (the twin) is ranked by cosine with the word's last piece and compared with
     the four controls of `twins`, by the same rule. Then each head and MLP is ablated in turn, up to the layer that

@@ -120,7 +120,7 @@ class OfPositions(OverVocabulary, SplitTerms):
 
 @dataclass(frozen=True, repr=False)
 class Positions(OfPositions):
-    """Show Tᵖ, Tᵖᵖ, their sum and its softmax along the keys, with their spread over the vocabulary.
+    """Show Tᵖ, Tᵖᵖ, their sum and its softmax along the keys.
 
     The text table draws each curve in one line; csv, json and parquet contain every key position, with and without
     LayerNorm: mean, band, and the values at the vocabulary's smallest and largest σ. For rotary and ALiBi positions,

@@ -112,7 +112,7 @@ LAST_QUERIES = Schema(
 
 @dataclass(frozen=True, repr=False)
 class Variance(OverVocabulary):
-    """Show the variance of position embeddings, the switch at position 0, and the last position's deviation.
+    """Show the variance of position embeddings and its anomalies.
 
     The text table shows the first ten positions, the last ten, and the outliers; csv, json and parquet contain all.
 
