@@ -139,7 +139,7 @@ def test_a_token_of_digits_is_named_by_its_id(model):
 
 def test_no_table_at_80_columns_breaks_a_number_or_a_token(model, counts):
     asked = study(model, counts=counts, workers=1)
-    for question, shown in ((Auroc(bootstrap=20), list(GLANCE.names[:7])), (Auroc(roc=[" the"]), ["area", "token"])):
+    for question, shown in ((Auroc(bootstrap=20), list(GLANCE.names[:6])), (Auroc(roc=[" the"]), ["area", "token"])):
         [view] = asked.ask(question).views
         heading, _, *rows = text_table(view.frame, "", 80).splitlines()[: 2 + len(view.frame)]
         assert set(shown) <= set(heading.split())
@@ -251,7 +251,7 @@ def test_what_can_not_be_asked_is_one_line(model, counts, tmp_path):
     assert "positions go from 0 to 10" in refuse(*asked, "--scale", "11")
     assert "token ids go from 0 to 699" in refuse(*asked, "--tokens", "700")
     assert "is 3 tokens" in refuse(*asked, "--tokens", "qqq")
-    assert "so no curve" in refuse(*asked, "--roc", "0")
+    assert "so no ROC curve" in refuse(*asked, "--roc", "0")
     assert "truth counts; take words" in refuse(*asked, "--words", "words.txt")
     assert "need that of counts" in refuse(*plain, "--truth", "merges", "--positives", "pmi")
     assert "need to know how frequent" in refuse(*plain, "--truth", "merges", "--negatives", "matched")

@@ -128,9 +128,9 @@ REFUSED = {
     "not a kind of file that can be counted": ["tokenizer.json"],
     "--memory 'much' is not a size": ["texts.jsonl", "--memory", "much"],
     "needed: allow more memory": ["texts.jsonl", "--memory", "1MB"],
-    "--batch '0' is nothing": ["texts.jsonl", "--batch", "0"],
+    "--batch '0' is less than a byte": ["texts.jsonl", "--batch", "0"],
     "no field 'body'; it has 'text'": ["texts.jsonl", "--text-field", "body"],
-    "ask for the engine ray": ["texts.jsonl", "--ray-address", "auto"],
+    "choose the ray engine": ["texts.jsonl", "--ray-address", "auto"],
 }
 
 
@@ -149,7 +149,7 @@ def test_show_refuses_what_is_not_there(counts: Path, tmp_path: Path) -> None:
     assert "no manifest.json" in refuse("counts", "show", tmp_path)
     assert "not one token" in refuse("counts", "show", counts, "sapiens")
     assert "ids go from 0 to 299" in refuse("counts", "show", counts, "--token-id", 300)
-    assert "give one of them" in refuse("counts", "show", counts, "the", "--token-id", 3)
+    assert "pass one of them" in refuse("counts", "show", counts, "the", "--token-id", 3)
 
 
 def test_ctrl_c_keeps_what_is_done(counts: Path) -> None:

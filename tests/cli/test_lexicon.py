@@ -36,7 +36,7 @@ def test_tables_are_written_and_nothing_else_is_left(model, tmp_path):
 def test_a_table_for_eyes_is_short_and_says_so(model, by):
     result = run("lexicon", model, "--top", "50", "--heads", "1", "--workers", "1", *by)
     assert len(result.stdout.splitlines()) < 30
-    assert "The first 20 of each head, of 50 in all" in result.stdout
+    assert "the first 20 of each head (50 in total)" in result.stdout
     pairs = run("lexicon", model, "--top", "50", "--heads", "1", "--workers", "1", "--format", "csv", *by).stdout
     assert len(pl.read_csv(StringIO(pairs))) == 50
 

@@ -95,6 +95,6 @@ def test_bytes_that_are_no_text_are_one_line(model):
 
 def test_a_figure_that_can_not_be_drawn_is_refused_before_any_work(model, tmp_path):
     drawn = ("partners", model, "a", "--out", tmp_path / "out", "--figure")
-    assert "ends in .svg, .pdf, .png" in refuse(*drawn, "x.gif")
+    assert "a figure is .svg, .pdf or .png" in refuse(*drawn, "x.gif")
     assert "figure width" in refuse(*drawn, "x.svg", "--width", "99")
     assert not (tmp_path / "out").exists()

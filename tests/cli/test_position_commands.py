@@ -168,7 +168,7 @@ def test_whisper_looks_like_the_paper_says(whisper_folder: Path) -> None:
 
 def test_a_named_table_is_shown_alone(model: Path) -> None:
     shown = run("variance", model, "--table", "undertrained").stdout
-    assert "Does the last query position depart" in shown
+    assert "Deviation of the last query position" in shown
     assert "which positions stand out" not in shown
     wrong = call("shape", model, "--table", "switch")
     assert wrong.exit_code == 2

@@ -28,7 +28,7 @@ def test_the_shipped_list_gives_one_row_a_head_and_three_tables(model, tmp_path)
     rows = printed["rows"]
     assert [row["head"] for row in rows] == [0, 1, 2]
     assert (printed["verdict"]["value"], printed["verdict"]["heads"]) == ("no", [])
-    assert " are one token and left out" in result.stderr
+    assert " of one token (left out)" in result.stderr
     names = sorted(path.name for path in tmp_path.glob("*.parquet"))
     assert names == ["word_pieces.parquet", "word_ranks.parquet", "words_by_head.parquet"]
     assert len(pl.read_parquet(tmp_path / "word_ranks.parquet")) == 3 * rows[0]["pairs"]
@@ -63,7 +63,7 @@ def test_bad_input_is_one_line(model, tmp_path):
     words.write_bytes(b"caf\xe9\n")
     assert f"{words}: not UTF-8 at byte 3" in refuse("words", model, words)
     words.write_text("century\n", encoding="utf-8")
-    assert "none of the 1 words is split" in refuse("words", model, words)
+    assert "splits none of the 1 words" in refuse("words", model, words)
     assert f"the paper's table has its own words; leave it or {words} out" in refuse("words", model, words, "--paper")
     assert "none of the heads and tokens" in refuse("words", model, "--paper")
     assert "head 7 does not exist" in refuse("words", model, "--heads", "7")

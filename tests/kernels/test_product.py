@@ -121,5 +121,5 @@ def test_only_the_first_part_of_the_room_is_written() -> None:
     ],
 )
 def test_what_does_not_fit_is_refused(queries, keys, room) -> None:
-    with pytest.raises(ValueError, match=r"multiply|contiguous|reshape|written"):
+    with pytest.raises(ValueError, match=r"multiply|contiguous|reshape|written|read-only"):
         multiply(queries, keys, room)

@@ -91,7 +91,7 @@ def test_only_what_decides_the_numbers_is_kept(tmp_path) -> None:
 def test_pairs_above_no_pmi_are_refused() -> None:
     _, counts = random_bigrams()
     assert len(truth(kind="pmi").positives(None, counts).keys) > 0
-    with pytest.raises(CountsError, match="has a PMI above 99 bits; lower --pmi-above"):
+    with pytest.raises(CountsError, match="has a PMI above 99 bits; lower the threshold"):
         truth(kind="pmi", pmi_above=99.0).positives(None, counts)
 
 

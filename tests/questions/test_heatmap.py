@@ -66,14 +66,14 @@ def test_a_constant_row_has_no_self_match():
     layer.token_factors(0).key[:] = 0
     answer = Study(layer).ask(Heatmap(5))
     assert answer.tables["heatmap_by_head"]["self_match"].null_count() == 2
-    assert answer.sentence == "All keys have the same score in every head, so no token stands out."
+    assert answer.sentence == "Untestable: all keys have the same score in every head."
     assert Heatmap().summarize_comparison({"one": answer.tables}) == answer.sentence
 
 
 def test_a_smaller_vocabulary_is_drawn_whole_and_that_is_told():
     answer = Study(random_layer()).ask(Heatmap())
     assert answer.tables["heatmap_tokens"]["token_id"].to_list() == list(range(23))
-    assert answer.notes == ("all 23 tokens of the vocabulary are compared; 100 were asked for",)
+    assert answer.notes == ("the vocabulary has 23 tokens, fewer than 100; all are compared",)
     assert answer.provenance == Study(random_layer()).provenance(Heatmap(23))
     assert Study(random_layer()).ask(Heatmap(23)).notes == ()
 
@@ -104,7 +104,7 @@ def test_a_single_token_is_compared_with_itself(tmp_path):
     by_head = answer.tables["heatmap_by_head"]
     assert by_head["other_mean"].null_count() == by_head["self_match"].null_count() == len(by_head) == 6
     assert by_head["diagonal_mean"].to_list() == pytest.approx(by_head["minimum"].to_list())
-    assert answer.sentence == "All keys have the same score in every head, so no token stands out."
+    assert answer.sentence == "Untestable: all keys have the same score in every head."
     check_faces(answer, tmp_path)
 
 
@@ -117,25 +117,22 @@ def by_head(*self_match: float | None, same_keys: float = 0.1) -> pl.DataFrame:
 def test_the_sentence_says_whether_a_head_looks_for_the_identical_token():
     tokens = {"heatmap_tokens": pl.DataFrame({"place": range(60)})}
     assert Heatmap().summarize({"heatmap_by_head": by_head(0.1, 4.126), **tokens}) == (
-        "L0H1 looks for the identical token: over 60 drawn tokens its score is on average 4.13 standard deviations "
-        "above the mean of all keys, and the largest of all for 25 % of them; no head prefers mostly the same keys "
-        "whatever the query."
+        "L0H1 matches the identical token: over 60 tokens, its score is 4.13 standard deviations above the mean key, and "
+        "highest for 25 % of tokens. No head mostly prefers the same keys for every query."
     )
     both = by_head(2.1, 4.126, 0.0, same_keys=0.4)
     assert Heatmap().summarize({"heatmap_by_head": both, **tokens}) == (
-        "L0H1 and L0H0 look for the identical token, most of all L0H1: over 60 drawn tokens its score is on average "
-        "4.13 standard deviations above the mean of all keys, and the largest of all for 25 % of them; the same keys "
-        "whatever the query are preferred, with the common share of Tᵉᵉ's variance along the keys, by L0H2 (60 %) and "
-        "L0H1 (50 %)."
+        "L0H1 and L0H0 match the identical token, L0H1 most: over 60 tokens, its score is 4.13 standard deviations above "
+        "the mean key, and highest for 25 % of tokens. Heads that mostly prefer the same keys for every query (share of "
+        "variance): L0H2 (60 %) and L0H1 (50 %)."
     )
     assert Heatmap().summarize({"heatmap_by_head": by_head(-0.3, None), **tokens}) == (
-        "No head clearly looks for the identical token; L0H0 does most: over 60 drawn tokens its score is on average "
-        "0.30 standard deviations below the mean of all keys, and the largest of all for 25 % of them; no head prefers "
-        "mostly the same keys whatever the query."
+        "No head clearly matches the identical token; the closest is L0H0: over 60 tokens, its score is 0.30 standard "
+        "deviations below the mean key, and highest for 25 % of tokens. No head mostly prefers the same keys for every query."
     )
     compared = {"start": {"heatmap_by_head": by_head(-0.3)}, "end": {"heatmap_by_head": by_head(0.1, 4.126)}}
     assert Heatmap().summarize_comparison(compared) == (
-        "Identical tokens against the mean of all keys, in the head that looks for them most: "
+        "Score of identical tokens against the mean key, in the best head: "
         "0.30 standard deviations below it in start (L0H0) and 4.13 standard deviations above it in end (L0H1)."
     )
 

@@ -223,7 +223,7 @@ def test_a_table_for_eyes_is_short_and_says_so(study):
     answer = study.ask(Lexicon(50))
     (view,) = answer.views
     assert view.frame["head"].value_counts(sort=True)["count"].to_list() == [20, 20, 20]
-    assert view.title.endswith("in every head? The first 20 of each head, of 150 in all")
+    assert view.title.endswith("by head: the first 20 of each head (150 in total)")
     assert {"head", "rank", "score", "count", "key_token", "query_token"} <= set(shown_columns(view.frame))
     (short,) = study.ask(Lexicon(20)).views
     assert len(short.frame) == 60

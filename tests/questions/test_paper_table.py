@@ -40,7 +40,7 @@ def test_the_sentence_counts_the_rows_that_are_found_again(study, tmp_path):
     assert found.select("head", "key_token").rows()[:2] == [(4, " North"), (7, " North")]
     same, near = (found["difference"] == 0).sum(), (found["difference"].abs() <= 1).sum()
     assert answer.sentence == (
-        f"8 of the 34 rows of the paper's Table 1 can be asked of this model; {same} have the paper's rank, "
+        f"This model has 8 of the 34 rows of the paper's Table 1; {same} have the paper's rank, "
         f"{near} are within 1 of it."
     )
     assert Words(paper=True).summarize_comparison({"one": answer.tables}) == f"one: {answer.sentence}"

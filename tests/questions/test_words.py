@@ -80,7 +80,7 @@ def test_one_word_has_no_other_word_to_be_its_null(study):
     by_head = answer.tables["words_by_head"]
     assert by_head["null_median_share"].null_count() == len(by_head)
     assert by_head["median_share"].null_count() == 0
-    assert answer.sentence.startswith("Untestable: a single word has no other word to compare with. L0H")
+    assert answer.sentence.startswith("Untestable: one word has no other word as a control. L0H")
     assert answer.sentence.endswith(" over 1 pair.")
     assert answer.verdict.value == "untestable"
 
@@ -118,7 +118,7 @@ def test_what_is_wrong_is_one_line(study):
         study.ask(Words(scale=11))
     with pytest.raises(RangeError, match="word_list is a path or a list, each text or None"):
         Words(5)
-    with pytest.raises(DetokLensError, match=r"--paper has its own words; leave out --paper or mine\.txt"):
+    with pytest.raises(DetokLensError, match="the paper's table has its own words"):
         Words("mine.txt", paper=True)
     with pytest.raises(MissingError, match="Words needs a tokenizer"):
         Study(random_layer()).ask(Words())
@@ -183,7 +183,7 @@ def test_a_head_is_named_only_if_it_is_clearly_better_than_its_null(shares, null
 
 def test_how_many_words_were_split_is_told(study):
     (note,) = study.ask(Words(["century", "sapiens"])).notes
-    assert note == "2 words: 1 are one token and left out, 1 are two, 0 are more; 1 pairs are ranked"
+    assert note == "2 words: 1 of one token (left out), 1 of two, 0 of more; 1 pairs are ranked"
 
 
 @pytest.mark.parametrize("question", [{}, {"centred": True, "heads": [2, 0], "scale": 3, "no_space": True}])

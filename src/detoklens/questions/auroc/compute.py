@@ -273,7 +273,7 @@ class GroundTruth:
             return seen_pairs(counts.bigrams)
         likely = more_than_chance(counts.bigrams, self.pmi_above)
         if len(likely.keys) == 0:
-            raise CountsError(f"no pair of these counts has a PMI above {self.pmi_above:g} bits; lower --pmi-above")
+            raise CountsError(f"no pair of these counts has a PMI above {self.pmi_above:g} bits; lower the threshold")
         return likely
 
     def listed_words(self) -> list[str]:
@@ -284,7 +284,7 @@ def merged_pairs(vocabulary: Vocabulary, vocab_size: int) -> Positives:
     """The pairs that the tokenizer merges into one token, each with weight 1."""
     merges = [(right, left) for left, right, _ in vocabulary.merges()]
     if not merges:
-        raise TokenError("this tokenizer has no merges to use as ground truth; pass --truth counts or words")
+        raise TokenError("this tokenizer has no merges to use as ground truth; use counts or words instead")
     return from_pairs(merges, vocab_size).equally_weighted()
 
 
@@ -302,7 +302,7 @@ def query_tokens(layer: Layer, named: Sequence[int] | None, pieces: bool) -> lis
     if chosen:
         return sorted(chosen)
     which = "of this vocabulary" if named is None else "of the named ones"
-    raise TokenError(f"no query token is left: none {which} is a continuation token; leave out --pieces")
+    raise TokenError(f"no query token is left: none {which} is a continuation token; use all tokens instead")
 
 
 def read_tokens(texts: Iterable[str]) -> tuple[str | int, ...]:

@@ -272,7 +272,7 @@ class Words(Joining):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.paper and self.word_list is not None:
-            raise DetokLensError(f"--paper has its own words; leave out --paper or {words_file(self.word_list)}")
+            raise DetokLensError("the paper's table has its own words; omit the word list or the table")
         if self.paper and (self.offset, self.mean, self.direction) != (1, "none", "back"):
             raise DetokLensError("the paper's table is for learned positions; leave out offset, mean and direction")
 
