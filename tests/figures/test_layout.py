@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.transforms import Bbox
 
-from detoklens.figures.panels import TALLEST, Grid, Room
+from detoklens.figures.panels import TALLEST, Grid, Margins
 from detoklens.figures.theme import themed
 from tests.figures.specs import COMPARISONS, FIGURES
 from tests.figures.synthetic import tables
@@ -40,13 +40,13 @@ def test_labels_of_several_checkpoints_stand_apart(name: str, width: str) -> Non
 
 @given(st.integers(1, 32), st.floats(2, 12), st.sampled_from([1, 2]))
 def test_panels_lie_inside_the_figure_and_apart(panels: int, total: float, multiple: int) -> None:
-    room = Room()
-    grid = Grid.fit(panels, total, room, narrowest=1.1, proportion=0.62, multiple=multiple)
-    places = [Bbox.from_bounds(*grid.place(index, total, room)) for index in range(panels)]
+    margins = Margins()
+    grid = Grid.fit(panels, total, margins, narrowest=1.1, proportion=0.62, multiple=multiple)
+    places = [Bbox.from_bounds(*grid.place(index, total, margins)) for index in range(panels)]
     assert all(place.x0 > 0 and place.x1 < 1 and place.y0 > 0 and place.y1 < 1 for place in places)
     assert not any(one.overlaps(other) for one, other in combinations(places, 2))
     assert grid.columns % multiple == 0
-    assert grid.height(room) <= TALLEST or grid.panel_width < 0.5 or grid.columns >= panels
+    assert grid.height(margins) <= TALLEST or grid.panel_width < 0.5 or grid.columns >= panels
 
 
 def collisions(figure: Figure) -> list[tuple[str, str]]:

@@ -50,7 +50,7 @@ class Output(Printed):
 
     table: Annotated[str | None, Parameter("Table to print; --out writes all.", advanced=True)] = None
     by: Annotated[str | None, Parameter("Table to print, by what a row is.")] = None
-    wide: Annotated[bool, Parameter("Print all columns, whatever the terminal's width.", advanced=True)] = False
+    wide: Annotated[bool, Parameter("Print all columns at any terminal width.", advanced=True)] = False
     figure: Annotated[Path | None, Parameter("Also save a figure: .svg, .pdf or .png.", metavar="FILE")] = None
     figure_name: Annotated[str | None, Parameter("Figure to draw. Default: the first.", advanced=True)] = None
     force: Annotated[bool, Parameter("Overwrite FILE even if detoklens did not draw it.", advanced=True)] = False

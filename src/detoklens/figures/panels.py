@@ -83,22 +83,24 @@ def head_rows(
     shown = list(names) if names is not None else [head_name(head) for head in heads]
     total = theme.inches(width)
     lines = max(title.count("\n") + 1 for title in titles)
-    room = Room(
+    margins = Margins(
         left=max((text_inches(name, theme.SMALL_SIZE) for name in shown), default=0.0) + 2 * EDGE,
         top=legend_height(legend, total) + lines * LABEL * 0.8 + 0.05,
         bottom=LABEL,
-        beside=3.5 * EDGE,
-        above=lines * LABEL * 0.8 + 0.05 + LABEL,
+        between_columns=3.5 * EDGE,
+        between_rows=lines * LABEL * 0.8 + 0.05 + LABEL,
     )
-    most = max(1, int((total - room.left - room.right + room.beside) / (NARROWEST + room.beside)))
+    most = max(
+        1, int((total - margins.left - margins.right + margins.between_columns) / (NARROWEST + margins.between_columns))
+    )
     rows = ceil(len(titles) / most)
     columns = ceil(len(titles) / rows)
-    panel_width = (total - room.left - room.right - (columns - 1) * room.beside) / columns
+    panel_width = (total - margins.left - margins.right - (columns - 1) * margins.between_columns) / columns
     n_rows = max(1, len(heads))
     row_height = row or min(ROW, max(LOWEST_ROW, MANY_ROWS / n_rows))
     grid = Grid(columns, rows, panel_width, n_rows * row_height + 0.06)
-    figure = theme.ShownFigure(figsize=(total, grid.height(room)))
-    panels = [figure.add_axes(grid.place(index, total, room)) for index in range(len(titles))]
+    figure = theme.ShownFigure(figsize=(total, grid.height(margins)))
+    panels = [figure.add_axes(grid.place(index, total, margins)) for index in range(len(titles))]
     for index, (axes, title) in enumerate(zip(panels, titles, strict=True)):
         _dress_row(axes, title, shown, named=index % columns == 0)
     add_legend(figure, legend)
@@ -163,15 +165,15 @@ EDGE = 0.06
 
 
 @dataclass(frozen=True)
-class Room:
+class Margins:
     """Inches around and between the panels of a grid."""
 
     left: float = LABEL + TICKS
     right: float = 2.5 * EDGE  # half of the last tick's label
     top: float = LABEL
     bottom: float = 2 * LABEL
-    beside: float = TICKS + EDGE
-    above: float = LABEL + EDGE
+    between_columns: float = TICKS + EDGE
+    between_rows: float = LABEL + EDGE
 
 
 @dataclass(frozen=True)
@@ -187,37 +189,39 @@ class Grid:
     def fit(
         panels: int,
         total: float,
-        room: Room,
+        margins: Margins,
         narrowest: float,
         proportion: float,
         multiple: int = 1,
         tallest: float = 2.2,
     ) -> Grid:
         """The grid with the widest panels that fits the height of a page, its rows about equally full."""
-        most = int((total - room.left - room.right + room.beside) / (narrowest + room.beside))
+        most = int(
+            (total - margins.left - margins.right + margins.between_columns) / (narrowest + margins.between_columns)
+        )
         groups = ceil(panels / multiple)
         for columns in range(max(1, min(most // multiple, groups)), groups + 1):
             rows = ceil(groups / columns)
             across = ceil(groups / rows) * multiple
-            width = (total - room.left - room.right - (across - 1) * room.beside) / across
+            width = (total - margins.left - margins.right - (across - 1) * margins.between_columns) / across
             grid = Grid(across, rows, width, min(width * proportion, tallest))
-            if grid.height(room) <= TALLEST or grid.panel_width < 0.5:
+            if grid.height(margins) <= TALLEST or grid.panel_width < 0.5:
                 break
         return grid
 
-    def height(self, room: Room) -> float:
-        return room.top + self.rows * self.panel_height + (self.rows - 1) * room.above + room.bottom
+    def height(self, margins: Margins) -> float:
+        return margins.top + self.rows * self.panel_height + (self.rows - 1) * margins.between_rows + margins.bottom
 
-    def at_least(self, height: float, room: Room) -> Grid:
+    def at_least(self, height: float, margins: Margins) -> Grid:
         """The grid with panels tall enough for a figure of at least this height."""
-        return replace(self, panel_height=self.panel_height + max(0.0, height - self.height(room)) / self.rows)
+        return replace(self, panel_height=self.panel_height + max(0.0, height - self.height(margins)) / self.rows)
 
-    def place(self, index: int, total: float, room: Room) -> tuple[float, float, float, float]:
+    def place(self, index: int, total: float, margins: Margins) -> tuple[float, float, float, float]:
         """Left, bottom, width and height of the n-th panel as fractions of the figure."""
         row, column = divmod(index, self.columns)
-        tall = self.height(room)
-        left = room.left + column * (self.panel_width + room.beside)
-        bottom = tall - room.top - (row + 1) * self.panel_height - row * room.above
+        tall = self.height(margins)
+        left = margins.left + column * (self.panel_width + margins.between_columns)
+        bottom = tall - margins.top - (row + 1) * self.panel_height - row * margins.between_rows
         return left / total, bottom / tall, self.panel_width / total, self.panel_height / tall
 
     def is_lowest(self, index: int, panels: int) -> bool:
@@ -246,20 +250,20 @@ def titled_panels(
 ) -> tuple[Figure, list[Axes]]:
     """Panels with one legend and shared axis labels; a row holds a multiple of `columns` panels."""
     total = theme.inches(width)
-    above = Room.above if share_x else Room.above + LABEL
+    above = Margins.between_rows if share_x else Margins.between_rows + LABEL
     above_panels = legend_height(legend, total)
-    room = Room(top=LABEL + above_panels, bottom=2 * LABEL + _name_height(tick_names), above=above)
-    grid = Grid.fit(max(1, len(titles)), total, room, narrowest=1.1, proportion=proportion, multiple=columns)
-    grid = grid.at_least(above_panels + text_inches(y_label, theme.TEXT_SIZE) + 2 * EDGE, room)
-    figure = theme.ShownFigure(figsize=(total, grid.height(room)))
+    margins = Margins(top=LABEL + above_panels, bottom=2 * LABEL + _name_height(tick_names), between_rows=above)
+    grid = Grid.fit(max(1, len(titles)), total, margins, narrowest=1.1, proportion=proportion, multiple=columns)
+    grid = grid.at_least(above_panels + text_inches(y_label, theme.TEXT_SIZE) + 2 * EDGE, margins)
+    figure = theme.ShownFigure(figsize=(total, grid.height(margins)))
     panels: list[Axes] = []
     for index, title in enumerate(titles):
         first = panels[0] if panels else None
         shared: dict[str, Any] = {"sharex": first if share_x else None, "sharey": first if share_y else None}
-        axes = figure.add_axes(grid.place(index, total, room), **shared)
+        axes = figure.add_axes(grid.place(index, total, margins), **shared)
         _dress(axes, title, ticks_below=not share_x or grid.is_lowest(index, len(titles)))
         panels.append(axes)
-    add_labels(figure, x_label, y_label, room, above_panels)
+    add_labels(figure, x_label, y_label, margins, above_panels)
     add_legend(figure, legend)
     return figure, panels
 
@@ -277,12 +281,12 @@ def _name_height(names: Sequence[str]) -> float:
     return max((text_inches(name, theme.SMALL_SIZE) for name in shown), default=0.0)
 
 
-def add_labels(figure: Figure, x_label: str, y_label: str, room: Room, legend: float = 0.0) -> None:
+def add_labels(figure: Figure, x_label: str, y_label: str, margins: Margins, legend: float = 0.0) -> None:
     """Add one label for all horizontal and one for all vertical axes, centred on the panels and below the legend."""
     wide, tall = figure.get_size_inches()
-    across = (room.left + wide - room.right) / 2
+    across = (margins.left + wide - margins.right) / 2
     highest = tall - legend - EDGE - text_inches(y_label, theme.TEXT_SIZE) / 2
-    up = min((room.bottom + tall - room.top) / 2, highest)
+    up = min((margins.bottom + tall - margins.top) / 2, highest)
     figure.supxlabel(x_label, x=across / wide, y=0.02 / tall, va="bottom", fontsize=theme.TEXT_SIZE)
     figure.supylabel(y_label, x=0.02 / wide, y=up / tall, ha="left", fontsize=theme.TEXT_SIZE)
 

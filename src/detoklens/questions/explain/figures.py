@@ -18,7 +18,7 @@ from matplotlib.patches import Rectangle
 from detoklens.figures import theme
 from detoklens.figures.labels import KEY, QUERY, text_inches, token_label
 from detoklens.figures.marks import numbers, patch_entry, point_entry
-from detoklens.figures.panels import EDGE, LABEL, TALLEST, Grid, Room, add_labels, chosen_heads, head_rows, points
+from detoklens.figures.panels import EDGE, LABEL, TALLEST, Grid, Margins, add_labels, chosen_heads, head_rows, points
 from detoklens.wording import TERMS, head_name, term_symbol
 
 MOST_LINKS = 5  # per head
@@ -37,7 +37,7 @@ class Layout:
     """The panels of the matrices, their margins, and whether every other name is one line lower."""
 
     grid: Grid
-    room: Room
+    margins: Margins
     staggered: bool
 
 
@@ -65,29 +65,29 @@ def _layout(panels: int, names: Sequence[str], label: float, total: float) -> La
     """Leave space for every token's name; None if names would be too small."""
     name = max((text_inches(name, theme.SMALL_SIZE) for name in names), default=0.0) + EDGE
     for staggered, smallest in ((False, CELL), (True, NARROW_CELL)):
-        room = Room(
+        margins = Margins(
             left=LABEL + name,
             right=label + EDGE,
             top=LABEL + KEY_HEIGHT,
             bottom=LABEL + name * (2 if staggered else 1),
-            beside=label + EDGE,
+            between_columns=label + EDGE,
         )
-        grid = _grid(panels, max(1, len(names)), total, room, smallest)
+        grid = _grid(panels, max(1, len(names)), total, margins, smallest)
         if grid is not None:
-            return Layout(grid, room, staggered)
+            return Layout(grid, margins, staggered)
     return None
 
 
-def _grid(panels: int, tokens: int, total: float, room: Room, smallest: float) -> Grid | None:
+def _grid(panels: int, tokens: int, total: float, margins: Margins, smallest: float) -> Grid | None:
     """Rows of about equal length and cells as large as possible; None if they would be too small."""
-    across = total - room.left - room.right + room.beside
-    most = min(panels, int(across / (tokens * smallest + room.beside)))
+    across = total - margins.left - margins.right + margins.between_columns
+    most = min(panels, int(across / (tokens * smallest + margins.between_columns)))
     if most < 1:
         return None
     rows = ceil(panels / most)
     columns = ceil(panels / rows)
-    tall = ((TALLEST - room.top - room.bottom + room.above) / rows - room.above) / tokens
-    wide = (across / columns - room.beside) / tokens
+    tall = ((TALLEST - margins.top - margins.bottom + margins.between_rows) / rows - margins.between_rows) / tokens
+    wide = (across / columns - margins.between_columns) / tokens
     cell = min(LARGEST_CELL, wide, tall)
     return Grid(columns, rows, tokens * cell, tokens * max(cell, CELL)) if cell >= smallest and tall >= CELL else None
 
@@ -110,18 +110,18 @@ def _matrices(
     layout: Layout,
     total: float,
 ) -> Figure:
-    grid, room = layout.grid, layout.room
-    figure = theme.ShownFigure(figsize=(total, grid.height(room)))
+    grid, margins = layout.grid, layout.margins
+    figure = theme.ShownFigure(figsize=(total, grid.height(margins)))
     for index, head in enumerate(heads):
-        axes = figure.add_axes(grid.place(index, total, room))
+        axes = figure.add_axes(grid.place(index, total, margins))
         axes.set_title(head_name(head))
         attention = _matrix(explanation.filter(head=head), len(names))
         ends = _row_ends(explanation.filter(head=head), len(names))
         _draw_attention(axes, attention, ends)
         _frame_links(axes, links.filter(head=head).drop_nulls("attention"), ends)
         _name_tokens(axes, names, index % grid.columns == 0, grid.is_lowest(index, len(heads)), layout)
-    used = room.left + grid.columns * (grid.panel_width + room.beside) - room.beside
-    add_labels(figure, KEY, QUERY, Room(**{**vars(room), "right": total - used}), legend=KEY_HEIGHT)
+    used = margins.left + grid.columns * (grid.panel_width + margins.between_columns) - margins.between_columns
+    add_labels(figure, KEY, QUERY, Margins(**{**vars(margins), "right": total - used}), legend=KEY_HEIGHT)
     _add_colour_key(figure)
     return figure
 
@@ -177,7 +177,7 @@ def _name_tokens(axes: Axes, names: Sequence[str], beside: bool, below: bool, la
     if not layout.staggered:
         axes.set_xticks(places, names if below else nothing, rotation=90)
         return
-    lower = (layout.room.bottom - LABEL) / 2 * 72  # points: every other name is one line lower
+    lower = (layout.margins.bottom - LABEL) / 2 * 72  # points: every other name is one line lower
     axes.set_xticks(places[::2], (names if below else nothing)[::2], rotation=90)
     axes.set_xticks(places[1::2], (names if below else nothing)[1::2], rotation=90, minor=True)
     axes.tick_params(axis="x", which="minor", length=lower if below else 0, width=0.3, labelsize=theme.SMALL_SIZE)

@@ -14,15 +14,17 @@ from matplotlib.figure import Figure
 
 from detoklens.figures import theme
 from detoklens.figures.labels import KEY, QUERY, short_number, token_name
-from detoklens.figures.panels import EDGE, LABEL, TALLEST, Grid, Room, add_labels, chosen_heads
+from detoklens.figures.panels import EDGE, LABEL, TALLEST, Grid, Margins, add_labels, chosen_heads
 from detoklens.wording import head_name
 
 TOKEN = 0.1  # inches for a token's name
 LONGEST = 12  # letters of a token's name
 NARROWEST = 0.95  # inches of a panel
 MOST_UNNAMED = 2  # tokens between two named ones
-PLAIN = Room(left=LABEL + EDGE, top=3 * LABEL, bottom=LABEL + EDGE, beside=EDGE * 1.5, above=2 * LABEL)
-NAMED = Room(left=0.9, top=3 * LABEL, bottom=0.9, beside=EDGE * 1.5, above=2 * LABEL)
+PLAIN = Margins(
+    left=LABEL + EDGE, top=3 * LABEL, bottom=LABEL + EDGE, between_columns=EDGE * 1.5, between_rows=2 * LABEL
+)
+NAMED = Margins(left=0.9, top=3 * LABEL, bottom=0.9, between_columns=EDGE * 1.5, between_rows=2 * LABEL)
 
 
 @theme.figure_function
@@ -58,7 +60,7 @@ def _names(tokens: pl.DataFrame | None) -> list[str]:
     return [token_name(text, token, LONGEST) for text, token in drawn.iter_rows()]
 
 
-def _layout(panels: int, variants: int, total: float, names: list[str]) -> tuple[Room, Grid]:
+def _layout(panels: int, variants: int, total: float, names: list[str]) -> tuple[Margins, Grid]:
     """Panels wide enough to name every token, or every second or third; else as many per row as fit."""
     margins = NAMED if names else PLAIN
     look: dict[str, Any] = {"proportion": 1.0, "multiple": variants, "tallest": total}
