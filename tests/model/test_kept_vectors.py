@@ -171,7 +171,7 @@ def test_more_than_there_is_room_for_is_not_kept(folder, monkeypatch):
     monkeypatch.setattr(keeping, "MOST_BYTES", VALUES.nbytes - 1)
     asking()
     assert asking.said[0].endswith("set DETOKLENS_CACHE to another folder")
-    assert asking.said[1].endswith("GB that are kept"), "another folder would be no help"
+    assert asking.said[1].endswith("exceed the cache's limit of 0 GB"), "another folder would be no help"
     assert not list(folder.glob("*"))
 
 
@@ -292,7 +292,7 @@ def test_a_class_of_ones_own_has_its_own_vectors(folder, monkeypatch):
     np.testing.assert_array_equal(again, plain)
     assert len(list(folder.iterdir())) == 1
     (note,) = (each for each in said if "kept" in each)
-    assert "Doubled is no class of transformers" in note
+    assert "Doubled is not a transformers class" in note
     monkeypatch.setenv("DETOKLENS_CACHE", "")
     inputs_of(doubled, said)
     assert sum("kept" in each or "cached" in each for each in said) == 1, "that nothing is kept was asked for"

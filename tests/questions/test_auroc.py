@@ -78,7 +78,7 @@ def test_what_is_missing_is_said_in_one_line(layer) -> None:
     with pytest.raises(MissingError, match=r"corpus counts, unless the truth is merges or words: study") as caught:
         without.ask(Auroc())
     assert caught.value.need == "counts"
-    with pytest.raises(MissingError, match="matched negatives need to know how frequent"):
+    with pytest.raises(MissingError, match="matched negatives need token frequencies"):
         without.ask(Auroc(truth="merges", negatives="matched"))
     silent = Study(random_layer(), work=Work(workers=1))
     for question in (Auroc(truth="merges"), Auroc(truth="words")):
@@ -115,9 +115,9 @@ def test_parameters_that_can_not_be_are_refused_before_any_work() -> None:
         Auroc(tokens=[1.5])
     with pytest.raises(TokenError, match="tokens is empty"):
         Auroc(tokens=[])
-    with pytest.raises(TokenError, match="roc names no token"):
+    with pytest.raises(TokenError, match="roc is empty"):
         Auroc(roc=[])
-    with pytest.raises(DetokLensError, match="a curve is drawn against all other keys"):
+    with pytest.raises(DetokLensError, match="an ROC curve uses all other keys as negatives"):
         Auroc(roc=[1], negatives="matched")
 
 

@@ -84,7 +84,7 @@ def test_heads_have_the_layers_names(answer):
 
 def test_columns_mean_heads_of_the_layer(study, answer):
     meanings = {column.meaning for schema in answer.schemas for column in schema.columns if column.name == "head"}
-    assert meanings == {"attention head of the layer asked about, from 0"}
+    assert meanings == {"attention head of the layer, from 0"}
     assert (
         dl.Auroc()
         .schemas({"auroc_by_head": answer.tables["auroc_by_head"]})[0]
@@ -101,7 +101,7 @@ def test_models_are_compared_with_the_validity_of_each(question, answer):
     if question.roc:
         tables = {"roc_points": A_CURVE, "auroc_validity": tables["auroc_validity"]}
     both = side_by_side(question, {"one": replace(answer, tables=tables), "two": replace(answer, tables=tables)})
-    assert both.sentence.count("But it does not hold for any head") == 2
+    assert both.sentence.count("It doesn't hold on text for any head of layer 1") == 2
     assert "L0H" not in both.sentence
     assert both.tables["auroc_validity"]["model"].to_list() == ["one"] * 4 + ["two"] * 4
     if not question.roc:
@@ -110,10 +110,10 @@ def test_models_are_compared_with_the_validity_of_each(question, answer):
 
 
 def test_the_sentence_says_that_it_does_not_hold(answer):
-    assert "But it does not hold for any head (rank correlation of predicted and real scores at least 0.5, on " in (
-        answer.sentence
-    )
-    assert answer.sentence.endswith("this says nothing of what layer 1 does on text.")
+    said = "It doesn't hold on text for any head of layer 1 (rank correlation of predicted and real scores at least 0.5, on "
+    assert said in answer.sentence
+    best = answer.tables["auroc_validity"].sort("correlation", descending=True).row(0, named=True)
+    assert answer.sentence.endswith(f"; the closest, L1H{best['head']}, has {best['correlation']:.2f}).")
 
 
 def test_where_it_holds_for_some_heads_they_are_named():
@@ -245,7 +245,7 @@ def test_damaged_vectors_are_said_to_be_and_computed_anew(answer, tmp_path, monk
     texts_run.clear()
     again = dl.study(**study).ask(FEW)
     assert sum(texts_run) > 4096
-    assert f"{path} is damaged: its vectors are computed anew" in again.notes
+    assert f"{path} is damaged; computing its vectors again" in again.notes
     assert same_tables(answer, again)
 
 
@@ -254,7 +254,7 @@ def test_what_can_not_be_asked_is_refused_in_one_line(tmp_path, monkeypatch):
         dl.study("demo").ask(dl.Auroc(layer=3))
     folder = tmp_path / "copy"
     shutil.copytree(demo.CHECKPOINT, folder)
-    with pytest.raises(MissingError, match="Auroc beyond layer 0 needs text, on which it is measured whether it holds"):
+    with pytest.raises(MissingError, match="Auroc above layer 0 needs text to measure its validity"):
         dl.study(folder, counts=demo.COUNTS).ask(FEW)
     monkeypatch.setattr("detoklens.model.loading.machine_memory", lambda: 1_000_000)
     with pytest.raises(
@@ -273,7 +273,7 @@ def test_text_that_decides_nothing_is_said_to(tmp_path):
     (tmp_path / "text.txt").write_text("once upon a time")
     question = ("auroc", "demo", "--tokens", "300", "--no-controls", "--bootstrap", "0", "--workers", "1")
     assert "--text is ignored with these options" in run(*question, "--text", tmp_path / "text.txt").stderr
-    assert "--text has no part" not in run(*question).stderr
+    assert "--text is ignored" not in run(*question).stderr
 
 
 def _change_config(folder: Path, changed: dict[str, object]) -> None:

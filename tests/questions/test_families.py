@@ -255,9 +255,9 @@ def test_frequency_is_what_tokens_assert_to_the_mean_query():
         ("encoder", dl.Lexicon(mean="vocabulary"), "learned positions have no mean to split off"),
         ("encoder", dl.Contributions(mean="none"), "learned positions have no mean to split off"),
         ("rotary", dl.Partners([5], direction="ahead"), "a causal model does not attend to later keys"),
-        ("rotary", dl.Positions(average="mean-of-ratio"), "depends on no σ"),
-        ("rotary without biases", dl.Positions(mean="none"), "have no kernel unless a mean is split"),
-        ("rotary without biases", dl.Shape(mean="none"), "have no kernel unless a mean is split"),
+        ("rotary", dl.Positions(average="mean-of-ratio"), "does not depend on σ"),
+        ("rotary without biases", dl.Positions(mean="none"), "only have a kernel if a mean is split off"),
+        ("rotary without biases", dl.Shape(mean="none"), "only have a kernel if a mean is split off"),
         ("rotary", dl.Shape(length=5), "does not depend on the text's length"),
         ("encoder", dl.Shape([7], length=5), "query position 7 is beyond documents truncated to 5 tokens"),
         ("rotary", dl.Partners([5], offset=40), "offsets go from 0 to 39"),
@@ -310,7 +310,7 @@ def _controls() -> pl.DataFrame:
 
 def test_a_mean_by_frequency_needs_counts():
     for question in (dl.Partners([5], mean="frequency"), dl.Explain(token_ids=IDS, mean="frequency")):
-        with pytest.raises(MissingError, match="a mean by frequency needs corpus counts"):
+        with pytest.raises(MissingError, match="a mean weighted by frequency needs corpus counts"):
             study_of(FAMILIES["rotary"]).ask(question)
 
 
