@@ -29,6 +29,7 @@ ASKED: dict[str, tuple[str, ...]] = {
     "lexicon": ("MODEL", "--top", "5000", "--workers", "1"),
     "frequency": ("MODEL", "--counts", "COUNTS"),
     "heads": ("MODEL", "--counts", "COUNTS"),
+    "anatomy": ("MODEL", "--counts", "COUNTS", "--workers", "1"),
     "twins": ("demo", "--triples", "40", "--pieces", "2", "--candidates", "60", "--bootstrap", "0"),
     "layers": ("demo", "--up-to", "1", "--triples", "40", "--candidates", "60", "--bootstrap", "0", "--workers", "1"),
     "positions": ("MODEL",),
