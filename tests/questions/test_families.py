@@ -333,7 +333,7 @@ def test_a_real_rotary_model_answers_or_says_why_not(name, stories):
     if name not in NEEDS_TABLE:
         assert stories.ask(ASKED[name]).sentence.endswith(".")
         return
-    with pytest.raises(MissingError, match="needs a table of learned positions"):
+    with pytest.raises(MissingError, match="needs learned position embeddings"):
         stories.ask(ASKED[name])
 
 
@@ -395,7 +395,7 @@ def test_words_are_asked_ahead_from_the_piece_before(minilm):
         minilm.ask(dl.Words(["embedding"], direction=direction)).tables["word_ranks"] for direction in ("back", "ahead")
     )
     assert back.select("key_token", "query_token").rows() == ahead.select("query_token", "key_token").rows()
-    assert "piece after" in minilm.ask(dl.Words(["embedding", "tokenizer"], direction="ahead")).sentence
+    assert "following piece" in minilm.ask(dl.Words(["embedding", "tokenizer"], direction="ahead")).sentence
 
 
 def test_families_are_set_side_by_side(stories, minilm):
@@ -411,8 +411,8 @@ def test_the_command_line_takes_and_refuses_in_one_line(stories_folder):
     shown = run("partners", stories_folder, " girl", "--offset", "2", "--mean", "vocabulary", "--top", "1").stdout
     assert shown.count("girl") >= 6
     assert refuse("variance", stories_folder) == (
-        "detoklens: Variance needs a table of learned positions, which rotary and ALiBi models do not have; Frequency "
-        "has the variance of their token embeddings"
+        "detoklens: Variance needs learned position embeddings, which rotary and ALiBi models don't have; Frequency "
+        "measures the variance of their token embeddings"
     )
     assert refuse("partners", "demo", "--token-id", "5", "--offset", "2") == (
         "detoklens: demo: Tᵉᵉ is the same at every offset because positions are not rotary; leave offset out"

@@ -226,7 +226,7 @@ def test_the_beginning_of_text_token_can_be_chosen():
     answer = dl.study("demo", workers=1).ask(question)
     assert answer.provenance.options["bos"] == []
     assert answer.tables["twins_by_layer"]["bos"].is_null().all()
-    with pytest.raises(TokenError, match=r"BOS token .4096.: token id 4096 does not exist"):
+    with pytest.raises(TokenError, match=r"BOS token 4096: token id 4096 does not exist"):
         dl.study("demo").ask(dl.Layers(bos=4096))
 
 
@@ -283,7 +283,7 @@ def test_a_report_asks_for_layers_where_that_is_wanted(tmp_path, monkeypatch):
 
     monkeypatch.setattr(answers, "_ask", note)
     answers.ask_all(dl.study("demo"), tmp_path, None, layers=2)
-    assert "Does it write the word? Layers(up_to=2)" in asked
+    assert "Does the layer write the word? Layers(up_to=2)" in asked
     asked.clear()
     answers.ask_all(dl.study("demo"), tmp_path, None)
     assert not any("Layers" in question for question in asked)

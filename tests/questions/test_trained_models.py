@@ -30,7 +30,7 @@ def demo_study():
     return study("demo", workers=1)
 
 
-def to_cli_args(asked, centred):
+def words_by_head(asked, centred):
     by_head = asked.ask(Words(centred=centred)).tables["words_by_head"]
     return by_head.with_columns(gain=by_head["null_median_share"] - by_head["median_share"])
 
@@ -47,11 +47,11 @@ def test_the_demos_best_head_ranks_pieces_far_above_chance(demo_study):
     assert best["pairs"] >= 500
     assert best["median_share"] < 0.1
     assert best["null_median_share"] - best["median_share"] > 0.1
-    assert answer.sentence.startswith(f"L0H{best['head']} finds a word's piece before best: ")
+    assert answer.sentence.startswith(f"L0H{best['head']} finds a word's preceding piece: median rank in the top ")
 
 
 def test_the_demos_lexicon_are_pairs_of_its_corpus(demo_study):
-    best = to_cli_args(demo_study, centred=True).sort("gain", descending=True)["head"][0]
+    best = words_by_head(demo_study, centred=True).sort("gain", descending=True)["head"][0]
     found = demo_study.ask(Lexicon(2000, heads=[best], centred=True)).tables["lexicon_by_head"]
     chance = len(demo_study.counts.bigrams.prefixes) / demo_study.layer.vocab_size**2
     assert found["seen_share"][0] > 3 * chance
@@ -59,7 +59,7 @@ def test_the_demos_lexicon_are_pairs_of_its_corpus(demo_study):
 
 def test_no_head_of_a_speech_decoder_joins_words_but_one_matches_itself(whisper_folder):
     layer = load(whisper_folder)
-    words = to_cli_args(Study(layer), centred=False)
+    words = words_by_head(Study(layer), centred=False)
     assert words["gain"].max() < 0.1
     assert words["first"].max() < 0.001
     self_match = self_match_scores(layer.token_affinity()).mean(axis=1)
@@ -127,6 +127,6 @@ def test_random_heads_on_structured_embeddings_are_never_lexical(demo_study, str
     asked = random.choice(asked, 300, replace=False)
     classes = orthographic_classes(layer.vocabulary, layer.vocab_size)
     affinity = Affinity(query.astype(np.float32), key.astype(np.float32))
-    measures = measure_heads(affinity, pairs, asked, demo_study.counts.tokens, classes=classes)
+    measures = measure_heads(affinity, pairs, asked, demo_study.counts.tokens, groups={"within_class": classes})
     judged = judge_heads(controls_by_head(measures, range(N_RANDOM), 200, 0))
     assert [each.row for each in judged if each.level == "lexical"] == []

@@ -276,7 +276,7 @@ def test_head_cards_say_why_no_cut_was_made(monkeypatch):
     monkeypatch.setattr("detoklens.questions.twins.question.machine_memory", lambda: 40_000)
     answer = Study(planted_layer()).ask(dl.Heads())
     assert answer.tables["heads"]["rank_lost"].null_count() == 3
-    assert any(note.startswith("rank_lost is not known: 53 candidates of width 63 need ") for note in answer.notes)
+    assert any(note.startswith("rank_lost is unknown: 53 candidates of width 63 need ") for note in answer.notes)
     assert not any("rank_lost" in note for note in Study(random_layer()).ask(dl.Heads()).notes)
 
 
