@@ -121,7 +121,7 @@ def test_without_a_cache_folder_files_are_hashed_in_every_process(
         (tmp_path / "file").touch()
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     else:
-        monkeypatch.setattr(finished, "open_cached", refuse)
+        monkeypatch.setattr(integrity, "open_cached", refuse)
     before = folder_bytes(folder)
     Counts.open(folder)
     Counts.open(folder)

@@ -18,7 +18,7 @@ def test_sizes(text: str, size: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "much", "-1GB", "1 XB", "1e9", "0", "0.1"])
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(DetokLensError, match=r"^--memory .* write for example"):
+    with pytest.raises(DetokLensError, match=r"^--memory .*; pass e\.g\. 500MB or 4GB$"):
         parse_size(text, "--memory")
 
 

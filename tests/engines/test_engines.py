@@ -78,7 +78,7 @@ def test_an_engine_can_be_used_after_a_run_was_given_up(engine: Engine) -> None:
     [
         (("dask",), "accepted are local, ray"),
         (("local", 0), "at least 1"),
-        (("local", 1, "auto"), "ask for the engine ray"),
+        (("local", 1, "auto"), "choose the ray engine"),
     ],
 )
 def test_what_can_not_be_started_is_refused(arguments: tuple[str, ...], message: str) -> None:

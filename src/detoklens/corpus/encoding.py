@@ -19,7 +19,6 @@ import gigatoken
 import numpy as np
 from jaxtyping import Int, UInt32
 
-from detoklens.corpus.word_by_word import WordByWord, splittable
 from detoklens.errors import TokenError
 from detoklens.tokens import Vocabulary
 from detoklens.tokens.tokenizer_files import library_call
@@ -89,6 +88,8 @@ class _WholeTexts:
     """gigatoken itself."""
 
     def __init__(self, tokenizer_json: str) -> None:
+        import awkward  # noqa: F401  (else gigatoken imports it while encoding, and swallows a Ctrl-C during the import)
+
         with library_call(lambda reason: TokenError(f"gigatoken can't read this tokenizer: {reason}")):
             self._tokenizer = gigatoken.Tokenizer.from_json(tokenizer_json)
 
@@ -100,6 +101,8 @@ class _WholeTexts:
 
 class GigatokenEncoder:
     def __init__(self, tokenizer_json: str, parse_special_tokens: bool) -> None:
+        from detoklens.corpus.word_by_word import WordByWord, splittable  # numba: opening counts doesn't need it
+
         description = json.loads(tokenizer_json)
         self._first_placeholder = add_placeholders(description)
         if not parse_special_tokens:
