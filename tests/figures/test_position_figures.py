@@ -246,7 +246,8 @@ def test_compared_figures_are_titled_by_their_quantity() -> None:
 
 def test_drawing_does_not_touch_pyplot() -> None:
     code = (
-        "import sys\nfrom detoklens.figures import positions, shape, variance\n"
+        "import sys\nimport detoklens.questions.positions.figures, detoklens.questions.shape.figures\n"
+        "import detoklens.questions.variance.figures\n"
         "print('matplotlib.figure' in sys.modules, 'matplotlib.pyplot' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "True False\n"
