@@ -107,7 +107,7 @@ def test_what_can_not_be_done_is_one_line(model, exported, tmp_path):
         line = refuse("explore", model, "--port", port, "--no-open")
         assert line == f"detoklens: can't listen on port {port}: another program uses it; pass another port, or none"
     assert "pass 1 to 65535" in refuse("explore", exported, "--port", 70000)
-    assert "--export serves nothing" in refuse("explore", model, "--export", tmp_path / "out", "--port", 8000)
+    assert "--export does not serve" in refuse("explore", model, "--export", tmp_path / "out", "--port", 8000)
     assert "is an exported explorer" in refuse("explore", exported, "--export", tmp_path / "out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("x")

@@ -95,7 +95,7 @@ def test_searching_a_token_shows_its_partners_in_every_head(browser, whole):
         assert centred[1:] == page.evaluate(FIRST_PARTNERS, "centred")
         page.get_by_label("Partners of a token").fill("漢字")  # no token's text, nor spelled by any
         assert page.locator("#found table").count() == 0
-        assert page.locator("#search-count").inner_text().startswith("No token")
+        assert page.locator("#search-count").inner_text().startswith("No searchable token")
 
 
 def test_more_matches_are_shown_on_request(browser, whole):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from detoklens import engines
+from detoklens.cli import compare
 from detoklens.engines.local import LocalEngine
 from detoklens.questions.partners.question import Partners
 from detoklens.report.sections import Entry, SectionPlan
@@ -34,13 +34,13 @@ def one_section(monkeypatch) -> None:
 def test_a_task_for_each_checkpoint(tmp_path, monkeypatch):
     asked = ["compare", "a=demo@0", "b=demo"]
     here = run(*asked, "--workers", "1", "--out", tmp_path / "here")
-    cluster, started, open_engine = Noting(1), [], engines.open_engine
+    cluster, started, open_engine = Noting(1), [], compare.open_engine
 
     def opened(name: str = "local", workers: int | None = None, address: str | None = None):
         started.append((name, address))
         return cluster if name == "ray" else open_engine("local", 1)
 
-    monkeypatch.setattr(engines, "open_engine", opened)
+    monkeypatch.setattr(compare, "open_engine", opened)
     there = run(*asked, "--engine", "ray", "--ray-address", "auto", "--out", tmp_path / "there")
     assert started == [("ray", "auto"), ("local", None)]
     assert [task.label for task in cluster.tasks] == ["a", "b"]

@@ -156,7 +156,7 @@ def test_a_term_switched_off_changes_attention_at_once(opened, demo):
     terms = demo.layer.terms(ids)
     with opened("demo/#/text?head=1&text=The+magic+words&cell=2,0") as page:
         settled(page)
-        page.get_by_role("checkbox", name=re.compile("^Tᵉ token asserts")).uncheck()
+        page.get_by_role("checkbox", name=re.compile("^Tᵉ token preferred")).uncheck()
         page.wait_for_function("() => /off=e(&|$)/.test(location.hash)")
         settled(page)
         share = number(page.locator(".panel .amount strong").inner_text())
