@@ -28,7 +28,7 @@ from detoklens.report.report import make_report
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from tests.layers import random_layer
 
-SHOWING = ("Draw the figures", "Find the partners of every token", "Write the page")
+SHOWING = ("Draw the figures", "Rank the partners of every token", "Write the page")
 
 
 def zipf_tokens(random: np.random.Generator, vocabulary: int, shape: int | tuple[int, int]) -> np.ndarray:

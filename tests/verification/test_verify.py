@@ -55,8 +55,10 @@ def test_the_output_difference_is_the_heads_own(monkeypatch):
     """One head writes 5 too much in one place: its row says 5, the others nothing, the layer's output is as it was."""
     from detoklens.model import verify as module
 
+    run_real_layer = module.run_real_layer
+
     def shifted(*args, **kwargs):
-        real = oracle.run_real_layer(*args, **kwargs)
+        real = run_real_layer(*args, **kwargs)
         real.head_outputs[1, 0, 0] += 5
         return real
 

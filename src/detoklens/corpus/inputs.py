@@ -1,4 +1,4 @@
-"""Files of a dataset on the Hugging Face hub. Nothing else in counting uses the network."""
+"""Input files: local files, folders, globs, and datasets on the hub. Nothing else in counting uses the network."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ import os
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from detoklens.errors import CorpusError, HubError
-from detoklens.hub.errors import RefusedError, one_line_errors
-from detoklens.hub.repository import MAIN, Repository
+
+if TYPE_CHECKING:
+    from detoklens.hub.repository import Repository
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 KINDS = (".txt", ".jsonl", ".parquet")
@@ -165,6 +167,9 @@ def download_dataset(argument: str) -> list[tuple[str, str]]:
 
     Files are stored in the hub's cache and downloaded once.
     """
+    from detoklens.hub.errors import one_line_errors
+    from detoklens.hub.repository import MAIN, Repository
+
     owner, name, *pattern = argument.split("/")
     dataset = Repository("dataset", f"{owner}/{name}")
     try:
@@ -177,6 +182,8 @@ def download_dataset(argument: str) -> list[tuple[str, str]]:
 
 def _find_files(dataset: Repository, pattern: str) -> tuple[str, list[str]]:
     """Return the commit and its countable files: the main branch's, else those of the hub's parquet copy."""
+    from detoklens.hub.repository import MAIN
+
     for branch in (MAIN, CONVERTED):
         commit, listed = _list_files(dataset, branch)
         files = sorted(file for file in listed if kind_of(file)[0] and _matches(file, pattern))
@@ -187,6 +194,8 @@ def _find_files(dataset: Repository, pattern: str) -> tuple[str, list[str]]:
 
 
 def _list_files(dataset: Repository, branch: str) -> tuple[str, Collection[str]]:
+    from detoklens.hub.errors import RefusedError
+
     try:
         return dataset.list_files(branch)
     except RefusedError as error:

@@ -53,4 +53,4 @@ def test_it_answers_as_the_folder_does_without_later_blocks(hub: HubServer, fold
 
 def test_the_command_line_asks_a_hub_name(hub: HubServer, folder: Path) -> None:
     words = ("--up-to", "1", "--triples", "40", "--candidates", "100", "--bootstrap", "0", "--workers", "1")
-    assert "the word" in run("layers", REPO, *words).stderr
+    assert "writes words" in run("layers", REPO, *words).stderr
