@@ -105,14 +105,14 @@ def test_tokens_that_do_not_exist_are_refused(token: int) -> None:
 
 
 def test_scores_and_positives_of_two_vocabularies_are_refused() -> None:
-    with pytest.raises(RangeError, match="scores of 80 tokens can't be judged by positives among 90"):
+    with pytest.raises(RangeError, match="the model has 80 tokens, the positives 90"):
         auroc(random_affinity(1, 80, 3, 9), random_positives(90, 9))
 
 
 def test_a_kept_part_of_another_size_is_not_taken(tmp_path) -> None:
     affinity, positives = random_affinity(1, 400, 3, 9), random_positives(400, 9, share=0.9)
     parts = Parts(tmp_path)
-    parts.save(1, {"measures": np.zeros((1, 1, 5, MEASURES))})
+    parts.save(1, {"measures": np.zeros((1, 1, 5, MEASURES)), "partner_aurocs": np.zeros((1, 0, 5))})
     with pytest.raises(ValueError, match="broadcast"):
         auroc(affinity, positives, runner=Runner(parts=parts))
 
@@ -143,7 +143,7 @@ def test_no_seen_token_at_all() -> None:
 
 
 def test_matched_negatives_need_counts() -> None:
-    with pytest.raises(CountsError, match="give counts"):
+    with pytest.raises(CountsError, match="pass counts"):
         auroc(random_affinity(1, 30, 3, 9), random_positives(30, 9), judging=Judging(matched=True))
 
 
