@@ -35,7 +35,7 @@ from sklearn.metrics import roc_auc_score
 from detoklens.kernels.ranking import AUROC
 from detoklens.measures.auroc import Judging, Measures, Positives, measure_heads
 from detoklens.measures.ranking import scores_of
-from detoklens.parallel import Runner
+from detoklens.parallel import Runner, available_cores
 from detoklens.scores.affinity import Affinity
 
 PRODUCT_SIZE = 2048
@@ -249,7 +249,7 @@ def main() -> None:
     parser.add_argument("--heads", type=int, default=12)
     parser.add_argument("--d-head", type=int, default=64)
     parser.add_argument("--bigrams", type=int, default=20_000_000)
-    parser.add_argument("--workers", type=int, default=None)
+    parser.add_argument("--workers", type=int, default=available_cores())
     parser.add_argument("--sklearn-tokens", type=int, default=200)
     parser.add_argument("--seconds-of-products", type=float, default=4.0)
     print(json.dumps({name: round(value, 10) for name, value in run(parser.parse_args()).items()}, indent=2))

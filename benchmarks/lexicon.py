@@ -2,6 +2,7 @@
 
     python benchmarks/lexicon.py                               GPT-2 small's vocabulary, two heads: about two minutes
     python benchmarks/lexicon.py --vocabulary 8000 --heads 4
+    python benchmarks/lexicon.py --vocabulary 151936 --heads 1 --d-head 128 --top 1000      a head of Qwen2.5-Coder-1.5B
 
 Everything is timed in one run. The baseline is the obvious implementation: compute whole rows of scores for 128 queries
 at a time, append them to the best pairs so far, and apply numpy's argpartition; it runs on some queries and is scaled
@@ -19,7 +20,7 @@ import numpy as np
 
 from auroc import Cost, measured, product_costs, random_affinity, scaled_mean, squares_in, watched_memory
 from detoklens.measures.ranking import largest_pairs
-from detoklens.parallel import Runner
+from detoklens.parallel import Runner, available_cores
 from detoklens.scores.affinity import Affinity
 
 ROWS = 128
@@ -81,7 +82,7 @@ def main() -> None:
     parser.add_argument("--heads", type=int, default=2)
     parser.add_argument("--d-head", type=int, default=64)
     parser.add_argument("--top", type=int, default=10_000)
-    parser.add_argument("--workers", type=int, default=None)
+    parser.add_argument("--workers", type=int, default=available_cores())
     parser.add_argument("--baseline-queries", type=int, default=1_280)
     parser.add_argument("--seconds-of-products", type=float, default=4.0)
     print(json.dumps({name: round(value, 10) for name, value in run(parser.parse_args()).items()}, indent=2))

@@ -72,13 +72,12 @@ class RandomText(Study):
 
 def alone(title: str, asked: Study) -> float:
     """Seconds of one question asked alone, without cached answers but with the factors already computed."""
-    from detoklens.report.sections import SECTIONS
+    from detoklens.report.folder import report_entries
 
     fresh = RandomText(asked.layer, asked.counts, asked.texts, asked.seed, asked.work)
     if asked.has("text"):
         fresh.documents = asked.documents
-    entries = [entry for section in SECTIONS for entry in section.entries(fresh)]
-    question = next(entry.question for entry in entries if f"{entry.question.name()}{entry.remark}" == title)
+    question = next(entry.question for entry in report_entries(fresh) if entry.title == title)
     started = time.perf_counter()
     fresh.ask(question)
     return time.perf_counter() - started

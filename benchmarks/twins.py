@@ -22,13 +22,11 @@ import numpy as np
 from auroc import PRODUCT_SIZE, Cost, measured, product_costs, scaled_mean, watched_memory
 from detoklens.measures.twin_chains import Chains
 from detoklens.measures.twin_ranks import ClosedWorld
-from detoklens.measures.twins import Candidates, exchanged_first, partner_words, standardised, summary
+from detoklens.measures.twins import Candidates, exchanged_first, partner_words, rank_measures, standardised
 from detoklens.parallel import available_cores
 from detoklens.scores.layer import Layer
 from detoklens.weights.checkpoint import Checkpoint
-from detoklens.weights.first_layer import FirstLayer
-from detoklens.weights.mlp import FeedForward, MlpSublayer
-from detoklens.weights.norm import Norm
+from detoklens.weights.first_layer import FeedForward, FirstLayer, MlpSublayer, Norm
 
 PLACES, COMPARED = 2, 20
 random = np.random.default_rng(0)
@@ -96,7 +94,7 @@ def run(options: argparse.Namespace) -> dict[str, float]:
             ranks_cost += cost
         with measured() as of_intervals:
             for place in world.places:
-                summary(np.stack([found[place] for found in ranks]))
+                rank_measures(np.stack([found[place] for found in ranks]))
     squares += product_costs(options.seconds_of_products)
     steps = {"candidates": of_candidates, "vectors": vectors_cost, "ranks": ranks_cost, "intervals": of_intervals}
     total = summed([one for costs in steps.values() for one in costs])

@@ -143,18 +143,23 @@ def writer(strength: float, seed: int) -> Model:
 
 
 def frequency_bias(strength: float, seed: int) -> Model:
-    """A random model whose L0H0 query bias has cosine `strength` with rarity; the rest of the bias is random."""
+    """A random model; L0H0's query bias has cosine `strength` with the direction in which Tᵉ falls fastest.
+
+    That direction is the slope of the head's keys over log count. The rest of the bias is random.
+    """
     model = random_gpt2("spelled", seed)
-    tokens, tensors = model.tensors["wte.weight"], model.tensors
-    normed = (tokens - tokens.mean(axis=1, keepdims=True)) / tokens.std(axis=1, keepdims=True)
+    tokens, tensors, random = model.tensors["wte.weight"], model.tensors, np.random.default_rng(seed + 1)
+    centred = tokens - tokens.mean(axis=1, keepdims=True)
+    places = tensors["wpe.weight"] - tensors["wpe.weight"].mean(axis=1, keepdims=True)
+    variance = centred.var(axis=1)[:, None] + places.var(axis=1) + 2 * centred @ places.T / D_RANDOM
+    normed = centred / np.sqrt(variance).mean(axis=1, keepdims=True)
     d_head = D_RANDOM // N_HEADS
     keys = normed * tensors["h.0.ln_1.weight"] @ tensors["h.0.attn.c_attn.weight"][:, D_RANDOM : D_RANDOM + d_head]
-    keys -= keys.mean(axis=0)
-    wanted = np.linalg.lstsq(keys, -model.texts.log_counts, rcond=None)[0]
-    other = np.random.default_rng(seed).normal(size=d_head)
-    other -= other @ wanted / (wanted @ wanted) * wanted
-    pointing = strength * wanted / np.linalg.norm(wanted)
-    pointing = pointing + np.sqrt(1 - strength**2) * other / np.linalg.norm(other)
+    steepest = -model.texts.log_counts @ keys
+    steepest /= np.linalg.norm(steepest)
+    other = random.normal(size=d_head)
+    other -= other @ steepest * steepest
+    pointing = strength * steepest + np.sqrt(1 - strength**2) * other / np.linalg.norm(other)
     carried = tensors["h.0.ln_1.bias"] @ tensors["h.0.attn.c_attn.weight"][:, :d_head]  # from LayerNorm's bias
     tensors["h.0.attn.c_attn.bias"][:d_head] = 3 * pointing - carried
     return model
@@ -169,6 +174,29 @@ def wave_table(strength: float, seed: int) -> Model:
     tensors["wpe.weight"] += strength * np.stack([np.cos(angles), np.sin(angles)], axis=1) @ circle
     weight = tensors["h.0.attn.c_attn.weight"]
     weight[:, :D_RANDOM] = weight[:, D_RANDOM : 2 * D_RANDOM]
+    return model
+
+
+def switch(strength: float, seed: int) -> Model:
+    """A random Llama; from continuation tokens, L0H0's score is `strength` × cos(offset − 1) larger than from others.
+
+    The embeddings have a feature that all tokens share, which the keys read, and one of continuation tokens, which the
+    queries read. The strength is in nats, for a token whose norm is that of the average.
+    """
+    model = random_llama("spelled", seed)
+    texts, tensors = model.texts, model.tensors
+    tokens, d_head = tensors["model.embed_tokens.weight"], D_RANDOM // N_HEADS
+    continues = np.isin(np.arange(texts.size), texts.vocabulary.word_internal())
+    shared, marked = 0, 1
+    tokens[:, shared], tokens[:, marked] = 1.0, continues
+    gain = tensors["model.layers.0.input_layernorm.weight"]
+    mean_square = np.mean(tokens**2)
+    for name, feature, pair in (("k", shared, (1.0, 0.0)), ("q", marked, (np.cos(1.0), -np.sin(1.0)))):
+        weight = tensors[f"model.layers.0.self_attn.{name}_proj.weight"]
+        weight[:d_head] *= 0.1
+        weight[0], weight[d_head // 2] = 0, 0  # the fastest rotary pair: one radian per token
+        size = np.sqrt(strength * mean_square * np.sqrt(d_head)) / gain[feature]
+        weight[0, feature], weight[d_head // 2, feature] = size * pair[0], size * pair[1]
     return model
 
 
@@ -300,10 +328,11 @@ def _gpt2(tensors: Tensors, texts: Texts, n_heads: int, **config: Any) -> Model:
 
 STRUCTURED = tuple(EMBEDDINGS)
 STRENGTHS = {
-    "lexical": (0.25, 0.5, 1.0, 2.0, 4.0),
-    "writer": (0.1, 0.2, 0.4, 0.7, 1.0),
-    "frequency bias": (0.25, 0.5, 0.75, 0.9, 1.0),
-    "wave": (0.1, 0.2, 0.4, 0.7, 1.0),
+    "lexical": (0.125, 0.25, 0.5, 1.0, 2.0),
+    "writer": (0.01, 0.03, 0.1, 0.3, 1.0),
+    "frequency bias": (0.25, 0.4, 0.5, 0.75, 1.0),
+    "wave": (0.2, 0.4, 0.7, 1.0, 1.4),
+    "switch": (0.05, 0.1, 0.25, 0.5, 1.0),
 }
 NULLS: dict[str, Callable[[int], Model]] = {
     **{f"random, {name}": lambda seed, name=name: random_gpt2(name, seed) for name in STRUCTURED},
@@ -320,5 +349,6 @@ PLANTED: dict[str, Callable[[float, int], Model]] = {
     "writer": writer,
     "frequency bias": frequency_bias,
     "wave": wave_table,
+    "switch": switch,
 }
 """Models with a planted effect of known strength."""

@@ -9,10 +9,12 @@ from typing import Any
 
 from scipy.stats import binomtest
 
-from calibration.run import NOT_ASKED, RANDOM, VERDICTS
+from calibration.adversaries import NULLS
+from calibration.run import ASKED, RANDOM, VERDICTS
 
 GROUPS = {
     "random weights": RANDOM,
+    "of these, structured embeddings": tuple(kind for kind in NULLS if kind.startswith(RANDOM) and "iid" not in kind),
     "copiers": ("copier, ",),
     "cluster heads": ("6 clusters", "16 clusters"),
     "frequency × frequency": ("frequency × frequency",),
@@ -70,13 +72,12 @@ def power(found: Iterable[dict[str, Any]]) -> str:
     for kind in dict.fromkeys(one["kind"] for one in planted):
         of_kind = [one for one in planted if one["kind"] == kind]
         strengths = sorted({one["strength"] for one in of_kind})
-        for verdict in VERDICTS:
-            if verdict not in NOT_ASKED[kind]:
-                said = [
-                    f"{strength:g}: {_rate([one for one in of_kind if one['strength'] == strength], verdict, False)}"
-                    for strength in strengths
-                ]
-                rows.append([kind, f"`{verdict}`", ", ".join(said)])
+        for verdict in ASKED[kind]:
+            said = [
+                f"{strength:g}: {_rate([one for one in of_kind if one['strength'] == strength], verdict, False)}"
+                for strength in strengths
+            ]
+            rows.append([kind, f"`{verdict}`", ", ".join(said)])
     return _grid(["planted", "verdict", "strength: found"], rows)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from detoklens.questions.base import Need
 from detoklens.questions.catalogue import QUESTIONS
-from detoklens.weights.families import SPECS
+from detoklens.weights.families import SPEC_OF, SPECS
+from detoklens.weights.gguf_file import ARCHITECTURES
 from detoklens.weights.spec import AlibiPositions, LearnedPositions, RotaryPositions, Spec
 
 PAGE = Path(__file__).parent / "families.md"
@@ -16,7 +17,7 @@ GENERATED = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOT
 
 def families_page() -> str:
     """Return the page with regenerated tables; the prose around them stays as it is."""
-    tables = {"families": families_table(), "questions": questions_table()}
+    tables = {"families": families_table(), "questions": questions_table(), "gguf": gguf_table()}
     return GENERATED.sub(lambda found: found[1] + tables[found[2]] + found[3], PAGE.read_text(encoding="utf-8"))
 
 
@@ -27,6 +28,14 @@ def families_table() -> str:
         for spec in SPECS
     ]
     return _table(["models", "`model_type`", "positions", "terms", "block output", "what is special in layer 0"], rows)
+
+
+def gguf_table() -> str:
+    """One row per architecture of GGUF files: the model type whose Spec reads it."""
+    rows = [
+        [f"`{name}`", f"`{kind.model_type}`", SPEC_OF[kind.model_type].models] for name, kind in ARCHITECTURES.items()
+    ]
+    return _table(["`general.architecture`", "read as", "models"], rows)
 
 
 def questions_table() -> str:

@@ -21,7 +21,7 @@ from detoklens.questions.comparing import side_by_side
 
 START, END = "demo@0", "demo"
 ROTARY = "a small Llama with random weights, to show the form of the figure; it is not a finding"
-HOME = ("auroc", "twins", "explain")  # figures on the start page
+HOME = ("auroc",)  # the figure on the start page
 
 
 @dataclass(frozen=True)
@@ -192,5 +192,4 @@ def _card(drawn: Drawn) -> str:
 
 
 def _on_first_page(drawn: Drawn) -> str:
-    shown = [_said(drawn), _inlined(drawn), "```console", f"$ {drawn.answer.command}", "```", ""]
-    return "\n".join([*shown, "```python", f'dl.study("{END}").ask(dl.{drawn.question!r})', "```", ""])
+    return "\n".join([_said(drawn), _inlined(drawn), "```console", f"$ {drawn.answer.command}", "```", ""])

@@ -37,11 +37,16 @@ def main() -> None:
     options = parser.parse_args()
     lay_out(options.source)
     build(options.source, options.out)
+    print(f"The site is in {options.out}. To look at it, with the live explorer:")
+    print(
+        f"  {Path(sys.executable).name} -m http.server 8000 --directory {options.out}   # then open http://localhost:8000"
+    )
 
 
 def lay_out(source: Path) -> None:
     """Collect everything that Sphinx reads in one folder."""
     from make_gallery import demo_studies, write_gallery
+    from make_llms import write_llms
     from make_tables import tables_page, write_questions
 
     shutil.rmtree(source, ignore_errors=True)
@@ -55,6 +60,7 @@ def lay_out(source: Path) -> None:
     write_gallery(source, studies)
     put_live(source / "extra" / "live", studies["end"])
     write_questions(source / "made" / "questions.md")
+    write_llms(source, source / "extra")
 
 
 def _relink(text: str) -> str:

@@ -24,7 +24,7 @@ from unittest.mock import patch
 TUTORIAL = Path(__file__).parent / "tutorial.md"
 BLOCK = re.compile(r"```(console|python)\n(.*?)```\n(?:\n```text\n(.*?)```\n)?", re.DOTALL)
 WIDE, HIGH = 80, 50
-ONCE = "compiling loops, once for this machine"  # printed by the first command, whichever it is
+ONCE = "compiling the loops of this command, once"
 
 
 def run(page: str) -> str:

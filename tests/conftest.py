@@ -19,7 +19,7 @@ os.environ.setdefault(
 )
 os.environ["DETOKLENS_CACHE"] = ""  # no test finds what an earlier one, or the user, has kept
 
-SHAPE_CHECKED = ("scores", "weights.first_layer", "weights.folding", "weights.scale")
+SHAPE_CHECKED = ("scores", "weights.first_layer", "weights.scale")
 install_import_hook([f"detoklens.{name}" for name in SHAPE_CHECKED], "beartype.beartype")
 
 # A run says something of the code and nothing of luck: the same cases each time. `make explore` draws new ones.

@@ -10,10 +10,14 @@ import pytest
 
 
 def run_limited(size: int, *words: str) -> subprocess.CompletedProcess[str]:
+    return run_python(size, "from detoklens.__main__ import main; main()", *words)
+
+
+def run_python(size: int, code: str, *words: str) -> subprocess.CompletedProcess[str]:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_AS, (size, size))
 
-    command = [sys.executable, "-m", "detoklens", *words]
+    command = [sys.executable, "-c", code, *words]
     return subprocess.run(command, capture_output=True, text=True, preexec_fn=limit, check=False)
 
 
@@ -28,3 +32,14 @@ def test_too_little_is_one_line(size: int) -> None:
 
 def test_help_needs_less() -> None:
     assert run_limited(1_000_000_000, "--version").returncode == 0
+
+
+@pytest.mark.parametrize("size", [300_000_000, 1_000_000_000, 2_500_000_000])
+@pytest.mark.parametrize("call", ["detoklens.study('demo')", "detoklens.load", "from detoklens import Auroc"])
+def test_python_says_so_in_one_line(size: int, call: str) -> None:
+    """Nothing is loaded: with 1 GB, pyarrow could not start a thread and the demo's counts seemed damaged."""
+    code = f"import detoklens, sys\ntry:\n    {call}\nexcept detoklens.DetokLensError as error:\n    print(error)"
+    done = run_python(size, f"{code}\nassert 'numpy' not in sys.modules")
+    assert (done.returncode, done.stderr) == (0, "")
+    (line,) = done.stdout.splitlines()
+    assert line.startswith(f"the address space is limited to {size / 1e9:.1f} GB, too little to load")

@@ -18,15 +18,16 @@ import zstandard
 
 from detoklens.loading import load_vocabulary
 from detoklens.questions.auroc.question import Auroc
+from detoklens.questions.base import ReportEntry
 from detoklens.questions.heads.question import Heads
-from detoklens.report.sections import Entry, SectionPlan
 
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 SMALL = "--vocabulary 300 --heads 2 --d-head 8"
 SMALLEST = {
     "anatomy": f"{SMALL} --workers 1",
-    "auroc": f"{SMALL} --bigrams 2000 --workers 1 --sklearn-tokens 2 --seconds-of-products 0.05",
-    "lexicon": f"{SMALL} --top 20 --workers 1 --baseline-queries 300 --seconds-of-products 0.05",
+    "auroc": f"{SMALL} --bigrams 2000 --sklearn-tokens 2 --seconds-of-products 0.05",
+    "lookback": f"{SMALL} --documents 2 --workers 1",
+    "lexicon": f"{SMALL} --top 20 --baseline-queries 300 --seconds-of-products 0.05",
     "twins": f"{SMALL} --words 40 --threads 2 --seconds-of-products 0.05",
     "explorer": f"{SMALL} --positions 256 --changes 2",
     "layers": "--width 24 --heads 2 --key-heads 1 --mlp 16 --blocks 3 --up-to 2 --triples 30 --workers 1",
@@ -54,8 +55,9 @@ def test_ratios_are_printed_and_agree_with_the_baseline(name):
     assert difference < 1e-5
 
 
-def test_anatomy_is_compared_with_projecting_the_vocabulary():
-    found = json.loads(run("anatomy", *SMALLEST["anatomy"].split()))
+@pytest.mark.parametrize("name", ["anatomy", "lookback"])
+def test_heads_are_compared_with_projecting_the_vocabulary(name):
+    found = json.loads(run(name, *SMALLEST[name].split()))
     assert set(found) == {"gpt2", "llama"}
     assert all(each["times_the_projection"] > 0 for each in found.values())
 
@@ -68,9 +70,8 @@ def test_each_pass_of_layers_is_timed():
 
 @pytest.mark.usefixtures("only_svg")
 def test_each_step_of_a_report_is_timed(monkeypatch):
-    one = [SectionPlan("One", lambda study: [Entry(Auroc()), Entry(Heads())])]
-    for module in ("folder", "report", "sections"):
-        monkeypatch.setattr(f"detoklens.report.{module}.SECTIONS", one)
+    two = [ReportEntry(Auroc()), ReportEntry(Heads())]
+    monkeypatch.setattr("detoklens.report.folder.report_entries", lambda study, layers=None: two)
     printed = run("report", *SMALLEST["report"].split())
     assert " s  auroc\n" in printed
     assert "page and figures take" in printed

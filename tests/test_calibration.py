@@ -94,11 +94,28 @@ def test_a_whole_writer_puts_the_words_token_in_place_of_its_pieces(tmp_path: Pa
         assert int((embedded @ state).argmax()) == whole
 
 
+def test_a_planted_bias_has_its_cosine_with_the_steepest_direction(tmp_path: Path) -> None:
+    layer = loaded(adversaries.frequency_bias(0.6, 0), tmp_path)
+    keys = layer.token_affinity("mean").key_of(0).astype(np.float64)
+    steepest, bias = -small_texts().log_counts @ keys, layer.common_part(None).query[0]
+    assert bias @ steepest / np.linalg.norm(bias) / np.linalg.norm(steepest) == pytest.approx(0.6, abs=1e-3)
+
+
 def test_a_planted_bias_and_a_planted_wave_are_found(tmp_path: Path) -> None:
-    for kind, question in (("frequency bias", dl.Frequency()), ("wave", dl.Shape())):
+    for kind, question in (("frequency bias", dl.Frequency()), ("wave", dl.Shape()), ("switch", dl.Lookback())):
         model = PLANTED[kind](1.0, 0)
         study = dl.study(model.write(tmp_path / kind), counts=model.texts.counts, workers=1)
         assert study.ask(question).verdict.value == "yes"
+
+
+def test_a_switch_looks_back_from_continuation_tokens_only(tmp_path: Path) -> None:
+    """By its strength at offset 1 and the cosine elsewhere, up to the noise of the other dimensions."""
+    layer = loaded(adversaries.switch(2.0, 0), tmp_path)
+    continues = np.isin(np.arange(1000), small_texts().vocabulary.word_internal())
+    for offset in (1, 2, 4):
+        scores = layer.token_affinity(heads=[0], offset=offset).scores(np.arange(1000))[0] * layer.attention_scale
+        lift = scores[continues].mean() - scores[~continues].mean()
+        assert lift == pytest.approx(2.0 * np.cos(offset - 1), abs=0.35)
 
 
 def test_every_task_has_a_file_and_a_seed_of_its_own() -> None:

@@ -24,8 +24,8 @@ GENERATED = "cli.md"
 CODE = re.compile(r"```.*?```|`[^`\n]+`|^(?: {4}.*\n)+", re.DOTALL | re.MULTILINE)
 COMMAND = re.compile(r"detoklens [a-z]+(?: [^`\n#|]+)?")
 ELSEWHERE = re.compile(
-    r"detoklens as dl|Skylion007|whisper|stories15M|MiniLM|--layer 1|count texts|/shared/|ray|COUNTS|INPUT|DIR\b|"
-    r"explore|…|\[|NAME|\.\.\.|--engine|--paper|\\$|FILE|SIZE"
+    r"detoklens as dl|Skylion007|whisper|stories15M|MiniLM|--layer 1|count texts|/shared/|ray|COUNTS|pythia|INPUT|DIR\b|"
+    r"explore|…|\[|NAME|\.\.\.|--engine|\\$|FILE|SIZE"
 )
 
 AT_HAND = {

@@ -45,6 +45,11 @@ def test_loading_and_asking_imports_no_torch(tmp_path):
     assert imported(f"{load}; {ask}", ("torch", "transformers", "matplotlib", "huggingface_hub", "httpx")) == "[]"
 
 
+def test_opening_counts_imports_no_pandas():
+    ask = "import detoklens; counts = detoklens.Counts.open('demo'); counts.bigrams; counts.predecessors(7)"
+    assert imported(ask, ("pandas",)) == "[]"
+
+
 def test_every_public_name_is_there():
     code = "import detoklens\nfor name in detoklens.__all__: getattr(detoklens, name)\nprint('all there')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -164,14 +164,17 @@ def stop_after(blocks: int):
     return watch
 
 
-def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path):
+def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, caplog):
     layer, documents = small_layer(), many_documents()
     parts = Parts(tmp_path / "parts")
     with pytest.raises(Interrupted):
         contributions(layer, documents, runner=Runner(parts=parts, watch=stop_after(4)))
     kept = {path.name: path.stat().st_mtime_ns for path in parts.folder.iterdir()}
     assert sorted(kept) == ["0.npz", "1.npz", "2.npz", "3.npz"]
+    assert caplog.messages == []
     resumed = contributions(layer, documents, runner=Runner(parts=parts))
+    (message,) = caplog.messages
+    assert message.startswith("detoklens: continuing an interrupted run: 4 of ")
     assert all((parts.folder / name).stat().st_mtime_ns == time for name, time in kept.items())
     assert same_bits(resumed, contributions(layer, documents))
 

@@ -13,8 +13,8 @@ PROGRAM = """
 import detoklens as dl
 from detoklens.corpus.count import count_corpus
 from detoklens.engines import open_engine
-from detoklens.report import drawing
-from detoklens.report.sections import SECTIONS, Entry, SectionPlan
+from detoklens.questions.base import ReportEntry
+from detoklens.report import drawing, folder
 
 print("begun")
 study = dl.study("demo", documents=5, workers=2)
@@ -23,7 +23,7 @@ print(len(dl.compare({"start": "demo@0", "end": "demo"}, dl.Attention([3], heads
 with open_engine("local", 2) as engine:
     print(count_corpus(["words.txt"], study.layer.vocabulary, "counts", engine=engine).totals()["documents"])
 drawing.FORMATS = ("svg",)
-SECTIONS[:] = [SectionPlan("One", lambda study: [Entry(dl.Attention([3], heads=[0]))])]
+folder.report_entries = lambda study, layers: [ReportEntry(dl.Attention([3], heads=[0]))]
 print(study.report("report", heads=[0]).name)
 print("done")
 """

@@ -190,8 +190,8 @@ export class Explorer {
     this.checkHead(head);
     const width = this.bundle.model.d_head;
     const [query, key, inverseScale] = await Promise.all([
-      this.arrays.floats(`query_${head}`),
-      this.arrays.floats(`key_${this.keysOf(head)}`),
+      this.arrays.factors(`query_${head}`),
+      this.arrays.factors(`key_${this.keysOf(head)}`),
       this.inverses(),
     ]);
     const nothing = new Float64Array(width);
@@ -232,14 +232,14 @@ export class Explorer {
     const width = this.bundle.model.d_head;
     const places = ids.map((_, place) => place);
     const [query, key, positionQuery, positionKey, bias, scale] = await Promise.all([
-      this.arrays.floats(`query_${head}`),
-      this.arrays.floats(`key_${this.keysOf(head)}`),
+      this.arrays.rows(`query_${head}`, ids),
+      this.arrays.rows(`key_${this.keysOf(head)}`, ids),
       this.arrays.floats(`position_query_${head}`),
       this.arrays.floats(`position_key_${head}`),
       this.arrays.row("bias_query", head),
       this.textScale(ids),
     ]);
-    const tokens = { query: dividedRows(query, ids, width, scale), key: dividedRows(key, ids, width, scale) };
+    const tokens = { query: dividedRows(query, places, width, scale), key: dividedRows(key, places, width, scale) };
     const positions = {
       query: dividedRows(positionQuery, places, width, scale),
       key: dividedRows(positionKey, places, width, scale),
@@ -249,14 +249,15 @@ export class Explorer {
 
   private async offsetTerms(head: number, ids: number[], split: SplitName): Promise<Terms> {
     const { model, rotary, alibi_slopes: slopes } = this.bundle;
+    const places = ids.map((_, place) => place);
     const [query, key, scale, common, own] = await Promise.all([
-      this.arrays.floats(`query_${head}`),
-      this.arrays.floats(`key_${this.keysOf(head)}`),
+      this.arrays.rows(`query_${head}`, ids),
+      this.arrays.rows(`key_${this.keysOf(head)}`, ids),
       this.textScale(ids),
       this.common(head, split),
       this.lessCommon(head, split),
     ]);
-    const rows = (table: Float32Array, added: Float64Array) => dividedRows(table, ids, model.d_head, scale, added);
+    const rows = (table: Float32Array, added: Float64Array) => dividedRows(table, places, model.d_head, scale, added);
     const parts = { tokens: { query: rows(query, own.query), key: rows(key, own.key) }, common };
     if (slopes) return alibiTerms(parts, slopes[head], model.attention_scale, scale);
     if (!rotary) throw new Problem("This bundle lacks the frequencies of its rotary positions.");

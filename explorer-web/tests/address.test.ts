@@ -8,7 +8,8 @@ test("an address gives back the state that wrote it", () => {
     { view: "text", heads: [2], text: "x, y & ␣=#?%\n é", bos: true, off: ["p"], show: "change", cell: [3, 1] },
     { view: "text", text: null, ids: [5, 6] },
     { view: "positions", query: 9, norm: false },
-    { view: "heads", sort: "auroc", descending: true, x: "a", y: "b" },
+    { view: "text", heads: [1, 3], other: "c d", draw: "matrix", cell: [1, 0], cell2: [1, 1] },
+    { view: "heads", heads: [3], all: true, sort: "auroc", descending: true, x: "a", y: "b" },
   ];
   for (const change of changes) {
     const state = { ...defaults(bundle), ...change };
@@ -18,7 +19,7 @@ test("an address gives back the state that wrote it", () => {
 
 test("what is bad in an address falls back", () => {
   const address = "#/token?head=99&token=-1&offset=x&way=&top=7&split=none&cell=1&off=zz&query=1e9&show=<b>";
-  expect(parsed(address, bundle)).toEqual(defaults(bundle));
+  expect(parsed(address, bundle)).toEqual({ ...defaults(bundle), view: "token" });
   expect(parsed("#/nowhere?%%%", bundle)).toEqual(defaults(bundle));
 });
 

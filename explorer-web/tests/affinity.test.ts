@@ -9,9 +9,13 @@ const rotary: Rotary = { frequencies: [1, 0.3], factor: 1.2 };
 let seed = 5;
 const next = () => (seed = (seed * 16807) % 2147483647) / 2147483647 - 0.5;
 
+function factorsOf(numbers: Float32Array) {
+  return { rows: (begin: number, end: number) => numbers.slice(begin * WIDTH, end * WIDTH) };
+}
+
 function side() {
   return {
-    factors: Float32Array.from({ length: TOKENS * WIDTH }, next),
+    factors: factorsOf(Float32Array.from({ length: TOKENS * WIDTH }, next)),
     common: Float64Array.from({ length: WIDTH }, next),
   };
 }
@@ -24,7 +28,7 @@ const head: Head = {
 };
 
 function vector({ factors, common }: Head["query"], token: number): number[] {
-  return Array.from(common, (value, place) => factors[token * WIDTH + place] * head.inverseScale[token] + value);
+  return Array.from(common, (value, place) => factors.rows(token, token + 1)[place] * head.inverseScale[token] + value);
 }
 
 test("without rotary positions a score is the product of query and key", () => {

@@ -14,7 +14,7 @@ test("unknown values come last either way, equal ones by head", () => {
 });
 
 test("one head always stays, four at most", () => {
-  expect(toggled([1], 1)).toEqual([1]);
-  expect(toggled([1, 2], 1)).toEqual([2]);
-  expect(toggled([1, 2, 3, 4], 5)).toEqual([2, 3, 4, 5]);
+  expect(toggled([1], 1, 4)).toEqual([1]);
+  expect(toggled([1, 2], 1, 4)).toEqual([2]);
+  expect(toggled([1, 2, 3, 4], 5, 4)).toEqual([2, 3, 4, 5]);
 });

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 if sys.platform == "win32":
     raise ImportError("detoklens runs on Linux and macOS; on Windows, use WSL")
 
+from detoklens.errors import DetokLensError, too_little_address_space
 from detoklens.questions.catalogue import QUESTIONS, TOPICS
 from detoklens.version import __version__
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
-    from detoklens.errors import DetokLensError
     from detoklens.loading import load, load_vocabulary
     from detoklens.questions.anatomy.question import Anatomy
     from detoklens.questions.answer import Answer, Comparison, read_answer
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from detoklens.questions.frequency.question import Frequency
     from detoklens.questions.heads.question import Heads
     from detoklens.questions.heatmap.question import Heatmap
+    from detoklens.questions.json_schema import schema
     from detoklens.questions.layers.question import Layers
     from detoklens.questions.lexicon.question import Lexicon
     from detoklens.questions.partners.question import Partners
@@ -50,7 +51,6 @@ _HOMES = {
     "Answer": "detoklens.questions.answer",
     "Comparison": "detoklens.questions.answer",
     "Counts": "detoklens.corpus.counts",
-    "DetokLensError": "detoklens.errors",
     "Layer": "detoklens.scores.layer",
     "Study": "detoklens.questions.study",
     "Term": "detoklens.scores.terms",
@@ -60,14 +60,18 @@ _HOMES = {
     "load": "detoklens.loading",
     "load_vocabulary": "detoklens.loading",
     "read_answer": "detoklens.questions.answer",
+    "schema": "detoklens.questions.json_schema",
     "study": "detoklens.questions.study",
 }
 _QUESTIONS = {name.capitalize(): name for names in TOPICS.values() for name in names}
 
-__all__ = [*_HOMES, *_QUESTIONS, "__version__"]
+__all__ = ["DetokLensError", *_HOMES, *_QUESTIONS, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
+    loads = name in (*_HOMES, *_QUESTIONS) and not {"numpy", "polars"} <= sys.modules.keys()
+    if loads and (too_little := too_little_address_space()):
+        raise DetokLensError(too_little)
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     if name in _QUESTIONS:

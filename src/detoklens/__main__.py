@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import resource
 import sys
 
-INTERRUPTED = 130  # the exit code that shells use
+from detoklens.errors import too_little_address_space
+
+INTERRUPTED = 130  # the exit code that shells use for Ctrl-C
 STOPPED = "Stopped; run the same command to continue."
-LEAST_ADDRESS_SPACE = 3_500_000_000
-"""Bytes that numpy, polars and their threads map on import; with less they raise, hang or abort."""
 LIGHT = {"-h", "--help", "--version"}  # options that import neither
 
 
 def main() -> None:
     """Import the command line and run it."""
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    is_limited = limit != resource.RLIM_INFINITY
+    too_little = too_little_address_space()
     try:
-        if is_limited and limit < LEAST_ADDRESS_SPACE and sys.argv[1:] and not LIGHT & set(sys.argv):
-            sys.exit(_too_little(limit))
+        if too_little and sys.argv[1:] and not LIGHT & set(sys.argv):
+            sys.exit(f"detoklens: {too_little}")
         from detoklens.cli.app import main as run
 
         run()
@@ -26,16 +24,9 @@ def main() -> None:
         sys.stderr.write(f"\n{STOPPED}\n")
         sys.exit(INTERRUPTED)
     except ImportError as error:
-        if not is_limited:
+        if not too_little:
             raise
-        sys.exit(f"{_too_little(limit)} ({error})")
-
-
-def _too_little(limit: int) -> str:
-    return (
-        f"detoklens: the address space is limited to {limit / 1e9:.1f} GB, too little to load numpy and polars "
-        f"({LEAST_ADDRESS_SPACE / 1e9:.1f} GB or more, depending on the number of cores); raise `ulimit -v`"
-    )
+        sys.exit(f"detoklens: {too_little} ({error})")
 
 
 if __name__ == "__main__":

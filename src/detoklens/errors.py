@@ -7,6 +7,9 @@ names and values from untrusted files, so control characters are escaped and lon
 from __future__ import annotations
 
 import os
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from reprlib import Repr
 
@@ -65,10 +68,50 @@ class MissingError(DetokLensError):
         hints = {
             "counts": 'study(model, counts="FOLDER") with a folder made by `detoklens count`',
             "text": 'study(model, text="texts/*.txt"), or a list of texts',
-            "vocabulary": "put the model's tokenizer.json next to its weights",
+            "vocabulary": "study(model, tokenizer=…) with its tokenizer, or the path of a tokenizer.json",
         }
         super().__init__(f"{what}: {hints[need]}" if need in hints else what)
         self.need, self.what = need, what
+
+
+ON_FILES = {
+    "config.json and weights don't belong together": "config and weights don't belong together",
+    "config.json": "the model's config",
+    "; download it again": "",
+    ", download the checkpoint again": "",
+    "the checkpoint is damaged": "check how the weights were made",
+    "convert the checkpoint to one of them": "convert the model, e.g. with model.float()",
+    "give the whole checkpoint": "pass the whole model",
+    "give the checkpoint as safetensors": "pass the whole model",
+}
+"""Advice about files, and what it is for a model in memory."""
+
+
+@contextmanager
+def errors_in_memory(in_memory: bool) -> Iterator[None]:
+    """Let no error advise what to do with files if the model is in memory."""
+    try:
+        yield
+    except DetokLensError as error:
+        if in_memory:
+            for on_files, said in ON_FILES.items():
+                error.args = (str(error).replace(on_files, said),)
+        raise
+
+
+LEAST_ADDRESS_SPACE = 3_500_000_000
+"""Bytes that numpy, polars and their threads map on import; with less they raise, hang, abort or misread files."""
+
+
+def too_little_address_space() -> str | None:
+    """What to do about an address space too small to load numpy and polars; None if it is large enough."""
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY or limit >= LEAST_ADDRESS_SPACE:
+        return None
+    return (
+        f"the address space is limited to {limit / 1e9:.1f} GB, too little to load numpy and polars "
+        f"({LEAST_ADDRESS_SPACE / 1e9:.1f} GB or more, depending on the number of cores); raise `ulimit -v`"
+    )
 
 
 def as_path(given: object, what: str) -> Path:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
-from detoklens.errors import RangeError, as_path
+from detoklens import demo
+from detoklens.errors import HubError, RangeError, TokenError, as_path, errors_in_memory
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
 from detoklens.weights.checkpoint import (
     find_tokenizer_folder,
     is_gguf,
+    is_in_memory,
     plain_file_errors,
     read_checkpoint,
     read_gguf_vocabulary,
@@ -21,7 +24,12 @@ from detoklens.weights.checkpoint import (
 DTYPES = ("float32", "float64")
 
 
-def load(model: Any, dtype: Literal["float32", "float64"] = "float32", revision: str | None = None) -> Layer:
+def load(
+    model: Any,
+    dtype: Literal["float32", "float64"] = "float32",
+    revision: str | None = None,
+    tokenizer: Any = None,
+) -> Layer:
     """Read a checkpoint's first layer.
 
     Only the embeddings and layer 0's norm and attention are read. torch and transformers are not imported.
@@ -29,11 +37,16 @@ def load(model: Any, dtype: Literal["float32", "float64"] = "float32", revision:
     Parameters
     ----------
     model
-        A local folder, a GGUF file, a hub id, ``demo``, or a transformers model in memory.
+        A local folder, a GGUF file, a hub id (``gpt2``, or ``EleutherAI/pythia-70m@step1000`` for a revision),
+        ``demo``, or a transformers model in memory. Wrappers of a model in memory (TransformerLens bridges,
+        torch.compile) are unwrapped.
     dtype
         Precision of all computations.
     revision
         Branch, tag or commit of a hub model.
+    tokenizer
+        The tokenizer, where the model's files have none: a fast transformers tokenizer, a ``tokenizers.Tokenizer``, or
+        what `load_vocabulary` takes.
 
     Returns
     -------
@@ -53,9 +66,65 @@ def load(model: Any, dtype: Literal["float32", "float64"] = "float32", revision:
     """
     if dtype not in DTYPES:
         raise RangeError(f"dtype {dtype!r} is not supported; accepted are {' and '.join(DTYPES)}")
-    if not hasattr(model, "state_dict"):
+    in_memory = is_in_memory(model)
+    if not in_memory:
         as_path(model, "a model that is not in memory")
-    return Layer(read_checkpoint(model, np.dtype(dtype), revision))
+    vocabulary = None if tokenizer is None else _vocabulary_of(tokenizer)
+    with errors_in_memory(in_memory):
+        checkpoint = read_checkpoint(model, np.dtype(dtype), revision, vocabulary)
+    rows = len(checkpoint.first_layer.token_embeddings)
+    if vocabulary is not None and vocabulary.size > rows:
+        raise TokenError(
+            f"the tokenizer has {vocabulary.size:,} tokens, but {checkpoint.name} has embeddings for {rows:,}; pass "
+            "the model's own tokenizer"
+        )
+    return Layer(checkpoint)
+
+
+def _vocabulary_of(tokenizer: Any) -> Vocabulary:
+    if isinstance(tokenizer, Vocabulary):
+        return tokenizer
+    return load_vocabulary(tokenizer) if isinstance(tokenizer, str | Path) else Vocabulary.of_tokenizer(tokenizer)
+
+
+def expand_revisions(models: str) -> list[str]:
+    """The models that `MODEL@FIRST..LAST` names: one per revision on the hub, in the order of their numbers.
+
+    The revisions' names are FIRST with other numbers, up to LAST. `MODEL@FIRST..LAST:N` takes N of them, evenly spaced,
+    both ends included. Any other name is returned unchanged. With `demo`, they are its snapshots.
+    """
+    found = re.fullmatch(r"(?P<model>[^@]+)@(?P<first>.+?)\.\.(?P<last>.+?)(?::(?P<number>\d{1,6}))?", models)
+    if not found or Path(models).exists():
+        return [models]
+    model, ends = found["model"], (found["first"], found["last"])
+    numbers = re.compile(r"\d+")
+    form = re.compile(numbers.sub(r"\\d+", re.escape(ends[0])))
+    known = [name for name in _revisions(model) if form.fullmatch(name)]
+    missing = [end for end in ends if end not in known]
+    if missing:
+        others = f"those of its form go from {known[0]} to {known[-1]}" if known else "see its branches on the hub"
+        raise HubError(f"{model} has no revision {missing[0]!r}, which {models} needs; {others}")
+    first, last = sorted(known.index(end) for end in ends)
+    chosen = known[first : last + 1]
+    number = int(found["number"] or len(chosen))
+    if not 1 < number <= len(chosen):
+        raise RangeError(f"{models}: there are {len(chosen)} such revisions; take 2 to {len(chosen)}, not {number}")
+    places = sorted({round(place) for place in np.linspace(0, len(chosen) - 1, number)})
+    return [f"{model}@{chosen[place]}" for place in places]
+
+
+def _revisions(model: str) -> list[str]:
+    """All revisions of a model, in the order of the numbers in their names."""
+    if model == demo.NAME:
+        names = [name.partition("@")[2] for name in demo.snapshots()]
+    else:
+        from detoklens.hub.errors import one_line_errors
+        from detoklens.hub.repository import Repository
+
+        repository = Repository("model", model)
+        with one_line_errors(repository, None):
+            names = repository.list_revisions()
+    return sorted(names, key=lambda name: ([int(each) for each in re.findall(r"\d{1,18}", name)], name))
 
 
 def load_vocabulary(model: str | Path, revision: str | None = None) -> Vocabulary:
@@ -64,7 +133,7 @@ def load_vocabulary(model: str | Path, revision: str | None = None) -> Vocabular
     Parameters
     ----------
     model
-        A local folder, a tokenizer.json, a GGUF file, or a hub id.
+        A local folder, a tokenizer.json, a GGUF file, or a hub id, with ``@REVISION`` for another revision than main.
     revision
         Branch, tag or commit of a hub model.
 
@@ -83,6 +152,8 @@ def load_vocabulary(model: str | Path, revision: str | None = None) -> Vocabular
     >>> import detoklens as dl
     >>> dl.load_vocabulary("demo").encode(" the")  # doctest: +SKIP
     """
+    if str(model).endswith(".json.zst") and Path(model).is_file():
+        raise TokenError(f"{model} is compressed; decompress it (zstd -d) and name the tokenizer.json")
     path = as_path(model, "a tokenizer")
     with plain_file_errors():
         if path.suffix == ".json" and path.is_file():

@@ -7,6 +7,7 @@ number of workers.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from detoklens.progress import Watcher
     from detoklens.tables.parts import Parts
 
+LOG = logging.getLogger("detoklens")
 Arrays = dict[str, np.ndarray]
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -84,6 +86,9 @@ class Runner:
 
     def run(self, compute: Callable[[int], Arrays], blocks: int) -> Iterator[Arrays]:
         """Yield compute(0), compute(1), …; finished blocks are kept at once and read back in the next run."""
+        finished = 0 if self.parts is None else sum(number in self.parts for number in range(blocks))
+        if finished:
+            LOG.warning("detoklens: continuing an interrupted run: %d of %d blocks are finished", finished, blocks)
         self._tell(0, blocks)
         found = thread_map(partial(self._kept_or_computed, compute), range(blocks), self.workers)
         for done, arrays in enumerate(found, 1):

@@ -57,6 +57,17 @@ def test_an_unknown_command_is_a_usage_error():
     done = call("frobnicate")
     assert done.exit_code == 2
     assert "frobnicate" in done.stderr
+    assert "Did you mean" not in done.stderr
+
+
+def test_a_misspelled_command_gets_a_suggestion():
+    assert "Did you mean 'auroc'?" in call("aurocc").stderr
+
+
+def test_an_unknown_snapshot_lists_those_there_are():
+    line = refuse("partners", "demo@7", "ion")
+    assert "no snapshot demo@7" in line
+    assert "demo@0" in line
 
 
 def test_what_the_user_can_mend_is_one_line(tmp_path):

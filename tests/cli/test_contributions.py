@@ -25,12 +25,11 @@ def texts(tmp_path_factory):
     return write_documents(tmp_path_factory.mktemp("texts") / "texts.jsonl")
 
 
-WRITTEN = [
-    "contributions.csv",
-    "contributions.parquet",
-    "contributions_by_head.csv",
-    "contributions_by_head.parquet",
-]
+WRITTEN = sorted(
+    f"{name}.{ending}"
+    for name in ("contributions", "contributions_by_group", "contributions_by_head", "group_contributions")
+    for ending in ("csv", "parquet")
+)
 
 
 def options_of(folder):

@@ -30,6 +30,7 @@ ASKED: dict[str, tuple[str, ...]] = {
     "frequency": ("MODEL", "--counts", "COUNTS"),
     "heads": ("MODEL", "--counts", "COUNTS"),
     "anatomy": ("MODEL", "--counts", "COUNTS", "--workers", "1"),
+    "lookback": ("demo", "--query-positions", "60", "--documents", "5", "--workers", "1"),
     "twins": ("demo", "--triples", "40", "--pieces", "2", "--candidates", "60", "--bootstrap", "0"),
     "layers": ("demo", "--up-to", "1", "--triples", "40", "--candidates", "60", "--bootstrap", "0", "--workers", "1"),
     "positions": ("MODEL",),
@@ -38,16 +39,17 @@ ASKED: dict[str, tuple[str, ...]] = {
     "attention": ("MODEL", "--text", "TEXT", "--workers", "1"),
     "contributions": ("MODEL", "--text", "TEXT", "--workers", "1"),
     "explain": ("MODEL", "--token-ids", "1,2,300,5"),
+    "paper": ("MODEL",),
     "count": ("TEXT", "--tokenizer", "MODEL", "--workers", "1"),
     "report": ("MODEL", "--counts", "COUNTS", "--text", "TEXT", "--workers", "1"),
     "compare": ("MODEL", "again=MODEL", "--workers", "1"),
 }
 """Every command that writes under --out, asked for tables that are not small."""
 
-READING = {"verify": ("MODEL",), "counts": ("show", "COUNTS")}
+READING = {"verify": ("MODEL",), "counts": ("show", "COUNTS"), "schema": ("auroc",)}
 SERVING = {"explore"}  # writes by --export, see below
 FORMATS = ("table", "csv", "json", "parquet")
-PRINTED_BY = [command for command in COMMANDS if command not in ("report", "compare", *SERVING)]
+PRINTED_BY = [command for command in COMMANDS if command not in ("report", "compare", "schema", *SERVING)]
 PRINTING = [
     *((command, FORMATS[number % len(FORMATS)]) for number, command in enumerate(PRINTED_BY)),
     *(("shape", output_format) for output_format in FORMATS),
@@ -57,6 +59,7 @@ AT_THE_END = [
     *(["partners", "MODEL", "--token-id", "300", "--format", name] for name in FORMATS),
     ["verify", "MODEL", "--tolerance", "0", "--format", "csv"],
     ["report", "MODEL", "--out", "OUT"],
+    ["schema", "auroc"],
     ["--version"],
     ["--help"],
 ]

@@ -40,7 +40,12 @@ def test_heads_are_sorted_and_written(model, counts, tmp_path):
     ranks = [row["effective_rank"] for row in rows]
     assert ranks == sorted(ranks, reverse=True)
     assert all(row["auroc"] is not None for row in rows)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["heads.csv", "heads.parquet"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "heads.csv",
+        "heads.parquet",
+        "scorecard.csv",
+        "scorecard.parquet",
+    ]
     assert [row["head"] for row in json.loads(run("heads", model, "--format", "json").stdout)["rows"]] == [0, 1, 2]
 
 

@@ -28,7 +28,7 @@ from tests.spelled import LINES, write_spelled
 COMMANDS = ("positions", "shape", "variance")
 WRITTEN = {
     "positions": {"positions"},
-    "shape": {"shape", "waves"},
+    "shape": {"shape", "waves", "reach"},
     "variance": {"position_variance", "switch", "undertrained", "trained_range", "last_queries"},
 }
 

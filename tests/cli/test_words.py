@@ -16,12 +16,6 @@ def model(tmp_path_factory):
     return write_spelled(tmp_path_factory.mktemp("spelled"))
 
 
-@pytest.fixture(scope="module")
-def papers_model(tmp_path_factory):
-    """Eight heads and some of the paper's tokens."""
-    return write_spelled(tmp_path_factory.mktemp("papers"), vocab_size=400, n_heads=8)
-
-
 def test_the_shipped_list_gives_one_row_a_head_and_three_tables(model, tmp_path):
     result = run("words", model, "--format", "json", "--out", tmp_path)
     printed = json.loads(result.stdout)
@@ -41,20 +35,9 @@ def test_a_users_list_word_by_word(model, tmp_path):
     assert {(row["word"], row["head"]) for row in rows} == {("sapiens", 1)}
 
 
-BY = ([], ["--by", "head"], ["--by", "word"])
-
-
-def test_the_papers_table_is_printed_whatever_a_row_is(papers_model):
-    printed = [run("words", papers_model, "--paper", "--format", "csv", *by).stdout for by in BY]
-    assert printed[0].startswith("head,query_token,key_token,joined,paper_rank,rank,difference,score\n")
-    assert printed[0] == printed[1] == printed[2]
-
-
-def test_a_figure_is_drawn_of_the_words_and_none_of_the_papers_table(model, papers_model, tmp_path):
+def test_a_figure_is_drawn_of_the_words(model, tmp_path):
     run("words", model, "--figure", tmp_path / "words.svg", "--width", "column")
     assert (tmp_path / "words.svg").stat().st_size > 1000
-    refused = refuse("words", papers_model, "--paper", "--figure", tmp_path / "paper.svg")
-    assert refused == "detoklens: words has no figure of these tables"
 
 
 def test_bad_input_is_one_line(model, tmp_path):
@@ -64,6 +47,4 @@ def test_bad_input_is_one_line(model, tmp_path):
     assert f"{words}: not UTF-8 at byte 3" in refuse("words", model, words)
     words.write_text("century\n", encoding="utf-8")
     assert "splits none of the 1 words" in refuse("words", model, words)
-    assert "the paper's table has its own words" in refuse("words", model, words, "--paper")
-    assert "none of the heads and tokens" in refuse("words", model, "--paper")
     assert "head 7 does not exist" in refuse("words", model, "--heads", "7")

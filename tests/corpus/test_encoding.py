@@ -76,9 +76,9 @@ def test_the_fast_library_is_chosen_for_gpt2(gpt2_vocabulary: Vocabulary) -> Non
 
 @pytest.fixture
 def words() -> Vocabulary:
-    """A vocabulary of whole words, which gigatoken does not read."""
-    tokenizer = Tokenizer(models.WordLevel({"?": 0, "the": 1, "sand": 2}, unk_token="?"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    """A vocabulary of whole words, which gigatoken does not read, and whose texts are not cut."""
+    tokenizer = Tokenizer(models.WordLevel({"?": 0, "the ": 1, "sand": 2}, unk_token="?"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Split(" ", "merged_with_previous")
     return Vocabulary(tokenizer)
 
 
@@ -194,7 +194,7 @@ def test_a_token_of_many_characters_is_not_for_the_fast_library(small_vocabulary
     tokenizer = Tokenizer.from_str(small_vocabulary.to_json())
     tokenizer.add_tokens([AddedToken("z" * 1_001, special=special)])
     library, reason, _ = choose_library(Vocabulary(tokenizer), [b"some text"], False)
-    assert library == "tokenizers"
+    assert library == "tokenizers word by word"
     assert reason is not None
     assert "a token of 1,001 characters" in reason
 
@@ -216,7 +216,7 @@ def test_a_fast_library_that_breaks_on_the_sample_is_not_used(
     monkeypatch.setattr("gigatoken.Tokenizer", Breaking)
     described = json.loads(small_vocabulary.to_json()) | {"version": "1.0"}
     library, reason, _ = choose_library(Vocabulary.from_json(json.dumps(described)), [b"another text"], True)
-    assert (library, reason) == ("tokenizers", "gigatoken fails on a sample of the input")
+    assert (library, reason) == ("tokenizers word by word", "gigatoken fails on a sample of the input")
 
 
 def test_what_gigatoken_imports_while_it_encodes_is_there_before(

@@ -98,7 +98,7 @@ def test_a_pipe_is_refused_by_name_and_passed_over_in_a_folder(folder: Path, mon
     for pipe in pipes:
         os.mkfifo(pipe)
     opened: list[str] = []
-    monkeypatch.setattr(inputs, "_describe", lambda name, _: opened.append(name))  # opening a pipe would wait for ever
+    monkeypatch.setattr(inputs, "describe", lambda name, _: opened.append(name))  # opening a pipe would wait for ever
     find_inputs([folder])
     assert len(opened) == 4
     for pipe in pipes:

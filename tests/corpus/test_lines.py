@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detoklens.corpus import lines
-from detoklens.corpus.lines import lines_before, read_lines
+from detoklens.corpus import reading
+from detoklens.corpus.reading import lines_before, read_lines
 from detoklens.errors import CorpusError
 
 CONTENT = st.lists(st.sampled_from([b"a", b"bb", b"\n", b"\r", b"\xef\xbb\xbf", b"long line"]), max_size=30).map(
@@ -23,7 +23,7 @@ def test_ranges_share_out_the_lines(content: bytes, cuts: list[int], chunk: int)
     expected = [line.removeprefix(b"\xef\xbb\xbf") if place == 0 else line for place, line in enumerate(expected)]
     bounds = [0, *sorted(cut for cut in cuts if 0 < cut < len(content)), len(content)]
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(lines, "CHUNK", chunk)
+        patched.setattr(reading, "CHUNK", chunk)
         path = Path(folder, "t.txt")
         path.write_bytes(content)
         found: list[bytes] = []

@@ -180,7 +180,7 @@ def test_where_nothing_could_be_counted_nothing_is_left(run: Run, tmp_path: Path
 def test_an_input_without_text_is_refused(content: str, run: Run, tmp_path: Path) -> None:
     path = tmp_path / "empty.jsonl"
     path.write_text(content)
-    with pytest.raises(CorpusError, match="holds no text"):
+    with pytest.raises(CorpusError, match="holds no tokens"):
         run(path)
     assert not (tmp_path / "counts").exists()
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from detoklens.corpus import parts
 from detoklens.corpus.pairs import Run
-from detoklens.corpus.parts import Part, merged_blocks, sum_of_tallies, sum_of_tokens, write_part
+from detoklens.corpus.parts import Part, merged_blocks, totals_of, write_part
 from detoklens.corpus.records import Tally
 from detoklens.errors import CountsError
 
@@ -46,9 +46,10 @@ def test_merged_parts_are_the_sum_in_rising_order(kind: str, counted: list[dict[
         total = sum(map(Counter, counted), Counter())
         assert found == sorted(total.items())
         expected = sum(range(len(counted)))
-        assert sum_of_tokens(opened).tolist() == [token * expected for token in range(5)]
-        assert sum_of_tallies(opened).documents == expected
-        assert sum_of_tallies(opened).first_skipped == [str(number) for number in range(len(counted))][:3]
+        tokens, tally = totals_of(opened)
+        assert tokens.tolist() == [token * expected for token in range(5)]
+        assert tally.documents == expected
+        assert tally.first_skipped == [str(number) for number in range(len(counted))][:3]
 
 
 PAIRS_OF_FOUR_TOKENS = {3: 2, 7: 1}

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from detoklens.corpus import lines, shards
+from detoklens.corpus import reading, shards
 from detoklens.corpus.documents import Document, read_documents
 from detoklens.corpus.inputs import find_inputs
 from detoklens.corpus.records import ReadingOptions, Tally
@@ -158,7 +158,7 @@ def test_a_null_row_is_named_or_skipped(tmp_path: Path) -> None:
 def test_a_truncated_file_is_named_and_its_whole_lines_can_be_kept(
     name: str, compress: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lines, "CHUNK", 4096)
+    monkeypatch.setattr(reading, "CHUNK", 4096)
     many = [f"document {number} {number**9}" for number in range(10_000)]
     content = compress(json_lines(many))  # type: ignore[operator]
     path = write(tmp_path / name, content[: len(content) * 2 // 3])
@@ -178,7 +178,7 @@ def test_nothing_that_stands_before_a_break_is_lost(
     name: str, compress: object, chunk: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last bytes of both formats are checksums or the end mark: all the text stands before them."""
-    monkeypatch.setattr(lines, "CHUNK", chunk)
+    monkeypatch.setattr(reading, "CHUNK", chunk)
     many = [f"document {number} {number**9}" for number in range(200)]
     path = write(tmp_path / name, compress(json_lines(many))[:-2])  # type: ignore[operator]
     whole = write(tmp_path / "u.jsonl", json_lines(["after it"]))

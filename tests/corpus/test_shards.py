@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from detoklens.corpus import shards
 from detoklens.corpus.inputs import find_inputs
-from detoklens.corpus.pieces import read_texts
+from detoklens.corpus.reading import read_texts
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.shards import Shard, cut_into_shards
 from tests.corpus.plain_counting import write_jsonl

@@ -12,12 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detoklens.corpus import merging as spills
+from detoklens.corpus import parts as spills
 from detoklens.corpus import tasks
-from detoklens.corpus.merging import Spills
 from detoklens.corpus.pairs import Run
-from detoklens.corpus.parts import Part, write_part
-from detoklens.corpus.pieces import Piece
+from detoklens.corpus.parts import Part, Spills, write_part
+from detoklens.corpus.reading import Piece
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.shards import Shard
 from detoklens.corpus.tasks import CountTask

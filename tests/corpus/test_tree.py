@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from detoklens.corpus.merging import FAN, MergeTree, Node
+from detoklens.corpus.parts import FAN
+from detoklens.corpus.tasks import MergeTree, Node
 
 
 class Files:

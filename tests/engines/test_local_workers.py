@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from detoklens.engines.local import Assignment, LocalEngine, Worker
-from detoklens.engines.worker import work
+from detoklens.engines.local import Assignment, LocalEngine, Worker, work
 
 SCRIPT = """
 import sys

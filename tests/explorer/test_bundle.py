@@ -66,7 +66,7 @@ def test_position_terms_are_the_layers(bundles, kind):
     np.testing.assert_allclose(scale, study.layer.scales.mean_over_tokens(), rtol=1e-6)
     for head in range(study.layer.n_heads):
         keys, query = found.array(f"position_key_{head}"), found.array(f"position_query_{head}")[30]
-        np.testing.assert_allclose(keys @ found.array("bias_query")[head], scores.self_assertion()[head], atol=1e-4)
+        np.testing.assert_allclose(keys @ found.array("bias_query")[head], scores.self_assertion[head], atol=1e-4)
         seen = keys[:31] if study.layer.is_causal else keys
         np.testing.assert_allclose(seen @ query, scores.comparison(30)[head], atol=1e-4)
 

@@ -12,6 +12,7 @@ import sys
 import time
 import urllib.request
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -157,6 +158,29 @@ def test_in_a_notebook_it_is_the_cells_output(monkeypatch):
         assert "<script>" not in html
         with urllib.request.urlopen(shown.url, timeout=30) as answer:
             assert "frame-ancestors" not in answer.headers["Content-Security-Policy"]
+    finally:
+        shown.close()
+
+
+def test_in_colab_the_kernels_proxy_shows_it(monkeypatch):
+    """IPython's display calls it in place of the HTML, whose frame Colab would strip."""
+    from IPython.core.formatters import DisplayFormatter
+    from IPython.core.interactiveshell import InteractiveShell
+
+    asked = []
+    output = SimpleNamespace(serve_kernel_port_as_iframe=lambda port, **look: asked.append((port, look)))
+    monkeypatch.setitem(sys.modules, "google.colab", SimpleNamespace(output=output))
+    monkeypatch.setitem(sys.modules, "google.colab.output", output)
+    monkeypatch.setattr(explore, "in_notebook", lambda: True)
+    monkeypatch.setattr(explore, "open_browser", lambda _url: pytest.fail("the cell shows it"))
+    shown = Study(random_layer(vocab_size=30, dtype="float32")).explore()
+    try:
+        formatter = DisplayFormatter(parent=InteractiveShell())
+        assert formatter.format(shown) == ({}, {})
+        assert asked == [(shown.port, {"height": "760"})]
+        request = urllib.request.Request(f"{shown.url}bundle.json", headers={"Host": "abc-8000-colab.example"})
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert json.loads(answer.read())["model"]["name"] == "random"
     finally:
         shown.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
+from detoklens.measures.contributions import GROUPS
 from detoklens.questions.anatomy.question import ANATOMY_BY_HEAD
 from detoklens.questions.attention.question import ATTENTION, ATTENTION_AGREEMENT
 from detoklens.questions.auroc.compute import (
@@ -14,7 +15,7 @@ from detoklens.questions.auroc.compute import (
     PRECISION_BY_HEAD,
     ROC_POINTS,
 )
-from detoklens.questions.contributions.question import CONTRIBUTIONS, CONTRIBUTIONS_BY_HEAD
+from detoklens.questions.contributions.question import CONTRIBUTIONS, CONTRIBUTIONS_BY_HEAD, GROUP_CONTRIBUTIONS
 from detoklens.questions.frequency.question import (
     EMBEDDING_VARIANCE,
     FREQUENCY_BY_HEAD,
@@ -25,15 +26,17 @@ from detoklens.questions.heads.question import HEADS
 from detoklens.questions.heatmap.question import HEATMAP, HEATMAP_TOKENS
 from detoklens.questions.layers.compute import TWINS_BY_COMPONENT, TWINS_BY_LAYER
 from detoklens.questions.lexicon.compute import LEXICON
+from detoklens.questions.lookback.question import LOOKBACK_BY_HEAD, LOOKBACK_BY_TERM, LOOKBACK_TEXT
 from detoklens.questions.partners.question import PARTNERS
 from detoklens.questions.positions.question import POSITIONS, POSITIONS_BY_OFFSET
-from detoklens.questions.shape.question import SHAPE
+from detoklens.questions.shape.question import REACH, SHAPE
 from detoklens.questions.twins.compute import CONTROLS, TWINS_BY_CONDITION
 from detoklens.questions.variance.question import LAST_QUERIES, POSITION_VARIANCE, SWITCH, UNDERTRAINED
 from detoklens.questions.words.question import WORDS_BY_HEAD
 from detoklens.tables.schema import Schema
 
 HOSTILE = ["$x^2$", " Korea", "</script>", "\u202eabc", "\x00\n", "漢字", "&<>\"'", "a" * 60, "\\", "$", "é\u0301", ""]
+LOOKBACK_PARTS = ["position", "class", "lexical", "total"]
 TERMS = ["ee", "pp", "pe", "ep", "e", "p"]
 
 
@@ -47,14 +50,19 @@ def tables(n_heads: int = 3, positions: int = 64, vocabulary: int = 200, seed: i
         _by_head(HEADS, rng, heads, position_class=lambda head: ["self", "previous token", "broad", None][head % 4]),
         _by_head(WORDS_BY_HEAD, rng, heads),
         _by_head(ANATOMY_BY_HEAD, rng, heads),
+        _by_head_and(LOOKBACK_BY_HEAD, rng, heads, "part", LOOKBACK_PARTS, "contrast", ["previous"]),
+        _by_head_and(LOOKBACK_BY_TERM, rng, heads, "part", LOOKBACK_PARTS, "term", TERMS),
+        _by_head_and(LOOKBACK_TEXT, rng, heads, "removed", ["none", *TERMS]),
         *_heatmap_tables(rng, heads),
         _partners(rng, heads),
         _lexicon(rng, heads),
         _positions(rng, heads, positions, queries),
         _positions_by_offset(rng, heads, positions, queries),
         _by_head_and(SHAPE, rng, heads, "query_position", queries),
+        _by_head_and(REACH, rng, heads, "query_position", range(positions)),
         *_attention_tables(rng, heads, queries),
         _by_head_and(CONTRIBUTIONS, rng, heads, "query_position", range(0, positions, 3), "term", TERMS),
+        _by_head_and(GROUP_CONTRIBUTIONS, rng, heads, "query_position", range(0, positions, 3), "group", GROUPS),
         _shares(rng, heads),
         *_frequency_tables(rng, heads, vocabulary),
         *_variance_tables(rng, heads, positions),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from matplotlib.axes import Axes
 
 from detoklens.figures.theme import REFERENCE
-from detoklens.questions.heads.figures import MEASURES
+from detoklens.questions.heads.figures import COMPARED, MEASURES
 from detoklens.questions.heads.question import Heads
 from tests.figures.synthetic import tables
 
@@ -40,8 +40,9 @@ def test_head_cards_show_every_number_and_what_position_prefers() -> None:
 def test_compared_heads_are_lines_over_checkpoints_or_points() -> None:
     later = tables(3, seed=1)["heads"]
     figure = COMPARISONS["compare_heads"].draw({"heads": {"step 0": DRAWN["heads"], "step\n1": later}})
-    lines = [line for line in figure.axes[0].lines if line.get_label() != REFERENCE]
-    assert list(lines[0].get_ydata()) == [DRAWN["heads"]["auroc"][0], later["auroc"][0]]
+    for axes, measure in zip(figure.axes, COMPARED, strict=True):
+        lines = [line for line in axes.lines if line.get_label() != REFERENCE]
+        assert list(lines[0].get_ydata()) == [DRAWN["heads"][measure.column][0], later[measure.column][0]]
     assert [label.get_text() for label in figure.axes[-1].get_xticklabels()] == ["step 0", "step\\n1"]
     mixed = COMPARISONS["compare_heads"].draw({"heads": {"small": DRAWN["heads"], "large": tables(5)["heads"]}})
     cloud = [line for line in mixed.axes[0].lines if line.get_label() != REFERENCE]

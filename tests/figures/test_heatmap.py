@@ -46,3 +46,12 @@ def test_heatmaps_without_a_tokenizer_name_ids() -> None:
     ids = DRAWN["heatmap_tokens"].with_columns(token=pl.lit(None, pl.String))
     figure = FIGURES["heatmap"].draw(DRAWN | {"heatmap_tokens": ids}, heads=[0])
     assert figure.axes[0].get_yticklabels()[0].get_text() == f"id {ids.sort('place')['token_id'][0]}"
+
+
+def test_heatmaps_are_centred_at_zero_and_heads_share_a_range() -> None:
+    figure = FIGURES["heatmap"].draw(DRAWN)
+    panels = [axes for axes in figure.axes if axes.get_label() != "colour key"]
+    for place, layer_norm in enumerate((True, False)):
+        largest = DRAWN["heatmap"].filter(layer_norm=layer_norm)["score"].abs().max()
+        ranges = {axes.images[0].get_clim() for axes in panels[place::2]}
+        assert ranges == {(-largest, largest)}

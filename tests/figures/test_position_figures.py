@@ -11,7 +11,7 @@ import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from detoklens.figures.labels import KEY
+from detoklens.figures.labels import KEY, QUERY
 from detoklens.figures.theme import REFERENCE
 from detoklens.questions.positions.figures import compare_positions
 from detoklens.questions.positions.question import Positions
@@ -78,35 +78,34 @@ def test_position_alone_with_one_variant_or_too_many_heads() -> None:
     ("name", "quantity"),
     [("position_comparison", "pp"), ("position_sum", "p+pp"), ("position_attention", "attention")],
 )
-def test_several_queries_are_one_line_each(name: str, quantity: str) -> None:
-    figure = FIGURES[name].draw(DRAWN)
+def test_each_query_has_its_own_column_with_the_extreme_scales(name: str, quantity: str) -> None:
+    figure = FIGURES[name].draw(DRAWN, heads=[2, 0], extremes="key")
     queries = sorted(POSITIONS.filter(quantity=quantity)["query_position"].unique())
-    for head, axes in enumerate(figure.axes):
-        assert len(axes.lines) == len(queries) == 3
-        for place, query in enumerate(queries):
-            rows = POSITIONS.filter(quantity=quantity, head=head, query_position=query)
-            np.testing.assert_array_equal(curve(axes, place), expected(rows, "key_position", "mean"))
-        assert len({line.get_linestyle() + str(line._dash_pattern) for line in axes.lines}) == 3
-    legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    bands = [] if quantity == "attention" else ["band of pairs of tokens"]
-    assert legend == [*(f"query {query}" for query in queries), *bands]
-
-
-def test_one_query_is_shown_with_the_largest_and_smallest_scale() -> None:
-    figure = FIGURES["position_comparison"].draw(DRAWN, heads=[1], queries=[32])
-    rows = POSITIONS.filter(quantity="pp", head=1, query_position=32)
+    titles = [axes.get_title(loc="left") for axes in figure.axes]
+    assert titles == [f"L0H{head}, query {query}" for head in (2, 0) for query in queries]
+    rows = POSITIONS.filter(quantity=quantity, head=2, query_position=queries[1])
     for place, column in enumerate(("at_largest_scale", "at_smallest_scale", "mean")):
-        np.testing.assert_array_equal(curve(figure.axes[0], place), expected(rows, "key_position", column))
-    legend = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert legend == ["query 32, mean σ", "largest σ", "smallest σ", "band of pairs of tokens"]
+        if quantity != "attention":  # the made-up attention has no extremes
+            np.testing.assert_array_equal(curve(figure.axes[1], place), expected(rows, "key_position", column))
+    bands = [] if quantity == "attention" else ["band of pairs of tokens"]
+    assert legend(figure) == ["mean σ", "largest σ of the key", "smallest σ of the key", *bands]
+    assert len(FIGURES[name].draw(DRAWN, heads=[1], queries=[32]).axes) == 1
 
 
-def test_extreme_scales_are_shown_at_the_middle_query_unless_asked() -> None:
-    spec = FIGURES["position_scales"]
-    for figure, query in ((spec.draw(DRAWN, heads=[1]), 32), (spec.draw(DRAWN, heads=[1], query=3), 3)):
-        rows = POSITIONS.filter(quantity="pp", head=1, query_position=query)
-        assert [len(line.get_xdata()) for line in figure.axes[0].lines] == [query + 1] * 3
-        np.testing.assert_array_equal(curve(figure.axes[0], 1), expected(rows, "key_position", "at_smallest_scale"))
+@pytest.mark.parametrize(("extremes", "shown"), [("key", "at the keys"), ("query", "at the query")])
+def test_the_convention_of_extreme_scales_is_named(extremes: str, shown: str) -> None:
+    specs = {spec.name: spec for spec in Positions(extremes=extremes).specs()}
+    assert f"the smallest σ {shown}" in specs["position_sum"].caption
+    assert f"largest σ of the {extremes}" in legend(specs["position_sum"].draw(DRAWN))
+
+
+def test_reach_shows_near_mass_and_the_sink_with_and_without_its_scale() -> None:
+    figure = FIGURES["reach"].draw(DRAWN, heads=[1])
+    rows = DRAWN["reach"].filter(head=1)
+    for place, column in enumerate(("last_15", "on_first", "on_first_usual_scale")):
+        np.testing.assert_array_equal(curve(figure.axes[0], place), expected(rows, "query_position", column))
+    rotary = DRAWN | {"reach": DRAWN["reach"].drop("on_first_usual_scale")}
+    assert legend(FIGURES["reach"].draw(rotary)) == ["last 15 tokens", "position 0"]
 
 
 def test_an_undefined_number_is_a_gap() -> None:
@@ -170,7 +169,7 @@ def test_the_switch_shows_position_0_beside_the_next_ten() -> None:
 
 @pytest.mark.parametrize("name", PER_HEAD)
 def test_axes_say_who_is_attended_to(name: str) -> None:
-    assert KEY in spec_of(name).draw(given(name, DRAWN)).get_supxlabel()
+    assert (QUERY if name == "reach" else KEY) in spec_of(name).draw(given(name, DRAWN)).get_supxlabel()
 
 
 @pytest.mark.parametrize("name", [*FIGURES, *COMPARED])

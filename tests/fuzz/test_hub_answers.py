@@ -233,7 +233,7 @@ def test_whatever_a_hub_answers_is_right_or_one_line(
     hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     fetch_all(hub, tmp_path / "sound", monkeypatch)
-    monkeypatch.setattr("detoklens.hub.transfer_timeout.GRACE_SECONDS", 0.5)
+    monkeypatch.setattr("detoklens.hub.session.GRACE_SECONDS", 0.5)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DOWNLOAD_TIMEOUT", 0.1)
     home, tried, refused = tmp_path / "home", 0, 0
     tracemalloc.start()

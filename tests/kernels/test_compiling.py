@@ -59,7 +59,7 @@ def test_without_any_place_loops_are_compiled_all_the_same(installed_by_another)
     done = run(["-c", f"import tempfile\ntempfile.tempdir = {NO_HOME!r}{USE_A_LOOP}"], installed_by_another)
     assert done.returncode == 0, done.stderr
     assert done.stderr.count("\n") == 1
-    assert "anew in every process; set NUMBA_CACHE_DIR" in done.stderr
+    assert "again in every process; set NUMBA_CACHE_DIR" in done.stderr
 
 
 def test_a_disk_that_takes_no_more_stops_no_answer(installed_by_another, tmp_path):
@@ -75,7 +75,9 @@ def test_a_disk_that_takes_no_more_stops_no_answer(installed_by_another, tmp_pat
 
 def test_people_at_a_terminal_are_told_that_the_first_run_compiles(installed_by_another, tmp_path):
     environment = installed_by_another | {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}
-    assert said_at_a_terminal(USE_A_LOOP, environment).count("detoklens: compiling loops, once for this machine") == 1
+    assert (
+        said_at_a_terminal(USE_A_LOOP, environment).count("detoklens: compiling the loops of this command, once") == 1
+    )
     assert said_at_a_terminal(USE_A_LOOP, environment) == ""
 
 
@@ -95,3 +97,17 @@ def test_where_loops_can_be_kept_nothing_is_said(installed_by_another, tmp_path)
     done = run(["-c", USE_A_LOOP], installed_by_another | {"NUMBA_CACHE_DIR": str(kept)})
     assert (done.returncode, done.stderr) == (0, "")
     assert {path.suffix for path in kept.rglob("*") if path.is_file()} == {".nbi", ".nbc"}
+
+
+def test_extensions_of_numba_are_left_to_those_who_need_them():
+    """Our loops, once kept, load none, and a function of someone else's still finds them."""
+    used = """
+from numba import njit
+from numba.core import entrypoints
+assert not entrypoints._already_initialized
+njit(lambda number: number + 1)(1)
+assert entrypoints._already_initialized
+"""
+    run(["-c", USE_A_LOOP], dict(os.environ))
+    done = run(["-c", USE_A_LOOP + used], dict(os.environ))
+    assert done.returncode == 0, done.stderr

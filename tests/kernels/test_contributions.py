@@ -22,7 +22,7 @@ for keys in (2, 3, 7, 8, 17, 31, 100):
     key_scores = random.normal(size=(2, keys)).astype(np.float32)
     divergence, changed = np.empty((1, 6)), np.empty((1, 6), np.bool_)
     seen = np.array([0]), np.array([keys])
-    term_divergences(pair_scores, key_scores, np.arange(6), *seen, 0.0, True, divergence, changed)
+    term_divergences(pair_scores, key_scores, np.arange(6), np.empty((0, 6), np.bool_), *seen, 0.0, True, divergence, changed)
     found.update(divergence.tobytes())
 print(found.hexdigest())
 """
@@ -47,7 +47,9 @@ def test_a_query_that_sees_one_key_loses_nothing(number):
     key_scores = (50 * random.normal(size=(2, 2))).astype(number)
     divergence, changed = np.full((2, 6), np.nan), np.ones((2, 6), np.bool_)
     seen = np.array([0, 0]), np.array([1, 2])
-    term_divergences(pair_scores, key_scores, np.arange(6), *seen, 0.0, True, divergence, changed)
+    term_divergences(
+        pair_scores, key_scores, np.arange(6), np.empty((0, 6), np.bool_), *seen, 0.0, True, divergence, changed
+    )
     assert not divergence[0].any()
     assert not changed[0].any()
     assert np.isfinite(divergence[1]).all()

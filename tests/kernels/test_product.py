@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from detoklens.kernels.product import QUERIES, key_panels, keys_of_panel, multiply, query_panels
 
+WIDTH = keys_of_panel(np.dtype(np.float32))
 DTYPES = st.sampled_from([np.float32, np.float64])
 
 
@@ -92,32 +93,32 @@ def test_a_processor_without_fused_multiply_adds_can_do_it(tmp_path: Path) -> No
 
 
 def test_only_the_first_part_of_the_room_is_written() -> None:
-    query, key = factors(7, 20, 3, np.float32, 2)
+    query, key = factors(7, WIDTH + 4, 3, np.float32, 2)
     room = np.full(1000, 9.5, np.float32)
     scores = multiply(query_panels(query), key_panels(key), room)
-    assert scores.shape == (2 * QUERIES, 2 * keys_of_panel(key.dtype))
+    assert scores.shape == (2 * QUERIES, 2 * WIDTH)
     assert np.shares_memory(scores, room)
     np.testing.assert_array_equal(room[scores.size :], 9.5)
     np.testing.assert_array_equal(scores[7:], 0)
-    np.testing.assert_array_equal(scores[:, 20:], 0)
+    np.testing.assert_array_equal(scores[:, WIDTH + 4 :], 0)
 
 
 @pytest.mark.parametrize(
     ("queries", "keys", "room"),
     [
-        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, 16), "f4"), np.zeros(95, "f4")),
-        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, 16), "f4"), np.zeros(96, "f8")),
-        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, 16), "f4"), np.zeros(200, "f4")[::2]),
-        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, 16), "f4"), np.zeros((96, 1), "f4")),
-        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 4, 16), "f4"), None),
-        (np.zeros((1, 3, 5), "f4"), np.zeros((1, 3, 16), "f4"), None),
-        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, 8), "f4"), None),
-        (np.zeros((1, 3, 6), "f8"), np.zeros((1, 3, 16), "f4"), None),
-        (np.zeros((1, 6, 3), "f4").transpose(0, 2, 1), np.zeros((1, 3, 16), "f4"), None),
-        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 16, 3), "f4").transpose(0, 2, 1), None),
-        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, 16), "f4"), np.frombuffer(bytes(4 * 96), "f4")),
-        (np.zeros((1, 3, 6), "i4"), np.zeros((1, 3, 16), "i4"), None),
-        (np.zeros((1, 3, 6), ">f4"), np.zeros((1, 3, 16), ">f4"), None),
+        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, WIDTH), "f4"), np.zeros(6 * WIDTH - 1, "f4")),
+        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, WIDTH), "f4"), np.zeros(6 * WIDTH, "f8")),
+        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, WIDTH), "f4"), np.zeros(12 * WIDTH + 8, "f4")[::2]),
+        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, WIDTH), "f4"), np.zeros((6 * WIDTH, 1), "f4")),
+        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 4, WIDTH), "f4"), None),
+        (np.zeros((1, 3, 5), "f4"), np.zeros((1, 3, WIDTH), "f4"), None),
+        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, WIDTH // 2), "f4"), None),
+        (np.zeros((1, 3, 6), "f8"), np.zeros((1, 3, WIDTH), "f4"), None),
+        (np.zeros((1, 6, 3), "f4").transpose(0, 2, 1), np.zeros((1, 3, WIDTH), "f4"), None),
+        (np.zeros((1, 3, 6), "f4"), np.zeros((1, WIDTH, 3), "f4").transpose(0, 2, 1), None),
+        (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, WIDTH), "f4"), np.frombuffer(bytes(4 * 6 * WIDTH), "f4")),
+        (np.zeros((1, 3, 6), "i4"), np.zeros((1, 3, WIDTH), "i4"), None),
+        (np.zeros((1, 3, 6), ">f4"), np.zeros((1, 3, WIDTH), ">f4"), None),
     ],
 )
 def test_what_does_not_fit_is_refused(queries, keys, room) -> None:

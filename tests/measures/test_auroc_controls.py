@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.cluster.vq import kmeans2
 
 from detoklens.kernels.ranking import AUROC
 from detoklens.measures.auroc import Judging, Positives, from_pairs, measure_heads, predecessor_clusters
@@ -16,6 +17,7 @@ from detoklens.measures.auroc.classes import (
     FEWEST_CLUSTERS,
     UNGROUPED,
     derange_within,
+    distant_rows,
     exchange_groups,
 )
 from detoklens.measures.auroc.measuring import next_in_circle
@@ -101,6 +103,14 @@ def test_groups_are_frequency_bands_of_one_class(tokens: list[tuple[int, int]]) 
         assert counts[members].min() > 0 or counts[members].max() == 0
         assert counts[members].max() == 0 or members.sum() >= min(FEWEST_IN_STRATUM, (counts[own] > 0).sum())
     np.testing.assert_array_equal(exchange_groups(classes, None), classes)
+
+
+def test_clusters_start_where_kmeans_plus_plus_starts() -> None:
+    rows = np.random.default_rng(0).standard_normal((300, 5))
+    plain = kmeans2(rows, 20, iter=3, minit="++", seed=np.random.default_rng(4))
+    ours = kmeans2(rows, distant_rows(rows, 20, np.random.default_rng(4)), 3, minit="matrix")
+    for expected, found in zip(plain, ours, strict=True):
+        np.testing.assert_array_equal(found, expected)
 
 
 def test_tokens_with_the_same_predecessors_are_one_cluster() -> None:

@@ -19,7 +19,7 @@ from detoklens.measures.contributions import PAPER, PUBLISHED, Formula
 from detoklens.questions.contributions.question import contribution_table, contributions_by_head
 from detoklens.scores.layer import Layer
 from tests.layers import as_layer, random_first_layer, random_layer, sizes
-from tests.measures.plain_contributions import TERMS, plain_contributions
+from tests.measures.plain_contributions import TERMS, plain_contributions, plain_divergence
 
 FORMULAS = [Formula(*parts) for parts in product(("without", "whole"), ("scaled", "unscaled"), ("sum", "mean"))]
 
@@ -126,6 +126,38 @@ def test_a_layer_without_positions_has_only_token_terms():
 
 def mean_of_terms(table: pl.DataFrame) -> dict[str, float]:
     return dict(table.group_by("term").agg(pl.col("kl").mean()).rows())
+
+
+@settings(max_examples=20)
+@given(size=sizes, data=st.data(), formula=st.sampled_from(FORMULAS))
+def test_groups_of_one_term_are_the_term_and_all_six_leave_uniform_attention(size, data, formula):
+    layer, documents = random_layer(**size), drawn_documents(size, data)
+    groups = {f"only {term}": [term] for term in TERMS} | {"all": TERMS, "pair": ("p", "pp")}
+    found = measures.contributions(layer, documents, formula=formula, groups=groups)
+    tolerance = 1e-9 * (1 + found.mean.max(initial=0))
+    np.testing.assert_allclose(found.mean[..., 6:12], found.mean[..., :6], atol=tolerance)
+    np.testing.assert_array_equal(found.top_changed[..., 6:12], found.top_changed[..., :6])
+    alone = measures.contributions(layer, documents, formula=formula)
+    np.testing.assert_array_equal(found.mean[..., :6], alone.mean)
+    scale = layer.attention_scale if formula.scaling == "scaled" else 1.0
+    for place, query in enumerate(found.query_positions):
+        long_enough = [layer.terms(ids) for ids in documents if len(ids) > query]
+        for head in range(layer.n_heads):
+            whole = [terms.total()[head, query, : query + 1] * scale for terms in long_enough]
+            pair = [
+                row - scale * (terms.full("p") + terms.full("pp"))[head, query, : query + 1]
+                for row, terms in zip(whole, long_enough, strict=True)
+            ]
+            nothing = [plain_divergence(row, np.zeros(query + 1), formula) for row in whole]
+            both = [plain_divergence(row, left, formula) for row, left in zip(whole, pair, strict=True)]
+            assert found.mean[head, place, 12] == pytest.approx(np.mean(nothing), abs=tolerance)
+            assert found.mean[head, place, 13] == pytest.approx(np.mean(both), abs=tolerance)
+
+
+def test_groups_of_terms_that_a_layer_lacks_are_left_out():
+    layer = random_layer()
+    found = measures.contributions(layer, some_documents(layer, [9]), groups={"none": ["x"], "token": ("e", "ee")})
+    assert found.terms == (*TERMS, "token")
 
 
 def test_some_heads_and_positions_are_rows_of_the_whole():

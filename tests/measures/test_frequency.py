@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import spearmanr
+from scipy.stats import rankdata, spearmanr
 
-from detoklens.measures.frequency import beside_random_biases, self_assertion, slope, spearman
+from detoklens.measures.frequency import DRAWS, beside_random_biases, mean_ranks, self_assertion, slope, spearman
 from tests.layers import random_layer, sizes
 
 
@@ -52,12 +52,37 @@ def test_the_control_is_scipys_correlation_of_random_biases(copies):
     found = beside_random_biases(layer, self_assertion(layer), counts, np.arange(60), seed=5)
     random, keys = np.random.default_rng(5), layer.token_affinity("mean")
     for head in range(layer.n_heads):
-        biases = random.normal(size=(499, layer.d_head))
+        biases = random.normal(size=(DRAWS, layer.d_head))
         null = [spearmanr(keys.key_of(head) @ bias, counts).statistic for bias in biases]
         assert (found.low[head], found.high[head]) == pytest.approx(tuple(np.quantile(null, [0.025, 0.975])), abs=1e-6)
+
+
+@pytest.mark.parametrize("d_head", [2, 3, 9])
+def test_p_is_the_share_of_random_biases_with_a_steeper_slope(d_head):
+    """With the same length; Holm's factor is 1 for a single head."""
+    layer = random_layer(n_heads=1, d_head=d_head, vocab_size=60, seed=d_head)
+    counts = np.random.default_rng(1).integers(0, 9, 60)
+    scores = self_assertion(layer)
+    found = beside_random_biases(layer, scores, counts, np.arange(60))
+    directions = np.random.default_rng(2).normal(size=(20_000, d_head))
+    directions *= np.linalg.norm(layer.common_part(None).query[0]) / np.linalg.norm(directions, axis=1, keepdims=True)
+    null = slope(layer.token_affinity("mean").key_of(0) @ directions.T, counts)
+    expected = (np.abs(null) >= abs(slope(scores[0], counts))).mean()
+    assert found.p[0] == pytest.approx(expected, abs=0.015)
+
+
+def test_a_single_dimension_has_no_direction():
+    layer = random_layer(n_heads=2, d_head=1, vocab_size=20)
+    found = beside_random_biases(layer, self_assertion(layer), np.arange(20), np.arange(20))
+    assert found.p.tolist() == [1, 1]
 
 
 def test_a_constant_has_no_slope():
     assert slope(np.array([1.0, 2.0]), np.array([3, 3])) is None
     assert slope(np.array([1.0]), np.array([3])) is None
     assert slope(np.array([1.0, 2.0]), None) is None
+
+
+@given(st.lists(st.integers(-3, 3) | st.floats(-2, 2), min_size=1, max_size=40))
+def test_ties_share_their_mean_rank(values):
+    np.testing.assert_array_equal(mean_ranks(np.array(values, float)), rankdata(values))

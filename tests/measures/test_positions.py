@@ -84,7 +84,7 @@ def test_band_of_pairs_holds_most_pairs_of_tokens(size: dict, coverage: float, q
     values = compared[:, query, :, None, None] / scales[query][:, None] / scales[:, None, :]
     if quantity == "p+pp":
         values = values + asserted[:, :, None, None] / scales[:, None, :]
-    curves = position_curves(layer, [query], coverage=coverage)
+    curves = position_curves(layer, [query], coverage=coverage, extremes="both")
     low, high = (curve(curves, quantity, query, True, name)[:, :, None, None] for name in ("low", "high"))
     slack = 1e-9 * np.abs(values).max()
     assert (((values >= low - slack) & (values <= high + slack)).mean(axis=(2, 3)) >= coverage - 1e-9).all()
@@ -92,6 +92,20 @@ def test_band_of_pairs_holds_most_pairs_of_tokens(size: dict, coverage: float, q
     places = scales.argmin(axis=1)
     expected = values[:, np.arange(query + 1), places[query], places]
     np.testing.assert_allclose(smallest, expected, rtol=1e-9, atol=slack)
+
+
+@pytest.mark.parametrize("extremes", ["key", "query"])
+def test_only_the_named_scale_is_extreme(extremes: str) -> None:
+    """The caption of the paper's Figure 3 varies the key's σ, its code the query's; the other σ is the mean."""
+    layer = random_layer(n_positions=11)
+    asserted, compared = plain_terms(layer)
+    mean, largest = plain_scales(layer).mean(axis=1), plain_scales(layer).max(axis=1)
+    of_query, of_key = (mean[8], largest[:9]) if extremes == "key" else (largest[8], mean[:9])
+    curves = position_curves(layer, [8], extremes=extremes)
+    pp = compared[:, 8, :9] / of_query / of_key
+    np.testing.assert_allclose(curve(curves, "pp", 8, True, "at_largest_scale"), pp, rtol=1e-9)
+    whole = pp + asserted[:, :9] / of_key
+    np.testing.assert_allclose(curve(curves, "p+pp", 8, True, "at_largest_scale"), whole, rtol=1e-9)
 
 
 @given(sizes)

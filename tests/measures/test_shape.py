@@ -5,8 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from hypothesis import given
+from scipy.special import softmax
+from scipy.stats import spearmanr
 
-from detoklens.measures.shape import best_line, classes, entropy, position_shape
+from detoklens.measures.positions import PositionScores, predicted_attention
+from detoklens.measures.shape import best_line, classes, entropy, monotonicity, position_shape, sink_and_reach
+from detoklens.measures.waves import leading_waves
 from tests.layers import random_layer, sizes
 from tests.measures.test_positions import plain_inverse, plain_terms
 from tests.measures.test_trained_range import layer_with, partly_trained
@@ -86,3 +90,53 @@ def test_lines_and_waves_are_fitted_inside_the_trained_range() -> None:
     assert periods[0] == pytest.approx(periods[1])
     assert all(wave.period <= 100 for waves in found.queries[1].waves for wave in waves)
     assert found.queries[1].attention.shape == (4, 251)
+
+
+@given(sizes.filter(lambda size: size["n_positions"] > 1))
+def test_reach_and_sink_are_those_of_every_query(size: dict) -> None:
+    layer = random_layer(**size)
+    scores, inverse = PositionScores.of(layer), plain_inverse(layer, "ratio-of-mean")
+    n_positions = layer.n_positions
+    found = sink_and_reach(scores, inverse, n_positions)
+    usual = inverse.copy()
+    usual[0] = inverse[1:11].mean()
+    asserted, compared = plain_terms(layer)
+    for query in range(n_positions):
+        undivided = asserted[:, : query + 1] + compared[:, query, : query + 1] * inverse[query]
+        for column, factor in (("on_first", inverse), ("on_first_usual_scale", usual)):
+            expected = softmax(undivided * factor[: query + 1] * layer.attention_scale, axis=1)
+            np.testing.assert_allclose(found[column][:, query], expected[:, 0], rtol=1e-9, atol=1e-12)
+    (attention,) = predicted_attention(layer, [n_positions - 1])
+    np.testing.assert_allclose(found["last_5"][:, -1], attention[:, -5:].sum(axis=1), rtol=1e-9)
+
+
+@given(sizes)
+def test_a_sink_with_its_own_scale_loses_nothing(size: dict) -> None:
+    layer = random_layer(**size)
+    scores, inverse = PositionScores.of(layer), plain_inverse(layer, "mean-of-ratio")
+    found = sink_and_reach(scores, inverse, layer.n_positions, first_inverse=float(inverse[0]))
+    np.testing.assert_array_equal(found["on_first_usual_scale"], found["on_first"])
+
+
+def test_monotonicity_is_spearmans_and_the_share_of_steps_up() -> None:
+    curves = np.random.default_rng(0).normal(size=(3, 40)).cumsum(axis=1)
+    rank, steps = monotonicity(np.concatenate([curves, np.arange(40.0)[None], np.ones((1, 40))]))
+    expected = [spearmanr(row, np.arange(40)).statistic for row in curves]
+    assert rank[:4].tolist() == pytest.approx([*expected, 1.0])
+    assert np.isnan(rank[4])
+    assert steps.tolist() == pytest.approx([*(np.diff(row).__gt__(0).mean() for row in curves), 1.0, 0.0])
+
+
+def test_the_effect_of_the_waves_is_what_removing_them_moves() -> None:
+    """Where Tᵖᵖ is one planted wave, taking it away leaves the softmax of Tᵖ."""
+    layer = planted_layer(period=25.0)
+    query = layer.n_positions - 1
+    (seen,) = position_shape(layer, [query]).queries
+    (attention,) = predicted_attention(layer, [query])
+    scores, inverse = PositionScores.of(layer), plain_inverse(layer, "ratio-of-mean")
+    curve = scores.comparison(query) * inverse[query] * inverse
+    part = leading_waves(curve, np.arange(query + 1))[1]
+    total = scores.self_assertion * inverse + curve - part
+    expected = np.abs(softmax(total * layer.attention_scale, axis=1) - attention).sum(axis=1) / 2
+    np.testing.assert_allclose(seen.wave_effect, expected, rtol=1e-6, atol=1e-9)
+    assert seen.wave_effect.max() > 0.01

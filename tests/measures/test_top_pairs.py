@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from detoklens.kernels import product
 from detoklens.measures import ranking as top_pairs
-from detoklens.measures.ranking import PairBlock, TopPairs, largest_pairs, search_block
+from detoklens.measures.ranking import BoundedScores, HeadScores, TopPairs, largest_pairs, search_block
 from detoklens.parallel import Runner
+from detoklens.scores.affinity import Affinity
 from detoklens.tables.parts import Parts
 from tests.layers import random_layer, sizes
 
@@ -73,32 +77,77 @@ def test_the_floor_of_earlier_blocks_loses_nothing(data):
     assert best.best()["query"].tolist() == expected
 
 
+@settings(max_examples=40)
+@given(
+    st.integers(0, 2**32 - 1),
+    st.integers(1, 12),
+    st.floats(0, 3),
+    st.sampled_from(["float32", "float64"]),
+    st.sampled_from([0.0, 5.0, -50.0]),
+    st.integers(1, 300),
+)
+def test_bounds_skip_no_pair_of_any_vectors(seed, dimensions, skew, dtype, common, top):
+    """Lengths that differ by orders of magnitude, a common direction, dependent dimensions; bits equal to a whole row."""
+    random = np.random.default_rng(seed)
+    query, key = random.normal(size=(2, 150, dimensions)) * np.exp(skew * random.normal(size=(2, 150, 1)))
+    query[:, 0], key[:, 0] = query[:, 0] + common, key[:, 0] + 1
+    query[:, -1], key[::7] = query[:, 0], key[3]
+    affinity = Affinity(query[None].astype(dtype), key[None].astype(dtype))
+    kept = np.flatnonzero(random.random(150) < 0.8)
+    scores = HeadScores.of(affinity.key[0]).rows(affinity.query[0])
+    with patch.multiple(top_pairs, BOUNDING=2, TILE_QUERIES=6, TILE_KEYS=32, BLOCK_QUERIES=60):
+        (pairs,) = largest_pairs(affinity, top, tokens=kept)
+        bounded = BoundedScores.of(affinity.query[0], affinity.key[0], kept)
+    expected = [(kept[one], kept[other]) for one, other in brute_force(scores[np.ix_(kept, kept)], top)]
+    assert ids(pairs) == expected
+    np.testing.assert_array_equal(pairs["score"], [scores[pair] for pair in expected])
+    bounds = product.multiply(bounded.query.bounding, bounded.key.bounding)[: len(kept), : len(kept)]
+    assert (bounds + bounded.slack >= scores[np.ix_(bounded.query.ids, bounded.key.ids)]).all()
+
+
+def test_most_tiles_are_skipped(monkeypatch):
+    random = np.random.default_rng(0)
+    falling = 0.7 ** np.arange(32)
+    query, key = random.normal(size=(2, 1, 3000, 32)).astype(np.float32) * falling.astype(np.float32)
+    rows = []
+    counted = product.pairs_reaching
+
+    def counting(queries, keys, *others):
+        rows.append(queries[:, 0].size * keys[:, 0].size)
+        return counted(queries, keys, *others)
+
+    monkeypatch.setattr(top_pairs.product, "pairs_reaching", counting)
+    monkeypatch.setattr(top_pairs, "TILE_KEYS", 256)
+    largest_pairs(Affinity(query, key), 10)
+    assert sum(rows) < 0.5 * 3000**2
+
+
 def test_blocks_and_tiles_leave_no_pair_out(monkeypatch):
     affinity = random_layer(n_heads=1, vocab_size=97, dtype="float32").token_affinity()
     whole = largest_pairs(affinity, 500)
-    monkeypatch.setattr(top_pairs, "QUERY_PANELS", 1)
-    monkeypatch.setattr(top_pairs, "KEY_PANELS", 2)
-    monkeypatch.setattr(top_pairs, "BLOCK_QUERIES", 10)
+    monkeypatch.setattr(top_pairs, "TILE_QUERIES", 6)
+    monkeypatch.setattr(top_pairs, "TILE_KEYS", 32)
+    monkeypatch.setattr(top_pairs, "BLOCK_QUERIES", 12)
     assert_equal(largest_pairs(affinity, 500), whole)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_the_same_pairs_for_any_number_of_workers(workers, monkeypatch):
-    monkeypatch.setattr(top_pairs, "BLOCK_QUERIES", 128)
+    monkeypatch.setattr(top_pairs, "BLOCK_QUERIES", 126)
     affinity = random_layer(n_heads=2, vocab_size=300, dtype="float32").token_affinity()
     assert_equal(largest_pairs(affinity, 200, runner=Runner(workers)), largest_pairs(affinity, 200))
 
 
 def test_an_interrupted_search_goes_on_where_it_stopped(tmp_path, monkeypatch):
-    monkeypatch.setattr(top_pairs, "BLOCK_QUERIES", 100)
+    monkeypatch.setattr(top_pairs, "BLOCK_QUERIES", 102)
     affinity = random_layer(n_heads=2, vocab_size=300, dtype="float32").token_affinity()
     searched = []
 
-    def interrupted(block: PairBlock):
-        searched.append(block.first_query)
+    def interrupted(*block):
+        searched.append(block)
         if len(searched) == 4:
             raise KeyboardInterrupt
-        return search_block(block)
+        return search_block(*block)
 
     monkeypatch.setattr(top_pairs, "search_block", interrupted)
     with pytest.raises(KeyboardInterrupt):

@@ -140,6 +140,10 @@ def test_the_share_lost_is_resampled_word_by_word():
         drawn = random.integers(60, size=60)
         samples.append(lost[:, drawn].mean(axis=1) / gains[:, drawn].mean(axis=1).min())
     np.testing.assert_allclose([found.low, found.high], np.quantile(samples, [0.025, 0.975], axis=0))
+    behind = shares_lost(lost, gains, resamples=80, seed=4, behind=1)
+    np.testing.assert_allclose(behind.value, found.value[1] - found.value)
+    paired = np.array(samples)[:, 1, None] - np.array(samples)
+    np.testing.assert_allclose([behind.low, behind.high], np.quantile(paired, [0.025, 0.975], axis=0), atol=1e-12)
     assert np.isnan(shares_lost(lost, -gains).value).all(), "no gain, no share"
     assert np.isnan(shares_lost(lost[:, :29], gains[:, :29]).low).all()
 

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import detoklens as dl
+from detoklens.measures.chance import FEWEST_WORDS
 from detoklens.measures.ranking import HeadScores
 from detoklens.measures.twin_chains import Chains, chains, merge_splits, text_splits
-from detoklens.measures.twins import FEWEST, Candidates, exchanged_first, standardised, summary
+from detoklens.measures.twins import Candidates, exchanged_first, rank_measures, standardised
 
 
 def plainly_standardised(vectors: np.ndarray) -> np.ndarray:
@@ -74,21 +75,21 @@ def test_where_there_is_no_other_piece_the_first_stays():
 
 def test_a_summary_equals_its_plain_meaning():
     ranks = np.array([[1, 5, 10, 40], [2, 20, 10, 11]])
-    found = summary(ranks, resamples=50)
-    np.testing.assert_allclose(found.median_rank.value, [7.5, 10.5])
-    np.testing.assert_allclose(found.first.value, [0.25, 0])
-    np.testing.assert_allclose(found.first_ten.value, [0.75, 0.5])
+    found = rank_measures(ranks, resamples=50)
+    np.testing.assert_allclose(found["median_rank"].value, [7.5, 10.5])
+    np.testing.assert_allclose(found["first"].value, [0.25, 0])
+    np.testing.assert_allclose(found["first_ten"].value, [0.75, 0.5])
     np.testing.assert_allclose(
-        found.mean_reciprocal_rank.value, [(1 + 0.2 + 0.1 + 0.025) / 4, (0.5 + 0.05 + 0.1 + 1 / 11) / 4]
+        found["mean_reciprocal_rank"].value, [(1 + 0.2 + 0.1 + 0.025) / 4, (0.5 + 0.05 + 0.1 + 1 / 11) / 4]
     )
-    np.testing.assert_allclose(found.rank_lost.value, [0, 3])
-    np.testing.assert_allclose(found.rank_ratio.value, [1, (2 * 4 * 1 * 11 / 40) ** 0.25])
-    assert np.isnan(found.median_rank.low).all(), "four words have no interval"
+    np.testing.assert_allclose(found["rank_lost"].value, [0, 3])
+    np.testing.assert_allclose(found["rank_ratio"].value, [1, (2 * 4 * 1 * 11 / 40) ** 0.25])
+    assert np.isnan(found["median_rank"].low).all(), "four words have no interval"
 
 
 def test_intervals_are_those_of_resampled_words():
-    ranks = np.random.default_rng(0).integers(1, 500, size=(3, FEWEST + 7))
-    found = summary(ranks, resamples=40, seed=5)
+    ranks = np.random.default_rng(0).integers(1, 500, size=(3, FEWEST_WORDS + 7))
+    found = rank_measures(ranks, resamples=40, seed=5)
     random, samples = np.random.default_rng(5), []
     for _ in range(40):
         drawn = ranks[:, random.integers(ranks.shape[1], size=ranks.shape[1])]
@@ -97,10 +98,10 @@ def test_intervals_are_those_of_resampled_words():
         shares = [(drawn == 1).mean(axis=1), (drawn <= 10).mean(axis=1), (1 / drawn).mean(axis=1)]
         samples.append([medians, *shares, medians - medians[0], ratio])
     low, high = np.quantile(samples, [0.025, 0.975], axis=0)
-    for place, measured in enumerate(vars(found).values()):
+    for place, measured in enumerate(found.values()):
         np.testing.assert_allclose(measured.low, low[place], atol=1e-12)
         np.testing.assert_allclose(measured.high, high[place], atol=1e-12)
-    assert np.isnan(summary(ranks, resamples=0).median_rank.low).all()
+    assert np.isnan(rank_measures(ranks, resamples=0)["median_rank"].low).all()
 
 
 @pytest.mark.parametrize("pieces", [2, 3, 4])

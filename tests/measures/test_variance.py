@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detoklens.measures.positions import PositionScores
-from detoklens.measures.variance import Departure, departure_of_last, deviations, last_rows, outliers, switch
+from detoklens.measures.variance import (
+    Departure,
+    departure_of_last,
+    deviations,
+    last_rows,
+    outliers,
+    switch,
+    value_norms,
+)
 from detoklens.scores.layer import Layer
 from tests.layers import random_layer, sizes
 from tests.measures.test_positions import plain_terms
@@ -117,3 +125,17 @@ def test_the_rows_are_those_of_the_last_five_queries() -> None:
     found = last_rows(PositionScores.of(layer))
     assert list(found) == [4, 5, 6, 7, 8]
     np.testing.assert_allclose(found[7][2], plain_terms(layer)[1][2, 7, :8], rtol=1e-9)
+
+
+@given(sizes)
+def test_value_norms_are_means_over_the_vocabulary(size: dict) -> None:
+    layer = random_layer(**size)
+    found = value_norms(layer)
+    folded, tokens = layer.folded, np.arange(layer.vocab_size)
+    assert found.shape == (layer.n_heads, min(11, layer.n_positions))
+    for place in range(found.shape[1]):
+        both = layer.weights.token_embeddings + layer.weights.position_embeddings[place]
+        divided = both / layer.scales.at(np.full(layer.vocab_size, place), tokens)[:, None]
+        values = np.einsum("td,hdk->htk", divided, folded.value_weight) + folded.value_bias[:, None]
+        expected = np.linalg.norm(values, axis=2).mean(axis=1)
+        np.testing.assert_allclose(found[:, place], expected, rtol=1e-6, atol=1e-9)

@@ -124,7 +124,7 @@ def test_validity_is_that_of_the_question(name, question, back, monkeypatch):
     layer = detoklens.load(tiny(name, **FAMILIES[name]))
     text, caught = np.array([3, 8, 2, 5, 9, 5]), []
     study = detoklens.study(layer, workers=1)
-    study.__dict__["documents"] = [text]
+    study.__dict__["_bare_documents"] = [text]
     monkeypatch.setattr(Layer, "vocabulary", SimpleNamespace(word_internal=lambda: [5, 8]))
     monkeypatch.setattr(Study, "has", lambda _study, _need: True)
     monkeypatch.setattr(Auroc, "ask", lambda asked, there, _runner: caught.append((asked, there)) or {})
@@ -182,9 +182,8 @@ def test_every_block_of_a_gguf_file_is_read(tmp_path, architecture):
     model = tiny(architecture, **(FAMILIES | MORE)[architecture])
     read = source_of(detoklens.load(write_gguf(tmp_path / "m.gguf", model, architecture)).checkpoint, LAYERS)
     for name, values in model.state_dict().items():
-        ours = name if architecture == "gpt2" else f"model.{name}"
-        if ours.split(".")[-2] not in ("ln_f", "norm"):  # after the last block
-            np.testing.assert_array_equal(read.read(ours, np.dtype(np.float32)), values.numpy(), err_msg=ours)
+        if name.split(".")[-2] not in ("ln_f", "norm"):  # after the last block
+            np.testing.assert_array_equal(read.read(name, np.dtype(np.float32)), values.numpy(), err_msg=name)
 
 
 @pytest.mark.parametrize("architecture", ["gpt2", "llama", "qwen2", "qwen3"])

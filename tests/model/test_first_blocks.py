@@ -11,8 +11,8 @@ import torch
 
 import detoklens
 from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError
-from detoklens.model.first_blocks import Component, FirstBlocks, components, open_blocks
-from detoklens.model.loading import in_double_precision
+from detoklens.model.checks import Component, components
+from detoklens.model.first_blocks import FirstBlocks, in_double_precision, open_blocks
 from detoklens.weights.families import spec_of
 from tests.weights.families.tiny import saved, tiny
 
@@ -181,5 +181,5 @@ def test_a_checkpoint_that_is_cut_down_is_refused():
 
 
 def test_an_unknown_type_is_refused_by_name():
-    with pytest.raises(UnsupportedModelError, match="'mamba' is not supported; supported are: gpt2"):
-        spec_of({"model_type": "mamba"})
+    with pytest.raises(UnsupportedModelError, match="'unheard_of' is not supported; supported are: gpt2"):
+        spec_of({"model_type": "unheard_of"})

@@ -23,7 +23,6 @@ from detoklens.model import closed_worlds as keeping
 from detoklens.model.closed_worlds import decided_by, kept_vectors
 from detoklens.model.first_blocks import open_blocks
 from detoklens.parallel import Runner
-from detoklens.questions.auroc import compute as auroc_beyond
 from detoklens.questions.auroc.compute import kept_inputs
 from detoklens.questions.twins.compute import beginning_of
 from tests.model.test_first_blocks import LLAMA
@@ -315,7 +314,7 @@ def test_a_model_that_is_changed_while_it_is_asked_leaves_nothing(folder, tmp_pa
         write_folder(place, seed=1)
         return blocks or open_blocks(checkpoint, *given)
 
-    monkeypatch.setattr(auroc_beyond, "open_blocks", opened)
+    monkeypatch.setattr("detoklens.model.first_blocks.open_blocks", opened)
     study = detoklens.study(place, text=["Once upon a time there was a little girl. " * 8], workers=1)
     with suppress(UnsupportedModelError):  # the attention that is read is not that of the real block
         study.ask(AUROC)

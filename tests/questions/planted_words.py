@@ -14,8 +14,7 @@ from tokenizers import Tokenizer, models
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
 from detoklens.weights.checkpoint import Checkpoint
-from detoklens.weights.first_layer import FirstLayer
-from detoklens.weights.mlp import FeedForward, MlpSublayer
+from detoklens.weights.first_layer import FeedForward, FirstLayer, MlpSublayer
 
 FIRST, LAST, N_POSITIONS, N_HEADS, SHARP = "abcdef", "ghijklmnopqr", 4, 3, 30.0
 WORDS = [first + last for place, first in enumerate(FIRST) for last in LAST[place % 3 :: 2]]

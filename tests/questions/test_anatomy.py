@@ -358,3 +358,53 @@ def test_the_demo_on_the_command_line_and_in_words(tmp_path) -> None:
 
 def test_an_answer_is_kept_and_read_again(tmp_path) -> None:
     assert_kept_and_read_again(dl.study("demo"), dl.Anatomy(offsets=16, heads=[2, 0]), tmp_path)
+
+
+def test_a_map_of_heads_has_one_point_per_head_for_one_model_and_for_several() -> None:
+    one = dl.study("demo").ask(dl.Anatomy()).figure("head_map", heads=[1, 2])
+    assert len(one.axes[0].collections[0].get_offsets()) == 2
+    assert one.axes[0].get_title(loc="left") == "", "one model needs no label"
+    several = dl.compare({"start": "demo@0", "end": "demo"}, dl.Anatomy()).figure("compare_head_maps")
+    assert [axes.get_title(loc="left") for axes in several.axes] == ["start", "end"]
+    areas = [axes.collections[0].get_sizes().max() for axes in several.axes]
+    assert areas[0] < areas[1], "areas have one scale: the untrained heads are weak"
+
+
+def test_shuffled_frequencies_and_random_weights_change_the_anatomy() -> None:
+    """Two controls: what is trained lies in which tokens are frequent, and in how queries meet keys."""
+    study = dl.study("demo")
+    assert study.counts is not None
+    frequencies, random = study.counts.tokens.astype(float), np.random.default_rng(0)
+    weights = study.layer.weights
+
+    def strength(layer: Any, counts: np.ndarray) -> tuple[float, float]:
+        found = anatomies(layer, [1], counts / counts.sum(), 32, 128, Runner())[0]
+        return found.sd, found.shares[0]
+
+    def same_norm(matrix: np.ndarray) -> np.ndarray:
+        drawn = random.normal(size=matrix.shape)
+        return (drawn * np.linalg.norm(matrix) / np.linalg.norm(drawn)).astype(matrix.dtype)
+
+    drawn = {name: same_norm(getattr(weights, name)) for name in ("query_weight", "key_weight")}
+    plain = strength(study.layer, frequencies)
+    shuffled = strength(study.layer, random.permutation(frequencies))
+    at_random = strength(as_layer(replace(weights, **drawn)), frequencies)
+    assert plain[1] > 0.75
+    assert abs(shuffled[0] - plain[0]) > 0.02
+    assert at_random[1] < 0.3, "random weights of the same norm are not positional"
+
+
+def test_a_sample_of_scores_has_the_variance_of_the_closed_form() -> None:
+    """Monte Carlo: within five standard errors for every family."""
+    random = np.random.default_rng(0)
+    for family in FAMILIES:
+        plain, weights = first_layer(family), token_weights(23, 6)
+        layer = as_layer(plain)
+        placed = 9 if layer.positions == "learned" else None
+        offsets = visible_offsets(layer, 8, placed)
+        scores = plain_scores(plain, 1, offsets, 9)
+        rows = scores - np.einsum("tud,u->t", scores, weights)[:, None, None] / len(offsets)
+        tokens = random.choice(23, size=(2, 20_000), p=weights)
+        sample = rows[tokens[0], tokens[1], random.integers(len(offsets), size=20_000)] ** 2
+        (found,) = anatomies(layer, [1], weights, 8, placed, Runner())
+        assert abs(sample.mean() - found.sd**2) < 5 * sample.std() / np.sqrt(len(sample)), family

@@ -256,7 +256,7 @@ def test_what_can_not_be_asked_is_refused_in_one_line(tmp_path, monkeypatch):
     shutil.copytree(demo.CHECKPOINT, folder)
     with pytest.raises(MissingError, match="Auroc above layer 0 needs text to measure its validity"):
         dl.study(folder, counts=demo.COUNTS).ask(FEW)
-    monkeypatch.setattr("detoklens.model.loading.machine_memory", lambda: 1_000_000)
+    monkeypatch.setattr("detoklens.model.checks.machine_memory", lambda: 1_000_000)
     with pytest.raises(
         RangeError, match=r"4,096 vectors of width 128 .* ask for fewer heads, or on a machine with more"
     ):

@@ -191,7 +191,7 @@ def test_a_failure_of_transformers_while_it_runs_is_one_line(file):
 
 def test_a_file_that_is_larger_than_the_memory_is_refused(file, monkeypatch):
     """transformers reads all of it, in float32."""
-    monkeypatch.setattr("detoklens.model.loading.machine_memory", lambda: 500_000)
+    monkeypatch.setattr("detoklens.model.checks.machine_memory", lambda: 500_000)
     said = r"all blocks, which are read of a GGUF file, .* give the checkpoint as"
     with pytest.raises(RangeError, match=said):
         open_blocks(dl.load(file).checkpoint, 1, 4)
@@ -201,6 +201,6 @@ def test_a_file_that_is_larger_than_the_memory_is_refused(file, monkeypatch):
 
 @pytest.mark.parametrize(("heads", "remedy"), [([0], "; ask on a machine"), ([0, 1], "; ask for fewer heads, or on a")])
 def test_what_does_not_fit_of_a_folder_is_said_with_what_can_be_asked(folder, monkeypatch, heads, remedy):
-    monkeypatch.setattr("detoklens.model.loading.machine_memory", lambda: 500_000)
+    monkeypatch.setattr("detoklens.model.checks.machine_memory", lambda: 500_000)
     with pytest.raises(RangeError, match=f"the first 2 blocks in float32, 4,096 vectors of width 32 .*{remedy}"):
         dl.study(folder, text=TEXT, workers=1).ask(replace(AUROC, heads=heads))

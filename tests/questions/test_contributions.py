@@ -98,7 +98,7 @@ def test_the_sentence_names_the_head_that_changes_most_its_terms_and_the_next_he
 
 def test_a_model_that_hardly_cares_is_not_ranked_by_zeros():
     said = Contributions().summarize(by_head([0.0001, 0.0003, 0, 0, 0, 0]))
-    assert said == "Removing any one term hardly changes attention: KL 0.0003 nats at most (L0H0, Tᵖᵖ)."
+    assert said == "Removing any one term barely changes attention: KL 0.0003 nats at most (L0H0, Tᵖᵖ)."
 
 
 def test_models_are_compared_by_the_share_of_token_pairs():
@@ -112,12 +112,12 @@ def test_a_terminal_shows_heads_and_terms_whole(study):
     lines = shown_lines(answer)
     assert max(map(len, lines)) <= TERMINAL
     assert lines[1].split() == answer.tables["contributions_by_head"].columns
-    assert len(lines) == 3 + 3 * 6
+    assert len(lines) == 3 + 3 * 6 + 3 + 3 * 4
 
 
 def test_every_figure_can_be_drawn_of_the_answer(study):
     answer = study.ask(Contributions([4, 20]))
-    assert list(answer.figures) == ["contributions", "contribution_shares"]
+    assert list(answer.figures) == ["contributions", "group_contributions", "contribution_shares"]
     for name in answer.figures:
         assert answer.figure(name, heads=[2, 0], width="column").get_size_inches()[0] == 3.3
 

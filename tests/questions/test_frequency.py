@@ -10,10 +10,10 @@ from scipy.stats import linregress, spearmanr
 from detoklens.corpus.counts import Counts
 from detoklens.errors import RangeError
 from detoklens.loading import load
-from detoklens.measures.chance import draws_for
+from detoklens.measures.chance import ALPHA
 from detoklens.measures.frequency import self_assertion
 from detoklens.questions.base import Verdict
-from detoklens.questions.frequency.question import Frequency
+from detoklens.questions.frequency.question import Frequency, _preference
 from detoklens.questions.study import Study
 from tests.layers import as_layer, random_first_layer, random_layer
 from tests.questions.faces import check_faces, shown_columns
@@ -84,7 +84,7 @@ def test_without_counts_correlations_and_counts_are_null_and_that_is_told():
     assert answer.tables["frequency_by_head"]["slope"].null_count() == layer.n_heads
     assert answer.tables["embedding_variance"]["spearman"].null_count() == 1
     assert answer.tables["frequency_by_token"]["count"].null_count() == layer.vocab_size
-    assert answer.notes == ("without counts there are no correlations: those columns are empty",)
+    assert answer.notes == ("without counts the columns of correlations are empty",)
     assert (
         answer.tables["frequency_by_head"].select("null_low", "null_high", "p", "prefers").null_count().row(0)
         == (layer.n_heads,) * 4
@@ -103,16 +103,23 @@ def test_a_bias_that_points_at_frequency_is_named_and_a_random_one_is_not():
     rarity = -np.log1p(counts.tokens)
     first.token_embeddings[:, :] += np.outer(rarity - rarity.mean(), np.random.default_rng(1).normal(size=32))
     layer = as_layer(first)
-    keys = layer.token_affinity("mean").key_of(2)
-    first.query_bias[2] = np.linalg.lstsq(keys - keys.mean(axis=0), rarity - rarity.mean(), rcond=None)[0]
+    first.query_bias[2] = (rarity - rarity.mean()) @ layer.token_affinity("mean").key_of(2)
     answer = Study(as_layer(first), counts).ask(Frequency())
     row = answer.tables["frequency_by_head"].row(2, named=True)
     assert row["spearman"] < row["null_low"] < 0 < row["null_high"]
-    assert (row["prefers"], row["p"]) == ("rare", pytest.approx(4 / (1 + draws_for(4))))
+    assert row["prefers"] == "rare"
+    assert row["p"] < 1e-9 < ALPHA
     assert "L0H2" in answer.verdict.heads
     others = answer.tables["frequency_by_head"].filter(pl.col("head") != 2)
     assert others["spearman"].abs().max() > 0.3, "a random bias correlates, too"
     assert others["prefers"].to_list() == ["neither"] * 3
+
+
+def test_a_steep_slope_with_a_usual_correlation_is_no_preference():
+    """Both controls must be exceeded."""
+    assert [_preference(-0.4, -0.3, 0.3, p) for p in (0.01, 0.03)] == ["rare", "neither"]
+    assert [_preference(rho, -0.3, 0.3, 1e-9) for rho in (-0.29, 0.29, 0.31)] == ["neither", "neither", "frequent"]
+    assert _preference(0.09, -0.05, 0.05, 1e-9) == "neither", "too small to matter"
 
 
 def test_some_heads_have_the_numbers_that_all_have():
@@ -166,8 +173,8 @@ def said(table: pl.DataFrame) -> str:
 def test_the_sentence_counts_heads_beyond_chance_and_names_the_control():
     some = by_head(0.2, -0.605, 0.5, prefers=("neither", "rare", "frequent"))
     assert said(some) == (
-        "1 of 3 heads prefers rare tokens by Tᵉ and 1 frequent ones: ρ is −0.605 in L0H1, against −0.150 to +0.160 for "
-        "95 % of random query biases (p = 0.012 over all heads)."
+        "1 of 3 heads prefers rare tokens by Tᵉ, 1 frequent ones: ρ is −0.605 in L0H1, against −0.150 to +0.160 for "
+        "95 % of random query biases; the slope has p = 0.012 over all heads."
     )
     found = Frequency().verdict({"frequency_by_head": some})
     assert (found.value, found.heads) == ("yes", ("L0H1", "L0H2"))
@@ -203,3 +210,15 @@ def test_a_narrow_terminal_shows_the_correlations_and_every_tokens_numbers(tmp_p
     assert "token" in shown_columns(frames["frequency_by_token"])
     long = frames["frequency_by_token"].with_columns(token=pl.lit("-" * 100))
     assert shown_columns(long) == ["token_id", "count", "variance", "norm"]
+
+
+def test_without_layernorm_it_is_the_bias_times_the_key():
+    layer = random_layer()
+    counts = some_counts(layer)
+    found = tables_of(layer, counts)
+    for head in range(layer.n_heads):
+        plain = layer.token_factors(head).key @ layer.folded.query_bias[head]
+        rows = found["self_assertion"].filter(head=head)
+        np.testing.assert_allclose(rows["score_without_norm"], plain, rtol=1e-4, atol=1e-5)
+        expected = spearmanr(plain, counts.tokens).statistic
+        assert found["frequency_by_head"]["spearman_without_norm"][head] == pytest.approx(expected, abs=1e-3)

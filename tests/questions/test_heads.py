@@ -8,13 +8,17 @@ import numpy as np
 import polars as pl
 import pytest
 
+import detoklens as dl
+from detoklens import demo
 from detoklens.errors import RangeError
+from detoklens.figures import theme
 from detoklens.measures import words as word_list
 from detoklens.measures.heatmap import self_match_scores
 from detoklens.questions.answer import read_answer
 from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.frequency.question import Frequency
-from detoklens.questions.heads.question import HEADS, Heads
+from detoklens.questions.heads.figures import compare_heads
+from detoklens.questions.heads.question import HEADS, MEASURES, Heads
 from detoklens.questions.shape.question import Shape
 from detoklens.questions.study import Study, Work
 from detoklens.questions.words.question import Words
@@ -131,7 +135,7 @@ def test_an_interrupted_question_keeps_what_it_ranked(study, tmp_path, monkeypat
     monkeypatch.setattr(Parts, "save", None)
     found = Study(study.layer, study.counts, work=study.work).ask(Heads(), tmp_path)
     assert found.tables["heads"].equals(study.ask(Heads()).tables["heads"])
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["heads.csv", "heads.parquet"]
+    assert sorted(path.stem for path in tmp_path.iterdir()) == ["heads", "heads", "scorecard", "scorecard"]
 
 
 def test_the_nulls_are_drawn_by_the_studys_seed(study, cards) -> None:
@@ -254,3 +258,47 @@ def test_models_are_compared_by_the_best_of_each() -> None:
     assert "detokenize" not in Heads().summarize_comparison(
         {"one": made(self_match=[1.0]), "two": made(self_match=[2.0])}
     )
+
+
+def test_the_scorecard_has_a_mark_and_a_reason_for_every_head_and_measure(study, silent) -> None:
+    found = study.ask(Heads())
+    marks = found.tables["scorecard"]
+    assert marks["measure"].to_list() == list(MEASURES) * 3
+    assert set(marks["verdict"]) <= {"yes", "no", "not testable"}
+    assert marks["why"].null_count() == 0
+    assert marks.filter(measure="detokenizes")["value"].equals(found.tables["heads"]["margin"], check_names=False)
+    [view] = found.page_views
+    assert view.open
+    assert view.frame.columns[0] == "head"
+    assert len(view.frame.columns) <= 10
+    unknown = silent.ask(Heads()).tables["scorecard"].filter(head=0)
+    why = {row["measure"]: row["why"] for row in unknown.iter_rows(named=True) if row["verdict"] == "not testable"}
+    assert set(why) == {"detokenizes", "looks_back", "writes_words", "prefers_rare"}
+    assert "counts" in why["detokenizes"]
+
+
+def test_the_demos_scorecard_names_the_head_that_every_question_names() -> None:
+    found = dl.study("demo", workers=2).ask(Heads())
+    yes = found.tables["scorecard"].filter(verdict="yes")
+    assert set(yes.filter(measure="detokenizes")["head"]) == set(yes.filter(measure="looks_back")["head"]) == {1}
+    assert yes.filter(measure="writes_words").is_empty()
+    row = found.page_views[0].frame.row(1, named=True)
+    assert row["looks back"].startswith("yes (+0.5")
+    assert row["writes words"].startswith("no (1.08")
+    assert row["score varies with"].startswith("offset 80 %")
+
+
+def test_the_demos_snapshots_are_lines_over_training_tokens() -> None:
+    assert [demo.training_tokens(name) for name in ("demo@0", "demo@1048576", "demo", "gpt2")] == [
+        0,
+        1_048_576,
+        22_405_120,
+        None,
+    ]
+    tables = judged(auroc=[0.9, 0.8], above_null=[0.3, 0.01], self_match=[0.5, 4.12], margin=[0.1, 0.0])["heads"]
+    figure = compare_heads({"demo@0": tables, "demo": tables}, width="page")
+    assert figure.axes[0].get_title(loc="left") == "AUROC − strongest control"
+    drawn = [line.get_xdata().tolist() for line in figure.axes[0].lines if line.get_label() != theme.REFERENCE]
+    assert drawn == [[0.0, 22.40512]] * 2
+    named = compare_heads({"demo@0": tables, "other": tables}, width="page")
+    assert named.axes[0].lines[-1].get_xdata().tolist() == [0, 1]

@@ -259,13 +259,13 @@ def test_what_can_not_be_asked_is_refused_in_one_line(tmp_path, monkeypatch):
     (tmp_path / "letters" / "tokenizer.json").unlink()
     with pytest.raises(MissingError, match="needs a tokenizer"):
         dl.study(tmp_path / "letters").ask(dl.Layers())
-    monkeypatch.setattr("detoklens.model.loading.machine_memory", lambda: 10_000_000)
+    monkeypatch.setattr("detoklens.model.checks.machine_memory", lambda: 10_000_000)
     with pytest.raises(RangeError, match=r"candidates of width 128 after 3 blocks need .* ask for fewer candidates"):
         study.ask(dl.Layers())
 
 
 def test_without_the_extra_the_line_to_install_it_is_said(monkeypatch):
-    monkeypatch.setattr("detoklens.model.loading.find_spec", lambda _name: None)
+    monkeypatch.setattr("detoklens.model.checks.find_spec", lambda _name: None)
     with pytest.raises(MissingExtraError):
         dl.study("demo").ask(dl.Layers())
     said = refuse("layers", "demo")
@@ -278,12 +278,12 @@ def test_a_report_asks_for_layers_where_that_is_wanted(tmp_path, monkeypatch):
 
     asked: list[str] = []
 
-    def note(_study, section, entry, _folder, _listener):
-        asked.append(f"{section.title} {entry.question!r}")
+    def note(_study, entry, *_rest):
+        asked.append(f"{entry.question.report_section} {entry.question!r}")
 
     monkeypatch.setattr(answers, "_ask", note)
     answers.ask_all(dl.study("demo"), tmp_path, None, layers=2)
-    assert "Does the layer write the word? Layers(up_to=2)" in asked
+    assert "Words written by the layer Layers(up_to=2)" in asked
     asked.clear()
     answers.ask_all(dl.study("demo"), tmp_path, None)
     assert not any("Layers" in question for question in asked)

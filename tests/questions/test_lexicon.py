@@ -134,15 +134,15 @@ def test_the_same_tables_with_two_workers(spelled, study):
 
 
 def test_an_interrupted_question_goes_on_where_it_stopped(study, spelled, tmp_path, monkeypatch):
-    monkeypatch.setattr(top_pairs, "BLOCK_QUERIES", 100)
+    monkeypatch.setattr(top_pairs, "BLOCK_QUERIES", 102)
     searched = []
     search = top_pairs.search_block
 
-    def interrupted(block):
+    def interrupted(*block):
         searched.append(block)
         if len(searched) == 5:
             raise KeyboardInterrupt
-        return search(block)
+        return search(*block)
 
     monkeypatch.setattr(top_pairs, "search_block", interrupted)
     with pytest.raises(KeyboardInterrupt):

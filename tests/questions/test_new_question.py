@@ -7,20 +7,15 @@ import pytest
 
 import detoklens as dl
 from detoklens.questions import catalogue
-from detoklens.report import drawing, sections
-from detoklens.report.drawing import LargeHead
+from detoklens.report import drawing, folder
 from tests.command_line import call, refuse, run
 from tests.questions.toy import LENGTHS, Lengths
 
 
 @pytest.fixture
 def registered(monkeypatch):
-    """The toy among all questions, and in a section of the report."""
+    """The toy among all questions."""
     monkeypatch.setattr(catalogue.QUESTIONS, "_registered", {"lengths": Lengths})
-    toys = sections.SectionPlan("How long are they?", lambda study: [sections.Entry(Lengths(tokens=7))])
-    monkeypatch.setattr(sections, "SECTIONS", [*sections.SECTIONS[-2:], toys])
-    monkeypatch.setattr("detoklens.report.folder.SECTIONS", sections.SECTIONS)
-    monkeypatch.setattr("detoklens.report.report.SECTIONS", sections.SECTIONS)
 
 
 def test_it_is_a_command_with_options_and_help(registered, tmp_path):
@@ -64,11 +59,13 @@ def test_it_is_an_answer_in_python_and_shows_itself(registered, tmp_path):
 
 def test_it_is_a_section_of_a_report(registered, tmp_path, monkeypatch):
     monkeypatch.setattr(drawing, "FORMATS", ("svg",))
-    monkeypatch.setattr("detoklens.report.report.heads_drawn_large", lambda tables: [LargeHead(0, "the only one")])
+    entries = folder.report_entries(dl.study("demo"))
+    assert entries[-1].question == Lengths(), "its section comes last"
+    monkeypatch.setattr(folder, "report_entries", lambda study, layers: entries[-2:])
     page = dl.study("demo", workers=1).report(tmp_path / "report").read_text(encoding="utf-8")
     for part in ("How long are they?", "has the longest query vectors", "|Q_e|, averaged over tokens"):
         assert part in page
-    assert "detoklens lengths demo --tokens 7" in page
+    assert "detoklens lengths demo" in page
     assert 'id="figure-lengths"' in page
     assert "lengths.csv" in page
     assert (tmp_path / "report" / "tables" / "lengths.parquet").is_file()

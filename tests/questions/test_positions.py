@@ -273,7 +273,7 @@ def test_progress_goes_over_all_positions() -> None:
 @pytest.mark.parametrize(("band", "shown"), [(0.95, "95 %"), (0.975, "97.5 %")])
 def test_figures_say_what_share_a_band_holds(band: float, shown: str) -> None:
     answer = Study(random_layer()).ask(Positions([5], band=band))
-    captions = [answer.figures[name].caption for name in ("position_alone", "position_scales", "position_sum")]
+    captions = [answer.figures[name].caption for name in ("position_alone", "position_comparison", "position_sum")]
     assert [f"band of {shown} of the " in caption for caption in captions] == [True] * 3
     assert not any("{" in spec.caption for spec in answer.figures.values())
     legend = [text.get_text() for text in answer.figure("position_alone").legends[0].get_texts()]

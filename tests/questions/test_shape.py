@@ -10,7 +10,6 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import load_file
 
 from detoklens.measures.positions import predicted_attention
 from detoklens.questions.positions.question import Positions
@@ -18,8 +17,8 @@ from detoklens.questions.shape.question import SHAPE, Shape
 from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
 from detoklens.tables.rendering import text_table
-from detoklens.weights.first_layer import FirstLayer
-from tests.layers import as_layer, random_layer, sizes
+from tests.gpt2_stand_in import gpt2_positions
+from tests.layers import random_layer, sizes
 from tests.measures.test_trained_range import partly_trained
 from tests.planted import BIAS, planted_layer
 
@@ -129,31 +128,6 @@ def test_compared_models_are_told_by_the_number_of_waves() -> None:
     labelled = {"early": {"shape": table_of(sinusoidal=None)}, "late": {"shape": table_of()}}
     assert Shape().summarize_comparison(labelled) == (
         "Heads whose position term is a wave: untestable in early and 1 of 3 heads in late."
-    )
-
-
-def gpt2_positions(folder: Path) -> Layer:
-    """The real GPT-2's positions and first attention, beside tokens of random directions with 2,000 of its norms."""
-    tensors, random = load_file(folder / "model.safetensors"), np.random.default_rng(0)
-    norms = random.choice(np.load(folder / "token_norms.npy"), 2000, replace=False)
-    tokens = random.normal(size=(2000, 768))
-    tokens -= tokens.mean(axis=1, keepdims=True)
-    weights = np.split(tensors["h.0.attn.c_attn.weight"].reshape(768, 36, 64), 3, axis=1)
-    biases = np.split(tensors["h.0.attn.c_attn.bias"].reshape(36, 64), 3)
-    names = ("query", "key", "value")
-    return as_layer(
-        FirstLayer(
-            token_embeddings=tokens * (norms / np.linalg.norm(tokens, axis=1))[:, None],
-            position_embeddings=tensors["wpe.weight"].astype(np.float64),
-            norm_gain=tensors["h.0.ln_1.weight"],
-            norm_bias=tensors["h.0.ln_1.bias"],
-            norm_epsilon=1e-5,
-            **{f"{name}_weight": weight for name, weight in zip(names, weights, strict=True)},
-            **{f"{name}_bias": bias for name, bias in zip(names, biases, strict=True)},
-            output_weight=tensors["h.0.attn.c_proj.weight"].reshape(12, 64, 768),
-            output_bias=tensors["h.0.attn.c_proj.bias"],
-            attention_scale=1 / 8,
-        )
     )
 
 

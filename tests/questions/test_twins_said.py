@@ -109,9 +109,19 @@ def test_heads_and_terms_are_needed_by_the_lower_end_of_their_share():
         cut_L0H7={"rank_ratio": 1.6, "width": 0.5},
         without_ee={"rank_ratio": 1.02},
     )
-    assert [row["condition"] for row in fewest_pieces(found).needed("cut_")] == ["cut_L0H5", "cut_L0H3", "cut_L0H4"]
+    assert fewest_pieces(found).needed("cut_") == ["L0H5", "L0H3", "L0H4"]
     assert summarize_twins(found).endswith(" Needed: L0H5, L0H3 and L0H4.")
     assert twins_verdict(fewest_pieces(found)).heads == ("L0H5", "L0H3", "L0H4")
+
+
+def test_a_head_that_is_not_clearly_behind_the_strongest_is_named_too():
+    found = table(
+        **controls(2.0, 2.0), cut_L0H0={"rank_ratio": 1.3}, cut_L0H1={"rank_ratio": 1.22}, cut_L0H2={"rank_ratio": 1.1}
+    )
+    low = pl.col("condition").replace_strict({"cut_L0H0": 0.0, "cut_L0H1": -0.01, "cut_L0H2": 0.1}, default=None)
+    tied = found.with_columns(share_behind_low=low)
+    assert summarize_twins(tied).endswith(" Needed: L0H0; not clearly less: L0H1.")
+    assert twins_verdict(fewest_pieces(tied)).heads == ("L0H0",)
 
 
 def test_an_ablation_that_sends_the_null_to_chance_explains_nothing():

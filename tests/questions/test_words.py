@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from detoklens.errors import DetokLensError, MissingError, RangeError, TokenError
+from detoklens.errors import MissingError, RangeError, TokenError
 from detoklens.loading import load
 from detoklens.measures.words import given_words, split_words
 from detoklens.questions.study import Study
@@ -118,8 +118,6 @@ def test_what_is_wrong_is_one_line(study):
         study.ask(Words(scale=11))
     with pytest.raises(RangeError, match="word_list is a path or a list, each text or None"):
         Words(5)
-    with pytest.raises(DetokLensError, match="the paper's table has its own words"):
-        Words("mine.txt", paper=True)
     with pytest.raises(MissingError, match="Words needs a tokenizer"):
         Study(random_layer()).ask(Words())
 
@@ -133,7 +131,6 @@ def test_provenance_holds_the_list_by_its_fingerprint_and_no_counts(study, layer
     by_file, by_name = provenance(Words(tmp_path / "mine.txt")), provenance(Words(["sapiens", "patient"]))
     assert by_file == by_name == provenance(Words(["sapiens", "patient"]), Study(layer, counts_of(layer), seed=3))
     assert by_file != provenance(Words(["sapiens"]))
-    assert provenance(Words(paper=True)) == provenance(Words(paper=True, no_space=True, heads=[0, 1, 2]))
     assert by_file.tokenizer_fingerprint == layer.tokenizer_fingerprint
     assert (by_file.counts_fingerprint, "seed" in by_file.options) == (None, False)
 
@@ -179,6 +176,28 @@ def test_a_head_is_named_only_if_it_is_clearly_better_than_its_null(shares, null
     assert found.heads == (() if named.startswith("No head") else (named[:4],))
     assert found.value == ("yes" if found.heads else "no")
     assert "chance" not in said
+
+
+def test_tied_heads_and_other_heads_that_find_the_piece_are_named():
+    columns = {"head": [0, 1, 2, 3], "pairs": [2000] * 4, "median_share": [0.05, 0.04, 0.1, 0.2]}
+    nulls = {"null_median_share": [0.4, 0.3, 0.4, 0.2], "class_null_median_share": [0.4, 0.3, 0.45, 0.3]}
+    behind = {"behind": [0.01, 0.0, 0.06, 0.16], "behind_low": [-0.01, 0.0, 0.03, -0.5]}
+    tables = {"words_by_head": pl.DataFrame(columns | nulls | behind)}
+    assert Words().verdict(tables).heads == ("L0H0", "L0H1", "L0H2")
+    assert Words().summarize(tables) == (
+        "L0H1 and L0H0 find a word's preceding piece: L0H1 has its median rank in the top 4.0 % of the vocabulary over "
+        "2,000 pairs; another word's piece of the same class is in the top 30.0 %. So does L0H2."
+    )
+
+
+def test_the_table_has_ties_by_the_paired_interval(study):
+    by_head = study.ask(Words()).tables["words_by_head"]
+    (best,) = by_head.filter(behind=0, behind_low=0, behind_high=0)["head"]
+    others = by_head.filter(pl.col("head") != best)
+    assert (others["behind_low"] <= others["behind_high"]).all()
+    assert (
+        by_head["null_median_share"] == by_head.select(pl.min_horizontal("^.*_null_median_share$")).to_series()
+    ).all()
 
 
 def test_how_many_words_were_split_is_told(study):

@@ -45,6 +45,7 @@ class Lengths(Question):
     heads: Heads = None
     tokens: Annotated[int, Parameter("How many tokens, from the first.", least=1)] = 10
 
+    report_section = "How long are they?"
     tables = (LENGTHS,)
     equation = "|Q_e|, averaged over tokens"
     figures = (FigureSpec("lengths", draw_lengths, ("lengths",), "Lengths", "The mean length of query vectors."),)

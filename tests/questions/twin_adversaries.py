@@ -14,9 +14,7 @@ import detoklens as dl
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
 from detoklens.weights.checkpoint import Checkpoint, no_mlp
-from detoklens.weights.first_layer import FirstLayer
-from detoklens.weights.mlp import FeedForward, MlpSublayer
-from detoklens.weights.norm import Norm
+from detoklens.weights.first_layer import FeedForward, FirstLayer, MlpSublayer, Norm
 from tests.layers import random_first_layer
 from tests.questions.planted_words import SHARP
 

@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from detoklens.corpus.counts import Counts
 from detoklens.errors import OutputError
 from detoklens.questions.auroc.question import Auroc
+from detoklens.questions.base import ReportEntry
 from detoklens.questions.contributions.question import Contributions
 from detoklens.questions.heads.question import HEADS, Heads
 from detoklens.questions.lexicon.question import Lexicon
+from detoklens.questions.partners.question import example_tokens
 from detoklens.questions.study import Study
 from detoklens.questions.variance.question import Variance
 from detoklens.questions.words.question import Words
 from detoklens.report import folder as answers
 from detoklens.report.content import Listener
-from detoklens.report.drawing import Drawing, FigureCache, draw_files, drawings
+from detoklens.report.drawing import Drawing, FigureCache, draw_files, drawings, heads_drawn
 from detoklens.report.folder import claim, column_guide, refuse_foreign
-from detoklens.report.report import KIND, _cell, _part
-from detoklens.report.sections import Entry, SectionPlan, curve_tokens, example_tokens
+from detoklens.report.report import KIND, _cell, _part, _unasked
 from tests.figures.synthetic import tables as made_tables
 from tests.layers import random_layer
 from tests.spelled import LINES, counts_of, spelled_layer
 
-QUICK = SectionPlan(
-    "Quick?",
-    lambda study: [Entry(each) for each in (Auroc(), Words(), Lexicon(top=9), Variance(), Heads(), Contributions())],
-)
+QUICK = [ReportEntry(each) for each in (Auroc(), Words(), Lexicon(top=9), Variance(), Heads(), Contributions())]
 
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(answers, "SECTIONS", [QUICK])
+    monkeypatch.setattr(answers, "report_entries", lambda study, layers: QUICK)
 
 
 @pytest.fixture(scope="module")
@@ -89,17 +90,27 @@ def test_an_interrupted_run_goes_on_where_it_stopped(layer, tmp_path):
     }
 
 
-def test_what_is_missing_is_told_and_stands_under_its_title(tmp_path):
-    listener = Listener()
-    asked = answers.ask_all(Study(random_layer()), tmp_path, listener)
+def test_what_is_missing_is_told_by_reason_with_the_command_that_would_answer(tmp_path):
+    listener, study = Listener(), Study(random_layer(), model_words=["my model"])
+    asked = answers.ask_all(study, tmp_path, listener)
     missing = {step.title: step.missing for step in listener.passed}
-    assert missing["auroc"] == ("counts",)
-    assert missing["contributions"] == ("text",)
-    assert missing["words"] == ("vocabulary",)
-    assert missing["heads"] == ()
-    left_out = {each.entry.question.name(): each.left_out for each in asked}
-    assert left_out["auroc"] == "Omitted without corpus counts: auroc."
-    assert left_out["heads"] == ""
+    assert missing["auroc"] == "counts"
+    assert missing["contributions"] == "text"
+    assert missing["words"] == "vocabulary"
+    assert missing["heads"] == ""
+    told = {each.reason.partition(";")[0]: (each.titles, each.command) for each in _unasked(study, asked)}
+    assert told == {
+        "without corpus counts": (["auroc"], "detoklens report 'my model' --corpus TEXT"),
+        "the model has no tokenizer": (["words"], "detoklens report 'my model'"),
+        "without text": (["contributions"], "detoklens report 'my model' --text TEXT"),
+    }
+
+
+def test_an_answer_that_another_question_asked_for_is_not_called_kept(layer, tmp_path, monkeypatch):
+    """`heads` asks for the words; asked next, they are answered at once but were not there before the run."""
+    monkeypatch.setattr(answers, "report_entries", lambda study, layers: [ReportEntry(Heads()), ReportEntry(Words())])
+    assert kept(Study(layer), tmp_path) == {"heads": False, "words": False}
+    assert kept(Study(layer), tmp_path) == {"heads": True, "words": True}
 
 
 def test_head_cards_take_what_was_ranked_before(layer, tmp_path):
@@ -114,14 +125,14 @@ def test_an_empty_figure_is_left_out_with_its_reason(layer, tmp_path, monkeypatc
     """Pairs of unknown tokens that no corpus counted: there is no share to draw, but there are scores."""
     monkeypatch.setattr("detoklens.report.drawing.FORMATS", ("svg",))
     answer = Study(random_layer(vocab_size=33)).ask(Lexicon(top=9))
-    asked = answers.Asked(QUICK, Entry(Lexicon(top=9)), answer)
+    asked = answers.Asked(ReportEntry(Lexicon(top=9)), answer)
     drawn = drawings(asked.entry, answer, [0], None)
     for _ in range(2):  # the second time nothing is drawn again
         pictures = FigureCache(tmp_path, "page").pictures(drawn)
         assert list(pictures) == ["lexicon_scores"]
         monkeypatch.setattr("detoklens.report.drawing.draw_files", None)
     part = _part(asked, drawn, pictures)
-    assert [picture.name for picture in part.pictures] == ["lexicon_scores"]
+    assert [picture.name for picture in part.pictures] == ["lexicon_scores"], "the first figure that has data"
     reason = "it needs corpus counts, or a tokenizer to join pairs to words"
     assert part.not_drawn == [f"Figure omitted: Lexicons by head ({reason})."]
     assert part.pictures[0].phone.startswith("<svg")
@@ -131,11 +142,11 @@ def test_an_empty_figure_is_left_out_with_its_reason(layer, tmp_path, monkeypatc
 def test_without_a_tokenizer_examples_are_the_most_frequent_ids():
     without = random_layer(vocab_size=33)
     assert example_tokens(Study(without)) == list(range(8))
-    assert curve_tokens(Study(without)) == []
+    assert Auroc.report_entries(Study(without)) == [ReportEntry(Auroc(), compared=True)]
     often = np.arange(33)
     counts = Counts.from_arrays(often, np.array([31, 32, 32]), np.array([1, 1, 2]), np.array([5, 1, 1]), "nobody")
     assert example_tokens(Study(without, counts)) == list(range(32, 24, -1))
-    assert curve_tokens(Study(without, counts)) == [32, 31]
+    assert Auroc.report_entries(Study(without, counts))[-1].question == Auroc(roc=[32, 31])
 
 
 def test_spaces_are_shown_where_text_is_of_tokens():
@@ -177,14 +188,28 @@ def test_a_figure_is_drawn_once_for_the_same_tables_and_width(tmp_path, monkeypa
 def test_panels_of_a_head_are_drawn_for_chosen_heads_and_folded_for_all(layer):
     from detoklens.questions.positions.question import Positions
 
-    entry = Entry(Positions(), remark=", as a test")
+    entry = ReportEntry(Positions(), remark=", as a test", figure="position_sum")
     answer = Study(layer).ask(entry.question)
-    named = {drawing.name: drawing for drawing in drawings(entry, answer, [2, 0], 3)}
-    assert named["position_alone"].heads == (2, 0)
-    assert named["position_alone"].title.endswith(", as a test")
-    assert named["position_alone_all_heads"].folded
-    assert named["position_alone_all_heads"].heads is None
+    planned = drawings(entry, answer, [2, 0], 3)
+    assert [(each.name, each.heads) for each in planned[:3]] == [
+        ("position_sum", (2, 0)),
+        ("position_sum_all_heads", None),
+        ("position_alone", None),
+    ]
+    assert planned[0].title.endswith(", as a test")
     assert not any(each.name.endswith("all_heads") for each in drawings(entry, answer, [0, 1, 2], 3))
+    for without in (replace(entry, headline=False), replace(entry, figure=None)):
+        assert all(each.heads is None for each in drawings(without, answer, [2, 0], 3)), "the appendix has all heads"
+
+
+@given(st.lists(st.integers(0, 20)), st.lists(st.integers(0, 20)), st.integers(1, 16))
+def test_the_heads_that_a_sentence_names_are_drawn_first(own, others, n_heads):
+    said, more = ([f"L0H{head} and L1H3 with L0H{head}." for head in heads] for heads in (own, others))
+    drawn = heads_drawn(" ".join(said), more, n_heads)
+    named = [head for head in dict.fromkeys(own) if head < n_heads]
+    assert list(drawn[: len(named)]) == named
+    assert len(drawn) == len(set(drawn)) >= min(2, n_heads)
+    assert set(drawn) <= set(range(n_heads))
 
 
 @pytest.mark.parametrize("found", ["notes.txt", "provenance.json"])
@@ -210,7 +235,7 @@ def test_a_file_a_comparison_and_a_new_folder(tmp_path):
 
 def test_the_guide_names_every_column_that_is_there():
     frame = made_tables(2)["heads"].drop("auroc")
-    guide = column_guide([("heads", HEADS.as_found(frame), frame)])
+    guide = column_guide({"heads": (HEADS.as_found(frame), frame)})
     assert "## heads" in guide
     assert "2 rows" in guide
     assert "| `self_match` |" in guide

@@ -6,13 +6,17 @@ import base64
 import contextlib
 import csv
 import io
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
 from tests.report.made import HOSTILE
 
+AXE = Path(__file__).parents[2] / "explorer-web/node_modules/axe-core/axe.min.js"
+SERIOUS = ("serious", "critical")
 WAIT = 60_000  # milliseconds; a machine may be busy
+UNFOLD = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
 
 # Browsers save only some downloads of one page; these are what it gives them to save, by name.
 KEEP_DOWNLOADS = """() => {
@@ -71,11 +75,53 @@ def _leaves(url: str, address: str) -> bool:
 def test_opens_with_the_network_off_and_is_organised_by_questions(browser, whole):
     with opened(browser, whole) as page:
         headings = page.locator("main h2").all_inner_texts()
-        assert headings[0] == "Detokenization heads"
-        assert headings[-1] == "Tables"
-        assert page.locator("main section .answer").count() == len(headings)
+        assert headings[:4] == ["Heads", "Answers", "What does a token attend to?", "Detokenization heads"]
+        assert headings[-1] == "Appendix"
         assert page.locator("main figure svg[role=img]").count() >= 20
-        assert page.locator("h1").count() == page.locator("main").count() == page.locator("nav").count() == 1
+        assert page.locator("h1").count() == page.locator("main").count() == 1
+
+
+def test_the_first_screens_hold_the_verdicts_and_few_figures(browser, whole):
+    """Scorecard, one line per question and at most ten figures in 7,000 pixels and 2,500 words; the rest is folded."""
+    with opened(browser, whole, viewport={"width": 1280, "height": 900}) as page:
+        appendix = page.locator("#appendix").bounding_box()
+        assert 0 < appendix["y"] <= 7000
+        shown = page.evaluate(
+            "[...document.querySelectorAll('figure')].filter((each) => each.checkVisibility()).length"
+        )
+        assert 5 <= shown <= 10
+        assert len(page.locator("body").inner_text().split()) <= 2500
+        assert page.locator("#scorecard").bounding_box()["y"] < page.locator("#answers").bounding_box()["y"] < 900
+        answers = page.locator(".answers > div")
+        assert answers.count() >= 8
+        assert set(page.locator(".answers .word").all_inner_texts()) <= {"yes", "no", "not testable", "measured"}
+        assert page.locator("table.sortable th").count() <= 10
+        assert page.evaluate(
+            "document.querySelector('.scroll').scrollWidth <= document.querySelector('.scroll').clientWidth"
+        )
+        sentences = [each.inner_text().strip() for each in answers.locator("dd:not(.verdict)").all()]
+        assert all(sentences)
+        text = page.locator("body").text_content()
+        assert [each for each in sentences if text.count(each) != 1] == [], "each thing once"
+
+
+def test_every_link_of_an_answer_leads_to_something_visible(browser, whole):
+    with opened(browser, whole) as page:
+        for link in page.locator(".answers a").all():
+            link.click()
+            target = page.locator(link.get_attribute("href"))
+            assert target.is_visible()
+            assert not target.evaluate("(node) => node.tagName === 'DETAILS' && !node.open")
+
+
+def test_the_search_starts_with_a_word_of_two_pieces(browser, whole):
+    with opened(browser, whole) as page:
+        word = page.get_by_label("Partners of a token").input_value()
+        assert page.locator("#pieces button").count() == 2
+        assert "".join(page.locator("#pieces button").all_inner_texts()).strip("␣") == word
+        assert "Preceding piece" in page.locator("#found").inner_text()
+        assert page.locator("#found table").count() == 1
+        assert page.locator("#search-count").inner_text() == ""
 
 
 def test_searching_a_token_shows_its_partners_in_every_head(browser, whole):
@@ -136,7 +182,7 @@ def test_a_word_is_found_by_its_pieces_and_whole_pairs_are_marked(browser, whole
 def test_each_figure_has_a_version_that_fits_the_screen(browser, whole, width, is_narrow):
     """No figure is wider than its place, and its smallest text has at least 8 pixels."""
     with opened(browser, whole, viewport={"width": width, "height": 900}) as page:
-        page.evaluate("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+        page.evaluate(UNFOLD)
         drawn = page.locator("figure svg:visible")
         assert drawn.count() == page.locator("figure").count() > 20
         for found in page.evaluate(FIGURES_ON_SCREEN):
@@ -149,7 +195,7 @@ def test_the_heads_can_be_sorted_with_the_keyboard(browser, whole):
     with opened(browser, whole) as page:
         table = page.locator("table.sortable")
         names = table.locator("thead th").all_inner_texts()
-        column = names.index("effective rank")
+        column = names.index("matches itself")
         heading = table.locator("thead th").nth(column)
         heading.locator("button").focus()
         for direction in ("descending", "ascending"):
@@ -165,6 +211,7 @@ def test_downloads_come_out_of_the_page_itself(browser, whole, tmp_path):
     alone = tmp_path / "report.html"
     alone.write_bytes((whole / "report.html").read_bytes())
     with opened(browser, tmp_path) as page:
+        page.evaluate(UNFOLD)
         with page.expect_download(timeout=WAIT) as caught:
             page.locator("a[data-csv=csv-heads]").click()
         text = caught.value.path().read_text(encoding="utf-8")
@@ -182,6 +229,7 @@ def test_downloads_are_the_files_byte_by_byte(browser, hostile):
     assert any(b"\0" in content for content in files.values())
     assert any(b"\r" in content for content in files.values())
     with opened(browser, hostile) as page:
+        page.evaluate(UNFOLD)
         page.evaluate(KEEP_DOWNLOADS)
         for link in page.locator("a[data-csv]").all():
             link.click()
@@ -230,3 +278,17 @@ def test_every_hostile_token_is_in_the_data_as_text(browser, hostile):
     assert "</script><script>window.injected␣=␣1</sc…" in tokens
     assert "]]>" in tokens
     assert len([token for token in tokens if token in HOSTILE]) >= 6
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_axe_finds_nothing_serious(browser, whole, width, scheme):
+    """The page passes axe-core's checks of accessibility, unfolded, on wide and narrow screens."""
+    if not AXE.is_file():
+        pytest.skip("NOT CHECKED FOR ACCESSIBILITY: axe-core is missing; run npm install axe-core in explorer-web")
+    viewport = {"width": width, "height": 900}
+    with opened(browser, whole, bypass_csp=True, color_scheme=scheme, viewport=viewport) as page:
+        page.evaluate(UNFOLD)
+        page.evaluate(AXE.read_text(encoding="utf-8"))
+        found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
+    assert [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in SERIOUS] == []

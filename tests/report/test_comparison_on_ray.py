@@ -7,8 +7,8 @@ import pytest
 
 from detoklens.cli import compare
 from detoklens.engines.local import LocalEngine
+from detoklens.questions.base import ReportEntry
 from detoklens.questions.partners.question import Partners
-from detoklens.report.sections import Entry, SectionPlan
 from tests.command_line import run
 
 
@@ -25,9 +25,8 @@ class Noting(LocalEngine):
 @pytest.fixture
 def one_section(monkeypatch) -> None:
     """A whole comparison takes its time."""
-    plan = SectionPlan("One", lambda _study: [Entry(Partners(["ion"], top=3), compared=True)])
-    monkeypatch.setattr("detoklens.report.folder.SECTIONS", [plan])
-    monkeypatch.setattr("detoklens.report.report.SECTIONS", [plan])
+    one = [ReportEntry(Partners(["ion"], top=3), compared=True)]
+    monkeypatch.setattr("detoklens.report.folder.report_entries", lambda study, layers: one)
 
 
 @pytest.mark.usefixtures("one_section", "only_svg")

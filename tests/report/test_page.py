@@ -14,15 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detoklens.questions.base import Verdict, View
-from detoklens.report.content import Computed, Content, Download, Grid, Part, Picture, Section
+from detoklens.report.content import Content, Download, Grid, Part, Picture, Unasked
 from detoklens.report.page import render_page, script_json, shown
 from detoklens.report.report import grid_of
 from detoklens.wording import listed, token_shown
 from tests.report.made import HOSTILE
 
 
-def grid(text: str, folded: bool = False) -> Grid:
-    return Grid(text, [(text, text), ("n", "")], [(text, 1.5), (None, None)], sortable=not folded, folded=folded)
+def grid(text: str, is_open: bool = False) -> Grid:
+    return Grid(text, [(text, text), ("n", "")], [(text, 1.5), (None, None)], is_open)
 
 
 def picture(text: str) -> Picture:
@@ -30,28 +30,21 @@ def picture(text: str) -> Picture:
 
 
 def content(text: str = "plain") -> Content:
+    verdicts = {text: Verdict("yes", text, (text,))}
+    shown, more = [picture(text)], [picture(text)]
     return Content(
         title=text,
         summary=text,
         facts=[(text, text)],
-        sections=[
-            Section(
-                "Which?",
-                [
-                    Part(
-                        text,
-                        {text: Verdict("yes", text, (text,))},
-                        [picture(text)],
-                        [grid(text)],
-                        Computed(text, text),
-                        not_drawn=[text],
-                    ),
-                    Part(left_out=text),
-                    Part(f"another {text}", grids=[grid(text, folded=True)]),
-                ],
-            )
+        parts=[
+            Part(
+                text, text, text, verdicts, text, True, shown, more, [grid(text), grid(text, True)], text, text, [text]
+            ),
+            Part(text, f"another {text}", text, headline=False),
         ],
+        unasked=[Unasked([text, text], text, text)],
         downloads=[Download("table", text, 2, "tables/table.csv", text)],
+        pieces=(text, text),
         notes=[text],
     )
 
@@ -79,11 +72,40 @@ def test_a_hostile_text_adds_no_element_and_no_attribute(text):
     assert [(tag, sorted(found)) for tag, found in hostile] == [(tag, sorted(found)) for tag, found in plain]
 
 
-def test_a_verdict_is_one_line_with_its_heads_and_reason():
+def test_each_headline_is_one_line_with_its_verdict_and_a_link():
     verdicts = {"": Verdict("yes", "L0H1 exceeds every control", ("L0H1", "L0H3")), "b": Verdict("untestable", "why")}
-    html = render_page(Content("t", "s", [], [Section("Which?", [Part("Summary.", verdicts)])]))
-    assert "<strong>Verdict: yes</strong> (L0H1, L0H3): L0H1 exceeds every control.</p>" in html
-    assert "<strong><bdi>b</bdi>: not testable</strong>: why.</p>" in html
+    parts = [
+        Part("Heads", "auroc", "Summary.", verdicts, pictures=[picture("AUROC")]),
+        Part("Heads", "roc of x", "In the appendix.", headline=False),
+        Part("Terms", "terms", "Only measured."),
+    ]
+    html = render_page(Content("t", "s", [], parts))
+    words = re.findall(r'<dd class="verdict">(.*?)</dd>', html, re.DOTALL)
+    assert [" ".join(re.sub("<[^>]*>", "", each).split()) for each in words] == ["yes b: not testable", "measured"]
+    assert html.count("Summary.") == html.count("In the appendix.") == html.count("Only measured.") == 1
+    assert '<a href="#figure-name">Heads</a> <code>auroc</code>' in html
+    assert '<a href="#part-terms-more">Terms</a> <code>terms</code>' in html
+    assert 'id="part-terms-more"' in html
+    assert "(L0H1, L0H3): L0H1 exceeds every control.</p>" in html
+
+
+def test_what_was_not_asked_is_one_line_with_reason_and_command():
+    some = [Unasked(["auroc", "frequency"], "without corpus counts", "detoklens report x --corpus TEXT")]
+    html = render_page(
+        Content("t", "s", [], [], [*some, Unasked(["variance"], "the model has no position embeddings")])
+    )
+    assert (
+        "Not asked: auroc; frequency (without corpus counts: <code>detoklens report x --corpus TEXT</code>).</p>"
+        in html
+    )
+    assert "Not asked: variance (the model has no position embeddings).</p>" in html
+
+
+def test_the_glossary_explains_its_terms_with_two_pieces():
+    assert '>␣conn</span> + <span class="token">ection</span>' in render_page(Content("t", "s", [], []))
+    own = render_page(Content("t", "s", [], [], pieces=("dwell", "##ing")))
+    assert "␣conn" not in own
+    assert own.count("##ing") >= 3
 
 
 def test_the_policy_names_the_very_style_and_script_of_the_page():
@@ -115,7 +137,7 @@ def test_data_for_the_script_survives_and_can_not_end_its_element(value):
     ("value", "expected"),
     [(None, "–"), (True, "yes"), (False, "no"), (-0.123456, "−0.1235"), (7, "7"), ("a", "a"), (1e-9, "1e−09")],
 )
-def test_cells_are_for_eyes(value, expected):
+def test_cells_are_readable(value, expected):
     assert shown(value) == expected
 
 

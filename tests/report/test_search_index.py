@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from detoklens.measures.ranking import scores_of, top_keys
+from detoklens.questions.partners.question import example_tokens
 from detoklens.questions.study import Study
 from detoklens.report import page as search_index
 from detoklens.report.page import script_json
-from detoklens.report.sections import example_tokens
 from tests.layers import random_layer
 from tests.spelled import counts_of, spelled_layer
 

@@ -18,8 +18,11 @@ ADDED: dict[str, set[str]] = {
     # tables that came later, whole answers where a report once kept a part of them
     "report": {"auroc_pieces_by_token", "auroc_pieces_precision_by_head", "auroc_pieces_precision_by_token"}
     | {"precision_by_token", "word_pieces", "auroc", "auroc_pieces", "trained_range"}
-    | {"twins", "twins_by_condition"},
-    "comparison": {"twins_by_condition"},
+    | {"twins", "twins_by_condition", "contributions_by_group", "scorecard", "paper_claims"}
+    | {"lookback_by_threshold", "lookback_by_token", "lookback_by_position", "lookback_prediction"}
+    | {"anatomy_by_head", "lookback_by_head", "lookback_by_term", "lookback_text"},
+    "comparison": {"twins_by_condition", "anatomy_by_head", "scorecard"}
+    | {"lookback_by_head", "lookback_by_term", "lookback_text"},
 }
 WITHIN_GROUPS = ["within_class_tokens", "within_cluster_tokens"] + [
     above + name + end

@@ -232,7 +232,7 @@ def test_a_text_may_be_given_as_it_is(tmp_path):
 WRONG_TEXTS = """
 import detoklens
 layer = detoklens.load("demo")
-for wrong in (None, 3.5, 5, b"ab", {"a": 1}, {1}, ["a"], [1.5], [[1, 2], [3]], [[1, 2]], [None], iter([1]), object()):
+for wrong in (None, 3.5, 5, b"ab", {"a": 1}, {1}, ["a"], [1.5], [[1, 2], [3]], [[1, 2], [3, 4]], [None], iter([1]), object()):
     try:
         layer.terms(wrong)
     except detoklens.DetokLensError as error:
@@ -245,7 +245,10 @@ def test_a_text_of_a_wrong_type_is_one_clear_line():
     done = subprocess.run([sys.executable, "-c", WRONG_TEXTS], capture_output=True, text=True, check=True)
     lines = done.stdout.splitlines()
     assert len(lines) == 13
-    assert all(line.startswith(("token ids must be ", "a text must be a string or ")) for line in lines)
+    assert all(
+        line.startswith(("token ids must be ", "a text must be a string or ", "there are no input_ids "))
+        for line in lines
+    )
 
 
 def test_terms_say_their_names_and_shapes():

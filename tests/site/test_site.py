@@ -9,6 +9,7 @@ import contextlib
 import functools
 import http.server
 import importlib
+import json
 import os
 import re
 import threading
@@ -21,9 +22,11 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
+from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.study import Study
 from detoklens.report import drawing
 from tests.answers import sharing_answers
+from tests.axe import serious_findings
 
 ROOT = Path(__file__).resolve().parents[2]
 UNDER = "some/where"
@@ -152,6 +155,15 @@ def test_every_page_opens_fits_its_screen_and_asks_nobody_else(browser, site: Pa
             assert page.evaluate("document.documentElement.scrollWidth") <= 1280, path
 
 
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("name", ["index", "is-it-in-my-model", "families", "calibration", "findings", "cli"])
+def test_axe_finds_nothing_serious(browser, address: str, name: str, scheme: str) -> None:
+    with contextlib.closing(browser.new_context(color_scheme=scheme)) as tab:
+        page = tab.new_page()
+        page.goto(f"{address}{name}.html", wait_until="load")
+        assert serious_findings(page) == []
+
+
 def test_search_finds_auroc(browser, address: str) -> None:
     with opened(browser, address) as page:
         page.goto(address + "search.html?q=AUROC")
@@ -164,7 +176,7 @@ def test_the_report_lives_in_the_site(browser, address: str) -> None:
         page.goto(address + "live.html")
         report = page.frame_locator('iframe[title="The report of the demo model"]')
         report.locator("main h2").first.wait_for()
-        assert report.locator("main h2").first.inner_text() == "Detokenization heads"
+        assert report.locator("main h2").first.inner_text() == "Heads"
 
 
 def test_the_explorer_answers_in_the_site(browser, address: str) -> None:
@@ -179,3 +191,15 @@ def test_the_explorer_answers_in_the_site(browser, address: str) -> None:
         ask = "async (asked) => (await window.detoklens.ready, window.detoklens.partners(asked))"
         found = page.evaluate(ask, asked)
         assert found["top"][0]["id"] == expected
+
+
+def test_llms_txt_leads_to_pages_and_names_every_question(site: Path) -> None:
+    text = (site / "llms.txt").read_text(encoding="utf-8")
+    assert text.startswith("# detoklens\n\n> ")
+    for address in re.findall(r"\]\(([^)]+)\)", text):
+        page, name = urldefrag(address)
+        assert (site / page).is_file(), address
+        assert not name or name in Links(site / page).names, address
+    schemas = json.loads((site / "schema.json").read_text(encoding="utf-8"))["questions"]
+    assert all(f"- [{name}](" in text for name in schemas)
+    assert set(schemas) == set(QUESTIONS)

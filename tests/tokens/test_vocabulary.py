@@ -167,6 +167,18 @@ def test_wordpiece_marks_its_word_internal_tokens():
     assert Vocabulary(Tokenizer(models.WordPiece(words, unk_token="[UNK]"))).word_internal() == [2]
 
 
+def test_wordpiece_joins_pieces_and_keeps_words_apart():
+    from tokenizers import Tokenizer, models
+
+    words = {"[UNK]": 0, "dwell": 1, "##ing": 2, "house": 3, "boat": 4, "##s": 5}
+    vocabulary = Vocabulary(Tokenizer(models.WordPiece(words, unk_token="[UNK]")))
+    assert vocabulary.join([1, 2]) == "dwelling"
+    assert vocabulary.join([1, 2, 5, 3]) == "dwellings house"
+    assert vocabulary.join([3, 4]) == "house boat", "which is not the word houseboat"
+    assert vocabulary.join([2, 5]) == "##ings"
+    assert vocabulary.text(2) == "##ing"
+
+
 BREAKING = {
     "at loading": {"model": {"continuing_subword_prefix": "##"}},
     "at any text": {"pre_tokenizer": {"type": "FixedLength", "length": 0}},

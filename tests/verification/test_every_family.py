@@ -67,6 +67,25 @@ SETTINGS: dict[str, dict[str, Any]] = {
         "dim": 21, "n_heads": 3, "vocab_size": 23, "n_layers": 2, "max_position_embeddings": 30, "hidden_dim": 11,
     },
     "bloom": {"hidden_size": 18, "n_head": 3, "vocab_size": 23, "n_layer": 2},
+    "llama4_text": GQA | {
+        "intermediate_size_mlp": 13, "num_local_experts": 2, "interleave_moe_layer_step": 2, "pad_token_id": 0,
+    },
+    "smollm3": LLAMA | {"hidden_size": 24, "pad_token_id": 0},
+    "ministral": GQA,
+    "ministral3": GQA | {"pad_token_id": 0},
+    "granite": LLAMA | {
+        "hidden_size": 24, "embedding_multiplier": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.7,
+    },
+    "olmo": LLAMA | {"hidden_size": 24},
+    "olmo2": LLAMA | {"hidden_size": 24},
+    "olmo3": LLAMA | {"hidden_size": 24, "sliding_window": 4},
+    "starcoder2": LLAMA | {"hidden_size": 24},
+    "stablelm": LLAMA | {"hidden_size": 32},
+    "cohere": LLAMA | {"hidden_size": 24, "use_qk_norm": True},
+    "cohere2": LLAMA | {"hidden_size": 24, "sliding_window": 4},
+    "falcon": ODD | {"hidden_size": 24},
+    "gpt_bigcode": GPT,
+    "modernbert": ODD | {"hidden_size": 24, "pad_token_id": 0},
     "mpt": {"d_model": 18, "n_heads": 3, "vocab_size": 23, "n_layers": 2, "max_seq_len": 30},
 }  # fmt: skip
 

@@ -31,6 +31,7 @@ def test_the_tiny_checkpoint_passes():
     frame = pl.read_csv(done.stdout.encode())
     assert len(frame) == 2 * 3
     assert frame["passed"].all()
+    assert done.stderr.startswith("The decomposition equals the real first layer: attention differs by at most ")
     double = frame.filter(dtype="float64")
     assert double["attention_difference"].max() < 1e-12
     assert double["output_difference"].max() < 1e-11
@@ -131,7 +132,7 @@ def test_a_wrong_block_does_not_pass(monkeypatch):
 
 
 def test_without_torch_the_extra_is_named(monkeypatch):
-    monkeypatch.setattr("detoklens.model.loading.find_spec", lambda name: None)
+    monkeypatch.setattr("detoklens.model.checks.find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match=r"pip install 'detoklens\[model\]'"):
         oracle.run_real_layer(TINY, {"model_type": "gpt2"}, [1], "float32")
 

@@ -4,11 +4,12 @@ import type { ArrayDescription } from "./contract";
 import { fetchBytes } from "./fetching";
 import { decodeFloat16 } from "./float16";
 import { Problem } from "./problem";
+import type { Factors } from "../math/affinity";
 
 export type Numbers = Float32Array | Float64Array | Uint32Array;
 
 const BYTES = { float16: 2, float32: 4, float64: 8, uint32: 4 } as const;
-const CAPACITY = 110e6; // bytes of what is kept: four heads of GPT-2 small; of larger models the head that is shown
+const CAPACITY = 64e6; // bytes of what is kept: four heads of GPT-2 small; of larger models the head that is shown
 
 interface Kept {
   content: Promise<Numbers | ArrayBuffer>;
@@ -41,9 +42,8 @@ export class Arrays {
   /** Some rows of an array; the array is cached undecoded. */
   async rows(name: string, places: ArrayLike<number>): Promise<Float32Array> {
     const description = this.described(name);
-    const [length, width] = description.shape;
-    const bytes = length * width * BYTES[description.dtype];
-    const stored = (await this.remembered(`${name} as stored`, bytes, () => this.bytesOf(description))) as ArrayBuffer;
+    const [, width] = description.shape;
+    const stored = await this.stored(name);
     const result = new Float32Array(places.length * width);
     const each = width * BYTES[description.dtype];
     for (let place = 0; place < places.length; place++) {
@@ -51,6 +51,27 @@ export class Arrays {
       result.set(decoded(row, description), place * width);
     }
     return result;
+  }
+
+  /** A large array in half precision: kept as stored, decoded a few rows at a time. */
+  async factors(name: string): Promise<Factors> {
+    const { multiplier, shape } = this.described(name);
+    const stored = new Uint16Array(await this.stored(name));
+    const width = shape[1];
+    let block = new Float32Array();
+    return {
+      rows(begin, end) {
+        const size = (end - begin) * width;
+        if (block.length < size) block = new Float32Array(size);
+        return decodeFloat16(stored.subarray(begin * width, end * width), multiplier, block);
+      },
+    };
+  }
+
+  private async stored(name: string): Promise<ArrayBuffer> {
+    const description = this.described(name);
+    const bytes = size(description.shape) * BYTES[description.dtype];
+    return (await this.remembered(`${name} as stored`, bytes, () => this.bytesOf(description))) as ArrayBuffer;
   }
 
   async floats(name: string): Promise<Float32Array> {

@@ -99,11 +99,23 @@ export interface Verdict {
   reason: string;
 }
 
+/** One cell of the scorecard. */
+export interface Mark {
+  head: number;
+  measure: string;
+  value: number | null;
+  verdict: "yes" | "no" | "not testable";
+  why: string;
+}
+
 export interface HeadCards {
   columns: HeadColumn[];
   rows: Record<string, Cell>[];
   shown: string[];
   sentence: string;
   verdict?: Verdict | null;
+  measures: Record<string, string>;
+  marks: Mark[];
+  shares: Record<string, string>; // columns of `rows` that add up to 1, and their names
   missing: { name: string; meaning: string }[];
 }

@@ -19,10 +19,13 @@ function fromPattern(pattern: number): number {
   return sign * (1 + fraction / 1024) * 2 ** (exponent - 15);
 }
 
-/** The stored numbers times the multiplier. */
-export function decodeFloat16(stored: Uint16Array, multiplier: number): Float32Array {
+/** The stored numbers times the multiplier, in a given array if there is one. */
+export function decodeFloat16(
+  stored: Uint16Array,
+  multiplier: number,
+  result: Float32Array = new Float32Array(stored.length),
+): Float32Array {
   const numbers = table();
-  const result = new Float32Array(stored.length);
   for (let place = 0; place < stored.length; place++) result[place] = numbers[stored[place]] * multiplier;
   return result;
 }

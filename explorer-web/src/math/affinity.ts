@@ -2,9 +2,16 @@
 
 import { turnedByOffset, type Rotary } from "./rotation";
 
+/** Rows of numbers, decoded on demand; what is returned is valid until the next call. */
+export interface Factors {
+  rows(begin: number, end: number): Float32Array;
+}
+
+const BLOCK = 2048; // rows decoded together
+
 /** One side of a head, queries or keys: the vector of token t is factors[t] / σ_t + common. */
 export interface Side {
-  factors: Float32Array; // [token, width]
+  factors: Factors; // [token, width]
   common: Float64Array; // [width], 0 where nothing is added
 }
 
@@ -33,18 +40,22 @@ export function lookedForBy(head: Head, query: ArrayLike<number>, offset: number
 }
 
 function vectorOf(head: Head, side: Side, token: number): Float64Array {
-  const row = side.factors.subarray(token * head.width, (token + 1) * head.width);
-  return Float64Array.from(row, (value, place) => value * head.inverseScale[token] + side.common[place]);
+  const row = side.factors.rows(token, token + 1);
+  return side.common.map((common, place) => row[place] * head.inverseScale[token] + common);
 }
 
 /** The dot product with each token's vector, with four independent sums for speed. */
 function productsWith(head: Head, side: Side, vector: Float64Array): Float32Array {
   const { width, inverseScale } = head;
-  const { factors } = side;
   const constant = dot(vector, side.common);
   const scores = new Float32Array(inverseScale.length);
   const whole = width - (width % 4);
+  let factors: Float32Array = new Float32Array();
   for (let token = 0, begin = 0; token < scores.length; token++, begin += width) {
+    if (token % BLOCK === 0) {
+      factors = side.factors.rows(token, Math.min(token + BLOCK, scores.length));
+      begin = 0;
+    }
     let first = 0;
     let second = 0;
     let third = 0;

@@ -5,18 +5,18 @@ import { change, state } from "../state/store";
 import { useExplorer } from "./hooks";
 
 export const headName = (head: number) => `L0H${head}`;
-const MOST = 4;
 
-export function HeadPicker({ several = false }: { several?: boolean }) {
+export function HeadPicker({ most = 1 }: { most?: number }) {
   const { n_heads: count } = useExplorer().bundle.model;
   const { heads } = state.value;
   const [wantsMore, setWantsMore] = useState(false);
-  const adding = wantsMore || heads.length > 1;
-  const shown = several ? heads : heads.slice(0, 1);
-  const press = (head: number, add: boolean) => change({ heads: several && add ? toggled(heads, head) : [head] }, true);
+  const several = most > 1;
+  const shown = heads.slice(0, most);
+  const adding = several && (wantsMore || shown.length > 1);
+  const press = (head: number, add: boolean) => change({ heads: several && add ? toggled(shown, head, most) : [head] }, true);
   return (
     <fieldset class="heads">
-      <legend>Head{several && adding ? `s (up to ${MOST})` : ""}</legend>
+      <legend>Head{adding ? `s (up to ${most})` : ""}</legend>
       <div class="row">
         {Array.from({ length: count }, (_, head) => (
           <button
@@ -39,7 +39,7 @@ export function HeadPicker({ several = false }: { several?: boolean }) {
                 if (!event.currentTarget.checked) change({ heads: heads.slice(0, 1) }, true);
               }}
             />
-            several
+            {most === 2 ? "compare two" : "several"}
           </label>
         )}
       </div>
@@ -48,7 +48,7 @@ export function HeadPicker({ several = false }: { several?: boolean }) {
 }
 
 /** Add or remove a head; at least one stays, and the first is dropped if there are too many. */
-export function toggled(heads: number[], head: number): number[] {
-  if (!heads.includes(head)) return [...heads, head].slice(-MOST);
+export function toggled(heads: number[], head: number, most: number): number[] {
+  if (!heads.includes(head)) return [...heads, head].slice(-most);
   return heads.length > 1 ? heads.filter((each) => each !== head) : heads;
 }

@@ -2,9 +2,11 @@
 
 import type { Bundle, SplitName, ViewName, Way } from "../data/contract";
 
+export type Drawing = "arcs" | "matrix";
+
 export interface State {
   view: ViewName;
-  heads: number[]; // at least one; views of one head show the first
+  heads: number[]; // at least one; the Text view shows at most two, Positions the first
   token: number;
   way: Way;
   centred: boolean;
@@ -13,35 +15,39 @@ export interface State {
   top: number;
   text: string | null; // null: typed as ids
   ids: number[];
+  other: string | null; // the text (or ids) to compare with
+  draw: Drawing;
   bos: boolean;
   off: string[]; // terms switched off
   show: string; // what the matrix draws: attention, change, score or a term
   cell: [number, number] | null;
+  cell2: [number, number] | null; // in the second panel
   query: number;
   norm: boolean;
+  all: boolean; // every column of the head cards
   sort: string;
   descending: boolean;
   x: string | null;
   y: string | null;
 }
 
-export const VIEWS: ViewName[] = ["token", "text", "positions", "heads"];
+export const VIEWS: ViewName[] = ["heads", "token", "text", "positions"];
 const FAR = 1000; // default query position: farther ones make distances hard to see
 export const TOPS = [10, 25, 50, 100];
 
 const KEYS: Record<ViewName, string[]> = {
   token: ["head", "heads", "token", "way", "centred", "offset", "split", "top"],
-  text: ["head", "text", "ids", "bos", "split", "off", "show", "cell"],
+  text: ["head", "heads", "text", "ids", "other", "draw", "bos", "split", "off", "show", "cell", "cell2"],
   positions: ["head", "query", "ln", "split"],
-  heads: ["sort", "descending", "x", "y"],
+  heads: ["head", "all", "sort", "descending", "x", "y"],
 };
 
 /** The parts of the state in each view's address. */
 const SAID: Record<ViewName, (keyof State)[]> = {
   token: ["heads", "token", "way", "centred", "offset", "split", "top"],
-  text: ["heads", "text", "ids", "bos", "split", "off", "show", "cell"],
+  text: ["heads", "text", "ids", "other", "draw", "bos", "split", "off", "show", "cell", "cell2"],
   positions: ["heads", "query", "norm", "split"],
-  heads: ["sort", "descending", "x", "y"],
+  heads: ["heads", "all", "sort", "descending", "x", "y"],
 };
 
 /** The state after navigating to an address; what it does not mention is unchanged. */
@@ -54,7 +60,7 @@ export function moved(before: State, hash: string, bundle: Bundle): State {
 export function defaults(bundle: Bundle): State {
   const { sample, model } = bundle;
   return {
-    view: VIEWS.find((view) => bundle.views[view] === null) ?? "token",
+    view: "heads",
     heads: [within(sample.head, 0, model.n_heads - 1) ?? 0],
     token: sample.token,
     way: "looks",
@@ -64,12 +70,16 @@ export function defaults(bundle: Bundle): State {
     top: TOPS[0],
     text: bundle.has_tokens ? sample.text : null,
     ids: sample.ids,
+    other: null,
+    draw: "arcs",
     bos: false,
     off: [],
     show: "attention",
     cell: null,
+    cell2: null,
     query: Math.min(Math.floor(model.trained_positions / 2), FAR),
     norm: true,
+    all: false,
     sort: "head",
     descending: false,
     x: null,
@@ -96,12 +106,16 @@ export function parsed(hash: string, bundle: Bundle): State {
     split: bundle.splits.find((split) => split.name === said.get("split"))?.name ?? null,
     top: TOPS.find((top) => String(top) === said.get("top")) ?? state.top,
     ...textOf(said, bundle, state),
+    other: said.get("other"),
+    draw: said.get("draw") === "matrix" ? "matrix" : "arcs",
     bos: said.get("bos") === "1" && bundle.beginning !== null,
     off: (said.get("off") ?? "").split(",").filter((name) => hasTerm(bundle, name)),
     show: shownOf(said.get("show"), bundle),
     cell: cellOf(said.get("cell"), bundle.text_limit),
+    cell2: cellOf(said.get("cell2"), bundle.text_limit),
     query: number("query", 0, model.n_positions - 1) ?? state.query,
     norm: said.get("ln") !== "0",
+    all: said.get("all") === "1",
     sort: said.get("sort") ?? state.sort,
     descending: said.get("descending") === "1",
     x: said.get("x"),
@@ -124,7 +138,7 @@ export function written(state: State, bundle: Bundle): string {
 }
 
 function valuesOf(state: State): Record<string, string | null> {
-  const several = state.view === "token" && state.heads.length > 1;
+  const several = ["token", "text"].includes(state.view) && state.heads.length > 1;
   return {
     head: several ? null : String(state.heads[0]),
     heads: several ? state.heads.join(",") : null,
@@ -136,12 +150,16 @@ function valuesOf(state: State): Record<string, string | null> {
     top: String(state.top),
     text: state.text,
     ids: state.text === null ? state.ids.join(",") : null,
+    other: state.other,
+    draw: state.draw,
     bos: flag(state.bos),
     off: state.off.length ? state.off.join(",") : null,
     show: state.show,
     cell: state.cell && state.cell.join(","),
+    cell2: state.cell2 && state.cell2.join(","),
     query: String(state.query),
     ln: state.norm ? "1" : "0",
+    all: flag(state.all),
     sort: state.sort,
     descending: flag(state.descending),
     x: state.x,

@@ -11,7 +11,7 @@ export const timings: Record<"first_view" | "token" | "head" | "text", number | 
 
 type Kind = "token" | "head" | "text";
 const TOKEN = ["token", "way", "centred", "offset", "split", "top"];
-const TEXT = ["text", "ids", "bos", "off", "show"];
+const TEXT = ["text", "ids", "other", "draw", "bos", "off", "show"];
 
 let running: { kind: Kind; since: number } | null = null;
 let first = true;

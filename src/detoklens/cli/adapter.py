@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
+from detoklens.cli.completion import completion_of
 from detoklens.cli.output import Output, say, show_answer
 from detoklens.demo import NAME as DEMO
 from detoklens.loading import load
@@ -29,7 +30,7 @@ class Model:
     model: Annotated[
         str,
         Parameter(
-            "A folder in Hugging Face layout, a hub id such as gpt2, or demo (bundled).",
+            "A folder in Hugging Face layout, a GGUF file, a hub id such as gpt2 or gpt2@REVISION, or demo (bundled).",
             metavar="MODEL",
             positional=True,
         ),
@@ -44,7 +45,7 @@ class Corpus:
     counts: Annotated[
         str | None,
         Parameter(
-            "Corpus counts: a folder written by `detoklens count`, or demo.",
+            "Corpus counts: a folder written by `detoklens count`, hf:USER/NAME (a dataset on the hub), or demo.",
             metavar="COUNTS",
         ),
     ] = None
@@ -172,7 +173,8 @@ def annotation_of(setting: Setting) -> Any:
     hide = default_of(setting) in (None, inspect.Parameter.empty)
     least = {"min": parameter.least} if parameter.least is not None and kind in (int, float, int | None) else {}
     if parameter.positional:
-        return Annotated[kind, typer.Argument(metavar=parameter.metavar, help=parameter.help, show_default=not hide)]
+        look: dict[str, Any] = {"metavar": parameter.metavar, "help": parameter.help, "show_default": not hide}
+        return Annotated[kind, typer.Argument(**look, autocompletion=completion_of(setting))]
     return Annotated[
         kind,
         typer.Option(
@@ -180,6 +182,7 @@ def annotation_of(setting: Setting) -> Any:
             metavar=parameter.metavar,
             help=parameter.help,
             rich_help_panel=ADVANCED if parameter.advanced else None,
+            autocompletion=completion_of(setting),
             show_default=not hide and not isinstance(setting.default, bool),
             **least,  # type: ignore[arg-type]
         ),

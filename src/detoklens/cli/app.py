@@ -12,6 +12,7 @@ from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command_from_info
 from typer.models import CommandInfo
 
+from detoklens.__main__ import INTERRUPTED
 from detoklens.cli.errors import forget_unwritten, one_line, open_streams
 from detoklens.errors import DetokLensError
 from detoklens.questions.catalogue import QUESTIONS
@@ -25,9 +26,10 @@ OTHER_COMMANDS = {
     },
     "Corpus counts": {
         "count": "Count the tokens and bigrams of a corpus of any size.",
-        "counts": "Inspect corpus counts.",
+        "counts": "Inspect and import corpus counts.",
     },
     "Checks": {"verify": "Compare the decomposition with transformers' own first layer."},
+    "Other programs": {"schema": "Print the JSON schema of a question's parameters, tables and JSON output."},
 }
 CONTEXT = {"help_option_names": ["-h", "--help"]}
 
@@ -51,6 +53,11 @@ class Command(TyperCommand):
 
 class Commands(TyperGroup):
     """Commands that are built when called: help and completion need names and summaries only."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        names: dict[str, Any] = dict.fromkeys(self.list_commands(None))
+        self.commands = names  # typer suggests from these
 
     def list_commands(self, _context: Any) -> list[str]:
         return [name for names in topics().values() for name in names]
@@ -146,6 +153,8 @@ def run_command() -> None:
     """Run the command and flush stdout here, so that a failed write is reported before the interpreter exits."""
     try:
         app(prog_name="detoklens")
-    except SystemExit:
+    except SystemExit as ended:
+        if ended.code == INTERRUPTED:  # typer turns Ctrl-C into a silent exit
+            raise KeyboardInterrupt from None
         sys.stdout.flush()
         raise

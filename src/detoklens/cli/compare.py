@@ -15,7 +15,7 @@ from detoklens.cli.output import chosen_width, say
 from detoklens.cli.progress import step_list
 from detoklens.engines import open_engine
 from detoklens.errors import CountsError, DetokLensError, printable
-from detoklens.loading import load
+from detoklens.loading import expand_revisions, load
 from detoklens.questions.parameters import Parameter
 from detoklens.questions.study import Study, Work, fitting_counts
 from detoklens.questions.texts import Texts
@@ -36,8 +36,8 @@ class Compared:
     models: Annotated[
         Sequence[str],
         Parameter(
-            "Local folders or hub ids, in display order; LABEL=MODEL names one. Default: the demo model's training "
-            "snapshots.",
+            "Folders or hub ids, in display order; LABEL=MODEL names one, MODEL@FIRST..LAST:N takes N of a hub model's "
+            "revisions. Default: the demo model's training snapshots.",
             metavar="[MODEL]...",
             positional=True,
         ),
@@ -56,6 +56,8 @@ def compare(made: Compared, corpus: Corpus, texts: Texts, chance: SeedOptions, w
     per task, on one core each; all machines must see the models and the output folder.
 
     Example: detoklens compare small=gpt2 medium=gpt2-medium --counts counts --out comparison
+
+    Example: detoklens compare EleutherAI/pythia-70m@step1000..step143000:8 --counts hf:someone/pile-counts
     """
     refuse_foreign(made.out, KIND)
     width = chosen_width(made.figure_width)
@@ -71,13 +73,16 @@ def compare(made: Compared, corpus: Corpus, texts: Texts, chance: SeedOptions, w
             _ask_on_cluster(checkpoints, work, listener)
         with open_engine(workers=work.workers if work.engine == "local" else None) as engine:
             page = make_comparison(studies, made.out, width, listener, engine)
-    say(f"open {page} in a browser")
     typer.echo(page)
 
 
 def labelled_models(models: list[str]) -> dict[str, str]:
     """Models by label: LABEL=MODEL, or the name without the folders that all models share."""
-    given = [_label_and_model(model) for model in models]
+    given = []
+    for label, named_models in map(_label_and_model, models):
+        several = expand_revisions(named_models)
+        in_range = label is not None and several != [named_models]
+        given += [(f"{label}@{each.rpartition('@')[2]}" if in_range else label, each) for each in several]
     if len(given) < 2:
         raise DetokLensError(f"{plural(len(given), 'model')} to compare; name at least two")
     shared = _shared_folders([model for label, model in given if label is None])
@@ -139,7 +144,7 @@ def _counts_that_fit(folder: str | None, layer: Layer) -> Counts | None:
     try:
         return fitting_counts(folder, layer)
     except CountsError as error:
-        if folder is None or not (Path(folder) / "manifest.json").is_file():
+        if folder is None or not (folder.startswith("hf:") or (Path(folder) / "manifest.json").is_file()):
             raise
         say(f"{layer.name}: without counts: {error}")
         return None

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from detoklens.cli.adapter import Cluster, command_of
+from detoklens.cli.counts import COUNT_TOTALS
 from detoklens.cli.output import Printed, print_table, say
 from detoklens.cli.progress import shown_progress
 from detoklens.corpus.memory import parse_size
@@ -17,7 +18,6 @@ from detoklens.engines import open_engine
 from detoklens.loading import load_vocabulary
 from detoklens.questions.parameters import REQUIRED, Parameter
 from detoklens.questions.texts import DocumentPerLine, SkipBad, TextField
-from detoklens.tables.corpus import COUNT_TOTALS
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
@@ -38,8 +38,9 @@ class Counting:
     ] = REQUIRED
     out: Annotated[Path, Parameter("Output folder.", metavar="COUNTS")] = REQUIRED
     tokenizer: Annotated[
-        str, Parameter("Model whose tokenizer is used: a folder, a hub id, or demo.", metavar="MODEL")
-    ] = DEMO
+        str | None,
+        Parameter("Model whose tokenizer is used: a folder, a hub id, or demo. Default: demo.", metavar="MODEL"),
+    ] = None
     text_field: TextField = "text"
     document_per_line: DocumentPerLine = False
     limit_documents: Annotated[int | None, Parameter("Only the first N documents, skipped ones included.", least=1)] = (
@@ -72,9 +73,9 @@ def count(counting: Counting, work: Cluster, printed: Printed) -> None:
         memory=None if counting.memory is None else parse_size(counting.memory, "--memory"),
         batch=parse_size(counting.batch, "--batch"),
     )
-    if counting.tokenizer == DEMO:
+    if counting.tokenizer is None:
         say("counting with the demo model's tokenizer; choose another with --tokenizer")
-    vocabulary = load_vocabulary(counting.tokenizer)
+    vocabulary = load_vocabulary(counting.tokenizer or DEMO)
     with open_engine(work.engine, work.workers, work.ray_address) as running, shown_progress() as watch:
         counts = count_corpus(list(counting.inputs), vocabulary, counting.out, asked, running, watch)
     _answer(counts, counting.out, printed)

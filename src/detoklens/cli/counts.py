@@ -1,20 +1,54 @@
-"""`detoklens counts`: inspect corpus counts."""
+"""`detoklens counts`: inspect corpus counts, and make them from published ones."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from detoklens.cli.adapter import command_of
-from detoklens.cli.output import Printed, print_table
+from detoklens.cli.adapter import Cluster, command_of
+from detoklens.cli.output import Printed, print_table, say
+from detoklens.cli.progress import shown_progress
+from detoklens.corpus.memory import parse_size
+from detoklens.engines import open_engine
 from detoklens.errors import TokenError
+from detoklens.loading import load_vocabulary
 from detoklens.questions.parameters import REQUIRED, Parameter
-from detoklens.tables.corpus import COUNT_TOTALS, PREDECESSORS
+from detoklens.tables.schema import Column, Schema
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
+
+
+COUNT_TOTALS = Schema(
+    "count_totals",
+    "Totals of the counted text",
+    (
+        Column("documents", "Int64", "documents read"),
+        Column("megabytes", "Float64", "size of the text in UTF-8, in millions of bytes"),
+        Column("tokens", "Int64", "tokens of all documents, without special tokens"),
+        Column("distinct_tokens", "Int64", "tokens of the vocabulary that occur"),
+        Column("bigrams", "Int64", "pairs of adjacent tokens within a document"),
+        Column("distinct_bigrams", "Int64", "distinct pairs of adjacent tokens"),
+        Column("replaced_characters", "Int64", "undecodable bytes and lone surrogates, replaced with U+FFFD"),
+        Column("skipped_records", "Int64", "invalid records that were skipped"),
+    ),
+)
+
+PREDECESSORS = Schema(
+    "predecessors",
+    "Most frequent predecessors of a token",
+    (
+        Column("rank", "Int32", "rank by count, from 1"),
+        Column("prefix_id", "Int32", "token id of the predecessor"),
+        Column("prefix", "String", "its text"),
+        Column("count", "Int64", "how often it directly precedes the token within a document"),
+        Column("share", "Float64", "share of all predecessors of the token"),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -59,12 +93,67 @@ def _token_id(opened: Counts, token: str | None, token_id: int | None) -> int:
     return opened.token_id(token or "")
 
 
-command = typer.Typer(help="Inspect corpus counts.", no_args_is_help=True, rich_markup_mode=None)
+@dataclass(frozen=True)
+class Imported:
+    """What to import, and how it is read."""
+
+    files: Annotated[
+        Sequence[str],
+        Parameter(
+            "Files, folders, globs or a hub dataset: a .parquet of id0, id1, count; a .parquet or .arrow with a column "
+            "of token ids; .npy or .bin files of token ids; Megatron's .bin with its .idx; infini-gram's tokenized.*.",
+            metavar="FILE...",
+            positional=True,
+        ),
+    ] = REQUIRED
+    tokenizer: Annotated[
+        str, Parameter("Model whose tokenizer made the ids: a folder, a GGUF file or a hub id.", metavar="MODEL")
+    ] = REQUIRED
+    out: Annotated[Path, Parameter("Output folder.", metavar="COUNTS")] = REQUIRED
+    ids_field: Annotated[str, Parameter("Column of token ids.")] = "input_ids"
+    dtype: Annotated[
+        Literal["uint16", "uint32"] | None,
+        Parameter("Type of the ids in files without a header.", metavar="uint16|uint32"),
+    ] = None
+    separator: Annotated[
+        int | None, Parameter("Token id between documents; it is not counted.", metavar="ID", least=0)
+    ] = None
+    packed: Annotated[bool, Parameter("Rows hold several documents each: record that bigrams may cross documents.")] = (
+        False
+    )
+    memory: Annotated[
+        str | None, Parameter("Memory of all workers. Default: a quarter of the machine's.", metavar="SIZE")
+    ] = None
+
+
+def import_(imported: Imported, work: Cluster, printed: Printed) -> None:
+    """Make counts from published token ids or bigram counts.
+
+    The result is what `detoklens count` gives for the same documents. Without a separator or bounds, a flat file of
+    ids is one long document, and the manifest says that bigrams may cross documents.
+
+    Example: detoklens counts import tokens.npy --tokenizer gpt2 --separator 50256 --out counts
+    """
+    from detoklens.corpus.importing import import_counts
+    from detoklens.corpus.token_files import ImportOptions
+
+    options = ImportOptions(imported.ids_field, imported.dtype, imported.separator, imported.packed)
+    memory = None if imported.memory is None else parse_size(imported.memory, "--memory")
+    vocabulary = load_vocabulary(imported.tokenizer)
+    with open_engine(work.engine, work.workers, work.ray_address) as running, shown_progress() as watch:
+        counts = import_counts(list(imported.files), vocabulary, imported.out, options, memory, running, watch)
+    if counts.manifest["source"]["pairs_may_cross_documents"]:
+        say("bigrams may cross documents: nothing says where documents end")
+    print_table(COUNT_TOTALS.frame(counts.totals()), printed.output_format, f"{imported.out}: {COUNT_TOTALS.question}")
+
+
+command = typer.Typer(help="Inspect and import corpus counts.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @command.callback()
 def _about() -> None:
-    """Inspect corpus counts."""
+    """Inspect and import corpus counts."""
 
 
 command.command("show")(command_of(show, [Shown, Printed]))
+command.command("import")(command_of(import_, [Imported, Cluster, Printed]))

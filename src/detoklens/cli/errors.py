@@ -1,4 +1,4 @@
-"""Errors of the command line: one line on stderr, whatever the state of the streams."""
+"""Errors of the command line: one line on stderr, in any state of the streams."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ AS_FLAGS = {
     "by skip_bad=True": "by --skip-bad",
     "set document_per_line=True": "add --document-per-line",
     "by text_field": "by --text-field",
+    "by ids_field": "by --ids-field",
+    "by dtype": "by --dtype",
+    "pass its tokenizer, load(model, tokenizer=…)": "put its tokenizer.json next to the weights",
 }
 
 

@@ -146,7 +146,7 @@ def emit(frame: pl.DataFrame, output_format: Format) -> None:
 
 
 def _write(content: bytes | memoryview) -> None:
-    """Write bytes whatever the encoding of stdout; text if stdout has no buffer."""
+    """Write bytes in any encoding of stdout; text if stdout has no buffer."""
     if hasattr(sys.stdout, "buffer"):
         sys.stdout.buffer.write(content)
     else:

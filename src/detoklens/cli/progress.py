@@ -64,9 +64,11 @@ def _say_notes(progress: Progress) -> None:
 
 
 NEEDS = {
-    "counts": "--counts or --corpus",
-    "text": "--text",
-    "vocabulary": "a tokenizer",
+    "counts": "needs --counts or --corpus",
+    "text": "needs --text",
+    "vocabulary": "needs a tokenizer",
+    "position_table": "the model has no position embeddings",
+    "causal": "the model is bidirectional",
 }
 
 
@@ -96,5 +98,5 @@ def step_list() -> Iterator[Listener]:
 
 def _outcome(step: Step) -> str:
     if step.missing:
-        return f"   –    {step.title}: left out, needs {' and '.join(NEEDS.get(need, need) for need in step.missing)}"
+        return f"   –    {step.title}: {NEEDS.get(step.missing, step.missing)}"
     return f"  kept  {step.title}" if step.kept else f"{step.seconds:5.1f} s {step.title}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from detoklens.cli.adapter import Corpus, Model, SeedOptions, command_of, open_study
-from detoklens.cli.output import chosen_width, say
+from detoklens.cli.output import chosen_width
 from detoklens.cli.progress import shown_progress, step_list
 from detoklens.corpus.records import ReadingOptions
 from detoklens.engines import open_engine
@@ -65,7 +65,6 @@ def report(model: Model, made: Report, corpus: Corpus, texts: Texts, chance: See
             study = _with_counts(study, made, texts, engine)
         with step_list() as listener:
             page = make_report(study, made.out, width, made.heads, listener, made.layers, engine)
-    say(f"open {page} in a browser")
     typer.echo(page)
 
 

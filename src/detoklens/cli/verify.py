@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+import polars as pl
+
 from detoklens.cli.adapter import Model, command_of
 from detoklens.cli.output import Printed, print_table, say
 from detoklens.errors import DetokLensError, printable
 from detoklens.loading import load
 from detoklens.questions.parameters import Parameter
+from detoklens.wording import listed
 
 
 @dataclass(frozen=True)
@@ -48,6 +51,9 @@ def verify(model: Model, check: Check, printed: Printed) -> None:
     failed = int((~frame["passed"]).sum())
     if failed:
         raise DetokLensError(f"{layer.name}: {failed} of {len(frame)} comparisons are above tolerance")
+    by_dtype = frame.group_by("dtype", maintain_order=True).agg(pl.col("attention_difference").max()).rows()
+    largest = [f"{difference:.1g} in {dtype}" for dtype, difference in by_dtype]
+    say(f"The decomposition equals the real first layer: attention differs by at most {listed(largest)}.")
 
 
 command = command_of(verify, [Model, Check, Printed])

@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from detoklens.corpus.counts import Counts
-from detoklens.corpus.encoding import COST, Choice, choose_library
+from detoklens.corpus.encoding import COST, TOKENIZERS, Choice, choose_library
 from detoklens.corpus.inputs import find_inputs
 from detoklens.corpus.manifest import (
     BIGRAMS,
@@ -24,13 +25,12 @@ from detoklens.corpus.manifest import (
     make_plan,
     with_library,
 )
-from detoklens.corpus.memory import default_memory, share_of
-from detoklens.corpus.merging import MergeTree, Node
+from detoklens.corpus.memory import default_memory, longest_document, share_of
 from detoklens.corpus.output import OutputFolder, open_output, row_groups, write_bigrams, write_text, write_tokens
-from detoklens.corpus.parts import Part, merged_blocks, sum_of_tallies, sum_of_tokens
+from detoklens.corpus.parts import Part, merged_blocks, totals_of
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.shards import Shard, cut_into_shards, sample_texts
-from detoklens.corpus.tasks import CountTask, Done, MergeTask, longest_document, perform
+from detoklens.corpus.tasks import CountTask, ImportTask, MergeTask, MergeTree, Node, perform
 from detoklens.engines import Engine, open_engine
 from detoklens.errors import CorpusError
 from detoklens.tokens import Vocabulary
@@ -67,6 +67,7 @@ class Progress:
 
 
 CountWatcher = Callable[[Progress], None]
+TaskMaker = Callable[[Shard[Any], Path], CountTask | ImportTask]
 
 
 def count_corpus(
@@ -91,129 +92,110 @@ def count_corpus(
         if not output.is_complete:
             with nullcontext(engine) if engine else open_engine() as running:
                 shards = cut_into_shards(files, options.reading, options.limit_documents)
-                _Run(output, vocabulary, options, shards, running, watch or _unwatched).complete(plan)
+                run = Run(output, vocabulary, options.memory, shards, running, watch)
+                longest = longest_document(run.memory)
+                sample = sample_texts(shards, options.reading, longest)
+                choice = choose_library(vocabulary, sample, options.parse_special_tokens)
+                run.note_cost(choice)
+                task = partial(
+                    CountTask,
+                    tokenizer=output.tokenizer,
+                    library=choice.library,
+                    parse_special_tokens=options.parse_special_tokens,
+                    vocabulary_size=vocabulary.size,
+                    reading=options.reading,
+                    batch=min(options.batch, longest),
+                    memory=run.memory,
+                )
+                run.complete(with_library(plan, choice), task)
     return Counts.open(out)
 
 
-def _unwatched(progress: Progress) -> None:
-    """Nobody looks."""
-
-
-class _Run:
-    """One run of the counting: what its steps share."""
+class Run:
+    """One run: counts shards into parts, merges them, and writes the counts."""
 
     def __init__(
         self,
         output: OutputFolder,
         vocabulary: Vocabulary,
-        options: CountingOptions,
-        shards: list[Shard],
+        memory: int | None,
+        shards: Sequence[Shard[Any]],
         engine: Engine,
-        watch: CountWatcher,
+        watch: CountWatcher | None,
     ) -> None:
-        self.output, self.vocabulary, self.options = output, vocabulary, options
-        self.shards, self.engine, self.watch = shards, engine, watch
-        self.memory = share_of(options.memory or default_memory(), engine.workers)
+        self.output, self.vocabulary, self.shards, self.engine = output, vocabulary, shards, engine
+        self.watch = watch or (lambda _: None)
+        self.memory = share_of(memory or default_memory(), engine.workers)
         self.progress = Progress(total_size=sum(shard.size for shard in shards))
 
-    def complete(self, plan: JsonObject) -> None:
-        """Count what is not counted yet, and write the artefact."""
-        plan = self._settled(plan)
-        tree = MergeTree(len(self.shards), self.output.parts)
-        self._count(tree)
-        parts = [Part(path) for path in tree.top()]
-        tally = sum_of_tallies(parts)
-        if tally.tokens == 0:
-            self.output.forget_parts()
-            raise CorpusError(f"the input holds no text ({tally.documents} documents, all empty); nothing was written")
-        self.progress.stage = "writing"
-        self.watch(self.progress)
-        self._write(plan, parts, tally)
+    def note_cost(self, choice: Choice) -> None:
+        """Tell why the slow library is used, and what that costs."""
+        if choice.library != TOKENIZERS:
+            return
+        note = f"tokenizing with tokenizers, which takes {COST}: {choice.reason}"
+        if choice.speed:
+            minutes = self.progress.total_size / choice.speed / self.engine.workers / 60
+            time = f"about {minutes:,.0f} minutes" if minutes >= 1 else "less than a minute"
+            note += f" (here {choice.speed / 1e6:.1f} MB/s on a core: {time} for this input)"
+        self.progress.notes.append(note)
 
-    def _settled(self, plan: JsonObject) -> JsonObject:
-        """The plan with the tokenizing library, saved where a continued run will look for it."""
-        sample = sample_texts(self.shards, self.options.reading, longest_document(self.memory))
-        choice = choose_library(self.vocabulary, sample, self.options.parse_special_tokens)
-        if choice.reason is not None:
-            self.progress.notes.append(self._cost(choice))
-        self.library = choice.library
-        plan = with_library(plan, choice)
+    def complete(self, plan: JsonObject, make_task: TaskMaker) -> None:
+        """Count what is not counted yet, and write the counts; the manifest comes last."""
         self.output.check_plan(plan)
         self.output.save_plan(plan, self.vocabulary.to_json())
-        return plan
-
-    def _cost(self, choice: Choice) -> str:
-        """Why the slow library is used, and what that costs."""
-        note = f"tokenizing with tokenizers, which takes {COST}: {choice.reason}"
-        if not choice.speed:
-            return note
-        minutes = self.progress.total_size / choice.speed / self.engine.workers / 60
-        time = f"about {minutes:,.0f} minutes" if minutes >= 1 else "less than a minute"
-        return f"{note} (here {choice.speed / 1e6:.1f} MB/s on a core: {time} for this input)"
-
-    def _count(self, tree: MergeTree) -> None:
-        open_shards = [self.shards[index] for index in tree.open_shards()]
-        self.progress.finished_before = self.progress.total_size - sum(shard.size for shard in open_shards)
+        tree = MergeTree(len(self.shards), self.output.parts)
+        self._count(tree, make_task)
+        parts = [Part(path) for path in tree.top()]
+        tokens, tally = totals_of(parts)
+        if tally.tokens == 0:
+            self.output.forget_parts()
+            raise CorpusError(
+                f"the input holds no tokens ({tally.documents} documents, all empty); nothing was written"
+            )
+        self.progress.stage = "writing"
         self.watch(self.progress)
-        merges = tree.ready_merges()
-        waiting = iter(open_shards)
-        while merges or open_shards:
-            for done in self.engine.run(perform, self._tasks(tree, waiting, merges)):
-                self._take_note(done)
-                parent = tree.mark_done(_node_of(done))
-                if parent is not None:
-                    merges.append(parent)
-            open_shards = []
-
-    def _tasks(self, tree: MergeTree, shards: Iterator[Shard], merges: list[Node]) -> Iterator[CountTask | MergeTask]:
-        """Merges as soon as they are possible, so that few parts lie about; else the next shard."""
-        while True:
-            if merges:
-                node = merges.pop()
-                sources = tuple(tree.path(child) for child in tree.children(node))
-                yield MergeTask(node, sources, tree.path(node), self.vocabulary.size)
-            elif (shard := next(shards, None)) is not None:
-                yield self._count_task(shard, tree.path(Node(0, shard.index)))
-            else:
-                return
-
-    def _count_task(self, shard: Shard, target: Path) -> CountTask:
-        return CountTask(
-            shard=shard,
-            target=target,
-            tokenizer=self.output.tokenizer,
-            library=self.library,
-            parse_special_tokens=self.options.parse_special_tokens,
-            vocabulary_size=self.vocabulary.size,
-            reading=self.options.reading,
-            batch=min(self.options.batch, longest_document(self.memory)),
-            memory=self.memory,
-        )
-
-    def _take_note(self, done: Done) -> None:
-        if isinstance(done.task, CountTask):
-            self.progress.finished += done.task.shard.size
-            self.progress.tally.add(done.tally)
-            self.watch(self.progress)
-
-    def _write(self, plan: JsonObject, parts: list[Part], tally: Tally) -> None:
-        """The manifest comes last: where it is, all is."""
         folder = self.output.folder
-        size = self.vocabulary.size
         groups = row_groups(merged_blocks(parts))
         if self.engine.workers > 1:
             groups = prefetch(groups, GROUPS_AHEAD)
-        distinct, bigrams = write_bigrams(folder / BIGRAMS, groups, size)
-        tokens = sum_of_tokens(parts)
+        distinct, bigrams = write_bigrams(folder / BIGRAMS, groups, self.vocabulary.size)
         tally.check_sums(folder, int(tokens.sum()), bigrams)
         write_tokens(folder / TOKENS, tokens, self.vocabulary.texts())
-        totals = tally.as_dict() | {"bigrams": bigrams, "distinct_bigrams": distinct}
+        totals = vars(tally) | {"bigrams": bigrams, "distinct_bigrams": distinct}
         files = {name: file_hash(folder / name) for name in (BIGRAMS, TOKENS)}
         write_text(folder / MANIFEST, json_text(plan | {"totals": totals, "files": files}))
 
+    def _count(self, tree: MergeTree, make_task: TaskMaker) -> None:
+        open_shards = [self.shards[index] for index in tree.open_shards()]
+        self.progress.finished_before = self.progress.total_size - sum(shard.size for shard in open_shards)
+        self.watch(self.progress)
+        merges, waiting = tree.ready_merges(), iter(open_shards)
 
-def _node_of(done: Done) -> Node:
-    return Node(0, done.task.shard.index) if isinstance(done.task, CountTask) else done.task.node
+        def tasks() -> Iterator[CountTask | ImportTask | MergeTask]:
+            """Merges as soon as they are possible, so that few parts lie about; else the next shard."""
+            while True:
+                if merges:
+                    node = merges.pop()
+                    sources = tuple(tree.path(child) for child in tree.children(node))
+                    yield MergeTask(node, sources, tree.path(node), self.vocabulary.size)
+                elif (shard := next(waiting, None)) is not None:
+                    yield make_task(shard, tree.path(Node(0, shard.index)))
+                else:
+                    return
+
+        while merges or open_shards:
+            for done in self.engine.run(perform, tasks()):
+                if isinstance(done.task, MergeTask):
+                    node = done.task.node
+                else:
+                    node = Node(0, done.task.shard.index)
+                    self.progress.finished += done.task.shard.size
+                    self.progress.tally.add(done.tally)
+                    self.watch(self.progress)
+                parent = tree.mark_done(node)
+                if parent is not None:
+                    merges.append(parent)
+            open_shards = []
 
 
 def prefetch(items: Iterable[Item], size: int) -> Iterator[Item]:

@@ -18,15 +18,16 @@ import pyarrow.parquet as pq
 from jaxtyping import Int64, UInt32
 
 from detoklens import demo
-from detoklens.corpus.integrity import TOTALS, check_integrity
 from detoklens.corpus.manifest import (
     BIGRAM_SCHEMA,
     BIGRAMS,
     MANIFEST,
     TOKEN_SCHEMA,
     TOKENS,
+    TOTALS,
     WORK,
     JsonObject,
+    check_integrity,
     read_json,
 )
 from detoklens.errors import CountsError, TokenError, as_path, first_line
@@ -72,14 +73,21 @@ class Counts:
         self.texts = texts
         self.manifest = manifest
         self.folder = folder
+        self.place = str(folder or "COUNTS")
+        """How the counts are named on the command line."""
 
     @classmethod
     def open(cls, folder: Path | str, vocabulary_fingerprint: str | None = None) -> Counts:
         """Open a folder made by `detoklens count`; with a fingerprint, refuse counts of another tokenizer.
 
-        `demo` names the bundled counts, unless there is a folder of that name.
+        `demo` names the bundled counts, unless there is a folder of that name; `hf:USER/NAME` (also with `/FOLDER` and
+        `@REVISION`) a dataset on the hub.
         """
-        folder = as_path(folder, "a folder of counts")
+        place = folder = as_path(folder, "a folder of counts")
+        if str(folder).startswith("hf:"):
+            from detoklens.hub.repository import fetch_folder
+
+            folder = fetch_folder(str(folder), (".json", ".parquet"))
         folder = demo.COUNTS if str(folder) == demo.NAME and not folder.exists() else folder
         if not (folder / MANIFEST).is_file():
             raise CountsError(f"{folder}: {_why_no_counts(folder)}")
@@ -92,6 +100,7 @@ class Counts:
                 f"{folder / TOKENS}: {len(table)} rows, not one for each token; delete it and count again"
             )
         counts = cls(_column(table, "count"), table["text"].to_pylist(), manifest, folder)
+        counts.place = str(place)
         _check_total(folder / TOKENS, "tokens", int(counts.tokens.sum()), manifest["totals"]["tokens"])
         if vocabulary_fingerprint is not None:
             counts.check(vocabulary_fingerprint)
@@ -197,7 +206,7 @@ class Counts:
         """Columns of a one-row table of totals."""
         totals = self.manifest["totals"]
         return {name: [totals[name]] for name in TOTALS if name != "text_bytes"} | {
-            "megabytes": [totals["text_bytes"] / 1e6],
+            "megabytes": [None if "source" in self.manifest else totals["text_bytes"] / 1e6],
             "distinct_tokens": [int(np.count_nonzero(self.tokens))],
         }
 
@@ -259,7 +268,7 @@ def _check_total(path: Path, kind: str, found: int, expected: int) -> None:
 
 
 def _column(table: pa.Table, name: str) -> np.ndarray:
-    return table[name].combine_chunks().to_numpy()
+    return np.from_dlpack(table[name].combine_chunks())  # `to_numpy` imports pandas, if installed
 
 
 def _may_hold(file: Any, group: int, token: int) -> bool:

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from detoklens.corpus.inputs import find_inputs
-from detoklens.corpus.memory import default_share
-from detoklens.corpus.pieces import Piece, read_texts, where
+from detoklens.corpus.memory import default_share, longest_document
+from detoklens.corpus.reading import read_texts, where
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.shards import cut_into_shards
-from detoklens.corpus.tasks import longest_document
 from detoklens.errors import RangeError
 
 Kept = TypeVar("Kept")
@@ -82,11 +81,11 @@ def read_documents(
     """
     reading = reading or ReadingOptions()
     tally = tally if tally is not None else Tally()
-    pieces = (piece for shard in cut_into_shards(find_inputs(inputs), reading) for piece in shard.pieces)
-    return islice((document for piece in pieces for document in _of(piece, reading, tally)), limit_documents)
-
-
-def _of(piece: Piece, reading: ReadingOptions, tally: Tally) -> Iterator[Document]:
     longest = longest_document(default_share())
-    for number, text in read_texts(piece, reading, tally, longest):
-        yield Document(where(piece, number, reading), text.decode())
+    documents = (
+        Document(where(piece, number, reading), text.decode())
+        for shard in cut_into_shards(find_inputs(inputs), reading)
+        for piece in shard.pieces
+        for number, text in read_texts(piece, reading, tally, longest)
+    )
+    return islice(documents, limit_documents)

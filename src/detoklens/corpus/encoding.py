@@ -1,16 +1,18 @@
-"""Tokenize batches of texts, with one of two libraries that give the same ids.
+"""Tokenize batches of texts in the fastest of three ways that give the same ids.
 
-`gigatoken` is about 15 to 150 times faster than `tokenizers`, but supports BPE only. It is used if it gives the same
-ids as `tokenizers`, the reference, on a sample of the input and on the text of every token.
+`gigatoken` is about 15 to 150 times as fast as `tokenizers`, the reference, but reads only some BPE tokenizers. For the
+others, texts are cut into words where that is exact (`cutting`), and `tokenizers` is asked for each new word only. A
+faster way is used if its ids are those of `tokenizers` on a sample of the input and on the text of every token.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Sequence
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -61,7 +63,7 @@ def replaced(
     return np.concatenate([*parts, ids[done:]]), np.concatenate([[0], np.cumsum(lengths)])
 
 
-GIGATOKEN, TOKENIZERS = "gigatoken", "tokenizers"
+GIGATOKEN, WORD_BY_WORD, TOKENIZERS = "gigatoken", "tokenizers word by word", "tokenizers"
 LONGEST_TOKEN = 1_000
 """Characters; real tokens have up to 128. gigatoken's loading time is quadratic: 0.03 s here, 27 s at 32,000."""
 
@@ -103,10 +105,9 @@ class GigatokenEncoder:
     def __init__(self, tokenizer_json: str, parse_special_tokens: bool) -> None:
         from detoklens.corpus.word_by_word import WordByWord, splittable  # numba: opening counts doesn't need it
 
-        description = json.loads(tokenizer_json)
+        description = _description(tokenizer_json, parse_special_tokens)
         self._first_placeholder = add_placeholders(description)
-        if not parse_special_tokens:
-            _forget_special_tokens(description)
+        description["pre_tokenizer"] = _in_plain_spelling(description["pre_tokenizer"])
         splitting = splittable(description)
         whole = _WholeTexts(json.dumps(description))
         self._encode = whole.encode if splitting is None else WordByWord(*splitting, whole.encode).encode
@@ -146,9 +147,35 @@ def _refusal(what: str, reason: str) -> TokenError:
     return TokenError(f"{what}: {reason}; download it again")
 
 
-def _forget_special_tokens(description: dict[str, Any]) -> None:
-    """Make a tokenizer treat `<|endoftext|>` as ordinary text."""
-    description["added_tokens"] = [token for token in description["added_tokens"] if not token["special"]]
+class WordByWordEncoder:
+    """`tokenizers` for each new word, where texts can be cut into words exactly."""
+
+    def __init__(self, tokenizer_json: str, parse_special_tokens: bool) -> None:
+        from detoklens.corpus.cutting import bytes_never_cut
+        from detoklens.corpus.word_by_word import WordByWord  # numba: opening counts doesn't need it
+
+        joined = bytes_never_cut(_description(tokenizer_json, parse_special_tokens))
+        if joined is None:
+            raise TokenError("no exact way is known to split this tokenizer's texts into words")
+        self._words = WordByWord(joined, b"", TokenizersEncoder(tokenizer_json, parse_special_tokens).encode)
+
+    def encode(self, texts: Sequence[bytes]) -> Encoded:
+        return Encoded(*self._words.encode(texts))
+
+
+def _description(tokenizer_json: str, parse_special_tokens: bool) -> dict[str, Any]:
+    """A tokenizer as data; `<|endoftext|>` is ordinary text to it, unless special tokens are parsed."""
+    description: dict[str, Any] = json.loads(tokenizer_json)
+    if not parse_special_tokens:
+        description["added_tokens"] = [token for token in description["added_tokens"] if not token["special"]]
+    return description
+
+
+def _in_plain_spelling(pre_tokenizer: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The same splitter with regexes as gigatoken knows them: a single digit is `\\p{N}`, not `\\p{N}{1,1}`."""
+    once = r"(?<=\|\\\\p\{N\})\{1(?:,1)?\}(?=\|)"
+    plain: dict[str, Any] | None = json.loads(re.sub(once, "", json.dumps(pre_tokenizer)))
+    return plain
 
 
 def open_encoder(library: str, tokenizer_path: Path, parse_special_tokens: bool) -> Encoder:
@@ -163,11 +190,13 @@ def _read_encoder(library: str, path: Path, _state: tuple[int, ...], parse_speci
     return _load_encoder(library, path.read_text(encoding="utf-8"), parse_special_tokens)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=3)
 def _load_encoder(library: str, tokenizer_json: str, parse_special_tokens: bool) -> Encoder:
     """Load once per process: loading takes as long as encoding about 20 MB of text."""
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # a worker is one core
-    encoder = GigatokenEncoder if library == GIGATOKEN else TokenizersEncoder
+    if library == GIGATOKEN:
+        return GigatokenEncoder(tokenizer_json, parse_special_tokens)
+    encoder = WordByWordEncoder if library == WORD_BY_WORD else TokenizersEncoder
     return encoder(tokenizer_json, parse_special_tokens)
 
 
@@ -176,7 +205,7 @@ COST = "some 15 to 150 times as long as gigatoken takes for a tokenizer that it 
 
 
 class Choice(NamedTuple):
-    """The chosen library, why it is not gigatoken (None if it is), and its bytes per second on a sample."""
+    """The chosen way, why it is not gigatoken (None if it is), and the bytes per second of the slow way."""
 
     library: str
     reason: str | None
@@ -184,59 +213,70 @@ class Choice(NamedTuple):
 
     @property
     def version(self) -> str:
-        return version(self.library)
+        return version(GIGATOKEN if self.library == GIGATOKEN else TOKENIZERS)
 
 
 def choose_library(vocabulary: Vocabulary, sample: Sequence[bytes], parse_special_tokens: bool) -> Choice:
-    """Choose gigatoken if its ids equal those of tokenizers on the sample and on all of the vocabulary."""
-    reason = _why_not_gigatoken(vocabulary, sample, parse_special_tokens)
+    """Choose the fastest way whose ids equal those of tokenizers on the sample and on all of the vocabulary."""
+    trial = _Trial(vocabulary, sample, parse_special_tokens)
+    if vocabulary.longest_token > LONGEST_TOKEN:
+        reason: str | None = f"a token of {vocabulary.longest_token:,} characters is too long for gigatoken"
+    else:
+        reason = trial.find_fault(GIGATOKEN)
     if reason is None:
         return Choice(GIGATOKEN, None)
-    return Choice(TOKENIZERS, reason, _speed(vocabulary, sample, parse_special_tokens))
+    if trial.find_fault(WORD_BY_WORD) is None:
+        return Choice(WORD_BY_WORD, reason)
+    return Choice(TOKENIZERS, reason, trial.speed())
 
 
-def _speed(vocabulary: Vocabulary, sample: Sequence[bytes], parse_special_tokens: bool) -> float | None:
-    """Bytes of the sample per second of CPU time with `tokenizers`; None if it fails."""
-    if not sample:
-        return None
-    encoder = _load_encoder(TOKENIZERS, vocabulary.to_json(), parse_special_tokens)
-    begun = time.process_time()
-    try:
-        encoder.encode(sample)
-    except TokenError:
-        return None
-    return sum(map(len, sample)) / max(time.process_time() - begun, 1e-9)
+class _Trial:
+    """A comparison with `tokenizers` on a sample of the input, on all tokens, and on many characters."""
 
+    def __init__(self, vocabulary: Vocabulary, sample: Sequence[bytes], parse_special_tokens: bool) -> None:
+        self._tokenizer_json, self._parse, self._sample = vocabulary.to_json(), parse_special_tokens, sample
+        self._vocabulary = vocabulary
 
-def _why_not_gigatoken(vocabulary: Vocabulary, sample: Sequence[bytes], parse_special_tokens: bool) -> str | None:
-    if vocabulary.longest_token > LONGEST_TOKEN:
-        return f"a token of {vocabulary.longest_token:,} characters is too long for gigatoken"
-    tokenizer_json = vocabulary.to_json()
-    try:
-        fast = _load_encoder(GIGATOKEN, tokenizer_json, parse_special_tokens)
-    except TokenError as error:
-        return str(error)
-    texts = [*sample, *_special_texts(tokenizer_json), *_texts_of_all_tokens(vocabulary), *_characters()]
-    expected = _load_encoder(TOKENIZERS, tokenizer_json, parse_special_tokens).encode(texts)
-    try:
-        found = fast.encode(texts)
-    except TokenError:
-        return "gigatoken fails on a sample of the input"
-    if np.array_equal(expected.ids, found.ids) and np.array_equal(expected.offsets, found.offsets):
-        return None
-    return "gigatoken's ids differ from those of tokenizers on a sample of the input"
+    @cached_property
+    def _texts(self) -> list[bytes]:
+        added = (token["content"] for token in json.loads(self._tokenizer_json)["added_tokens"])
+        tokens = range(self._vocabulary.size)
+        portions = (tokens[start : start + TOKENS_TOGETHER] for start in tokens[::TOKENS_TOGETHER])
+        texts = [
+            *(f"a {content}b" for content in added),
+            "Hello world",
+            *map(self._vocabulary.join, portions),
+            *map(chr, CHARACTERS),
+        ]
+        return [*self._sample, *(text.encode() for text in texts)]
 
+    @cached_property
+    def _expected(self) -> Encoded:
+        return _load_encoder(TOKENIZERS, self._tokenizer_json, self._parse).encode(self._texts)
 
-def _special_texts(tokenizer_json: str) -> list[bytes]:
-    added = json.loads(tokenizer_json)["added_tokens"]
-    return [f"a {token['content']}b".encode() for token in added] + [b"Hello world"]
+    def find_fault(self, library: str) -> str | None:
+        """Why a way can't be used, or None."""
+        try:
+            encoder = _load_encoder(library, self._tokenizer_json, self._parse)
+        except TokenError as error:
+            return str(error)
+        expected = self._expected
+        try:
+            found = encoder.encode(self._texts)
+        except TokenError:
+            return f"{library} fails on a sample of the input"
+        if np.array_equal(expected.ids, found.ids) and np.array_equal(expected.offsets, found.offsets):
+            return None
+        return f"{library}'s ids differ from those of tokenizers on a sample of the input"
 
-
-def _texts_of_all_tokens(vocabulary: Vocabulary) -> list[bytes]:
-    tokens = range(vocabulary.size)
-    starts = range(0, vocabulary.size, TOKENS_TOGETHER)
-    return [vocabulary.join(tokens[start : start + TOKENS_TOGETHER]).encode() for start in starts]
-
-
-def _characters() -> list[bytes]:
-    return [chr(character).encode() for character in CHARACTERS]
+    def speed(self) -> float | None:
+        """Bytes of the sample per second of CPU time with `tokenizers`; None if it fails."""
+        if not self._sample:
+            return None
+        encoder = _load_encoder(TOKENIZERS, self._tokenizer_json, self._parse)
+        begun = time.process_time()
+        try:
+            encoder.encode(self._sample)
+        except TokenError:
+            return None
+        return sum(map(len, self._sample)) / max(time.process_time() - begun, 1e-9)

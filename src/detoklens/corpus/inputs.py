@@ -8,7 +8,7 @@ import glob
 import hashlib
 import itertools
 import os
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 COMPRESSIONS = {".gz": "gzip", ".zst": "zstd"}
 KINDS = (".txt", ".jsonl", ".parquet")
-ACCEPTED = ".txt, .jsonl (both also .gz or .zst) and .parquet"
 BLOCK = 1 << 20
 """Bytes hashed at the start and at the end of a file: enough to tell files apart, fast on 10 TB."""
 
@@ -63,15 +62,28 @@ def kind_of(path: str) -> tuple[str, str | None]:
     return kind, compression
 
 
-def find_inputs(arguments: Sequence[str | Path], apart_from: Path | None = None) -> list[InputFile]:
+@dataclass(frozen=True)
+class Accepted:
+    """Which files an input may name."""
+
+    test: Callable[[str], bool]
+    kinds: str
+
+
+TEXTS = Accepted(lambda path: bool(kind_of(path)[0]), ".txt, .jsonl (both also .gz or .zst) and .parquet")
+
+
+def find_inputs(
+    arguments: Sequence[str | Path], apart_from: Path | None = None, accepted: Accepted = TEXTS
+) -> list[InputFile]:
     """Return the files named by the arguments, in order and without duplicates; skip those in `apart_from`."""
     if not arguments:
         raise CorpusError("no input was named; give files, folders, globs or a hub dataset")
     named: dict[str, tuple[str, str]] = {}
     for argument in arguments:
-        for name, path in _files_of(str(argument), apart_from):
+        for name, path in _files_of(str(argument), apart_from, accepted):
             named.setdefault(_resolve_folder(path), (name, path))
-    return [_describe(name, path) for name, path in named.values()]
+    return [describe(name, path) for name, path in named.values()]
 
 
 def _resolve_folder(path: str) -> str:
@@ -79,31 +91,31 @@ def _resolve_folder(path: str) -> str:
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
-def _files_of(argument: str, apart_from: Path | None) -> Iterable[tuple[str, str]]:
+def _files_of(argument: str, apart_from: Path | None, accepted: Accepted) -> Iterable[tuple[str, str]]:
     """Return (name, path) of each file named by one argument."""
     if os.path.isdir(argument):
-        return _named(argument, _below(argument), apart_from)
+        return _named(argument, _below(argument), apart_from, accepted)
     if os.path.exists(argument):
         if not os.path.isfile(argument):
             raise CorpusError(f"{argument}: a pipe or a device can't be read in pieces; write its text into a file")
-        if not kind_of(argument)[0]:
-            raise CorpusError(f"{argument}: not a kind of file that can be counted; accepted are {ACCEPTED}")
+        if not accepted.test(argument):
+            raise CorpusError(f"{argument}: not a kind of file that can be counted; accepted are {accepted.kinds}")
         return [(argument, argument)]
     if glob.has_magic(argument) and not _is_hub_dataset(argument):
         _check_searched(argument)
         found = (path for path in glob.iglob(argument, recursive=True) if os.path.isfile(path))
-        return _named(argument, found, apart_from)
+        return _named(argument, found, apart_from, accepted)
     if _is_hub_dataset(argument):
-        return download_dataset(argument)
+        return download_dataset(argument, accepted)
     raise CorpusError(f"{argument}: no such file or folder; give files, folders, globs or a hub dataset (owner/name)")
 
 
-def _named(argument: str, paths: Iterable[str], apart_from: Path | None) -> list[tuple[str, str]]:
+def _named(argument: str, paths: Iterable[str], apart_from: Path | None, accepted: Accepted) -> list[tuple[str, str]]:
     inputs = (path for path in paths if apart_from is None or apart_from not in Path(os.path.abspath(path)).parents)
-    accepted = sorted(path for path in inputs if kind_of(path)[0])
-    if not accepted:
-        raise CorpusError(f"{argument}: no file there that can be counted; accepted are {ACCEPTED}")
-    return [(path, path) for path in accepted]
+    found = sorted(path for path in inputs if accepted.test(path))
+    if not found:
+        raise CorpusError(f"{argument}: no file there that can be counted; accepted are {accepted.kinds}")
+    return [(path, path) for path in found]
 
 
 def _below(folder: str) -> Iterator[str]:
@@ -135,7 +147,7 @@ def _check_searched(pattern: str) -> None:
 
 def _refuse(error: OSError) -> None:
     raise CorpusError(
-        f"{error.filename}: a folder that can't be read ({error.strerror}); mend its permissions, or name files"
+        f"{error.filename}: a folder that can't be read ({error.strerror}); fix its permissions, or name files"
     ) from error
 
 
@@ -146,7 +158,8 @@ def _is_hub_dataset(argument: str) -> bool:
     return looks_like and not os.path.exists(owner) and not kind_of("/".join([owner, rest[0]]))[0]
 
 
-def _describe(name: str, path: str) -> InputFile:
+def describe(name: str, path: str) -> InputFile:
+    """Return a file with its size and the hashes of its first and last block."""
     try:
         with open(path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -162,7 +175,7 @@ CONVERTED = "refs/convert/parquet"
 """The branch with the hub's parquet copy of a dataset in another format."""
 
 
-def download_dataset(argument: str) -> list[tuple[str, str]]:
+def download_dataset(argument: str, accepted: Accepted = TEXTS) -> list[tuple[str, str]]:
     """Return (name, local path) of the files of `owner/name`, or of those that match `owner/name/pattern`.
 
     Files are stored in the hub's cache and downloaded once.
@@ -174,23 +187,25 @@ def download_dataset(argument: str) -> list[tuple[str, str]]:
     dataset = Repository("dataset", f"{owner}/{name}")
     try:
         with one_line_errors(dataset, MAIN):
-            commit, files = _find_files(dataset, "/".join(pattern))
+            commit, files = _find_files(dataset, "/".join(pattern), accepted)
             return [(f"{dataset}/{file}", str(dataset.fetch(commit, file))) for file in files]
     except HubError as error:
         raise CorpusError(f"{argument}: not a local file, and not available from the hub ({error})") from error
 
 
-def _find_files(dataset: Repository, pattern: str) -> tuple[str, list[str]]:
+def _find_files(dataset: Repository, pattern: str, accepted: Accepted) -> tuple[str, list[str]]:
     """Return the commit and its countable files: the main branch's, else those of the hub's parquet copy."""
     from detoklens.hub.repository import MAIN
 
     for branch in (MAIN, CONVERTED):
         commit, listed = _list_files(dataset, branch)
-        files = sorted(file for file in listed if kind_of(file)[0] and _matches(file, pattern))
+        files = sorted(file for file in listed if accepted.test(file) and _matches(file, pattern))
         if files:
             return commit, files
     wanted = f" matching {pattern!r}" if pattern else ""
-    raise CorpusError(f"{dataset}: the hub dataset has no files{wanted} that can be counted; accepted are {ACCEPTED}")
+    raise CorpusError(
+        f"{dataset}: the hub dataset has no files{wanted} that can be counted; accepted are {accepted.kinds}"
+    )
 
 
 def _list_files(dataset: Repository, branch: str) -> tuple[str, Collection[str]]:

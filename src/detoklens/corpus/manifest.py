@@ -1,14 +1,19 @@
-"""Plan and manifest: what is counted.
+"""Plan, manifest and integrity: what is counted, and whether a folder's files are still the ones that were written.
 
 The plan records the inputs, the tokenizer, the options and the versions before the first part is written. The manifest,
 written last, adds the totals and the hashes of the files. Neither depends on how the work was distributed: the same
 inputs and options give the same bytes.
+
+The sha256 of a finished file is computed once per state of the file (its path, device, inode, size and change times).
+States found correct are remembered in this process and, if it is writable, in the user's cache folder.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from importlib.metadata import version
@@ -17,6 +22,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from detoklens.caches import cache_folder, make_cache_folder, open_cached
 from detoklens.corpus.encoding import COST, TOKENIZERS, Choice
 from detoklens.corpus.inputs import InputFile
 from detoklens.corpus.records import ReadingOptions
@@ -56,12 +62,12 @@ def make_plan(
 
 
 def with_library(plan: JsonObject, choice: Choice) -> JsonObject:
-    """Add the tokenizer library, its version and, if it is not the fast one, the reason and the cost."""
-    versions = plan["versions"] | {choice.library: choice.version}
+    """Add the way texts are tokenized, the library's version and, if it is not gigatoken, the reason and the cost."""
+    versions = plan["versions"] | {choice.library.split(" ")[0]: choice.version}
     return plan | {
         "tokenized_with": choice.library,
         "not_gigatoken_because": choice.reason,
-        "tokenizing_takes": None if choice.reason is None else COST,
+        "tokenizing_takes": COST if choice.library == TOKENIZERS else None,
         "versions": versions,
     }
 
@@ -74,14 +80,10 @@ def differences(old: JsonObject, new: JsonObject, compare_versions: bool) -> lis
     for section in ("tokenizer", "options") + (("versions",) if compare_versions else ()):
         for name, value in new[section].items():
             before = old[section].get(name)
-            if before != value and not _is_only_laxer(name, before, value):
+            only_laxer = name == "skip_bad" and before is False and value is True  # finished parts had no bad record
+            if before != value and not only_laxer:
                 found.append(f"{section.removesuffix('s')} {name.replace('_', ' ')} was {before}, now {value}")
     return found
-
-
-def _is_only_laxer(name: str, before: object, value: object) -> bool:
-    """Whether a run only started to skip bad records; finished parts had none, so they stay valid."""
-    return name == "skip_bad" and before is False and value is True
 
 
 def _input_differences(old: list[JsonObject], new: list[JsonObject]) -> list[str]:
@@ -131,3 +133,91 @@ def file_hash(path: Path) -> JsonObject:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     return {"size": path.stat().st_size, "sha256": digest}
+
+
+TOTALS = ("documents", "tokens", "bigrams", "distinct_bigrams", "replaced_characters", "skipped_records", "text_bytes")
+RECENT = 2 * 10**9
+"""Nanoseconds: a file written this recently may change again without a new change time."""
+
+MAX_REMEMBERED = 1024
+"""States kept in the cache folder, as one empty file each; the oldest are removed first."""
+
+_checked: set[str] = set()
+
+
+def check_integrity(folder: Path, manifest: JsonObject) -> None:
+    """Refuse counts with missing, damaged or contradictory parts."""
+    try:
+        pins = {name: manifest["files"][name] for name in (BIGRAMS, TOKENS)}
+        expected = {name: (int(pin["size"]), str(pin["sha256"])) for name, pin in pins.items()}
+        int(manifest["tokenizer"]["vocabulary_size"]), str(manifest["tokenizer"]["fingerprint"])
+        contradiction = _find_contradiction(manifest["totals"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise CountsError(f"{folder / MANIFEST}: incomplete ({error}); count again into another folder") from error
+    if contradiction:
+        raise CountsError(f"{folder / MANIFEST}: {contradiction}; delete {folder} and count again")
+    for name, (size, sha256) in expected.items():
+        _check_file(folder / name, size, sha256)
+
+
+def _find_contradiction(totals: JsonObject) -> str | None:
+    """Check that every token but the first of its document is the second of a bigram."""
+    for name in (*TOTALS, "documents_with_tokens"):
+        if not isinstance(totals[name], int) or not 0 <= totals[name] < 2**63:
+            raise ValueError(f"totals: {name} is not a count")
+    tokens, bigrams, documents = totals["tokens"], totals["bigrams"], totals["documents_with_tokens"]
+    if bigrams == tokens - documents:
+        return None
+    return f"{bigrams} bigrams, but {tokens} tokens in {documents} documents have {tokens - documents}"
+
+
+def _check_file(path: Path, size: int, sha256: str) -> None:
+    """Refuse a file other than the one that was written."""
+    advice = f"delete {path.parent} and count again"
+    if not path.is_file():
+        raise CountsError(f"{path}: missing; {advice}")
+    state = path.stat()
+    if state.st_size != size:
+        raise CountsError(f"{path}: {state.st_size} bytes long instead of {size}; {advice}")
+    key = _state_key(path, state, sha256)
+    if _is_remembered(key):
+        return
+    if file_hash(path)["sha256"] != sha256:
+        raise CountsError(f"{path}: damaged (its sha256 is not the manifest's); {advice}")
+    is_recent = time.time_ns() - max(state.st_mtime_ns, state.st_ctime_ns) < RECENT
+    if not is_recent and _state_key(path, path.stat(), sha256) == key:
+        _remember(key)
+
+
+def _state_key(path: Path, state: os.stat_result, sha256: str) -> str:
+    """Return a hash of a file's state and of its content's sha256."""
+    times = (state.st_mtime_ns, state.st_ctime_ns)
+    described = (os.path.realpath(path), state.st_dev, state.st_ino, state.st_size, *times, sha256)
+    return hashlib.sha256(ascii(described).encode()).hexdigest()
+
+
+def _is_remembered(key: str) -> bool:
+    folder = cache_folder("checked")
+    if key in _checked or folder is None:
+        return key in _checked
+    try:
+        open_cached(folder / key).close()
+    except OSError:
+        return False
+    return True
+
+
+def _remember(key: str) -> None:
+    """Remember a state in the cache folder; without one, the next process computes the hash again."""
+    _checked.add(key)
+    folder = cache_folder("checked")
+    if folder is None:
+        return
+    try:
+        make_cache_folder(folder)
+        open_cached(folder / key, os.O_CREAT).close()
+        oldest_first = sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        for path in oldest_first[:-MAX_REMEMBERED]:
+            path.unlink(missing_ok=True)
+    except OSError:
+        return

@@ -6,8 +6,8 @@ import os
 import re
 from pathlib import Path
 
-from detoklens.engines.choose import available_cores
 from detoklens.errors import DetokLensError
+from detoklens.parallel import available_cores
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
@@ -59,3 +59,8 @@ def share_of(memory: int, workers: int) -> int:
             "needed: allow more memory or fewer workers"
         )
     return share
+
+
+def longest_document(memory: int) -> int:
+    """The largest document that fits into a worker's memory: with its copies and ids, it takes 8 times its size."""
+    return memory // 16

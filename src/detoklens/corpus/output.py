@@ -31,9 +31,8 @@ from detoklens.corpus.manifest import (
     json_text,
     read_json,
 )
-from detoklens.corpus.merging import TEMPORARY
 from detoklens.corpus.pairs import Run
-from detoklens.corpus.parts import WHEN_FULL
+from detoklens.corpus.parts import TEMPORARY, WHEN_FULL
 from detoklens.errors import OutputError
 from detoklens.writing import refuse_links, remove_leftovers, whole_files
 

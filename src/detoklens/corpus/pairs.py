@@ -75,6 +75,19 @@ class PairCounter:
             with interrupts_deferred():
                 self._filled = write_pair_keys(ids, offsets, self.vocabulary_size, self._keys, self._filled)
 
+    def add_counts(
+        self, suffixes: Int64[np.ndarray, "row"], prefixes: Int64[np.ndarray, "row"], counts: Int64[np.ndarray, "row"]
+    ) -> None:
+        """Add bigrams that were counted before; a token counts as often as it is the second of one."""
+        np.add.at(self.tokens, suffixes, counts)
+        keys = (suffixes.astype(np.uint64) * np.uint64(self.vocabulary_size) + prefixes.astype(np.uint64)).astype(
+            self._keys.dtype
+        )
+        order = np.argsort(keys, kind="stable")
+        keys = keys[order]
+        firsts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
+        self._add(Run(keys[firsts], np.add.reduceat(counts[order], firsts)))
+
     def finish(self) -> Run:
         """The bigrams since the last spill."""
         self._sort_keys()
@@ -96,8 +109,13 @@ class PairCounter:
         fresh = self._keys[: self._filled]
         fresh.sort()
         with interrupts_deferred():
-            self._sum = Run(*add_runs(*self._sum, *run_lengths(fresh)))
+            run = Run(*run_lengths(fresh))
         self._filled = 0
+        self._add(run)
+
+    def _add(self, run: Run) -> None:
+        with interrupts_deferred():
+            self._sum = Run(*add_runs(*self._sum, *run))
         if self._sum.nbytes > self._largest_sum:
             self._spill(self._sum)
             self._sum = empty_run(self.vocabulary_size)

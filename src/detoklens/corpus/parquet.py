@@ -1,11 +1,11 @@
-"""The text column of a Parquet file, a few rows at a time."""
+"""Columns of a Parquet file, a few rows at a time."""
 
 from __future__ import annotations
 
 import contextlib
 import io
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as types
 
-from detoklens.corpus.lines import check_length
+from detoklens.corpus.records import check_length
 from detoklens.errors import CorpusError, first_line
 
 UNCOMPRESSED_SIZE, COMPRESSED_SIZE = 2, 3  # the numbers of these fields in a page's header
-STOP, NO_CONTENT, ONE_BYTE, NUMBERS, EIGHT_BYTES, BYTES, STRUCT = 0, (1, 2), 3, (4, 5, 6), 7, 8, 12
+STOP, NUMBERS, BYTES, STRUCT = 0, (4, 5, 6), 8, 12  # kinds of fields
+LENGTHS = {1: 0, 2: 0, 3: 1, 7: 8}  # of the kinds true, false, one byte and eight bytes
 DEEPEST = 8
 """Maximum nesting of structs; a header has two levels."""
 
@@ -57,18 +58,13 @@ def _numbers_of_struct(file: BinaryIO, depth: int = 0) -> dict[int, int]:
             numbers[field] = _signed(_varint(file))
         elif kind == STRUCT:
             _numbers_of_struct(file, depth + 1)
+        elif kind == BYTES:
+            file.seek(_varint(file), os.SEEK_CUR)
+        elif kind in LENGTHS:
+            file.seek(LENGTHS[kind], os.SEEK_CUR)
         else:
-            _pass_over(file, kind)
+            raise BrokenHeader(f"a field of kind {kind}")
     return numbers
-
-
-def _pass_over(file: BinaryIO, kind: int) -> None:
-    if kind in NO_CONTENT:  # true and false
-        return
-    lengths = {ONE_BYTE: 1, EIGHT_BYTES: 8}
-    if kind != BYTES and kind not in lengths:
-        raise BrokenHeader(f"a field of kind {kind}")
-    file.seek(_varint(file) if kind == BYTES else lengths[kind], os.SEEK_CUR)
 
 
 def _byte(file: BinaryIO) -> int:
@@ -103,10 +99,7 @@ PAGE_SHARE = 4
 
 def row_group_sizes(name: str, path: str, text_field: str) -> list[tuple[int, int]]:
     """(rows, bytes of text before compression) of each row group."""
-    file = _open(name, path, text_field)
-    with _damage_told(name):
-        chunks = _text_chunks(file, path, text_field, range(file.metadata.num_row_groups))
-        return [(rows, int(chunk.total_uncompressed_size)) for rows, chunk in chunks]
+    return sizes_of_columns(name, path, _open_text(name, path, text_field), [text_field])
 
 
 def read_column(name: str, path: str, text_field: str, start: int, stop: int, longest: int) -> Iterator[bytes | None]:
@@ -114,15 +107,41 @@ def read_column(name: str, path: str, text_field: str, start: int, stop: int, lo
 
     `longest` is the largest value that is taken. Pages and values that are larger are refused before they are copied.
     """
-    file = _open(name, path, text_field)
-    groups = range(start, stop)
+    file = _open_text(name, path, text_field)
+    for batch in batches_of_columns(name, path, file, [text_field], range(start, stop), longest, ROWS):
+        with _damage_told(name):
+            values = batch.column(0).cast(pa.large_binary())
+            check_length(name, pc.max(pc.binary_length(values)).as_py() or 0, longest)
+        yield from (value.as_py() for value in values)
+
+
+def sizes_of_columns(name: str, path: str, file: Any, columns: Sequence[str]) -> list[tuple[int, int]]:
+    """(rows, bytes of these columns before compression) of each row group."""
     with _damage_told(name):
-        for group, (_, chunk) in zip(groups, _text_chunks(file, path, text_field, groups), strict=True):
-            rows = _rows_at_once(name, path, chunk, longest)
-            for batch in file.iter_batches(rows, row_groups=[group], columns=[text_field], use_threads=False):
-                values = batch.column(0).cast(pa.large_binary())
-                check_length(name, pc.max(pc.binary_length(values)).as_py() or 0, longest)
-                yield from (value.as_py() for value in values)
+        groups = _chunks(file, path, columns, range(file.metadata.num_row_groups))
+        return [(rows, sum(int(chunk.total_uncompressed_size) for chunk in chunks)) for rows, chunks in groups]
+
+
+def batches_of_columns(
+    name: str, path: str, file: Any, columns: Sequence[str], groups: range, longest: int, most_rows: int
+) -> Iterator[Any]:
+    """Rows of these columns, as many at once as fit.
+
+    A text may be as large as its page, and rows may share one dictionary value: each row is taken to be that large.
+    """
+    with _damage_told(name):
+        for group, (rows_there, chunks) in zip(groups, _chunks(file, path, columns, groups), strict=True):
+            page = max(largest_page(path, chunk) for chunk in chunks)
+            if page > PAGE_SHARE * longest:
+                raise CorpusError(
+                    f"{name}: has pages of {page >> 20} MB, more than the memory allows for one; write the file again "
+                    "with smaller pages, or count with more memory or fewer workers"
+                )
+            is_text = any(chunk.physical_type == "BYTE_ARRAY" for chunk in chunks)
+            numbers = max(chunk.num_values for chunk in chunks)
+            row = page if is_text else 8 * numbers // max(1, rows_there)
+            rows = max(1, min(most_rows, longest // max(row, 1)))
+            yield from file.iter_batches(rows, row_groups=[group], columns=list(columns), use_threads=False)
 
 
 @contextlib.contextmanager
@@ -133,21 +152,23 @@ def _damage_told(name: str) -> Iterator[None]:
         raise CorpusError(f"{name}: a damaged parquet file ({first_line(error)}); download it again") from error
 
 
-def _text_chunks(file: Any, path: str, text_field: str, groups: range) -> Iterator[tuple[int, Any]]:
-    """(rows, the footer's metadata of the text column) of row groups.
+def _chunks(file: Any, path: str, columns: Sequence[str], groups: range) -> Iterator[tuple[int, list[Any]]]:
+    """(rows, the footer's metadata of the columns) of row groups.
 
     pyarrow crashes when metadata of a damaged column is accessed, but raises an error when the column is read. So it is
     read first, from a file that returns nothing.
     """
     paths = [file.metadata.schema.column(leaf).path for leaf in range(file.metadata.num_columns)]
-    leaf = paths.index(text_field)  # a nested column before it is several leaves
+    leaves = [
+        leaf for leaf, leaf_path in enumerate(paths) if leaf_path.split(".")[0] in columns or leaf_path in columns
+    ]
     with _Silent(path) as silent:
         unread = pq.ParquetFile(silent, metadata=file.metadata, pre_buffer=False)
         for group in groups:
             with contextlib.suppress(_NothingGiven):
-                list(unread.iter_batches(1, row_groups=[group], columns=[text_field], use_threads=False))
+                list(unread.iter_batches(1, row_groups=[group], columns=list(columns), use_threads=False))
             metadata = file.metadata.row_group(group)
-            yield metadata.num_rows, metadata.column(leaf)
+            yield metadata.num_rows, [metadata.column(leaf) for leaf in leaves]
 
 
 class _NothingGiven(OSError):
@@ -161,39 +182,26 @@ class _Silent(io.FileIO):
         raise _NothingGiven(f"{size} bytes were asked for")
 
 
-def _rows_at_once(name: str, path: str, column: Any, longest: int) -> int:
-    """A number of rows that fit even if each is as large as a page: rows may share one dictionary value."""
-    page = largest_page(path, column)
-    if page > PAGE_SHARE * longest:
-        raise CorpusError(
-            f"{name}: has pages of {page >> 20} MB, more than the memory allows for one; write the file again with "
-            "smaller pages, or count with more memory or fewer workers"
-        )
-    return max(1, min(ROWS, longest // max(page, 1)))
-
-
-def _open(name: str, path: str, text_field: str) -> Any:
+def open_parquet(name: str, path: str) -> Any:
     try:
-        file = pq.ParquetFile(
+        return pq.ParquetFile(
             pa.OSFile(os.fsencode(path)), pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
         )
     except UnicodeDecodeError as error:
         raise CorpusError(f"{name}: a column's name is no UTF-8; write the file again with another name") from error
     except (pa.ArrowException, OSError) as error:
         raise CorpusError(f"{name}: not a whole parquet file ({first_line(error)}); download it again") from error
-    _check_column(name, file.schema_arrow, text_field)
-    return file
 
 
-def _check_column(name: str, schema: Any, text_field: str) -> None:
+def _open_text(name: str, path: str, text_field: str) -> Any:
+    file = open_parquet(name, path)
+    schema = file.schema_arrow
     if text_field not in schema.names:
         raise CorpusError(
             f"{name}: no column {text_field!r}; it has {', '.join(schema.names)}; name the text's by text_field"
         )
     kind = schema.field(text_field).type
     value = kind.value_type if types.is_dictionary(kind) else kind
-    is_text = any(
-        check(value) for check in (types.is_string, types.is_large_string, types.is_binary, types.is_large_binary)
-    )
-    if not is_text:
+    if value not in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
         raise CorpusError(f"{name}: column {text_field!r} holds {kind}, not text; name the text's by text_field")
+    return file

@@ -1,4 +1,4 @@
-"""Counts of a part of the corpus as one file, and the sum of many such files in bounded memory.
+"""Counts of a part of the corpus as one file, the sum of many such files in bounded memory, and spilled runs.
 
 A part is an Arrow stream of (key, count) in blocks, sorted by key, with the token counts and the tally in its header,
 followed by a sha256 of everything before it. It is read one block at a time and not memory-mapped: mapped pages would
@@ -10,16 +10,17 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 from jaxtyping import Int64
 
 from detoklens.corpus.pairs import Run, add_all
-from detoklens.corpus.records import Tally, sum_of
+from detoklens.corpus.records import Tally
 from detoklens.errors import CountsError
 from detoklens.writing import plain_output_errors, whole_files
 
@@ -60,7 +61,7 @@ def write_part(
     path: Path, runs: Iterable[Run], keys: np.dtype[Any], tokens: Int64[np.ndarray, "token"], tally: Tally
 ) -> None:
     """Write sorted runs, each beginning after the one before it, as one part, unless they are not all of its text's."""
-    header = {"tally": json.dumps(tally.as_dict()), "tokens": tokens.astype("<i8").tobytes()}
+    header = {"tally": json.dumps(vars(tally)), "tokens": tokens.astype("<i8").tobytes()}
     with whole_files(path, when_full=WHEN_FULL) as (temporary,):
         bigrams = _write(temporary, runs, keys, header)
         tally.check_sums(path, int(tokens.sum()), bigrams)
@@ -109,30 +110,80 @@ def merged_blocks(parts: Sequence[RunFile]) -> Iterator[Run]:
     fronts = [(block, stream) for stream in streams if (block := next(stream, None)) is not None]
     while fronts:
         bound = min(block.keys[-1] for block, _ in fronts)
-        ends = [int(np.searchsorted(block.keys, bound, side="right")) for block, _ in fronts]
-        yield add_all([_slice(block, 0, end) for (block, _), end in zip(fronts, ends, strict=True) if end])
-        fronts = [front for old, end in zip(fronts, ends, strict=True) if (front := _advance(*old, end))]
+        complete, rest = [], []
+        for block, stream in fronts:
+            end = int(np.searchsorted(block.keys, bound, side="right"))
+            if end:
+                complete.append(Run(block.keys[:end], block.counts[:end]))
+            following = Run(block.keys[end:], block.counts[end:]) if end < len(block.keys) else next(stream, None)
+            if following is not None:
+                rest.append((following, stream))
+        yield add_all(complete)
+        fronts = rest
 
 
-def _advance(block: Run, stream: Iterator[Run], end: int) -> tuple[Run, Iterator[Run]] | None:
-    """The rest of a block, or the next one; None at the end of the part."""
-    if end < len(block.keys):
-        return _slice(block, end, len(block.keys)), stream
-    following = next(stream, None)
-    return None if following is None else (following, stream)
+def totals_of(parts: Sequence[Part]) -> tuple[Int64[np.ndarray, "token"], Tally]:
+    """The token counts and the tally of all parts together."""
+    tally = Tally()
+    for part in parts:
+        tally.add(part.tally)
+    return np.sum([part.tokens for part in parts], axis=0), tally
 
 
-def _slice(run: Run, start: int, stop: int) -> Run:
-    return Run(run.keys[start:stop], run.counts[start:stop])
+FAN = 16
+"""Files that are merged at once."""
+
+TEMPORARY = ".part-"
+"""Part of every spilled file's name, so that a later run finds what a killed one left."""
 
 
-def sum_of_tokens(parts: Sequence[Part]) -> Int64[np.ndarray, "token"]:
-    """The token counts of all parts together."""
-    total = parts[0].tokens.copy()
-    for part in parts[1:]:
-        total += part.tokens
-    return total
+class Spills:
+    """The files of one shard; left, they are removed.
 
+    FAN files of a level become one of the next, so that memory and open files stay few however large the shard is.
+    """
 
-def sum_of_tallies(parts: Sequence[Part]) -> Tally:
-    return sum_of([part.tally for part in parts])
+    def __init__(self, target: Path, keys: np.dtype[Any]) -> None:
+        self._target = target
+        self._keys = keys
+        self._levels: list[list[Path]] = [[]]
+
+    def put_away(self, run: Run) -> None:
+        """Write a run that memory can't hold."""
+        self._add(0, [run])
+
+    def merged_with(self, last: Run) -> Iterable[Run]:
+        """The spilled runs and the last run, merged in key order."""
+        if not any(self._levels):
+            return [last]
+        self.put_away(last)
+        while sum(map(len, self._levels)) > FAN:
+            lowest = next(level for level, files in enumerate(self._levels) if files)
+            self._raise(lowest)
+        return merged_blocks([RunFile(path) for files in self._levels for path in files])
+
+    def _add(self, level: int, runs: Iterable[Run]) -> None:
+        if level == len(self._levels):
+            self._levels.append([])
+        path = self._target.with_name(f"{self._target.name}{TEMPORARY}{uuid.uuid4().hex}")
+        self._levels[level].append(path)  # so that it is removed even if it is half written
+        write_runs(path, runs, self._keys)
+        if len(self._levels[level]) >= FAN:
+            self._raise(level)
+
+    def _raise(self, level: int) -> None:
+        """Merge the files of a level into one of the next."""
+        sources = self._levels[level]
+        self._levels[level] = []
+        try:
+            self._add(level + 1, merged_blocks([RunFile(path) for path in sources]))
+        finally:
+            for path in sources:
+                path.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for path in [path for files in self._levels for path in files]:
+            path.unlink(missing_ok=True)

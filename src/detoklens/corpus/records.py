@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from detoklens.errors import CorpusError, CountsError
 
@@ -33,23 +33,13 @@ class Tally:
     first_skipped: list[str] = field(default_factory=list)
 
     def add(self, other: Tally) -> None:
-        self.documents += other.documents
-        self.documents_with_tokens += other.documents_with_tokens
-        self.text_bytes += other.text_bytes
-        self.tokens += other.tokens
-        self.replaced_characters += other.replaced_characters
-        self.documents_with_replacements += other.documents_with_replacements
-        self.skipped_records += other.skipped_records
-        self.first_skipped = (self.first_skipped + other.first_skipped)[:SHOWN_PROBLEMS]
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)
+        self.first_skipped = self.first_skipped[:SHOWN_PROBLEMS]
 
     def replaced(self, characters: int) -> None:
         self.replaced_characters += characters
         self.documents_with_replacements += 1
-
-    def skip(self, problem: str) -> None:
-        self.skipped_records += 1
-        if len(self.first_skipped) < SHOWN_PROBLEMS:
-            self.first_skipped.append(problem)
 
     @property
     def bigrams(self) -> int:
@@ -65,19 +55,18 @@ class Tally:
                     "run the same command again, and report it as an error of this program if it comes back"
                 )
 
-    def as_dict(self) -> dict[str, object]:
-        return asdict(self)
-
-
-def sum_of(tallies: list[Tally]) -> Tally:
-    total = Tally()
-    for tally in tallies:
-        total.add(tally)
-    return total
-
 
 def bad_record(problem: str, options: ReadingOptions, tally: Tally) -> None:
     """Raise an error that names an unusable record, or skip it."""
     if not options.skip_bad:
-        raise CorpusError(f"{problem}; mend it, or leave such records out by skip_bad=True")
-    tally.skip(problem)
+        raise CorpusError(f"{problem}; fix it, or leave such records out by skip_bad=True")
+    tally.add(Tally(skipped_records=1, first_skipped=[problem]))
+
+
+def check_length(name: str, size: int, longest: int) -> None:
+    """Refuse a document that would not fit into the allowed memory."""
+    if size > longest:
+        raise CorpusError(
+            f"{name}: holds a document of more than {longest >> 20} MB, more than the memory allows for one; split it "
+            "(for .txt files set document_per_line=True), or count with more memory or fewer workers"
+        )

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import Generic, TypeVar
 
 from detoklens.corpus.inputs import InputFile
 from detoklens.corpus.parquet import row_group_sizes
-from detoklens.corpus.pieces import Piece, count_records, read_texts
+from detoklens.corpus.reading import Piece, count_records, read_texts
 from detoklens.corpus.records import ReadingOptions, Tally
 
 SMALLEST, LARGEST = 8 << 20, 128 << 20
@@ -26,35 +27,38 @@ SAMPLED_SHARDS, SAMPLED_DOCUMENTS, SAMPLED_BYTES = 32, 128, 4 << 10
 """A sample has 128 documents from at most 32 shards, and 4 kB of each: compared in less than a second."""
 
 
+AnyPiece = TypeVar("AnyPiece")
+
+
 @dataclass(frozen=True)
-class Shard:
-    """The work of one task: pieces of files and their approximate bytes of text."""
+class Shard(Generic[AnyPiece]):
+    """The work of one task: pieces of files and their approximate size in bytes."""
 
     index: int
-    pieces: tuple[Piece, ...]
+    pieces: tuple[AnyPiece, ...]
     size: int
 
 
 def cut_into_shards(
     files: Sequence[InputFile], options: ReadingOptions, limit_documents: int | None = None
-) -> list[Shard]:
+) -> list[Shard[Piece]]:
     """Return the shards of a corpus, or of its first `limit_documents` documents."""
     total = sum(_text_size(file) for file in files)
-    target = min(max(total // SHARDS_OF_A_SMALL_CORPUS, SMALLEST), LARGEST)
+    target = shard_size(total)
     pieces: Iterable[tuple[Piece, int]] = (piece for file in files for piece in _pieces(file, options, target))
     if limit_documents is not None:
         pieces = _limited(pieces, options, limit_documents)
-    return list(_grouped(pieces, target))
+    return list(group_pieces(pieces, target))
 
 
-def sample_texts(shards: Sequence[Shard], reading: ReadingOptions, longest: int) -> list[bytes]:
+def sample_texts(shards: Sequence[Shard[Piece]], reading: ReadingOptions, longest: int) -> list[bytes]:
     """Return texts from all over the input for comparing tokenizer libraries; the same input gives the same texts."""
     chosen = shards[:: max(1, -(-len(shards) // SAMPLED_SHARDS))]
     per_shard = -(-SAMPLED_DOCUMENTS // max(1, len(chosen)))
     return [text for shard in chosen for text in islice(_texts(shard, reading, longest), per_shard)]
 
 
-def _texts(shard: Shard, reading: ReadingOptions, longest: int) -> Iterator[bytes]:
+def _texts(shard: Shard[Piece], reading: ReadingOptions, longest: int) -> Iterator[bytes]:
     """Yield the start of each document. Bad records are skipped here; counting reports them."""
     lenient = replace(reading, skip_bad=True)
     for piece in shard.pieces:
@@ -99,9 +103,15 @@ def _limited(pieces: Iterable[tuple[Piece, int]], options: ReadingOptions, limit
         limit -= records
 
 
-def _grouped(pieces: Iterable[tuple[Piece, int]], target: int) -> Iterator[Shard]:
+def shard_size(total: int) -> int:
+    """The bytes of a shard, for inputs of `total` bytes."""
+    return min(max(total // SHARDS_OF_A_SMALL_CORPUS, SMALLEST), LARGEST)
+
+
+def group_pieces(pieces: Iterable[tuple[AnyPiece, int]], target: int) -> Iterator[Shard[AnyPiece]]:
+    """Combine small pieces, given with their sizes, into shards of about the target size."""
     index = size = 0
-    group: list[Piece] = []
+    group: list[AnyPiece] = []
     for piece, piece_size in pieces:
         if group and size + piece_size > target:
             yield Shard(index, tuple(group), size)

@@ -1,6 +1,6 @@
-"""The two pure functions that engines run: count a shard into a part, merge parts into one.
+"""The pure functions that engines run, count a shard into a part and merge parts into one, and the tree of merges.
 
-Both write exactly one file, whole or not at all, and give the same file however often they are started: a lost worker's
+All write exactly one file, whole or not at all, and give the same file however often they are started: a lost worker's
 task is simply started again.
 """
 
@@ -12,21 +12,34 @@ from pathlib import Path
 
 import numpy as np
 
-from detoklens.corpus.encoding import Encoded, Encoder, open_encoder
-from detoklens.corpus.merging import Node, Spills
+from detoklens.corpus.encoding import Encoded, open_encoder
+from detoklens.corpus.memory import longest_document
 from detoklens.corpus.pairs import PairCounter, key_type
-from detoklens.corpus.parts import Part, merged_blocks, sum_of_tallies, sum_of_tokens, write_part
-from detoklens.corpus.pieces import read_texts
+from detoklens.corpus.parts import FAN, Part, Spills, merged_blocks, totals_of, write_part
+from detoklens.corpus.reading import Piece, read_texts
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.shards import Shard
+from detoklens.corpus.token_files import PairBatch, TokenPiece, read_batches
 from detoklens.errors import TokenError
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node of the merge tree."""
+
+    level: int
+    index: int
+
+    @property
+    def parent(self) -> Node:
+        return Node(self.level + 1, self.index // FAN)
 
 
 @dataclass(frozen=True)
 class CountTask:
     """Count one shard."""
 
-    shard: Shard
+    shard: Shard[Piece]
     target: Path
     tokenizer: Path
     library: str
@@ -34,6 +47,16 @@ class CountTask:
     vocabulary_size: int
     reading: ReadingOptions
     batch: int
+    memory: int
+
+
+@dataclass(frozen=True)
+class ImportTask:
+    """Count one shard of files that hold token ids or bigram counts already."""
+
+    shard: Shard[TokenPiece]
+    target: Path
+    vocabulary_size: int
     memory: int
 
 
@@ -51,13 +74,15 @@ class MergeTask:
 class Done:
     """A finished task: the part's file and the tally of its documents."""
 
-    task: CountTask | MergeTask
+    task: CountTask | ImportTask | MergeTask
     tally: Tally
 
 
-def perform(task: CountTask | MergeTask) -> Done:
-    """Run a task of either kind."""
-    return count_shard(task) if isinstance(task, CountTask) else merge_parts(task)
+def perform(task: CountTask | ImportTask | MergeTask) -> Done:
+    """Run a task of any kind."""
+    if isinstance(task, MergeTask):
+        return merge_parts(task)
+    return count_shard(task) if isinstance(task, CountTask) else import_shard(task)
 
 
 def count_shard(task: CountTask) -> Done:
@@ -65,30 +90,18 @@ def count_shard(task: CountTask) -> Done:
     keys = key_type(task.vocabulary_size)
     encoder = open_encoder(task.library, task.tokenizer, task.parse_special_tokens)
     tally = Tally()
+    memory = max(task.memory // 2, task.memory - 16 * task.batch)  # a batch of new words takes 16 times its size
     with Spills(task.target, keys) as spills:
-        counter = PairCounter(task.vocabulary_size, _memory_for_pairs(task), spills.put_away)
-        _count_batches(task, encoder, counter, tally)
+        counter = PairCounter(task.vocabulary_size, memory, spills.put_away)
+        for texts in _batches(task, tally):
+            encoded = encoder.encode(texts)
+            _check_documents(task, encoded, len(texts))
+            tally.tokens += len(encoded.ids)
+            tally.documents_with_tokens += int(np.count_nonzero(np.diff(encoded.offsets)))
+            counter.add(encoded)
         runs = spills.merged_with(counter.finish())
         write_part(task.target, runs, keys, counter.tokens, tally)
     return Done(task, tally)
-
-
-def merge_parts(task: MergeTask) -> Done:
-    """Add up parts and write the sum to `task.target`; the parts are kept."""
-    parts = [Part(path) for path in task.sources]
-    tally = sum_of_tallies(parts)
-    keys = key_type(task.vocabulary_size)
-    write_part(task.target, merged_blocks(parts), keys, sum_of_tokens(parts), tally)
-    return Done(task, tally)
-
-
-def _count_batches(task: CountTask, encoder: Encoder, counter: PairCounter, tally: Tally) -> None:
-    for texts in _batches(task, tally):
-        encoded = encoder.encode(texts)
-        _check_documents(task, encoded, len(texts))
-        tally.tokens += len(encoded.ids)
-        tally.documents_with_tokens += int(np.count_nonzero(np.diff(encoded.offsets)))
-        counter.add(encoded)
 
 
 def _check_documents(task: CountTask, encoded: Encoded, documents: int) -> None:
@@ -98,6 +111,37 @@ def _check_documents(task: CountTask, encoded: Encoded, documents: int) -> None:
         raise TokenError(
             f"{task.library} gave ids of {len(offsets) - 1} documents for {documents}; install another version of it"
         )
+
+
+def import_shard(task: ImportTask) -> Done:
+    """Read token ids or bigram counts, count them, and write the part to `task.target`."""
+    keys = key_type(task.vocabulary_size)
+    tally = Tally()
+    with Spills(task.target, keys) as spills:
+        counter = PairCounter(task.vocabulary_size, task.memory // 2, spills.put_away)
+        for piece in task.shard.pieces:
+            for batch in read_batches(piece, task.vocabulary_size, longest_document(task.memory)):
+                if isinstance(batch, PairBatch):
+                    counter.add_counts(*batch)
+                    tally.tokens += int(batch.counts.sum())
+                    continue
+                counter.add(batch.encoded)
+                ids = batch.encoded.ids
+                if batch.overlaps:
+                    counter.tokens[ids[0]] -= 1
+                tally.tokens += len(ids) - batch.overlaps
+                tally.documents += batch.documents
+                tally.documents_with_tokens += batch.documents_with_tokens
+        write_part(task.target, spills.merged_with(counter.finish()), keys, counter.tokens, tally)
+    return Done(task, tally)
+
+
+def merge_parts(task: MergeTask) -> Done:
+    """Add up parts and write the sum to `task.target`; the parts are kept."""
+    parts = [Part(path) for path in task.sources]
+    tokens, tally = totals_of(parts)
+    write_part(task.target, merged_blocks(parts), key_type(task.vocabulary_size), tokens, tally)
+    return Done(task, tally)
 
 
 def _batches(task: CountTask, tally: Tally) -> Iterator[list[bytes]]:
@@ -115,11 +159,55 @@ def _batches(task: CountTask, tally: Tally) -> Iterator[list[bytes]]:
         yield texts
 
 
-def longest_document(memory: int) -> int:
-    """The largest document that fits: with its parsed copy and ids, it takes about eight times its size."""
-    return memory // 16
+class MergeTree:
+    """Which nodes are done, and which merges are possible now."""
 
+    def __init__(self, shards: int, folder: Path) -> None:
+        self._folder = folder
+        self._widths = [shards]  # nodes of each level, up to the first level that a single merge can take
+        while self._widths[-1] > FAN:
+            self._widths.append(-(-self._widths[-1] // FAN))
+        self._done: set[Node] = {node for node in self._nodes() if self.path(node).exists()}
+        for node in [node for node in self._done if node.level > 0]:
+            self._remove(self.children(node))  # left by a run that was killed between merging and removing
 
-def _memory_for_pairs(task: CountTask) -> int:
-    """Memory left by a batch, which takes about sixteen times its size if every word is new."""
-    return max(task.memory // 2, task.memory - 16 * task.batch)
+    def path(self, node: Node) -> Path:
+        return self._folder / f"{node.level}-{node.index:08d}.arrow"
+
+    def open_shards(self) -> list[int]:
+        """Shards that are neither counted nor part of a finished node above."""
+        return [index for index in range(self._widths[0]) if not self._is_covered(Node(0, index))]
+
+    def ready_merges(self) -> list[Node]:
+        """Nodes whose children are all done, lowest first."""
+        inner = (node for node in self._nodes() if node.level > 0 and not self._is_covered(node))
+        return [node for node in inner if self._done.issuperset(self.children(node))]
+
+    def mark_done(self, node: Node) -> Node | None:
+        """Record that a node's file exists; return its parent if that can be merged now."""
+        self._done.add(node)
+        if node.level > 0:
+            self._remove(self.children(node))
+        if node.level + 1 == len(self._widths):
+            return None
+        return node.parent if self._done.issuperset(self.children(node.parent)) else None
+
+    def children(self, node: Node) -> list[Node]:
+        width = self._widths[node.level - 1]
+        return [Node(node.level - 1, i) for i in range(FAN * node.index, min(FAN * node.index + FAN, width))]
+
+    def top(self) -> list[Path]:
+        """The files of the last merge."""
+        level = len(self._widths) - 1
+        return [self.path(Node(level, index)) for index in range(self._widths[level])]
+
+    def _nodes(self) -> Iterator[Node]:
+        return (Node(level, index) for level, width in enumerate(self._widths) for index in range(width))
+
+    def _is_covered(self, node: Node) -> bool:
+        return node in self._done or (node.level + 1 < len(self._widths) and self._is_covered(node.parent))
+
+    def _remove(self, nodes: list[Node]) -> None:
+        for node in nodes:
+            self.path(node).unlink(missing_ok=True)
+            self._done.discard(node)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from detoklens.errors import CheckpointError
+
 NAME = "demo"
 FOLDER = Path(__file__).parent
 
@@ -15,6 +17,7 @@ CHECKPOINT = FOLDER / "checkpoint"
 COUNTS = FOLDER / "counts"
 DOCUMENTS = FOLDER / "documents.jsonl.zst"
 SNAPSHOTS = FOLDER / "snapshots"
+TRAINING_TOKENS = 22_405_120  # seen by the final model: see MODEL_CARD.md
 
 
 def snapshots() -> dict[str, Path]:
@@ -28,6 +31,16 @@ def is_demo(model: str) -> bool:
     return model == NAME or model.startswith(f"{NAME}@")
 
 
+def training_tokens(model: str) -> int | None:
+    """The number of tokens that the demo model or a snapshot was trained on; None for any other name."""
+    if model == NAME:
+        return TRAINING_TOKENS
+    return int(model.removeprefix(f"{NAME}@")) if model in snapshots() else None
+
+
 def folder_of(model: str) -> Path | None:
     """The folder of `demo` or of one of its snapshots; None for any other name."""
-    return CHECKPOINT if model == NAME else snapshots().get(model)
+    folders = {NAME: CHECKPOINT, **snapshots()}
+    if model not in folders and is_demo(model):
+        raise CheckpointError(f"there is no snapshot {model}; choose {', '.join(folders)}")
+    return folders.get(model)

@@ -9,20 +9,24 @@ that started them does, however it ends.
 from __future__ import annotations
 
 import os
+import pickle
+import signal
 import subprocess
 import sys
+import threading
+import traceback
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
-from detoklens.engines.base import ATTEMPTS, Closing, Result, Task, unnumbered
+from detoklens.engines import ATTEMPTS, Engine
 from detoklens.engines.interrupts import interrupts_blocked, interrupts_deferred
-from detoklens.engines.worker import Failure
 from detoklens.errors import DetokLensError
 from detoklens.parallel import WORKER_VARIABLE
 
-PROGRAM = "import sys; sys.path[:] = {path!r}; from detoklens.engines.worker import main; main({descriptor})"
+PROGRAM = "import sys; sys.path[:] = {path!r}; from detoklens.engines.local import serve; serve({descriptor})"
 
 
 @dataclass
@@ -63,19 +67,12 @@ class Worker:
         self.process.communicate()
 
 
-class LocalEngine(Closing):
+class LocalEngine(Engine):
     """Runs tasks in `workers` processes, or in this process if that is 1."""
 
     def __init__(self, workers: int = 1) -> None:
         self.workers = workers
         self._pool: list[Worker] = []
-
-    def run(
-        self, function: Callable[[Task], Result], tasks: Iterable[Task], *, ordered: bool = False
-    ) -> Iterator[Result]:
-        if self.workers == 1:
-            return (function(task) for task in tasks)
-        return unnumbered(self._results(function, tasks), ordered)
 
     def close(self) -> None:
         for worker in self._pool:
@@ -83,19 +80,32 @@ class LocalEngine(Closing):
         self._pool.clear()
 
     def _results(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+        if self.workers == 1:
+            yield from ((number, function(task)) for number, task in enumerate(tasks))
+            return
         queue = (Assignment(number, task) for number, task in enumerate(tasks))
         again: list[Assignment] = []
         try:
             while self._fill(function, queue, again):
-                for worker in self._answering():
+                busy = {worker.connection: worker for worker in self._pool if worker.assignment}
+                for connection in wait(list(busy)):
+                    assert isinstance(connection, Connection)
+                    worker = busy[connection]
+                    assignment = worker.assignment
+                    assert assignment is not None
                     try:
-                        answer = worker.connection.recv()
+                        answer = connection.recv()
                     except (EOFError, ConnectionError):
-                        again.append(self._replace(worker, _taken(worker)))
+                        again.append(self._discard(worker, assignment))
                         continue
-                    yield _taken(worker).number, _unwrapped(answer)
-        finally:
-            self._stop_busy()
+                    worker.assignment = None
+                    if isinstance(answer, Failure):
+                        raise answer.error from RuntimeError(f"in a worker process:\n{answer.trace}")
+                    yield assignment.number, answer
+        finally:  # after an error, or when the caller stops iterating
+            for worker in [worker for worker in self._pool if worker.assignment]:
+                self._pool.remove(worker)
+                worker.stop()
 
     def _fill(self, function: Callable[[Any], Any], queue: Iterator[Assignment], again: list[Assignment]) -> bool:
         """Give every free worker a task; return whether any worker is busy."""
@@ -103,20 +113,11 @@ class LocalEngine(Closing):
             assignment = again.pop() if again else next(queue, None)
             if assignment is None:
                 break
-            self._send(worker, function, assignment, again)
+            try:
+                worker.give(function, assignment)
+            except ConnectionError:
+                again.append(self._discard(worker, assignment))
         return any(worker.assignment for worker in self._pool)
-
-    def _send(
-        self,
-        worker: Worker,
-        function: Callable[[Any], Any],
-        assignment: Assignment,
-        again: list[Assignment],
-    ) -> None:
-        try:
-            worker.give(function, assignment)
-        except ConnectionError:
-            again.append(self._replace(worker, assignment))
 
     def _free(self) -> Worker | None:
         for worker in self._pool:
@@ -128,11 +129,7 @@ class LocalEngine(Closing):
             return self._pool[-1]
         return None
 
-    def _answering(self) -> list[Worker]:
-        busy = {worker.connection: worker for worker in self._pool if worker.assignment}
-        return [busy[connection] for connection in wait(list(busy)) if isinstance(connection, Connection)]
-
-    def _replace(self, worker: Worker, assignment: Assignment) -> Assignment:
+    def _discard(self, worker: Worker, assignment: Assignment) -> Assignment:
         """Remove a dead worker from the pool and return its task, to be restarted."""
         self._pool.remove(worker)
         worker.stop()
@@ -143,20 +140,50 @@ class LocalEngine(Closing):
             )
         return assignment
 
-    def _stop_busy(self) -> None:
-        """Stop busy workers after an error, or when the caller stops iterating."""
-        for worker in [worker for worker in self._pool if worker.assignment]:
-            self._pool.remove(worker)
-            worker.stop()
+
+STDIN = 0
 
 
-def _taken(worker: Worker) -> Assignment:
-    assignment, worker.assignment = worker.assignment, None
-    assert assignment is not None
-    return assignment
+@dataclass(frozen=True)
+class Failure:
+    """An exception that is sent back to the parent process."""
+
+    error: Exception
+    trace: str
 
 
-def _unwrapped(answer: Any) -> Any:
-    if isinstance(answer, Failure):
-        raise answer.error from RuntimeError(f"in a worker process:\n{answer.trace}")
-    return answer
+def serve(descriptor: int) -> None:
+    """Serve the parent process over an inherited connection; this is a worker's main function."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    work(Connection(descriptor))
+
+
+def work(connection: Connection) -> None:
+    """Run tasks until the parent closes the connection or dies."""
+    with suppress(EOFError, ConnectionError):
+        while True:
+            function, task = connection.recv()
+            connection.send(_attempt(function, task))
+
+
+def _attempt(function: Callable[[Any], Any], task: Any) -> Any:
+    try:
+        return function(task)
+    except Exception as error:
+        trace = traceback.format_exc()
+        try:
+            pickle.loads(pickle.dumps(error))  # our own bytes, made one call earlier
+        except Exception:
+            return Failure(RuntimeError(repr(error)), trace)
+        return Failure(error, trace)
+
+
+def _end_with_parent() -> None:
+    """Exit when the parent dies: it can't stop its workers if it is killed, and a busy worker reads no connection.
+
+    The parent holds the other end of a worker's stdin and never writes to it, so end of file means that it is gone.
+    """
+    while os.read(STDIN, 1):
+        pass
+    os._exit(1)

@@ -16,7 +16,8 @@ from detoklens.errors import DetokLensError, OutputError, TokenError, shown
 from detoklens.explorer.arrays import Arrays, described_tokens, sample, token_counts, write_counts, write_layer
 from detoklens.measures.positions import trained_range
 from detoklens.progress import shown_steps
-from detoklens.questions.heads.question import HEADS, SEEN_FIRST, Heads
+from detoklens.questions.anatomy.question import SHARE_NAMES
+from detoklens.questions.heads.question import HEADS, MEASURES, SEEN_FIRST, Heads
 from detoklens.questions.study import Study
 from detoklens.questions.texts import beginning_token
 from detoklens.scores.layer import Layer
@@ -138,7 +139,7 @@ def too_large(layer: Layer) -> str | None:
 
 
 def head_cards(study: Study) -> dict[str, Any]:
-    """The content of heads.json: the answer to `heads`, with empty columns listed separately."""
+    """The content of heads.json: the scorecard and the head cards, with empty columns listed separately."""
     answer = study.ask(Heads())
     cards = answer.tables["heads"]
     known = [column for column in HEADS.columns if cards[column.name].null_count() < len(cards)]
@@ -149,6 +150,9 @@ def head_cards(study: Study) -> dict[str, Any]:
         "shown": [name for name in SEEN_FIRST if name in names],
         "sentence": answer.sentence,
         "verdict": None if answer.verdict is None else answer.verdict.to_dict(),
+        "measures": MEASURES,
+        "marks": answer.tables["scorecard"].to_dicts(),
+        "shares": SHARE_NAMES,
         "missing": [
             {"name": column.name, "meaning": column.meaning} for column in HEADS.columns if column.name not in names
         ],

@@ -10,6 +10,7 @@ import webbrowser
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from html import escape
+from importlib import import_module
 from pathlib import Path
 
 from detoklens.explorer.bundle import add_cards, write_bundle
@@ -19,6 +20,7 @@ from detoklens.questions.study import Study
 from detoklens.scratch import scratch_folder
 
 HEIGHT = 760  # pixels in a notebook
+COLAB = "google.colab"  # imported in every notebook there
 SCREENS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")  # on Linux, one is set if a browser can be shown
 
 
@@ -26,12 +28,18 @@ class Explorer:
     """A running explorer at `url`, until `close()` or the end of this process; notebooks display it."""
 
     def __init__(self, name: str, server: Server, stack: ExitStack) -> None:
-        self.name, self.url = name, server.url
+        self.name, self.url, self.port = name, server.url, server.server_port
         self._stack = stack
+        if COLAB in sys.modules:
+            self._ipython_display_ = self._show_in_colab
         atexit.register(self.close)  # also keeps it open when nothing else refers to it
 
     def __repr__(self) -> str:
         return f"Explorer of {self.name} at {self.url}; call close() to stop it"
+
+    def _show_in_colab(self) -> None:
+        """Let Colab's own proxy show the page: it strips frames from an output's HTML."""
+        import_module(f"{COLAB}.output").serve_kernel_port_as_iframe(self.port, height=str(HEIGHT))
 
     def _repr_html_(self) -> str:
         title, address = escape(f"Explorer of {self.name}"), escape(self.url)
@@ -47,9 +55,9 @@ class Explorer:
 
 
 @contextmanager
-def served(study: Study, port: int = 0, framed: bool = False) -> Iterator[Server]:
+def served(study: Study, port: int = 0, framed: bool = False, proxied: bool = False) -> Iterator[Server]:
     """Serve a study's explorer, without head cards, inside a `with` block. The port is reserved first."""
-    with scratch_folder() as scratch, Server(scratch / "explorer", port, framed) as server:
+    with scratch_folder() as scratch, Server(scratch / "explorer", port, framed, proxied) as server:
         write_bundle(study, server.folder, cards_later=True)
         with serving(server):
             yield server
@@ -58,7 +66,7 @@ def served(study: Study, port: int = 0, framed: bool = False) -> Iterator[Server
 def explore(study: Study, port: int = 0) -> Explorer:
     """Open the explorer in the background, in a notebook or in the browser; head cards follow when computed."""
     notebook, stack = in_notebook(), ExitStack()
-    server = stack.enter_context(served(study, port, framed=notebook))
+    server = stack.enter_context(served(study, port, framed=notebook, proxied=COLAB in sys.modules))
     separate = Study(study.layer, study.counts, study.texts, study.seed, study.work, study.model_words)
     threading.Thread(target=_add_cards, args=(separate, server.folder), daemon=True).start()
     if not notebook:

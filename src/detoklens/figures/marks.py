@@ -105,10 +105,10 @@ def logarithmic_y(axes: Axes, values: pl.Series) -> None:
     axes.set_yscale("log")
     largest, smallest = float(np.max(positive.to_numpy())), float(np.min(positive.to_numpy()))
     axes.set_ylim(max(smallest, largest * 1e-5) * 0.7, largest * 1.6)
-    _log_ticks(axes.yaxis)
+    _log_ticks(axes.yaxis, int(axes.bbox.height / axes.figure.dpi / 0.15))
 
 
-def _log_ticks(axis: Axis) -> None:
-    axis.set_major_locator(LogLocator(numticks=5))
+def _log_ticks(axis: Axis, most: int = 5) -> None:
+    axis.set_major_locator(LogLocator(numticks=min(5, max(2, most))))
     axis.set_major_formatter(FuncFormatter(short_number))
     axis.set_minor_locator(NullLocator())

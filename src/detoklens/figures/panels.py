@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import ceil
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import polars as pl
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
@@ -39,12 +40,12 @@ def middle(queries: Sequence[int]) -> int:
 
 
 def stacked(axes: Axes, parts: Sequence[pl.Series], styles: Sequence[theme.Style], shift: float, height: float) -> None:
-    """Draw one stacked bar per head; an undefined part has no width."""
+    """Draw one stacked bar per head, negative parts to the left of 0; an undefined part has no width."""
     if all(part.drop_nulls().is_empty() for part in parts):
         return
-    left = pl.Series([0.0] * len(parts[0]))
+    right = left = np.zeros(len(parts[0]))
     for part, style in zip(parts, styles, strict=True):
-        size = part.fill_null(0.0)
+        size = part.fill_null(0.0).to_numpy()
         places = [place + shift for place in range(len(part))]
         look: dict[str, Any] = {
             "color": style.colour,
@@ -52,13 +53,14 @@ def stacked(axes: Axes, parts: Sequence[pl.Series], styles: Sequence[theme.Style
             "edgecolor": theme.INK,
             "linewidth": 0.3,
         }
-        axes.barh(places, size.to_list(), left=left.to_list(), height=height, **look)
-        left = left + size
+        axes.barh(places, size, left=np.where(size < 0, left, right), height=height, **look)
+        right, left = right + np.maximum(size, 0), left + np.minimum(size, 0)
 
 
 ROW, LOWEST_ROW = 0.145, 0.108  # row height in inches: usual, and smallest with many heads
 MANY_ROWS = 3.5  # height in inches that many rows share
 NARROWEST = 0.6  # panel width in inches
+PAIRS_PER_INCH = 2  # heads that still fit with several panels each
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,9 @@ def head_rows(
 ) -> tuple[Figure, list[Axes]]:
     """Panels side by side with one row per head, the first on top; `names` replace L0H0, L0H1 …"""
     shown = list(names) if names is not None else [head_name(head) for head in heads]
+    if (own := theme.given_axes(len(titles))) is not None:
+        _dress_row(own, titles[0], shown, named=True)
+        return _with_legend(own, legend), [own]
     total = theme.inches(width)
     lines = max(title.count("\n") + 1 for title in titles)
     margins = Margins(
@@ -249,6 +254,10 @@ def titled_panels(
     tick_names: Sequence[str] = (),
 ) -> tuple[Figure, list[Axes]]:
     """Panels with one legend and shared axis labels; a row holds a multiple of `columns` panels."""
+    if (own := theme.given_axes(len(titles))) is not None:
+        _dress(own, titles[0], ticks_below=True)
+        own.set(xlabel=x_label, ylabel=y_label)
+        return _with_legend(own, legend), [own]
     total = theme.inches(width)
     above = Margins.between_rows if share_x else Margins.between_rows + LABEL
     above_panels = legend_height(legend, total)
@@ -305,6 +314,13 @@ def add_legend(figure: Figure, entries: Sequence[Artist]) -> None:
         columnspacing=1.2,
         labelspacing=0.35,
     )
+
+
+def _with_legend(axes: Axes, entries: Sequence[Artist]) -> Figure:
+    """The figure of given axes, which get the legend."""
+    if entries:
+        axes.legend(handles=list(entries))
+    return cast("Figure", axes.figure)
 
 
 def legend_height(entries: Sequence[Artist], total: float) -> float:

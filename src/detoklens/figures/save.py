@@ -12,7 +12,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
-from xml.etree.ElementTree import Element
+from xml.etree.ElementTree import Element, SubElement
 
 from matplotlib.figure import Figure
 
@@ -27,6 +27,7 @@ LONG = 200  # points from which a path is thinned
 COLUMN = 0.6  # width in points: one pixel of a page, less than the thickness of a line
 _BEYOND_HUNDREDTHS = re.compile(r"(\.\d\d)\d+")
 _DROPPED_PROPERTIES = {"-inkscape-stroke"}
+RAISED, RAISED_SIZE = 0.36, 0.8  # superscripts: height in em of the text around them, and size relative to it
 
 MAKER = ("data-made-by", "detoklens")
 """The attribute that marks an SVG as drawn by detoklens."""
@@ -57,8 +58,9 @@ def svg_element(figure: Figure, name: str, title: str, description: str, ink: st
     for parent in list(root.iter()):
         for child in [child for child in parent if child.tag in _DROPPED]:
             parent.remove(child)
-    for element in root.iter():
+    for element in list(root.iter()):
         _clean(element, prefix, ink)
+        _raise_symbols(element)
     root.set("stroke-linejoin", "round")
     _describe(root, prefix, title, description)
     return root
@@ -80,6 +82,22 @@ def _clean(element: Element, prefix: str, ink: str) -> None:
             element.set(name, _BEYOND_HUNDREDTHS.sub(r"\1", thinned(value)).replace("  ", " "))
         elif "url(#" in value:
             element.set(name, _URL.sub(rf"url(#{prefix}\1)", value))
+
+
+def _raise_symbols(text: Element) -> None:
+    """Write Tᵉᵉ as T with a raised ee: the font's own superscripts are too small to tell e from p."""
+    parts = theme.SYMBOL.split(text.text or "")
+    if len(parts) == 1:
+        return
+    text.text = f"{parts[0]}T"
+    for place, letters in enumerate(parts[1::2], 1):
+        raised = SubElement(
+            text, f"{{{_SVG}}}tspan", {"dy": f"-{RAISED / RAISED_SIZE:.2f}em", "font-size": f"{RAISED_SIZE:.0%}"}
+        )
+        raised.text = letters.translate(theme.LETTERS)
+        rest = parts[2 * place] + ("T" if 2 * place + 1 < len(parts) else "")
+        if rest:
+            SubElement(text, f"{{{_SVG}}}tspan", {"dy": f"{RAISED}em"}).text = rest
 
 
 def thinned(path: str) -> str:

@@ -53,12 +53,21 @@ class FigureSpec:
         return all(name in tables and len(tables[name]) for name in self.tables)
 
     def draw(self, tables: Mapping[str, Any], **options: Any) -> Figure:
-        """Draw the figure from tables by name."""
+        """Draw the figure from tables by name; a figure of one panel can be drawn into an Axes, `ax`."""
+        ax = options.pop("ax", None)
         function = self._function()
         if "heads" in options and "heads" not in signature(function).parameters:
             raise RangeError(f"the figure {self.name} does not show single heads; omit heads")
         used = [tables[name] for name in self.tables] + [tables.get(name) for name in self.optional]
-        return function(*used, **dict(self.options), **options)
+        if ax is None:
+            return function(*used, **dict(self.options), **options)
+        from detoklens.figures.theme import drawing_into
+
+        with drawing_into(ax):
+            figure = function(*used, **dict(self.options), **options)
+        if figure is not ax.figure:
+            raise RangeError(f"the figure {self.name} has its own layout and can't be drawn into an Axes; omit ax")
+        return figure
 
     def _function(self) -> Callable[..., Figure]:
         if not isinstance(self.function, str):

@@ -9,8 +9,9 @@ its own line style, marker and hatch, so colour is never the only difference. Se
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import wraps
 from typing import Any, ParamSpec
@@ -27,6 +28,7 @@ FAINT = 0.16  # opacity of grids and of bands
 SOFT = 0.62  # opacity of reference lines and of notes: a contrast of 4.5 on white and on dark
 BESIDE = 0.5  # opacity of background lines: a contrast of 3
 SEQUENTIAL = "cividis"  # lightness rises monotonically: readable in grey and with colour-blindness
+DIVERGING = "RdBu_r"  # negative blue, zero white, positive red; also told apart with colour-blindness
 
 POINT, POINT_OPACITY = "#2f7fc1", 0.8
 """Scatter plots are raster images, which a page can't recolour: a contrast of 3 on white and on dark."""
@@ -131,8 +133,29 @@ def themed() -> AbstractContextManager[None]:
     return matplotlib.style.context(["default", _SETTINGS])
 
 
-_SYMBOL = re.compile("T([ᵉᵖ]+)")
-_LETTERS = str.maketrans("ᵉᵖ", "ep")
+SYMBOL = re.compile("T([ᵉᵖ]+)")
+LETTERS = str.maketrans("ᵉᵖ", "ep")
+
+
+_GIVEN: ContextVar[Axes | None] = ContextVar("given axes", default=None)
+
+
+@contextmanager
+def drawing_into(axes: Axes | None) -> Iterator[None]:
+    """Draw a figure of one panel into these axes, inside a `with` block."""
+    token = _GIVEN.set(axes)
+    try:
+        yield
+    finally:
+        _GIVEN.reset(token)
+
+
+def given_axes(panels: int) -> Axes | None:
+    """The axes to draw into, if any were given; an error for more than one panel."""
+    axes = _GIVEN.get()
+    if axes is not None and panels != 1:
+        raise RangeError(f"this figure has {panels} panels and ax is one; choose a single head with heads, or omit ax")
+    return axes
 
 
 class ShownFigure(Figure):
@@ -156,9 +179,9 @@ class ShownFigure(Figure):
 def _mathtext_symbols(figure: Figure) -> Iterator[None]:
     """Draw symbols such as Tᵉᵉ with mathtext, whose superscripts are legible at 7 points."""
     found = {text: text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)}
-    plain = {text: label for text, label in found.items() if _SYMBOL.search(label) and "$" not in label}
+    plain = {text: label for text, label in found.items() if SYMBOL.search(label) and "$" not in label}
     for text, label in plain.items():
-        text.set_text(_SYMBOL.sub(lambda match: f"$T^{{{match[1].translate(_LETTERS)}}}$", label))
+        text.set_text(SYMBOL.sub(lambda match: f"$T^{{{match[1].translate(LETTERS)}}}$", label))
         text.set_parse_math(True)
     try:
         yield
@@ -175,14 +198,15 @@ def figure_function(draw: Callable[Parameters, Figure]) -> Callable[Parameters, 
     def drawn(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Figure:
         with themed():
             figure = draw(*args, **kwargs)
-            _finish(figure)
+            own = _GIVEN.get()
+            _finish(figure.axes if own is None else [own])
         return figure
 
     return drawn
 
 
-def _finish(figure: Figure) -> None:
-    for axes in figure.axes:
+def _finish(panels: Sequence[Axes]) -> None:
+    for axes in panels:
         if axes.axison and not _has_data(axes):
             axes.set(xticks=[], yticks=[])
             axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", va="center", alpha=SOFT)

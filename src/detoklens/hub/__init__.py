@@ -2,8 +2,7 @@
 
     repository        the files of a model or dataset: commit, size, etag, and their place in the cache
     ranges            chosen byte ranges of a remote file, resumed after a broken connection
-    session           requests bounded in time and memory
-    transfer_timeout  the deadline for slow transfers
+    session           requests bounded in time and memory, deadlines included
     errors            one line for every way this can fail
 
 huggingface_hub provides the settings (endpoint, token, folders, offline switch), the HTTP session, URLs, locks and the

@@ -21,7 +21,7 @@ from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils import WeakFileLock, validate_repo_id
 
 from detoklens.errors import HubError
-from detoklens.hub.errors import AnswerError
+from detoklens.hub.errors import AnswerError, one_line_errors
 from detoklens.hub.ranges import RemoteFile, stream_ranges
 from detoklens.hub.session import read_headers, read_json
 from detoklens.writing import write_whole
@@ -54,6 +54,21 @@ class Repository:
             raise AnswerError("it lists files without a name")
         return _validate(answer.get("sha"), COMMIT, "commit"), frozenset(map(str, names))
 
+    def list_revisions(self) -> list[str]:
+        """Return the names of all branches and tags; offline, of those whose commit is cached."""
+        validate_repo_id(self.repo_id)
+        if is_offline():
+            cached = self._folder / "refs"
+            return sorted(path.relative_to(cached).as_posix() for path in cached.rglob("*") if path.is_file())
+        answer = read_json(f"{constants.ENDPOINT}/api/{self.kind}s/{self}/refs")
+        kinds = [answer.get(kind, []) for kind in ("branches", "tags")] if isinstance(answer, dict) else []
+        if not kinds or not all(isinstance(kind, list) for kind in kinds):
+            raise AnswerError("it is not a list of branches and tags")
+        names = [each.get("name") if isinstance(each, dict) else None for kind in kinds for each in kind]
+        if not all(isinstance(name, str) and is_plain_path(name) for name in names):
+            raise AnswerError("it lists a branch or tag without a usable name")
+        return sorted(map(str, names))
+
     def locate(self, revision: str, name: str) -> tuple[str, RemoteFile]:
         """Return the commit of a revision, and the URL, size and etag of one of its files."""
         if not is_plain_path(name):
@@ -82,7 +97,7 @@ class Repository:
         """Download a located file into the cache, or link to its content if that is cached."""
         if max_bytes is not None and remote.size > max_bytes:
             raise HubError(f"{self}: {remote.name} has {remote.size:,} bytes, limit {max_bytes:,}; not downloaded")
-        blob, pointer = self._blob(remote), self._folder / "snapshots" / commit / remote.name
+        blob, pointer = self._blob(remote), self.snapshot(commit) / remote.name
         lock = self._folder.parent / ".locks" / self._folder.name / f"{remote.etag}.lock"
         for path in (blob, pointer, lock):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,6 +111,18 @@ class Repository:
         """Whether the cache holds this content, perhaps for another commit."""
         blob = self._blob(remote)
         return blob.is_file() and blob.stat().st_size == remote.size
+
+    def snapshot(self, commit: str) -> Path:
+        """The folder of a commit's files in the cache."""
+        return self._folder / "snapshots" / commit
+
+    def cached_commit(self, revision: str) -> str | None:
+        """The commit of a branch as of the last request."""
+        reference = self._folder / "refs" / revision
+        if COMMIT.fullmatch(revision):
+            return revision
+        commit = reference.read_text() if reference.is_file() else ""
+        return commit if COMMIT.fullmatch(commit) else None
 
     def remember_commit(self, revision: str, commit: str) -> None:
         """Store the commit of a branch, for offline use."""
@@ -118,6 +145,36 @@ class Repository:
 
     def _url(self, revision: str, name: str) -> str:
         return hf_hub_url(self.repo_id, name, repo_type=self.kind, revision=revision, endpoint=constants.ENDPOINT)
+
+
+HUB_FOLDER = "hf:"
+"""Begins the name of a folder of a hub dataset."""
+
+
+def fetch_folder(place: str, suffixes: tuple[str, ...]) -> Path:
+    """Return a local copy of a dataset's folder, `hf:USER/NAME[/FOLDER][@REVISION]`, with its files of some kinds.
+
+    With HF_HUB_OFFLINE=1 only the cache is used.
+    """
+    found = re.fullmatch(r"hf:([^/@]+/[^/@]+)((?:/[^/@]+)*)/?(?:@(.+))?", place)
+    if not (found and all(is_plain_path(part or MAIN) for part in (found[2].lstrip("/"), found[3]))):
+        raise HubError(f"{place!r} is not a folder on the hub; write hf:USER/NAME or hf:USER/NAME/FOLDER@REVISION")
+    dataset, inside, revision = Repository("dataset", found[1]), found[2].lstrip("/"), found[3] or MAIN
+    with one_line_errors(dataset, revision):
+        if is_offline():
+            commit = dataset.cached_commit(revision)
+            local = None if commit is None else dataset.snapshot(commit) / inside
+            if local is None or not local.is_dir():
+                raise HubError(f"{place} is not in the hub's cache and HF_HUB_OFFLINE is set; unset HF_HUB_OFFLINE")
+            return local
+        commit, files = dataset.list_files(revision)
+        wanted = sorted(file for file in files if file.rpartition("/")[0] == inside and file.endswith(suffixes))
+        if not wanted:
+            raise HubError(f"{place} has no {' or '.join(suffixes)} file on the hub; check the name of the folder")
+        for file in wanted:
+            dataset.fetch(commit, file)
+        dataset.remember_commit(revision, commit)
+        return dataset.snapshot(commit) / inside
 
 
 def is_offline() -> bool:
@@ -159,15 +216,13 @@ def _download(remote: RemoteFile, blob: Path) -> None:
     with partial.open("ab" if done else "wb") as file:
         for piece in stream_ranges(remote, [range(done, remote.size)]):
             file.write(piece)
-    if SHA256.fullmatch(remote.etag) and _sha256(partial) != remote.etag:
-        partial.unlink()
-        raise AnswerError(f"the content of {remote.name} does not match its ETag {remote.etag}")
+    if SHA256.fullmatch(remote.etag):
+        with partial.open("rb") as file:
+            is_intact = hashlib.file_digest(file, "sha256").hexdigest() == remote.etag
+        if not is_intact:
+            partial.unlink()
+            raise AnswerError(f"the content of {remote.name} does not match its ETag {remote.etag}")
     partial.replace(blob)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _link(pointer: Path, blob: Path) -> None:

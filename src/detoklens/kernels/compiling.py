@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numba
+from numba.core import entrypoints
 from numba.core.caching import FunctionCache
 
 from detoklens.parallel import WORKER_VARIABLE
@@ -30,13 +31,20 @@ class Kept(FunctionCache):  # type: ignore[misc]
     """numba's cache of compiled loops, but a full disk is not an error."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """The cached loop; None if it has to be compiled, which is announced on a terminal."""
+        """The cached loop; None if it has to be compiled, which is announced on a terminal.
+
+        numba's extensions stay unloaded: importing awkward takes longer than most questions on the demo, and no loop
+        here uses it. They are loaded as usual when a function of someone else is compiled.
+        """
+        loaded, entrypoints._already_initialized = entrypoints._already_initialized, True
         try:
             found = super().load_overload(sig, target_context)
         except OSError:
             found = None
+        finally:
+            entrypoints._already_initialized = loaded
         if found is None and sys.stderr.isatty():
-            _say_once("compiling loops, once for this machine; later runs begin at once", by_worker=True)
+            _say_once("compiling the loops of this command, once; it starts at once from then on", by_worker=True)
         return found
 
     def save_overload(self, sig: Any, data: Any) -> None:
@@ -53,6 +61,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
     def compile_loop(function: Callable[..., Any]) -> Any:
         loop = numba.njit(nogil=True, **options)(function)
+        loop._compilation_chain_init_hook = lambda: None  # loads numba's extensions
         store = _store(function)
         if store is not None:
             loop._cache = store
@@ -78,7 +87,7 @@ def _keep_for_this_run() -> bool:
         folder = ExitStack()
         os.environ[FOLDER_VARIABLE] = str(folder.enter_context(scratch_folder()))
     except OSError:
-        _say_once(f"{told} anew in every process; set {FOLDER_VARIABLE} to a folder that keeps them")
+        _say_once(f"{told} again in every process; set {FOLDER_VARIABLE} to a folder that keeps them")
         return False
     atexit.register(folder.close)
     numba.config.CACHE_DIR = os.environ[FOLDER_VARIABLE]

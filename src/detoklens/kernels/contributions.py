@@ -68,6 +68,7 @@ def term_divergences(
     pair_scores: np.ndarray,
     key_scores: np.ndarray,
     order: np.ndarray,
+    groups: np.ndarray,
     begins: np.ndarray,
     ends: np.ndarray,
     cap: float,
@@ -75,16 +76,19 @@ def term_divergences(
     divergence: np.ndarray,
     top_changed: np.ndarray,
 ) -> None:
-    """Write D(P‖Q) (or, not `removed_first`, D(Q‖P)) and whether the top key changes for each [row, term].
+    """Write D(P‖Q) (or, not `removed_first`, D(Q‖P)) and whether the top key changes for each [row, term or group].
 
     pair_scores [pair, row, key] are the terms of query and key, key_scores [other, key] those of the key alone; `order`
-    says which of them, one after the other, is which term. Row r sees the keys from begins[r] to before ends[r]. All
+    says which of them, one after the other, is which term. `groups` [group, term] says which terms are removed at once;
+    they follow the single terms. Row r sees the keys from begins[r] to before ends[r]. All
     scores are in units of ln 2, and so is `cap`, at which a model bends them (0: it does not).
     """
     scores = np.empty(pair_scores.shape[2] + APART, pair_scores.dtype)
     whole = np.empty_like(scores)
     bent = np.empty_like(scores)
     moved = np.empty_like(scores)
+    joined = np.empty_like(scores)
+    every = np.ones(len(order), np.bool_)
     for row in range(len(begins)):
         begin, end = begins[row], ends[row]
         keys = end - begin
@@ -92,7 +96,7 @@ def term_divergences(
             divergence[row, :] = 0.0
             top_changed[row, :] = False
             continue
-        _add_up(pair_scores, key_scores, order, row, begin, end, scores)
+        _add_up(pair_scores, key_scores, order, every, row, begin, end, scores)
         seen = scores[:keys]
         if cap > 0:
             _bend(scores[:keys], cap, bent)
@@ -100,8 +104,12 @@ def term_divergences(
         top = _largest(seen)
         log_sum = _softmax_weights(seen, top, whole)
         top_key = _first_equal(seen, top)
-        for place in range(len(order)):
-            term = _term(pair_scores, key_scores, order[place], row, begin, end)
+        for place in range(len(order) + len(groups)):
+            if place < len(order):
+                term = _term(pair_scores, key_scores, order[place], row, begin, end)
+            else:
+                _add_up(pair_scores, key_scores, order, groups[place - len(order)], row, begin, end, joined)
+                term = joined[:keys]
             if cap > 0:
                 _bent_apart(scores[:keys], seen, term, cap, moved)
                 term = moved[:keys]
@@ -122,15 +130,18 @@ def _add_up(
     pair_scores: np.ndarray,
     key_scores: np.ndarray,
     order: np.ndarray,
+    chosen: np.ndarray,
     row: int,
     begin: int,
     end: int,
     scores: np.ndarray,
 ) -> None:
-    """Write the whole score of each key."""
+    """Write the sum of the chosen terms at each key."""
     for key in range(end - begin):
         scores[key] = 0
     for place in range(len(order)):
+        if not chosen[place]:
+            continue
         term = _term(pair_scores, key_scores, order[place], row, begin, end)
         for key in range(len(term)):
             scores[key] += term[key]

@@ -111,20 +111,6 @@ def insert_at_gaps(scores: np.ndarray, weights: np.ndarray, n: int | np.int64, g
 
 
 @compiled()
-def merge_equal(scores: np.ndarray, weights: np.ndarray, sizes: np.ndarray, n: int | np.int64) -> np.int64:
-    """Join equal neighbours of n sorted scores: weights added, `sizes` says how many were joined; how many remain?"""
-    distinct = np.int64(0)
-    for place in range(n):
-        if distinct and scores[place] == scores[distinct - 1]:
-            weights[distinct - 1] += weights[place]
-            sizes[distinct - 1] += 1
-        else:
-            scores[distinct], weights[distinct], sizes[distinct] = scores[place], weights[place], 1
-            distinct += 1
-    return distinct
-
-
-@compiled()
 def count_by_comparison(
     row: np.ndarray, positives: np.ndarray, n: int | np.int64, below: np.ndarray, equal: np.ndarray
 ) -> None:

@@ -5,8 +5,12 @@ dimensions as a head has, it also spends a third of its time on packing the keys
 panels. A score is one chain of multiply-adds from the first dimension to the last, so its bits depend on its own query
 and key alone.
 
-A tile of scores, 6 queries × 16 keys (8 in float64), stays in registers while a loop runs over the dimensions.
-Compilers don't find this by themselves, so the tile is written in LLVM vectors, which LLVM maps to the processor's.
+A tile of scores, 6 queries × 2 vectors of keys (32 keys in float32 with AVX-512, else 16), stays in registers while a
+loop runs over the dimensions. Compilers don't find this by themselves, so the tile is written in LLVM vectors, which
+LLVM maps to the processor's.
+
+The largest scores are found without computing all of them (`pairs_reaching`): a product of few dimensions gives an
+upper bound of every score of a tile, and a tile whose bounds stay below a floor is skipped.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float
-from llvmlite import ir
+from llvmlite import binding, ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
 
@@ -24,7 +28,7 @@ from detoklens.kernels.compiling import compiled
 QUERIES = 6
 """Queries per panel: with two vectors of keys this makes twelve sums, which fit into sixteen registers."""
 
-VECTOR_BYTES = 32
+VECTOR_BYTES = 64 if binding.get_host_cpu_features().get("avx512f") else 32
 VECTORS = 2
 KEYS_IN_CACHE = 1 << 17
 """Bytes of keys that are multiplied with all queries before the next block of keys."""
@@ -97,6 +101,55 @@ def _multiply(queries: np.ndarray, keys: np.ndarray, scores: np.ndarray) -> None
                     first_score + key_panel * width,
                     columns,
                 )
+
+
+@compiled()
+def pairs_reaching(
+    queries: np.ndarray,
+    keys: np.ndarray,
+    query_bounds: np.ndarray,
+    key_bounds: np.ndarray,
+    floor: float,
+    lowest_bound: float,
+    scores: np.ndarray,
+    places: np.ndarray,
+) -> int:
+    """Write the score and place (query, key) of every pair of these panels whose score reaches the floor; how many?
+
+    The panels of bounds multiply to upper bounds of the scores, up to rounding: a tile is computed only where one of
+    them reaches `lowest_bound`. Padding is a pair like any other.
+    """
+    dimensions, bounding, width = keys.shape[1], key_bounds.shape[1], keys.shape[2]
+    flat_queries, flat_keys = queries.reshape(-1), keys.reshape(-1)
+    flat_query_bounds, flat_key_bounds = query_bounds.reshape(-1), key_bounds.reshape(-1)
+    tile, found = np.empty(QUERIES * width, keys.dtype), 0
+    for query_panel in range(len(queries)):
+        for key_panel in range(len(keys)):
+            first_query, first_key = query_panel * QUERIES, key_panel * width
+            fill_tile(
+                flat_query_bounds,
+                first_query * bounding,
+                flat_key_bounds,
+                first_key * bounding,
+                bounding,
+                tile,
+                0,
+                width,
+            )
+            reached = np.int32(0)
+            for place in range(QUERIES * width):
+                reached |= np.int32(tile[place] >= lowest_bound)
+            if not reached:
+                continue
+            fill_tile(
+                flat_queries, first_query * dimensions, flat_keys, first_key * dimensions, dimensions, tile, 0, width
+            )
+            for place in range(QUERIES * width):
+                if tile[place] >= floor:
+                    scores[found] = tile[place]
+                    places[0, found], places[1, found] = first_query + place // width, first_key + place % width
+                    found += 1
+    return found
 
 
 @intrinsic

@@ -349,7 +349,8 @@ def measure_rows(
         ends[3] = ends[2]
         if exchanged:
             ends[3] += ends[1]
-            weight[ends[2] : ends[3]] = weight[: ends[1]]
+            for place in range(ends[1]):  # an assignment of slices takes two seconds more to compile
+                weight[ends[2] + place] = weight[place]
             draw_stand_ins(found, ends[1], strata, bounds, seed, asked[row], members, taken, swapped, found[ends[2] :])
         for draw in range(len(partners)):
             place, partner = TRIALS + draw, partners[draw, row]

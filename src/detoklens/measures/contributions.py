@@ -2,12 +2,13 @@
 
 For each document, head, query i and term t: the KL divergence between the attention without the term, P, and the full
 attention, Q (the paper's Figure 4). Averaged over documents, with the standard error of that mean and the share of
-documents in which the most attended key changes.
+documents in which the most attended key changes. Terms that pull the same way cover for each other when only one of
+them is removed, so groups of terms are removed at once, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +18,6 @@ from jaxtyping import Bool, Float, Int
 from detoklens.kernels.contributions import term_divergences
 from detoklens.measures.documents import (
     DocumentFactors,
-    Keys,
     OffsetBlock,
     Rules,
     TextBlock,
@@ -52,11 +52,16 @@ PAPER = Formula()
 PUBLISHED = Formula("whole", "unscaled", "mean")
 
 
+GROUPS = {"position": ("p", "pp"), "token": ("e", "ee"), "mixed": ("ep", "pe"), "self-assertion": ("e", "p")}
+"""The abstract's position-related, token-related and mixed effects, and the terms that biases make."""
+
+
 @dataclass(frozen=True)
 class Divergences:
-    """The contribution of each term at each query position, over the documents that reach it."""
+    """The contribution of each term, and of each group of terms, at each query position that some document reaches."""
 
     terms: tuple[str, ...]
+    """The terms, followed by the groups."""
     query_positions: Int[np.ndarray, "query"]
     mean: Float[np.ndarray, "head query term"]
     standard_error: Float[np.ndarray, "head query term"]
@@ -72,10 +77,12 @@ def contributions(
     formula: Formula = PAPER,
     runner: Runner | None = None,
     mean: Mean = None,
+    groups: Mapping[str, Sequence[str]] | None = None,
 ) -> Divergences:
     """The contribution of each term at each query position that some document reaches; all positions by default.
 
-    The terms are those of `layer.terms(ids, mean)`.
+    The terms are those of `layer.terms(ids, mean)`. Each of the named `groups` of terms is removed at once;
+    groups of terms that the layer lacks are left out.
     """
     positions = sorted(set(range(layer.n_positions) if query_positions is None else query_positions))
     heads = list(range(layer.n_heads)) if heads is None else heads
@@ -83,67 +90,76 @@ def contributions(
     texts = checked_documents(layer, documents, positions)
     asked = np.asarray([position for position in positions if position < max(map(len, texts))])
     blocks = in_blocks(texts)
+    terms = tuple(text_block(layer, [texts[0][:1]], heads[:1], mean).rules.terms)
+    present = {name: set(members) & set(terms) for name, members in (groups or {}).items()}
+    present = {name: members for name, members in present.items() if members}
+    removed = np.array([[term in members for term in terms] for members in present.values()], np.bool_)
+    removed = removed.reshape(len(present), len(terms))
 
     def compute(number: int) -> Arrays:
-        return contributions_of_block(text_block(layer, blocks[number], heads, mean), asked, formula)
+        return contributions_of_block(text_block(layer, blocks[number], heads, mean), asked, formula, removed)
 
-    terms = tuple(text_block(layer, [texts[0][:1]], heads[:1], mean).rules.terms)
-    total = Moments.none(len(asked), (len(heads), len(terms)))
+    names = (*terms, *present)
+    total = Moments.none(len(asked), (len(heads), len(names)))
     for found in (runner or Runner()).run(compute, len(blocks)):
         total = total.merged(Moments(**found))
     order = (1, 0, 2)  # from query, head, term to head, query, term
     error, changed = total.standard_error(), total.share_flagged()
     return Divergences(
-        terms, asked, total.mean.transpose(order), error.transpose(order), changed.transpose(order), total.count
+        names, asked, total.mean.transpose(order), error.transpose(order), changed.transpose(order), total.count
     )
 
 
 def contributions_of_block(
-    block: TextBlock | OffsetBlock, query_positions: Int[np.ndarray, "query"], formula: Formula
+    block: TextBlock | OffsetBlock,
+    query_positions: Int[np.ndarray, "query"],
+    formula: Formula,
+    groups: Bool[np.ndarray, "group term"],
 ) -> Arrays:
     """The moments of the divergences over the documents of one block."""
-    total = Moments.none(len(query_positions), (block.n_heads, len(block.rules.terms)))
+    total = Moments.none(len(query_positions), (block.n_heads, len(block.rules.terms) + len(groups)))
     for factors in block.factors():
         seen = query_positions[query_positions < factors.n_tokens]
-        total = total.merged(Moments.one(*_divergences(factors, block.rules, seen, formula), total.shape))
+        total = total.merged(Moments.one(*_divergences(factors, block.rules, seen, formula, groups), total.shape))
     return dict(vars(total))
 
 
 def _divergences(
-    factors: DocumentFactors, rules: Rules, positions: Int[np.ndarray, "query"], formula: Formula
+    factors: DocumentFactors,
+    rules: Rules,
+    positions: Int[np.ndarray, "query"],
+    formula: Formula,
+    groups: Bool[np.ndarray, "group term"],
 ) -> tuple[Float[np.ndarray, "query head term"], Bool[np.ndarray, "query head term"]]:
     """The divergences of one document at some query positions, and where the top key changes."""
-    shape = (len(positions), factors.query.shape[1], len(rules.terms))
+    n_heads = factors.query.shape[1]
+    shape = (len(positions), n_heads, len(rules.terms) + len(groups))
     divergence, changed = np.empty(shape), np.empty(shape, np.bool_)
     unit = factors.query.dtype.type((rules.attention_scale if formula.scaling == "scaled" else 1.0) / np.log(2.0))
     cap = 0.0 if rules.softcap is None else float(unit) * rules.softcap / rules.attention_scale
     seen = [rules.seen(int(position), factors.n_tokens) for position in positions]
     begins, ends = np.array([keys.start for keys in seen]), np.array([keys.stop for keys in seen])
     order = np.array(list(rules.terms.values()))
-    for head, rows, keys in _row_blocks(factors, ends):
-        term_divergences(
-            factors.pair_scores(head, positions[rows], keys, unit),
-            factors.key_scores(head, keys, unit),
-            order,
-            begins[rows],
-            ends[rows],
-            cap,
-            formula.direction == "without",
-            divergence[rows, head],
-            changed[rows, head],
-        )
-    if formula.reduction == "mean":
-        divergence /= (ends - begins)[:, None, None]
-    return divergence, changed
-
-
-def _row_blocks(factors: DocumentFactors, ends: Int[np.ndarray, "query"]) -> Iterator[tuple[int, slice, Keys]]:
-    """(head, rows, key factors), a few rows at a time, with only the keys they can see."""
-    for head in range(factors.query.shape[1]):
+    for head in range(n_heads):
         keys = factors.keys_of(head)
         for begin in range(0, len(ends), ROWS):
             rows = slice(begin, min(begin + ROWS, len(ends)))
-            yield head, rows, keys[:, :, : ends[rows][-1]]
+            visible = keys[:, :, : ends[rows][-1]]
+            term_divergences(
+                factors.pair_scores(head, positions[rows], visible, unit),
+                factors.key_scores(head, visible, unit),
+                order,
+                groups,
+                begins[rows],
+                ends[rows],
+                cap,
+                formula.direction == "without",
+                divergence[rows, head],
+                changed[rows, head],
+            )
+    if formula.reduction == "mean":
+        divergence /= (ends - begins)[:, None, None]
+    return divergence, changed
 
 
 @dataclass(frozen=True)
@@ -162,6 +178,11 @@ class Moments:
     @property
     def shape(self) -> tuple[int, ...]:
         return self.mean.shape
+
+    @property
+    def _column(self) -> tuple[slice | None, ...]:
+        """The index that spreads a number per query over its cells."""
+        return (slice(None), *(None,) * (self.mean.ndim - 1))
 
     @classmethod
     def none(cls, queries: int, cell: tuple[int, ...]) -> Moments:
@@ -183,7 +204,7 @@ class Moments:
     def merged(self, other: Moments) -> Moments:
         """The moments of both sets of documents."""
         count = self.count + other.count
-        column = (slice(None), *(None,) * (self.mean.ndim - 1))
+        column = self._column
         share = (other.count / np.maximum(count, 1))[column]
         difference = other.mean - self.mean
         return Moments(
@@ -195,9 +216,8 @@ class Moments:
 
     def standard_error(self) -> Float[np.ndarray, "query *cell"]:
         """The standard error of the mean; NaN for a single document."""
-        column = (slice(None), *(None,) * (self.mean.ndim - 1))
-        count = self.count[column].astype(np.float64)
+        count = self.count[self._column].astype(np.float64)
         return np.sqrt(np.where(count > 1, self.squares, np.nan) / (np.maximum(count - 1, 1) * np.maximum(count, 1)))
 
     def share_flagged(self) -> Float[np.ndarray, "query *cell"]:
-        return self.flags / self.count[(slice(None), *(None,) * (self.mean.ndim - 1))]
+        return self.flags / self.count[self._column]

@@ -166,18 +166,14 @@ def offset_block(layer: Layer, documents: Sequence[TokenIds], heads: list[int], 
     return OffsetBlock(
         places=places,
         table=weights.token_embeddings[tokens] / layer.scales.bare_tokens()[tokens, None],
-        query_side=_of_heads(query_side(weights, layer.folded), heads),
-        key_side=_of_heads(key_side(weights, layer.folded), shared),
+        query_side=query_side(weights, layer.folded).of_heads(heads),
+        key_side=key_side(weights, layer.folded).of_heads(shared),
         own_keys=[shared.index(head // weights.heads_per_key) for head in heads],
         common=Common(common.query[heads], common.key[shared]),
         rotation=_without_weights(weights),
         slopes=None if slopes is None else slopes[heads] / layer.attention_scale,
         rules=Rules.of(layer, common),
     )
-
-
-def _of_heads(side: Side, heads: list[int]) -> Side:
-    return replace(side, weight=side.weight[heads], bias=side.bias[heads])
 
 
 def _without_weights(layer: FirstLayer) -> FirstLayer:

@@ -7,20 +7,24 @@ With rotary positions, Tᵉ is taken at one offset, and q_b may be the mean quer
 Spearman's correlation is Pearson's correlation of the ranks; ties share their mean rank.
 
 The control is a random query bias: the same keys with a query of random direction. Embeddings themselves carry
-frequency (rare tokens are shorter, or lie apart), so random directions correlate with it, too.
+frequency (rare tokens are shorter, or lie apart), so random directions correlate with it, too. ρ saturates where they
+do: a bias that points at frequency has barely a larger ρ than many random ones. Its slope over log10(count + 1) does
+not: slope = b · g, with g the slopes of the key dimensions, so for a random direction of b in d dimensions
+cos²(b, g) has a Beta(1/2, (d − 1)/2) distribution, which gives p in closed form.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy.stats import rankdata
+from scipy.special import betaincc
 
-from detoklens.measures.chance import draws_for, holm, tail_probability
-from detoklens.scores.factors import Mean
+from detoklens.measures.chance import holm
+from detoklens.scores.factors import Mean, rotated_by_offset
 from detoklens.scores.layer import Layer, TokenScale
 
 
@@ -42,15 +46,17 @@ def self_assertion(
 
 @dataclass(frozen=True)
 class RandomBiases:
-    """ρ of random query biases with each head's keys; NaN if the head's ρ is undefined."""
+    """What random query biases give with each head's keys; NaN if the head's ρ is undefined."""
 
     low: Float[np.ndarray, "head"]
     high: Float[np.ndarray, "head"]
+    """Ends of the middle 95 % of their ρ."""
     p: Float[np.ndarray, "head"]
-    """Share of random biases with a |ρ| as large, adjusted for the number of heads (Holm)."""
+    """Probability of a slope as steep with the same length of the bias, adjusted for the number of heads (Holm)."""
 
 
-MOST_TOKENS = 4096  # in the control and in the ρ it is compared with; larger vocabularies are sampled
+MOST_TOKENS = 4096  # for the range of ρ; larger vocabularies are sampled
+DRAWS = 999
 
 
 def beside_random_biases(
@@ -64,7 +70,7 @@ def beside_random_biases(
     mean: Mean = None,
     seed: int = 0,
 ) -> RandomBiases:
-    """The middle 95 % of ρ over random query biases, and how often they reach each head's ρ.
+    """The range of ρ over random query biases, and how probable each head's slope is with one.
 
     `scores` are Tᵉ in all heads; `counts` belong to the `tokens` in the correlation.
 
@@ -76,31 +82,45 @@ def beside_random_biases(
     low, high, p = (np.full(len(scores), np.nan) for _ in range(3))
     if counts is None:
         return RandomBiases(low, high, p)
-    random = np.random.default_rng(seed)
+    random, sampled = np.random.default_rng(seed), np.arange(len(tokens))
     if len(tokens) > MOST_TOKENS:
-        drawn = np.sort(random.choice(len(tokens), MOST_TOKENS, replace=False))
-        tokens, counts = tokens[drawn], counts[drawn]
+        sampled = np.sort(random.choice(len(tokens), MOST_TOKENS, replace=False))
     affinity, by_keys = layer.token_affinity(scale, offset=offset, mean=mean), dict[int, np.ndarray]()
-    ranks = _unit_ranks(counts[None].astype(np.float64))[0]
+    ranks = _unit_ranks(counts[sampled][None].astype(np.float64))[0]
+    biases = rotated_by_offset(layer.weights, layer.common_part(mean).query, offset).astype(np.float64)
     for head, asserted in enumerate(scores):
-        correlation = spearman(asserted[tokens], counts)
-        if correlation is None:
+        if spearman(asserted[tokens], counts) is None:
             continue
+        keys = affinity.key_of(head)
         own = head if affinity.own_keys is None else affinity.own_keys[head]
         if own not in by_keys:
-            keys = affinity.key_of(head)[tokens]
-            biases = random.normal(size=(draws_for(len(scores)), keys.shape[1])).astype(keys.dtype)
-            by_keys[own] = np.concatenate([_unit_ranks(part @ keys.T) @ ranks for part in np.array_split(biases, 16)])
+            drawn = random.normal(size=(DRAWS, keys.shape[1])).astype(keys.dtype)
+            seen = keys[tokens[sampled]]
+            by_keys[own] = np.concatenate([_unit_ranks(part @ seen.T) @ ranks for part in np.array_split(drawn, 16)])
         low[head], high[head] = np.quantile(by_keys[own], [0.025, 0.975])
-        p[head] = tail_probability(abs(correlation), np.abs(by_keys[own]))
+        p[head] = _alignment_probability(biases[head], slope(keys[tokens].astype(np.float64), counts))
     return RandomBiases(low, high, holm(p))
+
+
+def mean_ranks(values: Float[np.ndarray, "token"]) -> Float[np.ndarray, "token"]:
+    """Ranks from 1; ties share their mean rank."""
+    _, places, sizes = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(sizes) - (sizes - 1) / 2)[places]
+
+
+def _alignment_probability(bias: Float[np.ndarray, "d_head"], slopes: Float[np.ndarray, "d_head"]) -> float:
+    """The probability that a random direction has as large a |cosine| with the slopes as the bias has."""
+    length = np.linalg.norm(bias) * np.linalg.norm(slopes)
+    if len(bias) < 2 or length == 0:
+        return 1.0
+    return float(betaincc(0.5, (len(bias) - 1) / 2, min(1.0, (bias @ slopes / length) ** 2)))
 
 
 def _unit_ranks(values: Float[np.ndarray, "row token"]) -> Float[np.ndarray, "row token"]:
     """Centred ranks of length 1, whose product is Spearman's correlation; 0 for constant rows."""
     order = np.argsort(values, axis=1)
     if (np.diff(np.take_along_axis(values, order, axis=1), axis=1) == 0).any():
-        ranks = rankdata(values, axis=1)  # ties share their mean rank; three times slower
+        ranks = np.apply_along_axis(mean_ranks, 1, values)  # three times slower
     else:
         ranks = np.empty(values.shape)
         np.put_along_axis(ranks, order, np.arange(values.shape[1], dtype=np.float64)[None], axis=1)
@@ -125,13 +145,13 @@ def spearman(values: Float[np.ndarray, "token"], counts: Int[np.ndarray, "token"
     """Spearman's correlation of values and counts; None if either is constant."""
     if counts is None or len(counts) < 2 or np.ptp(values) == 0 or np.ptp(counts) == 0:
         return None
-    return float(np.corrcoef(rankdata(values), rankdata(counts))[0, 1])
+    return float(np.corrcoef(mean_ranks(values), mean_ranks(counts))[0, 1])
 
 
-def slope(values: Float[np.ndarray, "token"], counts: Int[np.ndarray, "token"] | None) -> float | None:
-    """Least-squares slope of the values over log10(count + 1)."""
+def slope(values: Float[np.ndarray, "token *more"], counts: Int[np.ndarray, "token"] | None) -> Any:
+    """Least-squares slope of the values over log10(count + 1); of each column for a matrix, None if undefined."""
     if counts is None or len(counts) < 2 or np.ptp(counts) == 0:
         return None
     magnitude = np.log10(counts + 1.0)
     magnitude -= magnitude.mean()
-    return float(magnitude @ values / (magnitude @ magnitude))
+    return magnitude @ values / (magnitude @ magnitude)

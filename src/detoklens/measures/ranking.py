@@ -1,9 +1,9 @@
 """Rank keys and pairs by Tᵉᵉ. The largest pairs are found tile by tile, never with V × V scores in memory.
 
-1. Blocks of queries are scored against all keys of the head.
-2. A block's product consists of tiles of 504 × 1024 scores, which stay in cache (2 MB).
-3. Only rows whose maximum reaches the floor, the score of the worst pair kept so far, are examined. Of V² pairs about
-   K ln(V²/K) are ever touched one by one.
+1. Queries and keys are ordered from the longest vector to the shortest. The floor is the score of the worst pair kept.
+2. Tiles of 504 × 2048 scores whose longest query times longest key stays below the floor are skipped.
+3. In the other tiles, a product of 25 dimensions bounds every score from above, 6 × 32 scores at a time; only where a
+   bound reaches the floor are the scores computed. No pair is missed: bounds allow for rounding.
 
 Larger scores come first; ties are ordered by query id, then key id. A score has the same bits in any tile, block and
 thread.
@@ -12,6 +12,8 @@ thread.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import lru_cache
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -130,23 +132,12 @@ def pair_ranks(
     return ranks, scores
 
 
-QUERY_PANELS, KEY_PANELS = 84, 64
-"""Panels per tile: 504 × 1024 scores in float32."""
-
-BLOCK_QUERIES = 16 * QUERY_PANELS * product.QUERIES
+TILE_QUERIES, TILE_KEYS = 504, 2048
+BLOCK_QUERIES = 16 * TILE_QUERIES
+BOUNDING = 24
+"""Dimensions of the upper bound, out of 64 or 128: more of them skip more tiles, and cost more on every tile."""
+CONDITION = 1e-6  # smallest relative variance of a dimension that is divided by
 ALONE = Runner()
-
-
-@dataclass(frozen=True)
-class PairBlock:
-    """Some queries of a head against all its keys; scores below the floor don't matter."""
-
-    query: Float[np.ndarray, "query d_head"]
-    key: Float[np.ndarray, "token d_head"]
-    first_query: int
-    top: int
-    identical: bool
-    floor: float
 
 
 @dataclass
@@ -171,26 +162,98 @@ class TopPairs:
             return {"score": np.empty(0, np.float32), "query": np.empty(0, np.int64), "key": np.empty(0, np.int64)}
         pairs = {name: np.concatenate([some[name] for some in self._waiting]) for name in ("score", "query", "key")}
         if len(pairs["score"]) > self.top:
-            least = np.partition(pairs["score"], -self.top)[-self.top]
-            pairs = _chosen(pairs, np.flatnonzero(pairs["score"] >= least))
-            self.floor = float(least)
+            self.floor = float(np.partition(pairs["score"], -self.top)[-self.top])
+            pairs = _chosen(pairs, pairs["score"] >= self.floor)
         pairs = _chosen(pairs, np.lexsort((pairs["key"], pairs["query"], -pairs["score"]))[: self.top])
         self._waiting, self._n_waiting = [pairs], len(pairs["score"])
         return pairs
 
 
-def largest_pairs(affinity: Affinity, top: int, identical: bool = True, runner: Runner = ALONE) -> list[Arrays]:
-    """The `top` pairs with the largest Tᵉᵉ of each head; without `identical`, no pair of a token with itself.
+def _chosen(pairs: Arrays, which: np.ndarray) -> Arrays:
+    return {name: column[which] for name, column in pairs.items()}
 
-    Each block starts from the floor that earlier blocks have reached.
+
+@dataclass(frozen=True)
+class BoundedSide:
+    """The queries or keys of a head, from the longest to the shortest, as panels of vectors and of bounding vectors.
+
+    q · k = q′ · k′ for the balanced vectors q′ and k′. A bounding vector holds the leading dimensions of a balanced one
+    and the length of the rest, so the product of two is at least q · k (Cauchy-Schwarz on the rest).
     """
+
+    ids: Int[np.ndarray, "token"]
+    lengths: Float[np.ndarray, "token"]
+    panels: product.Panels
+    bounding: product.Panels
+
+
+@dataclass(frozen=True)
+class BoundedScores:
+    """A head's scores with upper bounds; `slack` covers the rounding of both."""
+
+    query: BoundedSide
+    key: BoundedSide
+    slack: float
+
+    @classmethod
+    def of(
+        cls,
+        query: Float[np.ndarray, "token d_head"],
+        key: Float[np.ndarray, "token d_head"],
+        ids: Int[np.ndarray, "kept"],
+    ) -> BoundedScores:
+        sides, longest, pack = [], 1.0, (product.query_panels, product.key_panels)
+        for vectors, basis, panels in zip((query[ids], key[ids]), _balanced(query[ids], key[ids]), pack, strict=True):
+            balanced = vectors @ basis
+            lengths, rest = (np.linalg.norm(part, axis=1) for part in (balanced, balanced[:, BOUNDING:]))
+            longest *= max(float(lengths.max()), float(np.linalg.norm(vectors, axis=1).max()))
+            bounding = np.column_stack([balanced[:, :BOUNDING], rest]).astype(vectors.dtype)
+            order = np.argsort(-lengths, kind="stable")
+            sides.append(BoundedSide(ids[order], lengths[order], panels(vectors[order]), panels(bounding[order])))
+        rounding = 2 * (query.shape[1] + 2 * BOUNDING) * float(np.finfo(query.dtype).eps)
+        return cls(sides[0], sides[1], rounding * longest)
+
+
+def _balanced(
+    query: Float[np.ndarray, "token d_head"], key: Float[np.ndarray, "token d_head"]
+) -> tuple[Float[np.ndarray, "d_head d_head"], Float[np.ndarray, "d_head d_head"]]:
+    """A and B with q A · k B = q · k, and the same mean square of both sides in each dimension, largest first."""
+    roots, inverses = [], []
+    for side in (query, key):
+        vectors = side.astype(np.float64)
+        values, directions = np.linalg.eigh(vectors.T @ vectors / len(vectors))
+        widths = np.sqrt(np.maximum(values, max(CONDITION * values[-1], np.finfo(np.float64).tiny)))
+        roots.append(directions * widths)
+        inverses.append(directions / widths)
+    left, spread, right = np.linalg.svd(roots[0].T @ roots[1])
+    return inverses[0] @ left * np.sqrt(spread), inverses[1] @ right.T * np.sqrt(spread)
+
+
+def largest_pairs(
+    affinity: Affinity,
+    top: int,
+    identical: bool = True,
+    runner: Runner = ALONE,
+    tokens: Int[np.ndarray, "kept"] | None = None,
+) -> list[Arrays]:
+    """The `top` pairs of these tokens (default: all) with the largest Tᵉᵉ in each head.
+
+    Without `identical`, no pair of a token with itself. Each block starts from the floor that earlier blocks reached.
+    """
+    ids = np.arange(affinity.vocab_size) if tokens is None else tokens
     best = [TopPairs(top) for _ in range(affinity.n_heads)]
-    blocks = -(-affinity.vocab_size // BLOCK_QUERIES)
+    blocks = -(-len(ids) // BLOCK_QUERIES)
+    lock = Lock()
+
+    @lru_cache(maxsize=2)
+    def bounded(head: int) -> BoundedScores:
+        return BoundedScores.of(affinity.query[head], affinity.key_of(head), ids)
 
     def compute(number: int) -> Arrays:
-        head, first = number // blocks, number % blocks * BLOCK_QUERIES
-        query = affinity.query[head, first : first + BLOCK_QUERIES]
-        return search_block(PairBlock(query, affinity.key_of(head), first, top, identical, best[head].floor))
+        head, block = divmod(number, blocks)
+        with lock:
+            scores = bounded(head)
+        return search_block(scores, block * BLOCK_QUERIES, top, identical, best[head].floor)
 
     for number, pairs in enumerate(runner.run(compute, blocks * affinity.n_heads)):
         best[number // blocks].offer(pairs)
@@ -198,28 +261,23 @@ def largest_pairs(affinity: Affinity, top: int, identical: bool = True, runner: 
     return [pairs.best() for pairs in best]
 
 
-def search_block(block: PairBlock) -> Arrays:
-    """The best pairs of one block of queries."""
-    best = TopPairs(block.top, block.floor)
-    queries, keys = product.query_panels(block.query), product.key_panels(block.key)
-    n_queries, n_keys = product.QUERIES, keys.shape[2]
-    buffer = np.empty(QUERY_PANELS * n_queries * KEY_PANELS * n_keys, keys.dtype)
-    for row in range(0, len(queries), QUERY_PANELS):
-        for column in range(0, len(keys), KEY_PANELS):
-            tile = product.multiply(queries[row : row + QUERY_PANELS], keys[column : column + KEY_PANELS], buffer)
-            real = tile[: len(block.query) - row * n_queries, : len(block.key) - column * n_keys]
-            found = _reaching(real, best.floor, block.first_query + row * n_queries, column * n_keys)
-            best.offer(found if block.identical else _chosen(found, found["query"] != found["key"]))
+def search_block(scores: BoundedScores, first: int, top: int, identical: bool, floor: float) -> Arrays:
+    """The best pairs of the queries from place `first`, tile by tile; scores below the floor don't matter."""
+    best, query, key = TopPairs(top, floor), scores.query, scores.key
+    width, size = key.panels.shape[2], len(key.ids)
+    found = np.empty(TILE_QUERIES * TILE_KEYS, key.panels.dtype)
+    places = np.empty((2, len(found)), np.int64)
+    for row in range(first, min(first + BLOCK_QUERIES, size), TILE_QUERIES):
+        rows = slice(row // product.QUERIES, (row + TILE_QUERIES) // product.QUERIES)
+        for column in range(0, size, TILE_KEYS):
+            lowest = best.floor - scores.slack
+            if query.lengths[row] * key.lengths[column] < lowest:
+                break  # the other keys are shorter still
+            columns = slice(column // width, (column + TILE_KEYS) // width)
+            sides = query.panels[rows], key.panels[columns], query.bounding[rows], key.bounding[columns]
+            n_found = product.pairs_reaching(*sides, best.floor, lowest, found, places)
+            queries, keys = places[0, :n_found] + row, places[1, :n_found] + column
+            real = np.flatnonzero((queries < size) & (keys < size))
+            pairs = {"score": found[real], "query": query.ids[queries[real]], "key": key.ids[keys[real]]}
+            best.offer(pairs if identical else _chosen(pairs, pairs["query"] != pairs["key"]))
     return best.best()
-
-
-def _reaching(scores: Float[np.ndarray, "query key"], floor: float, first_query: int, first_key: int) -> Arrays:
-    """The pairs of a tile whose score reaches the floor."""
-    rows = np.flatnonzero(scores.max(axis=1) >= floor)
-    within, keys = np.divmod(np.flatnonzero(scores[rows] >= floor), scores.shape[1])
-    queries = rows[within]
-    return {"score": scores[queries, keys], "query": queries + first_query, "key": keys + first_key}
-
-
-def _chosen(pairs: Arrays, which: Int[np.ndarray, "some"] | np.ndarray) -> Arrays:
-    return {name: column[which] for name, column in pairs.items()}

@@ -3,6 +3,10 @@
 1. Line: least squares through Tᵖ over the trained positions, without the outliers of `variance`.
 2. Waves: Tᵖᵖ at a query position i along the keys 0 … i, without the same positions (see `trained_range` and `waves`).
 3. Attention by position alone: softmax of Tᵖ + Tᵖᵖ over all keys 0 … i; its mass, entropy and class.
+4. Wave effect: total variation between that attention and the one without the fitted waves, if at least 1.5 periods of
+   the leading one are in view. The paper finds the wave "almost entirely suppressed" by the softmax: 0.
+5. Reach: the near mass from every query position, and the mass on position 0, the attention sink, also with its σ
+   replaced by the mean of the next ten positions (their mean 1/σ).
 
 The class of a row of attention, over keys 0 to i for a query at i, is the first rule that holds:
 
@@ -29,11 +33,12 @@ A line or wave must exceed a control, corrected for the number of heads (see `ch
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
+from scipy.stats import rankdata
 
 from detoklens.measures.chance import ALPHA, draws_for, holm, tail_probability
 from detoklens.measures.positions import (
@@ -44,8 +49,8 @@ from detoklens.measures.positions import (
     trained_length,
     trained_range,
 )
-from detoklens.measures.variance import outliers
-from detoklens.measures.waves import FEWEST_KEYS, Wave, is_sinusoidal, leading_waves, shares_in_view
+from detoklens.measures.variance import NEXT_POSITIONS, outliers
+from detoklens.measures.waves import FEWEST_KEYS, Wave, is_in_view, is_sinusoidal, leading_waves, shares_in_view
 from detoklens.progress import Watcher
 from detoklens.scores.factors import Mean, rotated_by_offset
 from detoklens.scores.layer import Layer
@@ -58,32 +63,33 @@ NEAR = (1, 5, 15)  # numbers of last keys whose mass is reported
 MOST = 0.5
 LONGEST_WALK = 128  # random walks are self-similar: longer ones only take longer
 
+PerHead = Float[np.ndarray, "head"]
 HeadKey = Float[np.ndarray, "head key"]
+Places = Int[np.ndarray, "key"]
+Draws = Float[np.ndarray, "draw point"]
 
 
 @dataclass(frozen=True)
 class Beyond:
-    """The control's 95th percentile, and each head's Holm-adjusted p."""
+    """The control's 95th percentile, and each head's Holm-adjusted p; heads whose statistic is NaN are not tested."""
 
     null_high: float
-    p: Float[np.ndarray, "head"]
+    p: PerHead
 
     @classmethod
-    def of(cls, observed: Float[np.ndarray, "head"], null: Float[np.ndarray, "draw"]) -> Beyond:
-        """Heads whose statistic is NaN are not tested."""
+    def of(cls, observed: PerHead, null: Float[np.ndarray, "draw"]) -> Beyond:
         p = [np.nan if np.isnan(value) else tail_probability(value, null) for value in observed]
         return cls(float(np.quantile(null, 0.95)), holm(np.array(p)))
 
 
 @dataclass(frozen=True)
 class Line:
-    """The best line of each head; R² is NaN for a constant curve."""
+    """The best line of each head, compared with the control if there is one; R² is NaN for a constant curve."""
 
-    slope: Float[np.ndarray, "head"]
-    r_squared: Float[np.ndarray, "head"]
+    slope: PerHead
+    r_squared: PerHead
     n_points: int
     beyond: Beyond | None = None
-    """Comparison of R² with the control; None without a control."""
 
     def linear(self) -> list[bool | None]:
         """Whether each curve is a line beyond its control; None if constant or with too few points."""
@@ -108,6 +114,9 @@ class SeenFrom:
     attention: HeadKey
     first_key: int
     """Position of the first visible key."""
+    wave_effect: PerHead
+    """Total variation between this attention and the one without the fitted waves; NaN with fewer than 1.5 periods in
+    view, where a wave and a line can't be told apart."""
 
     @property
     def sinusoidal(self) -> list[bool | None]:
@@ -125,11 +134,17 @@ class SeenFrom:
 
 @dataclass(frozen=True)
 class PositionShape:
-    """The line through Tᵖ, its slope in ALiBi's units, and the results from each query position."""
+    """The line through Tᵖ, its slope in ALiBi's units, its monotonicity, and the results from query positions."""
 
     line: Line
-    alibi_slope: Float[np.ndarray, "head"]
+    alibi_slope: PerHead
+    monotone: PerHead
+    """Spearman's correlation of Tᵖ with the key position; NaN for a constant curve."""
+    increasing: PerHead
+    """The share of steps from one key to the next at which Tᵖ increases; NaN with one key."""
     queries: list[SeenFrom]
+    reach: Mapping[str, Float[np.ndarray, "head query"]]
+    """Near mass and mass on position 0, by column of the table, from every query position."""
 
 
 def position_shape(
@@ -144,37 +159,49 @@ def position_shape(
 ) -> PositionShape:
     """Line, waves and attention by position alone, from each query position.
 
-    Rotary and ALiBi positions have one curve, the kernel, which depends on `mean`. The seed draws the controls.
+    Rotary and ALiBi positions have one curve, the kernel, which depends on `mean`; its line is fitted along the keys of
+    the last query. The seed draws the controls.
     """
-    random = np.random.default_rng(seed)
-    if layer.positions != "learned":
-        return _kernel_shape(layer, query_positions, mean, random)
-    inverse = summarise_scales(layer.scales, token_weights, watch=watch).inverse(average)
-    scores = PositionScores.of(layer, n_keys)
-    usual = np.flatnonzero(~outliers(layer.scales.position_variance[: trained_range(layer).trained]))
-    line = best_line((scores.self_assertion() * inverse)[:, usual], usual)
-    line = replace(line, beyond=_line_beyond(line, _random_walks(layer.n_heads, len(usual), random)))
-    seen = [_seen_from(query, scores, inverse, usual, random) for query in query_positions]
-    return PositionShape(line, line.slope * layer.attention_scale, seen)
-
-
-def _kernel_shape(
-    layer: Layer, query_positions: Sequence[int], mean: Mean, random: np.random.Generator
-) -> PositionShape:
-    """The line is fitted to the kernel along the keys of the last query."""
-    n_keys = max(query_positions) + 1 if layer.is_causal else trained_length(layer)
-    scores, last = OffsetScores.of(layer, n_keys, mean), max(query_positions)
-    draws = _random_kernels(layer, scores, random) if layer.positions == "rotary" else None
-    line = best_line(scores.along(last), _places(scores.seen(last)))
-    if draws is not None:
-        line = replace(line, beyond=_line_beyond(line, draws.along(last)))
-    seen = []
+    random, last = np.random.default_rng(seed), max(query_positions)
+    draws: Draws | None
+    if layer.positions == "learned":
+        inverse = summarise_scales(layer.scales, token_weights, watch=watch).inverse(average)
+        scores = PositionScores.of(layer, n_keys)
+        trained = trained_range(layer).trained
+        places = np.flatnonzero(~outliers(layer.scales.position_variance[:trained]))
+        curve = (scores.self_assertion * inverse)[:, places]
+        reach = sink_and_reach(scores, inverse, min(trained, scores.n_keys))
+        draws = _random_walks(layer.n_heads, len(places), random)
+    else:
+        kernel = OffsetScores.of(layer, last + 1 if layer.is_causal else trained_length(layer), mean)
+        curve, places = kernel.along(last), _places(kernel.seen(last))
+        reach = kernel_reach(OffsetScores.of(layer, trained_length(layer), mean))
+        drawn = _random_kernels(layer, kernel, random) if layer.positions == "rotary" else None
+        draws = None if drawn is None else drawn.along(last)
+    line = best_line(curve, places)
+    if draws is not None and line.n_points >= FEWEST_POINTS:
+        null = best_line(draws, np.arange(draws.shape[1])).r_squared
+        line = replace(line, beyond=Beyond.of(line.r_squared, null))
+    queries = []
     for query in query_positions:
-        keys, curves = _places(scores.seen(query)), scores.along(query)
-        beyond = None if draws is None else _waves_beyond(curves, keys, draws.along(query))
-        waves = leading_waves(curves, keys)
-        seen.append(SeenFrom(query, waves, beyond, len(keys), scores.attention(query), int(keys[0])))
-    return PositionShape(line, line.slope * layer.attention_scale, seen)
+        if layer.positions == "learned":
+            seen = scores.seen(query)
+            keys = places[(places >= seen.start) & (places < seen.stop)]
+            waving = scores.comparison(query) * inverse[query] * inverse[seen]
+            total = scores.self_assertion[:, seen] * inverse[seen] + waving
+            draws, softmax = _random_walks(layer.n_heads, len(keys), random), scores.softmax
+        else:
+            seen, softmax = kernel.seen(query), kernel.softmax
+            keys, total = _places(seen), kernel.along(query)
+            waving, draws = total, None if drawn is None else drawn.along(query)
+        waves, part = leading_waves(waving[:, keys - seen.start], keys)
+        attention, smooth = softmax(total), total.copy()
+        smooth[:, keys - seen.start] -= part
+        effect = np.abs(softmax(smooth) - attention).sum(axis=1) / 2
+        effect[[not is_in_view(of_head, len(keys)) for of_head in waves]] = np.nan
+        beyond = _waves_beyond(waving[:, keys - seen.start], keys, draws)
+        queries.append(SeenFrom(query, waves, beyond, len(keys), attention, seen.start, effect))
+    return PositionShape(line, line.slope * layer.attention_scale, *monotonicity(curve), queries=queries, reach=reach)
 
 
 def _random_kernels(layer: Layer, scores: OffsetScores, random: np.random.Generator) -> OffsetScores:
@@ -182,47 +209,24 @@ def _random_kernels(layer: Layer, scores: OffsetScores, random: np.random.Genera
     queries, keys = random.normal(size=(2, draws_for(layer.n_heads), layer.d_head))
     offsets = range(scores.first_offset, scores.first_offset + scores.kernel.shape[1])
     turned = [np.einsum("rd,rd->r", rotated_by_offset(layer.weights, queries, offset), keys) for offset in offsets]
-    return replace(scores, kernel=np.stack(turned, axis=1))
+    return OffsetScores(scores.layer, scores.n_keys, np.stack(turned, axis=1), scores.first_offset)
 
 
-def _random_walks(n_heads: int, n_points: int, random: np.random.Generator) -> Float[np.ndarray, "draw point"]:
+def _random_walks(n_heads: int, n_points: int, random: np.random.Generator) -> Draws:
     return random.normal(size=(draws_for(n_heads), min(n_points, LONGEST_WALK))).cumsum(axis=1)
 
 
-def _line_beyond(line: Line, draws: Float[np.ndarray, "draw point"]) -> Beyond | None:
-    if line.n_points < FEWEST_POINTS:
-        return None
-    return Beyond.of(line.r_squared, best_line(draws, np.arange(draws.shape[1])).r_squared)
-
-
-def _waves_beyond(
-    curves: HeadKey, keys: Int[np.ndarray, "key"], draws: Float[np.ndarray, "draw point"]
-) -> Beyond | None:
-    if len(keys) < FEWEST_KEYS:
+def _waves_beyond(curves: HeadKey, keys: Places, draws: Draws | None) -> Beyond | None:
+    if draws is None or len(keys) < FEWEST_KEYS:
         return None
     return Beyond.of(shares_in_view(curves, keys), shares_in_view(draws, np.arange(draws.shape[1])))
 
 
-def _places(keys: slice) -> Int[np.ndarray, "key"]:
+def _places(keys: slice) -> Places:
     return np.arange(keys.start, keys.stop)
 
 
-def _seen_from(
-    query: int,
-    scores: PositionScores,
-    inverse: Float[np.ndarray, "position"],
-    usual: Int[np.ndarray, "usual"],
-    random: np.random.Generator,
-) -> SeenFrom:
-    seen = scores.seen(query)
-    keys = usual[(usual >= seen.start) & (usual < seen.stop)]
-    curves = scores.comparison(query)[:, keys - seen.start] * inverse[query] * inverse[keys]
-    beyond = _waves_beyond(curves, keys, _random_walks(len(curves), len(keys), random))
-    waves = leading_waves(curves, keys)
-    return SeenFrom(query, waves, beyond, len(keys), scores.attention(query, inverse), seen.start)
-
-
-def best_line(curves: HeadKey, places: Int[np.ndarray, "key"]) -> Line:
+def best_line(curves: HeadKey, places: Places) -> Line:
     """slope = Cov(place, value) / Var(place), R² = 1 − Var(value − line) / Var(value)."""
     if len(places) < 2:
         return Line(np.zeros(len(curves)), np.full(len(curves), np.nan), len(places))
@@ -236,36 +240,93 @@ def best_line(curves: HeadKey, places: Int[np.ndarray, "key"]) -> Line:
     return Line(np.where(varies, slope, 0.0), r_squared, len(places))
 
 
-def mass_on_last(attention: HeadKey, count: int, place: int | None = None) -> Float[np.ndarray, "head"]:
-    """Attention on the last `count` keys up to the query, whose index is `place` (default: the last)."""
-    end = attention.shape[1] if place is None else place + 1
-    return attention[:, max(0, end - count) : end].sum(axis=1)
+def monotonicity(curves: HeadKey) -> tuple[PerHead, PerHead]:
+    """Spearman's correlation of each curve with the key position, and its share of increasing steps."""
+    if curves.shape[1] < 2:
+        return np.full(len(curves), np.nan), np.full(len(curves), np.nan)
+    ranks, places = rankdata(curves, axis=1), np.arange(curves.shape[1])
+    varies = np.ptp(curves, axis=1) > ROUNDING * np.abs(curves).max(axis=1)
+    found = [np.corrcoef(row, places)[0, 1] if varied else np.nan for row, varied in zip(ranks, varies, strict=True)]
+    return np.array(found), (np.diff(curves, axis=1) > 0).mean(axis=1)
 
 
-def mass_on_next(attention: HeadKey, count: int, place: int) -> Float[np.ndarray, "head"]:
+def sink_and_reach(
+    scores: PositionScores,
+    inverse: Float[np.ndarray, "position"],
+    n_queries: int,
+    first_inverse: float | None = None,
+) -> dict[str, Float[np.ndarray, "head query"]]:
+    """Near mass and mass on position 0 from the first `n_queries` positions; `inverse` is 1/σ.
+
+    `on_first_usual_scale` is the mass on position 0 if its 1/σ were `first_inverse`, by default the mean of the next
+    ten positions: what the sink would be without its exceptional variance.
+    """
+    usual = inverse.copy()
+    if first_inverse is not None or len(inverse) > 1:
+        usual[0] = inverse[1 : NEXT_POSITIONS + 1].mean() if first_inverse is None else first_inverse
+    rows = []
+    for query, undivided in scores.undivided_rows(range(n_queries), inverse):
+        seen = scores.seen(query)
+        attention = scores.softmax(undivided * inverse[seen])
+        without = scores.softmax(undivided * usual[seen])
+        found = _reach_of(attention, query - seen.start, seen.start)
+        rows.append(found | {"on_first_usual_scale": mass_on_first(without, seen.start)})
+    return {name: np.stack([row[name] for row in rows], axis=1) for name in rows[0]}
+
+
+def kernel_reach(scores: OffsetScores) -> dict[str, Float[np.ndarray, "head query"]]:
+    """The same for rotary and ALiBi positions, where no σ depends on the position."""
+    seen = [scores.seen(query) for query in range(scores.n_keys)]
+    rows = [_reach_of(scores.attention(query), query - keys.start, keys.start) for query, keys in enumerate(seen)]
+    return {name: np.stack([row[name] for row in rows], axis=1) for name in rows[0]}
+
+
+def _reach_of(attention: HeadKey, place: int, first_key: int) -> dict[str, PerHead]:
+    near = {f"last_{count}": mass_on_last(attention, count, place) for count in NEAR}
+    return near | {"on_first": mass_on_first(attention, first_key)}
+
+
+def masses(seen: SeenFrom) -> dict[str, PerHead | list[str]]:
+    """Mass on near keys and position 0, entropy and class of attention from one query position, by column."""
+    attention, place = seen.attention, seen.place
+    return {
+        **{f"last_{count}": mass_on_last(attention, count, place) for count in NEAR},
+        **{f"next_{count}": mass_on_next(attention, count, place) for count in NEAR},
+        "on_previous": mass_on_previous(attention, place),
+        "on_first": mass_on_first(attention, seen.first_key),
+        "entropy": entropy(attention),
+        "class": classes(attention, place, seen.first_key),
+    }
+
+
+def mass_on_last(attention: HeadKey, count: int, place: int) -> PerHead:
+    """Attention on the last `count` keys up to the query, whose index is `place`."""
+    return attention[:, max(0, place + 1 - count) : place + 1].sum(axis=1)
+
+
+def mass_on_next(attention: HeadKey, count: int, place: int) -> PerHead:
     """Attention on the `count` keys after the query."""
     return attention[:, place + 1 : place + 1 + count].sum(axis=1)
 
 
-def mass_on_previous(attention: HeadKey, place: int | None = None) -> Float[np.ndarray, "head"]:
+def mass_on_previous(attention: HeadKey, place: int) -> PerHead:
     """Attention on the token before the query; NaN without one."""
-    before = (attention.shape[1] - 1 if place is None else place) - 1
-    return attention[:, before] if before >= 0 else np.full(len(attention), np.nan)
+    return attention[:, place - 1] if place > 0 else np.full(len(attention), np.nan)
 
 
-def mass_on_first(attention: HeadKey, first_key: int = 0) -> Float[np.ndarray, "head"]:
+def mass_on_first(attention: HeadKey, first_key: int = 0) -> PerHead:
     """Attention on position 0; 0 if it is not visible."""
     return attention[:, 0] if first_key == 0 else np.zeros(len(attention))
 
 
-def entropy(attention: HeadKey) -> Float[np.ndarray, "head"]:
+def entropy(attention: HeadKey) -> PerHead:
     """−Σ α log2 α, in bits; a key without attention adds nothing."""
     bits = -np.log2(attention, out=np.zeros_like(attention), where=attention > 0)
     return np.einsum("hj,hj->h", attention, bits)
 
 
 def classes(attention: HeadKey, place: int | None = None, first_key: int = 0) -> list[str]:
-    """The class of each head, by the rules at the top of the module."""
+    """The class of each head, by the rules at the top of the module; the query is the last key by default."""
     at = attention.shape[1] - 1 if place is None else place
     nearby = min(NEAR[-1], max(1, attention.shape[1] // 4))
     rules = {

@@ -1,11 +1,17 @@
-"""Orthographic classes of tokens: whether a token begins a word, and the kind of its first character."""
+"""Classes of tokens: by spelling alone, and by their place in words according to corpus counts."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Bool, Float64, Int64
 
 from detoklens.tokens import Vocabulary
+
+if TYPE_CHECKING:
+    from detoklens.corpus.counts import Counts
 
 KINDS = ("capital", "digit", "letter", "other")
 
@@ -31,3 +37,49 @@ def _kind(character: str) -> str:
     if character.isalpha():
         return "capital" if character.isupper() else "letter"
     return "other"
+
+
+@dataclass(frozen=True)
+class WordEvidence:
+    """What spelling and counts say about each token's place in a word."""
+
+    continues: Bool[np.ndarray, "token"]
+    """Starts with a letter and no space (in a WordPiece vocabulary: has the continuation mark)."""
+    begins: Bool[np.ndarray, "token"]
+    """Letters only, after a leading space (in a WordPiece vocabulary: without the mark)."""
+    after_letter: Float64[np.ndarray, "token"]
+    """Share of its occurrences that follow a token ending in a letter; NaN if it follows none."""
+    before_continuation: Float64[np.ndarray, "token"]
+    """Share of its occurrences that a continuing token follows; NaN if none follows it."""
+
+    def labels(self, continuation: float, whole: float, first: float) -> np.ndarray:
+        """`C` (continuation), `W` (whole word), `F` (first piece) or an empty string for each token.
+
+        A token that nothing precedes or follows has no class.
+        """
+        labels = np.full(len(self.begins), "")
+        labels[self.continues & (self.after_letter > continuation)] = "C"
+        labels[self.begins & (self.before_continuation < whole)] = "W"
+        labels[self.begins & (self.before_continuation > first)] = "F"
+        return np.where(np.isnan(self.after_letter + self.before_continuation), "", labels)
+
+
+def word_evidence(vocabulary: Vocabulary, counts: Counts) -> WordEvidence:
+    """Spelling of every token, and how often it follows a letter or precedes a continuing token."""
+    size, bigrams = counts.vocabulary_size, counts.bigrams
+    texts = (vocabulary.texts() + [""] * size)[:size]
+    mark = vocabulary.continuing_mark
+    continues, begins = np.zeros(size, bool), np.zeros(size, bool)
+    continues[[token for token in vocabulary.word_internal() if token < size]] = True
+    for token, text in enumerate(texts):
+        word = text if mark else text[1:] if text.startswith(" ") else ""
+        begins[token] = word.isalpha() and not continues[token] and token not in vocabulary.apart
+    letter_last = np.array([text[-1:].isalpha() for text in texts])
+    prefixes, suffixes = bigrams.prefixes.astype(np.int64), bigrams.suffixes.astype(np.int64)
+
+    def share(of: Int64[np.ndarray, "pair"], where: Bool[np.ndarray, "pair"]) -> Float64[np.ndarray, "token"]:
+        total = np.bincount(of, bigrams.counts, minlength=size)
+        found = np.bincount(of, bigrams.counts * where, minlength=size)
+        return np.divide(found, total, out=np.full(size, np.nan), where=total > 0)
+
+    return WordEvidence(continues, begins, share(suffixes, letter_last[prefixes]), share(prefixes, continues[suffixes]))

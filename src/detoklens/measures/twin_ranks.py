@@ -23,7 +23,7 @@ from detoklens.parallel import thread_map
 from detoklens.scores.block import LastPlace, block_output, last_place, stream_after_attention
 from detoklens.scores.factors import Common, biases, means, token_shares
 from detoklens.scores.layer import Layer
-from detoklens.weights.mlp import MlpSublayer
+from detoklens.weights.first_layer import MlpSublayer
 from detoklens.wording import head_name
 
 ROWS = 1024  # texts per block: with four tokens and a width of 4,096, an array takes 64 MB
@@ -79,11 +79,12 @@ class ClosedWorld:
 
         def fill(begin: int) -> None:
             block = slice(begin, begin + ROWS)
-            seen = last_place(self.layer, self._texts(pieces[block]), self.common)
-            written = seen.attention_output(look(seen))
-            found[ATTENTION][block] = stream_after_attention(weights, self.rest, seen.stream, written)
-            if self.rest is not None:
-                found[BLOCK][block] = block_output(weights, self.rest, seen.stream, written)
+            with np.errstate(over="ignore", invalid="ignore"):  # `standardised` refuses what overflows
+                seen = last_place(self.layer, self._texts(pieces[block]), self.common)
+                written = seen.attention_output(look(seen))
+                found[ATTENTION][block] = stream_after_attention(weights, self.rest, seen.stream, written)
+                if self.rest is not None:
+                    found[BLOCK][block] = block_output(weights, self.rest, seen.stream, written)
 
         list(thread_map(fill, range(0, len(pieces), ROWS), threads))
         return found

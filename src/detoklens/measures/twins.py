@@ -17,28 +17,14 @@ from typing import TypeVar
 import numpy as np
 from jaxtyping import Float, Int
 
+from detoklens.errors import CheckpointError
 from detoklens.kernels.ranking import rank_rows
-from detoklens.measures.auroc.means import COVERED
+from detoklens.measures.chance import Measured, medians, over_words
 from detoklens.measures.ranking import BLOCK_BYTES, HeadScores
+from detoklens.measures.words import exchange_within
 from detoklens.parallel import thread_map
 
-
-def geometric_means(ratios: Float[np.ndarray, "row word"], resamples: int = 1000, seed: int = 0) -> Measured:
-    """Each row's geometric mean with its 95 % interval over shared resamples; no interval below 30 words."""
-    logarithms, n_words = np.log(ratios), ratios.shape[1]
-    value = np.exp(logarithms.mean(axis=1))
-    if resamples == 0 or n_words < FEWEST:
-        unknown = np.full(len(ratios), np.nan)
-        return Measured(value, unknown, unknown)
-    random = np.random.default_rng(seed)
-    samples = [logarithms[:, random.integers(n_words, size=n_words)].mean(axis=1) for _ in range(resamples)]
-    low, high = np.quantile(samples, [(1 - COVERED) / 2, (1 + COVERED) / 2], axis=0)
-    return Measured(value, np.exp(low), np.exp(high))
-
-
 CLIP = 5.0  # standard deviations
-FEWEST = 30  # words needed for an interval
-TRIES = 100
 PARTNERS = 16  # words that the additive control averages over
 WORDS_AT_ONCE = 256  # in the additive control: at most 4,096 texts, 64 MB at a width of 4,096
 
@@ -47,21 +33,23 @@ Place = TypeVar("Place")
 
 def standardised(vectors: Float[np.ndarray, "row dimension"]) -> Float[np.ndarray, "row dimension"]:
     """Rows of length 1 in float32, after centring, scaling and clipping each dimension; constant ones become 0."""
-    mean = vectors.mean(axis=0, dtype=np.float64)
-    deviation = vectors.std(axis=0, dtype=np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = vectors.mean(axis=0, dtype=np.float64)
+        deviation = vectors.std(axis=0, dtype=np.float64)
+    if not (np.isfinite(mean).all() and np.isfinite(deviation).all()):
+        raise CheckpointError(
+            f"the residual stream is not finite in {vectors.dtype}: the model's numbers overflow their type; check the "
+            'checkpoint, or load it with dtype="float64"'
+        )
     per_unit = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
     directions = np.empty(vectors.shape, np.float32)
     rows = max(1, BLOCK_BYTES // (8 * max(1, vectors.shape[1])))
     for begin in range(0, len(vectors), rows):
         block = slice(begin, begin + rows)
-        directions[block] = _directions((vectors[block] - mean) * per_unit)
+        clipped = np.clip((vectors[block] - mean) * per_unit, -CLIP, CLIP)
+        length = np.sqrt(np.einsum("rd,rd->r", clipped, clipped))
+        directions[block] = clipped / np.where(length > 0, length, 1.0)[:, None]
     return directions
-
-
-def _directions(scaled: Float[np.ndarray, "row dimension"]) -> Float[np.ndarray, "row dimension"]:
-    clipped = np.clip(scaled, -CLIP, CLIP)
-    length = np.sqrt(np.einsum("rd,rd->r", clipped, clipped))
-    return clipped / np.where(length > 0, length, 1.0)[:, None]
 
 
 @dataclass(frozen=True)
@@ -104,37 +92,8 @@ class Candidates:
 def exchanged_first(
     pieces: Int[np.ndarray, "word piece"], seed: int, classes: Sequence[Int[np.ndarray, "word"]] = ()
 ) -> Int[np.ndarray, "word piece"]:
-    """The null: every word with the first piece of another word of its class.
-
-    First pieces are permuted within the first of `classes`. A word that would keep its own piece draws one from its
-    class, otherwise from the next, coarser class, otherwise from all words.
-    """
-    random, first = np.random.default_rng(seed), pieces[:, 0]
-    levels = [*classes, np.zeros(len(pieces), np.int64)]
-    dealt = np.arange(len(pieces))
-    for one in np.unique(levels[0]):
-        members = np.flatnonzero(levels[0] == one)
-        dealt[members] = _deranged(first, members, random)
-    given = first[dealt]
-    for word in np.flatnonzero(given == first):
-        pools = (np.flatnonzero((level == level[word]) & (first != first[word])) for level in levels)
-        pool = next((some for some in pools if len(some)), None)
-        given[word] = first[word if pool is None else random.choice(pool)]
-    return np.concatenate([given[:, None], pieces[:, 1:]], axis=1)
-
-
-def _deranged(
-    first: Int[np.ndarray, "word"], members: Int[np.ndarray, "member"], random: np.random.Generator
-) -> Int[np.ndarray, "member"]:
-    """A permutation of one class in which as few members as possible keep their first piece."""
-    dealt = random.permutation(members)
-    for _ in range(TRIES):
-        same = np.flatnonzero(first[dealt] == first[members])
-        if not len(same):
-            break
-        for place, other in zip(same, random.integers(len(members), size=len(same)), strict=True):
-            dealt[[place, other]] = dealt[[other, place]]
-    return dealt
+    """The null: every word with the first piece of another word of its class."""
+    return np.concatenate([exchange_within(pieces[:, 0], classes, seed)[:, None], pieces[:, 1:]], axis=1)
 
 
 def partner_words(pieces: Int[np.ndarray, "word piece"], seed: int) -> Int[np.ndarray, "word partner"] | None:
@@ -199,86 +158,50 @@ def add_means(
     return total
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A number per condition with the ends of its interval, which are NaN without resamples."""
-
-    value: Float[np.ndarray, "condition"]
-    low: Float[np.ndarray, "condition"]
-    high: Float[np.ndarray, "condition"]
+RANK_MEASURES = ("median_rank", "first", "first_ten", "mean_reciprocal_rank", "rank_lost", "rank_ratio")
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Results per condition over all words; the last two are relative to the first condition."""
+def rank_measures(
+    ranks: Int[np.ndarray, "condition word"], resamples: int = 1000, seed: int = 0
+) -> dict[str, Measured]:
+    """The measures of each condition by name; the last two compare with the first condition, for the same words."""
+    logarithms = np.log(ranks)
+    means = [ranks == 1, ranks <= 10, 1 / ranks, logarithms - logarithms[:1]]
 
-    median_rank: Measured
-    first: Measured
-    first_ten: Measured
-    mean_reciprocal_rank: Measured
-    rank_lost: Measured
-    rank_ratio: Measured
+    def all_measures(times: Float[np.ndarray, "resample word"]) -> Float[np.ndarray, "resample row"]:
+        middle = np.stack([medians(row, times) for row in ranks], axis=1)
+        first, first_ten, reciprocal, logarithm = (times @ each.T / ranks.shape[1] for each in means)
+        measures = [middle, first, first_ten, reciprocal, middle - middle[:, :1], np.exp(logarithm)]
+        return np.concatenate(measures, axis=1)
+
+    found = over_words(all_measures, ranks.shape[1], resamples, seed)
+    split = (np.split(each, len(RANK_MEASURES)) for each in (found.value, found.low, found.high))
+    return {name: Measured(*ends) for name, *ends in zip(RANK_MEASURES, *split, strict=True)}
 
 
-def summary(ranks: Int[np.ndarray, "condition word"], resamples: int = 1000, seed: int = 0) -> Summary:
-    """Medians, shares, and differences from the first condition; no intervals below 30 words or without resamples.
-
-    All conditions share the resamples, so differences are between the same words.
-    """
-    once = np.ones((1, ranks.shape[1]))
-    enough = resamples > 0 and ranks.shape[1] >= FEWEST
-    times = _times_drawn(ranks.shape[1], resamples, seed) if enough else np.empty((0, ranks.shape[1]))
-    values, samples = _measures(ranks, once), _measures(ranks, times)
-    return Summary(*(_measured(value[0], some) for value, some in zip(values, samples, strict=True)))
+def geometric_means(ratios: Float[np.ndarray, "row word"], resamples: int = 1000, seed: int = 0) -> Measured:
+    """The geometric mean of each row."""
+    logarithms, n_words = np.log(ratios), ratios.shape[1]
+    found = over_words(lambda times: times @ logarithms.T / n_words, n_words, resamples, seed)
+    return Measured(*map(np.exp, (found.value, found.low, found.high)))
 
 
 def shares_lost(
-    lost: Float[np.ndarray, "row word"], gains: Float[np.ndarray, "control word"], resamples: int = 1000, seed: int = 0
+    lost: Float[np.ndarray, "row word"],
+    gains: Float[np.ndarray, "control word"],
+    resamples: int = 1000,
+    seed: int = 0,
+    behind: int | None = None,
 ) -> Measured:
     """The share of the smallest gain that each row loses; all arguments are logarithms of rank ratios per word.
 
-    NaN without a gain; no interval if a resample has none.
+    With `behind`, how much less than that row each row loses, for the same words. NaN without a gain; no interval if a
+    resample has none.
     """
-    n_words = lost.shape[1]
-    enough = resamples > 0 and n_words >= FEWEST
-    times = _times_drawn(n_words, resamples, seed) if enough else np.empty((0, n_words))
 
-    def shares(drawn: Float[np.ndarray, "resample word"]) -> Float[np.ndarray, "resample row"]:
-        gain = (drawn @ gains.T).min(axis=1, keepdims=True)
-        return np.divide(drawn @ lost.T, gain, out=np.full((len(drawn), len(lost)), np.nan), where=gain > 0)
+    def shares(times: Float[np.ndarray, "resample word"]) -> Float[np.ndarray, "resample row"]:
+        gain = (times @ gains.T).min(axis=1, keepdims=True)
+        found = np.divide(times @ lost.T, gain, out=np.full((len(times), len(lost)), np.nan), where=gain > 0)
+        return found if behind is None else found[:, behind, None] - found
 
-    return _measured(shares(np.ones((1, n_words)))[0], shares(times))
-
-
-def _times_drawn(n_words: int, resamples: int, seed: int) -> Float[np.ndarray, "resample word"]:
-    random = np.random.default_rng(seed)
-    times = [np.bincount(random.integers(n_words, size=n_words), minlength=n_words) for _ in range(resamples)]
-    return np.array(times, np.float64)
-
-
-def _measures(
-    ranks: Int[np.ndarray, "condition word"], times: Float[np.ndarray, "resample word"]
-) -> list[Float[np.ndarray, "resample condition"]]:
-    """The six measures of each resample, in the order of `Summary`."""
-    medians = np.stack([_medians(row, times) for row in ranks], axis=1)
-    logarithms = np.log(ranks)
-    means = [(ranks == 1).astype(float), (ranks <= 10).astype(float), 1 / ranks, logarithms - logarithms[:1]]
-    first, first_ten, reciprocal, logarithm = (times @ each.T / ranks.shape[1] for each in means)
-    return [medians, first, first_ten, reciprocal, medians - medians[:, :1], np.exp(logarithm)]
-
-
-def _medians(
-    ranks: Int[np.ndarray, "word"], times: Float[np.ndarray, "resample word"]
-) -> Float[np.ndarray, "resample"]:
-    """The median rank of each resample."""
-    order = np.argsort(ranks, kind="stable")
-    passed = np.cumsum(times[:, order], axis=1)
-    middles = (len(ranks) - 1) // 2, len(ranks) // 2
-    return np.mean([ranks[order][(passed > middle).argmax(axis=1)] for middle in middles], axis=0)
-
-
-def _measured(value: Float[np.ndarray, "condition"], samples: Float[np.ndarray, "resample condition"]) -> Measured:
-    if not len(samples):
-        return Measured(value, np.full(len(value), np.nan), np.full(len(value), np.nan))
-    low, high = np.quantile(samples, [(1 - COVERED) / 2, (1 + COVERED) / 2], axis=0)
-    return Measured(value, low, high)
+    return over_words(shares, lost.shape[1], resamples, seed)

@@ -29,6 +29,10 @@ over the keys visible to all five:
 The last position counts as undertrained if the others agree (their usual departure is at most 0.5) and its own is at
 least 0.5 (a row of zeros has 1) and at least three times the usual one. In a random table every row departs. If the
 rows before it are untrained, too (see `trained_range`), there is nothing to compare with, and the test is undefined.
+
+**Value norms**: how long is the value vector at position 0, v(t, 0) = (e_t + p_0) W̃_V / σ + b̃_V, against the others?
+The mean norm over the vocabulary, at position 0 and at the next ten positions. A sink whose value vectors are short
+adds little to the output.
 """
 
 from __future__ import annotations
@@ -40,6 +44,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from detoklens.measures.positions import PositionScores
+from detoklens.scores.factors import project
+from detoklens.scores.layer import Layer
 
 NORMAL_MAD = 0.6745
 FAR_DEVIATION = 5.0
@@ -49,6 +55,7 @@ NEXT_POSITIONS = 10
 LAST = 5
 NEAR_DEPARTURE = FAR_DEPARTURE = 0.5
 TIMES_THE_USUAL = 3.0
+TOKEN_BLOCK = 4096
 
 PerHead = Float[np.ndarray, "head"]
 HeadKey = Float[np.ndarray, "head key"]
@@ -58,9 +65,7 @@ def deviations(variances: Float[np.ndarray, "position"]) -> Float[np.ndarray, "p
     """Each position's deviation from its neighbours; all NaN if at least half of them do not differ."""
     difference = _difference_from_neighbours(variances)
     spread = float(np.median(np.abs(difference)))
-    if spread == 0:
-        return np.full(len(variances), np.nan)
-    return NORMAL_MAD * difference / spread
+    return NORMAL_MAD * difference / spread if spread else np.full(len(variances), np.nan)
 
 
 def outliers(variances: Float[np.ndarray, "position"]) -> Bool[np.ndarray, "position"]:
@@ -98,18 +103,22 @@ class Switch:
 
 def switch(scores: PositionScores, inverse_scales: Float[np.ndarray, "position"]) -> Switch:
     """LayerNorm's part of position 0's jump in Tᵖ; `inverse_scales` is 1/σ, averaged over the vocabulary."""
-    nearby = scores.self_assertion()[:, : NEXT_POSITIONS + 1]
+
+    def mean(values: HeadKey) -> PerHead:
+        return values.mean(axis=1) if values.shape[1] else np.full(len(values), np.nan)
+
+    nearby = scores.self_assertion[:, : NEXT_POSITIONS + 1]
     first, following = nearby[:, 0], nearby[:, 1:]
     first_inverse, inverses = inverse_scales[0], inverse_scales[1 : NEXT_POSITIONS + 1]
-    by_scale = _mean_over_keys((first_inverse - inverses) * (first[:, None] + following) / 2)
-    by_score = _mean_over_keys((first[:, None] - following) * (first_inverse + inverses) / 2)
+    by_scale = mean((first_inverse - inverses) * (first[:, None] + following) / 2)
+    by_score = mean((first[:, None] - following) * (first_inverse + inverses) / 2)
     jump = by_scale + by_score
     return Switch(
         first_without_norm=first,
-        next_without_norm=_mean_over_keys(following),
+        next_without_norm=mean(following),
         first=first * first_inverse,
-        next=_mean_over_keys(following * inverses),
-        jump_without_norm=first - _mean_over_keys(following),
+        next=mean(following * inverses),
+        jump_without_norm=first - mean(following),
         jump=jump,
         by_scale=by_scale,
         by_score=by_score,
@@ -117,15 +126,11 @@ def switch(scores: PositionScores, inverse_scales: Float[np.ndarray, "position"]
     )
 
 
-def _mean_over_keys(values: HeadKey) -> PerHead:
-    return values.mean(axis=1) if values.shape[1] else np.full(len(values), np.nan)
-
-
 def last_rows(scores: PositionScores) -> dict[int, HeadKey]:
     """Tᵖᵖ without LayerNorm at each of the last five query positions, over its visible keys without any window."""
     n_positions = scores.query.shape[1]
     ends = {query: query + 1 if scores.layer.is_causal else n_positions for query in range(n_positions)[-LAST:]}
-    return {query: scores.compared(query, slice(end)) for query, end in ends.items()}
+    return {query: scores.comparison(query, slice(end)) for query, end in ends.items()}
 
 
 @dataclass(frozen=True)
@@ -139,38 +144,54 @@ class Departure:
 
     def undertrained(self) -> list[bool | None]:
         """Whether the last position departs as if undertrained; None if undefined."""
-        return [_verdict(one, other) for one, other in zip(self.departure, self.usual_departure, strict=True)]
+        defined = ~(np.isnan(self.departure) | np.isnan(self.usual_departure))
+        far = self.departure >= np.maximum(FAR_DEPARTURE, TIMES_THE_USUAL * self.usual_departure)
+        found = far & (self.usual_departure <= NEAR_DEPARTURE)
+        return [bool(one) if known else None for one, known in zip(found, defined, strict=True)]
 
 
 def departure_of_last(rows_by_query: dict[int, HeadKey]) -> Departure:
     """The departure of the last query position, over the keys visible to all."""
+
+    def size(row: HeadKey) -> PerHead:
+        return np.sqrt(np.square(row).mean(axis=1))
+
+    def departure(row: HeadKey, others: Float[np.ndarray, "head query key"]) -> PerHead:
+        """‖row − mean of the others‖ / ‖that mean‖; NaN without others or if their mean is zero."""
+        if not others.shape[1]:
+            return np.full(len(row), np.nan)
+        mean = others.mean(axis=1)
+        usual = size(mean)
+        return np.divide(size(row - mean), usual, out=np.full_like(usual, np.nan), where=usual > 0)
+
     seen = min(row.shape[1] for row in rows_by_query.values())
     rows = np.stack([row[:, :seen] for row in rows_by_query.values()], axis=1)
-    before, last = rows[:, :-1], rows[:, -1]
-    return Departure(_size(last), _size(_mean_of_rows(before)), _departure(last, before), _usual_departure(before))
+    before, last, undefined = rows[:, :-1], rows[:, -1], np.full(len(rows), np.nan)
+    others = [departure(before[:, place], np.delete(before, place, axis=1)) for place in range(before.shape[1])]
+    return Departure(
+        size(last),
+        size(before.mean(axis=1)) if others else undefined,
+        departure(last, before),
+        np.max(others, axis=0) if others else undefined,
+    )
 
 
-def _departure(row: HeadKey, others: Float[np.ndarray, "head query key"]) -> PerHead:
-    """‖row − mean of the others‖ / ‖that mean‖; NaN without others or if their mean is zero."""
-    mean = _mean_of_rows(others)
-    size = _size(mean)
-    return np.divide(_size(row - mean), size, out=np.full_like(size, np.nan), where=size > 0)
+def value_norms(layer: Layer) -> Float[np.ndarray, "head position"]:
+    """Mean norm over the vocabulary of the value vectors at position 0 and the next ten positions.
 
-
-def _usual_departure(rows: Float[np.ndarray, "head query key"]) -> PerHead:
-    departures = [_departure(rows[:, place], np.delete(rows, place, axis=1)) for place in range(rows.shape[1])]
-    return np.max(departures, axis=0) if departures else np.full(len(rows), np.nan)
-
-
-def _mean_of_rows(rows: Float[np.ndarray, "head query key"]) -> HeadKey:
-    return rows.mean(axis=1) if rows.shape[1] else np.full((rows.shape[0], rows.shape[2]), np.nan)
-
-
-def _size(row: HeadKey) -> PerHead:
-    return np.sqrt(np.square(row).mean(axis=1))
-
-
-def _verdict(departure: float, usual: float) -> bool | None:
-    if np.isnan(departure) or np.isnan(usual):
-        return None
-    return bool(usual <= NEAR_DEPARTURE and departure >= max(FAR_DEPARTURE, TIMES_THE_USUAL * usual))
+    With a of the token, b of the position and c the bias, ‖v‖² = ‖a + b‖² / σ² + 2 (a + b)·c / σ + ‖c‖².
+    """
+    weight, c = layer.folded.value_weight.astype(np.float64), layer.folded.value_bias.astype(np.float64)
+    b = project(layer.weights.position_embeddings[: NEXT_POSITIONS + 1].astype(np.float64), weight)
+    inverses = 1 / layer.scales.of_positions(slice(0, b.shape[1])).astype(np.float64)
+    total = np.zeros(b.shape[:2])
+    for begin in range(0, layer.vocab_size, TOKEN_BLOCK):
+        tokens = slice(begin, begin + TOKEN_BLOCK)
+        a = project(layer.weights.token_embeddings[tokens], layer.folded.value_weight).astype(np.float64)
+        inverse = inverses[:, tokens]
+        for head in range(len(weight)):
+            squares = np.square(b[head]).sum(axis=1)[:, None] + np.square(a[head]).sum(axis=1)
+            product = (b[head] @ c[head])[:, None] + a[head] @ c[head]
+            norms = (squares + 2 * b[head] @ a[head].T) * inverse**2 + 2 * product * inverse + c[head] @ c[head]
+            total[head] += np.sqrt(np.maximum(norms, 0)).sum(axis=1)
+    return np.repeat(total / layer.vocab_size, layer.weights.heads_per_key, axis=0)

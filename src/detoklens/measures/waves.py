@@ -45,13 +45,17 @@ class Wave:
 
 def leading_waves(
     curves: Float[np.ndarray, "head key"], places: Int[np.ndarray, "key"], count: int = LEADING
-) -> list[list[Wave]]:
-    """The strongest waves of each curve; fewer if only rounding errors remain, none with fewer than six keys."""
+) -> tuple[list[list[Wave]], Float[np.ndarray, "head key"]]:
+    """The strongest waves of each curve, and their sum along the keys.
+
+    Fewer waves if only rounding errors remain, none with fewer than six keys.
+    """
     grid = _grid(len(places))
     if not len(grid):
-        return [[] for _ in curves]
+        return [[] for _ in curves], np.zeros_like(curves)
     basis = _Basis(places)
-    left, found = basis.without_line(curves), [list[Wave]() for _ in curves]
+    around_line = basis.without_line(curves)
+    left, found = around_line.copy(), [list[Wave]() for _ in curves]
     powers, rounding = np.square(left).sum(axis=1), ROUNDING * np.abs(curves).max(axis=1)
     for _ in range(count):
         best = _best_of_grid(left, basis, grid)
@@ -60,7 +64,7 @@ def leading_waves(
             wave = basis.fitted(frequency, left[head])
             left[head] -= wave
             found[head].append(Wave(frequency, basis.amplitude(frequency, wave), float(wave @ wave / powers[head])))
-    return found
+    return found, around_line - left
 
 
 def is_sinusoidal(waves: list[Wave], n_keys: int) -> bool | None:
@@ -69,7 +73,12 @@ def is_sinusoidal(waves: list[Wave], n_keys: int) -> bool | None:
         return None
     if waves[0].share < SINUSOIDAL_SHARE:
         return False
-    return True if waves[0].period * PERIODS_IN_VIEW <= n_keys else None
+    return True if is_in_view(waves, n_keys) else None
+
+
+def is_in_view(waves: list[Wave], n_keys: int) -> bool:
+    """Whether the keys hold enough periods of the leading wave to tell it from a bend."""
+    return bool(waves) and waves[0].period * PERIODS_IN_VIEW <= n_keys
 
 
 def shares_in_view(

@@ -17,9 +17,10 @@ from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float, Int, Num
+from jaxtyping import Float, Int
 
 from detoklens.errors import DetokLensError, TokenError
+from detoklens.measures.chance import Measured, medians, over_words
 from detoklens.measures.ranking import pair_ranks
 from detoklens.progress import Watcher
 from detoklens.scores.affinity import Affinity
@@ -125,6 +126,7 @@ def word_pairs(split: Sequence[SplitWord]) -> WordPairs:
 
 
 WordCheck = Callable[[str], bool]
+TRIES = 100  # to give every member of a class another's token
 
 ONE_WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 
@@ -156,21 +158,31 @@ def known_to_wordfreq(language: str = "en") -> WordCheck | None:
     return check
 
 
+NULLS = 8  # draws of the null within classes
+RESAMPLES = 300  # of the words
+
+
 @dataclass(frozen=True)
 class PieceRanks:
-    """Each head's rank and score of the preceding piece, and the rank of another word's; NaN with one word."""
+    """Each head's rank and score of the preceding piece, and the ranks of other words' pieces."""
 
     ranks: Int[np.ndarray, "head pair"]
     scores: Float[np.ndarray, "head pair"]
-    null_ranks: Num[np.ndarray, "head pair"]
+    null_ranks: Int[np.ndarray, "head pair"]
+    """Of another word's piece."""
+    class_ranks: Int[np.ndarray, "draw head pair"]
+    """Of another word's piece of the same orthographic class and frequency bin."""
 
 
-def piece_ranks(affinity: Affinity, pairs: WordPairs, watch: Watcher | None = None) -> PieceRanks:
-    """The rank of each preceding piece in each head, and of another word's piece as a null."""
-    keys = np.stack([pairs.keys, exchange_keys(pairs.keys)])
-    ranks, scores = pair_ranks(affinity, pairs.queries, keys, watch)
-    null_ranks = ranks[1] if len(set(pairs.words)) > 1 else np.full(ranks[1].shape, np.nan)
-    return PieceRanks(ranks[0], scores[0], null_ranks)
+def piece_ranks(
+    affinity: Affinity, pairs: WordPairs, classes: Sequence[Int[np.ndarray, "pair"]], watch: Watcher | None = None
+) -> PieceRanks:
+    """The rank of each preceding piece in each head, and of other words' pieces as nulls; see `exchange_within`."""
+    drawn = [exchange_within(pairs.keys, classes, seed) for seed in range(NULLS)]
+    ranks, scores = pair_ranks(
+        affinity, pairs.queries, np.stack([pairs.keys, exchange_keys(pairs.keys), *drawn]), watch
+    )
+    return PieceRanks(ranks[0], scores[0], ranks[1], ranks[2:])
 
 
 def exchange_keys(keys: Int[np.ndarray, "pair"]) -> Int[np.ndarray, "pair"]:
@@ -181,20 +193,70 @@ def exchange_keys(keys: Int[np.ndarray, "pair"]) -> Int[np.ndarray, "pair"]:
     return exchanged
 
 
-def rank_summary(found: PieceRanks, vocab_size: int) -> dict[str, Float[np.ndarray, "head"]]:
-    """Each head's median ranks and the shares of pairs near the top."""
-    ranks = found.ranks
+def exchange_within(
+    tokens: Int[np.ndarray, "word"], classes: Sequence[Int[np.ndarray, "word"]], seed: int
+) -> Int[np.ndarray, "word"]:
+    """Give each word the token of another word of its class.
+
+    Tokens are permuted within the first of `classes`. A word that would keep its own token draws one from its class,
+    otherwise from the next, coarser class, otherwise from all words.
+    """
+    random = np.random.default_rng(seed)
+    levels = [*classes, np.zeros(len(tokens), np.int64)]
+    dealt = np.arange(len(tokens))
+    for one in np.unique(levels[0]):
+        members = np.flatnonzero(levels[0] == one)
+        dealt[members] = _deranged(tokens, members, random)
+    given = tokens[dealt]
+    for word in np.flatnonzero(given == tokens):
+        pools = (np.flatnonzero((level == level[word]) & (tokens != tokens[word])) for level in levels)
+        pool = next((some for some in pools if len(some)), None)
+        given[word] = tokens[word if pool is None else random.choice(pool)]
+    return given
+
+
+def _deranged(
+    tokens: Int[np.ndarray, "word"], members: Int[np.ndarray, "member"], random: np.random.Generator
+) -> Int[np.ndarray, "member"]:
+    """A permutation of one class in which as few members as possible keep their token."""
+    dealt = random.permutation(members)
+    for _ in range(TRIES):
+        same = np.flatnonzero(tokens[dealt] == tokens[members])
+        if not len(same):
+            break
+        for place, other in zip(same, random.integers(len(members), size=len(same)), strict=True):
+            dealt[[place, other]] = dealt[[other, place]]
+    return dealt
+
+
+def rank_summary(found: PieceRanks, words: Sequence[str], vocab_size: int) -> dict[str, Float[np.ndarray, "head"]]:
+    """Each head's median ranks and the shares of pairs near the top; `words` has the word of each pair.
+
+    NaN without another word, or in a vocabulary too small for the share.
+    """
+    ranks, unknown = found.ranks, np.full(len(found.ranks), np.nan)
     median = np.median(ranks, axis=1)
+    null, class_null = np.median(found.null_ranks, axis=1), np.median(found.class_ranks, axis=2).mean(axis=0)
+    if len(set(words)) < 2:
+        null = class_null = unknown
     return {
         "median_rank": median,
         "median_share": median / vocab_size,
-        "null_median_share": np.median(found.null_ranks, axis=1) / vocab_size,
+        "null_median_share": np.minimum(null, class_null) / vocab_size,
+        "plain_null_median_share": null / vocab_size,
+        "class_null_median_share": class_null / vocab_size,
         "first": (ranks == 1).mean(axis=1),
-        "top_1_percent": _among_the_first(ranks, vocab_size // 100),
-        "top_10_percent": _among_the_first(ranks, vocab_size // 10),
+        "top_1_percent": (ranks <= vocab_size // 100).mean(axis=1) if vocab_size >= 100 else unknown,
+        "top_10_percent": (ranks <= vocab_size // 10).mean(axis=1) if vocab_size >= 10 else unknown,
     }
 
 
-def _among_the_first(ranks: Int[np.ndarray, "head pair"], number: int) -> Float[np.ndarray, "head"]:
-    """The share of ranks up to this number; NaN if the vocabulary is too small."""
-    return (ranks <= number).mean(axis=1) if number else np.full(len(ranks), np.nan)
+def behind_best(ranks: Int[np.ndarray, "head pair"], words: Sequence[str], best: int, vocab_size: int) -> Measured:
+    """Each head's median share minus that of the best, with its interval over words, the same for both heads."""
+    word = np.unique(words, return_inverse=True)[1]
+
+    def behind(times: Float[np.ndarray, "resample word"]) -> Float[np.ndarray, "resample head"]:
+        middle = np.stack([medians(row, times[:, word]) for row in ranks], axis=1)
+        return (middle - middle[:, best, None]) / vocab_size
+
+    return over_words(behind, int(word.max()) + 1, RESAMPLES, seed=0)

@@ -17,17 +17,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from jaxtyping import Float, Float32, Int
 
 from detoklens.caches import VARIABLE, cache_folder, keeps_nothing, make_cache_folder, open_cached
 from detoklens.errors import OutputError
-from detoklens.model.first_blocks import Component, FirstBlocks, ForwardCache, is_in_a_file
+from detoklens.model.checks import Component, is_in_a_file
 from detoklens.weights.blocks import real_model
 from detoklens.weights.checkpoint import Checkpoint
 from detoklens.writing import OWNER, remove_leftovers, whole_files
+
+if TYPE_CHECKING:
+    from detoklens.model.first_blocks import FirstBlocks, ForwardCache
 
 BATCH = 256  # texts: with 3 tokens each and a width of 4,096, the states of a block take 12 MB
 FOLDER = "vectors"

@@ -4,56 +4,58 @@ The model runs once per batch, and a cache keeps what enters each block with its
 ablate something in block l, only blocks l, l + 1, … run again, from the cached input of block l. A head is ablated by
 zeroing its part of the input of the attention's output projection, an MLP by zeroing its output. The hooks that do this
 look at a thread-local setting, so several threads can share one model.
+
+Blocks are loaded with transformers and eager attention. The config is cut to the blocks asked for, so only their
+tensors are read from the checkpoint.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from math import isclose
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
+from torch.overrides import TorchFunctionMode
+from transformers import AutoConfig, AutoModel
+from transformers import modeling_gguf_pytorch_utils as gguf_reader
+from transformers.utils import logging
 
-from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError, shown
-from detoklens.model.loading import (
-    Loaded,
-    depth_of,
-    in_double_precision,
-    load_blocks,
-    quiet_transformers,
+from detoklens.errors import CheckpointError, UnsupportedModelError, shown
+from detoklens.model.checks import (
+    Component,
+    is_in_a_file,
+    refuse_layers,
     refuse_too_large,
-    require_extra,
+    remedy_of_memory,
     their_failures,
-    widened,
+    what_is_loaded,
 )
-from detoklens.weights.blocks import blocks_size, class_name, source_of
+from detoklens.weights.blocks import base_of, blocks_size, class_name, source_of
+from detoklens.weights.checkpoint import Checkpoint
 from detoklens.weights.families import spec_of
 from detoklens.weights.gguf_file import GGUFFile
+from detoklens.weights.sources import tensors_of
 from detoklens.weights.spec import Modules
-
-if TYPE_CHECKING:
-    import torch
-
-    from detoklens.weights.checkpoint import Checkpoint
 
 IRRELEVANT_SETTINGS = ("n_positions", "max_position_embeddings", "bos_token_id", "eos_token_id")
 """Config keys that do not change what a block computes on a given text."""
-
-
-@dataclass(frozen=True)
-class Component:
-    """A head of a block, or its MLP if `head` is None."""
-
-    layer: int
-    head: int | None = None
-
-    @property
-    def name(self) -> str:
-        return f"MLP{self.layer}" if self.head is None else f"L{self.layer}H{self.head}"
+DEPTHS = ("num_hidden_layers", "encoder_layers", "decoder_layers")
+KINDS = ("layer_types", "attention_layers")  # one entry per block
+GGUF_TABLES = {
+    "embed_tokens.weight": "vocab_size",
+    "word_embeddings.weight": "vocab_size",
+    "wte.weight": "vocab_size",
+    "wpe.weight": "n_positions",
+}  # config keys that transformers does not always read from a GGUF file, by the tensor that has one row for each
 
 
 @dataclass(frozen=True)
@@ -76,22 +78,68 @@ def _at_last_position(states: torch.Tensor) -> Float[np.ndarray, "text d_model"]
     return np.array(states[:, -1].numpy())
 
 
-def check_layer(checkpoint: Checkpoint, layer: int) -> None:
-    """Raise if the model does not have this layer."""
-    depth = depth_of(checkpoint.config)
-    if layer >= depth:
-        raise RangeError(
-            f"layer {layer} was asked for; {checkpoint.name} has layers 0 to {depth - 1}: ask for one of them"
-        )
+@dataclass(frozen=True)
+class Loaded:
+    """The first blocks of a model, and the tensors missing from its files, which are random."""
+
+    model: Any
+    missing: frozenset[str] = frozenset()
+    mismatched: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
+    """Tensors of another shape than transformers expects: name, shape in the file, expected shape."""
+
+    def refuse_mismatched(self, name: str) -> None:
+        if self.mismatched:
+            tensor, found, expected = self.mismatched[0]
+            raise UnsupportedModelError(
+                f"{name}: transformers can't run this checkpoint: tensor {tensor!r} has shape {tuple(found)}, but "
+                f"transformers expects {tuple(expected)}; correct the settings, or pass the checkpoint as safetensors"
+            )
 
 
-def refuse_layers(checkpoint: Checkpoint, n_blocks: int) -> None:
-    """Raise early if the blocks can't be run: missing extra, unknown architecture, or too many blocks."""
-    require_extra("running the real model's first blocks", checkpoint.folder)
-    spec_of(checkpoint.config)
-    depth = depth_of(checkpoint.config)
-    if n_blocks > depth:
-        raise RangeError(f"{n_blocks} blocks were asked for; {checkpoint.name} has {depth}: ask for {depth} or fewer")
+def load_blocks(real: Path | Any, n_blocks: int, dtype: torch.dtype) -> Loaded:
+    """Load the first blocks from a folder or GGUF file, or copy those of a model in memory."""
+    loaded = (_from_path if isinstance(real, Path) else _from_memory)(real, n_blocks, dtype)
+    loaded.model.config._experts_implementation = "eager"  # the fast one supports only some sizes
+    loaded.model.config.use_cache = False
+    loaded.model.eval()
+    return loaded
+
+
+def _from_path(path: Path, n_blocks: int, dtype: torch.dtype) -> Loaded:
+    options: dict[str, Any] = {"dtype": dtype, "attn_implementation": "eager", "output_loading_info": True}
+    if path.is_file():  # transformers reads the whole GGUF file
+        options["gguf_file"] = path.name
+        config = AutoConfig.from_pretrained(path.parent, gguf_file=path.name)
+        tensors = GGUFFile(path)
+        for tensor, key in GGUF_TABLES.items():
+            if tensor in tensors.names():
+                setattr(config, key, tensors.shape(tensor)[0])
+    else:
+        config = _cut(AutoConfig.from_pretrained(path), n_blocks)
+    folder = path.parent if path.is_file() else path
+    model, info = AutoModel.from_pretrained(folder, config=config, ignore_mismatched_sizes=True, **options)
+    return Loaded(model, frozenset(info["missing_keys"]), tuple(sorted(info["mismatched_keys"])))
+
+
+def _from_memory(model: Any, n_blocks: int, dtype: torch.dtype) -> Loaded:
+    base = base_of(model)
+    copied = type(base)._from_config(_cut(deepcopy(base.config), n_blocks), dtype=dtype, attn_implementation="eager")
+    wanted = copied.state_dict()
+    copied.load_state_dict({name: values for name, values in tensors_of(base).items() if name in wanted})
+    return Loaded(copied)
+
+
+def _cut(config: Any, n_blocks: int) -> Any:
+    for name in DEPTHS:
+        if hasattr(config, name):
+            setattr(config, name, n_blocks)
+    for kinds in KINDS:
+        if getattr(config, kinds, None):
+            setattr(config, kinds, getattr(config, kinds)[:n_blocks])
+    for rounding in ("reorder_and_upcast_attn", "slow_but_exact"):  # these only change the order of sums
+        if hasattr(config, rounding):
+            setattr(config, rounding, False)
+    return config
 
 
 def open_blocks(checkpoint: Checkpoint, n_blocks: int, n_heads: int, dtype: str = "float32") -> FirstBlocks:
@@ -105,33 +153,12 @@ def open_blocks(checkpoint: Checkpoint, n_blocks: int, n_heads: int, dtype: str 
     )
     real = checkpoint.blocks_folder(n_blocks) or checkpoint.model
     with their_failures(checkpoint.name), quiet_transformers(), _precision(dtype):
-        import torch
-
         loaded = load_blocks(real, n_blocks, getattr(torch, dtype))
         _refuse_missing(loaded, modules, checkpoint.name)
         if is_in_a_file(checkpoint):
             _refuse_misread_gguf(loaded, checkpoint, n_blocks)
         loaded.refuse_mismatched(checkpoint.name)
         return FirstBlocks(loaded.model, modules, n_blocks, n_heads, dtype, checkpoint.name)
-
-
-def what_is_loaded(checkpoint: Checkpoint, n_blocks: int) -> str:
-    """The blocks that are in memory at once, as error messages name them."""
-    if is_in_a_file(checkpoint):
-        return "all blocks, which are read of a GGUF file,"
-    return "the first block" if n_blocks == 1 else f"the first {n_blocks} blocks"
-
-
-def remedy_of_memory(checkpoint: Checkpoint, less: str = "") -> str:
-    """What to do if memory does not suffice; `less` is what could be asked for instead."""
-    if is_in_a_file(checkpoint):
-        return "give the checkpoint as safetensors"
-    return f"ask for {less}, or on a machine with more memory" if less else "ask on a machine with more memory"
-
-
-def is_in_a_file(checkpoint: Checkpoint) -> bool:
-    """Whether the checkpoint is a GGUF file."""
-    return checkpoint.folder is not None and checkpoint.folder.is_file()
 
 
 def _refuse_missing(loaded: Loaded, modules: Modules, name: str) -> None:
@@ -196,8 +223,6 @@ class FirstBlocks:
 
     def run(self, token_ids: Int[np.ndarray, "text place"], until: int | None = None) -> ForwardCache:
         """Run texts of one length through all blocks, or up to the input of block `until`."""
-        import torch
-
         cache = self._local.cache = ForwardCache([], [])
         self._local.until = until
         try:
@@ -209,12 +234,14 @@ class FirstBlocks:
 
     def rerun(self, cache: ForwardCache, without: Component, after: int) -> Float[np.ndarray, "text d_model"]:
         """The residual stream at each text's last position after block `after`, with one component ablated."""
-        import torch
-
         states = cache.states[without.layer]
-        with torch.inference_mode(), self._wide(), self._ablated(without):
-            for layer in range(without.layer, after + 1):
-                states = self._through(layer, states, cache)
+        self._local.ablated = without
+        try:
+            with torch.inference_mode(), self._wide():
+                for layer in range(without.layer, after + 1):
+                    states = self._through(layer, states, cache)
+        finally:
+            self._local.ablated = None
         return _at_last_position(states)
 
     def config_list(self, name: str) -> list[Any]:
@@ -228,10 +255,8 @@ class FirstBlocks:
 
         `entering` replaces the states that enter the block.
         """
-        import torch
-
         states = cache.states[layer] if entering is None else torch.from_numpy(entering)
-        catcher = _softmax_catcher((len(states), self.n_heads))
+        catcher = _SoftmaxCatcher(len(states), self.n_heads)
         with torch.inference_mode(), self._wide(), catcher:
             self._through(layer, states, cache)
         if catcher.caught is None:
@@ -249,15 +274,7 @@ class FirstBlocks:
         return _first(self._blocks[layer](states, *args[1:], **named))
 
     def _wide(self) -> AbstractContextManager[None]:
-        return widened() if self.dtype == "float64" else nullcontext()
-
-    @contextmanager
-    def _ablated(self, component: Component) -> Iterator[None]:
-        self._local.ablated = component
-        try:
-            yield
-        finally:
-            self._local.ablated = None
+        return Widened() if self.dtype == "float64" else nullcontext()
 
     def _cache_input(self, _block: Any, args: tuple[Any, ...], named: dict[str, Any]) -> None:
         cache = getattr(self._local, "cache", None)
@@ -299,33 +316,30 @@ def _first(output: Any) -> Any:
     return output[0] if isinstance(output, tuple | list) else output
 
 
-def _softmax_catcher(texts_and_heads: tuple[int, int]) -> Any:
-    """A torch mode that records input and output of a block's first softmax over texts and heads: the attention's.
+class _SoftmaxCatcher(TorchFunctionMode):  # type: ignore[misc]
+    """Records input and output of a block's first softmax over texts and heads: the attention's.
 
     XGLM computes it with texts and heads in one axis.
     """
-    from torch.overrides import TorchFunctionMode
 
-    class Catcher(TorchFunctionMode):  # type: ignore[misc]
-        caught: tuple[Any, Any] | None = None
+    def __init__(self, texts: int, heads: int) -> None:
+        super().__init__()
+        self.texts, self.heads = texts, heads
+        self.caught: tuple[Any, Any] | None = None
 
-        def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            result = func(*args, **(kwargs or {}))
-            if getattr(func, "__name__", "") == "softmax" and self.caught is None:
-                texts, heads = texts_and_heads
-                if result.ndim == 4 or (result.ndim == 3 and len(result) == texts * heads):
-                    shape = (texts, heads, *result.shape[-2:])
-                    self.caught = (args[0].reshape(shape), result.reshape(shape))
+    def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") != "softmax" or self.caught is not None:
             return result
-
-    return Catcher()
+        if result.ndim == 4 or (result.ndim == 3 and len(result) == self.texts * self.heads):
+            shape = (self.texts, self.heads, *result.shape[-2:])
+            self.caught = (args[0].reshape(shape), result.reshape(shape))
+        return result
 
 
 @contextmanager
 def one_thread_each() -> Iterator[None]:
     """Let each of our threads compute on one core: the threads are the parallelism, and sums keep their order."""
-    import torch
-
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -334,6 +348,48 @@ def one_thread_each() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def components(n_blocks: int, n_heads: int) -> Sequence[Component]:
-    """Every head and MLP of the first blocks, block by block."""
-    return [Component(layer, head) for layer in range(n_blocks) for head in [*range(n_heads), None]]
+@contextmanager
+def in_double_precision() -> Iterator[None]:
+    """Make transformers compute norms, rotary angles and softmax in float64.
+
+    It casts them to float32 for every dtype, so a comparison in float64 would only see rounding. The formulas are
+    transformers' own.
+    """
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with Widened():
+            yield
+    finally:
+        torch.set_default_dtype(usual)
+
+
+class Widened(TorchFunctionMode):  # type: ignore[misc]
+    """Replaces float32 by float64 in every torch call of this thread."""
+
+    def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        def wide(value: Any) -> Any:
+            return torch.float64 if value is torch.float32 else value
+
+        func = torch.Tensor.double if func is torch.Tensor.float else func
+        named = {name: wide(value) for name, value in (kwargs or {}).items()}
+        return func(*(wide(value) for value in args), **named)
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Silence transformers' progress bars and its report of missing tensors: later layers are left out on purpose."""
+    bar = getattr(gguf_reader, "tqdm", None)  # which ignores the logging settings
+    if bar is not None:
+        gguf_reader.tqdm = partial(bar, disable=True)
+    verbosity, had_bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if had_bars:
+            logging.enable_progress_bar()
+        if bar is not None:
+            gguf_reader.tqdm = bar

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,14 +14,39 @@ from jaxtyping import Float
 
 from detoklens.errors import CheckpointError, UnsupportedModelError
 from detoklens.loading import load
-from detoklens.model.loading import in_double_precision, load_blocks, quiet_transformers, require_extra, their_failures
+from detoklens.model.checks import require_extra, their_failures
 from detoklens.scores.layer import Layer
-from detoklens.tables.verification import VERIFICATION
+from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.weights.families import spec_of
-from detoklens.weights.spec import Modules
 
 if TYPE_CHECKING:
     import torch
+
+
+VERIFICATION = Schema(
+    "verification",
+    "Difference between the decomposition and the real model",
+    (
+        Column("dtype", "String", "data type of both computations"),
+        HEAD,
+        Column("attention_difference", "Float64", "largest |difference| of an attention weight"),
+        Column("output_difference", "Float64", "largest |difference| of the head's output"),
+        Column(
+            "layer_output_difference", "Float64", "largest |difference| of the attention layer's output, with its bias"
+        ),
+        Column(
+            "block_output_difference",
+            "Float64",
+            "largest |difference| of the first block's output; null if its MLP is not read",
+        ),
+        Column("tolerance", "Float64", "largest accepted difference"),
+        Column(
+            "passed",
+            "Boolean",
+            "whether each difference is within the tolerance, for outputs relative to max(1, largest |value|)",
+        ),
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -31,40 +56,46 @@ class RealAttention:
     attention: Float[np.ndarray, "head query key"]
     head_outputs: Float[np.ndarray, "head query d_model"]
     output: Float[np.ndarray, "query d_model"]
-    block: Float[np.ndarray, "query d_model"]
+    block: Float[np.ndarray, "query d_model"] | None  # None if transformers does not find the MLP
 
 
 def run_real_layer(real: Path | Any, config: dict[str, Any], token_ids: Sequence[int], dtype: str) -> RealAttention:
     """Run a text through the first layer of the real model, given as a path or in memory."""
     require_extra("comparing with the real model", real)
-    modules = spec_of(config).modules
+    spec = spec_of(config)
+    modules = spec.modules
     name = str(real) if isinstance(real, Path) else type(real).__name__
-    with their_failures(name):
-        return _run(real, name, modules, token_ids, dtype)
+    from detoklens.model import first_blocks as blocks
 
-
-def _run(real: Path | Any, name: str, modules: Modules, token_ids: Sequence[int], dtype: str) -> RealAttention:
-    import torch
-
-    with quiet_transformers(), in_double_precision() if dtype == "float64" else nullcontext():
-        loaded = load_blocks(real, 1, getattr(torch, dtype))
+    precision = blocks.in_double_precision() if dtype == "float64" else nullcontext()
+    with their_failures(name), blocks.quiet_transformers(), precision:
+        loaded = blocks.load_blocks(real, 1, getattr(blocks.torch, dtype))
         loaded.refuse_mismatched(name)
+        random, without_mlp = (
+            sorted(loaded.missing.intersection(f"{modules.part}.{name}".lstrip(".") for name in names))
+            for names in (spec.tensor_names(()), spec.mlp_names(()))  # without a prefix
+        )
+        if random:
+            raise UnsupportedModelError(
+                f"{name}: transformers does not find the tensor {random[0]!r}, so there is nothing to compare with; "
+                "give the checkpoint as safetensors"
+            )
         model = loaded.model.get_submodule(modules.part) if modules.part else loaded.model
         block = model.get_submodule(modules.blocks)[0]
         caught: dict[str, tuple[Any, Any]] = {}
         _catch(block, "block", caught)
         _catch(block.get_submodule(modules.attention), "attention", caught)
         _catch(projection := block.get_submodule(modules.projection), "projection", caught)
-        with torch.no_grad():
-            model(torch.tensor([list(token_ids)]), output_attentions=True)
-    attention = next(output for output in caught["attention"][1] if output is not None and output.ndim == 4)
-    (mixed, *_), (output, *_) = caught["projection"]
-    return RealAttention(
-        attention=attention[0].numpy(),
-        head_outputs=_head_outputs(mixed.reshape(len(token_ids), -1), projection, attention.shape[1]),
-        output=output.reshape(len(token_ids), -1).numpy(),
-        block=caught["block"][1][0].reshape(len(token_ids), -1).numpy(),
-    )
+        with blocks.torch.no_grad():
+            model(blocks.torch.tensor([list(token_ids)]), output_attentions=True)
+        attention = next(output for output in caught["attention"][1] if output is not None and output.ndim == 4)
+        (mixed, *_), (output, *_) = caught["projection"]
+        return RealAttention(
+            attention=attention[0].numpy(),
+            head_outputs=_head_outputs(mixed.reshape(len(token_ids), -1), projection, attention.shape[1]),
+            output=output.reshape(len(token_ids), -1).numpy(),
+            block=None if without_mlp else caught["block"][1][0].reshape(len(token_ids), -1).numpy(),
+        )
 
 
 def _catch(module: Any, name: str, caught: dict[str, tuple[Any, Any]]) -> None:
@@ -78,7 +109,7 @@ def _head_outputs(mixed: torch.Tensor, output_module: Any, n_heads: int) -> Floa
     """What each head writes: its part of the output projection's input times its rows of the projection."""
     width = mixed.shape[-1]
     weight = output_module.weight.detach()
-    if type(output_module).__name__ == "Linear":
+    if type(output_module).__name__ != "Conv1D":
         weight = weight.T
     per_head = mixed.reshape(-1, n_heads, width // n_heads).transpose(0, 1)
     return (per_head @ weight.reshape(n_heads, width // n_heads, -1)).numpy()
@@ -130,40 +161,22 @@ def _compare(
     attention = np.abs(ours.terms(token_ids).attention() - real.attention).max(axis=(1, 2))
     written = np.abs(ours.head_outputs(token_ids) - real.head_outputs).max(axis=(1, 2))
     largest = max(1.0, float(np.abs(real.head_outputs).max()))
-    layer, output = _difference(ours.attention_output(token_ids), real.output), _block_output(ours, token_ids)
-    block = None if output is None else _difference(output, real.block)
-    whole = max(layer.relative, 0.0 if block is None else block.relative)
+    outputs = {"layer_output_difference": (ours.attention_output(token_ids), real.output)}
+    with suppress(CheckpointError, UnsupportedModelError):  # without an MLP, or with an unsupported one
+        if real.block is not None:
+            outputs["block_output_difference"] = (ours.block_output(token_ids), real.block)
+    differences = {name: float(np.abs(mine - theirs).max()) for name, (mine, theirs) in outputs.items()}
+    whole = max(differences[name] / max(1.0, float(np.abs(theirs).max())) for name, (_, theirs) in outputs.items())
     return [
         {
             "dtype": dtype,
             "head": head,
             "attention_difference": float(attention[head]),
             "output_difference": float(written[head]),
-            "layer_output_difference": layer.absolute,
-            "block_output_difference": None if block is None else block.absolute,
+            "block_output_difference": None,
+            **differences,
             "tolerance": tolerance,
             "passed": bool(max(attention[head], written[head] / largest, whole) <= tolerance),
         }
         for head in range(ours.n_heads)
     ]
-
-
-def _block_output(ours: Layer, token_ids: Sequence[int]) -> np.ndarray | None:
-    """Output of the first block; None without an MLP or with an unsupported one."""
-    try:
-        return ours.block_output(token_ids)
-    except (CheckpointError, UnsupportedModelError):
-        return None
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Largest difference of two outputs: absolute, and relative to max(1, largest |value|)."""
-
-    absolute: float
-    relative: float
-
-
-def _difference(ours: np.ndarray, real: np.ndarray) -> Difference:
-    absolute = float(np.abs(ours - real).max())
-    return Difference(absolute, absolute / max(1.0, float(np.abs(real).max())))

@@ -11,10 +11,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from detoklens.errors import DetokLensError, OutputError, RangeError, as_path, escape_unprintable, first_line, shown
+from detoklens.errors import (
+    DetokLensError,
+    MissingExtraError,
+    OutputError,
+    RangeError,
+    as_path,
+    escape_unprintable,
+    first_line,
+    shown,
+)
 from detoklens.figures.spec import FigureSpec, chosen_spec
 from detoklens.questions.base import Question, View
 from detoklens.questions.catalogue import QUESTIONS
@@ -35,6 +45,7 @@ from detoklens.tables.schema import Column, Schema
 
 if TYPE_CHECKING:
     import polars as pl
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
     from detoklens.questions.base import Verdict
@@ -75,13 +86,8 @@ class Answer:
         """Whether provenance and tables are equal; `read_answer` returns an answer equal to the written one."""
         if not isinstance(other, Answer):
             return NotImplemented
-        if (self.provenance.to_json(), self.model, [*self.tables]) != (
-            other.provenance.to_json(),
-            other.model,
-            [*other.tables],
-        ):
-            return False
-        return all(frame.equals(other.tables[name]) for name, frame in self.tables.items())
+        mine, theirs = ((each.provenance.to_json(), each.model, [*each.tables]) for each in (self, other))
+        return mine == theirs and all(frame.equals(other.tables[name]) for name, frame in self.tables.items())
 
     def __hash__(self) -> int:
         return hash(self.provenance.to_json())
@@ -107,7 +113,13 @@ class Answer:
         return {spec.name: spec for spec in self.question.specs() if spec.can_draw(self.tables)}
 
     def figure(
-        self, name: str | None = None, *, heads: Sequence[int] | None = None, width: str | float = "page", **more: Any
+        self,
+        name: str | None = None,
+        *,
+        heads: Sequence[int] | None = None,
+        width: str | float = "page",
+        ax: Axes | None = None,
+        **more: Any,
     ) -> Figure:
         """Draw a figure.
 
@@ -119,18 +131,20 @@ class Answer:
             Heads to draw; all by default.
         width
             ``"page"``, ``"column"`` or inches.
+        ax
+            Axes to draw into, for a figure of one panel (choose one head); ``width`` is ignored then.
         **more
             Further arguments of the figure.
 
         Returns
         -------
         matplotlib.figure.Figure
-            The figure, with its numbers in the answer's tables.
+            The figure, with its numbers in the answer's tables; that of ``ax`` if given.
 
         Raises
         ------
         RangeError
-            The answer has no such figure or head.
+            The answer has no such figure or head, or the figure has several panels and ``ax`` is one.
 
         Examples
         --------
@@ -138,7 +152,38 @@ class Answer:
         """
         spec = self.spec(name)
         chosen = {} if heads is None else {"heads": self._heads_drawn(spec, heads)}
-        return spec.draw(self.drawn_from, width=width, **chosen, **more)
+        return spec.draw(self.drawn_from, ax=ax, width=width, **chosen, **more)
+
+    def to_pandas(self, table: str | None = None) -> Any:
+        """Convert a table to pandas.
+
+        Parameters
+        ----------
+        table
+            One of `tables`; the first by default.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A copy of the table.
+
+        Raises
+        ------
+        RangeError
+            The answer has no such table.
+        MissingExtraError
+            pandas is not installed.
+
+        Examples
+        --------
+        >>> answer.to_pandas("auroc_by_head")  # doctest: +SKIP
+        """
+        if find_spec("pandas") is None:
+            raise MissingExtraError("to_pandas needs pandas: pip install pandas; answer.tables has polars tables")
+        name = next(iter(self.tables)) if table is None else table
+        if name not in self.tables:
+            raise RangeError(f"there is no table {name!r}; the tables are {', '.join(self.tables)}")
+        return self.tables[name].to_pandas()
 
     def _heads_drawn(self, spec: FigureSpec, heads: int | Sequence[int]) -> list[int]:
         """The heads to draw, refused if the figure's tables lack one."""
@@ -202,16 +247,13 @@ class Answer:
         """Summary, first table rows and first figure, for a notebook."""
         parts = [f"<p><strong>{escape(self.sentence)}</strong></p>"]
         parts += [html_table(view.frame, view.title, SHOWN_ROWS) for view in self.views]
-        if self.figures:
-            parts.append(self._figure_html(next(iter(self.figures.values()))))
+        for spec in [*self.figures.values()][:1]:
+            from detoklens.figures.save import svg_text
+
+            drawn = svg_text(self.figure(spec.name), spec.name, spec.title, spec.caption)
+            caption = f"<figcaption><strong>{escape(spec.title)}.</strong> {escape(spec.caption)}</figcaption>"
+            parts.append(f"<figure>{drawn}{caption}</figure>")
         return "\n".join(parts)
-
-    def _figure_html(self, spec: FigureSpec) -> str:
-        from detoklens.figures.save import svg_text
-
-        drawn = svg_text(self.figure(spec.name), spec.name, spec.title, spec.caption)
-        caption = f"<figcaption><strong>{escape(spec.title)}.</strong> {escape(spec.caption)}</figcaption>"
-        return f"<figure>{drawn}{caption}</figure>"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -393,7 +435,7 @@ def read_answer(folder: str | Path, question: str | None = None) -> Answer | Com
     Parameters
     ----------
     folder
-        The folder.
+        The folder, or ``hf:USER/NAME`` (also with ``/FOLDER`` and ``@REVISION``) for one in a dataset on the hub.
     question
         The name of a question, e.g. ``"auroc"``, if the folder has several answers.
 
@@ -412,6 +454,10 @@ def read_answer(folder: str | Path, question: str | None = None) -> Answer | Com
     >>> dl.read_answer("results").sentence  # doctest: +SKIP
     """
     folder = as_path(folder, "a folder of answers")
+    if str(folder).startswith("hf:"):
+        from detoklens.hub.repository import fetch_folder
+
+        folder = fetch_folder(str(folder), (".parquet",))
     found, refused = _answers_in(folder)
     names = sorted({answer.about.question for answer in found})
     chosen = [answer for answer in found if question in (None, answer.about.question)]

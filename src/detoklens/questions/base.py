@@ -62,21 +62,36 @@ class View:
     title: str
     frame: pl.DataFrame
     open: bool = False
-    """Whether a page shows it expanded and sortable."""
+    """Whether a report shows it at the top of the page, sortable; at most ten columns, named for readers."""
+    note: str = ""
+    """What its numbers are, below the table."""
 
 
 @dataclass(frozen=True)
 class ReportEntry:
     """One question of a report section.
 
-    `label` distinguishes two answers to the same question in file names, `remark` in figure titles. `compared` entries
-    are also asked when several models are compared.
+    `label` distinguishes two answers to the same question in file names, `remark` in titles. `compared` entries are
+    also asked when several models are compared. A `headline` has a line on the page and one figure: the first one, or
+    `figure`, or none if that is None. Everything else is in the appendix.
     """
 
     question: Question
     label: str = ""
     remark: str = ""
     compared: bool = False
+    headline: bool = True
+    figure: str | None = ""
+
+    @property
+    def on_page(self) -> bool:
+        """Whether one of its figures is on the page itself."""
+        return self.headline and self.figure is not None
+
+    @property
+    def title(self) -> str:
+        """The command's name and the remark, e.g. `auroc on continuation tokens`."""
+        return f"{self.question.name()}{self.remark}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -102,6 +117,8 @@ class Question:
     """Columns of a table to display first."""
     parallel: ClassVar[bool] = False
     """Whether it computes on several threads and takes --workers."""
+    caveat: ClassVar[str] = ""
+    """What a "yes" does not show, in one sentence; reports print it below the summary."""
     report_section: ClassVar[str] = ""
     """Title of the report section that shows it; empty for a question that reports leave out."""
 
@@ -127,7 +144,7 @@ class Question:
     @classmethod
     def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:
         """What its report section asks of a study."""
-        return [ReportEntry(cls())]
+        return [ReportEntry(cls(), compared=bool(cls.compared_figures))]
 
     @classmethod
     def takes(cls, need: Need) -> bool:
@@ -137,6 +154,11 @@ class Question:
     def depends_on(self, need: Need) -> bool:
         """Whether its numbers depend on this input with these parameters."""
         return self.takes(need)
+
+    @property
+    def begins_with_bos(self) -> bool | None:
+        """Whether its documents begin with the beginning-of-text token; None for the study's own setting."""
+        return None
 
     def cli_args(self, _study: Study) -> list[str]:
         """Its parameters as command-line arguments."""

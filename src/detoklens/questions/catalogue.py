@@ -31,6 +31,7 @@ TOPICS = {
         "auroc": "Test which heads rank a token's corpus predecessors above other tokens.",
         "heads": "Summarize every head in one row.",
         "anatomy": "Split the variance of every head's score into six shares.",
+        "lookback": "Find what makes heads look back from continuation tokens, but not from whole words.",
         "twins": "Test whether the first layer writes words.",
         "layers": "Find the layer at which the model has composed the word.",
     },
@@ -43,6 +44,9 @@ TOPICS = {
         "attention": "Compare attention on text with the softmax of Tᵖ + Tᵖᵖ.",
         "contributions": "Measure how far attention on text moves when a term is removed.",
         "explain": "Show which term explains each head's strongest links in a text.",
+    },
+    "The paper": {
+        "paper": "Check the paper's claims on this model.",
     },
 }
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import polars as pl
 
 from detoklens.errors import DetokLensError
+from detoklens.loading import expand_revisions
 from detoklens.questions.answer import Answer, Comparison
 from detoklens.questions.study import Study, study
 from detoklens.tables.files import Provenance
@@ -17,13 +18,14 @@ if TYPE_CHECKING:
     from detoklens.questions.base import Question
 
 
-def compare(models: Mapping[str, Any], question: Question, **options: Any) -> Comparison:
+def compare(models: Mapping[str, Any] | str, question: Question, **options: Any) -> Comparison:
     """Ask several models the same question.
 
     Parameters
     ----------
     models
-        Studies, or what `study` takes, by label.
+        Studies, or what `study` takes, by label; or the training steps of one model, such as
+        ``"EleutherAI/pythia-70m@step1000..step143000:8"``.
     question
         The question, e.g. ``dl.Heads()``.
     **options
@@ -43,6 +45,8 @@ def compare(models: Mapping[str, Any], question: Question, **options: Any) -> Co
     --------
     >>> dl.compare({"start": "demo@0", "end": "demo"}, dl.Heads())  # doctest: +SKIP
     """
+    if isinstance(models, str):
+        models = {name.rpartition("@")[2]: name for name in expand_revisions(models)}
     if not isinstance(models, Mapping):
         raise DetokLensError('models is not a mapping; pass models by label, e.g. {"start": "demo@0", "end": "demo"}')
     if len(models) < 2:

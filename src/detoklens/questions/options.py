@@ -6,14 +6,18 @@ For other families any value except the default is refused, and provenance omits
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+import numpy as np
+
 from detoklens.errors import MissingError, RangeError
-from detoklens.questions.base import Question
+from detoklens.questions.base import Question, ReportEntry
 from detoklens.questions.parameters import Parameter, settings_of
+from detoklens.wording import plural
 
 if TYPE_CHECKING:
+    from detoklens.parallel import Runner
     from detoklens.questions.base import Need
     from detoklens.questions.study import Study
     from detoklens.scores.affinity import Affinity
@@ -77,6 +81,28 @@ class SplitTerms(Question):
 
 
 @dataclass(frozen=True, repr=False)
+class OnText(SplitTerms):
+    """A question about attention on text, which may differ from its study in the beginning-of-text token.
+
+    The paper's Figure 4 prepends the token and its Figure 3E does not, so a report asks each question its own way.
+    """
+
+    prepend_bos: Annotated[
+        bool | None, Parameter("Prepend the beginning-of-text token; None as the study does.", cli=False)
+    ] = field(default=None, kw_only=True)
+
+    needs = frozenset({"text"})
+
+    @property
+    def begins_with_bos(self) -> bool | None:
+        return self.prepend_bos
+
+    def settings(self, study: Study) -> dict[str, Any]:
+        """The documents' digest says how they begin."""
+        return {name: value for name, value in super().settings(study).items() if name != "prepend_bos"}
+
+
+@dataclass(frozen=True, repr=False)
 class AtOffset(SplitTerms):
     """A question about token terms; rotary models are asked at one offset, by default with no mean split off."""
 
@@ -97,6 +123,18 @@ class AtOffset(SplitTerms):
         """The options that differ from their defaults, in words."""
         offset = [f"offset {self.offset}"] if self.offset != 1 else []
         return offset + ([SPLIT_SAID[self.mean]] if self.mean != type(self).mean else [])
+
+    def report_variants(self, study: Study, label: str, remark: str = "") -> list[ReportEntry]:
+        """Report entries for some families only: with means split off, or with the key after the query."""
+        found = []
+        if study.layer.positions != "learned":
+            found.append(("split", "means split off", replace(self, mean="vocabulary")))
+        if isinstance(self, Joining) and not study.layer.is_causal:
+            found.append(("ahead", "key after query", replace(self, direction="ahead")))
+        return [
+            ReportEntry(question, f"{label}_{name}", f"{remark}, {said}", compared=True, headline=False)
+            for name, said, question in found
+        ]
 
     def affinity(self, study: Study, scale: TokenScale | None, centred: bool, heads: Sequence[int]) -> Affinity:
         """Tᵉᵉ of the whole vocabulary with these options."""
@@ -123,6 +161,28 @@ class Joining(AtOffset):
 
     def unusual(self) -> list[str]:
         return super().unusual() + (["keys after the query"] if self.is_ahead else [])
+
+
+@dataclass(frozen=True, repr=False)
+class Ranking(Joining):
+    """A question that ranks tokens; special and untrained ones are left out by default."""
+
+    all_tokens: Annotated[
+        bool, Parameter("Include special tokens and tokens that training never touched.", advanced=True)
+    ] = field(default=False, kw_only=True)
+
+    def ranked_tokens(self, layer: Layer, runner: Runner) -> np.ndarray:
+        """The tokens to rank; says how many are left out."""
+        if self.all_tokens:
+            return np.arange(layer.vocab_size)
+        untrained, kept = int(layer.untrained.sum()), layer.meaningful_tokens
+        if untrained:
+            runner.say(
+                f"{plural(untrained, 'token')} that training never touched and "
+                f"{plural(layer.vocab_size - len(kept) - untrained, 'special one')} are left out "
+                "(--all-tokens includes them, `frequency --by untrained` lists them)"
+            )
+        return kept
 
 
 SPLIT_SAID = {

@@ -77,19 +77,13 @@ def settings_of(owner: type) -> tuple[Setting, ...]:
         return _SETTINGS[owner]
     hints = get_type_hints(owner, include_extras=True)
     _SETTINGS[owner] = tuple(
-        Setting(field.name, kind, () if field.default is MISSING else field.default, parameter)
+        Setting(field.name, get_args(hint)[0], () if field.default is MISSING else field.default, parameter)
         for field in fields(owner)
-        for kind, parameter in [_split(hints[field.name])]
-        if parameter is not None
+        if get_origin(hint := hints[field.name]) is Annotated
+        for parameter in get_args(hint)[1:]
+        if isinstance(parameter, Parameter)
     )
     return _SETTINGS[owner]
-
-
-def _split(hint: Any) -> tuple[Any, Parameter | None]:
-    if get_origin(hint) is Annotated:
-        kind, *notes = get_args(hint)
-        return kind, next((note for note in notes if isinstance(note, Parameter)), None)
-    return hint, None
 
 
 def to_cli_args(owner: Any) -> list[str]:
@@ -110,7 +104,7 @@ def checked(owner: str, setting: Setting, value: Any) -> Any:
     try:
         found = _first_fitting(setting.kind, value)
     except TypeError as error:
-        accepted = " or ".join(dict.fromkeys(_described(kind) for kind in _choices(setting.kind)))
+        accepted = " or ".join(dict.fromkeys(_described(kind) for kind in choices_of(setting.kind)))
         given = repr(value).replace("\n", " ")
         given = given if len(given) <= LONGEST_SHOWN else f"{given[:LONGEST_SHOWN]}…"
         raise RangeError(f"{owner}({setting.name}={given}): {setting.name} is {accepted}") from error
@@ -120,36 +114,39 @@ def checked(owner: str, setting: Setting, value: Any) -> Any:
     return found
 
 
-def _choices(kind: Any) -> tuple[Any, ...]:
+SIMPLE: dict[Any, tuple[Any, str]] = {
+    bool: (bool, "True or False"),
+    int: (Integral, "a whole number"),
+    float: (Real, "a number"),
+    str: (str, "text"),
+    Path: (str | Path, "a path"),
+    NoneType: (NoneType, "None"),
+}
+"""What is accepted for a type, and the type in words."""
+
+
+def choices_of(kind: Any) -> tuple[Any, ...]:
+    """The alternatives of a union; a type that is none is its only one."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
 def _as(kind: Any, value: Any) -> Any:
     """The value as one type, a single value as a sequence of one; TypeError if it does not fit."""
-    if get_origin(kind) is Literal:
-        return _fitting(value in get_args(kind) and type(value) is str, value)
-    if get_origin(kind) is Sequence or kind is Sequence:
+    if get_origin(kind) is Sequence:
         several = not isinstance(value, str | bytes | Mapping) and isinstance(value, Iterable)
         return tuple(_first_fitting(get_args(kind)[0], each) for each in (value if several else [value]))
-    if kind is bool:
-        return _fitting(isinstance(value, bool), value)
-    if kind is int:
-        return int(_fitting(isinstance(value, Integral) and not isinstance(value, bool), value))
-    if kind is float:
-        return float(_fitting(isinstance(value, Real) and not isinstance(value, bool), value))
-    if kind is Path:
-        return Path(_fitting(isinstance(value, str | Path), value))
-    return _fitting(isinstance(value, kind), value)
-
-
-def _fitting(fits: bool, value: Any) -> Any:
+    if get_origin(kind) is Literal:
+        fits = type(value) is str and value in get_args(kind)
+    else:
+        accepted = SIMPLE[kind][0] if kind in SIMPLE else kind
+        fits = isinstance(value, accepted) and not (kind in (int, float) and isinstance(value, bool))
     if not fits:
         raise TypeError
-    return value
+    return kind(value) if kind in (int, float, Path) else value
 
 
 def _first_fitting(kind: Any, value: Any) -> Any:
-    for choice in _choices(kind):
+    for choice in choices_of(kind):
         try:
             return _as(choice, value)
         except TypeError:
@@ -161,16 +158,8 @@ def _described(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(map(repr, get_args(kind)))
     if get_origin(kind) is Sequence:
-        return "a list, each " + " or ".join(_described(choice) for choice in _choices(get_args(kind)[0]))
-    names = {
-        bool: "True or False",
-        int: "a whole number",
-        float: "a number",
-        str: "text",
-        Path: "a path",
-        NoneType: "None",
-    }
-    return names.get(kind, str(kind))
+        return "a list, each " + " or ".join(_described(choice) for choice in choices_of(get_args(kind)[0]))
+    return SIMPLE[kind][1] if kind in SIMPLE else str(kind)
 
 
 def whole_numbers(what: str) -> Callable[[str], tuple[int, ...]]:

@@ -5,27 +5,29 @@ from __future__ import annotations
 import shlex
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import numpy as np
+
 from detoklens import demo
-from detoklens.errors import CountsError, MissingError, RangeError, as_path
+from detoklens.errors import CountsError, MissingError, RangeError, as_path, errors_in_memory
 from detoklens.loading import load
 from detoklens.measures.documents import digest
 from detoklens.parallel import Runner, available_cores
 from detoklens.progress import Watching, shown_steps
 from detoklens.questions.answer import Answer, Store
 from detoklens.questions.base import Question
+from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.parameters import Parameter, check_settings, settings_of, to_cli_args
-from detoklens.questions.texts import Texts, read_documents, texts_or_files
+from detoklens.questions.texts import Texts, beginning_token, read_documents, texts_or_files
 from detoklens.scores.layer import Layer
 from detoklens.tables.files import Provenance
 
 if TYPE_CHECKING:
-    import numpy as np
-
     from detoklens.corpus.counts import Counts
     from detoklens.explorer.explore import Explorer
     from detoklens.questions.base import Need
@@ -63,14 +65,14 @@ class Study:
         texts: Texts | None = None,
         seed: int = 0,
         work: Work | None = None,
-        model_words: Sequence[str] = (),
+        model_words: Sequence[str] | None = None,
     ) -> None:
         if type(seed) is not int or seed < 0:
             raise RangeError(f"the seed is a whole number of at least 0, not {seed!r}")
         self.layer = layer if counts is None else layer.with_frequencies(counts.tokens)
         self.counts, self.seed = counts, seed
         self.texts, self.work = texts or Texts(), work or Work()
-        self.model_words = list(model_words) or [layer.name]
+        self.model_words = [layer.name] if model_words is None else list(model_words)
         self.notes: list[str] = list(layer.notes)
         self._document_notes: list[str] = []
         self._answers: OrderedDict[str, Answer] = OrderedDict()
@@ -90,14 +92,47 @@ class Study:
             text = f"up to {self.texts.documents:,} documents from {', '.join(self.texts.text) or 'the demo'}"
         return f"Study of {self.layer!r}: {counts}, {text}, seed {self.seed}"
 
+    def _repr_html_(self) -> str:
+        """The inputs, and the questions that they allow, for a notebook."""
+        layer, named = self.layer, [*QUESTIONS]
+        lacking = {name: self.missing(QUESTIONS[name]) for name in named}
+        rows = {
+            "model": layer.name,
+            "size": f"{layer.n_heads} heads, {layer.vocab_size:,} tokens, {layer.n_positions:,} positions",
+            "inputs": repr(self).partition(f"{layer!r}: ")[2],
+            "can answer": ", ".join(name for name in named if not lacking[name]),
+        }
+        for need in dict.fromkeys(need for needs in lacking.values() for need in needs):
+            names = ", ".join(name for name in named if need in lacking[name])
+            rows[f"needs {_NEEDED[need].partition(',')[0]}"] = names
+        rows |= {f"note {number}": note for number, note in enumerate(self.notes, 1)}
+        lines = (f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows.items())
+        return f"<table>{''.join(lines)}</table>"
+
     @cached_property
     def documents(self) -> list[np.ndarray]:
         """The token ids of the sampled documents."""
+        return self.read()
+
+    @cached_property
+    def _bare_documents(self) -> list[np.ndarray]:
         if not self.has("text"):
             raise MissingError("text", "the study has no text")
         documents = read_documents(self.layer, self.texts, self.seed, self._document_notes.append)
         self.notes += self._document_notes
         return documents
+
+    def read(self, prepend_bos: bool | None = None) -> list[np.ndarray]:
+        """The sampled documents, with or without a beginning-of-text token; None for the study's own setting."""
+        if not (self.texts.prepend_bos if prepend_bos is None else prepend_bos):
+            return self._bare_documents
+        first, length = beginning_token(self.layer), self.texts.length or self.layer.n_positions
+        return [np.concatenate([[first], ids])[:length] for ids in self._bare_documents]
+
+    @property
+    def is_in_memory(self) -> bool:
+        """Whether the model is an object, without files."""
+        return self.layer.checkpoint.model is not None
 
     @property
     def workers(self) -> int:
@@ -109,13 +144,13 @@ class Study:
         return {
             "vocabulary": self.layer.has_vocabulary,
             "counts": self.counts is not None,
-            "text": self.texts.exist_for(self.layer),
+            "text": bool(self.texts.text or self.texts.given or demo.is_demo(self.layer.name)),
             "seed": True,
             "position_table": self.layer.positions == "learned",
             "causal": self.layer.is_causal,
         }[need]
 
-    def missing(self, question: Question) -> list[Need]:
+    def missing(self, question: Question | type[Question]) -> list[Need]:
         """The required inputs of a question that the study lacks."""
         return sorted(need for need in question.needs if not self.has(need))
 
@@ -169,7 +204,9 @@ class Study:
         if missing:
             raise MissingError(missing[0], f"{type(question).__name__} needs {_NEEDED[missing[0]]}")
         provenance = self.provenance(question)
-        store, begun = _store(folder), len(self._parts)
+        if not (folder is None or isinstance(folder, Store)):
+            folder = Store(as_path(folder, "the folder for an answer"))
+        store, begun = folder, len(self._parts)
         kept = None if store is None else store.find(question, provenance)
         answer = kept or self._answers.get(provenance.to_json())
         if answer is None:
@@ -193,7 +230,7 @@ class Study:
         try:
             parts = None if self._store is None else self._store.parts(provenance)
             self._parts += [] if parts is None else [parts]
-            with self._watching(question.progress_label) as watch:
+            with errors_in_memory(self.is_in_memory), self._watching(question.progress_label) as watch:
                 runner = Runner(self.workers, parts, watch, self.notes.append)
                 tables = dict(question.ask(self, runner))
         finally:
@@ -212,7 +249,7 @@ class Study:
         if question.depends_on("seed"):
             options["seed"] = self.seed
         if question.depends_on("text") and self.has("text"):
-            options["documents_digest"] = digest(self.documents)
+            options["documents_digest"] = digest(self.read(question.begins_with_bos))
         tokenizer = question.depends_on("vocabulary")
         counts = self.counts if question.depends_on("counts") else None
         return Provenance(
@@ -226,15 +263,22 @@ class Study:
 
     def command(self, question: Question) -> str:
         """The command line that gives the same numbers; a Python call if a parameter has no option."""
-        python_only = [setting for setting in settings_of(type(question)) if not setting.parameter.cli]
-        if any(getattr(question, setting.name) != setting.default for setting in python_only):
+        python_only = [
+            setting
+            for setting in settings_of(type(question))
+            if not setting.parameter.cli and setting.name != "prepend_bos"  # that is an option of the texts
+        ]
+        set_in_python = any(getattr(question, setting.name) != setting.default for setting in python_only)
+        given_ids = question.depends_on("text") and not all(isinstance(text, str) for text in self.texts.given)
+        if set_in_python or given_ids or not self.model_words:
             return f"study.ask(dl.{question!r})  # in Python, on the same study"
         words = ["detoklens", question.name(), *self.model_words, *question.cli_args(self)]
         bundled = demo.is_demo(self.layer.name) and self.counts is not None and self.counts.folder == demo.COUNTS
         if question.depends_on("counts") and self.counts is not None and not bundled:
-            words += ["--counts", str(self.counts.folder or "COUNTS")]
+            words += ["--counts", self.counts.place]
         if question.depends_on("text") and self.has("text"):
-            words += to_cli_args(self.texts.in_a_file())
+            own, texts = question.begins_with_bos, self.texts.in_a_file()
+            words += to_cli_args(texts if own is None else replace(texts, prepend_bos=own))
         sampled = question.depends_on("text") and not self.texts.given
         if self.seed and (question.depends_on("seed") or sampled):
             words += ["--seed", str(self.seed)]
@@ -290,12 +334,6 @@ class Study:
         return explore(self, port)
 
 
-def _store(folder: str | Path | Store | None) -> Store | None:
-    if folder is None or isinstance(folder, Store):
-        return folder
-    return Store(as_path(folder, "the folder for an answer"))
-
-
 _NEEDED = {
     "vocabulary": "a tokenizer",
     "counts": "corpus counts",
@@ -311,7 +349,7 @@ def study(
     model: Any = demo.NAME,
     *,
     counts: str | Path | Counts | None = None,
-    text: str | Path | Sequence[str | Path] = (),
+    text: Any = (),
     documents: int = 1000,
     length: int | None = None,
     prepend_bos: bool = False,
@@ -321,6 +359,7 @@ def study(
     seed: int = 0,
     workers: int | None = None,
     revision: str | None = None,
+    tokenizer: Any = None,
 ) -> Study:
     """Open a model plus optional corpus counts and documents; `demo` has its own of both.
 
@@ -329,9 +368,11 @@ def study(
     model
         What `detoklens.load` takes, or a layer that it returned.
     counts
-        Corpus counts: a folder written by ``detoklens count``, or `Counts`.
+        Corpus counts: a folder written by ``detoklens count``, ``hf:USER/NAME`` for such a folder in a dataset on the
+        hub, or `Counts`.
     text
-        Files, folders, globs or a hub dataset as one string (or as one or several `pathlib.Path`), or a list of texts.
+        Files, folders, globs or a hub dataset as one string (or as one or several `pathlib.Path`), a list of texts, or
+        token ids: lists, a tensor with a row per text, or what a transformers tokenizer returns.
     documents
         Number of documents, sampled from files by the hash of their text. A list of texts is used whole.
     length
@@ -350,6 +391,8 @@ def study(
         Number of threads; None for one per core.
     revision
         Branch, tag or commit of a hub model.
+    tokenizer
+        The tokenizer of a model that comes without one; see `detoklens.load`.
 
     Returns
     -------
@@ -370,9 +413,14 @@ def study(
     """
     inputs, given = texts_or_files(text)
     texts = Texts(inputs, documents, length, prepend_bos, text_field, document_per_line, skip_bad, given=given)
-    layer = model if isinstance(model, Layer) else load(model, revision=revision)
-    named = str(model) if isinstance(model, str | Path) else layer.name
-    words = [named, *(["--revision", revision] if revision else [])]
+    if isinstance(model, Layer) and tokenizer is not None:
+        raise RangeError("this layer is loaded already; pass its tokenizer to load(model, tokenizer=…)")
+    layer = model if isinstance(model, Layer) else load(model, revision=revision, tokenizer=tokenizer)
+    words = [str(model) if isinstance(model, str | Path) else layer.name]
+    if layer.checkpoint.model is not None or tokenizer is not None:
+        words = []  # no command opens this model
+    elif revision:
+        words += ["--revision", revision]
     return Study(layer, fitting_counts(counts, layer), texts, seed, Work(workers), words)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.errors import CorpusError, RangeError, TokenError
 from detoklens.progress import Watching, shown_steps
 from detoklens.questions.parameters import Parameter, check_settings
+from detoklens.scores.softmax import id_lists
 
 if TYPE_CHECKING:
     from detoklens.corpus.documents import Sample
@@ -55,8 +57,8 @@ class Texts:
     text_field: TextField = "text"
     document_per_line: DocumentPerLine = False
     skip_bad: SkipBad = False
-    given: tuple[str, ...] = field(default=(), kw_only=True)
-    """Texts instead of files."""
+    given: tuple[str | np.ndarray, ...] = field(default=(), kw_only=True)
+    """Texts instead of files, or their token ids."""
 
     def __post_init__(self) -> None:
         check_settings(self)
@@ -68,19 +70,11 @@ class Texts:
         documents = max(self.documents, len(self.given))
         return replace(self, text=("TEXTS.txt",), documents=documents, document_per_line=True, given=())
 
-    def exist_for(self, layer: Layer) -> bool:
-        """Whether there is text; the demo model has its own."""
-        return bool(self.text or self.given or demo.is_demo(layer.name))
-
-    def are_own(self, layer: Layer) -> bool:
-        """Whether these are the demo model's bundled documents."""
-        return not self.text and not self.given and demo.is_demo(layer.name)
-
 
 def read_documents(
     layer: Layer, texts: Texts, seed: int, say: Callable[[str], None], watching: Watching = shown_steps
 ) -> list[np.ndarray]:
-    """The token ids of the documents, truncated; notes what was left out."""
+    """The token ids of the documents, truncated and without a beginning-of-text token; notes what was left out."""
     from detoklens.corpus import documents
     from detoklens.corpus.documents import Sample, sample_by_hash
 
@@ -88,13 +82,23 @@ def read_documents(
         raise RangeError(
             f"a length of {texts.length} exceeds the {layer.n_positions} positions of {layer.name}; lower it"
         )
-    encode = _encoder(layer, texts.length or layer.n_positions, texts.prepend_bos)
+    length = texts.length or layer.n_positions
+    needs_tokenizer = not texts.given or any(isinstance(text, str) for text in texts.given)
+    encoder = TokenizersEncoder(layer.vocabulary.to_json(), parse_special_tokens=False) if needs_tokenizer else None
+
+    def encode(text: str | np.ndarray) -> np.ndarray:
+        """The first ids of a text; special tokens in a text are read as text, as in counting."""
+        ids = encoder.encode([text.encode()]).ids if encoder is not None and isinstance(text, str) else text
+        return np.array(ids[:length], np.int64)
+
     if texts.given:
-        kept = [encode(text) for text in texts.given if text]
+        kept = [encode(text) for text in texts.given if len(text)]
+        for ids in kept:
+            layer.check_text(ids)
         sample = Sample(kept, len(texts.given), len(texts.given) - len(kept), 0)
         skipped = 0
     else:
-        if texts.are_own(layer):
+        if not texts.text:
             say(OWN_TEXT)
         tally = Tally()
         reading = ReadingOptions(texts.text_field, texts.document_per_line, texts.skip_bad)
@@ -105,18 +109,6 @@ def read_documents(
         skipped = tally.skipped_records
     say(_described(sample, skipped))
     return sample.documents
-
-
-def _encoder(layer: Layer, length: int, prepend_bos: bool) -> Callable[[str], np.ndarray]:
-    """From a text to its first ids; special tokens in a text are read as text, as in counting."""
-    encoder = TokenizersEncoder(layer.vocabulary.to_json(), parse_special_tokens=False)
-    first = [beginning_token(layer)] if prepend_bos else []
-
-    def encode(text: str) -> np.ndarray:
-        ids = encoder.encode([text.encode()]).ids[:length]
-        return np.concatenate([np.asarray(first, np.int64), ids.astype(np.int64)])[:length]
-
-    return encode
 
 
 @dataclass(frozen=True)
@@ -195,19 +187,26 @@ def check_reachable(query_positions: Sequence[int], length: int | None) -> None:
         )
 
 
-def texts_or_files(text: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """A string or a path names files; a list of strings holds texts, a list of paths names files."""
+def texts_or_files(text: Any) -> tuple[tuple[str, ...], tuple[str | np.ndarray, ...]]:
+    """A string or a path names files; a list holds texts, token ids of texts, or paths, which name files."""
+    accepted = "text is one string that names files, a list of texts or of pathlib.Path, or token ids"
     if isinstance(text, str | Path):
         return (str(text),), ()
     if text is None:
         return (), ()
-    if not isinstance(text, Iterable):
-        raise CorpusError("text is one string that names files, a list of texts, or a list of pathlib.Path")
+    if not isinstance(text, Iterable) and not hasattr(text, "ids"):
+        raise CorpusError(accepted)
+    if isinstance(text, Mapping) or hasattr(text, "ids") or hasattr(text, "shape"):
+        return (), tuple(id_lists(text))
     entries = tuple(text)
     if all(isinstance(entry, Path) for entry in entries):
         return tuple(map(str, entries)), ()
+    if not any(isinstance(entry, str | Path) for entry in entries):
+        if all(isinstance(entry, Integral) for entry in entries):
+            return (), tuple(id_lists(list(entries)))
+        return (), tuple(ids for entry in entries for ids in id_lists(entry))
     if not all(isinstance(entry, str) for entry in entries):
-        raise CorpusError("text is one string that names files, a list of texts, or a list of pathlib.Path; not a mix")
+        raise CorpusError(f"{accepted}; not a mix")
     files = [str(entry) for entry in entries if _looks_like_a_file(str(entry))]
     if files:
         raise CorpusError(

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from detoklens.questions.answer import Store
 from detoklens.questions.comparing import side_by_side
 from detoklens.report.content import Content, Listener
-from detoklens.report.drawing import FigureCache
 from detoklens.report.folder import PAGE, Asked, ask_all, claim, record
-from detoklens.report.page import render_page
-from detoklens.report.report import downloads, plan, sections_of, write_guide
+from detoklens.report.report import downloads, draw_parts, write_page
 from detoklens.wording import sentence
-from detoklens.writing import write_whole
 
 if TYPE_CHECKING:
     from detoklens.engines import Engine
@@ -40,20 +38,15 @@ def make_comparison(
         for label, study in studies.items()
     }
     joined = _joined(asked, folder / "tables")
-    planned = plan(joined, [], None)
-    with listener.step("Draw the figures") as watch:
-        book = FigureCache(folder / "figures", width)
-        pictures = book.pictures([each for some in planned for each in some], engine, watch)
-    write_guide(folder, joined)
     content = Content(
         title=f"The first attention layers of {len(studies)} checkpoints",
         summary=SUMMARY,
         facts=[(label, _sizes(study)) for label, study in studies.items()],
-        sections=sections_of(joined, planned, pictures),
+        parts=draw_parts(joined, folder, width, listener, engine),
         downloads=downloads(joined),
         notes=_notes(studies),
     )
-    write_whole(folder / PAGE, render_page(content).encode())
+    write_page(folder, content, joined)
     record(folder, KIND, list(studies.values()), listener.passed)
     return folder / PAGE
 
@@ -81,17 +74,19 @@ def _joined(asked: Mapping[str, Sequence[Asked]], folder: Path) -> list[Asked]:
             continue
         answer = side_by_side(first.entry.question, {label: answers[label] for label in labels if label in answers})
         Store(folder, first.entry.label).keep(answer)
-        joined.append(Asked(first.section, first.entry, answer))
+        figure = next(iter(answer.figures), None)  # a figure of several models is on the page itself
+        joined.append(
+            Asked(replace(first.entry, headline=first.entry.headline or figure is not None, figure=figure), answer)
+        )
     return joined
 
 
 def _same_questions(asked: Mapping[str, Sequence[Asked]]) -> list[dict[str, Asked]]:
-    """Entries by model label, matched by section, question and label: parameters may differ between models."""
-    found: dict[tuple[str, str, str], dict[str, Asked]] = {}
+    """Entries by model label, matched by question and label: parameters may differ between models."""
+    found: dict[tuple[str, str], dict[str, Asked]] = {}
     for label, entries in asked.items():
         for each in entries:
-            key = (each.section.title, each.entry.question.name(), each.entry.label)
-            found.setdefault(key, {})[label] = each
+            found.setdefault((each.entry.question.name(), each.entry.label), {})[label] = each
     return list(found.values())
 
 

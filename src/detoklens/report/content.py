@@ -5,34 +5,24 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from detoklens.progress import Watcher
 from detoklens.questions.base import Verdict
 
 Cell = str | int | float | bool | None
+PIECES = ("␣conn", "ection")
 
 
 @dataclass(frozen=True)
 class Picture:
-    """One figure. Its SVG comes from the figures package and is the only markup that the page does not escape."""
+    """One figure, also drawn for narrow screens (`phone`). Its SVG is the only markup that the page does not escape."""
 
     name: str
     title: str
     caption: str
     svg: str
     phone: str
-    """The figure drawn for narrow screens, as SVG."""
-    folded: bool = False
-    """Whether the page collapses it, as it does figures of all heads."""
-
-
-@dataclass(frozen=True)
-class Computed:
-    """How an answer was computed: the exact command and the equation."""
-
-    command: str
-    equation: str
 
 
 @dataclass(frozen=True)
@@ -42,8 +32,9 @@ class Grid:
     title: str
     columns: Sequence[tuple[str, str]]
     rows: Sequence[Sequence[Cell]]
-    sortable: bool = False
-    folded: bool = False
+    is_open: bool = False
+    """Whether it is at the top of the page and sortable, instead of in the appendix."""
+    note: str = ""
 
     @property
     def numeric(self) -> list[bool]:
@@ -54,42 +45,52 @@ class Grid:
 
 @dataclass(frozen=True)
 class Part:
-    """The answer to one question of a section, or why there is none."""
+    """The answer to one question: a line and `pictures` if it is a headline; the rest is in the appendix."""
 
-    sentence: str = ""
+    section: str
+    title: str
+    sentence: str
     verdicts: Mapping[str, Verdict] = field(default_factory=dict)
     """Verdicts by model label; the label is empty if there is one model."""
+    caveat: str = ""
+    headline: bool = True
     pictures: Sequence[Picture] = ()
+    more_pictures: Sequence[Picture] = ()
     grids: Sequence[Grid] = ()
-    computed: Computed | None = None
-    left_out: str = ""
+    command: str = ""
+    equation: str = ""
     not_drawn: Sequence[str] = ()
     """One sentence per missing figure."""
 
-
-@dataclass(frozen=True)
-class Section:
-    """A section of the page: the questions that belong together."""
-
-    title: str
-    parts: Sequence[Part] = ()
-    has_search: bool = False
-
     @property
-    def answer(self) -> str:
-        """The summary of the first question with an answer, or why there is none."""
-        said = [part.sentence for part in self.parts if part.sentence]
-        return (said or [part.left_out for part in self.parts] or [""])[0]
+    def is_scorecard(self) -> bool:
+        """Whether a table at the top of the page says it all; its summary repeats that of other questions."""
+        return any(grid.is_open for grid in self.grids)
 
     @property
     def anchor(self) -> str:
-        words = "".join(letter if letter.isalnum() else " " for letter in self.title.lower()).split()
-        return "-".join(words)
+        """The appendix entry's id, from the letters and digits of its title."""
+        return "part-" + "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in self.title)
+
+    @property
+    def extras(self) -> str:
+        """What its appendix entry holds: `2 figures, 1 table`."""
+        counted = ((len(self.more_pictures), "figure"), (sum(not grid.is_open for grid in self.grids), "table"))
+        return ", ".join(f"{number} {what}{'s' * (number > 1)}" for number, what in counted if number)
+
+
+@dataclass(frozen=True)
+class Unasked:
+    """Questions that could not be asked: the reason, and the command that would answer them, if any."""
+
+    titles: Sequence[str]
+    reason: str
+    command: str = ""
 
 
 @dataclass(frozen=True)
 class Download:
-    """A table as CSV; `csv` is its text if it is small enough for the page, else None."""
+    """A table as CSV inside the page, or its path in the folder if it is too large (`csv` is None)."""
 
     name: str
     question: str
@@ -115,7 +116,7 @@ class PartnerIndex:
     """The strongest partners of many tokens, packed for the page's search box.
 
     `tokens` are the texts of all tokens, None without a tokenizer; `mark` is the tokenizer's prefix of continuation
-    tokens, if any. An id takes `id_bytes` bytes in the two views.
+    tokens, if any. An id takes `id_bytes` bytes in the two views. `example` is searched for when the page opens.
     """
 
     tokens: Sequence[str] | None
@@ -127,29 +128,47 @@ class PartnerIndex:
     plain: PartnerView
     centred: PartnerView
     note: str
+    example: str
 
 
 @dataclass(frozen=True)
 class Content:
-    """The whole report."""
+    """The whole page."""
 
     title: str
     summary: str
     facts: Sequence[tuple[str, str]]
-    sections: Sequence[Section]
+    parts: Sequence[Part]
+    unasked: Sequence[Unasked] = ()
     downloads: Sequence[Download] = ()
+    pieces: Sequence[str] = PIECES
+    """The two pieces of the word that the glossary explains its terms with."""
+    notes: Sequence[str] = ()
     partners: PartnerIndex | None = None
-    notes: Sequence[str] = field(default=())
+
+    @property
+    def open_grids(self) -> list[Grid]:
+        """The tables at the top of the page."""
+        return [grid for part in self.parts for grid in part.grids if grid.is_open]
+
+    @property
+    def sections(self) -> dict[str, list[Part]]:
+        """The parts with figures on the page, by section."""
+        found: dict[str, list[Part]] = {}
+        for part in self.parts:
+            if part.pictures:
+                found.setdefault(part.section, []).append(part)
+        return found
 
 
 @dataclass(frozen=True)
 class Step:
-    """A finished step: its duration, whether its result was `kept` from before, or which inputs are `missing`."""
+    """A finished step: its duration, whether its result was `kept` from before, or why it is `missing`."""
 
     title: str
     seconds: float = 0.0
     kept: bool = False
-    missing: tuple[str, ...] = ()
+    missing: str = ""
 
 
 @dataclass
@@ -164,7 +183,7 @@ class Listener:
 
     def about(self, label: str) -> Listener:
         """The same listener, with a model's label before each step."""
-        return Listener(self.begin, self.end, self.passed, f"{label}: ")
+        return replace(self, label=f"{label}: ")
 
     @contextlib.contextmanager
     def step(self, title: str) -> Iterator[Watcher | None]:
@@ -175,6 +194,6 @@ class Listener:
 
     def tell(self, step: Step) -> None:
         """Report a finished step."""
-        told = Step(self.label + step.title, step.seconds, step.kept, step.missing)
+        told = replace(step, title=self.label + step.title)
         self.passed.append(told)
         self.end(told)

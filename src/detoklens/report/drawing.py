@@ -1,4 +1,4 @@
-"""The figures of a report: which heads to draw large, and a cache of SVG, PDF and PNG files.
+"""The figures of a report: which heads they show, and a cache of SVG, PDF and PNG files.
 
 `drawn.json` next to the files keeps two hashes per figure: of its inputs (tables, heads, width, version) and of its
 files. A figure with the same hashes is reused.
@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,95 +20,24 @@ from detoklens.engines import Engine
 from detoklens.figures.spec import FigureSpec
 from detoklens.progress import Watcher
 from detoklens.questions.answer import labelled
-from detoklens.questions.auroc.question import HeadJudgement, judge_heads
-from detoklens.questions.heads.question import CLEARLY_ITSELF
-from detoklens.questions.heatmap.question import MOST
-from detoklens.questions.words.question import best_by_words, words_verdict
 from detoklens.report.content import Picture
 from detoklens.version import __version__
-from detoklens.wording import head_name, listed, plural, signed
 from detoklens.writing import make_folder, write_whole
 
 if TYPE_CHECKING:
     from detoklens.questions.answer import Answer
-    from detoklens.report.sections import Entry
+    from detoklens.questions.base import ReportEntry
 
 
-FEWEST, MOST_LARGE = 2, 3  # heads drawn large
-NEAR = ("previous token", "local", "self")  # classes of the table `shape` that are near the query
+FEWEST_DRAWN = 2  # heads that a figure with one panel per head shows
+_HEAD = re.compile(r"\bL0H(\d+)\b")
 
 
-@dataclass(frozen=True)
-class LargeHead:
-    """A head that is drawn large, and why."""
-
-    head: int
-    why: str
-
-
-def heads_drawn_large(tables: Mapping[str, pl.DataFrame]) -> list[LargeHead]:
-    """Up to three heads that stand out, each for a different reason; at least two if the model has them."""
-    chosen: dict[int, LargeHead] = {}
-    for found in _standing_out(tables):
-        if len(chosen) < MOST_LARGE:
-            chosen.setdefault(found.head, found)
-    for found in _closest(tables):
-        if len(chosen) < FEWEST:
-            chosen.setdefault(found.head, found)
-    return list(chosen.values())
-
-
-def _standing_out(tables: Mapping[str, pl.DataFrame]) -> Iterator[LargeHead]:
-    """The strongest head of each kind, judged as the questions' verdicts judge it."""
-    judged = _judged(tables)
-    for found in judged:
-        if found.level == "lexical":
-            yield LargeHead(found.head, "detokenizes: its AUROC exceeds every null")
-            break
-    best = best_by_words(tables["words_by_head"]) if "words_by_head" in tables and not judged else None
-    if best is not None and words_verdict(tables["words_by_head"]):
-        yield LargeHead(best["head"], "ranks a word's preceding piece best")
-    cards = tables["heads"]
-    yield from _largest(cards, "self_match", CLEARLY_ITSELF, "matches its own token most: z {:.1f}")
-    near = cards.filter(cards["position_class"].is_in(NEAR))
-    yield from _largest(near, "on_previous", 0.0, "attends nearby by position alone: {:.0%} to the previous token")
-    if "frequency_by_head" in tables:
-        prefer = tables["frequency_by_head"].filter(pl.col("prefers").is_in(["rare", "frequent"]))
-        strongest = prefer.sort(pl.col("spearman").abs(), descending=True, maintain_order=True).head(1)
-        for head, prefers, rho in strongest.select("head", "prefers", "spearman").iter_rows():
-            yield LargeHead(head, f"prefers {prefers} tokens most: ρ {signed(rho)}")
-    if "heatmap_by_head" in tables:
-        divided = tables["heatmap_by_head"].filter(layer_norm=True)
-        yield from _largest(divided, "same_keys", MOST, "prefers the same keys for all queries: {:.0%} of the variance")
-
-
-def _closest(tables: Mapping[str, pl.DataFrame]) -> Iterator[LargeHead]:
-    """What to draw if few heads stand out: the closest to detokenizing and to self-match, then the first."""
-    for found in _judged(tables):
-        yield LargeHead(found.head, "closest to exceeding its nulls")
-    yield from _largest(tables["heads"], "self_match", -math.inf, "closest to matching its own token: z {:.1f}")
-    for head in tables["heads"]["head"].sort():
-        yield LargeHead(head, "the first of the other heads")
-
-
-def _judged(tables: Mapping[str, pl.DataFrame]) -> list[HeadJudgement]:
-    """The strongest head on continuation tokens and on all tokens."""
-    names = ("auroc_pieces_controls", "auroc_controls")
-    return [found for name in names if name in tables for found in judge_heads(tables[name])[:1]]
-
-
-def _largest(rows: pl.DataFrame, column: str, least: float, why: str) -> Iterator[LargeHead]:
-    """The head with the largest value, if that is large enough."""
-    known = rows.drop_nulls(column)
-    large = known.filter(known[column] >= least).sort(column, descending=True, maintain_order=True)
-    for head, value in large.select("head", column).head(1).iter_rows():
-        yield LargeHead(head, why.format(value).replace("%", " %").replace("-", "−"))
-
-
-def why_these(large: Sequence[LargeHead], n_heads: int) -> str:
-    """A note for the page."""
-    named = listed([f"{head_name(each.head)} ({each.why})" for each in large])
-    return f"of {plural(n_heads, 'head')}, these are drawn large: {named}; figures and tables of all heads are below"
+def heads_drawn(sentence: str, others: Sequence[str], n_heads: int) -> tuple[int, ...]:
+    """The heads that a summary names, so that readers see them; if they are few, some of the other summaries."""
+    own, more = ([int(head) for head in _HEAD.findall(text)] for text in (sentence, " ".join(others)))
+    known = [head for head in dict.fromkeys([*own, *more, *range(n_heads)]) if head < n_heads]
+    return tuple(known[: max(FEWEST_DRAWN, len(set(own)))])
 
 
 Tables = Mapping[str, Any]
@@ -130,26 +59,28 @@ class Drawing:
     title: str
     tables: Tables = field(repr=False)
     heads: tuple[int, ...] | None = None
-    folded: bool = False
 
     def draw(self, width: str | float) -> Any:
         chosen = {} if self.heads is None else {"heads": list(self.heads)}
         return self.spec.draw(self.tables, width=width, **chosen)
 
 
-def drawings(entry: Entry, answer: Answer, chosen: Sequence[int], n_heads: int | None) -> list[Drawing]:
-    """The figures of an answer; those with one panel per head for the chosen heads and, collapsed, for all heads."""
+def drawings(entry: ReportEntry, answer: Answer, chosen: Sequence[int], n_heads: int | None) -> list[Drawing]:
+    """The figures of an answer, the one on the page first.
+
+    If that one has a panel per head, it shows the chosen heads, and the appendix all heads. Other figures show all.
+    """
+    specs = sorted(answer.figures.values(), key=lambda spec: spec.name != entry.figure)
     planned = []
-    for spec in answer.figures.values():
-        name = labelled(entry.label, answer.question, spec.name)
-        title = spec.title + entry.remark
+    for spec in specs:
+        name, title = labelled(entry.label, answer.question, spec.name), spec.title + entry.remark
         used = {
             table: answer.drawn_from[table] for table in (*spec.tables, *spec.optional) if table in answer.drawn_from
         }
-        by_heads = spec.per_head and n_heads is not None
+        by_heads = entry.on_page and spec is specs[0] and spec.per_head and n_heads is not None
         planned.append(Drawing(spec, name, title, used, tuple(chosen) if by_heads else None))
-        if by_heads and set(chosen) != set(range(n_heads or 0)):
-            planned.append(Drawing(spec, f"{name}_all_heads", f"{title}, all heads", used, folded=True))
+        if by_heads and len(chosen) < (n_heads or 0):
+            planned.append(Drawing(spec, f"{name}_all_heads", f"{title}, all heads", used))
     return planned
 
 
@@ -230,7 +161,7 @@ class FigureCache:
 
     def _picture(self, drawing: Drawing) -> Picture:
         svg, phone = (for_page(self._found[drawing.name][ending].decode()) for ending in ("svg", PHONE))
-        return Picture(drawing.name, drawing.title, drawing.spec.caption, svg, phone, drawing.folded)
+        return Picture(drawing.name, drawing.title, drawing.spec.caption, svg, phone)
 
     def _fingerprint(self, drawing: Drawing) -> str:
         digest = hashlib.sha256(f"{__version__} {self._width} {drawing}".encode())

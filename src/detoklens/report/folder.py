@@ -7,8 +7,8 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,9 +16,10 @@ from typing import TYPE_CHECKING, Any
 from detoklens.errors import MissingError, OutputError, RangeError, TokenError
 from detoklens.measures.documents import digest
 from detoklens.questions.answer import Store, labelled
+from detoklens.questions.base import ReportEntry
+from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.layers.question import Layers
 from detoklens.report.content import Listener, Step
-from detoklens.report.sections import SECTIONS, WORD, Entry, SectionPlan
 from detoklens.tables.files import NOTE
 from detoklens.version import __version__
 from detoklens.wording import sentence
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from detoklens.progress import Watcher
-    from detoklens.questions.answer import Answer
+    from detoklens.questions.answer import Answer, Comparison
     from detoklens.questions.study import Study
     from detoklens.tables.schema import Schema
 
@@ -70,10 +71,10 @@ def _kind_of(folder: Path) -> str | None:
     return str(record["kind"]) if ours else None
 
 
-def column_guide(tables: Sequence[tuple[str, Schema, pl.DataFrame]]) -> str:
+def column_guide(tables: Mapping[str, tuple[Schema, pl.DataFrame]]) -> str:
     """The README of the tables: what each table answers and what each column means."""
     parts = [f"# Tables\n\nEach table is stored as parquet, with its provenance in the metadata, and as CSV. {NOTE}\n"]
-    for name, schema, frame in tables:
+    for name, (schema, frame) in tables.items():
         rows = [
             f"| `{column.name}` | {column.dtype} | {column.meaning.replace('|', chr(92) + '|')} |"
             for column in schema.columns
@@ -84,7 +85,7 @@ def column_guide(tables: Sequence[tuple[str, Schema, pl.DataFrame]]) -> str:
 
 
 def record(folder: Path, kind: str, studies: Sequence[Study], steps: Sequence[Step]) -> None:
-    """Write the provenance: models, counts, text, versions, the command, and the duration of each step."""
+    """Write the provenance: models, counts, text, versions, the command and the steps; no times, which never repeat."""
     made_of = {
         "detoklens": __version__,
         "kind": kind,
@@ -92,10 +93,7 @@ def record(folder: Path, kind: str, studies: Sequence[Study], steps: Sequence[St
         "command": ["detoklens", *sys.argv[1:]],
         "models": [_recorded(study) for study in studies],
         "versions": {"python": platform.python_version()} | {name: version(name) for name in RECORDED},
-        "steps": [
-            {"step": step.title, "seconds": round(step.seconds, 3), "kept": step.kept, "missing": list(step.missing)}
-            for step in steps
-        ],
+        "steps": [{"step": step.title, "missing": step.missing} for step in steps],
     }
     write_whole(folder / PROVENANCE, (json.dumps(made_of, indent=1) + "\n").encode())
 
@@ -113,73 +111,84 @@ def _recorded(study: Study) -> dict[str, Any]:
     }
 
 
-WITHOUT = {
-    "counts": "Omitted without corpus counts",
-    "text": "Omitted without text",
-    "vocabulary": "Omitted because the model has no tokenizer",
-    "position_table": "Omitted because the model has no position embeddings",
-    "causal": "Omitted because the model's attention is not causal",
-}
+SECTIONS = (
+    "Scorecard",
+    "Detokenization heads",
+    "Looking back",
+    "Words written by the layer",
+    "Token partners",
+    "Anatomy of heads",
+    "Position terms",
+    "Attention on text",
+    "Term contributions",
+    "Token frequency",
+    "Checkpoint anomalies",
+)
+"""The order of the sections; a question that names another one comes last."""
+
+
+def report_entries(study: Study, layers: int | None = None) -> list[ReportEntry]:
+    """Everything that a report asks a study, by section; with `layers`, that many blocks of the real model too."""
+    found = [entry for question in QUESTIONS.values() for entry in question.report_entries(study)]
+    found += [] if layers is None else [ReportEntry(Layers(up_to=layers))]
+    titles = dict.fromkeys([*SECTIONS, *(entry.question.report_section for entry in found)])
+    return [entry for title in titles if title for entry in found if entry.question.report_section == title]
 
 
 @dataclass(frozen=True)
 class Asked:
-    """A question of a section and its answer, or why there is none."""
+    """A question of a report and its answer, or the error that prevented one."""
 
-    section: SectionPlan
-    entry: Entry
-    answer: Answer | None = None
-    left_out: str = ""
+    entry: ReportEntry
+    answer: Answer | Comparison | None = None
+    error: MissingError | TokenError | RangeError | None = None
 
     @property
-    def tables(self) -> dict[str, pl.DataFrame]:
-        """The tables by file name."""
+    def tables(self) -> dict[str, tuple[Schema, pl.DataFrame]]:
+        """The tables with their schemas, by file name."""
         if self.answer is None:
             return {}
-        named = self.answer.tables.items()
-        return {labelled(self.entry.label, self.entry.question, name): frame for name, frame in named}
+        return {
+            labelled(self.entry.label, self.entry.question, schema.name): (schema, self.answer.tables[schema.name])
+            for schema in self.answer.schemas
+        }
+
+
+@dataclass(frozen=True)
+class NotingStore(Store):
+    """A folder of answers that notes the files it writes."""
+
+    written: list[Path] = field(default_factory=list)
+
+    def keep(self, answer: Answer | Comparison) -> list[Path]:
+        self.written.extend(super().keep(answer))
+        return self.written
 
 
 def ask_all(
     study: Study, folder: Path, listener: Listener, only_compared: bool = False, layers: int | None = None
 ) -> list[Asked]:
-    """Ask all questions of all sections; answers in the folder with the same inputs are reused.
-
-    With `layers`, that many blocks of the real model are run too.
-    """
-    run = {} if layers is None else {WORD.title: [Entry(Layers(up_to=layers))]}
-    planned = [
-        (section, entry) for section in SECTIONS for entry in (*section.entries(study), *run.get(section.title, ()))
-    ]
-    return [
-        _ask(study, section, entry, folder, listener)
-        for section, entry in planned
-        if entry.compared or not only_compared
-    ]
+    """Ask all questions of a report; answers in the folder with the same inputs are reused."""
+    entries = report_entries(study, layers)
+    return [_ask(study, entry, folder, listener) for entry in entries if entry.compared or not only_compared]
 
 
-def _ask(study: Study, section: SectionPlan, entry: Entry, folder: Path, listener: Listener) -> Asked:
-    title = f"{entry.question.name()}{entry.remark}"
-    started, computed = time.perf_counter(), False
+def _ask(study: Study, entry: ReportEntry, folder: Path, listener: Listener) -> Asked:
+    started, store = time.perf_counter(), NotingStore(folder, entry.label)
 
     @contextlib.contextmanager
     def watching(doing: str) -> Iterator[Watcher | None]:
-        nonlocal computed
-        computed = True
-        yield listener.begin(f"{title}: {doing}")
+        yield listener.begin(f"{entry.title}: {doing}")
 
     try:
-        answer = study.ask(entry.question, Store(folder, entry.label), watching)
-    except MissingError as error:
-        listener.tell(Step(title, missing=(error.need,)))
-        return Asked(section, entry, left_out=f"{WITHOUT[error.need]}: {title}.")
-    except (TokenError, RangeError) as error:
-        listener.tell(Step(title, missing=(str(error),)))
-        return Asked(section, entry, left_out=f"Omitted: {title} ({error}).")
-    listener.tell(Step(title, time.perf_counter() - started, kept=not computed))
-    return Asked(section, entry, answer)
+        answer = study.ask(entry.question, store, watching)
+    except (MissingError, TokenError, RangeError) as error:
+        listener.tell(Step(entry.title, missing=error.need if isinstance(error, MissingError) else str(error)))
+        return Asked(entry, error=error)
+    listener.tell(Step(entry.title, time.perf_counter() - started, kept=not store.written))
+    return Asked(entry, answer)
 
 
-def all_tables(asked: Sequence[Asked]) -> dict[str, pl.DataFrame]:
-    """Every table of a report by file name."""
-    return {name: frame for each in asked for name, frame in each.tables.items()}
+def all_tables(asked: Sequence[Asked]) -> dict[str, tuple[Schema, pl.DataFrame]]:
+    """Every table of a report with its schema, by file name."""
+    return {name: found for each in asked for name, found in each.tables.items()}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import re
 from dataclasses import asdict
 from functools import cache
 from importlib.resources import files
@@ -23,12 +24,14 @@ from detoklens.errors import printable
 from detoklens.measures.ranking import HeadScores, pair_counts, top_keys
 from detoklens.measures.words import token_texts
 from detoklens.parallel import thread_map
+from detoklens.questions.partners.question import example_tokens
 from detoklens.questions.study import Study
 from detoklens.report.content import Cell, Content, PartnerIndex, PartnerView
-from detoklens.report.sections import EXAMPLES, example_tokens
 from detoklens.scores.affinity import Affinity
 from detoklens.version import __version__
 from detoklens.wording import token_shown
+
+MARK = re.compile(r"(?P<word>yes|no|not testable) (?P<number>\((?:z )?(?P<value>[+−]?[\d.]+)[^)]*\))")
 
 
 def render_page(content: Content) -> str:
@@ -37,7 +40,7 @@ def render_page(content: Content) -> str:
     environment = Environment(
         loader=FunctionLoader(_asset), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {"shown": shown, "data": lambda value: Markup(script_json(value))}
+    environment.filters |= {"shown": shown, "mark": mark, "data": lambda value: Markup(script_json(value))}
     page = environment.get_template("page.html").render(
         content=content,
         version=__version__,
@@ -59,7 +62,7 @@ def content_security_policy(style: str, script: str) -> str:
 
 
 def script_json(value: Any) -> str:
-    """JSON that is safe inside an HTML element, whatever its strings contain."""
+    """JSON that is safe inside an HTML element, with any strings."""
     text = json.dumps(value, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
@@ -75,6 +78,12 @@ def shown(value: Cell) -> str:
             return f"{value:.4g}".replace("-", "−")
         case _:
             return str(value)
+
+
+def mark(cell: Cell) -> tuple[str, str, float] | None:
+    """The word, number and sort value of `yes (+0.21)`; None for other cells."""
+    found = MARK.fullmatch(cell) if isinstance(cell, str) else None
+    return found and (found["word"], found["number"], float(found["value"].replace("−", "-")))
 
 
 def _source_hash(text: str) -> str:
@@ -93,14 +102,18 @@ ROWS = 128  # query tokens scored together
 TASK_QUERIES = 4096  # query tokens per task
 
 
-def partner_index(study: Study, available: int) -> PartnerIndex:
-    """Partners by Tᵉᵉ of every token, or of as many tokens as fit into the available bytes."""
-    layer = study.layer
+def partner_index(study: Study, available: int, example: tuple[str, list[int]] | None = None) -> PartnerIndex:
+    """Partners by Tᵉᵉ of every token, or of as many tokens as fit into the available bytes.
+
+    `example` is the word that the page searches for first, with its pieces; by default the first example token.
+    """
+    layer, examples = study.layer, example_tokens(study)
+    word, pieces = example or (str(examples[0]), examples[:1])
     texts = token_texts(layer, range(layer.vocab_size))
     tokens = [token_shown(text or "") for text in texts] if layer.has_vocabulary else None
     id_bytes = 2 if layer.vocab_size <= 1 << 16 else 4
     left = available - (0 if tokens is None else len(script_json(tokens)))
-    top, searched = _searchable(study, id_bytes, left)
+    top, searched = _searchable(study, id_bytes, left, [*examples, *pieces])
 
     def view(centred: bool) -> PartnerView:
         partners = find_partners(layer.token_affinity(centred=centred), searched, top, study.workers)
@@ -117,10 +130,13 @@ def partner_index(study: Study, available: int) -> PartnerIndex:
         plain=view(centred=False),
         centred=view(centred=True),
         note=_note(len(searched), study, top),
+        example=word,
     )
 
 
-def _searchable(study: Study, id_bytes: int, available: int) -> tuple[int, Int[np.ndarray, "query"]]:
+def _searchable(
+    study: Study, id_bytes: int, available: int, examples: list[int]
+) -> tuple[int, Int[np.ndarray, "query"]]:
     """The number of partners per head, and the tokens, that fit into the available bytes."""
     layer, counts = study.layer, study.counts
     for top in (min(most, layer.vocab_size) for most in TOPS):
@@ -129,7 +145,7 @@ def _searchable(study: Study, id_bytes: int, available: int) -> tuple[int, Int[n
         if fits >= layer.vocab_size:
             return top, np.arange(layer.vocab_size)
     first = np.arange(layer.vocab_size) if counts is None else np.argsort(-counts.tokens, kind="stable")
-    return top, np.unique([*example_tokens(study), *first[: fits - EXAMPLES]])
+    return top, np.unique([*examples, *first[: fits - len(examples)]])
 
 
 def find_partners(

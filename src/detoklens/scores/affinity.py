@@ -68,7 +68,11 @@ class Affinity:
 
     def less_means(self, weights: Float[np.ndarray, "token"]) -> Affinity:
         """Subtract the weighted mean query and the weighted mean key of the vocabulary."""
-        return replace(self, query=_less_mean(self.query, weights), shared_key=_less_mean(self.shared_key, weights))
+        query, key = (
+            vectors - np.stack([weights @ head.astype(np.float64) for head in vectors])[:, None].astype(vectors.dtype)
+            for vectors in (self.query, self.shared_key)
+        )
+        return replace(self, query=query, shared_key=key)
 
     def single(self) -> Affinity:
         """Convert to float32, in which keys are ranked."""
@@ -90,13 +94,6 @@ def token_affinity(factors: Sequence[TokenFactors], scales: Float[np.ndarray, "t
     order = list(keys)
     own_keys = None if len(keys) == len(factors) else tuple(order.index(id(head.key)) for head in factors)
     return Affinity(query, key, own_keys)
-
-
-def _less_mean(
-    vectors: Float[np.ndarray, "head token d_head"], weights: Float[np.ndarray, "token"]
-) -> Float[np.ndarray, "head token d_head"]:
-    means = [weights @ head.astype(np.float64) for head in vectors]
-    return vectors - np.stack(means)[:, None].astype(vectors.dtype)
 
 
 def _divided(

@@ -20,10 +20,7 @@ from scipy.special import erf, expit
 from detoklens.scores.factors import Common, for_each_head, key_side, project, query_side, rotated
 from detoklens.scores.softmax import softcapped, softmax
 from detoklens.scores.terms import TERMS, Factor, kernel, multiply_factors
-from detoklens.weights.first_layer import FirstLayer
-from detoklens.weights.folding import FoldedLayer
-from detoklens.weights.mlp import FeedForward, MlpSublayer
-from detoklens.weights.norm import Norm
+from detoklens.weights.first_layer import FeedForward, FirstLayer, FoldedLayer, MlpSublayer, Norm
 
 if TYPE_CHECKING:
     from detoklens.scores.layer import Layer
@@ -37,7 +34,7 @@ def block_output(layer: FirstLayer, rest: MlpSublayer, stream: Rows, attention_o
     between = stream_after_attention(layer, rest, stream, attention_output)
     seen = _entered(layer, stream) if rest.is_parallel else between
     written = feed_forward(rest.feed_forward, _normed(rest.input_norm, seen))
-    return _normed(rest.output_norm, between + _normed(rest.mlp_norm, written))
+    return _normed(rest.output_norm, between + _scaled(rest, _normed(rest.mlp_norm, written)))
 
 
 def stream_after_attention(layer: FirstLayer, rest: MlpSublayer | None, stream: Rows, attention_output: Rows) -> Rows:
@@ -45,7 +42,11 @@ def stream_after_attention(layer: FirstLayer, rest: MlpSublayer | None, stream: 
     entered = _entered(layer, stream)
     if rest is None:
         return entered + attention_output
-    return _normed(rest.stream_norm, entered + _normed(rest.attention_norm, attention_output))
+    return _normed(rest.stream_norm, entered + _scaled(rest, _normed(rest.attention_norm, attention_output)))
+
+
+def _scaled(rest: MlpSublayer, written: Rows) -> Rows:
+    return written if rest.residual_scale == 1 else written * written.dtype.type(rest.residual_scale)
 
 
 def _entered(layer: FirstLayer, stream: Rows) -> Rows:
@@ -82,10 +83,6 @@ def _gelu_tanh(x: np.ndarray) -> np.ndarray:
     return x * (1 + np.tanh(x.dtype.type(np.sqrt(2 / np.pi)) * (x + x.dtype.type(0.044715) * x * x * x))) / 2
 
 
-def _sigmoid(x: np.ndarray) -> np.ndarray:
-    return np.asarray(expit(x))
-
-
 def _gelu_short(x: np.ndarray) -> np.ndarray:
     """BLOOM's GELU, with sqrt(2/π) rounded to eight digits."""
     return x * (1 + np.tanh(x.dtype.type(0.79788456) * x * (1 + x.dtype.type(0.044715) * x * x))) / 2
@@ -96,7 +93,7 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "gelu_short": _gelu_short,
     "gelu_tanh": _gelu_tanh,
     "relu": lambda x: np.maximum(x, 0),
-    "silu": lambda x: x * _sigmoid(x),
+    "silu": lambda x: x * np.asarray(expit(x)),
 }
 
 

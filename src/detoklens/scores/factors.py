@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from detoklens.errors import RangeError, shown
-from detoklens.weights.first_layer import FirstLayer
-from detoklens.weights.folding import FoldedLayer
-from detoklens.weights.norm import Norm
+from detoklens.weights.first_layer import FirstLayer, FoldedLayer, Norm
 
 
 def rotated(
@@ -60,16 +58,42 @@ class TokenFactors:
 
 @dataclass(frozen=True)
 class Side:
-    """The query or the key projection: from normed inputs x / σ to each head's vectors."""
+    """The query or the key projection: from normed inputs x / σ to each head's vectors, and their norms.
+
+    `joint` is the side of all heads if one RMSNorm covers the vectors of all heads together (OLMo 2).
+    """
 
     weight: Float[np.ndarray, "side_head d_model d_head"]
     bias: Float[np.ndarray, "side_head d_head"]
     norm: Norm | None
+    joint: Side | None = None
+
+    def of_heads(self, heads: list[int]) -> Side:
+        """The same for some heads."""
+        norm = None if self.norm is None else replace(self.norm, gain=self.norm.gain[heads])
+        return replace(self, weight=self.weight[heads], bias=self.bias[heads], norm=norm)
 
     @property
     def constant(self) -> Float[np.ndarray, "side_head d_head"]:
         """The bias, which all tokens have in common; zero if a norm follows."""
         return self.bias if self.norm is None else np.zeros_like(self.bias)
+
+    def mean(
+        self,
+        table: Float[np.ndarray, "token d_model"],
+        scales: Float[np.ndarray, "token"],
+        shares: Float[np.ndarray, "token"],
+    ) -> Float[np.ndarray, "side_head d_head"]:
+        """The weighted mean vector of the vocabulary: projected from the mean input unless a norm follows."""
+        if self.norm is not None:
+            heads = range(len(self.weight))
+            found = [shares @ self.of_vocabulary(table, lambda: scales, head) for head in heads]
+            return np.stack(found).astype(table.dtype)
+        mean_input, weights = np.zeros(table.shape[1]), shares / scales
+        for begin in range(0, len(table), ROWS):  # a float64 copy of Llama 3's table would take 4 GB
+            rows = slice(begin, begin + ROWS)
+            mean_input += weights[rows] @ table[rows].astype(np.float64)
+        return self.bias + np.einsum("d,hdk->hk", mean_input, self.weight).astype(table.dtype)
 
     def less_constant(
         self, inputs: Float[np.ndarray, "row d_model"], constant: Float[np.ndarray, "side_head d_head"]
@@ -78,7 +102,18 @@ class Side:
         linear = project(inputs, self.weight)
         if self.norm is None:
             return linear + (self.bias - constant)[:, None]
-        return self.norm(linear + self.bias[:, None]) - constant[:, None]
+        vectors, gain = linear + self.bias[:, None], self.norm.gain[:, None]
+        if self.joint is None:
+            return replace(self.norm, gain=gain)(vectors) - constant[:, None]
+        return vectors / self.joint.root_mean_square(inputs, self.norm.epsilon) * gain - constant[:, None]
+
+    def root_mean_square(self, inputs: Float[np.ndarray, "row d_model"], epsilon: float) -> Float[np.ndarray, "row 1"]:
+        """Of the vectors of all heads together."""
+        total = np.zeros(len(inputs))
+        for weight, bias in zip(self.weight, self.bias, strict=True):
+            vectors = inputs @ weight + bias
+            total += np.einsum("rk,rk->r", vectors, vectors, dtype=np.float64)
+        return np.sqrt(total / self.bias.size + epsilon).astype(inputs.dtype)[:, None]
 
     def of_vocabulary(
         self,
@@ -87,31 +122,46 @@ class Side:
         head: int,
     ) -> Float[np.ndarray, "token d_head"]:
         """One head's factor of every token: before the division by σ or, if a norm follows, after that norm."""
-        return table @ self.weight[head] if self.norm is None else self.of_table(table, bare_scales(), head)
-
-    def of_table(
-        self, table: Float[np.ndarray, "token d_model"], scales: Float[np.ndarray, "token"], head: int
-    ) -> Float[np.ndarray, "token d_head"]:
-        """One head's normed vectors of the whole vocabulary."""
-        assert self.norm is not None
-        vectors = np.empty((len(table), self.weight.shape[2]), table.dtype)
+        if self.norm is None:
+            return table @ self.weight[head]
+        scales, vectors = bare_scales(), np.empty((len(table), self.weight.shape[2]), table.dtype)
+        norm = replace(self.norm, gain=self.norm.gain[head])
+        divisors = None if self.joint is None else self._joint_divisors(table, scales)
         for begin in range(0, len(table), ROWS):
             rows = slice(begin, begin + ROWS)
-            linear = table[rows] @ self.weight[head] / scales[rows, None]
-            vectors[rows] = self.norm(linear + self.bias[head])
+            linear = table[rows] @ self.weight[head] / scales[rows, None] + self.bias[head]
+            vectors[rows] = norm(linear) if divisors is None else linear / divisors[rows] * norm.gain
         return vectors
+
+    def _joint_divisors(
+        self, table: Float[np.ndarray, "token d_model"], scales: Float[np.ndarray, "token"]
+    ) -> Float[np.ndarray, "token 1"]:
+        """The joint norm's divisor of every token, kept for the other heads."""
+        assert self.joint is not None
+        assert self.norm is not None
+        kept = self.__dict__.get("_kept")
+        if kept is None or kept[0] is not table:
+            blocks = [slice(begin, begin + ROWS) for begin in range(0, len(table), ROWS)]
+            found = [
+                self.joint.root_mean_square(table[rows] / scales[rows, None], self.norm.epsilon) for rows in blocks
+            ]
+            kept = self.__dict__["_kept"] = (table, np.concatenate(found))
+        return kept[1]
 
 
 def query_side(layer: FirstLayer, folded: FoldedLayer) -> Side:
-    return Side(folded.query_weight, folded.query_bias, _head_norm(layer, layer.query_norm_gain))
+    return _with_norms(layer, Side(folded.query_weight, folded.query_bias, None), layer.query_norm_gain)
 
 
 def key_side(layer: FirstLayer, folded: FoldedLayer) -> Side:
-    return Side(folded.key_weight, folded.key_bias, _head_norm(layer, layer.key_norm_gain))
+    return _with_norms(layer, Side(folded.key_weight, folded.key_bias, None), layer.key_norm_gain)
 
 
-def _head_norm(layer: FirstLayer, gain: Float[np.ndarray, "d_head"] | None) -> Norm | None:
-    return None if gain is None else Norm("rms", gain, None, layer.norm_epsilon)
+def _with_norms(layer: FirstLayer, side: Side, gain: Float[np.ndarray, "*side_head d_head"] | None) -> Side:
+    if gain is None:
+        return side
+    norm = Norm(layer.head_norm_kind, np.broadcast_to(gain, side.bias.shape), None, layer.norm_epsilon)
+    return replace(side, norm=norm, joint=side if layer.head_norms_are_joint else None)
 
 
 def project(
@@ -122,17 +172,6 @@ def project(
     for head, head_weight in enumerate(weight):
         np.matmul(vectors, head_weight, out=projected[head])
     return projected
-
-
-def weighted_sum(
-    table: Float[np.ndarray, "token d_model"], weights: Float[np.ndarray, "token"]
-) -> Float[np.ndarray, "d_model"]:
-    """Weighted sum of the rows in float64, in blocks: a float64 copy of Llama 3's table would take 4 GB."""
-    total = np.zeros(table.shape[1])
-    for begin in range(0, len(table), ROWS):
-        rows = slice(begin, begin + ROWS)
-        total += weights[rows] @ table[rows].astype(np.float64)
-    return total
 
 
 def for_each_head(
@@ -172,7 +211,7 @@ def means(
 ) -> Common:
     """The weighted mean query and key of the vocabulary, biases included."""
     sides = query_side(layer, folded), key_side(layer, folded)
-    return Common(*(_mean_vectors(layer.token_embeddings, side, scales, shares) for side in sides))
+    return Common(*(side.mean(layer.token_embeddings, scales, shares) for side in sides))
 
 
 def token_shares(
@@ -195,17 +234,3 @@ def token_shares(
     if not (np.isfinite(total) and total > 0 and (weights >= 0).all()):
         raise RangeError("the weights of a mean must be numbers from 0 up, not all 0")
     return weights.astype(np.float64) / total
-
-
-def _mean_vectors(
-    table: Float[np.ndarray, "token d_model"],
-    side: Side,
-    scales: Float[np.ndarray, "token"],
-    shares: Float[np.ndarray, "token"],
-) -> Float[np.ndarray, "side_head d_head"]:
-    """Without a norm, the mean vector is the projection of the mean input; with one, every token is projected."""
-    if side.norm is None:
-        mean_input = weighted_sum(table, shares / scales)
-        return side.bias + np.einsum("d,hdk->hk", mean_input, side.weight).astype(table.dtype)
-    found = [shares @ side.of_table(table, scales, head) for head in range(len(side.weight))]
-    return np.stack(found).astype(table.dtype)

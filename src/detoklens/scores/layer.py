@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from detoklens.errors import RangeError, TokenError, UnsupportedModelError
 from detoklens.scores.affinity import Affinity, token_affinity
@@ -21,28 +21,45 @@ from detoklens.scores.factors import (
     Side,
     TokenFactors,
     biases,
+    for_each_head,
     key_side,
     means,
+    project,
     query_side,
     rotated_by_offset,
     token_shares,
 )
-from detoklens.scores.softmax import Numbers, check_finite_scores, check_range, check_readable, whole_numbers
-from detoklens.scores.terms import MEANINGS, Terms, head_outputs, kernel, text_terms
+from detoklens.scores.softmax import Numbers, check_finite_scores, check_range, id_lists, whole_numbers
+from detoklens.scores.terms import MEANINGS, Terms, kernel, text_terms
+from detoklens.scores.untrained import impossible_tokens, untrained_tokens
 from detoklens.tokens import Vocabulary
 from detoklens.weights.checkpoint import Checkpoint
-from detoklens.weights.first_layer import FirstLayer, Positions
-from detoklens.weights.folding import FoldedLayer, fold
-from detoklens.weights.mlp import MlpSublayer
+from detoklens.weights.first_layer import FirstLayer, FoldedLayer, MlpSublayer, Positions, fold
 from detoklens.weights.scale import ScaleTable
 
+TokenScale = int | Literal["mean", "bare", "published"]
+TokenIds = str | Sequence[int] | Int[np.ndarray, "query"] | Any
+"""A text, or its token ids: a list, an array, a tensor of one row, or what a transformers tokenizer returns."""
 
-class LayerFacts:
-    """Sizes, names and fingerprints of a checkpoint's first layer."""
+
+class Layer:
+    """The first attention layer of a checkpoint: its sizes, tokens and terms.
+
+    Arrays are indexed head, query, key. Results are computed on first use and cached.
+    """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
         self.checkpoint = checkpoint
         self.weights: FirstLayer = checkpoint.first_layer
+        self.frequencies: Float[np.ndarray, "token"] | None = None
+        self._factors: dict[tuple[str, int], Float[np.ndarray, "token d_head"]] = {}
+        self._token_scales: dict[str, Float[np.ndarray, "token"]] = {}
+
+    def __repr__(self) -> str:
+        return (
+            f"Layer({self.name!r}, n_heads={self.n_heads}, d_head={self.d_head}, d_model={self.d_model}, "
+            f"vocab_size={self.vocab_size}, n_positions={self.n_positions})"
+        )
 
     @property
     def name(self) -> str:
@@ -95,33 +112,9 @@ class LayerFacts:
         """The tokenizer's vocabulary; an error if the checkpoint has none."""
         if self.checkpoint.vocabulary is None:
             raise TokenError(
-                f"{self.name} has no tokenizer: give token ids, or put its tokenizer.json next to the weights"
+                f"{self.name} has no tokenizer: give token ids, or pass its tokenizer, load(model, tokenizer=…)"
             )
         return self.checkpoint.vocabulary
-
-
-TokenScale = int | Literal["mean", "bare", "published"]
-TokenIds = str | Sequence[int] | Int[np.ndarray, "query"]
-"""A text, or its token ids."""
-
-
-class Layer(LayerFacts):
-    """The first attention layer of a checkpoint: its sizes, tokens and terms.
-
-    Arrays are indexed head, query, key. Results are computed on first use and cached.
-    """
-
-    def __init__(self, checkpoint: Checkpoint) -> None:
-        super().__init__(checkpoint)
-        self.frequencies: Float[np.ndarray, "token"] | None = None
-        self._query_factors: dict[int, Float[np.ndarray, "token d_head"]] = {}
-        self._key_factors: dict[int, Float[np.ndarray, "token d_head"]] = {}
-
-    def __repr__(self) -> str:
-        return (
-            f"Layer({self.name!r}, n_heads={self.n_heads}, d_head={self.d_head}, d_model={self.d_model}, "
-            f"vocab_size={self.vocab_size}, n_positions={self.n_positions})"
-        )
 
     def with_frequencies(self, frequencies: Sequence[float] | np.ndarray) -> Layer:
         """A copy with token frequencies, by which `mean="frequency"` weights tokens."""
@@ -170,21 +163,38 @@ class Layer(LayerFacts):
         return int(token)
 
     @cached_property
+    def untrained(self) -> Bool[np.ndarray, "token"]:
+        """Tokens that training never touched (see `scores.untrained`); none without a tokenizer."""
+        if not self.has_vocabulary:
+            return np.zeros(self.vocab_size, bool)
+        return untrained_tokens(self.weights.token_embeddings, impossible_tokens(self.vocabulary, self.vocab_size))
+
+    @cached_property
+    def meaningful_tokens(self) -> Int[np.ndarray, "token"]:
+        """Ids of the tokens that rankings are about: neither special nor untrained."""
+        kept = ~self.untrained
+        if self.has_vocabulary:
+            kept[[token for token in self.vocabulary.apart if token < self.vocab_size]] = False
+        return np.flatnonzero(kept)
+
+    @cached_property
     def folded(self) -> FoldedLayer:
         """The projections with the norm folded in."""
         return fold(self.weights)
 
     def token_factors(self, head: int) -> TokenFactors:
         """One head's query and key factors of the whole vocabulary; heads that share keys share the array."""
-        if head not in self._query_factors:
-            self._query_factors[head] = self._factor(query_side(self.weights, self.folded), head)
         own_keys = head // self.weights.heads_per_key
-        if own_keys not in self._key_factors:
-            self._key_factors[own_keys] = self._factor(key_side(self.weights, self.folded), own_keys)
-        return TokenFactors(self._query_factors[head], self._key_factors[own_keys])
+        for name, side, own in zip(("query", "key"), self._sides, (head, own_keys), strict=True):
+            if (name, own) not in self._factors:
+                found = side.of_vocabulary(self.weights.token_embeddings, self.scales.bare_tokens, own)
+                self._factors[name, own] = found
+        return TokenFactors(self._factors["query", head], self._factors["key", own_keys])
 
-    def _factor(self, side: Side, head: int) -> Float[np.ndarray, "token d_head"]:
-        return side.of_vocabulary(self.weights.token_embeddings, self.scales.bare_tokens, head)
+    @cached_property
+    def _sides(self) -> tuple[Side, Side]:
+        """The query and the key projection."""
+        return query_side(self.weights, self.folded), key_side(self.weights, self.folded)
 
     @cached_property
     def scales(self) -> ScaleTable:
@@ -198,31 +208,23 @@ class Layer(LayerFacts):
         self.check_tokens(tokens.ravel())
         return self.scales.at(positions, tokens)
 
-    @cached_property
-    def _mean_token_scale(self) -> Float[np.ndarray, "token"]:
-        return self.scales.mean_over_positions()
-
-    @cached_property
-    def _published_token_scale(self) -> Float[np.ndarray, "token"]:
-        with np.errstate(over="ignore"):
-            scales = self.scales.mean_over_positions(np.float16)
-        if not np.isfinite(scales).all():
-            raise RangeError("σ of some tokens is too large for float16, to which `published` rounds; take the mean")
-        return scales
-
     def token_scale(self, over: TokenScale = "mean") -> Float[np.ndarray, "token"]:
         """One σ per token: its mean over positions, σ of the bare embedding, or σ at one position.
 
         `published` is the mean as the paper's published code has it, of σ rounded to float16.
         """
-        if over == "mean":
-            return self._mean_token_scale
-        if over == "published":
-            return self._published_token_scale
         if over == "bare":
             return self.scales.bare_tokens()
-        self.check_positions([over])
-        return self.scales.of_positions(slice(over, over + 1))[0]
+        if not isinstance(over, str):
+            self.check_positions([over])
+            return self.scales.of_positions(slice(over, over + 1))[0]
+        if over not in self._token_scales:
+            with np.errstate(over="ignore"):
+                found = self.scales.mean_over_positions(np.float16 if over == "published" else None)
+            if over == "published" and not np.isfinite(found).all():
+                raise RangeError("σ of some tokens is too large for float16, to which `published` rounds; take `mean`")
+            self._token_scales[over] = found
+        return self._token_scales[over]
 
     def terms(self, token_ids: TokenIds, mean: Mean = None) -> Terms:
         """The terms of a text that starts at position 0.
@@ -234,7 +236,7 @@ class Layer(LayerFacts):
         ids = self.check_text(token_ids)
         if mean is not None and self.positions == "learned":
             raise UnsupportedModelError(f"{self.name} has learned positions, so no mean can be split off; omit `mean`")
-        return text_terms(self.weights, self.folded, ids, self._text_scales(ids), self.common_part(mean))
+        return text_terms(self, ids, self.common_part(mean))
 
     def kernel(self, offsets: Numbers, mean: Mean = "vocabulary") -> Float[np.ndarray, "head offset"]:
         """The position kernel of rotary and ALiBi positions: the score as a function of i − j alone, not yet scaled."""
@@ -252,10 +254,15 @@ class Layer(LayerFacts):
         return self.head_outputs(token_ids).sum(axis=0) + self.folded.output_bias
 
     def head_outputs(self, token_ids: TokenIds) -> Float[np.ndarray, "head query d_model"]:
-        """Each head's output, including its value bias; b_O belongs to no head."""
+        """Each head's output: (Σ_j α[h,i,j] (x_j / σ_j) W̃_V[h] + b̃_V[h]) W_O[h]; b_O belongs to no head.
+
+        The sum over heads plus b_O is the layer's output, since Σ_j α = 1.
+        """
         ids = self.check_text(token_ids)
-        inputs = self._stream(ids) / self._text_scales(ids)[:, None]
-        return head_outputs(self.weights, self.folded, inputs, self.terms(ids).attention())
+        inputs = self._stream(ids) / self.scales.at(np.arange(len(ids)), ids)[:, None]
+        values = for_each_head(project(inputs, self.folded.value_weight), self.weights)
+        mixed = self.terms(ids).attention() @ values + for_each_head(self.folded.value_bias[:, None], self.weights)
+        return mixed @ self.folded.output_weight
 
     @cached_property
     def mlp_sublayer(self) -> MlpSublayer:
@@ -331,14 +338,11 @@ class Layer(LayerFacts):
             return biases(self.weights, self.folded)
         if isinstance(mean, str) and mean == "vocabulary":
             return self._vocabulary_means
-        return self._means(mean)
+        return means(self.weights, self.folded, self.scales.bare_tokens(), self._shares(mean))
 
     @cached_property
     def _vocabulary_means(self) -> Common:
-        return self._means("vocabulary")
-
-    def _means(self, mean: Mean) -> Common:
-        return means(self.weights, self.folded, self.scales.bare_tokens(), self._shares(mean))
+        return means(self.weights, self.folded, self.scales.bare_tokens(), self._shares("vocabulary"))
 
     def _shares(self, mean: Mean) -> Float[np.ndarray, "token"]:
         return token_shares(mean, self.vocab_size, self.frequencies)
@@ -364,10 +368,16 @@ class Layer(LayerFacts):
 
     def check_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
         """Encode a text, or check token ids; an error if the model can't read them."""
-        ids = whole_numbers(self.vocabulary.encode(token_ids) if isinstance(token_ids, str) else token_ids)
-        check_readable(ids, self.n_positions, self.weights.padding_token_id)
+        texts = [self.vocabulary.encode(token_ids)] if isinstance(token_ids, str) else id_lists(token_ids)
+        if len(texts) != 1:
+            raise RangeError(f"a text must be a string or one list of token ids, not {len(texts)} texts; pass one")
+        ids = np.asarray(texts[0], np.int64)
+        if not ids.size:
+            raise RangeError("a text needs at least one token; pass a text or a list of token ids")
+        if len(ids) > self.n_positions:
+            raise RangeError(f"a text of {len(ids)} tokens is longer than the {self.n_positions} positions; shorten it")
+        padding = self.weights.padding_token_id
+        if padding in ids:
+            raise RangeError(f"token id {padding} is padding that takes no position; leave it out")
         self.check_tokens(ids)
         return ids
-
-    def _text_scales(self, ids: Int[np.ndarray, "query"]) -> Float[np.ndarray, "query"]:
-        return self.scales.at(np.arange(len(ids)), ids)

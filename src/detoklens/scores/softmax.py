@@ -1,8 +1,8 @@
-"""From scores to attention: masking, softcapping and softmax, and checks of token ids and scores."""
+"""From scores to attention: masking, softcapping and softmax, and checks of ids and scores."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,16 +26,6 @@ def check_finite_scores(what: str, scores: np.ndarray) -> np.ndarray:
     return scores
 
 
-def check_roundings(highest: np.ndarray) -> None:
-    """Refuse scores so large that rounding decides the attention; `highest` holds the maximum of each row."""
-    largest = np.abs(highest).max(initial=0)
-    if not largest * np.finfo(highest.dtype).epsneg <= LARGEST_ROUNDING:
-        raise CheckpointError(
-            f"attention scores are as large as {largest:.0e}, which {highest.dtype} rounds too coarsely for a softmax: "
-            f"the weights are damaged or unusually large; check them{FLOAT64_ADVICE}"
-        )
-
-
 def whole_numbers(token_ids: Any) -> Int[np.ndarray, "..."]:
     """Token ids as an array; anything but whole numbers is refused."""
     try:
@@ -50,6 +40,35 @@ def whole_numbers(token_ids: Any) -> Int[np.ndarray, "..."]:
     return ids.astype(np.int64)
 
 
+def id_lists(given: Any) -> list[Int[np.ndarray, "token"]]:
+    """The token ids of each text: of a list, lists, an array or tensor, or of what a tokenizer returns.
+
+    Tokens that the attention mask of a transformers tokenizer marks as padding are left out.
+    """
+    if hasattr(given, "ids"):  # a tokenizers.Encoding
+        given = given.ids
+    mask = None
+    if isinstance(given, Mapping):
+        if "input_ids" not in given:
+            raise TokenError("there are no input_ids in this mapping; pass token ids, or what a tokenizer returns")
+        given, mask = given["input_ids"], given.get("attention_mask")
+    texts = _rows(given)
+    if any(ids.ndim != 1 for ids in texts):
+        raise RangeError("token ids must be one list, or one list per text, not an array of more dimensions")
+    if mask is None:
+        return texts
+    return [ids[kept.astype(bool)] for ids, kept in zip(texts, _rows(mask), strict=True)]
+
+
+def _rows(given: Any) -> list[np.ndarray]:
+    """A list or a one-dimensional array as one row, anything else as several."""
+    if hasattr(given, "numpy"):  # a torch tensor on any device
+        given = given.numpy(force=True)
+    is_list = isinstance(given, Sequence) and len(given) > 0
+    several = given.ndim > 1 if isinstance(given, np.ndarray) else is_list and hasattr(given[0], "__len__")
+    return [whole_numbers(row) for row in given] if several else [whole_numbers(given)]
+
+
 def check_range(what: str, values: Numbers, size: int) -> None:
     """Refuse numbers outside 0 … size − 1."""
     wrong = [int(value) for value in values if not 0 <= value < size]
@@ -57,22 +76,18 @@ def check_range(what: str, values: Numbers, size: int) -> None:
         raise RangeError(f"{what} {wrong[0]} does not exist; {what}s go from 0 to {size - 1}")
 
 
-def check_readable(ids: np.ndarray, longest: int, padding_id: int | None) -> None:
-    """Refuse ids that are not a text the model can read: not one-dimensional, empty, too long, or with padding."""
-    if ids.ndim != 1:
-        raise RangeError(f"a text must be a string or one list of token ids, not an array of {ids.ndim} dimensions")
-    if not ids.size:
-        raise RangeError("a text needs at least one token; pass a text or a list of token ids")
-    if len(ids) > longest:
-        raise RangeError(f"a text of {len(ids)} tokens is longer than the {longest} positions; shorten it")
-    if padding_id in ids:
-        raise RangeError(f"token id {padding_id} is padding that takes no position; leave it out")
-
-
 def softmax(scores: Float[np.ndarray, "*rows key"]) -> Float[np.ndarray, "*rows key"]:
-    """Softmax along the last axis; a score of −inf gets no attention."""
+    """Softmax along the last axis; a score of −inf gets no attention.
+
+    Scores so large that rounding decides the attention are refused.
+    """
     highest = scores.max(axis=-1, keepdims=True)
-    check_roundings(highest)
+    largest = np.abs(highest).max(initial=0)
+    if not largest * np.finfo(highest.dtype).epsneg <= LARGEST_ROUNDING:
+        raise CheckpointError(
+            f"attention scores are as large as {largest:.0e}, which {highest.dtype} rounds too coarsely for a softmax: "
+            f"the weights are damaged or unusually large; check them{FLOAT64_ADVICE}"
+        )
     shifted = scores - highest
     np.exp(shifted, out=shifted)
     shifted /= shifted.sum(axis=-1, keepdims=True)

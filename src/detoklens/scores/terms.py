@@ -33,7 +33,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -42,7 +42,9 @@ from detoklens.errors import RangeError
 from detoklens.scores.factors import Common, for_each_head, key_side, project, query_side, rotated, rotated_by_offset
 from detoklens.scores.softmax import masked, softcapped, softmax
 from detoklens.weights.first_layer import FirstLayer, Positions
-from detoklens.weights.folding import FoldedLayer
+
+if TYPE_CHECKING:
+    from detoklens.scores.layer import Layer
 
 
 class Term(StrEnum):
@@ -129,15 +131,11 @@ def multiply_factors(
     }
 
 
-def text_terms(
-    layer: FirstLayer,
-    folded: FoldedLayer,
-    token_ids: Int[np.ndarray, "query"],
-    scales: Float[np.ndarray, "query"],
-    common: Common,
-) -> Terms:
-    """All terms of a text that starts at position 0; `scales` is σ of each of its tokens."""
-    tokens, places = layer.token_embeddings[token_ids] / scales[:, None], np.arange(len(token_ids))
+def text_terms(whole: Layer, token_ids: Int[np.ndarray, "query"], common: Common) -> Terms:
+    """All terms of a text that starts at position 0."""
+    layer, folded, places = whole.weights, whole.folded, np.arange(len(token_ids))
+    scales = whole.scales.at(places, token_ids)
+    tokens = layer.token_embeddings[token_ids] / scales[:, None]
     terms, distance = terms_present(layer.positions, common), None
     if layer.positions == "learned":
         positions = layer.position_embeddings[: len(token_ids)] / scales[:, None]
@@ -184,21 +182,6 @@ def _slope_term(layer: FirstLayer, offsets: Int[np.ndarray, "offset"]) -> Float[
     return slopes.astype(layer.token_embeddings.dtype)
 
 
-def head_outputs(
-    layer: FirstLayer,
-    folded: FoldedLayer,
-    inputs: Float[np.ndarray, "query d_model"],
-    attention: Float[np.ndarray, "head query key"],
-) -> Float[np.ndarray, "head query d_model"]:
-    """Each head's output: (Σ_j α[h,i,j] (x_j / σ_j) W̃_V[h] + b̃_V[h]) W_O[h]; `inputs` are the x / σ.
-
-    The sum over heads plus b_O is the layer's output Σ_h Σ_j α (x_j / σ_j) W_VO + b_VO, since Σ_j α = 1.
-    """
-    values = for_each_head(project(inputs, folded.value_weight), layer)
-    mixed = attention @ values + for_each_head(folded.value_bias[:, None], layer)
-    return mixed @ folded.output_weight
-
-
 @dataclass(frozen=True)
 class Terms:
     """Named terms of a score, each [head, query, key], or [head, key] if it is the same for every query."""
@@ -219,7 +202,11 @@ class Terms:
         names_by_shape: dict[tuple[int, ...], list[str]] = {}
         for name, part in self.parts.items():
             names_by_shape.setdefault(part.shape, []).append(name)
-        said = [f"{', '.join(names)} {_shape_shown(shape)}" for shape, names in names_by_shape.items()]
+        said = []
+        for shape, names in names_by_shape.items():
+            axes = ("head", "query", "key") if len(shape) == 3 else ("head", "key")
+            sizes = ", ".join(f"{axis} {size}" for axis, size in zip(axes, shape, strict=True))
+            said.append(f"{', '.join(names)} [{sizes}]")
         return f"Terms: {'; '.join(said)}; attention scale {self.attention_scale:g}"
 
     def __getitem__(self, term: str) -> np.ndarray:
@@ -241,6 +228,10 @@ class Terms:
             return part
         n_heads, n_keys = part.shape
         return np.broadcast_to(part[:, None, :], (n_heads, n_keys, n_keys))
+
+    def to_dict(self) -> dict[str, Float[np.ndarray, "head query key"]]:
+        """Every term by name, each as [head, query, key]; their sum is `total()`."""
+        return {name: self.full(name) for name in self.names}
 
     def total(self) -> Float[np.ndarray, "head query key"]:
         """The score s: the sum of all terms, not yet divided by sqrt(d')."""
@@ -269,9 +260,3 @@ class Terms:
     def _softmax(self, scores: Float[np.ndarray, "head query key"]) -> Float[np.ndarray, "head query key"]:
         scaled = scores * scores.dtype.type(self.attention_scale)
         return softmax(masked(softcapped(scaled, self.softcap), self.is_causal, self.window))
-
-
-def _shape_shown(shape: tuple[int, ...]) -> str:
-    """`[head 12, query 5, key 5]`, or `[head 12, key 5]` for a term that is the same for every query."""
-    axes = ("head", "query", "key") if len(shape) == 3 else ("head", "key")
-    return "[" + ", ".join(f"{axis} {size}" for axis, size in zip(axes, shape, strict=True)) + "]"

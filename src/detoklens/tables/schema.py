@@ -11,16 +11,19 @@ import polars as pl
 from detoklens.errors import CheckpointError
 
 TypeName = Literal["Int32", "Int64", "UInt32", "Float32", "Float64", "String", "Boolean"]
-FLOATS = ("Float32", "Float64")
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name, the name of its polars type, and its meaning in one line."""
+    """One column: its name, the name of its polars type, and its meaning in one line.
+
+    A `defined` number exists for every model: NaN in it comes from an overflow. In other columns NaN means undefined.
+    """
 
     name: str
     dtype: TypeName
     meaning: str
+    defined: bool = False
 
     @property
     def polars_type(self) -> pl.DataType:
@@ -41,26 +44,29 @@ class Schema:
         return [column.name for column in self.columns]
 
     def frame(self, data: Mapping[str, Any]) -> pl.DataFrame:
-        """Make a table from arrays or lists; NaN becomes null."""
+        """Make a table from arrays or lists; see `conform`."""
         if set(self.names) != set(data):
             raise ValueError(f"table {self.name} has columns {self.names}, not {list(data)}")
         return self.conform(pl.DataFrame({name: data[name] for name in self.names}, strict=False))
 
     def conform(self, frame: pl.DataFrame) -> pl.DataFrame:
-        """Bring a table into the declared order and types; raise a CheckpointError for infinite numbers."""
-        conforming = frame.select(
-            pl.col(column.name).cast(column.polars_type).fill_nan(None)
-            if column.dtype in FLOATS
-            else pl.col(column.name).cast(column.polars_type)
-            for column in self.columns
-        )
+        """Bring a table into the declared order and types; an undefined number becomes null.
+
+        Raise a CheckpointError if the model's numbers overflow: for infinite numbers, and for NaN in a defined column.
+        """
+        conforming = frame.select(pl.col(column.name).cast(column.polars_type) for column in self.columns)
         for column in self.columns:
-            if column.dtype in FLOATS and conforming[column.name].is_infinite().any():
+            values = conforming[column.name]
+            if not values.dtype.is_float():
+                continue
+            is_infinite = values.is_infinite().any()
+            if is_infinite or (column.defined and values.is_nan().any()):
+                wrong = "infinite" if is_infinite else "not a number"
                 raise CheckpointError(
-                    f"table {self.name}: {column.name} is infinite: the model's numbers overflow their type; "
+                    f"table {self.name}: {column.name} is {wrong}: the model's numbers overflow their type; "
                     'check the checkpoint, or load it with dtype="float64"'
                 )
-        return conforming
+        return conforming.fill_nan(None)
 
     def empty(self) -> pl.DataFrame:
         """A table without rows."""
@@ -89,7 +95,9 @@ QUERY_TOKEN_ID = Column("query_token_id", "Int32", "token id of the query")
 QUERY_TOKEN = Column("query_token", "String", "text of the query; null without a tokenizer")
 KEY_TOKEN_ID = Column("key_token_id", "Int32", "token id of the key")
 KEY_TOKEN = Column("key_token", "String", "text of the key; null without a tokenizer")
-SCORE = Column("score", "Float32", "Tᵉᵉ of the pair; with centring, minus the key's mean over all query tokens")
+SCORE = Column(
+    "score", "Float32", "Tᵉᵉ of the pair; with centring, minus the key's mean over all query tokens", defined=True
+)
 RANK = Column("rank", "Int32", "rank of the key among all tokens by score, from 1; ties by token id")
 JOINED = Column("joined", "String", "text of the key followed by the query")
 BIGRAM_COUNT = Column("count", "Int64", "how often the query follows the key in the corpus")

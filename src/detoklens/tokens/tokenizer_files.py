@@ -11,8 +11,8 @@ import tempfile
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from functools import lru_cache, partial
+from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import lru_cache
 from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
@@ -34,7 +34,8 @@ def library_call(refusal: Callable[[str], DetokLensError]) -> Iterator[None]:
     except (DetokLensError, OSError, MemoryError):
         raise
     except BaseException as error:
-        if isinstance(error, Exception) or _is_panic(error):
+        # each library has its own panic class, which can't be imported, so it is recognised by name
+        if isinstance(error, Exception) or type(error).__name__ == "PanicException":
             raise refusal(first_line(error)) from error
         raise
 
@@ -61,10 +62,14 @@ class _HeldStderr:
         with self._lock:
             self._inside -= 1
             if self._inside == 0 and self._own is not None:
-                written = _taken_out(_unnamed_file(os.getpid()))
+                held = _unnamed_file(os.getpid())
+                size = os.lseek(held, 0, os.SEEK_CUR)
+                written = PANIC.sub(b"", os.pread(held, size, 0)) if size else b""
+                os.lseek(held, 0, os.SEEK_SET)
                 os.dup2(self._own, STDERR)
                 os.close(self._own)
-                _write_all(PANIC.sub(b"", written))
+                while written:
+                    written = written[os.write(STDERR, written) :]
 
 
 _held_stderr = _HeldStderr()
@@ -79,26 +84,6 @@ def _unnamed_file(_process: int) -> int:
         return os.dup(file.fileno())
 
 
-def _taken_out(file: int) -> bytes:
-    """Return what was written, and empty the file."""
-    size = os.lseek(file, 0, os.SEEK_CUR)
-    if not size:
-        return b""
-    content = os.pread(file, size, 0)
-    os.lseek(file, 0, os.SEEK_SET)
-    return content
-
-
-def _write_all(content: bytes) -> None:
-    while content:
-        content = content[os.write(STDERR, content) :]
-
-
-def _is_panic(error: BaseException) -> bool:
-    """Each library has its own panic class, which can't be imported, so it is recognised by name."""
-    return type(error).__name__ == "PanicException"
-
-
 END_OF_TEXT = "<|endoftext|>"
 LARGEST_ID = 2_000_000  # the largest vocabularies in use have some 900,000 tokens
 TRIAL = "A trial, été 2\n\t東京 🤦"  # exercises letters, a digit, white space, and characters of two to four bytes
@@ -109,33 +94,32 @@ def read_tokenizer(folder: Path) -> Tokenizer | None:
     if (folder / "tokenizer.json").is_file():
         return read_tokenizer_file(folder / "tokenizer.json")
     if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
-        with library_call(partial(_unreadable_pair, folder)):
-            return _checked(_from_vocab_and_merges(folder), folder)
+        with _readable(f"{folder}: vocab.json and merges.txt can't be read ({{}}); download them again"):
+            return checked_tokenizer(_from_vocab_and_merges(folder), str(folder))
     return None
-
-
-def tokenizer_from_json(text: str) -> Tokenizer:
-    """A tokenizer from the text of a tokenizer.json."""
-    return Tokenizer.from_str(text)
 
 
 def read_tokenizer_file(path: Path) -> Tokenizer:
     """The tokenizer of a tokenizer.json, without padding or truncation."""
-    with library_call(partial(_unreadable, path)):
-        return _checked(tokenizer_from_json(path.read_text(encoding="utf-8")), path)
+    with _readable(f"{path}: not a tokenizer that can be read ({{}}); download it again"):
+        return checked_tokenizer(Tokenizer.from_str(path.read_text(encoding="utf-8")), str(path))
 
 
-def _unreadable(path: Path, reason: str) -> CheckpointError:
-    return CheckpointError(f"{path}: not a tokenizer that can be read ({reason}); download it again")
+def _readable(message: str) -> AbstractContextManager[None]:
+    """`library_call` with a message whose {} is the reason."""
+    return library_call(lambda reason: CheckpointError(message.replace("{}", reason)))
 
 
-def _unreadable_pair(folder: Path, reason: str) -> CheckpointError:
-    return CheckpointError(f"{folder}: vocab.json and merges.txt can't be read ({reason}); download them again")
-
-
-def _checked(tokenizer: Tokenizer, where: Path) -> Tokenizer:
+def checked_tokenizer(tokenizer: Tokenizer, where: str) -> Tokenizer:
     """Check an untrusted tokenizer (unique ids in range) and make it deterministic."""
-    _check_ids(tokenizer.get_vocab(with_added_tokens=True), where)
+    ids = tokenizer.get_vocab(with_added_tokens=True)
+    largest = max(ids.values(), default=0)
+    if largest > LARGEST_ID:
+        raise CheckpointError(f"{where}: token id {largest} is beyond any vocabulary in use; download it again")
+    if len(set(ids.values())) < len(ids):
+        shared, _ = Counter(ids.values()).most_common(1)[0]
+        first, second, *_ = sorted(token for token, token_id in ids.items() if token_id == shared)
+        raise CheckpointError(f"{where}: the tokens {first!r} and {second!r} have one id, {shared}; download it again")
     _check_added_tokens(tokenizer, where)
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -146,17 +130,7 @@ def _checked(tokenizer: Tokenizer, where: Path) -> Tokenizer:
     return tokenizer
 
 
-def _check_ids(ids: dict[str, int], where: Path) -> None:
-    largest = max(ids.values(), default=0)
-    if largest > LARGEST_ID:
-        raise CheckpointError(f"{where}: token id {largest} is beyond any vocabulary in use; download it again")
-    if len(set(ids.values())) < len(ids):
-        shared, _ = Counter(ids.values()).most_common(1)[0]
-        first, second, *_ = sorted(token for token, token_id in ids.items() if token_id == shared)
-        raise CheckpointError(f"{where}: the tokens {first!r} and {second!r} have one id, {shared}; download it again")
-
-
-def _check_added_tokens(tokenizer: Tokenizer, where: Path) -> None:
+def _check_added_tokens(tokenizer: Tokenizer, where: str) -> None:
     """Of added tokens that the normalizer makes alike (<PAD> and <pad>) the library takes either, by chance."""
     found: dict[str, str] = {}
     for token in tokenizer.get_added_tokens_decoder().values():
@@ -171,15 +145,11 @@ def _check_added_tokens(tokenizer: Tokenizer, where: Path) -> None:
 
 def _from_vocab_and_merges(folder: Path) -> Tokenizer:
     vocab = parse_json((folder / "vocab.json").read_text(encoding="utf-8"))
-    tokenizer = Tokenizer(models.BPE(vocab, _read_merges(folder / "merges.txt")))
+    lines = (folder / "merges.txt").read_text(encoding="utf-8").splitlines()
+    pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
+    tokenizer = Tokenizer(models.BPE(vocab, [(left, right) for left, right in pairs]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     if END_OF_TEXT in vocab:
         tokenizer.add_special_tokens([AddedToken(END_OF_TEXT, special=True, normalized=False)])
     return tokenizer
-
-
-def _read_merges(path: Path) -> list[tuple[str, str]]:
-    lines = path.read_text(encoding="utf-8").splitlines()
-    pairs = [line.split(" ") for line in lines if line and not line.startswith("#version")]
-    return [(left, right) for left, right in pairs]

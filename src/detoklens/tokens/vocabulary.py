@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from detoklens.errors import CheckpointError, TokenError
-from detoklens.tokens.tokenizer_files import library_call, read_tokenizer, read_tokenizer_file, tokenizer_from_json
+from detoklens.tokens.tokenizer_files import checked_tokenizer, library_call, read_tokenizer, read_tokenizer_file
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -70,9 +70,26 @@ class Vocabulary:
         return cls(read_tokenizer_file(path))
 
     @classmethod
+    def of_tokenizer(cls, tokenizer: Any) -> Vocabulary:
+        """The vocabulary of a fast transformers tokenizer or a `tokenizers.Tokenizer`, copied."""
+        from tokenizers import Tokenizer
+
+        fast = getattr(tokenizer, "backend_tokenizer", tokenizer)
+        name = f"the given {type(tokenizer).__name__}"
+        if not isinstance(fast, Tokenizer):
+            raise TokenError(
+                f"{name} is not a fast tokenizer; pass a fast one of transformers, a tokenizers.Tokenizer, or the path "
+                "of a tokenizer.json"
+            )
+        with library_call(lambda reason: TokenError(f"{name} can't be copied ({reason}); pass a tokenizer.json")):
+            return cls(checked_tokenizer(Tokenizer.from_str(fast.to_str()), name))
+
+    @classmethod
     def from_json(cls, text: str) -> Vocabulary:
         """Read the text of a tokenizer.json, as returned by `to_json`."""
-        return cls(tokenizer_from_json(text))
+        from tokenizers import Tokenizer
+
+        return cls(Tokenizer.from_str(text))
 
     def to_json(self) -> str:
         return self.tokenizer.to_str()
@@ -89,7 +106,8 @@ class Vocabulary:
 
     def raw(self, token_id: int) -> str:
         """The token as written in the tokenizer file (`Ġsap`)."""
-        self.check_id(token_id)
+        if not 0 <= token_id < self.size:
+            raise TokenError(f"token id {token_id} is not in the vocabulary; ids go from 0 to {self.size - 1}")
         return self._raw_tokens.get(token_id, f"<unused {token_id}>")
 
     def text(self, token_id: int) -> str:
@@ -97,8 +115,12 @@ class Vocabulary:
         return self.join([token_id])
 
     def join(self, token_ids: Sequence[int]) -> str:
-        """The text of consecutive tokens."""
-        return readable(b"".join(self.as_bytes(token_id) for token_id in token_ids))
+        """The text of consecutive tokens: `dwell` and `##ing` are `dwelling`, two WordPiece words stay apart."""
+        pieces, mark = [self.as_bytes(token_id) for token_id in token_ids], self.continuing_mark
+        for place, token_id in enumerate(token_ids[1:] if mark else (), start=1):
+            continues = self.raw(token_id).startswith(mark)
+            pieces[place] = pieces[place].removeprefix(mark.encode()) if continues else b" " + pieces[place]
+        return readable(b"".join(pieces))
 
     def texts(self) -> list[str]:
         """The text of every id from 0 to size − 1."""
@@ -120,11 +142,11 @@ class Vocabulary:
         raw_id = self.tokenizer.token_to_id(text)
         if raw_id is not None:
             return int(raw_id)
-        raise TokenError(self._not_one_token(text))
-
-    def check_id(self, token_id: int) -> None:
-        if not 0 <= token_id < self.size:
-            raise TokenError(f"token id {token_id} is not in the vocabulary; ids go from 0 to {self.size - 1}")
+        pieces = self.encode(text)
+        shown = ", ".join(f"{self.text(piece)!r} ({piece})" for piece in pieces)
+        if len(pieces) < 2:
+            raise TokenError(f"{text!r} is not a token of this vocabulary; its nearest reading is {shown or 'nothing'}")
+        raise TokenError(f"{text!r} is {len(pieces)} tokens: {shown}; name one of them, as text or by its id")
 
     def merges(self) -> list[tuple[int, int, int]]:
         """The tokenizer's merges as ids (left, right, merged); empty if it is not a BPE tokenizer."""
@@ -160,8 +182,18 @@ class Vocabulary:
     @cached_property
     def fingerprint(self) -> str:
         """sha256 of what determines the ids of a text: model, normalizer, pre-tokenizer and added tokens."""
-        description = json.dumps(_what_decides_ids(self._description), sort_keys=True, ensure_ascii=True)
-        return hashlib.sha256(description.encode("ascii")).hexdigest()
+        description = self._description
+        model = {key: value for key, value in self._model.items() if value not in (None, False, "")}
+        merges = model.get("merges", [])
+        model["merges"] = [merge.split(" ") if isinstance(merge, str) else list(merge) for merge in merges]
+        deciding = {
+            "model": model,
+            "normalizer": description["normalizer"],
+            "pre_tokenizer": _without(description["pre_tokenizer"], "trim_offsets"),
+            "added_tokens": sorted([token["id"], token["content"]] for token in description["added_tokens"]),
+        }
+        text = json.dumps(deciding, sort_keys=True, ensure_ascii=True)
+        return hashlib.sha256(text.encode("ascii")).hexdigest()
 
     @cached_property
     def _description(self) -> dict[str, Any]:
@@ -190,13 +222,6 @@ class Vocabulary:
         raw = self.raw(token_id)
         return token_bytes(raw) if self._is_byte_level else raw.replace("▁", " ").encode("utf-8")
 
-    def _not_one_token(self, text: str) -> str:
-        pieces = self.encode(text)
-        shown = ", ".join(f"{self.text(piece)!r} ({piece})" for piece in pieces)
-        if len(pieces) < 2:
-            return f"{text!r} is not a token of this vocabulary; its nearest reading is {shown or 'nothing'}"
-        return f"{text!r} is {len(pieces)} tokens: {shown}; name one of them, as text or by its id"
-
 
 def _refuse_lone_surrogates(text: str) -> None:
     """Refuse text that is not valid UTF-8: bytes of a command line arrive as lone surrogates."""
@@ -204,17 +229,6 @@ def _refuse_lone_surrogates(text: str) -> None:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise TokenError(f"{text!r} is not valid text at character {error.start}; pass it as UTF-8") from error
-
-
-def _what_decides_ids(description: dict[str, Any]) -> dict[str, Any]:
-    model = {key: value for key, value in description["model"].items() if value not in (None, False, "")}
-    model["merges"] = [merge.split(" ") if isinstance(merge, str) else list(merge) for merge in model.get("merges", [])]
-    return {
-        "model": model,
-        "normalizer": description["normalizer"],
-        "pre_tokenizer": _without(description["pre_tokenizer"], "trim_offsets"),
-        "added_tokens": sorted([token["id"], token["content"]] for token in description["added_tokens"]),
-    }
 
 
 def _without(value: Any, key: str) -> Any:

@@ -20,9 +20,9 @@ from detoklens.weights.families import spec_of
 from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.gguf_file import GGUFFile, dequantised_note
 from detoklens.weights.reader import read_first_layer
-from detoklens.weights.sources import StateDict, TensorSource
+from detoklens.weights.sources import StateDict, TensorSource, tensors_of
 
-KINDS = ("layer_types", "attention_layers")  # lists with one entry per block
+KINDS = ("layer_types", "attention_layers", "no_rope_layers")  # lists with one entry per block
 
 
 class OtherBlock:
@@ -55,7 +55,7 @@ def source_of(checkpoint: Checkpoint, n_blocks: int) -> TensorSource:
             f"{checkpoint.name} is made of arrays, without a real model; save the model to a folder and load that"
         )
     if folder is None:
-        return StateDict(checkpoint.model.state_dict(), checkpoint.name)
+        return StateDict(tensors_of(checkpoint.model), checkpoint.name)
     with plain_file_errors():
         return GGUFFile(folder, n_blocks) if folder.is_file() else open_weights(folder)
 
@@ -68,8 +68,11 @@ def read_block(checkpoint: Checkpoint, block: int, inputs: np.ndarray, kinds: di
     source, config = source_of(checkpoint, block + 1), checkpoint.config
     stem = spec_of(config).blocks_stem(source.names())
     own = config | {name: entries[block:] for name, entries in kinds.items() if entries}
+    spec = spec_of(own)
+    if spec.later_input_norm:
+        spec = replace(spec, input_norm=spec.later_input_norm, embedding_norm=None)
     with plain_file_errors():
-        read = read_first_layer(spec_of(own), own, OtherBlock(source, stem, block), inputs.dtype)
+        read = read_first_layer(spec, own, OtherBlock(source, stem, block), inputs.dtype)
     if read.norm_enters_stream:
         gain = np.ones_like(read.norm_gain)
         read = replace(read, norm_kind="none", norm_gain=gain, norm_bias=gain * 0, norm_enters_stream=False)
@@ -140,16 +143,11 @@ def config_fingerprint(checkpoint: Checkpoint, n_blocks: int) -> str:
 
     transformers reads the config again; if it has changed since, both versions count.
     """
-    now = _config_now(checkpoint, n_blocks)
+    now, folder = checkpoint.config, checkpoint.blocks_folder(n_blocks)
+    if checkpoint.model is not None:
+        now = config_of(checkpoint.model)
+    elif folder is not None and folder.is_dir():  # all of a file has its fingerprint
+        with plain_file_errors():
+            now = read_config(folder)
     said = checkpoint.config if now == checkpoint.config else [checkpoint.config, now]
     return hashlib.sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
-
-
-def _config_now(checkpoint: Checkpoint, n_blocks: int) -> dict[str, Any]:
-    if checkpoint.model is not None:
-        return config_of(checkpoint.model)
-    folder = checkpoint.blocks_folder(n_blocks)
-    if folder is None or folder.is_file():  # all of a file has its fingerprint
-        return checkpoint.config
-    with plain_file_errors():
-        return read_config(folder)

@@ -16,13 +16,12 @@ from detoklens.errors import CheckpointError, UnsupportedModelError
 from detoklens.strict_json import parse_json
 from detoklens.tokens import Vocabulary
 from detoklens.weights.families import spec_of
-from detoklens.weights.first_layer import FirstLayer
+from detoklens.weights.first_layer import FirstLayer, MlpSublayer
 from detoklens.weights.gguf_file import SUFFIX, GGUFFile
 from detoklens.weights.gguf_tokenizer import gguf_vocabulary
-from detoklens.weights.mlp import MlpSublayer
 from detoklens.weights.reader import read_first_layer, read_mlp
 from detoklens.weights.safetensors_files import SafetensorsFolder, has_safetensors
-from detoklens.weights.sources import StateDict, TensorSource
+from detoklens.weights.sources import StateDict, TensorSource, tensors_of, unwrapped
 from detoklens.weights.spec import Spec
 from detoklens.weights.torch_pickle import PICKLE_FILE, read_pickle
 
@@ -56,17 +55,24 @@ class Checkpoint:
     blocks_folder: Callable[[int], Path | None] = lambda _n_blocks: None
 
 
-def read_checkpoint(model: Any, dtype: np.dtype[Any], revision: str | None = None) -> Checkpoint:
-    """Read the first layer of a folder, of a hub id, or of an object with `.config` and `.state_dict()`."""
-    if hasattr(model, "config") and hasattr(model, "state_dict"):
-        return _read_from_memory(model, dtype)
+def read_checkpoint(
+    model: Any, dtype: np.dtype[Any], revision: str | None = None, vocabulary: Vocabulary | None = None
+) -> Checkpoint:
+    """Read the first layer of a folder, of a hub id, or of an object with `.config` and `.state_dict()`.
+
+    `vocabulary` replaces that of the files.
+    """
+    if is_in_memory(model):
+        return _read_from_memory(unwrapped(model), dtype, vocabulary)
     with plain_file_errors():
         if is_gguf(model):
-            return _read_gguf(Path(model), dtype)
+            return _read_gguf(Path(model), dtype, vocabulary)
+        name = str(model)
+        model, revision = split_revision(model, revision)
         folder = find_folder(model, revision)
         config = read_config(folder)
         spec_of(config)  # an unsupported model is refused before its weights are opened
-        checkpoint = _assemble(str(model), config, open_weights(folder), Vocabulary.find(folder), dtype)
+        checkpoint = _assemble(name, config, open_weights(folder), vocabulary or Vocabulary.find(folder), dtype)
         return replace(
             checkpoint,
             folder=folder,
@@ -154,7 +160,18 @@ def find_tokenizer_folder(model: str | Path, revision: str | None = None) -> Pat
 
         return fetch_tokenizer(hub_id, revision)
 
+    model, revision = split_revision(model, revision)
     return _local_folder(model) or fetch(str(model))
+
+
+def split_revision(model: str | Path, revision: str | None = None) -> tuple[str | Path, str | None]:
+    """`MODEL@REVISION` in its two parts; what is on this machine keeps its whole name."""
+    name, at, named = str(model).rpartition("@")
+    if not at or demo.folder_of(str(model)) or Path(model).exists() or not HUB_ID.fullmatch(name):
+        return model, revision
+    if revision not in (None, named):
+        raise CheckpointError(f"{model} names the revision {named}, and revision is {revision}; name one of them")
+    return name, named
 
 
 def _local_folder(model: str | Path) -> Path | None:
@@ -199,11 +216,13 @@ def open_weights(folder: Path) -> TensorSource:
     raise CheckpointError(f"{folder}: no model.safetensors (nor shards with an index); put the weights there")
 
 
-def _read_gguf(path: Path, dtype: np.dtype[Any]) -> Checkpoint:
+def _read_gguf(path: Path, dtype: np.dtype[Any], given: Vocabulary | None) -> Checkpoint:
     """Read config, weights and tokenizer from one file."""
     source = GGUFFile(path)
-    config = source.config()
+    config = source.config
     vocabulary, notes = gguf_vocabulary(source.settings, source.where)
+    if given is not None:
+        vocabulary, notes = given, ()
     checkpoint = _assemble(str(path), config, source, vocabulary, dtype)
     return replace(
         checkpoint,
@@ -229,11 +248,23 @@ def config_of(model: Any) -> dict[str, Any]:
     return model.config if isinstance(model.config, dict) else dict(model.config.to_dict())
 
 
-def _read_from_memory(model: Any, dtype: np.dtype[Any]) -> Checkpoint:
+def is_in_memory(model: Any) -> bool:
+    """Whether this is a model object; one that can't be read is refused."""
+    if not hasattr(model, "state_dict"):
+        return False
+    if not hasattr(unwrapped(model), "config"):
+        raise UnsupportedModelError(
+            f"a model of class {type(model).__name__} has no transformers config; pass the transformers model that it "
+            "was made from, or a TransformerLens bridge"
+        )
+    return True
+
+
+def _read_from_memory(model: Any, dtype: np.dtype[Any], given: Vocabulary | None) -> Checkpoint:
     config = config_of(model)
     name = str(config.get("_name_or_path") or type(model).__name__)
-    vocabulary = Vocabulary.find(Path(name)) if Path(name).is_dir() else None
-    source = StateDict(model.state_dict(), name)
+    vocabulary = given or (Vocabulary.find(Path(name)) if Path(name).is_dir() else None)
+    source = StateDict(tensors_of(model), name)
     checkpoint = _assemble(name, config, source, vocabulary, dtype)
     return replace(checkpoint, model=model, read_mlp=lambda: _read_mlp(config, source, dtype))
 

@@ -1,26 +1,30 @@
 """A GGUF file as a checkpoint: its settings as a config, its tensors under transformers' names.
 
 Quantised tensors are dequantised in blocks of rows: the numbers are those that llama.cpp computes with, not those of
-the original model. Llama's queries and keys are stored with the coordinates of a rotary pair next to each other and are
-reordered; GPT-2's matrices are stored transposed.
+the original model. What llama.cpp's converter does to tensors is undone: Llama's queries and keys have the coordinates
+of a rotary pair next to each other, Gemma's gains include the added 1, joint projections are stacked, and GPT-2's
+matrices are transposed.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from importlib.util import find_spec
-from math import prod
+from math import nextafter, prod
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from detoklens.errors import CheckpointError, MissingExtraError, UnsupportedModelError, shown
+from detoklens.weights.families import SPEC_OF, spec_of
 from detoklens.weights.first_layer import FirstLayer
 from detoklens.weights.gguf_header import GGUFTensor, read_gguf_header
 from detoklens.weights.sources import check_finite
+from detoklens.weights.spec import RotaryPositions, Spec, Switch
 
 SUFFIX = ".gguf"
 BLOCK_NUMBERS = 1 << 22  # dequantised at a time: 16 MB
@@ -28,65 +32,94 @@ PLAIN_TYPES = ("F32", "F16", "BF16")
 FREQUENCY_FACTORS = "rope_freqs.weight"
 IN_A_BLOCK = re.compile(r"blk\.(\d+)\.")
 BEFORE_BLOCKS = ("token_", "position_", "rope_")
-LLAMA_MODULES = {
-    "model.embed_tokens": "token_embd",
-    "model.layers.0.input_layernorm": "blk.0.attn_norm",
-    "model.layers.0.self_attn.q_proj": "blk.0.attn_q",
-    "model.layers.0.self_attn.k_proj": "blk.0.attn_k",
-    "model.layers.0.self_attn.v_proj": "blk.0.attn_v",
-    "model.layers.0.self_attn.o_proj": "blk.0.attn_output",
-    "model.layers.0.self_attn.q_norm": "blk.0.attn_q_norm",
-    "model.layers.0.self_attn.k_norm": "blk.0.attn_k_norm",
-    "model.layers.0.post_attention_layernorm": "blk.0.ffn_norm",
-    "model.layers.0.mlp.gate_proj": "blk.0.ffn_gate",
-    "model.layers.0.mlp.up_proj": "blk.0.ffn_up",
-    "model.layers.0.mlp.down_proj": "blk.0.ffn_down",
-}
-GPT2_MODULES = {
-    "wte": "token_embd",
-    "wpe": "position_embd",
-    "h.0.ln_1": "blk.0.attn_norm",
-    "h.0.attn.c_attn": "blk.0.attn_qkv",
-    "h.0.attn.c_proj": "blk.0.attn_output",
-    "h.0.ln_2": "blk.0.ffn_norm",
-    "h.0.mlp.c_fc": "blk.0.ffn_up",
-    "h.0.mlp.c_proj": "blk.0.ffn_down",
-}
-MODULES = {"llama": LLAMA_MODULES, "qwen2": LLAMA_MODULES, "qwen3": LLAMA_MODULES, "gpt2": GPT2_MODULES}
-TURNED = ("c_attn.weight", "c_proj.weight", "c_fc.weight")
-LLAMA_SETTINGS = {
-    "embedding_length": "hidden_size",
-    "block_count": "num_hidden_layers",
-    "feed_forward_length": "intermediate_size",
-    "attention.head_count": "num_attention_heads",
-    "attention.head_count_kv": "num_key_value_heads",
-    "attention.key_length": "head_dim",
-    "attention.layer_norm_rms_epsilon": "rms_norm_eps",
-    "context_length": "max_position_embeddings",
-    "rope.freq_base": "rope_theta",
-}
-GPT2_SETTINGS = {
-    "embedding_length": "n_embd",
-    "block_count": "n_layer",
-    "feed_forward_length": "n_inner",
-    "attention.head_count": "n_head",
-    "attention.layer_norm_epsilon": "layer_norm_epsilon",
-    "context_length": "n_positions",
-}
-READ_ELSEWHERE = {
-    "vocab_size", "attention.value_length", "rope.dimension_count", "rope.scaling.type", "rope.scaling.factor",
-    "rope.scaling.original_context_length", "rope.scaling.finetuned", "expert_count", "expert_used_count",
+WITHOUT_EFFECT = {
+    "vocab_size", "attention.value_length", "rope.scaling.original_context_length", "rope.scaling.finetuned",
 }  # fmt: skip
+Settings = Mapping[str, Any]
 
 
-def modules_of(architecture: str, n_blocks: int) -> dict[str, str]:
-    """The modules of the first blocks, and those outside all blocks: transformers' name and the file's."""
-    of_first = MODULES[architecture].items()
+@dataclass(frozen=True)
+class Architecture:
+    """How GGUF files of one architecture are read: by which Spec, and what their settings mean."""
+
+    model_type: str
+    settings: Mapping[str, str] = field(default_factory=dict)  # beyond the usual ones: name and config key
+    accepted: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # only these values are read
+    ignored: frozenset[str] = frozenset()
+    has_neighbouring_pairs: bool = False  # in queries and keys, unlike transformers
+    adapt: Callable[[Settings, Collection[str]], dict[str, Any]] = lambda _own, _tensors: {}
+    """More of the config, from the settings and the names of the tensors."""
+
+
+def gemma_query_scale(own: Settings, _tensors: Collection[str]) -> dict[str, Any]:
+    """llama.cpp scales queries by the width of a head, but in the 27B models by width / heads."""
+    if own.get("block_count") in GEMMA_27B_BLOCKS:
+        return {"query_pre_attn_scalar": own["embedding_length"] // own["attention.head_count"]}
+    return {"query_pre_attn_scalar": own.get("attention.key_length", 256)}
+
+
+def falcon_variant(own: Settings, tensors: Collection[str]) -> dict[str, Any]:
+    """Falcon 7B has one key for all heads; later models have groups of heads, with one norm or two."""
+    heads, key_heads = own.get("attention.head_count"), own.get("attention.head_count_kv", 1)
+    if "blk.0.attn_norm_2.weight" in tensors:
+        return {"new_decoder_architecture": True, "num_kv_heads": key_heads}
+    if key_heads not in (1, heads):
+        return {"new_decoder_architecture": True, "num_kv_heads": key_heads, "num_ln_in_parallel_attn": 1}
+    return {"multi_query": key_heads == 1}
+
+
+def olmo2_or_3(own: Settings, _tensors: Collection[str]) -> dict[str, Any]:
+    """OLMo 3 is OLMo 2 with a sliding window in some layers, which have no RoPE scaling."""
+    if "attention.sliding_window" not in own:
+        return {}
+    is_local = own.get("attention.sliding_window_pattern", True)
+    base = {"rope_type": "default", "rope_theta": own.get("rope.freq_base", 10_000.0)}
     return {
-        ours.replace(".0.", f".{block}."): theirs.replace(".0.", f".{block}.")
-        for block in range(n_blocks)
-        for ours, theirs in of_first
+        "model_type": "olmo3",
+        "sliding_window": own["attention.sliding_window"],
+        "layer_types": ["sliding_attention" if is_local else "full_attention"],
+        "rope_parameters": {"sliding_attention": base, "full_attention": base},
     }
+
+
+GEMMA_27B_BLOCKS = (46, 62)  # of Gemma 2 and Gemma 3
+CAPPED_LOGITS = frozenset({"final_logit_softcapping"})
+ARCHITECTURES = {
+    "llama": Architecture("llama", has_neighbouring_pairs=True),
+    "qwen2": Architecture("qwen2"),
+    "qwen3": Architecture("qwen3"),
+    "qwen3moe": Architecture("qwen3_moe"),
+    "gemma": Architecture("gemma"),
+    "gemma2": Architecture(
+        "gemma2",
+        settings={"attn_logit_softcapping": "attn_logit_softcapping"},
+        ignored=CAPPED_LOGITS,
+        adapt=gemma_query_scale,
+    ),
+    "gemma3": Architecture(
+        "gemma3_text",
+        settings={"rope.freq_base_swa": "rope_local_base_freq"},
+        ignored=CAPPED_LOGITS,
+        adapt=gemma_query_scale,
+    ),
+    "phi2": Architecture("phi"),
+    "phi3": Architecture("phi3"),
+    "olmo2": Architecture(
+        "olmo2", ignored=frozenset({"attention.sliding_window", "attention.sliding_window_pattern"}), adapt=olmo2_or_3
+    ),
+    "starcoder2": Architecture("starcoder2"),
+    "gptneox": Architecture("gpt_neox", settings={"use_parallel_residual": "use_parallel_residual"}),
+    "falcon": Architecture(
+        "falcon",
+        accepted={"tensor_data_layout": ("jploski",)},
+        ignored=frozenset({"attention.head_count_kv"}),
+        adapt=falcon_variant,
+    ),
+    "bloom": Architecture("bloom"),
+    "mpt": Architecture("mpt", accepted={"attention.clamp_kqv": (0,), "attention.max_alibi_bias": (8,)}),
+    "gpt2": Architecture("gpt2"),
+}
+"""What can be read, by `general.architecture`."""
 
 
 class GGUFFile:
@@ -102,15 +135,35 @@ class GGUFFile:
         self.where, self._path, self._n_blocks = str(path), path, n_blocks
         header = read_gguf_header(path, {int(kind): sizes for kind, sizes in GGML_QUANT_SIZES.items()})
         self.settings, self._tensors = header.settings, header.tensors
-        self.architecture = self.settings.get("general.architecture")
-        if self.architecture not in MODULES:
+
+    @cached_property
+    def _architecture(self) -> Architecture:
+        name = self.settings.get("general.architecture")
+        if name not in ARCHITECTURES:
             raise UnsupportedModelError(
-                f"{path}: a GGUF file of architecture {shown(self.architecture)} is not read; supported are: "
-                f"{', '.join(MODULES)}"
+                f"{self.where}: a GGUF file of architecture {shown(name)} is not read; supported are: "
+                f"{', '.join(ARCHITECTURES)}"
             )
-        modules = modules_of(str(self.architecture), n_blocks).items()
-        stored = {f"{ours}.{part}": f"{theirs}.{part}" for ours, theirs in modules for part in ("weight", "bias")}
-        self._stored_as = {name: there for name, there in stored.items() if there in self._tensors}
+        return ARCHITECTURES[name]
+
+    @cached_property
+    def _spec(self) -> Spec:
+        return spec_of(self.config)
+
+    @cached_property
+    def _stored_as(self) -> dict[str, str]:
+        """The file's name of each tensor, by gguf's own table."""
+        from gguf.constants import MODEL_ARCH_NAMES
+        from gguf.tensor_mapping import TensorNameMap
+
+        own = next(key for key, name in MODEL_ARCH_NAMES.items() if name == self.settings["general.architecture"])
+        names, found = TensorNameMap(own, self._n_blocks), {}
+        for block in range(self._n_blocks):
+            for of_first in self._spec.all_tensors():
+                name = of_first.replace(f"{self._spec.blocks}.0.", f"{self._spec.blocks}.{block}.")
+                full = (names.get_name(prefix + name, (".weight", ".bias")) for prefix in self._spec.prefixes)
+                found[name] = next((there for there in full if there in self._tensors), None)
+        return {name: there for name, there in found.items() if there is not None}
 
     @property
     def size(self) -> int:
@@ -122,8 +175,7 @@ class GGUFFile:
 
     def left_out(self, taken: Collection[str]) -> list[str]:
         """Tensors of the first blocks and the embeddings that a model with parameters of these names lacks."""
-        names = {there: ours for ours, there in self._stored_as.items()}
-        known = {there for there, ours in names.items() if ours in taken or ours.removeprefix("model.") in taken}
+        known = {there for ours, there in self._stored_as.items() if ours in taken}
         return sorted(name for name in self._tensors if self._is_needed(name) and name not in known)
 
     def _is_needed(self, stored_as: str) -> bool:
@@ -134,13 +186,52 @@ class GGUFFile:
         shape = self._tensors[self._stored_as[name]].shape
         return shape[::-1] if self._is_turned(name) else shape
 
+    def _is_turned(self, name: str) -> bool:
+        """Whether transformers has this matrix transposed."""
+        return self._spec.is_conv1d and name.startswith(f"{self._spec.blocks}.")
+
     def read(self, name: str, dtype: np.dtype[Any]) -> np.ndarray:
         values = self._dequantised(self._tensors[self._stored_as[name]], dtype)
         check_finite(values, name, self.where)
+        module = name.split(".", self._spec.blocks.count(".") + 2)[-1].rpartition(".")[0]
         if self._is_turned(name):
             return np.ascontiguousarray(values.T)
-        heads = {"q_proj": "attention.head_count", "k_proj": "attention.head_count_kv"}.get(name.split(".")[-2])
-        return _halves(values, self._heads(heads)) if heads and self.architecture == "llama" else values
+        if self._spec.added_gain and values.ndim == 1:
+            return np.asarray(values - values.dtype.type(self._spec.added_gain))
+        modules = self._spec.projections.modules
+        if self._architecture.has_neighbouring_pairs and module in modules[:2]:
+            return self._halves(values, self._heads[modules.index(module)])
+        if self._spec.projections.layout == "interleaved" and module == modules[0]:
+            return self._interleaved(values)
+        return values
+
+    @cached_property
+    def _heads(self) -> tuple[int, int]:
+        """Number of heads, and of keys."""
+        heads = self.config.get(self._spec.heads[0])
+        if not heads:
+            raise CheckpointError(f"{self.where}: attention.head_count must be a whole number above 0, not {heads}")
+        keys = self._spec.key_heads
+        return int(heads), int((self.config.get(keys) if isinstance(keys, str) else keys) or heads)
+
+    def _halves(self, values: np.ndarray, heads: int) -> np.ndarray:
+        """Reorder rows from neighbouring rotary pairs to first and second halves of each head."""
+        if len(values) % (2 * heads):
+            raise CheckpointError(f"{heads} heads do not divide the {len(values)} rows of queries or keys into pairs")
+        by_pair = values.reshape(heads, -1, 2, *values.shape[1:])
+        return np.ascontiguousarray(by_pair.swapaxes(1, 2)).reshape(values.shape)
+
+    def _interleaved(self, values: np.ndarray) -> np.ndarray:
+        """Reorder rows from all queries, all keys, all values to groups: the queries of a key, that key, its value."""
+        heads, keys = self._heads
+        if len(values) % (heads + 2 * keys) or heads % keys:
+            raise CheckpointError(
+                f"{self.where}: {heads} heads with {keys} keys do not divide the {len(values)} rows of queries, keys "
+                "and values"
+            )
+        parts = np.split(values.reshape(heads + 2 * keys, -1, *values.shape[1:]), [heads, heads + keys])
+        grouped = [part.reshape(keys, -1, *part.shape[1:]) for part in parts]
+        return np.concatenate(grouped, axis=1).reshape(values.shape)
 
     def quantised(self) -> tuple[str, ...]:
         """The quantisation types of the tensors that are read."""
@@ -164,23 +255,12 @@ class GGUFFile:
 
     def whole_model(self) -> Path:
         """The file's path for transformers; refused if transformers would ignore its RoPE scaling."""
-        if "rope_scaling" in self.config() or FREQUENCY_FACTORS in self._tensors:
+        if "rope_scaling" in self.config or FREQUENCY_FACTORS in self._tensors:
             raise UnsupportedModelError(
                 f"{self.where}: transformers does not read the RoPE scaling of a GGUF file, so blocks beyond the first "
                 "layer can't be run; use a safetensors checkpoint"
             )
         return self._path
-
-    def _is_turned(self, name: str) -> bool:
-        return self.architecture == "gpt2" and name.endswith(TURNED)
-
-    def _heads(self, setting: str) -> int:
-        config = self.config()
-        own = config.get("num_attention_heads")
-        count = own if setting.endswith("count") else config.get("num_key_value_heads", own)
-        if not count:
-            raise CheckpointError(f"{self.where}: {setting} must be a whole number above 0, not {shown(count)}")
-        return int(count)
 
     def _dequantised(self, tensor: GGUFTensor, dtype: np.dtype[Any]) -> np.ndarray:
         from gguf.constants import GGMLQuantizationType
@@ -201,52 +281,109 @@ class GGUFFile:
             ) from error
         return values
 
+    @cached_property
     def config(self) -> dict[str, Any]:
         """The settings as a config.json."""
-        architecture = str(self.architecture)
-        names = GPT2_SETTINGS if architecture == "gpt2" else LLAMA_SETTINGS
+        kind, architecture = self._architecture, self.settings["general.architecture"]
+        spec = SPEC_OF[kind.model_type]
         own = {
-            name.removeprefix(f"{architecture}."): value
+            name.removeprefix(f"{architecture}."): _of_first_layer(value)
             for name, value in self.settings.items()
             if name.startswith(f"{architecture}.")
         }
-        self._refuse_unknown(own, names)
-        config = {theirs: _of_first_layer(own[name]) for name, theirs in names.items() if name in own}
-        config |= {"model_type": architecture, "rope_scaling": self._scaling(own)}
-        if architecture == "llama":
-            config["attention_bias"] = "model.layers.0.self_attn.q_proj.bias" in self._stored_as
+        keys = {**_usual_settings(spec), **kind.settings}
+        self._refuse_unknown(own, {*keys, *kind.accepted, *kind.ignored})
+        for name, values in kind.accepted.items():
+            if own.get(name, values[0]) not in values:
+                raise self._not_handled(name, own[name])
+        config = {key: own[name] for name, key in keys.items() if name in own}
+        config |= {"model_type": kind.model_type, "rope_scaling": self._scaling(own)}
+        config |= self._sizes(spec, own) | self._biases(spec) | kind.adapt(own, self._tensors.keys())
         config |= {
             name: _of_first_layer(self.settings.get(f"tokenizer.ggml.{name}"))
             for name in ("bos_token_id", "eos_token_id")
         }
         return {name: value for name, value in config.items() if value is not None}
 
-    def _refuse_unknown(self, own: Mapping[str, Any], names: Mapping[str, str]) -> None:
-        unknown = sorted(own.keys() - names.keys() - READ_ELSEWHERE)
-        if unknown:
-            raise UnsupportedModelError(
-                f"{self.where}: the setting {self.architecture}.{unknown[0]} = {shown(own[unknown[0]])} is not handled"
-            )
-        width, heads = own.get("embedding_length"), _of_first_layer(own.get("attention.head_count"))
-        d_head = own.get("attention.key_length", width // heads if width and heads else None)
-        turned = own.get("rope.dimension_count", d_head)
+    def _not_handled(self, name: str, value: Any) -> UnsupportedModelError:
+        architecture = self.settings["general.architecture"]
+        return UnsupportedModelError(f"{self.where}: the setting {architecture}.{name} = {shown(value)} is not handled")
+
+    def _refuse_unknown(self, own: Settings, known: Collection[str]) -> None:
+        implied = {"attention.head_count_kv", "attention.key_length", "feed_forward_length", "rope.dimension_count"}
+        scaling = {"rope.scaling.type", "rope.scaling.factor"}
+        for name in sorted(own.keys() - set(known) - WITHOUT_EFFECT - implied - scaling):
+            if not name.startswith("expert_"):
+                raise self._not_handled(name, own[name])
+        other = [name for name in self._tensors if name.startswith("rope_") and name != FREQUENCY_FACTORS]
+        if other:
+            raise UnsupportedModelError(f"{self.where}: RoPE scaling by the tensor {shown(other[0])} is not computed")
+
+    def _sizes(self, spec: Spec, own: Settings) -> dict[str, Any]:
+        """What the settings say about sizes that no config key states: it must be what the architecture implies."""
+        width, heads = own.get("embedding_length"), own.get("attention.head_count")
+        d_head = width // heads if width and heads else None
+        implied = {"attention.head_count_kv": heads, "attention.key_length": d_head}
+        if spec.mlp is not None and not spec.mlp.size:
+            implied["feed_forward_length"] = (spec.mlp.default_factor or 0) * (width or 0)
+        known = {*_usual_settings(spec), *self._architecture.ignored}
+        for name, value in implied.items():
+            if name not in known and own.get(name, value) != value:
+                raise self._not_handled(name, own[name])
+        d_head = own.get("attention.key_length", d_head)
+        turned, positions = own.get("rope.dimension_count", d_head), spec.positions
+        if not isinstance(positions, RotaryPositions) or turned is None or d_head is None:
+            return {}
+        if positions.is_partial and 0 < turned <= d_head:
+            share = turned / d_head
+            return {positions.share: share if int(d_head * share) == turned else nextafter(share, 1)}
         if turned != d_head:
             raise UnsupportedModelError(
                 f"{self.where}: rotary positions on {turned} of {d_head} features are not handled"
             )
+        return {}
 
-    def _scaling(self, own: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _biases(self, spec: Spec) -> dict[str, Any]:
+        """Whether there are biases, where a config key says so."""
+        first = "attn_q" if spec.projections.layout == "separate" else "attn_qkv"
+        stored = {"ffn_up": None if spec.mlp is None else spec.mlp.bias, first: spec.projections.bias}
+        return {
+            switch.key: f"blk.0.{module}.bias" in self._tensors
+            for module, switch in stored.items()
+            if isinstance(switch, Switch)
+        }
+
+    def _scaling(self, own: Settings) -> dict[str, Any] | None:
         kind, factor = own.get("rope.scaling.type"), own.get("rope.scaling.factor")
         if kind is None and factor not in (None, 0, 1):  # llama.cpp applies it; 0 is none to it
             raise UnsupportedModelError(
-                f"{self.where}: RoPE scaling by a factor of {shown(factor)} without a {self.architecture}.rope.scaling"
-                ".type is not computed; convert the file again, with the type"
+                f"{self.where}: RoPE scaling by a factor of {shown(factor)} without a "
+                f"{self.settings['general.architecture']}.rope.scaling.type is not computed; convert the file again, "
+                "with the type"
             )
         if kind in (None, "none"):
             return None
         if kind != "linear":
             raise UnsupportedModelError(f"{self.where}: RoPE scaling {shown(kind)} of a GGUF file is not computed")
         return {"rope_type": "linear", "factor": factor}
+
+
+def _usual_settings(spec: Spec) -> dict[str, str]:
+    """The settings that most architectures have, and the config keys of this one that mean the same."""
+    rms = "rms_" if spec.norm_kind == "rms" else ""
+    named: dict[str, Any] = {
+        "embedding_length": spec.width[0],
+        "block_count": "num_hidden_layers",
+        "context_length": spec.longest[0],
+        "feed_forward_length": next(iter(spec.mlp.size), None) if spec.mlp else "intermediate_size",
+        "attention.head_count": spec.heads[0],
+        "attention.head_count_kv": spec.key_heads,
+        "attention.key_length": spec.head_size,
+        f"attention.layer_norm_{rms}epsilon": spec.epsilon,
+        "attention.sliding_window": "sliding_window" if "sliding_window" in spec.read_keys else None,
+        "rope.freq_base": spec.positions.base if isinstance(spec.positions, RotaryPositions) else None,
+    }
+    return {name: key for name, key in named.items() if isinstance(key, str)}
 
 
 def dequantised_note(kinds: Sequence[str], tensors: str) -> tuple[str, ...]:
@@ -257,12 +394,4 @@ def dequantised_note(kinds: Sequence[str], tensors: str) -> tuple[str, ...]:
 
 def _of_first_layer(value: Any) -> Any:
     """A setting's value in layer 0, if it is given per layer."""
-    return value[0].item() if isinstance(value, np.ndarray) else value
-
-
-def _halves(values: np.ndarray, heads: int) -> np.ndarray:
-    """Reorder rows from neighbouring rotary pairs to first and second halves of each head."""
-    if len(values) % (2 * heads):
-        raise CheckpointError(f"{heads} heads do not divide the {len(values)} rows of queries or keys into pairs")
-    by_pair = values.reshape(heads, -1, 2, *values.shape[1:])
-    return np.ascontiguousarray(by_pair.swapaxes(1, 2)).reshape(values.shape)
+    return value[0].item() if isinstance(value, np.ndarray) and value.size else value

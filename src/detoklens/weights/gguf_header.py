@@ -66,6 +66,7 @@ TEXT = _Kind("text", lambda value: type(value) is str)
 TEXTS = _Kind("a list of texts", lambda value: type(value) is list)
 YES_OR_NO = _Kind("true or false", lambda value: type(value) is bool)
 INTEGERS = _Kind("a list of whole numbers", lambda value: _is_numbers(value, "iu"))
+FLAGS = _Kind("a list of true and false", lambda value: isinstance(value, np.ndarray) and value.dtype.kind == "b")
 NUMBERS = _Kind("a list of finite numbers", lambda value: _is_numbers(value, "iuf"))
 KINDS = {
     "general.architecture": TEXT,
@@ -74,7 +75,12 @@ KINDS = {
     "{architecture}.attention.key_length": SIZE,
     "{architecture}.attention.layer_norm_epsilon": NUMBER,
     "{architecture}.attention.layer_norm_rms_epsilon": NUMBER,
+    "{architecture}.attention.clamp_kqv": NUMBER,
+    "{architecture}.attention.max_alibi_bias": NUMBER,
+    "{architecture}.attention.sliding_window": SIZE,
+    "{architecture}.attention.sliding_window_pattern": FLAGS,
     "{architecture}.attention.value_length": SIZE,
+    "{architecture}.attn_logit_softcapping": POSITIVE_NUMBER,
     "{architecture}.block_count": SIZE,
     "{architecture}.context_length": SIZE,
     "{architecture}.embedding_length": SIZE,
@@ -83,10 +89,13 @@ KINDS = {
     "{architecture}.feed_forward_length": SIZE_PER_LAYER,
     "{architecture}.rope.dimension_count": SIZE,
     "{architecture}.rope.freq_base": POSITIVE_NUMBER,
+    "{architecture}.rope.freq_base_swa": POSITIVE_NUMBER,
     "{architecture}.rope.scaling.factor": NUMBER,
     "{architecture}.rope.scaling.finetuned": YES_OR_NO,
     "{architecture}.rope.scaling.original_context_length": SIZE_OR_ZERO,
     "{architecture}.rope.scaling.type": TEXT,
+    "{architecture}.tensor_data_layout": TEXT,
+    "{architecture}.use_parallel_residual": YES_OR_NO,
     "{architecture}.vocab_size": SIZE,
     "tokenizer.ggml.add_space_prefix": YES_OR_NO,
     "tokenizer.ggml.bos_token_id": SIZE_OR_ZERO,

@@ -33,17 +33,13 @@ def _split(digits: int) -> dict[str, Any]:
     return {"type": "Sequence", "pretokenizers": [cut, _bytes(use_regex=False)]}
 
 
-def _single_digits() -> dict[str, Any]:
-    return {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, _bytes(True)]}
-
-
 WAYS_TO_CUT = {
     "gpt-2": _bytes(use_regex=True),
     "default": _bytes(use_regex=True),
     "llama-bpe": _split(digits=3),
     "llama3": _split(digits=3),
     "qwen2": _split(digits=1),
-    "smollm": _single_digits(),
+    "smollm": {"type": "Sequence", "pretokenizers": [{"type": "Digits", "individual_digits": True}, _bytes(True)]},
 }
 WITHOUT_MERGES = ("llama-bpe", "llama3")  # text that is a whole token is not split by merges
 

@@ -11,7 +11,7 @@ takes the small file for the whole model.
 """
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -19,7 +19,6 @@ from typing import Any
 
 from detoklens.errors import CheckpointError, HubError
 from detoklens.hub.errors import one_line_errors
-from detoklens.hub.ranges import RemoteFile
 from detoklens.hub.repository import MAIN, Repository, is_offline, is_plain_path, lock_folder
 from detoklens.strict_json import parse_json
 from detoklens.weights.safetensors_files import INDEX_FILE, SINGLE_FILE, read_header, shard_names
@@ -52,15 +51,20 @@ class HubModel:
         """Our folder for the small file."""
         return self.repository.assets_folder(self.commit)
 
-    def list_files(self) -> frozenset[str]:
+    @property
+    def files(self) -> frozenset[str]:
         return self.repository.list_files(self.commit)[1]
-
-    def locate(self, name: str) -> RemoteFile:
-        return self.repository.locate(self.commit, name)[1]
 
     def fetch(self, name: str) -> Path:
         """Return the path of a small file, downloaded if it is not cached."""
         return self.repository.fetch(self.commit, name, _max_bytes(name))
+
+    def with_tokenizer(self) -> Path:
+        """Return the snapshot folder; fetch the tokenizer if only the weights are cached."""
+        if not is_offline() and not _has_tokenizer(self.snapshot):
+            for name in self.files.intersection(TOKENIZER_FILES):
+                self.fetch(name)
+        return self.snapshot
 
 
 def fetch_checkpoint(repo_id: str, needed: Needed, revision: str | None = None) -> Path:
@@ -72,20 +76,25 @@ def fetch_checkpoint(repo_id: str, needed: Needed, revision: str | None = None) 
     with one_line_errors(Repository("model", repo_id), revision):
         model = _resolve(repo_id, revision)
         if _has_whole_weights(model):
-            return _with_tokenizer(model)
+            return model.with_tokenizer()
         if _has_needed(model.folder, needed):
             return model.folder
-        if is_offline():
-            return _cached_pickle(model)
-        with lock_folder(model.folder):
-            return model.folder if _has_needed(model.folder, needed) else _fetch(model, needed)
+        if not is_offline():
+            with lock_folder(model.folder):
+                return model.folder if _has_needed(model.folder, needed) else _fetch(model, needed)
+        if (model.snapshot / PICKLE_FILE).is_file():
+            return model.snapshot
+        raise CheckpointError(
+            f"{model}: the needed weights are not in the cache and HF_HUB_OFFLINE is set; unset HF_HUB_OFFLINE, or use "
+            "a local folder"
+        )
 
 
 def fetch_tokenizer(repo_id: str, revision: str | None = None) -> Path:
     """Return a local folder with the model's tokenizer, for any kind of model; no weights are fetched."""
     with one_line_errors(Repository("model", repo_id), revision):
         model = _resolve(repo_id, revision)
-        return model.folder if _has_tokenizer(model.folder) else _with_tokenizer(model)
+        return model.folder if _has_tokenizer(model.folder) else model.with_tokenizer()
 
 
 def _resolve(repo_id: str, revision: str | None) -> HubModel:
@@ -124,7 +133,7 @@ def _max_bytes(name: str) -> int:
 
 
 def _fetch(model: HubModel, needed: Needed) -> Path:
-    files = model.list_files()
+    files, repository = model.files, model.repository
     if SINGLE_FILE in files:
         shards = {SINGLE_FILE}
     elif INDEX_FILE in files:
@@ -132,16 +141,19 @@ def _fetch(model: HubModel, needed: Needed) -> Path:
         shards = set(shard_of.values())
     else:
         return _pickle_or_refuse(model, files)
-    remotes = {shard: model.locate(shard) for shard in sorted(shards)}
-    if all(model.repository.has_content(remote) for remote in remotes.values()):  # cached for another commit
+    remotes = {shard: repository.locate(model.commit, shard)[1] for shard in sorted(shards)}
+    if all(repository.has_content(remote) for remote in remotes.values()):  # cached for another commit
         for remote in remotes.values():
-            model.repository.store(model.commit, remote)
-        return _with_tokenizer(model)
+            repository.store(model.commit, remote)
+        return model.with_tokenizer()
     header = cache(lambda shard: read_remote_header(remotes[shard]))
     if SINGLE_FILE in files:
         shard_of = dict.fromkeys(header(SINGLE_FILE), SINGLE_FILE)
+    names = set(needed(_read_object(model.snapshot / CONFIG_FILE, str(model)), shard_of.keys()))
+    if missing := sorted(names.difference(shard_of)):
+        raise CheckpointError(f"{model}: the checkpoint has no tensor {missing[0]!r}; choose another model")
+    names |= _held_tensors(model.folder).intersection(shard_of)  # so that two users don't replace each other's file
     found = {}
-    names = _needed_names(model, needed, shard_of.keys())
     for shard in sorted({shard_of[name] for name in names}):
         wanted = sorted(name for name in names if shard_of[name] == shard)
         if missing := [name for name in wanted if name not in header(shard)]:
@@ -154,59 +166,30 @@ def _fetch(model: HubModel, needed: Needed) -> Path:
     for name in (CONFIG_FILE, *TOKENIZER_FILES):  # copied, so that the folder is complete
         if name in files:
             write_whole(model.folder / name, model.fetch(name).read_bytes())
-    _write_source(model, found, shard_of)
+    source = {
+        "model": str(model),
+        "commit": model.commit,
+        "files": {remote.name: {"etag": remote.etag, "bytes": remote.size} for remote in found},
+        "tensors": sorted(shard_of),
+    }
+    write_whole(model.folder / SOURCE_FILE, json.dumps(source, indent=1).encode())
     download(selection, model.folder / SINGLE_FILE, str(model))
     return model.folder
 
 
-def _needed_names(model: HubModel, needed: Needed, available: Collection[str]) -> set[str]:
-    """Return what is needed now or was needed by an earlier call, so that two users don't replace each other's file."""
-    config = _read_object(model.snapshot / CONFIG_FILE, str(model))
-    names = set(needed(config, available))
-    if missing := sorted(names.difference(available)):
-        raise CheckpointError(f"{model}: the checkpoint has no tensor {missing[0]!r}; choose another model")
-    return names | _held_tensors(model.folder).intersection(available)
-
-
-def _write_source(model: HubModel, files: Iterable[RemoteFile], tensors: Iterable[str]) -> None:
-    source = {
-        "model": str(model),
-        "commit": model.commit,
-        "files": {remote.name: {"etag": remote.etag, "bytes": remote.size} for remote in files},
-        "tensors": sorted(tensors),
-    }
-    write_whole(model.folder / SOURCE_FILE, json.dumps(source, indent=1).encode())
-
-
-def _with_tokenizer(model: HubModel) -> Path:
-    """Return the snapshot folder; fetch the tokenizer if only the weights are cached."""
-    if not is_offline() and not _has_tokenizer(model.snapshot):
-        files = model.list_files()
-        for name in TOKENIZER_FILES:
-            if name in files:
-                model.fetch(name)
-    return model.snapshot
-
-
 def _pickle_or_refuse(model: HubModel, files: Collection[str]) -> Path:
     if (model.snapshot / PICKLE_FILE).is_file():
-        return _with_tokenizer(model)
+        return model.with_tokenizer()
     if PICKLE_FILE not in files:
         raise CheckpointError(f"{model} has neither {SINGLE_FILE} nor {INDEX_FILE} on the hub; choose another model")
     raise CheckpointError(
         f"{model} has only {PICKLE_FILE}, a pickle that can't be read in parts: download all of it with "
-        f"`hf download {model}` and run the command again with torch installed, or convert it with `python -c "
+        f'`python -c "from huggingface_hub import snapshot_download as get; '
+        f"get('{model}', revision='{model.commit}')\"` "
+        f"and run the command again with torch installed, or convert "
+        "it with `python -c "
         f"\"from transformers import AutoModel; AutoModel.from_pretrained('{model}').save_pretrained('FOLDER')\"` "
         "and use FOLDER"
-    )
-
-
-def _cached_pickle(model: HubModel) -> Path:
-    if (model.snapshot / PICKLE_FILE).is_file():
-        return model.snapshot
-    raise CheckpointError(
-        f"{model}: the needed weights are not in the cache and HF_HUB_OFFLINE is set; unset HF_HUB_OFFLINE, or use a "
-        "local folder"
     )
 
 

@@ -20,9 +20,7 @@ from detoklens.weights.config import (
     read_positive,
     read_size,
 )
-from detoklens.weights.first_layer import FirstLayer
-from detoklens.weights.mlp import FeedForward, MlpSublayer
-from detoklens.weights.norm import Norm
+from detoklens.weights.first_layer import FeedForward, FirstLayer, MlpSublayer, Norm
 from detoklens.weights.rotary import rope_settings, rotary_frequencies
 from detoklens.weights.sources import TensorSource
 from detoklens.weights.spec import AlibiPositions, LearnedPositions, Mlp, RotaryPositions, Spec, Switch
@@ -35,18 +33,24 @@ def read_first_layer(spec: Spec, config: Config, source: TensorSource, dtype: np
     """The embeddings, norm and attention of layer 0."""
     reader = _Reader(spec, config, source, dtype)
     embeddings, positions, norm = reader.token_embeddings(), reader.positions(), reader.attention_norm()
+    projections = reader.projections() | reader.head_norms()
+    if isinstance(spec.positions, RotaryPositions) and spec.positions.pairs_are_neighbours:
+        order = _halves_from_neighbours(2 * len(positions["rotary_frequencies"]), reader.d_head)
+        projections |= {
+            name: np.ascontiguousarray(values[..., order])
+            for name, values in projections.items()
+            if name.startswith(("query_", "key_")) and values is not None
+        }
     return FirstLayer(
         token_embeddings=embeddings,
         **positions,
         norm_gain=norm.gain,
         norm_bias=np.zeros(reader.width, dtype) if norm.bias is None else norm.bias,
-        norm_epsilon=norm.epsilon,
+        norm_epsilon=reader.epsilon if spec.head_norms else norm.epsilon,
         norm_kind=norm.kind,
         norm_enters_stream=spec.embedding_norm is not None and spec.input_norm is None,
-        **reader.projections(),
+        **projections,
         attention_scale=reader.d_head**-0.5 if spec.attention_scale is None else spec.attention_scale,
-        query_norm_gain=reader.norm_in_block(spec.head_norms[0], reader.d_head).gain if spec.head_norms else None,
-        key_norm_gain=reader.norm_in_block(spec.head_norms[1], reader.d_head).gain if spec.head_norms else None,
         is_causal=spec.is_causal,
         window=spec.window,
         softcap=spec.softcap,
@@ -60,8 +64,13 @@ def read_mlp(spec: Spec, config: Config, source: TensorSource, dtype: np.dtype[A
     if spec.may_cross_attend and read_flag(config, "add_cross_attention", False):
         raise UnsupportedModelError(CROSS_ATTENTION)
     reader = _Reader(spec, config, source, dtype)
-    norms = {name: reader.norm_in_block(module, reader.width) for name, module in spec.mlp_norms.items()}
-    return MlpSublayer(reader.feed_forward(spec.mlp), **norms, is_parallel=reader.is_on(spec.is_parallel))
+    norms = {name: reader.norm(spec.in_block(module), reader.width) for name, module in spec.mlp_norms.items()}
+    return MlpSublayer(
+        reader.feed_forward(spec.mlp),
+        **norms,
+        is_parallel=reader.is_on(spec.is_parallel),
+        residual_scale=spec.residual_scale,
+    )
 
 
 @dataclass(frozen=True)
@@ -83,7 +92,9 @@ class _Reader:
 
     @cached_property
     def n_key_heads(self) -> int:
-        stated = read_optional_size(self.config, self.spec.key_heads) if self.spec.key_heads else None
+        stated = self.spec.key_heads
+        if isinstance(stated, str):
+            stated = read_optional_size(self.config, stated)
         if self.n_heads % (stated or 1):
             raise CheckpointError(f"config.json: {stated} key heads do not divide the {self.n_heads} heads")
         return stated or self.n_heads
@@ -148,24 +159,25 @@ class _Reader:
         return weight, None
 
     def norm(self, module: str, size: int) -> Norm:
-        gain, bias = self.tensor(f"{module}.weight", size), None
-        if self.spec.added_gain:
-            gain = (gain.astype(np.float64) + self.spec.added_gain).astype(self.dtype)
-        if self.spec.norm_kind == "layer" and self.spec.norm_bias:
+        gain, bias = self.gain(module, size) if self.spec.norm_gain else np.ones(size, self.dtype), None
+        if self.spec.norm_kind == "layer" and self.is_on(self.spec.norm_bias):
             bias = self.tensor(f"{module}.bias", size)
         elif self.spec.norm_kind == "layer":
             self.refuse_tensor(f"{module}.bias")
         return Norm(self.spec.norm_kind, gain, bias, self.epsilon)
 
-    def norm_in_block(self, module: str, size: int) -> Norm:
-        return self.norm(self.spec.in_block(module), size)
+    def gain(self, module: str, *shape: int) -> np.ndarray:
+        """A norm's gain, with what the model adds to the stored one."""
+        stored = self.tensor(f"{module}.weight", *shape)
+        added = self.spec.added_gain
+        return (stored.astype(np.float64) + added).astype(self.dtype) if added else stored
 
     # Parts of a FirstLayer
 
     def attention_norm(self) -> Norm:
         """The norm between the embeddings and the projections of layer 0."""
         if self.spec.input_norm is not None:
-            return self.norm_in_block(self.spec.input_norm, self.width)
+            return self.norm(self.spec.in_block(self.spec.input_norm), self.width)
         if self.spec.embedding_norm is not None:
             return self.norm(self.spec.embedding_norm, self.width)
         return Norm("none", np.ones(self.width, self.dtype), None, 0.0)
@@ -192,15 +204,16 @@ class _Reader:
             return {"position_embeddings": self._learned(kind), "padding_token_id": kind.padding_token_id}
         default = self.spec.default_longest
         longest = (default and read_optional_size(self.config, *self.spec.longest)) or default
+        longest = longest or read_size(self.config, *self.spec.longest)
         fields: dict[str, Any] = {
             "position_embeddings": np.zeros((0, self.width), self.dtype),
-            "longest_text": longest or read_size(self.config, *self.spec.longest),
+            "longest_text": min(longest, self.spec.most_positions or longest),
         }
         if isinstance(kind, AlibiPositions):
             return fields | {"alibi_slopes": alibi_slopes(self.n_heads)}
         rope = self._rope(kind)
         base = read_positive(rope, "rope_theta", kind.default_base)
-        frequencies, factor = rotary_frequencies(rope, base, self._rotated(kind, rope), fields["longest_text"])
+        frequencies, factor = rotary_frequencies(rope, base, self._rotated(kind, rope), longest)
         return fields | {"rotary_frequencies": frequencies, "rotary_factor": factor}
 
     def _learned(self, kind: LearnedPositions) -> Float[np.ndarray, "position d_model"]:
@@ -257,12 +270,21 @@ class _Reader:
         output, bias = self.linear(spec.modules[-1], self.n_heads * self.d_head, self.width, spec.biases()[-1])
         found["output_weight"] = output.reshape(self.n_heads, self.d_head, self.width)
         found["output_bias"] = _or_zeros(bias, self.width, self.dtype)
-        kind = self.spec.positions
-        if isinstance(kind, RotaryPositions) and kind.pairs_are_neighbours:
-            order = _halves_from_neighbours(self._rotated(kind, self._rope(kind)), self.d_head)
-            turned = [f"{role}_{part}" for role in ("query", "key") for part in ("weight", "bias")]
-            found |= {name: np.ascontiguousarray(found[name][..., order]) for name in turned}
         return found
+
+    def head_norms(self) -> dict[str, Any]:
+        """The fields of a FirstLayer about norms of queries and keys."""
+        norms = self.spec.head_norms
+        if norms is None:
+            return {}
+        fields: dict[str, Any] = {"head_norm_kind": norms.kind, "head_norms_are_joint": norms.gains == "joint"}
+        for role, modules, n in (("query", norms.query, self.n_heads), ("key", norms.key, self.n_key_heads)):
+            shapes = {"shared": (self.d_head,), "per head": (n, self.d_head), "joint": (n * self.d_head,)}
+            shape = shapes["shared" if len(modules) > 1 else norms.gains]
+            gains = [self.gain(self.spec.in_block(module), *shape) for module in modules] or [np.ones(self.d_head)]
+            wanted = (self.d_head,) if norms.gains == "shared" else (n, self.d_head)
+            fields[f"{role}_norm_gain"] = np.concatenate(gains).reshape(wanted).astype(self.dtype)
+        return fields
 
     def _query_key_value(self, heads: list[int]) -> list[tuple[np.ndarray, np.ndarray | None]]:
         spec, sizes = self.spec.projections, [n * self.d_head for n in heads]
@@ -277,9 +299,10 @@ class _Reader:
             weights = np.split(weight, ends, axis=1)
             biases = [None] * 3 if bias is None else np.split(bias, ends)
         else:
-            order = (self.n_heads, 3, self.d_head)
-            weights = list(weight.reshape(self.width, *order).transpose(2, 0, 1, 3))
-            biases = [None] * 3 if bias is None else list(bias.reshape(order).transpose(1, 0, 2))
+            per_key = self.n_heads // self.n_key_heads
+            groups, parts = (self.n_key_heads, per_key + 2, self.d_head), (per_key, per_key + 1)
+            weights = np.split(weight.reshape(self.width, *groups), parts, axis=2)
+            biases = [None] * 3 if bias is None else np.split(bias.reshape(groups), parts, axis=1)
         return [(np.ascontiguousarray(w), b) for w, b in zip(weights, biases, strict=True)]
 
     def feed_forward(self, mlp: Mlp) -> FeedForward:
@@ -293,6 +316,7 @@ class _Reader:
         gate, gate_bias = self.linear(mlp.gate, self.width, inner, mlp.bias) if mlp.gate else (None, None)
         if mlp.gate_in_up:
             gate, up = (np.ascontiguousarray(half) for half in np.split(up, 2, axis=1))
+            gate_bias, up_bias = (None, None) if up_bias is None else np.split(up_bias, 2)
         down, down_bias = self.linear(mlp.down, inner, self.width, mlp.bias)
         return FeedForward(activation, up, up_bias, down, down_bias, gate, gate_bias)
 

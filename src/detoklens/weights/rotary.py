@@ -52,7 +52,11 @@ def rotary_frequencies(
         raise UnsupportedModelError(
             f"config.json: RoPE type {shown(kind)} is not computed; supported are: {', '.join(SETTINGS)}"
         )
-    _refuse_unknown(rope, kind)
+    for name, value in rope.items():
+        if value is not None and name not in ALWAYS | SETTINGS[kind]:
+            raise UnsupportedModelError(
+                f"config.json: the RoPE setting {shown(name)} = {shown(value)} is not handled for type {kind}"
+            )
     if d_rotated > MOST_COORDINATES:
         raise CheckpointError(f"config.json: no head has {d_rotated:,} features; download it again")
     if d_rotated % 2 or d_rotated < 2:
@@ -67,14 +71,6 @@ def rotary_frequencies(
     return plain, 1.0
 
 
-def _refuse_unknown(rope: Rope, kind: str) -> None:
-    for name, value in rope.items():
-        if value is not None and name not in ALWAYS | SETTINGS[kind]:
-            raise UnsupportedModelError(
-                f"config.json: the RoPE setting {shown(name)} = {shown(value)} is not handled for type {kind}"
-            )
-
-
 def _llama3(rope: Rope, plain: Float[np.ndarray, "pair"], longest: int) -> Float[np.ndarray, "pair"]:
     factor, low, high = (read_positive(rope, name) for name in ("factor", "low_freq_factor", "high_freq_factor"))
     original = read_positive(rope, "original_max_position_embeddings", longest)
@@ -86,33 +82,27 @@ def _llama3(rope: Rope, plain: Float[np.ndarray, "pair"], longest: int) -> Float
 
 
 def _yarn(rope: Rope, plain: Float[np.ndarray, "pair"], base: float, longest: int) -> tuple[np.ndarray, float]:
+    d_rotated = 2 * len(plain)
     original = read_positive(rope, "original_max_position_embeddings", longest)
     factor = read_positive(rope, "factor", longest / original)
-    low, high = _yarn_range(rope, 2 * len(plain), base, original)
-    slowed = np.clip((np.arange(len(plain)) - low) / (high - low), 0, 1)
-    return plain / factor * slowed + plain * (1 - slowed), _yarn_factor(rope, factor)
-
-
-def _yarn_range(rope: Rope, d_rotated: int, base: float, original: float) -> tuple[float, float]:
-    """Pairs below the first number are kept, pairs above the second are slowed."""
 
     def pair(turns: float) -> float:
+        """The pair that turns this often within the original length."""
         return d_rotated * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(base))
 
-    low, high = pair(read_positive(rope, "beta_fast", 32)), pair(read_positive(rope, "beta_slow", 1))
-    if rope.get("truncate", True):
-        low, high = math.floor(low), math.ceil(high)
-    low, high = max(low, 0), min(high, d_rotated - 1)
-    return low, high + 0.001 if low == high else high
-
-
-def _yarn_factor(rope: Rope, factor: float) -> float:
-    if rope.get("attention_factor") is not None:
-        return read_positive(rope, "attention_factor")
-
-    def grown(by: float) -> float:
+    def growth(by: float) -> float:
         return 1.0 if factor <= 1 else 0.1 * by * math.log(factor) + 1.0
 
-    if rope.get("mscale") and rope.get("mscale_all_dim"):
-        return grown(read_positive(rope, "mscale")) / grown(read_positive(rope, "mscale_all_dim"))
-    return grown(1.0)
+    first_slowed, all_slowed = pair(read_positive(rope, "beta_fast", 32)), pair(read_positive(rope, "beta_slow", 1))
+    if rope.get("truncate", True):
+        first_slowed, all_slowed = math.floor(first_slowed), math.ceil(all_slowed)
+    first_slowed, all_slowed = max(first_slowed, 0), min(all_slowed, d_rotated - 1)
+    all_slowed += 0.001 if first_slowed == all_slowed else 0
+    slowed = np.clip((np.arange(len(plain)) - first_slowed) / (all_slowed - first_slowed), 0, 1)
+    if rope.get("attention_factor") is not None:
+        rotary_factor = read_positive(rope, "attention_factor")
+    elif rope.get("mscale") and rope.get("mscale_all_dim"):
+        rotary_factor = growth(read_positive(rope, "mscale")) / growth(read_positive(rope, "mscale_all_dim"))
+    else:
+        rotary_factor = growth(1.0)
+    return plain / factor * slowed + plain * (1 - slowed), rotary_factor

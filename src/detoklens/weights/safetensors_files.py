@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import mmap
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -52,21 +52,22 @@ def header_length(first_bytes: bytes, file_size: int, where: str) -> int:
 def parse_header(first_bytes: bytes, file_size: int, where: str) -> dict[str, TensorEntry]:
     """The file's tensors and their locations; `first_bytes` must include the whole header."""
     length = header_length(first_bytes, file_size, where)
-    header = _parse_json(first_bytes[LENGTH_BYTES : LENGTH_BYTES + length], where)
     data_start = LENGTH_BYTES + length
+    try:
+        header = parse_json(first_bytes[LENGTH_BYTES:data_start])
+    except ValueError as error:
+        raise CheckpointError(
+            f"{where}: the safetensors header is not valid JSON ({error}); download it again"
+        ) from error
+    if not isinstance(header, dict):
+        raise CheckpointError(f"{where}: the safetensors header is not a JSON object; download it again")
     entries = {
         name: _entry(name, fields, data_start, file_size, where)
         for name, fields in header.items()
         if name != "__metadata__"
     }
-    _check_layout(entries.values(), data_start, file_size, where)
-    return entries
-
-
-def _check_layout(entries: Iterable[TensorEntry], data_start: int, file_size: int, where: str) -> None:
-    """Check that tensors are contiguous up to the file's end, as the format requires."""
     end = data_start
-    for entry in sorted(entries, key=lambda entry: (entry.start, entry.end)):
+    for entry in sorted(entries.values(), key=lambda entry: (entry.start, entry.end)):  # the format allows no gaps
         if entry.start != end:
             raise CheckpointError(
                 f"{where}: tensor {entry.name!r} begins at byte {entry.start:,}, the one before it ends at {end:,}; "
@@ -77,18 +78,7 @@ def _check_layout(entries: Iterable[TensorEntry], data_start: int, file_size: in
         raise CheckpointError(
             f"{where}: the last tensor ends at byte {end:,} of {file_size:,}; the file is corrupt, download it again"
         )
-
-
-def _parse_json(text: bytes, where: str) -> Mapping[str, object]:
-    try:
-        header = parse_json(text)
-    except ValueError as error:
-        raise CheckpointError(
-            f"{where}: the safetensors header is not valid JSON ({error}); download it again"
-        ) from error
-    if not isinstance(header, dict):
-        raise CheckpointError(f"{where}: the safetensors header is not a JSON object; download it again")
-    return header
+    return entries
 
 
 def _entry(name: str, fields: object, data_start: int, file_size: int, where: str) -> TensorEntry:
@@ -203,21 +193,12 @@ def _read_tensor(path: Path, entry: TensorEntry, dtype: np.dtype[Any]) -> np.nda
         for begin in range(0, flat.size, step):
             count = min(step, flat.size - begin)
             stored = np.frombuffer(mapped, stored_type, count, entry.start + begin * stored_type.itemsize)
+            if entry.dtype == "BF16":  # the upper half of a float32, which numpy lacks
+                stored = (stored.astype(np.uint32) << 16).view(np.float32)
             with np.errstate(over="ignore"):  # overflow gives Inf, which is refused below
-                flat[begin : begin + count] = _widen(stored, entry.dtype)
+                flat[begin : begin + count] = stored
             del stored
-            _release_pages(mapped)
+            if hasattr(mmap, "MADV_DONTNEED"):
+                mapped.madvise(mmap.MADV_DONTNEED)
     check_finite(values, entry.name, str(path))
     return values
-
-
-def _widen(stored: np.ndarray, stored_as: str) -> np.ndarray:
-    """Convert bfloat16, the upper half of a float32, which numpy lacks."""
-    if stored_as != "BF16":
-        return stored
-    return (stored.astype(np.uint32) << 16).view(np.float32)
-
-
-def _release_pages(mapped: mmap.mmap) -> None:
-    if hasattr(mmap, "MADV_DONTNEED"):
-        mapped.madvise(mmap.MADV_DONTNEED)

@@ -18,8 +18,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from detoklens.errors import CheckpointError
-from detoklens.weights.first_layer import FirstLayer
-from detoklens.weights.norm import NormKind
+from detoklens.weights.first_layer import FirstLayer, NormKind
 
 BLOCK_BYTES = 32 << 20
 FLOAT64_ADVICE = ', or load the model in Python with detoklens.load(model, dtype="float64")'
@@ -32,7 +31,8 @@ class ScaleTable:
         self._tokens, self._kind, self._epsilon = layer.token_embeddings, layer.norm_kind, layer.norm_epsilon
         self._has_positions = layer.positions == "learned"
         positions = layer.position_embeddings if self._has_positions else np.zeros_like(self._tokens[:1])
-        self._positions = positions if self._kind == "rms" else _centred(positions)
+        means = positions.mean(axis=1, keepdims=True, dtype=np.float64).astype(positions.dtype)
+        self._positions = positions if self._kind == "rms" else positions - means
         self.token_variance: Float[np.ndarray, "token"] = _variance(self._tokens, self._kind)
         self.position_variance: Float[np.ndarray, "position"] = _variance(self._positions, self._kind)
 
@@ -48,22 +48,18 @@ class ScaleTable:
         """σ of the token embeddings alone."""
         return self._root(self.token_variance)
 
-    def bare_positions(self) -> Float[np.ndarray, "position"]:
-        """σ of the position embeddings alone."""
-        return self._root(self.position_variance)
-
     def of_positions(self, positions: slice) -> Float[np.ndarray, "position token"]:
         """σ of every token at a range of positions."""
         if not self._has_positions:
             return np.broadcast_to(self.bare_tokens(), (positions.stop - positions.start, len(self._tokens)))
-        return self._pairs(positions, slice(None))
+        return self._pairs(positions)
 
     def position_blocks(self) -> Iterator[tuple[slice, Float[np.ndarray, "position token"]]]:
         """σ of every token, in blocks of positions of 32 MB."""
         rows = max(1, BLOCK_BYTES // (self._tokens.itemsize * len(self._tokens)))
         for begin in range(0, len(self._positions), rows):
             block = slice(begin, min(begin + rows, len(self._positions)))
-            yield block, self._pairs(block, slice(None))
+            yield block, self._pairs(block)
 
     def mean_over_positions(self, rounded_to: type[np.floating] | None = None) -> Float[np.ndarray, "token"]:
         """Each token's σ, averaged over all positions; `rounded_to` rounds each σ to a type first."""
@@ -98,10 +94,10 @@ class ScaleTable:
         self._check_divisors(squared)
         return np.asarray(np.sqrt(squared))
 
-    def _pairs(self, positions: slice, tokens: slice) -> Float[np.ndarray, "position token"]:
-        scales = self._positions[positions] @ self._tokens[tokens].T
+    def _pairs(self, positions: slice) -> Float[np.ndarray, "position token"]:
+        scales = self._positions[positions] @ self._tokens.T
         scales *= 2 / self._tokens.shape[1]
-        scales += self.token_variance[tokens]
+        scales += self.token_variance
         scales += self.position_variance[positions, None]
         # Rounding can make Var(e + p) slightly negative where e = −p.
         np.maximum(scales, 0, out=scales)
@@ -118,23 +114,18 @@ class ScaleTable:
             found = squared.max() if squared.min() >= limits.tiny else squared.min()
             raise CheckpointError(
                 f"the norm would divide by the root of {found:g}, which {squared.dtype} can't hold exactly (ε is "
-                f"{self._epsilon:g}): the embeddings are 0, too small or too large; check the weights and the ε in "
-                f"config.json{FLOAT64_ADVICE}"
+                f"{self._epsilon:g}): the embeddings are 0, too small or too large; check the weights and the "
+                f"config's ε{FLOAT64_ADVICE}"
             )
-
-
-def _centred(table: Float[np.ndarray, "row d_model"]) -> Float[np.ndarray, "row d_model"]:
-    return table - table.mean(axis=1, keepdims=True, dtype=np.float64).astype(table.dtype)
 
 
 def _variance(table: Float[np.ndarray, "row d_model"], kind: NormKind) -> Float[np.ndarray, "row"]:
     """Each row's variance, or for RMSNorm its mean square."""
-    rows = max(1, BLOCK_BYTES // (8 * table.shape[1]))
-    blocks = [_spread(table[begin : begin + rows], kind) for begin in range(0, len(table), rows)]
-    return np.concatenate(blocks).astype(table.dtype)
-
-
-def _spread(rows: Float[np.ndarray, "row d_model"], kind: NormKind) -> Float[np.ndarray, "row"]:
-    if kind == "rms":
-        return np.einsum("rd,rd->r", rows, rows, dtype=np.float64) / rows.shape[1]
-    return rows.var(axis=1, dtype=np.float64)
+    step, found = max(1, BLOCK_BYTES // (8 * table.shape[1])), np.empty(len(table), table.dtype)
+    for begin in range(0, len(table), step):
+        rows = table[begin : begin + step]
+        if kind == "rms":
+            found[begin : begin + step] = np.einsum("rd,rd->r", rows, rows, dtype=np.float64) / rows.shape[1]
+        else:
+            found[begin : begin + step] = rows.var(axis=1, dtype=np.float64)
+    return found

@@ -31,6 +31,26 @@ class TensorSource(Protocol):
     def read(self, name: str, dtype: np.dtype[Any]) -> np.ndarray: ...
 
 
+WRAPPERS = ("original_model", "_orig_mod", "module")
+"""Where wrappers hold the model: TransformerLens' bridges, torch.compile, DataParallel."""
+BRIDGED = "._original_component"
+"""What a bridge inserts into tensor names, after every module that it wraps."""
+
+
+def unwrapped(model: Any) -> Any:
+    """The transformers model inside a wrapper; the model itself without one."""
+    for name in WRAPPERS:
+        inside = getattr(model, name, None)
+        if hasattr(inside, "state_dict") and hasattr(inside, "config"):
+            return unwrapped(inside)
+    return model
+
+
+def tensors_of(model: Any) -> dict[str, Any]:
+    """The tensors of a model in memory, under transformers' names."""
+    return {name.replace(BRIDGED, ""): tensor for name, tensor in model.state_dict().items()}
+
+
 class StateDict:
     """The tensors of a model in memory: torch tensors or arrays. torch is not imported."""
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from detoklens.weights.config import ACTIVATIONS, Config
-from detoklens.weights.norm import NormKind
+from detoklens.weights.first_layer import NormKind
 from detoklens.weights.rotary import DEFAULT_BASE, Rope
 
 IGNORED_EVERYWHERE = frozenset({
@@ -68,7 +68,8 @@ class AlibiPositions:
 class Projections:
     """Layer 0's projections: query, key, value and output modules, or a joint module and the output module.
 
-    The columns of a joint module are stacked (all queries, all keys, all values) or interleaved head by head.
+    The columns of a joint module are stacked (all queries, all keys, all values) or interleaved: the queries that share
+    a key, that key, its value.
     """
 
     modules: tuple[str, ...]
@@ -83,6 +84,16 @@ class Projections:
         if self.layout != "separate":
             return self.bias, output
         return self.bias, self.bias if self.key_bias is None else self.key_bias, self.bias, output
+
+
+@dataclass(frozen=True)
+class HeadNorms:
+    """Norms of each head's queries and keys."""
+
+    query: tuple[str, ...] = ()  # the module, or one per head; none if the norm has no gain
+    key: tuple[str, ...] = ()
+    kind: NormKind = "rms"
+    gains: Literal["shared", "per head", "joint"] = "shared"  # joint: one norm for the vectors of all heads together
 
 
 @dataclass(frozen=True)
@@ -137,11 +148,13 @@ class Spec:
     embedding_norm: str | None = None  # norms what enters the residual stream
     positions: LearnedPositions | RotaryPositions | AlibiPositions
     input_norm: str | None
+    later_input_norm: str | None = None  # of later blocks, if the first has none
     norm_kind: NormKind = "layer"
-    norm_bias: bool = True
+    norm_gain: bool = True
+    norm_bias: bool | Switch = True
     added_gain: float = 0.0  # what the model adds to stored gains
     projections: Projections
-    head_norms: tuple[str, str] | None = None  # RMSNorms of each head's queries and keys
+    head_norms: HeadNorms | None = None
     is_conv1d: bool = False  # linear layers store their weights [in, out]
     attention_scale: float | None = None  # None: 1 / sqrt(d_head)
     is_causal: bool = True
@@ -151,16 +164,18 @@ class Spec:
     mlp: Mlp | None = None
     mlp_norms: Mapping[str, str] = field(default_factory=dict)  # field of MlpSublayer: module
     is_parallel: bool | Switch = False
+    residual_scale: float = 1.0  # of what attention and MLP add
     mlp_refusal: str = ""  # why the block's output is not computed
     may_cross_attend: bool = False
 
     width: tuple[str, ...] = ("hidden_size",)
     heads: tuple[str, ...] = ("num_attention_heads",)
-    key_heads: str | None = None
+    key_heads: str | int | None = None  # a key, or the number itself
     head_size: str | None = None
     default_head_size: int | None = None
     longest: tuple[str, ...] = ("max_position_embeddings",)
     default_longest: int | None = None
+    most_positions: int | None = None  # beyond which attention changes in a way that is not computed
     epsilon: str | float = "layer_norm_eps"  # a key, or the number itself
     default_epsilon: float | None = 1e-5
     accepted: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # keys of which only these values are read
@@ -172,8 +187,9 @@ class Spec:
     def read_keys(self) -> frozenset[str]:
         """Every config key that decides something."""
         keys = {*self.width, *self.heads, *self.longest, *self.accepted, *self.adapt_reads, "vocab_size"}
-        keys |= {key for key in (self.key_heads, self.head_size, self.embedding_size) if key is not None}
-        keys |= {switch.key for switch in (*self.projections.biases(), self.is_parallel) if isinstance(switch, Switch)}
+        keys |= {key for key in (self.key_heads, self.head_size, self.embedding_size) if isinstance(key, str)}
+        switches = (*self.projections.biases(), self.is_parallel, self.norm_bias)
+        keys |= {switch.key for switch in switches if isinstance(switch, Switch)}
         keys |= {self.epsilon} if isinstance(self.epsilon, str) else set()
         keys |= {"add_cross_attention"} if self.may_cross_attend else set()
         if isinstance(self.positions, LearnedPositions) and self.positions.token_types:
@@ -213,6 +229,10 @@ class Spec:
         """The tensors that the rest of the first block needs; none if its output is not computed."""
         return self._found(self._mlp_tensors(), available)
 
+    def all_tensors(self) -> list[str]:
+        """Every tensor of the first block and before it that a checkpoint may have, without a prefix."""
+        return [name for name, _ in (*self._attention_tensors(), *self._mlp_tensors())]
+
     def block_names(self, available: Collection[str], n_blocks: int) -> list[str]:
         """The tensors of the first blocks, and those outside all blocks, such as embeddings."""
         prefix = self.prefix(available)
@@ -239,7 +259,9 @@ class Spec:
             yield from self._norm_tensors(self.in_block(self.input_norm))
         for module, bias in zip(self.projections.modules, self.projections.biases(), strict=True):
             yield from self._linear_tensors(module, bias)
-        yield from ((self.in_block(f"{norm}.weight"), True) for norm in self.head_norms or ())
+        if self.head_norms:
+            modules = (*self.head_norms.query, *self.head_norms.key)
+            yield from ((self.in_block(f"{module}.weight"), True) for module in modules)
 
     def _mlp_tensors(self) -> Iterator[tuple[str, bool]]:
         if self.mlp is None:
@@ -251,9 +273,10 @@ class Spec:
                 yield from self._linear_tensors(module, self.mlp.bias)
 
     def _norm_tensors(self, module: str) -> Iterator[tuple[str, bool]]:
-        yield f"{module}.weight", True
+        if self.norm_gain:
+            yield f"{module}.weight", True
         if self.norm_kind == "layer":
-            yield f"{module}.bias", self.norm_bias
+            yield f"{module}.bias", self.norm_bias is True
 
     def _linear_tensors(self, module: str, bias: bool | Switch) -> Iterator[tuple[str, bool]]:
         yield self.in_block(f"{module}.weight"), True

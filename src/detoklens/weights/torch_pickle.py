@@ -51,19 +51,15 @@ class PickledTensors(StateDict):
         self._sums = sums
 
     def read(self, name: str, dtype: np.dtype[Any]) -> np.ndarray:
-        stored = _stored_bytes(self.plain(name))
+        import torch
+
+        storage = self.plain(name).untyped_storage()
+        stored = torch.empty(0, dtype=torch.uint8).set_(storage).numpy()  # a view of all its bytes
         if self._sums and (len(stored), zlib.crc32(stored.data)) not in self._sums:
             raise CheckpointError(
                 f"{self.where}: tensor {name!r} fails its checksum; the file is damaged, download it again"
             )
         return super().read(name, dtype)
-
-
-def _stored_bytes(tensor: Any) -> np.ndarray:
-    """A tensor's stored bytes, as a view."""
-    import torch
-
-    return np.asarray(torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).numpy())
 
 
 def _check_archive(path: Path) -> Sums:

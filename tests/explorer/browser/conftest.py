@@ -52,7 +52,7 @@ def opened(browser, address) -> Callable:
     """Open a page of the site, with everything that went wrong or tried to leave; nothing of either is allowed."""
 
     @contextlib.contextmanager
-    def opening(path: str = "demo/", allowed: tuple[str, ...] = (), **context):
+    def opening(path: str = "demo/#/token", allowed: tuple[str, ...] = (), **context):
         with contextlib.closing(browser.new_context(accept_downloads=True, **context)) as tab:
             shown, wrong = tab.new_page(), []
             shown.set_default_timeout(WAIT)

@@ -62,7 +62,7 @@ def drawn(layer: Layer, said: dict[str, Any], number: int) -> list[dict[str, Any
 def test_the_pages_numbers_are_the_packages(opened, studies, said_of, kind):
     study, name = studies[kind], kind.replace(" ", "-")
     asked = drawn(study.layer, said_of(name), QUERIES[kind])
-    with opened(f"{name}/") as page:
+    with opened(f"{name}/#/token") as page:
         for question, found in zip(asked, page.evaluate(ASK, asked), strict=True):
             check_partners(study, question["affinity"], found["partners"])
             check_text(study.layer, question, found)
@@ -145,7 +145,7 @@ def test_positions_are_the_packages(opened, demo):
 @pytest.mark.parametrize("kind", ["rotary", "rotary without biases", "alibi"])
 def test_the_kernel_is_the_packages(opened, studies, kind):
     layer, offsets = studies[kind].layer, [0, 1, 2, 17, 39]
-    with opened(f"{kind.replace(' ', '-')}/") as page:
+    with opened(f"{kind.replace(' ', '-')}/#/token") as page:
         for head in range(layer.n_heads):
             asked = {"head": head, "offsets": offsets, "split": "vocabulary"}
             found = page.evaluate(

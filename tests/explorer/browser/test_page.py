@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.axe import serious_findings
 from tests.explorer.browser.conftest import DRAWN
 from tests.report.made import HOSTILE
 
@@ -51,7 +52,7 @@ CONTRASTS = """() => {
 
 def test_a_hostile_vocabulary_injects_nothing(opened, said_of):
     size = said_of("hostile")["model"]["vocab_size"]
-    with opened("hostile/") as page:
+    with opened("hostile/#/token") as page:
         page.wait_for_selector(DRAWN)
         for token in range(0, size, 29):
             page.evaluate("(token) => { location.hash = `#/token?token=${token}&top=100` }", token)
@@ -99,9 +100,17 @@ def test_every_screen_shows_every_view(opened, view, scheme, width):
         assert any(dark) == (scheme == "dark")
 
 
+@pytest.mark.parametrize("view", [*VIEWS, "text?draw=matrix", "text?heads=0,1"])
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 400)])
+def test_axe_finds_nothing_serious(opened, view, scheme, width):
+    with opened(f"learned/#/{view}", color_scheme=scheme, viewport={"width": width, "height": 800}) as page:
+        page.wait_for_selector(DRAWN)
+        assert serious_findings(page) == []
+
+
 def test_the_keyboard_is_enough(opened):
     """From the top of the page: the skip link, the views, a token, a text's matrix, a sorted column."""
-    with opened("learned/") as page:
+    with opened("learned/#/token") as page:
         page.wait_for_selector(DRAWN)
         press = page.keyboard.press
         press("Tab")
@@ -145,7 +154,7 @@ def _tab_to(page, selector: str) -> None:
 def test_the_first_view_fetches_one_head_and_no_more(browser, address, said_of):
     page, asked = browser.new_page(), []
     page.on("request", lambda request: asked.append(request.url.removeprefix(f"{address}learned/")))
-    page.goto(f"{address}learned/")
+    page.goto(f"{address}learned/#/token")
     page.wait_for_selector(DRAWN)
     page.wait_for_timeout(300)
     page.close()
@@ -157,7 +166,7 @@ def test_the_first_view_fetches_one_head_and_no_more(browser, address, said_of):
 
 
 def test_a_model_without_a_tokenizer_is_asked_by_ids(opened):
-    with opened("plain/") as page:
+    with opened("plain/#/token") as page:
         page.wait_for_selector(DRAWN)
         search = page.get_by_label("Token id")
         search.fill("7")
@@ -196,7 +205,7 @@ def broken(site):
 )
 @pytest.mark.usefixtures("broken")
 def test_a_bundle_that_can_not_be_read_says_why(opened, name, message):
-    with opened(f"{name}/", allowed=("404", message)) as page:
+    with opened(f"{name}/#/token", allowed=("404", message)) as page:
         page.get_by_text(message).wait_for()
 
 

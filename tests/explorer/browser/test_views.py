@@ -122,14 +122,14 @@ def test_an_offset_changes_partners_where_positions_are_rotary(opened, bundles):
         affinity = layer.token_affinity(heads=[2], offset=7)
         best = int((affinity.key[0] @ affinity.query[0, 300]).argmax())
         assert rows(page)[0][1] == layer.token(best).replace(" ", "␣")
-    with opened("learned/") as page:
+    with opened("learned/#/token") as page:
         assert settled(page).get_by_label("Offset i − j").count() == 0
 
 
 def test_a_text_shows_attention_and_why(opened, demo):
     ids = demo.layer.vocabulary.encode("The magic words")
     terms = demo.layer.terms(ids)
-    with opened("demo/#/text?head=1") as page:
+    with opened("demo/#/text?head=1&draw=matrix") as page:
         settled(page).get_by_label("Text", exact=True).fill("The magic words")
         page.wait_for_function("() => location.hash.includes('text=The')")
         settled(page)
@@ -237,7 +237,7 @@ def test_heads_are_sorted_drawn_and_opened(opened, site):
         assert cards["sentence"] in page.locator("main").inner_text()
         page.get_by_role("button", name="self match", exact=True).click()
         page.wait_for_function("() => location.hash.includes('sort=self_match')")
-        order = [row.split("\t")[0] for row in page.locator("table.cards tbody tr").all_inner_texts()]
+        order = [row.split("\t")[0] for row in page.locator("table.cards:not(.scorecard) tbody tr").all_inner_texts()]
         expected = sorted(cards["rows"], key=lambda row: -row["self_match"])
         assert order == [f"L0H{row['head']}" for row in expected]
         assert page.locator("th[aria-sort=descending]").inner_text().startswith("self match")
@@ -246,7 +246,7 @@ def test_heads_are_sorted_drawn_and_opened(opened, site):
         points = page.locator("svg.chart a")
         assert points.count() == 4
         assert "spectral norm" in points.first.get_attribute("aria-label")
-        page.get_by_role("link", name="L0H2 in text").click()
+        page.get_by_role("link", name="L0H2 in text").last.click()
         page.wait_for_selector("main[data-view=text]")
         assert "head=2" in page.url
 
@@ -258,7 +258,7 @@ def test_cards_that_are_still_computed_are_waited_for(opened, site):
         page.get_by_text("being computed").wait_for()
         cards.write_bytes((site / "learned/heads.json").read_bytes())
         settled(page)
-        assert page.locator("table.cards tbody tr").count() == 4
+        assert page.locator("table.cards:not(.scorecard) tbody tr").count() == 4
     cards.write_text(json.dumps({"problem": "the disk was full"}))
     with opened("rotary/#/heads") as page:
         page.get_by_text("the disk was full").wait_for()
@@ -283,9 +283,10 @@ def test_every_view_is_taken_along(opened, view):
     "link",
     [
         "demo/#/token?heads=1,2&token=306&way=looked&centred=1&top=25",
-        "demo/#/text?head=2&text=One+two&off=ee,p&cell=1,0",
+        "demo/#/text?head=2&text=One+two&off=ee,p&cell=1,0&draw=matrix",
+        "demo/#/text?heads=1,2&text=One+two&other=One+more&cell2=1,0",
         "demo/#/positions?head=3&query=77&ln=0",
-        "learned/#/heads?sort=self_match&descending=1&x=spectral_norm&y=self_match",
+        "learned/#/heads?head=3&all=1&sort=self_match&descending=1&x=spectral_norm&y=self_match",
     ],
 )
 def test_the_address_reproduces_the_view(opened, link):
@@ -311,3 +312,57 @@ def test_the_address_reproduces_the_view(opened, link):
 def test_a_bad_address_falls_back(opened, nonsense):
     with opened(f"learned/{nonsense}") as page:
         assert settled(page).get_by_role("heading", level=2).count() == 1
+
+
+def test_the_page_opens_on_the_scorecard(opened, site):
+    """Every head with a verdict per measure, and the reasons of the chosen one; the other views in one line each."""
+    cards = json.loads((site / "learned/heads.json").read_text())
+    with opened("learned/") as page:
+        settled(page, "heads")
+        assert page.locator("table.scorecard tbody tr").count() == len(cards["rows"])
+        page.locator("table.scorecard").get_by_role("button", name="L0H3").click()
+        page.wait_for_function("() => location.hash.includes('head=3')")
+        said = page.locator(".reasons").inner_text()
+        for mark in cards["marks"]:
+            if mark["head"] == 3:
+                assert f"{mark['measure'].replace('_', ' ')}: {mark['verdict']}" in said
+                assert mark["why"] in said
+        assert page.locator(".tour li").count() == 3
+
+
+def test_an_arc_shows_its_terms(opened, demo):
+    ids = demo.layer.vocabulary.encode("The magic words")
+    terms = demo.layer.terms(ids)
+    with opened("demo/#/text?head=1&text=The+magic+words") as page:
+        settled(page)
+        page.locator(".arc .hit").last.dispatch_event("pointerenter")
+        tip = page.locator(".tip").inner_text()
+        attention = terms.attention()[1] * (1 - np.eye(len(ids)))
+        best = np.unravel_index(attention.argmax(), attention.shape)
+        assert number(re.search(r"\d\.\d+", tip)[0]) == pytest.approx(attention.max(), abs=2e-3)
+        numbers = [number(each) for each in re.findall(r"[+−]\d+\.\d+", tip)]
+        expected = [terms.full(name)[1][best] for name in terms.names]
+        np.testing.assert_allclose(numbers, [*expected, sum(expected)], atol=0.02)
+
+
+def test_two_heads_and_two_texts_are_compared(opened, demo):
+    ids = demo.layer.vocabulary.encode("The magic words")
+    attention = demo.layer.terms(ids).attention()
+    with opened("demo/#/text?heads=1,2&text=The+magic+words") as page:
+        settled(page)
+        assert page.locator(".compared figure").count() == 2
+        first = page.locator("table.differences tbody tr").first.inner_text().split("\t")
+        assert abs(number(first[-1])) == pytest.approx(np.abs(attention[2] - attention[1]).max(), abs=3e-3)
+        page.get_by_role("button", name="Compare with another text").click()
+        page.get_by_label("Text to compare with").fill("The magic lamp")
+        page.wait_for_function("() => location.hash.includes('lamp')")
+        settled(page)
+        assert "both texts have" in page.locator("table.differences caption").inner_text()
+
+
+@pytest.mark.parametrize("view", ["heads", "token", "text?heads=0,1"])
+def test_no_column_is_lost_on_a_phone(opened, view):
+    wide = "() => [...document.querySelectorAll('.scroll, .arcs-drawn, table')]"
+    with opened(f"learned/#/{view}", viewport={"width": 400, "height": 800}) as page:
+        settled(page)
+        assert page.evaluate(f"{wide}.filter((each) => each.scrollWidth > each.clientWidth + 1).length") == 0

@@ -17,6 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 RESOLVE = re.compile(r"/(?P<repo>.+)/resolve/(?P<revision>[^/]+)/(?P<file>.+)")
+REFS = re.compile(r"/api/(models/|(?=datasets/))(?P<repo>.+)/refs")
 LISTING = re.compile(r"/api/(models/|(?=datasets/))(?P<repo>.+)/revision/(?P<revision>[^/]+)")
 
 
@@ -157,6 +158,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, path: str, request: Request) -> Answer:
         hub = self.server_of_files
+        match = REFS.fullmatch(path)
+        if match and match["repo"] in hub.repositories:
+            return _refs(hub.repositories[match["repo"]])
         match = LISTING.fullmatch(path) or RESOLVE.fullmatch(path)
         if not match:
             return _refusal(404, "NotFound")
@@ -222,6 +226,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _refusal(status: int, code: str, commit: str | None = None) -> Answer:
     return Answer(status, {"X-Error-Code": code} | ({"X-Repo-Commit": commit} if commit else {}), b"")
+
+
+def _refs(repository: Repository) -> Answer:
+    branches = {"main": repository, **repository.branches}
+    listed = [{"name": name, "ref": f"refs/heads/{name}", "targetCommit": b.commit} for name, b in branches.items()]
+    return Answer(200, {"Content-Type": "application/json"}, json.dumps({"branches": listed, "tags": []}).encode())
 
 
 def _listing(repo_id: str, repository: Repository) -> Answer:

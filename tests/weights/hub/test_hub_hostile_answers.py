@@ -246,8 +246,8 @@ def test_a_refused_file_is_not_read(status: int, fetch, hub: HubServer) -> None:
 
 
 def slowly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("detoklens.hub.transfer_timeout.GRACE_SECONDS", 0.4)
-    monkeypatch.setattr("detoklens.hub.transfer_timeout.MIN_BYTES_PER_SECOND", 100)
+    monkeypatch.setattr("detoklens.hub.session.GRACE_SECONDS", 0.4)
+    monkeypatch.setattr("detoklens.hub.session.MIN_BYTES_PER_SECOND", 100)
 
 
 DRIPS = {

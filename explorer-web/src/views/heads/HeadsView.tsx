@@ -1,14 +1,16 @@
-/** Head cards: a sortable table with one row per head, and a scatter plot of two columns. */
+/** Where the page opens: the scorecard of heads, a tour of the views, all head cards, a scatter plot of two columns. */
 
-import { useState } from "preact/hooks";
 import type { Cell, HeadCards, HeadColumn, Verdict } from "../../data/contract";
 import { fileName } from "../../exports/download";
 import { Switch } from "../../parts/Choice";
 import { Downloads } from "../../parts/Downloads";
 import { headName } from "../../parts/HeadPicker";
 import { useAnswer, useExplorer, useReady, useWidth } from "../../parts/hooks";
+import { VIEW_LINES } from "../../parts/views";
 import { addressAfter, change, state } from "../../state/store";
 import { CardsDrawing } from "./CardsDrawing";
+import { HeadLink } from "./HeadLink";
+import { Scorecard } from "./Scorecard";
 import { Scatter } from "./Scatter";
 import { numeric, shownCell, sorted } from "./cards";
 
@@ -18,24 +20,57 @@ export function HeadsView() {
   useReady(!answer.waiting);
   return (
     <section aria-labelledby="view-title">
-      <h2 id="view-title">Head cards</h2>
-      <p class="note">What each head does, measured from its weights; one row per head.</p>
-      {answer.problem && <p class="problem">{answer.problem}</p>}
+      <h2 id="view-title">Heads</h2>
+      <p class="note">{VIEW_LINES.heads}</p>
+      {answer.problem && <p class="notice">{answer.problem}</p>}
       {answer.waiting && explorer.bundle.heads_pending && (
         <p class="notice" role="status">
           The head cards are being computed and will appear here. The other views are ready.
         </p>
       )}
+      {answer.value && <Answer cards={answer.value} />}
+      <Tour />
       {answer.value && <Cards cards={answer.value} />}
     </section>
   );
 }
 
+function Answer({ cards }: { cards: HeadCards }) {
+  return (
+    <>
+      <p class="answer">{cards.sentence}</p>
+      {cards.verdict && <p class="note">{verdictText(cards.verdict)}</p>}
+      <Scorecard cards={cards} />
+    </>
+  );
+}
+
+/** The other views, one line each. */
+function Tour() {
+  return (
+    <ul class="tour" aria-label="Views">
+      {(["token", "text", "positions"] as const).map((view) => (
+        <li key={view}>
+          <a
+            href={addressAfter({ view })}
+            onClick={(event) => {
+              event.preventDefault();
+              change({ view }, true);
+            }}
+          >
+            {view[0].toUpperCase() + view.slice(1)}
+          </a>
+          <span class="soft">{VIEW_LINES[view]}</span>
+        </li>
+      ))}
+    </ul>
+  );
+}
+
 function Cards({ cards }: { cards: HeadCards }) {
   const explorer = useExplorer();
-  const [all, setAll] = useState(false);
   const [holder, width] = useWidth<HTMLDivElement>();
-  const { sort, descending, x, y } = state.value;
+  const { all, sort, descending, x, y } = state.value;
   const first = cards.shown
     .map((name) => cards.columns.find((column) => column.name === name))
     .filter((column) => column !== undefined);
@@ -44,11 +79,10 @@ function Cards({ cards }: { cards: HeadCards }) {
   const axes = axesOf(cards, x, y);
   return (
     <>
-      <p class="answer">{cards.sentence}</p>
-      {cards.verdict && <p class="note">{verdictText(cards.verdict)}</p>}
+      <h3>Head cards: the numbers behind the scorecard</h3>
       <CardTable columns={columns} rows={rows} />
       <div class="row">
-        <Switch label={`all ${cards.columns.length} columns`} on={all} turn={setAll} />
+        <Switch label={`all ${cards.columns.length} columns`} on={all} turn={(on) => change({ all: on })} />
       </div>
       {cards.missing.length > 0 && (
         <details>
@@ -131,7 +165,7 @@ function CardTable({ columns, rows }: { columns: HeadColumn[]; rows: Record<stri
           {rows.map((row) => (
             <tr key={String(row.head)}>
               {columns.map(({ name, dtype }) => (
-                <td key={name} class={dtype === "String" ? "" : "number"}>
+                <td key={name} data-label={name.replaceAll("_", " ")} class={dtype === "String" ? "" : "number"}>
                   {name === "head" ? (
                     <HeadLink head={Number(row.head)} view="token" label={headName(Number(row.head))} />
                   ) : (
@@ -139,7 +173,7 @@ function CardTable({ columns, rows }: { columns: HeadColumn[]; rows: Record<stri
                   )}
                 </td>
               ))}
-              <td class="links">
+              <td class="links" data-label="open in">
                 {(["token", "text", "positions"] as const).map((view) => (
                   <HeadLink key={view} head={Number(row.head)} view={view} label={view} />
                 ))}
@@ -152,23 +186,6 @@ function CardTable({ columns, rows }: { columns: HeadColumn[]; rows: Record<stri
   );
 }
 
-function HeadLink({ head, view, label }: { head: number; view: "token" | "text" | "positions"; label: string }) {
-  const changed = { view, heads: [head] };
-  const go = (event: MouseEvent) => {
-    if (event.ctrlKey || event.metaKey || event.shiftKey || event.button !== 0) return;
-    event.preventDefault();
-    change(changed, true);
-  };
-  return (
-    <a
-      href={addressAfter(changed)}
-      onClick={go}
-      aria-label={label === view ? `${headName(head)} in ${view}` : undefined}
-    >
-      {label}
-    </a>
-  );
-}
 
 function AxisChoice({ name, chosen, cards }: { name: "x" | "y"; chosen: HeadColumn; cards: HeadCards }) {
   return (

@@ -3,11 +3,10 @@
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { sees } from "../../math/attention";
 import { useExplorer, useWidth } from "../../parts/hooks";
-import { share, signed } from "../../parts/numbers";
 import { scheme } from "../../state/scheme";
 import type { Seen } from "./answer";
 import { MatrixLabels } from "./MatrixLabels";
-import { layoutOf, paint, type Coloured } from "./matrix";
+import { cellText, layoutOf, paint, stepped, type Coloured } from "./matrix";
 
 interface Props {
   seen: Seen;
@@ -17,13 +16,6 @@ interface Props {
   hover: (cell: [number, number] | null) => void;
   choose: (cell: [number, number]) => void;
 }
-
-const STEPS: Record<string, [number, number]> = {
-  ArrowUp: [-1, 0],
-  ArrowDown: [1, 0],
-  ArrowLeft: [0, -1],
-  ArrowRight: [0, 1],
-};
 
 export function Matrix(props: Props) {
   const [holder, width] = useWidth<HTMLDivElement>();
@@ -58,16 +50,12 @@ function Drawn({ seen, matrix, what, cell, hover, choose, width }: Props & { wid
     return inside && sees(sight, query, key) ? [query, key] : null;
   };
   const move = (event: KeyboardEvent) => {
-    const step = STEPS[event.key];
-    if (!step) return;
+    const next = stepped(cell, event.key, length, sight);
+    if (!next) return;
     event.preventDefault();
-    const next: [number, number] = [cell[0] + step[0], cell[1] + step[1]];
-    if (next[0] < 0 || next[0] >= length || next[1] < 0 || next[1] >= length) return;
-    if (step[0] && !sees(sight, ...next)) next[1] = Math.min(next[1], next[0]);
-    if (sees(sight, ...next)) choose(next);
+    choose(next);
   };
-  const value = matrix.values[cell[0] * length + cell[1]];
-  const said = `query ${vocabulary.shown(seen.ids[cell[0]])} at ${cell[0]}, key ${vocabulary.shown(seen.ids[cell[1]])} at ${cell[1]}: ${matrix.isShare ? share(value) : signed(value)}`;
+  const said = cellText(vocabulary, seen, matrix, cell);
   return (
     <div class="matrix-scroll">
       <div

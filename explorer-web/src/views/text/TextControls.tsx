@@ -1,7 +1,7 @@
 /** Controls of the text view: text, head, terms, and what the matrix shows. */
 
 import type { SplitName, TermDescription } from "../../data/contract";
-import { Switch } from "../../parts/Choice";
+import { Choice, Switch } from "../../parts/Choice";
 import { HeadPicker } from "../../parts/HeadPicker";
 import { useExplorer } from "../../parts/hooks";
 import { idsOf } from "../../state/address";
@@ -29,7 +29,7 @@ export function TextControls({ count, split }: { count: number | null; split: Sp
           key={asIds ? "ids" : "text"}
           onInput={(event) => {
             const typed = event.currentTarget.value;
-            change({ ...(asIds ? { ids: idsOf(typed) } : { text: typed }), cell: null });
+            change({ ...(asIds ? { ids: idsOf(typed) } : { text: typed }), cell: null, ...(asked.other === null ? { cell2: null } : {}) });
           }}
         />
         <p id="text-note" class="note" role="status">
@@ -37,13 +37,14 @@ export function TextControls({ count, split }: { count: number | null; split: Sp
           {!bundle.has_tokens && " This model has no tokenizer: type ids, separated by spaces or commas."}
         </p>
       </div>
-      <HeadPicker />
+      <OtherText asIds={asIds} />
+      <HeadPicker most={2} />
       <div class="switches">
         {bundle.beginning !== null && (
           <Switch
             label="prepend the BOS token"
             on={asked.bos}
-            turn={(on) => change({ bos: on, cell: null }, true)}
+            turn={(on) => change({ bos: on, cell: null, cell2: null }, true)}
           />
         )}
         {bundle.has_tokens && <Switch label="type ids" on={asIds} turn={(on) => void turnToIds(on)} />}
@@ -57,6 +58,49 @@ export function TextControls({ count, split }: { count: number | null; split: Sp
         )}
       </div>
     </div>
+  );
+}
+
+/** A second text to compare with. */
+function OtherText({ asIds }: { asIds: boolean }) {
+  const { other, text, ids } = state.value;
+  if (other === null) {
+    const same = asIds ? ids.join(" ") : (text ?? "");
+    return (
+      <button type="button" class="compare" onClick={() => change({ other: same, cell2: null }, true)}>
+        Compare with another text
+      </button>
+    );
+  }
+  return (
+    <div class="field wide">
+      <label for="other-input">{asIds ? "Token ids to compare with" : "Text to compare with"}</label>
+      <textarea
+        id="other-input"
+        rows={2}
+        spellcheck={false}
+        value={other}
+        onInput={(event) => change({ other: event.currentTarget.value, cell2: null })}
+      />
+      <button type="button" class="compare" onClick={() => change({ other: null, cell2: null }, true)}>
+        Stop comparing texts
+      </button>
+    </div>
+  );
+}
+
+export function DrawChoice() {
+  return (
+    <Choice
+      legend="Drawn as"
+      name="draw"
+      options={[
+        { value: "arcs", label: "arcs" },
+        { value: "matrix", label: "matrix" },
+      ]}
+      chosen={state.value.draw}
+      choose={(draw) => change({ draw: draw as "arcs" | "matrix" })}
+    />
   );
 }
 

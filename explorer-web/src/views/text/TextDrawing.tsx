@@ -4,8 +4,10 @@ import type { TermDescription } from "../../data/contract";
 import { hex } from "../../parts/colours";
 import { useExplorer } from "../../parts/hooks";
 import { share } from "../../parts/numbers";
+import type { Drawing } from "../../state/address";
 import { scheme } from "../../state/scheme";
 import type { Seen } from "./answer";
+import { ArcsDrawing, useArcs } from "./Arcs";
 import { LegendDrawing } from "./Legend";
 import { MatrixLabels } from "./MatrixLabels";
 import { cellColour, layoutOf, type Coloured } from "./matrix";
@@ -19,30 +21,17 @@ interface Props {
   what: string;
   terms: TermDescription[];
   cell: [number, number];
+  draw: Drawing;
 }
 
-export function TextDrawing({ seen, matrix, what, terms, cell }: Props) {
+export function TextDrawing(props: Props) {
+  const { seen, terms, cell, draw } = props;
   const { vocabulary } = useExplorer();
-  const layout = layoutOf(
-    seen.ids.map((id) => vocabulary.shown(id)),
-    WIDTH,
-  );
   const [query, key] = cell.map((place) => vocabulary.shown(seen.ids[place]));
   const attention = seen.attention[cell[0] * seen.ids.length + cell[1]];
   return (
     <>
-      <svg width={WIDTH} height={layout.top + layout.size + 64}>
-        <text class="title" x={0} y={14}>
-          {`L0H${seen.head}: ${what}`}
-        </text>
-        <g transform="translate(0 22)">
-          <Cells matrix={matrix} left={layout.left} top={layout.top} size={layout.cell} />
-          <MatrixLabels layout={layout} cell={cell} />
-          <g transform={`translate(${layout.left - 20} ${layout.top + layout.size + 6})`}>
-            <LegendDrawing matrix={matrix} theme={scheme.value} />
-          </g>
-        </g>
-      </svg>
+      {draw === "arcs" ? <ArcsPicture {...props} /> : <MatrixPicture {...props} />}
       <svg width={WIDTH} height={20}>
         <text class="title" x={0} y={14}>
           {`${query} (${cell[0]}) attends to ${key} (${cell[1]}): ${share(attention)}`}
@@ -50,6 +39,42 @@ export function TextDrawing({ seen, matrix, what, terms, cell }: Props) {
       </svg>
       <Waterfall seen={seen} terms={terms} cell={cell} width={420} />
     </>
+  );
+}
+
+function ArcsPicture({ seen, matrix, what, cell }: Props) {
+  const { links, layout } = useArcs(seen, matrix, WIDTH);
+  return (
+    <svg width={Math.max(WIDTH, layout.width)} height={layout.height + 26}>
+      <text class="title" x={0} y={14}>
+        {`L0H${seen.head}: ${what}`}
+      </text>
+      <g transform="translate(0 26)">
+        <ArcsDrawing {...{ seen, matrix, cell, links, layout }} />
+      </g>
+    </svg>
+  );
+}
+
+function MatrixPicture({ seen, matrix, what, cell }: Props) {
+  const { vocabulary } = useExplorer();
+  const layout = layoutOf(
+    seen.ids.map((id) => vocabulary.shown(id)),
+    WIDTH,
+  );
+  return (
+    <svg width={WIDTH} height={layout.top + layout.size + 64}>
+      <text class="title" x={0} y={14}>
+        {`L0H${seen.head}: ${what}`}
+      </text>
+      <g transform="translate(0 22)">
+        <Cells matrix={matrix} left={layout.left} top={layout.top} size={layout.cell} />
+        <MatrixLabels layout={layout} cell={cell} />
+        <g transform={`translate(${layout.left - 20} ${layout.top + layout.size + 6})`}>
+          <LegendDrawing matrix={matrix} theme={scheme.value} />
+        </g>
+      </g>
+    </svg>
   );
 }
 

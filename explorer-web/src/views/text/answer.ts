@@ -102,3 +102,38 @@ export function textTable(explorer: Explorer, seen: Seen): Table {
   }
   return { columns, rows };
 }
+
+export interface Difference {
+  query: number; // token ids
+  key: number;
+  cells: [[number, number], [number, number]];
+  shares: [number, number];
+}
+
+const LISTED = 8;
+
+/** The most different links: cell by cell in the same text, by pair of tokens (its strongest link) in two texts. */
+export function differences(one: Seen, other: Seen): Difference[] {
+  const isSameText = one.ids.join() === other.ids.join();
+  const [first, second] = [one, other].map((seen) => strongestLinks(seen, isSameText));
+  const found: Difference[] = [];
+  for (const [name, link] of first) {
+    const match = second.get(name);
+    if (!match) continue;
+    const [query, key] = [one.ids[link.cell[0]], one.ids[link.cell[1]]];
+    found.push({ query, key, cells: [link.cell, match.cell], shares: [link.share, match.share] });
+  }
+  const size = ({ shares }: Difference) => Math.abs(shares[1] - shares[0]);
+  return found.sort((a, b) => size(b) - size(a)).slice(0, LISTED);
+}
+
+function strongestLinks({ ids, attention }: Seen, byPlace: boolean) {
+  const found = new Map<string, { cell: [number, number]; share: number }>();
+  for (let place = 0; place < attention.length; place++) {
+    const cell: [number, number] = [Math.floor(place / ids.length), place % ids.length];
+    if (!attention[place]) continue;
+    const name = byPlace ? cell.join() : `${ids[cell[0]]},${ids[cell[1]]}`;
+    if (attention[place] > (found.get(name)?.share ?? -1)) found.set(name, { cell, share: attention[place] });
+  }
+  return found;
+}

@@ -3,7 +3,10 @@
 import { sees, type Sight } from "../../math/attention";
 import { extent } from "../../math/histogram";
 import { shareColour, signedColour, unseenColour, type Colour } from "../../parts/colours";
+import { share, signed } from "../../parts/numbers";
 import type { Scheme } from "../../state/scheme";
+import type { Vocabulary } from "../../data/vocabulary";
+import type { Seen } from "./answer";
 
 export interface Coloured {
   length: number;
@@ -74,7 +77,31 @@ export function layoutOf(shown: string[], width: number): Layout {
   };
 }
 
-function cut(text: string, longest: number): string {
+export function cut(text: string, longest: number): string {
   const characters = [...text];
   return characters.length <= longest ? text : `${characters.slice(0, longest - 1).join("")}…`;
+}
+
+const STEPS: Record<string, [number, number]> = {
+  ArrowUp: [-1, 0],
+  ArrowDown: [1, 0],
+  ArrowLeft: [0, -1],
+  ArrowRight: [0, 1],
+};
+
+/** The cell that an arrow key leads to, if it is unmasked: up and down change the query, left and right the key. */
+export function stepped(cell: [number, number], key: string, length: number, sight: Sight): [number, number] | null {
+  const step = STEPS[key];
+  if (!step) return null;
+  const next: [number, number] = [cell[0] + step[0], cell[1] + step[1]];
+  if (next[0] < 0 || next[0] >= length || next[1] < 0 || next[1] >= length) return null;
+  if (step[0] && !sees(sight, ...next)) next[1] = Math.min(next[1], next[0]);
+  return sees(sight, ...next) ? next : null;
+}
+
+/** A cell in words. */
+export function cellText(vocabulary: Vocabulary, seen: Seen, matrix: Coloured, [query, key]: [number, number]): string {
+  const value = matrix.values[query * seen.ids.length + key];
+  const token = (place: number) => `${vocabulary.shown(seen.ids[place])} at ${place}`;
+  return `query ${token(query)}, key ${token(key)}: ${matrix.isShare ? share(value) : signed(value)}`;
 }

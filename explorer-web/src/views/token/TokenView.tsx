@@ -86,7 +86,7 @@ function TokenControls() {
   return (
     <div class="controls">
       <TokenSearch />
-      <HeadPicker several />
+      <HeadPicker most={4} />
       <Choice
         legend="Token"
         name="way"

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float, Int64
 from scipy.cluster.vq import kmeans2
 from scipy.sparse import csr_array
+from scipy.spatial.distance import cdist
 
 from detoklens.measures.auroc.positives import Positives, frequency_strata
 from detoklens.parallel import one_core_each
@@ -74,8 +75,22 @@ def predecessor_clusters(positives: Positives, seed: int) -> Int64[np.ndarray, "
     projected, random = _projected(positives, frequent, seed), np.random.default_rng(seed)
     with one_core_each(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="One of the clusters is empty")  # fewer distinct rows than clusters
-        clusters[frequent] = kmeans2(projected, n_clusters, iter=20, minit="++", seed=random)[1]
+        clusters[frequent] = kmeans2(projected, distant_rows(projected, n_clusters, random), 20, minit="matrix")[1]
     return clusters
+
+
+def distant_rows(
+    rows: Float[np.ndarray, "row dimension"], n_chosen: int, random: np.random.Generator
+) -> Float[np.ndarray, "chosen dimension"]:
+    """The start of k-means++: each row is drawn by its squared distance to the nearest one before it.
+
+    `kmeans2(minit="++")` starts from the same rows, but computes all distances anew for each of them.
+    """
+    chosen, nearest = [int(random.integers(len(rows)))], np.full(len(rows), np.inf)
+    while len(chosen) < n_chosen:
+        nearest = np.minimum(nearest, cdist(rows[chosen[-1:]], rows, "sqeuclidean")[0])
+        chosen.append(int(np.searchsorted((nearest / nearest.sum()).cumsum(), random.uniform())))
+    return rows[chosen]
 
 
 def _projected(

@@ -14,6 +14,7 @@ from detoklens.measures.auroc.means import Interval, interval, resampled
 from detoklens.measures.auroc.measuring import Measured
 from detoklens.measures.auroc.positives import Positives
 from detoklens.measures.ranking import scores_of
+from detoklens.parallel import one_core_each
 from detoklens.scores.affinity import Affinity
 
 Points = dict[str, np.ndarray]
@@ -84,7 +85,7 @@ def _sampled(measured: Measured, resamples: int, seed: int) -> Sampled:
     defined = ~np.isnan(together)
     known_values, counted = np.where(defined, together, 0.0).T, defined.T.astype(np.float64)
     every_time = [np.ones((1, n_queries)), *resampled(n_queries, resamples, seed)]
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore"), one_core_each():
         means = np.concatenate([(times @ known_values) / (times @ counted) for times in every_time])
     parts = np.split(means, np.cumsum([len(values) for values in known.values()])[:-1], axis=1)
     unknown = np.full((len(means), n_heads), np.nan)

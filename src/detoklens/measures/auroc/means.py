@@ -12,6 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float, Int
 
+from detoklens.parallel import one_core_each
+
 COVERED = 0.95
 AT_ONCE = 16  # resamples per matrix product
 
@@ -41,7 +43,8 @@ def head_means(
     """
     terms = _terms(auroc, totals)
     values = _means(np.ones((1, auroc.shape[1])), terms)
-    drawn = [_means(times, terms) for times in resampled(auroc.shape[1], resamples, seed)]
+    with one_core_each():  # small products: more threads would wait for each other
+        drawn = [_means(times, terms) for times in resampled(auroc.shape[1], resamples, seed)]
     samples = np.concatenate([np.full((3, 0, len(auroc)), np.nan), *drawn], axis=1)
     return HeadMeans(*(interval(value[0], some) for value, some in zip(values, samples, strict=True)))
 

@@ -13,7 +13,7 @@ from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.positions import trained_length
 from detoklens.questions.anatomy.compute import SHARES, HeadAnatomy, anatomies, visible_offsets
-from detoklens.questions.base import Question, View
+from detoklens.questions.base import Question, ReportEntry, View
 from detoklens.questions.parameters import Heads, Parameter
 from detoklens.scores.factors import token_shares
 from detoklens.tables.schema import HEAD, Column, Schema
@@ -43,9 +43,14 @@ ANATOMY_BY_HEAD = Schema(
     "What makes the score of each head vary?",
     (
         HEAD,
-        Column("sd", "Float64", "standard deviation of the scaled score over key tokens, offsets and their queries"),
+        Column(
+            "sd",
+            "Float64",
+            "standard deviation of the scaled score over key tokens, offsets and their queries",
+            defined=True,
+        ),
         Column("offset", "Float64", "share of its variance due to the offset alone; the six shares add up to 1"),
-        Column("key", "Float64", "share due to the key token alone, whatever the query and the offset"),
+        Column("key", "Float64", "share due to the key token alone, for any query and offset"),
         Column("key_offset", "Float64", "share due to key tokens that matter at some offsets only"),
         Column("query_offset", "Float64", "share due to query tokens that decide how far to look"),
         Column("query_key", "Float64", "share due to query tokens that look for key tokens, at any offset"),
@@ -65,7 +70,9 @@ ANATOMY_BY_ROTARY_PAIR = Schema(
         HEAD,
         Column("pair", "Int32", "rotary pair, from 0"),
         Column("period", "Float64", "tokens per full turn; null for a pair that does not turn"),
-        Column("sd", "Float64", "standard deviation over offsets of the pair's part of the mean scaled score"),
+        Column(
+            "sd", "Float64", "standard deviation over offsets of the pair's part of the mean scaled score", defined=True
+        ),
         Column(
             "share",
             "Float64",
@@ -82,7 +89,7 @@ class Anatomy(Question):
 
     Query and key tokens are drawn independently, by their frequency in corpus counts (evenly without counts), and
     offsets evenly from 0 to 31. The shares: offset, key, key × offset, query × offset, query × key, and all three. Read
-    them with the standard deviation: a head whose score hardly varies attends evenly, whatever its shares. A model that
+    them with the standard deviation: a head whose score barely varies attends evenly, with any shares. A model that
     looks both ways has offsets in both directions. Softcapping is not applied. Exact, and no pair of tokens is scored.
 
     Example: detoklens anatomy gpt2 --counts counts
@@ -95,10 +102,11 @@ class Anatomy(Question):
         Parameter("Learned positions: position of the query. Default: the middle of the trained range.", least=0),
     ] = None
 
-    topic = "Which heads detokenize?"
     progress_label = "heads"
+    report_section = "Anatomy of heads"
     uses = frozenset({"counts"})
     parallel = True
+    compared_tables = ("anatomy_by_head",)
     tables = (ANATOMY_BY_HEAD, ANATOMY_BY_ROTARY_PAIR)
     by: ClassVar[Mapping[str, str]] = {"head": "anatomy_by_head", "pair": "anatomy_by_rotary_pair"}
     equation = (
@@ -116,7 +124,29 @@ class Anatomy(Question):
             "Left: shares of the variance of each head's score. Right: its strength, the standard deviation of the "
             "scaled score, and the part at offset 1 that depends on the pair of tokens.",
         ),
+        FigureSpec(
+            "head_map",
+            "anatomy:head_map",
+            ("anatomy_by_head",),
+            "Map of heads",
+            "Share of each head's score variance due to the offset alone, and share due to pairs of tokens; the area "
+            "is the head's strength.",
+        ),
     )
+    compared_figures = (
+        FigureSpec(
+            "compare_head_maps",
+            "anatomy:compare_head_maps",
+            ("anatomy_by_head",),
+            "Maps of heads of several checkpoints",
+            "Share of each head's score variance due to the offset alone, and share due to pairs of tokens; the area "
+            "is the head's strength, on the same scale for all checkpoints.",
+        ),
+    )
+
+    @classmethod
+    def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:
+        return [ReportEntry(cls(), compared=True)]
 
     def settings(self, study: Study) -> dict[str, Any]:
         """With the query position that is used; without one where positions are not learned."""

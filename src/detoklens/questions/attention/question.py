@@ -13,8 +13,8 @@ from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.attention import region_masses, text_attention
 from detoklens.measures.positions import chosen_queries
-from detoklens.questions.base import View
-from detoklens.questions.options import SplitTerms
+from detoklens.questions.base import ReportEntry, View
+from detoklens.questions.options import OnText
 from detoklens.questions.parameters import Heads, Parameter, QueryPositions
 from detoklens.questions.texts import check_reachable, too_short
 from detoklens.tables.schema import HEAD, Column, Schema
@@ -42,10 +42,10 @@ ATTENTION = Schema(
             "Int32",
             "position of the token attended to, up to the query's own or, in a bidirectional model, the last",
         ),
-        Column("mean", "Float64", "attention, mean over documents"),
+        Column("mean", "Float64", "attention, mean over documents", defined=True),
         Column("low", "Float64", "lower edge of the band that contains the given share of documents"),
         Column("high", "Float64", "upper edge of that band"),
-        Column("predicted", "Float64", "softmax of Tᵖ + Tᵖᵖ: attention from positions alone"),
+        Column("predicted", "Float64", "softmax of Tᵖ + Tᵖᵖ: attention from positions alone", defined=True),
         DOCUMENTS,
     ),
 )
@@ -74,12 +74,12 @@ ATTENTION_AGREEMENT = Schema(
 
 
 @dataclass(frozen=True, repr=False)
-class Attention(SplitTerms):
+class Attention(OnText):
     """Compare attention on text with the softmax of Tᵖ + Tᵖᵖ.
 
-    Keys are grouped into first (position 0), self (the query's position), recent (the 15 before it) and far (the rest).
-    Rotary and ALiBi models have no Tᵖᵖ: there the kernel Tᵖ predicts. In a bidirectional model there are also the 15
-    next keys, and documents are truncated to one length, by default their median; shorter ones are left out.
+    Keys are grouped into first (position 0), self (the query), recent (the 15 before it), next (the 15 after it, in
+    bidirectional models, which read documents of one length: by default the median) and far. Rotary and ALiBi models
+    have no Tᵖᵖ: there the kernel Tᵖ predicts.
 
     Example: detoklens attention gpt2 --text 'openwebtext/*.parquet' --query-positions 500 --heads 1,7
     """
@@ -90,7 +90,6 @@ class Attention(SplitTerms):
 
     progress_label = "measuring attention on text"
     report_section = "Attention on text"
-    needs = frozenset({"text"})
     tables = (ATTENTION_AGREEMENT, ATTENTION)
     by: ClassVar[Mapping[str, str]] = {"query": "attention_agreement", "key": "attention"}
     parallel = True
@@ -105,7 +104,7 @@ class Attention(SplitTerms):
             ("attention",),
             "Attention on text and from positions alone",
             "Mean attention over documents, with the band that contains {band} of them, and the softmax of Tᵖ + Tᵖᵖ, "
-            "for one query position.",
+            "for one query position. The paper's Figure 3E.",
             per_head=True,
         ),
         FigureSpec(
@@ -114,7 +113,7 @@ class Attention(SplitTerms):
             ("attention",),
             "Attention on the nearest keys",
             "Mean attention on the last 30 keys up to the query, with the band that contains {band} of documents, and "
-            "the softmax of Tᵖ + Tᵖᵖ.",
+            "the softmax of Tᵖ + Tᵖᵖ. The paper's Figure 3E.",
             per_head=True,
         ),
         FigureSpec(
@@ -126,6 +125,11 @@ class Attention(SplitTerms):
             "measured on text (upper bar) and predicted from positions alone (lower bar), mean over query positions.",
         ),
     )
+
+    @classmethod
+    def report_entries(cls, study: Study) -> Sequence[ReportEntry]:
+        """Without a beginning-of-text token, as in the paper's Figure 3E."""
+        return [ReportEntry(cls(prepend_bos=False if study.texts.prepend_bos else None))]
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -142,30 +146,27 @@ class Attention(SplitTerms):
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         positions, heads = self._positions(study), study.heads(self.heads)
-        for line in too_short(study.documents, positions):
+        documents = study.read(self.prepend_bos)
+        for line in too_short(documents, positions):
             runner.say(line)
-        documents = study.documents if study.layer.is_causal else self._cut(study, runner)
+        if not study.layer.is_causal:
+            length, read = self._length(study) or 0, len(documents)
+            documents = [ids[:length] for ids in documents if len(ids) >= length]
+            runner.say(
+                f"{len(documents):,} of {read:,} documents are used, truncated to {length} tokens each: a "
+                "bidirectional model attends to every key"
+            )
         measured = text_attention(study.layer, documents, positions, heads, self.band, runner, self.split_off(study))
         agreement = _agreement_table(measured, heads)
         if study.layer.is_causal:
             agreement = agreement.drop("measured_next", "predicted_next")
         return {"attention_agreement": agreement, "attention": _key_table(measured, heads)}
 
-    def _cut(self, study: Study, runner: Runner) -> list[np.ndarray]:
-        """The documents of a bidirectional model, all of one length."""
-        length = self._length(study) or 0
-        kept = [ids[:length] for ids in study.documents if len(ids) >= length]
-        runner.say(
-            f"{len(kept):,} of {len(study.documents):,} documents are used, truncated to {length} tokens each: a "
-            "bidirectional model attends to every key"
-        )
-        return kept
-
     def _length(self, study: Study) -> int | None:
         """The length to truncate to: as set; by default the median length for a bidirectional model."""
         if study.layer.is_causal or study.texts.length is not None:
             return study.texts.length
-        lengths = sorted(len(ids) for ids in study.documents)
+        lengths = sorted(len(ids) for ids in study.read(self.prepend_bos))
         return lengths[len(lengths) // 2]
 
     def summarize(self, tables: Frames) -> str:

@@ -43,16 +43,8 @@ from detoklens.measures.auroc import (
 )
 from detoklens.measures.frequency import spearman
 from detoklens.measures.words import fingerprint_of, given_words, split_words, token_texts, word_pairs
+from detoklens.model.checks import refuse_layers, refuse_too_large, remedy_of_memory, what_is_loaded
 from detoklens.model.closed_worlds import batches, decided_by, kept_vectors
-from detoklens.model.first_blocks import (
-    FirstBlocks,
-    one_thread_each,
-    open_blocks,
-    refuse_layers,
-    remedy_of_memory,
-    what_is_loaded,
-)
-from detoklens.model.loading import refuse_too_large
 from detoklens.questions.parameters import number_ranges, read_text, whole_numbers
 from detoklens.questions.study import Study
 from detoklens.questions.twins.compute import beginning_of
@@ -67,6 +59,7 @@ from detoklens.wording import plural
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
+    from detoklens.model.first_blocks import FirstBlocks
     from detoklens.parallel import Arrays, Runner
     from detoklens.questions.auroc.question import Auroc
     from detoklens.questions.base import Frames
@@ -542,6 +535,8 @@ def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
     checkpoint = study.layer.checkpoint
     refuse_layers(checkpoint, layer + 1)
     decided = decided_by(checkpoint, layer, beginning_of(study.layer, runner.say), "float32")
+    from detoklens.model.first_blocks import one_thread_each, open_blocks
+
     blocks = open_blocks(checkpoint, layer + 1, study.layer.n_heads)
     for note in block_notes(checkpoint, layer + 1):
         runner.say(note)

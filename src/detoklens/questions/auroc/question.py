@@ -14,6 +14,7 @@ from detoklens.errors import DetokLensError, MissingError, TokenError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.auroc import Judging, measure_heads, predecessor_clusters, seen_pairs
 from detoklens.measures.token_classes import orthographic_classes
+from detoklens.model.checks import check_layer, refuse_layers
 from detoklens.questions.auroc.compute import (
     AUROC_BY_TOKEN,
     AUROC_VALIDITY,
@@ -36,9 +37,10 @@ from detoklens.questions.auroc.compute import (
     roc_points,
     spelled_tokens,
 )
-from detoklens.questions.base import Verdict, View
+from detoklens.questions.base import ReportEntry, Verdict, View
 from detoklens.questions.options import Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, to_cli_args
+from detoklens.questions.partners.question import example_tokens
 from detoklens.questions.words.question import by_file
 from detoklens.weights.blocks import real_model
 from detoklens.wording import head_name, listed, listed_some, plural, sentence, signed, token_shown
@@ -61,6 +63,7 @@ REQUIRED = 0.05
 0.04 above its plain null, the demo model one 0.2."""
 FEWEST_TOKENS = 20  # query tokens that a verdict needs
 NAMED_HEADS = 4  # heads listed in a summary
+DRAWN_CURVES = 2  # ROC curves in a report
 
 Within = Literal["class", "clusters"]
 Level = Literal["lexical", "untestable", "class-level", "none"]
@@ -371,8 +374,9 @@ class Auroc(Joining):
         int, Parameter("Bootstrap resamples for 95 % intervals; 0 for none.", least=0, advanced=True)
     ] = 1000
 
-    topic = "Which heads detokenize?"
     progress_label = "ranking keys"
+    report_section = "Detokenization heads"
+    caveat = "Shows what the head can tell apart, from weights; not how often this term decides its attention on text."
     uses = frozenset({"counts", "vocabulary", "seed", "text"})
     parallel = True
     tables = (GLANCE, AUROC_BY_TOKEN, *OF_HEADS, PRECISION_BY_TOKEN, ROC_POINTS, AUROC_VALIDITY)
@@ -389,7 +393,8 @@ class Auroc(Joining):
             "auroc",
             ("auroc_by_head",),
             "AUROC by head",
-            "Mean AUROC of Tᵉᵉ over query tokens, with its 95 % interval over query tokens, for this vocabulary. "
+            "Mean AUROC of Tᵉᵉ over query tokens, with its 95 % interval over query tokens, for this vocabulary: the "
+            "paper's Figure 2D. "
             "Hollow: its nulls (queries exchanged among all tokens, or within their class or cluster, whichever is "
             "higher; keys permuted among equally frequent ones) and the AUROC of corpus frequency alone. With counts, "
             "also among equally frequent keys. 0.5 is chance.",
@@ -408,7 +413,8 @@ class Auroc(Joining):
             ("roc_points",),
             "ROC curves of single query tokens",
             "ROC curves of the query tokens in the legend, with the area under each: share of bigrams whose first "
-            "token scores above a threshold against the share of other tokens above it. The diagonal is chance.",
+            "token scores above a threshold against the share of other tokens above it. The diagonal is chance. The "
+            "paper's Figure 2C.",
             per_head=True,
         ),
     )
@@ -433,6 +439,19 @@ class Auroc(Joining):
         self._right.check()
         if self.roc is not None and self.negatives == "matched":
             raise DetokLensError("an ROC curve uses all other keys as negatives; leave out negatives='matched'")
+
+    @classmethod
+    def report_entries(cls, study: Study) -> Sequence[ReportEntry]:
+        """On continuation tokens if there are any, on all tokens, and the ROC curves of two examples."""
+        has_pieces = study.has("vocabulary") and bool(study.layer.vocabulary.word_internal())
+        entries = [ReportEntry(cls(), compared=True, headline=not has_pieces)]
+        if has_pieces:
+            question, named = cls(pieces=True), ("auroc_pieces", " on continuation tokens")
+            first = ReportEntry(question, *named, compared=True)
+            entries = [first, *question.report_variants(study, *named), *entries]
+        examples = [] if study.counts is None else example_tokens(study)
+        curves = [token for token in examples if _has_curve(study, token)][:DRAWN_CURVES]
+        return [*entries, *([ReportEntry(cls(roc=curves), headline=False)] if curves else [])]
 
     @classmethod
     def examples(cls) -> Sequence[Question]:
@@ -487,8 +506,6 @@ class Auroc(Joining):
 
     def _real_model(self, study: Study) -> dict[str, Any]:
         """The blocks up to this one and how they compute: what decides the numbers above layer 0."""
-        from detoklens.model.first_blocks import check_layer, refuse_layers
-
         checkpoint = study.layer.checkpoint
         check_layer(checkpoint, self.layer)
         refuse_layers(checkpoint, self.layer + 1)
@@ -601,3 +618,10 @@ class Auroc(Joining):
         if "roc_points" not in tables:
             return super().views(tables)
         return [View("Areas under the ROC curves", curves_at_a_glance(tables["roc_points"]))]
+
+
+def _has_curve(study: Study, token: int) -> bool:
+    """Whether the counts give a query token both positives and negatives."""
+    assert study.counts is not None
+    begin, end = study.counts.bigrams.indptr[token : token + 2]
+    return bool(0 < end - begin < study.layer.vocab_size)

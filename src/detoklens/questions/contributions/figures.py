@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import polars as pl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from detoklens.figures import theme
@@ -19,29 +18,27 @@ from detoklens.wording import TERMS, term_name
 def contributions(
     contributions: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page"
 ) -> Figure:
-    """Draw the change of attention by query position when a term is removed."""
-    terms = terms_in_order(contributions["term"])
+    """Draw the change of attention by query position when a term, or a group of terms, is removed."""
+    removed = "group" if "group" in contributions.columns else "term"
+    terms = terms_in_order(contributions[removed])
     legend = [line_entry(term_name(term), theme.style_of(place)) for place, term in enumerate(terms)]
     figure, panels = head_panels(
         chosen_heads(contributions, heads),
         width,
         x_label=QUERY_POSITION,
-        y_label="KL without the term (nats)",
+        y_label=f"KL without the {removed} (nats)",
         legend=legend,
     )
     # query 0 has one key, so nothing can change; a logarithmic axis would show only rounding
     changeable = contributions.filter(pl.col("query_position") > 0).sort("query_position")
     for head, axes in panels.items():
-        _draw_head(axes, changeable.filter(head=head), terms)
+        rows = changeable.filter(head=head)
+        for place, term in enumerate(terms):
+            curve = rows.filter(pl.col(removed) == term)
+            positive = curve.select(pl.when(pl.col("kl") > 0).then(pl.col("kl")))["kl"]
+            line(axes, curve["query_position"], positive, theme.style_of(place), linewidth=0.9)
+        logarithmic_y(axes, rows["kl"])
     return figure
-
-
-def _draw_head(axes: Axes, rows: pl.DataFrame, terms: Sequence[str]) -> None:
-    for place, term in enumerate(terms):
-        curve = rows.filter(term=term)
-        positive = curve.select(pl.when(pl.col("kl") > 0).then(pl.col("kl")))["kl"]
-        line(axes, curve["query_position"], positive, theme.style_of(place), linewidth=0.9)
-    logarithmic_y(axes, rows["kl"])
 
 
 @theme.figure_function
@@ -85,5 +82,5 @@ def compare_contributions(contributions_by_label: Mapping[str, pl.DataFrame], *,
 
 def terms_in_order(terms: pl.Series) -> list[str]:
     """The terms that occur, in the paper's order."""
-    found = terms.unique().sort().to_list()
+    found = terms.unique(maintain_order=True).to_list()
     return [term for term in TERMS if term in found] + [term for term in found if term not in TERMS]

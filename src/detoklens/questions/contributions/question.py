@@ -10,11 +10,11 @@ import numpy as np
 import polars as pl
 
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.contributions import PAPER, PUBLISHED, contributions
+from detoklens.measures.contributions import GROUPS, PAPER, PUBLISHED, contributions
 from detoklens.measures.positions import chosen_queries
 from detoklens.questions.attention.question import DOCUMENTS, QUERY_POSITION
-from detoklens.questions.base import ReportEntry
-from detoklens.questions.options import SplitTerms
+from detoklens.questions.base import View
+from detoklens.questions.options import OnText
 from detoklens.questions.parameters import Heads, Parameter, in_one_word, whole_numbers
 from detoklens.questions.texts import check_reachable, too_short
 from detoklens.tables.schema import HEAD, Column, Schema
@@ -55,19 +55,45 @@ CONTRIBUTIONS_BY_HEAD = Schema(
     (
         HEAD,
         TERM,
-        Column("kl", "Float64", "KL divergence in nats: mean over documents, then over query positions"),
+        Column("kl", "Float64", "KL divergence in nats: mean over documents, then over query positions", defined=True),
         Column("share", "Float64", "the term's share of the sum of the head's KL divergences"),
         Column("top_changed", "Float64", "share of documents where the top token changes: mean over positions"),
         Column("rank", "Int32", "1 for the term whose absence changes this head's attention most"),
     ),
 )
 
+GROUP = Column(
+    "group",
+    "String",
+    "terms removed at once: position (p, pp), token (e, ee), mixed (ep, pe) or self-assertion (e, p)",
+)
+
+CONTRIBUTIONS_BY_GROUP = Schema(
+    "contributions_by_group",
+    "Change of attention on text when a group of terms is removed, by head",
+    (
+        HEAD,
+        GROUP,
+        Column("terms", "String", "the group's terms that the model has, joined by +"),
+        Column("kl", "Float64", "KL divergence in nats: mean over documents, then over query positions", defined=True),
+        Column("singly", "Float64", "sum of the KL divergences of these terms, each removed alone"),
+        Column("top_changed", "Float64", "share of documents where the top token changes: mean over positions"),
+    ),
+)
+
+GROUP_CONTRIBUTIONS = Schema(
+    "group_contributions",
+    "Change of attention on text when a group of terms is removed, by query position",
+    tuple(GROUP if column is TERM else column for column in CONTRIBUTIONS.columns),
+)
+
 
 @dataclass(frozen=True, repr=False)
-class Contributions(SplitTerms):
+class Contributions(OnText):
     """Measure how far attention on text moves when a term is removed.
 
-    Learned positions have six terms, rotary positions four (ee, e, ep and the kernel p), ALiBi three. Documents are
+    Learned positions have six terms, rotary positions four (ee, e, ep and the kernel p), ALiBi three. Groups of terms
+    (position, token, mixed, self-assertion) are removed at once, too. Documents are
     sampled by the hash of their text, so everyone gets the same ones. The numbers don't depend on the number of
     workers. With --out, run the same command again to continue an interrupted run.
 
@@ -104,10 +130,13 @@ class Contributions(SplitTerms):
 
     progress_label = "removing each term"
     report_section = "Term contributions"
-    needs = frozenset({"text"})
-    tables = (CONTRIBUTIONS_BY_HEAD, CONTRIBUTIONS)
+    tables = (CONTRIBUTIONS_BY_HEAD, CONTRIBUTIONS, CONTRIBUTIONS_BY_GROUP, GROUP_CONTRIBUTIONS)
     compared_tables = ("contributions_by_head",)
-    by: ClassVar[Mapping[str, str]] = {"head": "contributions_by_head", "position": "contributions"}
+    by: ClassVar[Mapping[str, str]] = {
+        "head": "contributions_by_head",
+        "position": "contributions",
+        "group": "contributions_by_group",
+    }
     parallel = True
     equation = "c = D_KL(P ‖ Q),  P = softmax((s − T) / √d′),  Q = softmax(s / √d′), averaged over documents"
     figures = (
@@ -117,7 +146,16 @@ class Contributions(SplitTerms):
             ("contributions",),
             "Term contributions",
             "KL divergence between attention without a term and full attention, by query position, mean over "
-            "documents.",
+            "documents. The paper's Figure 4 and appendix.",
+            per_head=True,
+        ),
+        FigureSpec(
+            "group_contributions",
+            "contributions",
+            ("group_contributions",),
+            "Contributions of groups of terms",
+            "The same with several terms removed at once: position (Tᵖ, Tᵖᵖ), token (Tᵉ, Tᵉᵉ), mixed (Tᵉᵖ, Tᵖᵉ) and "
+            "self-assertion (Tᵉ, Tᵖ).",
             per_head=True,
         ),
         FigureSpec(
@@ -138,10 +176,6 @@ class Contributions(SplitTerms):
         ),
     )
 
-    @classmethod
-    def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:
-        return [ReportEntry(cls(), compared=True)]
-
     def settings(self, study: Study) -> dict[str, Any]:
         return {
             "heads": study.heads(self.heads),
@@ -151,12 +185,20 @@ class Contributions(SplitTerms):
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         positions, heads = self._positions(study), study.heads(self.heads)
-        for line in too_short(study.documents, positions or []):
+        documents = study.read(self.prepend_bos)
+        for line in too_short(documents, positions or []):
             runner.say(line)
         mean = self.split_off(study)
-        measured = contributions(study.layer, study.documents, positions, heads, self._formula(), runner, mean)
-        table = contribution_table(measured, heads)
-        return {"contributions_by_head": contributions_by_head(table), "contributions": table}
+        measured = contributions(study.layer, documents, positions, heads, self._formula(), runner, mean, GROUPS)
+        both = contribution_table(measured, heads)
+        is_group = pl.col("term").is_in(list(GROUPS))
+        table, groups = both.filter(~is_group), both.filter(is_group)
+        return {
+            "contributions_by_head": contributions_by_head(table),
+            "contributions": table,
+            "contributions_by_group": _by_group(groups, table),
+            "group_contributions": GROUP_CONTRIBUTIONS.conform(groups.rename({"term": "group"})),
+        }
 
     def summarize(self, tables: Frames) -> str:
         """The head that changes most, by term, and the largest change in the others."""
@@ -165,7 +207,7 @@ class Contributions(SplitTerms):
         name, symbol = head_name(first["head"]), term_symbol(first["term"])
         if first["kl"] < NEGLIGIBLE:
             return (
-                f"Removing any one term hardly changes attention: KL {first['kl']:.1g} nats at most ({name}, {symbol})."
+                f"Removing any one term barely changes attention: KL {first['kl']:.1g} nats at most ({name}, {symbol})."
             )
         terms = by_head.filter(head=first["head"]).sort("rank").head(NAMED).iter_rows(named=True)
         smaller = [f"{term_symbol(each['term'])} ({each['kl']:.2f})" for each in terms if each["kl"] >= NEGLIGIBLE][1:]
@@ -182,6 +224,9 @@ class Contributions(SplitTerms):
             f"{_share_of_token_pairs(tables['contributions_by_head'])} in {label}" for label, tables in by_label.items()
         ]
         return f"Tᵉᵉ's share of the terms' KL divergences, mean over heads: {listed(said)}."
+
+    def views(self, tables: Frames) -> Sequence[View]:
+        return [self.view(tables, name) for name in ("contributions_by_head", "contributions_by_group")]
 
     def _positions(self, study: Study) -> list[int] | None:
         if self.query_positions is None:
@@ -216,6 +261,23 @@ def contribution_table(measured: Divergences, heads: Sequence[int]) -> pl.DataFr
             "documents": np.broadcast_to(measured.documents[None, :, None], shape).ravel(),
         }
     )
+
+
+def _by_group(groups: pl.DataFrame, table: pl.DataFrame) -> pl.DataFrame:
+    """Means over query positions, next to the sums over single terms."""
+    present = {name: [term for term in terms if (table["term"] == term).any()] for name, terms in GROUPS.items()}
+    singly = contributions_by_head(table)
+    sums = pl.concat(
+        singly.filter(pl.col("term").is_in(terms))
+        .group_by("head")
+        .agg(singly=pl.col("kl").sum())
+        .with_columns(term=pl.lit(name), terms=pl.lit("+".join(terms)))
+        for name, terms in present.items()
+        if terms
+    )
+    means = groups.group_by("head", "term", maintain_order=True).agg(pl.col("kl", "top_changed").mean())
+    joined = means.join(sums, on=["head", "term"], how="inner", maintain_order="left")
+    return CONTRIBUTIONS_BY_GROUP.conform(joined.rename({"term": "group"}))
 
 
 def contributions_by_head(table: pl.DataFrame) -> pl.DataFrame:

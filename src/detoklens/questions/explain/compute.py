@@ -47,8 +47,8 @@ def explanation_schema(terms: Sequence[str]) -> Schema:
         (
             *_PAIR,
             *(Column(term, "Float64", f"the term {term}, before the attention scale") for term in terms),
-            Column("score", "Float64", "the sum of all terms"),
-            Column("attention", "Float64", "softmax of score × attention scale over the visible keys"),
+            Column("score", "Float64", "the sum of all terms", defined=True),
+            Column("attention", "Float64", "softmax of score × attention scale over the visible keys", defined=True),
             *(Column(f"without_{term}", "Float64", f"attention without the term {term}") for term in terms),
         ),
     )
@@ -62,7 +62,7 @@ def links_schema(terms: Sequence[str]) -> Schema:
         (
             *_PAIR,
             Column("rank", "Int32", "1 for the head's strongest link"),
-            Column("attention", "Float64", "attention of the link"),
+            Column("attention", "Float64", "attention of the link", defined=True),
             Column(
                 "strength",
                 "Float64",

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from detoklens.figures import theme
 from detoklens.figures.labels import COUNT, number
 from detoklens.figures.marks import cloud, logarithmic_x
-from detoklens.figures.panels import chosen_heads, titled_panels
+from detoklens.figures.panels import PAIRS_PER_INCH, chosen_heads, titled_panels
 from detoklens.wording import head_name, term_name
 
 
@@ -22,23 +22,24 @@ def token_alone(
     heads: Sequence[int] | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """Tᵉ of each token against its frequency."""
+    """Tᵉ of each token against its frequency, with and, where the heads leave space, without LayerNorm."""
     asked = chosen_heads(self_assertion, heads)
-    correlations = _correlations(frequency_by_head)
-    titles = [
-        f"{head_name(head)} ρ {number(correlations[head])}" if head in correlations else head_name(head)
-        for head in asked
-    ]
-    figure, panels = titled_panels(titles, width, x_label=COUNT, y_label=term_name("e"))
-    for head, axes in zip(asked, panels, strict=True):
+    variants = {"score": ("spearman", ""), "score_without_norm": ("spearman_without_norm", ", no LN")}
+    if len(asked) > PAIRS_PER_INCH * theme.inches(width):
+        del variants["score_without_norm"]
+    pairs = [(head, column) for head in asked for column in variants]
+    titles = [_head_title(head, *variants[column], frequency_by_head) for head, column in pairs]
+    figure, panels = titled_panels(titles, width, x_label=COUNT, y_label=term_name("e"), columns=len(variants))
+    for (head, column), axes in zip(pairs, panels, strict=True):
         rows = self_assertion.filter(head=head)
-        cloud(axes, rows["count"] + 1, rows["score"])
+        cloud(axes, rows["count"] + 1, rows[column])
         logarithmic_x(axes)
     return figure
 
 
-def _correlations(frequency_by_head: pl.DataFrame | None) -> dict[int, float | None]:
-    return dict(frequency_by_head.select("head", "spearman").iter_rows()) if frequency_by_head is not None else {}
+def _head_title(head: int, correlation: str, variant: str, by_head: pl.DataFrame | None) -> str:
+    found = by_head.filter(head=head)[correlation].to_list() if by_head is not None else []
+    return head_name(head) + variant + (f" ρ {number(found[0])}" if found else "")
 
 
 @theme.figure_function

@@ -44,18 +44,20 @@ FREQUENCY_BY_HEAD = Schema(
         HEAD,
         Column("tokens", "Int32", "number of tokens in the correlation"),
         Column("spearman", "Float64", "Spearman correlation of Tᵉ (σ averaged over positions) with the count"),
+        Column("spearman_without_norm", "Float64", "the same for Tᵉ without the division by σ"),
         Column("null_low", "Float64", "lower end of the middle 95 % of that correlation over random query biases"),
         Column("null_high", "Float64", "upper end of that interval"),
-        Column("p", "Float64", "share of random query biases that correlate as strongly, Holm-adjusted over heads"),
+        Column("p", "Float64", "probability of a slope as steep with a random query bias, Holm-adjusted over heads"),
         Column(
             "prefers",
             "String",
-            "rare or frequent if p is at most 0.02 and |spearman| at least 0.1, else neither; null if undefined",
+            "rare or frequent if p is at most 0.02, and spearman is outside null_low to null_high and at least 0.1 in "
+            "size; else neither; null if undefined",
         ),
         Column("slope", "Float64", "slope of Tᵉ over log10(count + 1): its change per tenfold frequency"),
-        Column("minimum", "Float64", "smallest Tᵉ over tokens"),
-        Column("maximum", "Float64", "largest Tᵉ over tokens"),
-        Column("standard_deviation", "Float64", "standard deviation of Tᵉ over tokens"),
+        Column("minimum", "Float64", "smallest Tᵉ over tokens", defined=True),
+        Column("maximum", "Float64", "largest Tᵉ over tokens", defined=True),
+        Column("standard_deviation", "Float64", "standard deviation of Tᵉ over tokens", defined=True),
     ),
 )
 
@@ -67,8 +69,8 @@ EMBEDDING_VARIANCE = Schema(
         Column("seen_tokens", "Int32", "tokens that occur in the corpus"),
         Column("spearman_tokens", "Int32", "number of tokens in the correlation"),
         Column("spearman", "Float64", "Spearman correlation of Var(e) with the count"),
-        Column("mean_variance", "Float64", "mean Var(e)"),
-        Column("norm_variance", "Float64", "variance over tokens of |e|"),
+        Column("mean_variance", "Float64", "mean Var(e)", defined=True),
+        Column("norm_variance", "Float64", "variance over tokens of |e|", defined=True),
         Column(
             "divided_norm_variance",
             "Float64",
@@ -90,17 +92,29 @@ FREQUENCY_BY_TOKEN = Schema(
         TOKEN_ID,
         TOKEN,
         COUNT,
-        Column("variance", "Float64", "Var(e) over the features; with RMSNorm their mean square"),
-        Column("norm", "Float64", "|e|"),
+        Column("variance", "Float64", "Var(e) over the features; with RMSNorm their mean square", defined=True),
+        Column("norm", "Float64", "|e|", defined=True),
         Column("divided_norm", "Float64", "|e / σ(e)|, LayerNorm applied to the token alone"),
-        Column("mean_scale", "Float64", "σ(e + p) averaged over positions"),
+        Column("mean_scale", "Float64", "σ(e + p) averaged over positions", defined=True),
     ),
+)
+
+UNTRAINED = Schema(
+    "untrained",
+    "Tokens that training never touched, by their embeddings",
+    (TOKEN_ID, TOKEN, COUNT, Column("norm", "Float64", "|e|", defined=True)),
 )
 
 SELF_ASSERTION = Schema(
     "self_assertion",
     "Tᵉ of each token in each head",
-    (HEAD, TOKEN_ID, COUNT, Column("score", "Float32", "Tᵉ of the token, σ averaged over positions")),
+    (
+        HEAD,
+        TOKEN_ID,
+        COUNT,
+        Column("score", "Float32", "Tᵉ of the token, σ averaged over positions", defined=True),
+        Column("score_without_norm", "Float32", "Tᵉ without the division by σ", defined=True),
+    ),
 )
 
 Unseen = Literal["published", "include", "exclude"]
@@ -111,9 +125,10 @@ Unseen = Literal["published", "include", "exclude"]
 class Frequency(AtOffset):
     """Correlate Tᵉ and embedding variance with token frequency.
 
-    A head prefers rare or frequent tokens only if its correlation exceeds that of random query biases with the same
-    keys, corrected for the number of heads. The verdict is "yes" if at least one head does. Also reports variances of
-    embedding norms before and after division by σ, and mean |Cov(e, p)| next to mean Var(e). --out adds every token.
+    A head prefers rare or frequent tokens only if its slope over log frequency is steeper than that of random query
+    biases with the same keys, corrected for the number of heads, and its correlation is outside their middle 95 %. The
+    verdict is "yes" if at least one head does. Also reports variances of embedding norms before and after division by
+    σ, and mean |Cov(e, p)| next to mean Var(e). --out adds every token.
 
     Example: detoklens frequency gpt2 --counts counts --by model
     """
@@ -129,13 +144,16 @@ class Frequency(AtOffset):
     mean: SplitOff = field(default="vocabulary", kw_only=True)
 
     progress_label = "correlating"
+    report_section = "Token frequency"
+    caveat = "Does not show that the preference was learned for its own sake."
     uses = frozenset({"counts", "vocabulary", "seed"})
     counted = True
-    tables = (FREQUENCY_BY_HEAD, EMBEDDING_VARIANCE, FREQUENCY_BY_TOKEN, SELF_ASSERTION)
+    tables = (FREQUENCY_BY_HEAD, EMBEDDING_VARIANCE, FREQUENCY_BY_TOKEN, SELF_ASSERTION, UNTRAINED)
     by: ClassVar[Mapping[str, str]] = {
         "head": "frequency_by_head",
         "model": "embedding_variance",
         "token": "frequency_by_token",
+        "untrained": "untrained",
     }
     display_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
         "frequency_by_head": ("head", "spearman", "null_low", "null_high", "p", "prefers"),
@@ -144,7 +162,8 @@ class Frequency(AtOffset):
     }
     equation = (
         "Tᵉ[h, j] = b̃_Q·(eⱼ W̃_K) / σⱼ, with rotary positions a R_δ (eⱼ W̃_K)ᵀ / σⱼ, a common to all queries;  "
-        "Spearman's ρ with the token's count, compared with random directions in place of b̃_Q;  Var(e) of every token"
+        "Spearman's ρ with the token's count, compared with random directions in place of b̃_Q;  slope over log10(count "
+        "+ 1) = b̃_Q·g, p of cos²(b̃_Q, g) by Beta(1/2, (d − 1)/2);  Var(e) of every token"
     )
     figures = (
         FigureSpec(
@@ -152,8 +171,9 @@ class Frequency(AtOffset):
             "frequency:token_alone",
             ("self_assertion",),
             "Token alone (Tᵉ) against frequency",
-            "Tᵉ of each token against its corpus count plus one; ρ is Spearman's correlation over all tokens, unless "
-            "unseen ones are excluded.",
+            "Tᵉ of each token against its corpus count plus one, with and without LayerNorm's division by σ; ρ is "
+            "Spearman's correlation over all tokens, unless unseen ones are excluded. The paper's Figure 5 and "
+            "appendix.",
             optional=("frequency_by_head",),
             per_head=True,
             needs="corpus counts",
@@ -163,7 +183,7 @@ class Frequency(AtOffset):
             "frequency:token_variance",
             ("frequency_by_token",),
             "Variance of token embeddings against frequency",
-            "Variance of each token's embedding against its corpus count plus one.",
+            "Variance of each token's embedding against its corpus count plus one. The paper's Figure 6, left.",
             optional=("embedding_variance",),
             needs="corpus counts",
         ),
@@ -172,17 +192,19 @@ class Frequency(AtOffset):
     def ask(self, study: Study, runner: Runner) -> Frames:
         layer, counts, heads = study.layer, study.counts, study.heads(self.heads)
         if counts is None:
-            runner.say("without counts there are no correlations: those columns are empty")
+            runner.say("without counts the columns of correlations are empty")
         scores = self_assertion(layer, None, self.scale, offset=self.offset, mean=self.split_off(study))
+        undivided = scores * layer.token_scale(self.scale)
         asked = pl.DataFrame({"head": heads}, schema={"head": pl.Int32})
         return {
-            "frequency_by_head": asked.join(self._by_head(study, scores), on="head", maintain_order="left"),
+            "frequency_by_head": asked.join(self._by_head(study, scores, undivided), on="head", maintain_order="left"),
             "embedding_variance": _embedding_variance(layer, counts, self.unseen),
             "frequency_by_token": _by_token(layer, counts),
-            "self_assertion": _self_assertion(scores[heads], counts, heads),
+            "self_assertion": _self_assertion(scores[heads], undivided[heads], counts, heads),
+            "untrained": _untrained(layer, counts),
         }
 
-    def _by_head(self, study: Study, asserted: np.ndarray) -> pl.DataFrame:
+    def _by_head(self, study: Study, asserted: np.ndarray, undivided: np.ndarray) -> pl.DataFrame:
         scores, counts = asserted.astype(np.float64), study.counts
         tokens = _tokens(scores.shape[1], counts, include_unseen=self.unseen != "exclude")
         frequency = None if counts is None else counts.tokens[tokens]
@@ -203,10 +225,11 @@ class Frequency(AtOffset):
                 "head": range(len(scores)),
                 "tokens": [len(tokens)] * len(scores),
                 "spearman": correlations,
+                "spearman_without_norm": [spearman(row[tokens].astype(np.float64), frequency) for row in undivided],
                 "null_low": low,
                 "null_high": high,
                 "p": p,
-                "prefers": pl.Series(map(_preference, correlations, p), dtype=pl.String),
+                "prefers": pl.Series(map(_preference, correlations, low, high, p), dtype=pl.String),
                 "slope": [slope(row[tokens], frequency) for row in scores],
                 "minimum": scores.min(axis=1),
                 "maximum": scores.max(axis=1),
@@ -225,7 +248,7 @@ class Frequency(AtOffset):
         low, high = signed(strongest["null_low"]), signed(strongest["null_high"])
         reason = (
             f"ρ is {signed(strongest['spearman'])} in {head_name(strongest['head'])}, against {low} to {high} for "
-            f"95 % of random query biases (p = {strongest['p']:.2g} over all heads)"
+            f"95 % of random query biases; the slope has p = {strongest['p']:.2g} over all heads"
         )
         return Verdict("yes" if names else "no", reason, names)
 
@@ -236,10 +259,9 @@ class Frequency(AtOffset):
         if not found:
             return f"No head prefers rare or frequent tokens by Tᵉ{self.manner} beyond chance: {found.reason}."
         rare, frequent = (int((by_head["prefers"] == kind).sum()) for kind in ("rare", "frequent"))
-        verb = "prefers" if rare == 1 else "prefer"
         return (
-            f"{rare} of {plural(len(by_head), 'head')} {verb} rare tokens by Tᵉ{self.manner} and {frequent} frequent "
-            f"ones: {found.reason}."
+            f"{rare} of {plural(len(by_head), 'head')} prefer{'s' * (rare == 1)} rare tokens by Tᵉ{self.manner}, "
+            f"{frequent or 'none'} frequent ones: {found.reason}."
         )
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
@@ -255,10 +277,10 @@ class Frequency(AtOffset):
         return f"Strongest Spearman's ρ of Tᵉ{self.manner} with frequency: {listed(said)}."
 
 
-def _preference(correlation: float | None, p: float | None) -> str | None:
-    if correlation is None or p is None:
+def _preference(correlation: float | None, low: float | None, high: float | None, p: float | None) -> str | None:
+    if correlation is None or low is None or high is None or p is None:
         return None
-    if abs(correlation) < CLEAR_CORRELATION or p > ALPHA:
+    if abs(correlation) < CLEAR_CORRELATION or low <= correlation <= high or p > ALPHA:
         return "neither"
     return "rare" if correlation < 0 else "frequent"
 
@@ -268,7 +290,9 @@ def _strongest(known: pl.DataFrame) -> dict[str, Any]:
     return known.sort(pl.col("spearman").abs(), descending=True, maintain_order=True).row(0, named=True)
 
 
-def _self_assertion(scores: np.ndarray, counts: Counts | None, heads: Sequence[int]) -> pl.DataFrame:
+def _self_assertion(
+    scores: np.ndarray, undivided: np.ndarray, counts: Counts | None, heads: Sequence[int]
+) -> pl.DataFrame:
     vocab_size = scores.shape[1]
     return SELF_ASSERTION.frame(
         {
@@ -276,6 +300,7 @@ def _self_assertion(scores: np.ndarray, counts: Counts | None, heads: Sequence[i
             "token_id": np.tile(np.arange(vocab_size), len(heads)),
             "count": pl.concat([_counts_or_null(vocab_size, counts)] * len(heads)),
             "score": scores.ravel(),
+            "score_without_norm": undivided.ravel(),
         }
     )
 
@@ -309,6 +334,18 @@ def _by_token(layer: Layer, counts: Counts | None) -> pl.DataFrame:
             "norm": embedding_norms(layer),
             "divided_norm": divided_norms(layer),
             "mean_scale": layer.token_scale("mean"),
+        }
+    )
+
+
+def _untrained(layer: Layer, counts: Counts | None) -> pl.DataFrame:
+    tokens = np.flatnonzero(layer.untrained)
+    return UNTRAINED.frame(
+        {
+            "token_id": tokens,
+            "token": pl.Series(token_texts(layer, tokens), dtype=pl.String),
+            "count": _counts_or_null(layer.vocab_size, counts).gather(tokens),
+            "norm": embedding_norms(layer)[tokens],
         }
     )
 

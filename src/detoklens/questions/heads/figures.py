@@ -8,6 +8,7 @@ import polars as pl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from detoklens import demo
 from detoklens.figures import theme
 from detoklens.figures.marks import line, line_entry, numbers, point_entry, reference
 from detoklens.figures.panels import (
@@ -34,6 +35,18 @@ MEASURES = (
     Measure("effective_rank", "effective\nrank"),
     Measure("spectral_norm", "spectral\nnorm"),
 )
+COMPARED = (
+    Measure("margin", "AUROC − strongest control", 0.0),
+    Measure("lookback", "lookback C − W (nats)", 0.0),
+    Measure("sd", "sd of the score (nats)"),
+    Measure("offset", "offset share"),
+    Measure("key", "key share"),
+    Measure("query_offset", "query × offset share"),
+    Measure("query_key", "query × key share"),
+    *(measure for measure in MEASURES if measure.column in ("auroc", "word_share", "rank_lost", "self_match")),
+    Measure("frequency_spearman", "ρ of Tᵉ with frequency", 0.0),
+)
+MILLION = 1_000_000
 NULLS = {"auroc": "auroc_null", "matched": "matched_null"}
 WIDE_ENOUGH = 5.0  # inches; wider figures also show the position class
 HEAD, NULL = theme.SERIES[0], theme.SERIES[1]
@@ -69,24 +82,32 @@ def _name(head: int, position_class: str | None) -> str:
 def compare_heads(
     heads_by_label: Mapping[str, pl.DataFrame], *, heads: Sequence[int] | None = None, width: theme.Width = "page"
 ) -> Figure:
-    """Draw each measure by checkpoint. `heads` are named in the legend; by default the last checkpoint's best six."""
+    """Draw each measure by checkpoint, or by training tokens where all checkpoints are the demo's snapshots.
+
+    `heads` are named in the legend; by default the last checkpoint's best six.
+    """
+    tokens = [demo.training_tokens(label) for label in heads_by_label]
+    by_tokens = None not in tokens
+    places = [each / MILLION for each in tokens if each is not None] if by_tokens else list(range(len(tokens)))
     tables = [table.sort("head") for table in heads_by_label.values()]
-    joined = pl.concat([table.with_columns(place=pl.lit(place)) for place, table in enumerate(tables)])
+    joined = pl.concat([each.with_columns(place=pl.lit(float(x))) for x, each in zip(places, tables, strict=True)])
     same = len({tuple(table["head"]) for table in tables}) == 1
     named = _named_heads(tables[-1], heads) if same else {}
+    measures = [measure for measure in COMPARED if joined[measure.column].count()]
     figure, panels = titled_panels(
-        [measure.title.replace("\n", " ") for measure in MEASURES],
+        [measure.title.replace("\n", " ") for measure in measures],
         width,
-        x_label="checkpoint",
+        x_label="million training tokens" if by_tokens else "checkpoint",
         y_label="",
         legend=[line_entry(head_name(head), style) for head, style in named.items()],
-        tick_names=list(heads_by_label),
+        tick_names=[] if by_tokens else list(heads_by_label),
     )
-    for axes, measure in zip(panels, MEASURES, strict=True):
+    for axes, measure in zip(panels, measures, strict=True):
         if measure.neutral is not None:
             reference(axes, y=measure.neutral)
         _draw_measure(axes, joined, measure.column, named, same)
-    name_places(panels, list(heads_by_label))
+    if not by_tokens:
+        name_places(panels, list(heads_by_label))
     return figure
 
 
@@ -107,4 +128,11 @@ def _draw_measure(axes: Axes, rows: pl.DataFrame, column: str, named: Mapping[in
     for head in rows["head"].unique().sort():
         values = rows.filter(head=head).sort("place")
         look = {} if head in named else {"alpha": theme.BESIDE, "linewidth": 0.6}
-        line(axes, values["place"], values[column], named.get(head, OTHERS), **look)
+        line(
+            axes,
+            values["place"],
+            values[column],
+            named.get(head, OTHERS),
+            marker=named.get(head, OTHERS).marker,
+            **look,
+        )

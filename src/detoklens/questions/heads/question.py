@@ -1,11 +1,10 @@
-"""Head cards: one row per head with the results of other questions; unknown values are null."""
+"""Head cards and scorecard: the results of other questions, one row per head; unknown values are null."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import polars as pl
 
@@ -14,14 +13,26 @@ from detoklens.figures.spec import FigureSpec
 from detoklens.measures.bilinear import bilinear_form
 from detoklens.measures.heatmap import self_match_scores
 from detoklens.measures.positions import trained_length
+from detoklens.measures.shape import MOST
+from detoklens.questions.anatomy.question import ANATOMY_BY_HEAD, SHARE_NAMES, Anatomy
 from detoklens.questions.auroc.compute import AUROC_CONTROLS
-from detoklens.questions.auroc.question import Auroc, auroc_verdict, compare_heads, judge_heads, summarize_heads
-from detoklens.questions.base import View
+from detoklens.questions.auroc.question import (
+    CONTROLS,
+    Auroc,
+    auroc_verdict,
+    compare_heads,
+    judge_heads,
+    summarize_heads,
+)
+from detoklens.questions.base import ReportEntry, View
 from detoklens.questions.frequency.question import Frequency
+from detoklens.questions.lookback.compute import PARTS
+from detoklens.questions.lookback.question import Lookback, judge_lookback
 from detoklens.questions.options import Joining, SplitOff
 from detoklens.questions.parameters import Centred, Parameter, Scale
 from detoklens.questions.parameters import Heads as Chosen
 from detoklens.questions.shape.question import Shape
+from detoklens.questions.twins.compute import fewest_pieces, twins_verdict
 from detoklens.questions.twins.question import Twins, rest_settings
 from detoklens.questions.words.question import Words, best_by_words, words_verdict
 from detoklens.tables.schema import HEAD, Column, Schema
@@ -63,24 +74,51 @@ HEADS = Schema(
         Column("self_match", "Float64", "mean over tokens of the z-score of Tᵉᵉ[i, i] in row i of all keys"),
         Column("position_class", "String", "where position alone attends from the middle: see the table shape"),
         Column("on_previous", "Float64", "attention to the previous token by position alone, from the middle"),
+        Column("on_first", "Float64", "attention to position 0 by position alone, from the middle; learned positions"),
+        *(column for column in ANATOMY_BY_HEAD.columns if column.name != "head"),
+        Column("lookback", "Float64", "lift of the previous token from continuation tokens minus whole words, in nats"),
+        *(Column(f"lookback_{part}", "Float64", f"{part} part of that difference") for part in PARTS),
+        Column("margin", "Float64", "auroc minus its strongest control"),
+        Column("twin_gain", "Float64", "rank ratio of the additive control in twins, the same for every head"),
         Column("frequency_spearman", "Float64", "Spearman correlation of Tᵉ with the token's count; needs counts"),
         Column("frequency_slope", "Float64", "slope of Tᵉ over log10(count + 1); needs counts"),
         Column("symmetric_share", "Float64", "|S|² / |W_QK|² of the symmetric part S, Frobenius norms"),
         Column("antisymmetric_share", "Float64", "|A|² / |W_QK|² of the antisymmetric part A"),
         Column("effective_rank", "Float64", "exp of the entropy of W_QK's normalized singular values"),
         Column("participation_ratio", "Float64", "(Σ s²)² / Σ s⁴ of W_QK's singular values s"),
-        Column("spectral_norm", "Float64", "largest singular value of W_QK"),
+        Column("spectral_norm", "Float64", "largest singular value of W_QK", defined=True),
         *JUDGED.values(),
     ),
 )
+MEASURES = {
+    "detokenizes": "AUROC minus its strongest control",
+    "looks_back": "lift from continuation tokens minus whole words, in nats",
+    "writes_words": "rank ratio of the additive control in twins",
+    "matches_itself": "mean z-score of Tᵉᵉ[i, i]",
+    "sink": "attention to position 0 by position alone",
+    "prefers_rare": "Spearman correlation of Tᵉ with frequency",
+}
+SCORECARD = Schema(
+    "scorecard",
+    "Scorecard of heads",
+    (
+        HEAD,
+        Column("measure", "String", "; ".join(f"{name}: {meaning}" for name, meaning in MEASURES.items())),
+        Column("value", "Float64", "the measure; null if it is unknown"),
+        Column("verdict", "String", "yes, no or not testable"),
+        Column("why", "String", "the control or rule that decided, or what is missing"),
+    ),
+)
+YES, NO, UNTESTABLE = "yes", "no", "not testable"
 
 
 @dataclass(frozen=True, repr=False)
 class Heads(Joining):
     """Summarize every head in one row.
 
-    AUROC is over continuation tokens, or over all tokens if the vocabulary has none. AUROC and the correlation with
-    frequency need counts; without them those columns are empty.
+    AUROC is over continuation tokens, or over all tokens if the vocabulary has none. AUROC, lookback and the
+    correlation with frequency need counts; without them those columns are empty. --by measure prints the scorecard:
+    yes, no or not testable for each head and measure, and why.
 
     Example: detoklens heads gpt2 --counts counts --sort above_null
     """
@@ -91,14 +129,15 @@ class Heads(Joining):
     centred: Centred = False
     scale: Scale = "mean"
 
-    topic = "Which heads detokenize?"
     progress_label = "judging heads"
+    report_section = "Scorecard"
     uses = frozenset({"counts", "vocabulary", "seed"})
     counted = True
     parallel = True
-    tables = (HEADS,)
+    tables = (HEADS, SCORECARD)
+    by: ClassVar[Mapping[str, str]] = {"head": "heads", "measure": "scorecard"}
     equation = (
-        "one row per head from auroc, words, twins, shape and frequency;  self-match: mean over i of "
+        "one row per head from anatomy, auroc, lookback, words, twins, shape, frequency;  self-match: mean over i of "
         "(Tᵉᵉ[i, i] − meanⱼ Tᵉᵉ[i, j]) / stdⱼ Tᵉᵉ[i, j];  W_QK = W̃_Q W̃_Kᵀ = S + A, S symmetric, A antisymmetric;  "
         "effective rank exp(−Σ p ln p), p the singular values of W_QK as shares of their sum"
     )
@@ -119,8 +158,8 @@ class Heads(Joining):
             "heads:compare_heads",
             ("heads",),
             "Heads of several checkpoints",
-            "Each column of the head cards by checkpoint: one line per head, or points if the checkpoints have "
-            "different heads.",
+            "AUROC margin, lookback, anatomy and head cards by checkpoint, or by training tokens for the demo's "
+            "snapshots: one line per head, or points if the checkpoints have different heads.",
         ),
     )
 
@@ -128,6 +167,11 @@ class Heads(Joining):
         super().__post_init__()
         if self.sort not in HEADS.names:
             raise RangeError(f"there is no column {self.sort!r} to sort by; choose one of {', '.join(HEADS.names)}")
+
+    @classmethod
+    def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:
+        """The scorecard; `auroc` has the verdict."""
+        return [ReportEntry(cls(), compared=True, headline=False)]
 
     def settings(self, study: Study) -> dict[str, Any]:
         """With the rest of the block, on which rank_lost depends, if there is a vocabulary."""
@@ -138,13 +182,16 @@ class Heads(Joining):
         affinity = self.affinity(study, self.scale, self.centred, heads)
         cards = pl.DataFrame({"head": heads, "self_match": self_match_scores(affinity).mean(axis=1)})
         cards = cards.with_columns(pl.col("head").cast(pl.Int32))
-        twins = partial(self._twins, say=runner.say)
-        parts = (self._forms, self._auroc, self._words, twins, self._positions, self._frequency)
-        for part in (each(study) for each in parts):
+        marks = Marks(heads)
+        for head, score in cards.iter_rows():
+            marks.add(head, "matches_itself", score, score > CLEARLY_ITSELF, f"a z-score above {CLEARLY_ITSELF:g}")
+        parts = (self._forms, self._anatomy, self._auroc, self._words, self._lookback, self._positions, self._frequency)
+        for part in (*(each(study, marks) for each in parts), self._twins(study, marks, runner.say)):
             if part is not None:
                 cards = cards.join(part, on="head", how="left", maintain_order="left")
         unknown = [pl.lit(None).alias(name) for name in HEADS.names if name not in cards.columns]
-        return {"heads": self._sorted(HEADS.conform(cards.with_columns(unknown)))}
+        cards = self._sorted(HEADS.conform(cards.with_columns(unknown)))
+        return {"heads": cards, "scorecard": marks.table(cards["head"].to_list())}
 
     def _same(self) -> dict[str, Any]:
         """The parameters passed on to the other questions."""
@@ -156,7 +203,7 @@ class Heads(Joining):
         """Tᵉ and Tᵖ need a mean even if none is split off Tᵉᵉ: without biases they would be zero."""
         return "vocabulary" if self.mean == "none" else self.mean
 
-    def _forms(self, study: Study) -> pl.DataFrame | None:
+    def _forms(self, study: Study, _marks: Marks) -> pl.DataFrame | None:
         """The shape of W_QK (rotary: at the offset); None if queries and keys are normed."""
         if study.layer.weights.has_query_key_norms:
             return None
@@ -164,9 +211,30 @@ class Heads(Joining):
         forms = [{"head": head, **vars(bilinear_form(study.layer, head, self.offset))} for head in heads]
         return pl.DataFrame(forms).with_columns(pl.col("head").cast(pl.Int32))
 
-    def _auroc(self, study: Study) -> pl.DataFrame | None:
+    def _anatomy(self, study: Study, _marks: Marks) -> pl.DataFrame:
+        return study.ask(Anatomy(heads=self.heads)).tables["anatomy_by_head"]
+
+    def _lookback(self, study: Study, marks: Marks) -> pl.DataFrame | None:
+        """The lift from continuation tokens minus whole words; None if the classes can't be formed."""
+        try:
+            judged = judge_lookback(study.ask(Lookback(heads=self.heads)).tables["lookback_by_head"])
+        except (MissingError, RangeError, TokenError) as error:
+            marks.untestable("looks_back", getattr(error, "what", str(error)))
+            return None
+        for each in judged:
+            why = f"{each.part} part beyond permuted labels and rotated queries" if each.part else each.why_not
+            marks.add(each.head, "looks_back", each.total["difference"], each.part is not None, why)
+        rows = [
+            {"head": each.head, "lookback": each.total["difference"]}
+            | {f"lookback_{part}": row["difference"] for part, row in each.parts.items()}
+            for each in judged
+        ]
+        return pl.DataFrame(rows).with_columns(pl.col("head").cast(pl.Int32))
+
+    def _auroc(self, study: Study, marks: Marks) -> pl.DataFrame | None:
         """AUROC on continuation tokens, or on all tokens if no continuation token has one."""
         if study.counts is None:
+            marks.untestable("detokenizes", "needs corpus counts")
             return None
         judged, which = None, "all"
         if study.has("vocabulary") and study.layer.vocabulary.word_internal():
@@ -174,42 +242,77 @@ class Heads(Joining):
             which = "continuation"
         if judged is None or judged["auroc"].null_count() == len(judged):
             judged, which = study.ask(Auroc(**self._same())).tables["auroc_controls"], "all"
-        null = (pl.col("auroc") - pl.col("above_null")).alias("auroc_null")
-        asked = pl.lit(which).alias("query_tokens")
-        return judged.select("head", "auroc", asked, null, "above_null", *JUDGED)
+        margins = {}
+        for each in judge_heads(judged):
+            strongest, margins[each.head] = each.strongest, min(each.margins.values(), default=None)
+            why = f"strongest control: {CONTROLS[strongest]}" if strongest else ""
+            testable = each.level != "untestable"
+            marks.add(
+                each.head,
+                "detokenizes",
+                margins[each.head],
+                each.level == "lexical" if testable else None,
+                why if testable else each.missing,
+            )
+        marks.untestable("detokenizes", "no query token has both positives and negatives")
+        return judged.select(
+            "head",
+            "auroc",
+            pl.lit(which).alias("query_tokens"),
+            (pl.col("auroc") - pl.col("above_null")).alias("auroc_null"),
+            "above_null",
+            pl.Series("margin", [margins.get(head) for head in judged["head"]], pl.Float64),
+            *JUDGED,
+        )
 
-    def _words(self, study: Study) -> pl.DataFrame | None:
+    def _words(self, study: Study, _marks: Marks) -> pl.DataFrame | None:
         """Ranks of the pieces of the bundled words."""
         if not study.has("vocabulary"):
             return None
         ranked = study.ask(Words(**self._same())).tables["words_by_head"]
         return ranked.select("head", word_share="median_share", word_null="null_median_share", word_pairs="pairs")
 
-    def _twins(self, study: Study, say: Callable[[str], None]) -> pl.DataFrame | None:
+    def _twins(self, study: Study, marks: Marks, say: Callable[[str], None]) -> pl.DataFrame | None:
         """The rank that two-piece words lose when the head is ablated; None if no word has a twin.
 
         Measured after the attention, which every model has, so that models can be compared.
         """
         try:
             found = study.ask(Twins(heads=self.heads)).tables["twins_by_condition"]
-        except (MissingError, TokenError):
+        except (MissingError, TokenError, RangeError) as error:
+            if isinstance(error, RangeError):
+                say(f"rank_lost is unknown: {error}")
+            marks.untestable("writes_words", getattr(error, "what", str(error)))
             return None
-        except RangeError as error:
-            say(f"rank_lost is unknown: {error}")
-            return None
+        conditions = fewest_pieces(found)
+        verdict, gain = twins_verdict(conditions), conditions.rows.get("additive", {}).get("rank_ratio")
+        for head in marks.heads:
+            needed = head_name(head) in verdict.heads
+            why = verdict.reason if needed or not verdict else "the layer writes words, but does not need this head"
+            marks.add(head, "writes_words", gain, None if verdict.value == "untestable" else verdict and needed, why)
         cuts = found.filter(pl.col("condition").str.starts_with("cut_L0H"), place="attention", pieces=2)
-        head = pl.col("condition").str.strip_prefix("cut_L0H").cast(pl.Int32)
-        return cuts.select(head.alias("head"), "rank_lost")
+        number = pl.col("condition").str.strip_prefix("cut_L0H").cast(pl.Int32)
+        return cuts.select(number.alias("head"), "rank_lost", pl.lit(gain, pl.Float64).alias("twin_gain"))
 
-    def _positions(self, study: Study) -> pl.DataFrame | None:
+    def _positions(self, study: Study, marks: Marks) -> pl.DataFrame | None:
         """Where position alone attends from the middle of the table, away from its unusual ends."""
         middle = trained_length(study.layer) // 2
         shapes = study.ask(Shape([middle], mean=self._split_off)).tables["shape"]
-        return shapes.select("head", "on_previous", position_class="class")
+        if study.layer.positions != "learned":
+            marks.untestable("sink", f"with {study.layer.positions} positions, position 0 is like any other")
+            return shapes.select("head", "on_previous", position_class="class")
+        for head, share in shapes.select("head", "on_first").iter_rows():
+            marks.add(head, "sink", share, share >= MOST, f"at least {percent(MOST)} from position {middle}")
+        return shapes.select("head", "on_previous", "on_first", position_class="class")
 
-    def _frequency(self, study: Study) -> pl.DataFrame | None:
+    def _frequency(self, study: Study, marks: Marks) -> pl.DataFrame | None:
         asserting = Frequency(heads=self.heads, scale=self.scale, offset=self.offset, mean=self._split_off)
         by_head = study.ask(asserting).tables["frequency_by_head"]
+        for row in by_head.drop_nulls("prefers").iter_rows(named=True):
+            why = f"{signed(row['null_low'])} to {signed(row['null_high'])} for 95 % of random query biases"
+            marks.add(row["head"], "prefers_rare", row["spearman"], row["prefers"] == "rare", why)
+        missing = "needs corpus counts" if study.counts is None else "Tᵉ and the counts must both vary"
+        marks.untestable("prefers_rare", missing)
         return by_head.select("head", frequency_spearman="spearman", frequency_slope="slope")
 
     def _sorted(self, cards: pl.DataFrame) -> pl.DataFrame:
@@ -245,8 +348,69 @@ class Heads(Joining):
         return [View(HEADS.question, cards.select(list(dict.fromkeys([*known, *order]))))]
 
     def page_views(self, tables: Frames) -> Sequence[View]:
-        """All columns, sortable."""
-        return [View("Head cards; click a column heading to sort", tables["heads"], open=True)]
+        """The scorecard, at the top of the page."""
+        return [View(SCORECARD.question, scorecard_view(tables), open=True, note=scorecard_note(tables))]
+
+
+class Marks:
+    """Verdict marks of the scorecard, by head and measure; the first one given counts."""
+
+    def __init__(self, heads: Sequence[int]) -> None:
+        self.heads = heads
+        self._found: dict[tuple[int, str], tuple[float | None, str, str]] = {}
+
+    def add(self, head: int, measure: str, value: float | None, verdict: bool | Verdict | None, why: str) -> None:
+        """One mark; a verdict of None is not testable."""
+        mark = UNTESTABLE if verdict is None else YES if verdict else NO
+        self._found.setdefault((head, measure), (value, mark, why))
+
+    def untestable(self, measure: str, why: str) -> None:
+        """Mark a measure as not testable for all heads that have no mark."""
+        for head in self.heads:
+            self.add(head, measure, None, None, why)
+
+    def table(self, heads: Sequence[int]) -> pl.DataFrame:
+        rows = [(head, measure, *self._found[head, measure]) for head in heads for measure in MEASURES]
+        return SCORECARD.conform(pl.DataFrame(rows, SCORECARD.names, orient="row", infer_schema_length=None))
+
+
+def scorecard_view(tables: Frames) -> pl.DataFrame:
+    """The scorecard with one row per head, in nine columns: strength, largest shares, six marks with their numbers."""
+    marks = {(row[0], row[1]): row[2:] for row in tables["scorecard"].iter_rows()}
+    rows = []
+    for card in tables["heads"].iter_rows(named=True):
+        head = card["head"]
+        shares = sorted(((card[name] or 0.0, said) for name, said in SHARE_NAMES.items()), reverse=True)[:2]
+        found = {measure: marks[head, measure] for measure in MEASURES}
+        rows.append(
+            {
+                "head": head_name(head),
+                "strength (nats)": None if card["sd"] is None else f"{card['sd']:.2f}",
+                "score varies with": listed([f"{said} {percent(share)}" for share, said in shares if share]) or None,
+                **{measure.replace("_", " "): _cell(measure, *found[measure][:2]) for measure in MEASURES},
+            }
+        )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def scorecard_note(tables: Frames) -> str:
+    """What the scorecard's numbers are, and each reason for a missing verdict once."""
+    meanings = "; ".join(f"{measure.replace('_', ' ')}: {meaning}" for measure, meaning in MEASURES.items())
+    unknown = tables["scorecard"].filter(pl.col("verdict") == UNTESTABLE)
+    reasons = unknown.group_by("why", maintain_order=True).agg(pl.col("measure").unique(maintain_order=True))
+    missing = [f"{listed([name.replace('_', ' ') for name in names])} ({why})" for why, names in reasons.iter_rows()]
+    said = "Strength: standard deviation of the score. Score varies with: largest shares of its variance. "
+    said += f"In brackets: {meanings}."
+    return f"{said} Not testable: {'; '.join(missing)}." if missing else said
+
+
+def _cell(measure: str, value: float | None, mark: str) -> str:
+    """`yes (+0.21)`."""
+    if value is None:
+        return mark
+    z, rounded = round(value, 1) + 0.0, round(value, 2) + 0.0  # no −0.00
+    units = {"writes_words": f"{value:.2f} ×", "sink": percent(value), "matches_itself": f"z {z:+.1f}"}
+    return f"{mark} ({units.get(measure, f'{rounded:+.2f}')})".replace("-", "−")
 
 
 def _best(cards: pl.DataFrame, column: str) -> dict[str, Any] | None:

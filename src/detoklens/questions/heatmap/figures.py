@@ -35,21 +35,27 @@ def heatmap(
     heads: Sequence[int] | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """Draw Tᵉᵉ of all pairs of the sampled tokens; each panel has its own colour range."""
+    """Draw Tᵉᵉ of all pairs of the sampled tokens: white is 0, and all heads share one colour range.
+
+    Panels without LayerNorm share their own, since σ changes the unit.
+    """
     variants = sorted(heatmap["layer_norm"].unique().to_list(), reverse=True)
     panels = [(head, variant) for head in chosen_heads(heatmap, heads) for variant in variants]
     total = theme.inches(width)
-    names = _names(heatmap_tokens)
+    names, limits = (
+        _names(heatmap_tokens),
+        {variant: _limit(heatmap.filter(layer_norm=variant)) for variant in variants},
+    )
     margins, grid = _layout(len(panels), len(variants), total, names)
     figure = theme.ShownFigure(figsize=(total, grid.height(margins)))
     for index, (head, variant) in enumerate(panels):
         axes = figure.add_axes(grid.place(index, total, margins))
-        _draw_panel(axes, heatmap.filter(head=head, layer_norm=variant), head, variant)
+        _draw_panel(axes, heatmap.filter(head=head, layer_norm=variant), head, variant, limits[variant])
         if margins is NAMED:
             every = ceil(len(names) * TOKEN / grid.panel_width)
             _name_tokens(axes, names, every, index % grid.columns == 0, grid.is_lowest(index, len(panels)))
     add_labels(figure, KEY, QUERY, margins, legend=LABEL)
-    _add_colour_key(figure)
+    _add_colour_key(figure, limits)
     return figure
 
 
@@ -72,14 +78,21 @@ def _layout(panels: int, variants: int, total: float, names: list[str]) -> tuple
     return margins, Grid.fit(max(1, panels), total, margins, narrowest=NARROWEST, **look)
 
 
-def _draw_panel(axes: Axes, rows: pl.DataFrame, head: int, layer_norm: bool) -> None:
+def _limit(rows: pl.DataFrame) -> float:
+    """The largest |score|: the end of the colour range on both sides of 0."""
+    sizes = rows["score"].cast(pl.Float64).abs().fill_nan(None).drop_nulls().to_numpy()
+    return float(sizes.max(initial=0.0)) or 1.0
+
+
+def _draw_panel(axes: Axes, rows: pl.DataFrame, head: int, layer_norm: bool, limit: float) -> None:
     scores = _matrix(rows)
     axes.set(xticks=[], yticks=[])
     axes.spines[:].set_visible(False)
     title = head_name(head) if layer_norm else "no LN"  # next to the head's panel with LayerNorm
     if np.isfinite(scores).any():
         title += f"\n{short_number(_rounded(np.nanmin(scores)))}…{short_number(_rounded(np.nanmax(scores)))}"
-        axes.imshow(scores, cmap=theme.SEQUENTIAL, aspect="auto", interpolation="nearest")
+        look: dict[str, Any] = {"aspect": "auto", "interpolation": "nearest", "vmin": -limit, "vmax": limit}
+        axes.imshow(scores, cmap=theme.DIVERGING, **look)
     axes.set_title(title, fontsize=theme.SMALL_SIZE, linespacing=1.1)
 
 
@@ -105,12 +118,14 @@ def _name_tokens(axes: Axes, names: list[str], every: int, left: bool, below: bo
     axes.tick_params(length=0)
 
 
-def _add_colour_key(figure: Figure) -> None:
+def _add_colour_key(figure: Figure, limits: dict[bool, float]) -> None:
+    ends = [short_number(_rounded(limit)) for limit in limits.values()]
+    low, high = (" (no LN ".join(f"{sign}{end}" for end in ends) + ")" * (len(ends) - 1) for sign in ("−", ""))
     wide, tall = figure.get_size_inches()
-    place = (0.55 / wide, 1 - 0.13 / tall, 0.6 / wide, 0.09 / tall)
+    place = (1.1 / wide, 1 - 0.13 / tall, 0.6 / wide, 0.09 / tall)
     axes = figure.add_axes(place, label="colour key")
-    axes.imshow(np.linspace(0, 1, 64)[None], cmap=theme.SEQUENTIAL, aspect="auto")
+    axes.imshow(np.linspace(0, 1, 64)[None], cmap=theme.DIVERGING, aspect="auto")
     axes.set_axis_off()
     look: dict[str, Any] = {"va": "center", "fontsize": theme.SMALL_SIZE, "transform": axes.transAxes}
-    axes.text(-0.06, 0.5, "smallest", ha="right", **look)
-    axes.text(1.06, 0.5, "largest score of the panel (Tᵉᵉ)", ha="left", **look)
+    axes.text(-0.06, 0.5, low, ha="right", **look)
+    axes.text(1.06, 0.5, f"{high}: score (Tᵉᵉ), white is 0", ha="left", **look)

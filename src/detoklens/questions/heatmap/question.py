@@ -12,6 +12,7 @@ import polars as pl
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.heatmap import draw_tokens, drawn_scores, identical_tokens
 from detoklens.measures.words import token_texts
+from detoklens.questions.base import ReportEntry
 from detoklens.questions.options import AFFINITY, AtOffset
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
 from detoklens.tables.schema import HEAD, KEY_TOKEN_ID, QUERY_TOKEN_ID, TOKEN, TOKEN_ID, Column, Schema
@@ -41,7 +42,7 @@ HEATMAP = Schema(
         Column("key_place", "Int32", "column of the heatmap"),
         QUERY_TOKEN_ID,
         KEY_TOKEN_ID,
-        Column("score", "Float32", "Tᵉᵉ of the pair"),
+        Column("score", "Float32", "Tᵉᵉ of the pair", defined=True),
     ),
 )
 
@@ -51,8 +52,8 @@ HEATMAP_BY_HEAD = Schema(
     (
         HEAD,
         LAYER_NORM,
-        Column("minimum", "Float64", "smallest score of a sampled pair"),
-        Column("maximum", "Float64", "largest score of a sampled pair"),
+        Column("minimum", "Float64", "smallest score of a sampled pair", defined=True),
+        Column("maximum", "Float64", "largest score of a sampled pair", defined=True),
         Column("diagonal_mean", "Float64", "mean score of the sampled tokens with themselves"),
         Column("other_mean", "Float64", "mean score of the sampled pairs of different tokens"),
         Column("diagonal_share", "Float64", "share of sampled rows whose largest score is on the diagonal"),
@@ -68,6 +69,7 @@ HEATMAP_BY_HEAD = Schema(
 CLEARLY = 2.0  # standard deviations above the mean key
 MOST = 0.5  # of the variance over keys
 NAMED = 6  # heads named in a summary
+REPORTED_TOKENS = 60
 ALL_EQUAL = "Untestable: all keys have the same score in every head."
 
 
@@ -86,7 +88,7 @@ class Heatmap(AtOffset):
     centred: Centred = False
     scale: Scale = "mean"
 
-    topic = "What does a token look for?"
+    report_section = "Token partners"
     progress_label = "comparing tokens"
     uses = frozenset({"vocabulary", "seed", "counts"})
     tables = (HEATMAP_BY_HEAD, HEATMAP_TOKENS, HEATMAP)
@@ -101,13 +103,19 @@ class Heatmap(AtOffset):
             "heatmap",
             ("heatmap",),
             "Tᵉᵉ of random tokens",
-            "Scores of all pairs of the sampled tokens, with and without (no LN) LayerNorm's division by σ. Colours "
-            "range from the smallest to the largest score of each panel, given above it. A bright diagonal is "
-            "self-match. If names would overlap, only every second or third token is named.",
+            "Scores of all pairs of the sampled tokens, with and without (no LN) LayerNorm's division by σ. White "
+            "is 0 and all heads share one colour range (no LN: another one); a panel's own range is above it. A red "
+            "diagonal is self-match. If names would overlap, only every second or third token is named. The paper's "
+            "Figure 2B and appendix.",
             optional=("heatmap_tokens",),
             per_head=True,
         ),
     )
+
+    @classmethod
+    def report_entries(cls, study: Study) -> Sequence[ReportEntry]:
+        drawn = cls(tokens=max(2, min(REPORTED_TOKENS, study.layer.vocab_size)))
+        return [ReportEntry(drawn, headline=False), *drawn.report_variants(study, "heatmap")]
 
     @classmethod
     def examples(cls) -> Sequence[Question]:

@@ -4,34 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
 
 from detoklens.measures.twins import (
     Candidates,
-    Measured,
     add_means,
     geometric_means,
     mean_over_partners,
     partner_texts,
+    rank_measures,
     shares_lost,
-    summary,
 )
+from detoklens.model.checks import Component, components
 from detoklens.model.closed_worlds import ClosedWorlds, batches, states_alone
-from detoklens.model.first_blocks import Component, FirstBlocks, components
 from detoklens.questions.base import Verdict
 from detoklens.questions.twins.compute import (
     BOS,
     CARRIES,
     CLEARLY,
     CONTROL_MEANINGS,
+    MOST_NAMED,
     RANK_MEASURES,
     Conditions,
     brief,
     is_needed,
-    needed_components,
     ranks_against_controls,
     verdict_of,
     with_interval,
@@ -41,6 +40,7 @@ from detoklens.wording import listed, listed_some
 
 if TYPE_CHECKING:
     from detoklens.measures.twin_chains import Chains
+    from detoklens.model.first_blocks import FirstBlocks
     from detoklens.parallel import Arrays, Runner
 
 
@@ -114,12 +114,7 @@ class Measuring:
     def __init__(self, blocks: FirstBlocks, words: Words) -> None:
         self.blocks, self.words = blocks, words
         pieces = words.chains.pieces
-        texts = {
-            "whole": pieces,
-            "null": words.null,
-            "last_piece": pieces[:, -1:],
-            "first_piece": pieces[:, :1],
-        }
+        texts = {"whole": pieces, "null": words.null, "last_piece": pieces[:, -1:], "first_piece": pieces[:, :1]}
         self._worlds = {name: ClosedWorlds(blocks, ids, words.beginning) for name, ids in texts.items()}
         self._candidates: list[Candidates] = []
         self._additive: list[np.ndarray] = []
@@ -232,7 +227,8 @@ def summarize_layers(by_layer: pl.DataFrame, by_component: pl.DataFrame) -> str:
     if not ablated.carries:
         return evidence
     needed = by_component.filter("matters")["component"].to_list()
-    return f"{evidence} {needed_components(needed, 'No single head or MLP is needed')}."
+    claimed = f"Needed: {listed_some(needed, MOST_NAMED)}" if needed else "No single head or MLP is needed"
+    return f"{evidence} {claimed}."
 
 
 def _named(layers: list[int]) -> str:
@@ -258,7 +254,6 @@ def compare_layers(tables: dict[str, tuple[pl.DataFrame, pl.DataFrame]]) -> str:
     return f"After which layers does the model write words, by the twin's rank? {'; '.join(models)}."
 
 
-MEASURES = ("median_rank", "first", "first_ten", "mean_reciprocal_rank", "rank_lost", "rank_ratio")
 WHOLE, NULL = range(2)
 
 
@@ -271,17 +266,13 @@ def best_layer(ranks: np.ndarray) -> int:
 def by_layer(
     ranks: np.ndarray, conditions: Sequence[str], words: Words, bos: str | None, resamples: int, seed: int
 ) -> pl.DataFrame:
-    n = len(conditions)
     known = {"words": len(words.chains), "candidates": len(words.candidates), "bos": bos}
     frames = []
     for layer, each in enumerate(ranks):
-        found = summary(each, resamples, seed)
-        data = {name: [value] * n for name, value in ({"layer": layer} | known).items()} | {"condition": conditions}
-        frames.append(
-            TWINS_BY_LAYER.frame(
-                data | dict(item for name in MEASURES for item in ends(name, getattr(found, name)).items())
-            )
-        )
+        data: dict[str, Any] = {name: [value] * len(conditions) for name, value in ({"layer": layer} | known).items()}
+        for name, measured in rank_measures(each, resamples, seed).items():
+            data |= measured.columns(name)
+        frames.append(TWINS_BY_LAYER.frame(data | {"condition": conditions}))
     return pl.concat(frames)
 
 
@@ -290,42 +281,34 @@ def by_component(
     ranks: np.ndarray,
     ranks_off: np.ndarray,
     attention: np.ndarray,
+    there: Conditions,
+    after: int,
     resamples: int,
     seed: int,
 ) -> pl.DataFrame:
-    """One row per head and MLP, the most needed first; `ranks` are the unablated ones."""
+    """One row per head and MLP, the most needed first; `ranks` and `there` are unablated, after layer `after`."""
     whole, null = ranks[WHOLE], ranks[NULL]
-    with_off, null_off = ranks_off[:, 0], ranks_off[:, 1]
-    found = summary(np.concatenate([whole[None], with_off]), resamples, seed).median_rank
-    needed = geometric_means((with_off / whole) / (null_off / null), resamples, seed)
-    lost = np.log((with_off / whole) / (null_off / null))
+    with_off, null_off = ranks_off[:, WHOLE], ranks_off[:, NULL]
+    lost = (with_off / whole) / (null_off / null)
     attention_back = np.array([[np.nan] * 2 if one.head is None else attention[one.layer, :, one.head] for one in off])
-    frame = pl.DataFrame(
+    found = TWINS_BY_COMPONENT.frame(
         {
             "component": [one.name for one in off],
             "layer": [one.layer for one in off],
             "head": [one.head for one in off],
-            **ends("median_rank", Measured(found.value[1:], found.low[1:], found.high[1:])),
-            **ends("rank_ratio", geometric_means(with_off / whole, resamples, seed)),
-            **ends("null_median_rank", summary(null_off, resamples, seed).median_rank),
-            **ends("null_ratio", geometric_means(null_off / null, resamples, seed)),
-            **ends("needed", needed),
-            **ends("share_lost", shares_lost(lost, np.log(null / whole)[None], resamples, seed)),
-            "attention": attention_back[:, 0],
-            "null_attention": attention_back[:, 1],
+            "after": [after] * len(off),
+            **rank_measures(with_off, resamples, seed)["median_rank"].columns("median_rank"),
+            **geometric_means(with_off / whole, resamples, seed).columns("rank_ratio"),
+            **rank_measures(null_off, resamples, seed)["median_rank"].columns("null_median_rank"),
+            **geometric_means(null_off / null, resamples, seed).columns("null_ratio"),
+            **geometric_means(lost, resamples, seed).columns("needed"),
+            **shares_lost(np.log(lost), np.log(null / whole)[None], resamples, seed).columns("share_lost"),
+            "matters": [None] * len(off),
+            "attention": attention_back[:, WHOLE],
+            "null_attention": attention_back[:, NULL],
         }
-    )
-    return frame.sort("needed", descending=True, maintain_order=True)
-
-
-def with_matters(by_component: pl.DataFrame, there: Conditions, after: int) -> pl.DataFrame:
-    """Add the layer of the measurement and whether each component is needed; null without intervals."""
-    conformed = TWINS_BY_COMPONENT.conform(by_component.with_columns(after=pl.lit(after), matters=pl.lit(None)))
+    ).sort("needed", descending=True, maintain_order=True)
     if not there.has_intervals:
-        return conformed
-    matters = [there.carries and is_needed(row, there.candidates) for row in conformed.to_dicts()]
-    return conformed.with_columns(matters=pl.Series(matters, dtype=pl.Boolean))
-
-
-def ends(name: str, measured: Measured) -> dict[str, np.ndarray]:
-    return {name: measured.value, f"{name}_low": measured.low, f"{name}_high": measured.high}
+        return found
+    matters = [there.carries and is_needed(row, there.whole["candidates"]) for row in found.to_dicts()]
+    return found.with_columns(matters=pl.Series(matters, dtype=pl.Boolean))

@@ -15,14 +15,8 @@ from detoklens.figures import theme
 from detoklens.figures.labels import short_number
 from detoklens.figures.marks import band, line, line_entry, logarithmic_y, point_entry
 from detoklens.figures.panels import titled_panels
+from detoklens.questions.twins.figures import BASES, KINDS
 
-CONDITIONS = {
-    "whole": ("unchanged", theme.SERIES[0]),
-    "null": ("another word's first piece", theme.SERIES[1]),
-    "last_piece": ("the last piece alone", theme.SERIES[2]),
-    "first_piece": ("the first piece alone", theme.SERIES[3]),
-    "additive": ("the sum of its pieces", theme.SERIES[4]),
-}
 RING = theme.Style("#d55e00", "", "o", "")
 MOST_TICKS = 16
 TICK, TICK_BEFORE_MLP = 0.2, 0.3  # inches from one head's number to the next, and to the MLP
@@ -37,10 +31,11 @@ def layers(twins_by_layer: pl.DataFrame, *, width: theme.Width = "page") -> Figu
         width,
         x_label="layer",
         y_label="median rank of the twin",
-        legend=[line_entry(label, style, marker=True) for label, style in CONDITIONS.values()],
+        legend=[line_entry(*KINDS[name], marker=True) for name in BASES],
         proportion=0.4,
     )
-    for condition, (_, style) in CONDITIONS.items():
+    for condition in BASES:
+        style = KINDS[condition][1]
         rows = twins_by_layer.filter(condition=condition).sort("layer")
         band(axes, rows["layer"], rows["median_rank_low"], rows["median_rank_high"], style)
         line(axes, rows["layer"], rows["median_rank"], style, marker=style.marker)

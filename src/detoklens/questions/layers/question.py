@@ -6,12 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-import numpy as np
-
 from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.words import fingerprint_of, given_words
-from detoklens.questions.base import Question, View
+from detoklens.model.checks import depth_of, refuse_layers, refuse_too_large
+from detoklens.questions.base import Question, ReportEntry, View
 from detoklens.questions.layers.compute import (
     TWINS_BY_COMPONENT,
     TWINS_BY_LAYER,
@@ -24,7 +23,6 @@ from detoklens.questions.layers.compute import (
     conditions_by_layer,
     layers_verdict,
     summarize_layers,
-    with_matters,
 )
 from detoklens.questions.parameters import Parameter
 from detoklens.questions.twins.compute import (
@@ -33,6 +31,7 @@ from detoklens.questions.twins.compute import (
     TwinWords,
     beginning_of,
     bos_name,
+    candidate_tokens,
     null_pieces,
     partners_of,
     twin_words,
@@ -82,6 +81,7 @@ class Layers(Question):
     bos: Bos = None
 
     progress_label = "running the first blocks"
+    report_section = "Words written by the layer"
     needs = frozenset({"vocabulary"})
     uses = frozenset({"seed"})
     parallel = True
@@ -119,6 +119,11 @@ class Layers(Question):
         ),
     )
 
+    @classmethod
+    def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:
+        """Nothing: a report runs the real model only with --layers."""
+        return []
+
     def settings(self, study: Study) -> dict[str, Any]:
         words = None if self.words is None else fingerprint_of(given_words(self.words))
         depth, checkpoint = self._depth(study), study.layer.checkpoint
@@ -126,9 +131,6 @@ class Layers(Question):
         return super().settings(study) | {"words": words, "up_to": depth, "bos": bos, **real_model(checkpoint, depth)}
 
     def _depth(self, study: Study) -> int:
-        from detoklens.model.first_blocks import refuse_layers
-        from detoklens.model.loading import depth_of
-
         checkpoint = study.layer.checkpoint
         depth = min(USUAL_DEPTH, depth_of(checkpoint.config)) if self.up_to is None else self.up_to
         refuse_layers(checkpoint, depth)
@@ -140,10 +142,14 @@ class Layers(Question):
         return depth
 
     def ask(self, study: Study, runner: Runner) -> Frames:
+        words, depth, width = self._words(study, runner), self._depth(study), study.layer.d_model
+        refuse_too_large(
+            len(words.candidates) * width * 4 * (depth + 2),
+            f"{len(words.candidates):,} candidates of width {width:,} after {depth} blocks",
+            "ask for fewer candidates or blocks",
+        )
         from detoklens.model.first_blocks import one_thread_each, open_blocks
 
-        words, depth = self._words(study, runner), self._depth(study)
-        self._check_memory(study, len(words.candidates), depth)
         blocks = open_blocks(study.layer.checkpoint, depth, study.layer.n_heads)
         for note in block_notes(study.layer.checkpoint, depth):
             runner.say(note)
@@ -157,31 +163,17 @@ class Layers(Question):
         drawn = (self.bootstrap, study.seed)
         bos = bos_name(study.layer, words.beginning)
         layers = by_layer(intact["ranks"], measuring.conditions, words, bos, *drawn)
-        ablated = by_component(off, intact["ranks"][after], ranks_off, intact["attention"], *drawn)
-        return {
-            "twins_by_layer": layers,
-            "twins_by_component": with_matters(ablated, conditions_by_layer(layers)[after], after),
-        }
+        there = conditions_by_layer(layers)[after]
+        ablated = by_component(off, intact["ranks"][after], ranks_off, intact["attention"], there, after, *drawn)
+        return {"twins_by_layer": layers, "twins_by_component": ablated}
 
     def _words(self, study: Study, runner: Runner) -> Words:
         layer = study.layer
         beginning = beginning_of(layer, runner.say, self.bos)
         chains = twin_words(layer, self.words, [PIECES], self.triples, study.seed, runner.say)[PIECES]
-        unread = layer.weights.padding_token_id
-        everything = np.setdiff1d(np.arange(layer.vocab_size), [] if unread is None else [unread])
-        size = min(self.candidates, len(everything))
-        drawn = np.random.default_rng(study.seed).choice(everything, size, replace=False)
+        candidates = candidate_tokens(layer, self.candidates, [chains.whole], study.seed)
         null, partners = null_pieces(layer, chains, study.seed), partners_of(chains, study.seed, runner.say)
-        return Words(chains, null, partners, np.union1d(drawn, chains.whole), beginning)
-
-    def _check_memory(self, study: Study, n_candidates: int, depth: int) -> None:
-        from detoklens.model.loading import refuse_too_large
-
-        refuse_too_large(
-            n_candidates * study.layer.d_model * 4 * (depth + 2),
-            f"{n_candidates:,} candidates of width {study.layer.d_model:,} after {depth} blocks",
-            "ask for fewer candidates or blocks",
-        )
+        return Words(chains, null, partners, candidates, beginning)
 
     def verdict(self, tables: Frames) -> Verdict:
         """Whether the model writes words after some layer, and the heads it needs."""

@@ -17,9 +17,9 @@ from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.ranking import largest_pairs
 from detoklens.measures.words import fingerprint_of, given_words, has_wordfreq, in_list, known_to_wordfreq
-from detoklens.questions.base import View
+from detoklens.questions.base import ReportEntry, View
 from detoklens.questions.lexicon.compute import LEXICON, LEXICON_BY_HEAD, by_chance, by_head, described, ranked
-from detoklens.questions.options import AFFINITY, Joining
+from detoklens.questions.options import AFFINITY, Ranking
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
 from detoklens.questions.words.question import by_file
 from detoklens.wording import SEAM, head_name, listed, pair_shown, percent, plural
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 
 ON_PAGE = 12  # pairs per head in a report
+REPORTED_PAIRS = 1000  # per head that a report mines
 SHOWN_PAIRS = 20  # pairs per head in a printed table
 NAMED_PAIRS = 4  # pairs of the best head in a summary
 SHARES = {"seen_share": "occur in the corpus", "word_share": "join to a word"}
@@ -41,7 +42,7 @@ MOST_PAIRS = 10_000_000
 
 
 @dataclass(frozen=True, repr=False)
-class Lexicon(Joining):
+class Lexicon(Ranking):
     """Mine the token pairs with the highest Tᵉᵉ over the whole vocabulary.
 
     The printed table shows the first 20 pairs of each head; other formats and --out have all. With --out, an
@@ -66,7 +67,7 @@ class Lexicon(Joining):
     centred: Centred = False
     scale: Scale = "mean"
 
-    topic = "What does a token look for?"
+    report_section = "Token partners"
     progress_label = "mining pairs"
     uses = frozenset({"counts", "vocabulary"})
     counted = True
@@ -98,6 +99,11 @@ class Lexicon(Joining):
     )
 
     @classmethod
+    def report_entries(cls, study: Study) -> Sequence[ReportEntry]:
+        lexicon = cls(top=REPORTED_PAIRS, no_self=True)
+        return [ReportEntry(lexicon), *lexicon.report_variants(study, "lexicon")]
+
+    @classmethod
     def examples(cls) -> Sequence[Question]:
         return (cls(top=1000, no_self=True),)
 
@@ -123,7 +129,8 @@ class Lexicon(Joining):
                 "into memory; choose fewer pairs or heads"
             )
         affinity = self.affinity(study, self.scale, self.centred, heads)
-        best = largest_pairs(affinity, self.top, not self.no_self, runner)
+        tokens = self.ranked_tokens(study.layer, runner)
+        best = largest_pairs(affinity, self.top, not self.no_self, runner, tokens)
         pairs_of = dict(zip(heads, best, strict=True))
         pairs = pl.concat([ranked(head, of_head) for head, of_head in pairs_of.items()])
         lexicon = described(study, pairs, is_word, self.is_ahead)
@@ -152,7 +159,7 @@ class Lexicon(Joining):
                 pl.format(f"{{}}{SEAM}{{}}", *self._in_order("token_id"))
             ),
         ).pivot("head", index="rank", values="joined")
-        return [View("Each head's strongest pairs", sides, open=True)]
+        return [View("Each head's strongest pairs", sides)]
 
     def _in_order(self, column: str) -> tuple[str, str]:
         """The columns of the two tokens of a pair in text order."""

@@ -13,8 +13,8 @@ from detoklens.errors import TokenError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.ranking import HeadScores, pair_counts, top_keys
 from detoklens.measures.words import joined_texts, token_texts
-from detoklens.questions.base import View
-from detoklens.questions.options import AFFINITY, Joining
+from detoklens.questions.base import ReportEntry, View
+from detoklens.questions.options import AFFINITY, Ranking
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, to_cli_args
 from detoklens.tables.schema import (
     BIGRAM_COUNT,
@@ -37,6 +37,9 @@ if TYPE_CHECKING:
     from detoklens.scores.affinity import Affinity
 
 
+PAPER_TOKENS = ("iens", " Jackson", "yo", " Korea", " Obama", " Einstein", " chloride", " century")
+EXAMPLES = len(PAPER_TOKENS)
+SHORTEST_EXAMPLE = 3  # characters
 PARTNERS = Schema(
     "partners",
     "Keys with the largest Tᵉᵉ by query token and head",
@@ -51,7 +54,7 @@ def token_words(tokens: Sequence[str | int]) -> list[str]:
 
 
 @dataclass(frozen=True, repr=False)
-class Partners(Joining):
+class Partners(Ranking):
     """List the key tokens with the highest Tᵉᵉ for a query token, per head.
 
     Tokens must match exactly: " Korea" with its space and "Korea" are two tokens.
@@ -74,7 +77,7 @@ class Partners(Joining):
     centred: Centred = False
     scale: Scale = "mean"
 
-    topic = "What does a token look for?"
+    report_section = "Token partners"
     progress_label = "ranking keys"
     uses = frozenset({"counts", "vocabulary"})
     counted = True
@@ -86,7 +89,8 @@ class Partners(Joining):
             "partners",
             ("partners",),
             "Strongest partners",
-            "The keys with the largest Tᵉᵉ for each query token, best first, in each head; ␣ is a space.",
+            "The keys with the largest Tᵉᵉ for each query token, best first, in each head; ␣ is a space. The "
+            "paper's Figure 2A.",
             per_head=True,
         ),
     )
@@ -100,6 +104,10 @@ class Partners(Joining):
         return super().settings(study) | {"tokens": self._queries(study)}
 
     @classmethod
+    def report_entries(cls, study: Study) -> Sequence[ReportEntry]:
+        return [ReportEntry(cls(example_tokens(study), top=min(EXAMPLES, study.layer.vocab_size)), headline=False)]
+
+    @classmethod
     def examples(cls) -> Sequence[Question]:
         return (cls(["ion"], top=8),)
 
@@ -111,7 +119,8 @@ class Partners(Joining):
     def ask(self, study: Study, runner: Runner) -> Frames:
         heads, queries = study.heads(self.heads), self._queries(study)
         affinity = self.affinity(study, self.scale, self.centred, heads)
-        found = partners_of(affinity, heads, queries, self.top)
+        tokens = self.ranked_tokens(study.layer, runner)
+        found = partners_of(affinity, heads, queries, self.top, tokens)
         return {"partners": _described(study, found, self.is_ahead)}
 
     def summarize(self, tables: Frames) -> str:
@@ -149,9 +158,16 @@ def _shown(text: str | None, token_id: int) -> str:
     return f"id {token_id}" if text is None else token_shown(text)
 
 
-def partners_of(affinity: Affinity, heads: Sequence[int], queries: Sequence[int], top: int) -> pl.DataFrame:
-    """The top keys of each query token in each head."""
+def partners_of(
+    affinity: Affinity, heads: Sequence[int], queries: Sequence[int], top: int, tokens: np.ndarray | None = None
+) -> pl.DataFrame:
+    """The top keys of each query token in each head, among these tokens (default: all)."""
     rows = [HeadScores.of(affinity.key_of(place)).rows(affinity.query[place, queries]) for place in range(len(heads))]
+    if tokens is not None and len(tokens) < affinity.vocab_size:
+        others = np.setdiff1d(np.arange(affinity.vocab_size), tokens)
+        top = min(top, len(tokens))
+        for row in rows:
+            row[:, others] = -np.inf
     keys = np.stack([top_keys(scores, top) for scores in rows], axis=1)
     scores = np.stack([np.take_along_axis(row, keys[:, place], 1) for place, row in enumerate(rows)], axis=1)
     query, head, rank = (axis.ravel() for axis in np.indices(keys.shape))
@@ -178,3 +194,24 @@ def _described(study: Study, found: pl.DataFrame, is_ahead: bool) -> pl.DataFram
     if study.counts is None:
         return PARTNERS.without("count").conform(texts)
     return PARTNERS.conform(texts.with_columns(pl.Series("count", pair_counts(study.counts, first, second))))
+
+
+def example_tokens(study: Study) -> list[int]:
+    """Query tokens for reports: the paper's if the vocabulary has them all, else the most frequent continuation tokens.
+
+    Without a tokenizer: the most frequent tokens. Without counts, the first instead of the most frequent.
+    """
+    candidates = list(range(study.layer.vocab_size))
+    if study.has("vocabulary"):
+        vocabulary = study.layer.vocabulary
+        spelled = [vocabulary.tokenizer.token_to_id(text.replace(" ", "Ġ")) for text in PAPER_TOKENS]
+        papers = [token for token in spelled if token is not None and token < len(candidates)]
+        if len(papers) == EXAMPLES:
+            return papers
+        pieces = [token for token in vocabulary.word_internal() if token < len(candidates)]
+        long = [token for token in pieces if len(vocabulary.text(token)) >= SHORTEST_EXAMPLE]
+        candidates = long or pieces or candidates
+    if study.counts is not None:
+        seen = study.counts.tokens
+        candidates.sort(key=lambda token: (-int(seen[token]), token))
+    return candidates[:EXAMPLES]

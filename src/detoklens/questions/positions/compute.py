@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import polars as pl
 
-from detoklens.questions.base import View
 from detoklens.tables.rendering import sparkline
 from detoklens.tables.schema import HEAD, Column, Schema
 
@@ -31,15 +30,19 @@ POSITIONS = Schema(
         Column("query_position", "Int32", "position of the query, from 0; null for p, which does not depend on it"),
         Column("key_position", "Int32", "position of the key, at most the query's own in causal models"),
         Column("layer_norm", "Boolean", "whether the values are divided by σ"),
-        Column("mean", "Float64", "value with σ averaged over the vocabulary, see the option `average`"),
+        Column("mean", "Float64", "value with σ averaged over the vocabulary, see the option `average`", defined=True),
         Column(
             "low",
             "Float64",
             "lower end of the band of most tokens (pp, p+pp: pairs of tokens); null for attention",
         ),
         Column("high", "Float64", "upper end of that band"),
-        Column("at_smallest_scale", "Float64", "value with the vocabulary's smallest σ at the query and at the key"),
-        Column("at_largest_scale", "Float64", "value with the vocabulary's largest σ at the query and at the key"),
+        Column(
+            "at_smallest_scale",
+            "Float64",
+            "value with the vocabulary's smallest σ, at the key or as the option `extremes` says",
+        ),
+        Column("at_largest_scale", "Float64", "value with the vocabulary's largest σ, likewise"),
     ),
 )
 
@@ -88,24 +91,8 @@ def offset_table(curve: OffsetCurve) -> pl.DataFrame:
     )
 
 
-def offset_view(by_offset: pl.DataFrame) -> View:
-    """One line per curve: range, peak and sparkline, from the query backwards."""
-    return View(POSITIONS_BY_OFFSET.question, _lines(by_offset, "value", "offset", "offset"))
-
-
-def along_keys(by_offset: pl.DataFrame) -> pl.DataFrame:
-    """Attention by distance as attention by key position."""
-    key = (pl.col("query_position") - pl.col("offset")).alias("key_position")
-    return by_offset.with_columns(key).rename({"value": "mean"})
-
-
-def curve_view(positions: pl.DataFrame) -> View:
-    """One line per curve with LayerNorm: range, peak and sparkline, from the first key to the last."""
-    shown = positions.filter(pl.col("layer_norm") & (pl.col("quantity") != "p+pp"))
-    return View(POSITIONS.question, _lines(shown, "mean", "key_position", "key"))
-
-
-def _lines(curves: pl.DataFrame, value: str, place: str, place_name: str) -> pl.DataFrame:
+def curve_lines(curves: pl.DataFrame, value: str, place: str, place_name: str) -> pl.DataFrame:
+    """One line per curve: range, peak and sparkline."""
     along = f"along the {place_name}s"
     by_curve = curves.sort("head", maintain_order=True).group_by(
         "head", "quantity", "query_position", maintain_order=True
@@ -116,7 +103,5 @@ def _lines(curves: pl.DataFrame, value: str, place: str, place_name: str) -> pl.
         pl.col(place).get(pl.col(value).arg_max()).alias(f"at {place_name}"),
         pl.col(value).alias(along),
     )
-    drawn = pl.Series(
-        along, [sparkline(curve.drop_nulls().to_list(), DRAWN_PLACES) for curve in lines[along]], pl.String
-    )
-    return lines.rename({"query_position": "query"}).with_columns(drawn)
+    drawn = [sparkline(curve.drop_nulls().to_list(), DRAWN_PLACES) for curve in lines[along]]
+    return lines.rename({"query_position": "query"}).with_columns(pl.Series(along, drawn, pl.String))

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import polars as pl
-from matplotlib.artist import Artist
 from matplotlib.figure import Figure
 
 from detoklens.figures import theme
 from detoklens.figures.labels import KEY_POSITION, OFFSET, band_name, token_label
 from detoklens.figures.marks import band, band_entry, line, line_entry
-from detoklens.figures.panels import chosen_heads, chosen_queries, head_panels, middle, titled_panels
+from detoklens.figures.panels import PAIRS_PER_INCH, chosen_heads, chosen_queries, head_panels, middle, titled_panels
 from detoklens.wording import head_name, term_name
 
-ANY_QUERY = theme.Style(theme.INK, "solid", "o", "")
 MEAN, LARGEST, SMALLEST = theme.SERIES[0], theme.SERIES[2], theme.SERIES[1]
-PAIRS_PER_INCH = 2  # heads that still fit with two panels each, with and without LayerNorm
 LONGEST_LABEL = 40
 NAMES = {
     "p": term_name("p"),
@@ -24,6 +21,7 @@ NAMES = {
     "p+pp": "position terms together (Tᵖ + Tᵖᵖ)",
     "attention": "attention by position alone",
 }
+SCALES = {"key": "of the key", "query": "of the query", "both": "of query and key"}
 
 
 @theme.figure_function
@@ -57,55 +55,49 @@ def position_alone(
 
 
 @theme.figure_function
-def position_comparison(
+def position_curves(
     positions: pl.DataFrame,
     *,
+    quantity: str = "pp",
     heads: Sequence[int] | None = None,
     queries: Sequence[int] | None = None,
+    extremes: str = "key",
     band_share: float | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """Tᵖᵖ along the keys, for each query position."""
-    return _query_curves(positions, "pp", heads, queries, width, band_share)
+    """Tᵖᵖ, Tᵖ + Tᵖᵖ or its softmax along the keys: one row of panels per head, one column per query position.
 
-
-@theme.figure_function
-def position_scales(
-    positions: pl.DataFrame,
-    *,
-    heads: Sequence[int] | None = None,
-    query: int | None = None,
-    band_share: float | None = None,
-    width: theme.Width = "page",
-) -> Figure:
-    """Tᵖᵖ at the extremes of σ, for one query position (default: the middle one of the table)."""
-    asked = query if query is not None else middle(chosen_queries(_rows_of(positions, "pp"), None))
-    return _query_curves(positions, "pp", heads, [asked], width, band_share)
-
-
-@theme.figure_function
-def position_sum(
-    positions: pl.DataFrame,
-    *,
-    heads: Sequence[int] | None = None,
-    queries: Sequence[int] | None = None,
-    band_share: float | None = None,
-    width: theme.Width = "page",
-) -> Figure:
-    """Tᵖ + Tᵖᵖ along the keys."""
-    return _query_curves(positions, "p+pp", heads, queries, width, band_share)
-
-
-@theme.figure_function
-def position_attention(
-    positions: pl.DataFrame,
-    *,
-    heads: Sequence[int] | None = None,
-    queries: Sequence[int] | None = None,
-    width: theme.Width = "page",
-) -> Figure:
-    """Attention by position alone: softmax of Tᵖ + Tᵖᵖ."""
-    return _query_curves(positions, "attention", heads, queries, width)
+    With more heads than fit, only the middle query position is drawn.
+    """
+    rows = _rows_of(positions, quantity)
+    asked, drawn = chosen_queries(rows, queries), chosen_heads(rows, heads)
+    crowded = len(drawn) > PAIRS_PER_INCH * theme.inches(width)
+    if crowded:
+        asked = [middle(asked)]
+    panels_of = [(head, query) for head in drawn for query in asked]
+    legend = [
+        line_entry("mean σ", MEAN),
+        line_entry(f"largest σ {SCALES[extremes]}", LARGEST),
+        line_entry(f"smallest σ {SCALES[extremes]}", SMALLEST),
+    ]
+    if not rows["low"].drop_nulls().is_empty():
+        legend.append(band_entry(band_name("pairs of tokens", band_share), MEAN))
+    figure, panels = titled_panels(
+        [head_name(head) + ("" if crowded else f", query {query}") for head, query in panels_of],
+        width,
+        x_label=KEY_POSITION,
+        y_label=NAMES[quantity] + (f", query {asked[0]}" if crowded else ""),
+        legend=legend,
+        columns=len(asked),
+        share_x=False,
+    )
+    for (head, query), axes in zip(panels_of, panels, strict=True):
+        curve = rows.filter(head=head, query_position=query)
+        band(axes, curve["key_position"], curve["low"], curve["high"], MEAN)
+        line(axes, curve["key_position"], curve["at_largest_scale"], LARGEST, linewidth=0.7)
+        line(axes, curve["key_position"], curve["at_smallest_scale"], SMALLEST, linewidth=0.7)
+        line(axes, curve["key_position"], curve["mean"], MEAN)
+    return figure
 
 
 @theme.figure_function
@@ -155,28 +147,24 @@ def compare_positions(
 ) -> Figure:
     """A position term, or attention by position alone from one query position, over checkpoints.
 
-    For rotary and ALiBi positions (the second tables), attention by distance is drawn.
+    For rotary and ALiBi positions (the second tables), attention by distance is drawn. The query position is by default
+    the largest that all checkpoints have.
     """
     tables = {label: _rows_of(table, quantity) for label, table in positions_by_label.items()}
     if quantity == "attention" and by_offset_by_label is not None:
-        tables |= {label: _along_keys(table) for label, table in by_offset_by_label.items()}
-    asked = _shared_query(list(tables.values()), query) if quantity != "p" else None
-    found = sorted({head for table in tables.values() for head in table["head"].unique()})
-    labels = [token_label(label, LONGEST_LABEL, space=" ") for label in tables]
-    where = "" if asked is None else f", query {asked}"
-    figure, panels = head_panels(
-        list(heads) if heads is not None else found,
-        width,
-        x_label=KEY_POSITION,
-        y_label=NAMES[quantity] + where,
-        legend=[line_entry(label, theme.style_of(place)) for place, label in enumerate(labels)],
-    )
-    for head, axes in panels.items():
-        for place, table in enumerate(tables.values()):
-            curve = table.filter(head=head)
-            curve = curve if asked is None else curve.filter(query_position=asked)
-            line(axes, curve["key_position"], curve["mean"], theme.style_of(place))
-    return figure
+        key = (pl.col("query_position") - pl.col("offset")).alias("key_position")
+        tables |= {
+            label: table.filter(quantity="attention").with_columns(key).rename({"value": "mean"}).sort("key_position")
+            for label, table in by_offset_by_label.items()
+        }
+    where = ""
+    if quantity != "p":
+        shared = set.intersection(*(set(table["query_position"].drop_nulls()) for table in tables.values()))
+        asked = query if query is not None else max(shared, default=0)
+        tables = {label: table.filter(query_position=asked) for label, table in tables.items()}
+        where = f", query {asked}"
+    curves = {label: table.select("head", "key_position", "mean") for label, table in tables.items()}
+    return _checkpoint_lines(curves, heads, width, KEY_POSITION, NAMES[quantity] + where)
 
 
 @theme.figure_function
@@ -187,77 +175,28 @@ def compare_kernels(
     width: theme.Width = "page",
 ) -> Figure:
     """The position kernel over checkpoints."""
-    tables = {label: table.filter(quantity="p").sort("offset") for label, table in by_offset_by_label.items()}
-    found = sorted({head for table in tables.values() for head in table["head"].unique()})
-    labels = [token_label(label, LONGEST_LABEL, space=" ") for label in tables]
-    figure, panels = head_panels(
-        list(heads) if heads is not None else found,
-        width,
-        x_label=OFFSET,
-        y_label="position kernel (Tᵖ)",
-        legend=[line_entry(label, theme.style_of(place)) for place, label in enumerate(labels)],
-    )
+    curves = {
+        label: table.filter(quantity="p").sort("offset").select("head", "offset", "value")
+        for label, table in by_offset_by_label.items()
+    }
+    return _checkpoint_lines(curves, heads, width, OFFSET, "position kernel (Tᵖ)")
+
+
+def _checkpoint_lines(
+    curves: Mapping[str, pl.DataFrame], heads: Sequence[int] | None, width: theme.Width, x_label: str, y_label: str
+) -> Figure:
+    """One panel per head and one line per checkpoint, from tables of head, place and value."""
+    found = sorted({head for table in curves.values() for head in table["head"].unique()})
+    labels = [token_label(label, LONGEST_LABEL, space=" ") for label in curves]
+    legend = [line_entry(label, theme.style_of(place)) for place, label in enumerate(labels)]
+    asked = list(heads) if heads is not None else found
+    figure, panels = head_panels(asked, width, x_label=x_label, y_label=y_label, legend=legend)
     for head, axes in panels.items():
-        for place, table in enumerate(tables.values()):
-            curve = table.filter(head=head)
-            line(axes, curve["offset"], curve["value"], theme.style_of(place))
+        for place, table in enumerate(curves.values()):
+            _, x, y = table.filter(head=head).get_columns()
+            line(axes, x, y, theme.style_of(place))
     return figure
-
-
-def _along_keys(by_offset: pl.DataFrame) -> pl.DataFrame:
-    key = (pl.col("query_position") - pl.col("offset")).alias("key_position")
-    attention = by_offset.filter(quantity="attention").with_columns(key).rename({"value": "mean"})
-    return attention.sort("head", "query_position", "key_position")
 
 
 def _rows_of(positions: pl.DataFrame, quantity: str, layer_norm: bool = True) -> pl.DataFrame:
-    kept = (pl.col("quantity") == quantity) & (pl.col("layer_norm") == layer_norm)
-    return positions.filter(kept).sort("head", "query_position", "key_position")
-
-
-def _query_curves(
-    positions: pl.DataFrame,
-    quantity: str,
-    heads: Sequence[int] | None,
-    queries: Sequence[int] | None,
-    width: theme.Width,
-    band_share: float | None = None,
-) -> Figure:
-    """One panel per head: one query with the extremes of σ, or one line per query."""
-    rows = _rows_of(positions, quantity)
-    asked = chosen_queries(rows, queries)
-    many = len(asked) > 1
-    has_extremes = not rows["at_largest_scale"].drop_nulls().is_empty()
-    legend = [line_entry(f"query {query}", theme.style_of(place)) for place, query in enumerate(asked)]
-    if not many and asked:
-        legend = _extremes_legend(asked[0], band_share) if has_extremes else legend
-    if many and not rows["low"].drop_nulls().is_empty():
-        legend.append(band_entry(band_name("pairs of tokens", band_share), ANY_QUERY))
-    figure, panels = head_panels(
-        chosen_heads(rows, heads), width, x_label=KEY_POSITION, y_label=NAMES[quantity], legend=legend
-    )
-    for head, axes in panels.items():
-        for place, query in enumerate(asked):
-            curve = rows.filter((pl.col("head") == head) & (pl.col("query_position") == query))
-            style = theme.style_of(place)
-            band(axes, curve["key_position"], curve["low"], curve["high"], style)
-            if not many:
-                line(axes, curve["key_position"], curve["at_largest_scale"], LARGEST, linewidth=0.7)
-                line(axes, curve["key_position"], curve["at_smallest_scale"], SMALLEST, linewidth=0.7)
-            line(axes, curve["key_position"], curve["mean"], style)
-    return figure
-
-
-def _extremes_legend(query: int, band_share: float | None) -> list[Artist]:
-    return [
-        line_entry(f"query {query}, mean σ", MEAN),
-        line_entry("largest σ", LARGEST),
-        line_entry("smallest σ", SMALLEST),
-        band_entry(band_name("pairs of tokens", band_share), MEAN),
-    ]
-
-
-def _shared_query(tables: Sequence[pl.DataFrame], query: int | None) -> int:
-    """The given query position, or the largest that all checkpoints have."""
-    shared = set.intersection(*(set(table["query_position"].drop_nulls()) for table in tables))
-    return query if query is not None else max(shared, default=0)
+    return positions.filter(quantity=quantity, layer_norm=layer_norm).sort("head", "query_position", "key_position")

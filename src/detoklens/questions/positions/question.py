@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import polars as pl
@@ -11,17 +11,15 @@ import polars as pl
 from detoklens.errors import MissingError, RangeError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.positions import chosen_queries, offset_curves, position_curves, trained_range
-from detoklens.questions.base import Question, View
+from detoklens.questions.base import Question, ReportEntry, View
 from detoklens.questions.options import SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, QueryPositions
 from detoklens.questions.positions.compute import (
     POSITIONS,
     POSITIONS_BY_OFFSET,
-    along_keys,
+    curve_lines,
     curve_table,
-    curve_view,
     offset_table,
-    offset_view,
 )
 from detoklens.questions.texts import check_reachable
 from detoklens.wording import head_name, listed, percent
@@ -32,6 +30,9 @@ if TYPE_CHECKING:
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames, Need
     from detoklens.questions.study import Study
+
+
+EXTREMES = {"key": "at the keys", "query": "at the query", "both": "at query and keys"}
 
 
 @dataclass(frozen=True, repr=False)
@@ -78,15 +79,18 @@ class OverVocabulary(Question):
 class OfPositions(OverVocabulary, SplitTerms):
     """The same for every family: the kernel of rotary and ALiBi positions depends on a mean instead of σ."""
 
+    query_positions: QueryPositions = None
+    heads: Heads = None
     length: Annotated[
         int | None,
         Parameter("Text length for bidirectional models. Default: all positions.", least=1, advanced=True),
     ] = field(default=None, kw_only=True)
 
-    def queries(self, study: Study, asked: Sequence[int] | None) -> list[int]:
+    def queries(self, study: Study) -> list[int]:
+        """The query positions, by default spread over the trained range."""
         if self.length is not None:
             study.layer.check_positions([self.length - 1])
-        queries = chosen_queries(study.layer, asked, self.length)
+        queries = chosen_queries(study.layer, self.query_positions, self.length)
         check_reachable(queries, self.length)
         return queries
 
@@ -95,7 +99,7 @@ class OfPositions(OverVocabulary, SplitTerms):
 
     def settings(self, study: Study) -> dict[str, Any]:
         """Omit the mean over σ for rotary and ALiBi positions."""
-        given = super().settings(study)
+        given = super().settings(study) | {"query_positions": self.queries(study)}
         if study.layer.positions == "learned":
             return given
         if (self.average, self.weights) != ("ratio-of-mean", "even"):
@@ -103,19 +107,14 @@ class OfPositions(OverVocabulary, SplitTerms):
                 f"{study.layer.name}: the kernel of {study.layer.positions} positions does not depend on σ; omit "
                 "average and weights"
             )
-        self._refuse_no_kernel(study)
-        return {name: given[name] for name in given if name not in ("average", "weights")}
-
-    def _refuse_no_kernel(self, study: Study) -> None:
-        """A rotary kernel is the product of the common parts of queries and keys: without one of them, it is 0."""
-        if study.layer.positions != "rotary" or self.mean != "none":
-            return
         common = study.layer.common_part(None)
-        if not (common.query.any() and common.key.any()):
+        has_kernel = study.layer.positions != "rotary" or (common.query.any() and common.key.any())
+        if self.mean == "none" and not has_kernel:  # it is the product of the common parts of queries and keys
             raise RangeError(
                 f"{study.layer.name}: without query and key biases, rotary positions only have a kernel if a mean is "
                 "split off; use the mean over the vocabulary or by frequency"
             )
+        return {name: given[name] for name in given if name not in ("average", "weights")}
 
 
 @dataclass(frozen=True, repr=False)
@@ -129,10 +128,17 @@ class Positions(OfPositions):
     Example: detoklens positions gpt2 --query-positions 50,500,1000 --heads 1,7
     """
 
-    query_positions: QueryPositions = None
     band: Annotated[float, Parameter("Share of the vocabulary within the band.", advanced=True)] = 0.95
-    heads: Heads = None
+    extremes: Annotated[
+        Literal["key", "query", "both"],
+        Parameter(
+            "Whose σ is the vocabulary's smallest or largest: the key's, as in the caption of the paper's Figure 3, "
+            "the query's, as in its code, or both.",
+            advanced=True,
+        ),
+    ] = "key"
 
+    report_section = "Position terms"
     tables = (POSITIONS, POSITIONS_BY_OFFSET)
     equation = (
         "Tᵖ[h, j] = b̃_Q·(pⱼ W̃_K) / σⱼ,  Tᵖᵖ[h, i, j] = (pᵢ W̃_Q)·(pⱼ W̃_K) / (σᵢ σⱼ),  α = softmax((Tᵖ + Tᵖᵖ) / √d′);  "
@@ -146,41 +152,43 @@ class Positions(OfPositions):
             ("positions",),
             "Position alone (Tᵖ)",
             "Tᵖ of each key position: with mean σ over the vocabulary and the band of {band} of the tokens, and "
-            "without LayerNorm's division.",
+            "without LayerNorm's division. The paper's Figure 3A and appendix.",
             per_head=True,
         ),
-        FigureSpec(
-            "position_comparison",
-            "positions:position_comparison",
-            ("positions",),
-            "Position and position (Tᵖᵖ)",
-            "Tᵖᵖ along the keys for each query position, with the band of {band} of the pairs of tokens.",
-            per_head=True,
-        ),
-        FigureSpec(
-            "position_scales",
-            "positions:position_scales",
-            ("positions",),
-            "Position and position (Tᵖᵖ) with extreme σ",
-            "Tᵖᵖ from one query position with the vocabulary's mean, largest and smallest σ at query and keys, and the "
-            "band of {band} of the pairs of tokens.",
-            per_head=True,
-        ),
-        FigureSpec(
-            "position_sum",
-            "positions:position_sum",
-            ("positions",),
-            "Sum of the position terms (Tᵖ + Tᵖᵖ)",
-            "Tᵖ + Tᵖᵖ along the keys for each query position, with the band of {band} of the pairs of tokens.",
-            per_head=True,
-        ),
-        FigureSpec(
-            "position_attention",
-            "positions:position_attention",
-            ("positions",),
-            "Attention by position alone",
-            "Softmax of Tᵖ + Tᵖᵖ over the visible keys: the attention if only positions mattered.",
-            per_head=True,
+        *(
+            FigureSpec(
+                name,
+                "positions:position_curves",
+                ("positions",),
+                title,
+                f"{what}: one column per query position, with the mean σ of the vocabulary, and with the largest and "
+                f"the smallest σ {{extremes}}. {where}",
+                per_head=True,
+                options=(("quantity", quantity),),
+            )
+            for name, quantity, title, what, where in (
+                (
+                    "position_comparison",
+                    "pp",
+                    "Position and position (Tᵖᵖ)",
+                    "Tᵖᵖ along the keys, with the band of {band} of the pairs of tokens",
+                    "The paper's Figure 3B and appendix.",
+                ),
+                (
+                    "position_sum",
+                    "p+pp",
+                    "Sum of the position terms (Tᵖ + Tᵖᵖ)",
+                    "Tᵖ + Tᵖᵖ along the keys, with the band of {band} of the pairs of tokens",
+                    "The paper's Figure 3C.",
+                ),
+                (
+                    "position_attention",
+                    "attention",
+                    "Attention by position alone",
+                    "Softmax of Tᵖ + Tᵖᵖ over the visible keys, the attention if only positions mattered",
+                    "The paper's Figure 3D and appendix.",
+                ),
+            )
         ),
         FigureSpec(
             "kernel",
@@ -227,36 +235,55 @@ class Positions(OfPositions):
         ),
     )
 
+    @classmethod
+    def report_entries(cls, study: Study) -> Sequence[ReportEntry]:
+        figure = "position_attention" if study.layer.positions == "learned" else "kernel_attention"
+        return [ReportEntry(cls(), compared=True, figure=figure)]
+
     def settings(self, study: Study) -> dict[str, Any]:
-        given = super().settings(study) | {"query_positions": self._queries(study)}
-        return {name: given[name] for name in given if name != "band" or study.layer.positions == "learned"}
+        given = super().settings(study)
+        only_learned = () if study.layer.positions == "learned" else ("band", "extremes")
+        return {name: given[name] for name in given if name not in only_learned}
 
     def specs(self) -> Sequence[FigureSpec]:
-        return [spec.with_band(self.band) for spec in self.figures]
+        specs = [spec.with_band(self.band) for spec in self.figures]
+        return [
+            replace(
+                spec,
+                caption=spec.caption.replace("{extremes}", EXTREMES[self.extremes]),
+                options=(*spec.options, ("extremes", self.extremes)),
+            )
+            if "{extremes}" in spec.caption
+            else spec
+            for spec in specs
+        ]
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         asked = pl.col("head").is_in(study.heads(self.heads))
         if study.layer.positions != "learned":
-            by_offset = offset_curves(study.layer, self._queries(study), self.split_off(study))
+            by_offset = offset_curves(study.layer, self.queries(study), self.split_off(study))
             return {"positions_by_offset": pl.concat([offset_table(curve) for curve in by_offset]).filter(asked)}
         self.say_what_was_trained(study, runner)
         curves = position_curves(
             study.layer,
-            self._queries(study),
+            self.queries(study),
             self.average,
             self.token_weights(study),
             self.band,
             runner.watch,
             self.length,
+            self.extremes,
         )
-        frame = pl.concat([curve_table(curve) for curve in curves])
-        return {"positions": frame.filter(asked)}
+        return {"positions": pl.concat([curve_table(curve) for curve in curves]).filter(asked)}
 
     def summarize(self, tables: Frames) -> str:
         """The sharpest and the broadest head from the middle query position."""
         peaks, middle = _peaks(tables)
-        sharpest, broadest = (_peak_shown(peaks.row(place, named=True)) for place in (0, -1))
-        of_all = f"sharpest in {sharpest} and broadest in {broadest}" if len(peaks) > 1 else f"highest in {sharpest}"
+        shown = [
+            f"{head_name(peak['head'])} ({_share(peak['mean'])} on key {peak['key_position']})"
+            for peak in (peaks.row(0, named=True), peaks.row(-1, named=True))
+        ]
+        of_all = f"sharpest in {shown[0]} and broadest in {shown[1]}" if len(peaks) > 1 else f"highest in {shown[0]}"
         return f"By position alone, attention from position {middle} is {of_all}."
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
@@ -265,27 +292,27 @@ class Positions(OfPositions):
         return f"Largest attention by position alone on a single key: {listed(said)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
-        if "positions" not in tables:
-            return [offset_view(tables["positions_by_offset"])]
-        return [curve_view(tables["positions"])]
-
-    def _queries(self, study: Study) -> list[int]:
-        return self.queries(study, self.query_positions)
+        """One line per curve, with LayerNorm: range, peak and sparkline."""
+        if "positions" in tables:
+            shown = tables["positions"].filter(pl.col("layer_norm") & (pl.col("quantity") != "p+pp"))
+            return [View(POSITIONS.question, curve_lines(shown, "mean", "key_position", "key"))]
+        by_offset = tables["positions_by_offset"]
+        return [View(POSITIONS_BY_OFFSET.question, curve_lines(by_offset, "value", "offset", "offset"))]
 
 
 def _peaks(tables: Frames) -> tuple[pl.DataFrame, int]:
     """Each head's largest attention from the middle query position and its key, the sharpest head first."""
-    positions = tables["positions"] if len(tables.get("positions", ())) else along_keys(tables["positions_by_offset"])
+    if len(tables.get("positions", ())):
+        positions = tables["positions"]
+    else:
+        key = (pl.col("query_position") - pl.col("offset")).alias("key_position")
+        positions = tables["positions_by_offset"].with_columns(key).rename({"value": "mean"})
     attention = positions.filter(quantity="attention")
     queries = attention["query_position"].unique().sort()
     middle = queries[len(queries) // 2]
     there = attention.filter(query_position=middle).sort("mean", "key_position", descending=[True, True])
     peaks = there.unique("head", keep="first", maintain_order=True)
     return peaks.sort("mean", "head", descending=[True, False]), middle
-
-
-def _peak_shown(peak: dict[str, Any]) -> str:
-    return f"{head_name(peak['head'])} ({_share(peak['mean'])} on key {peak['key_position']})"
 
 
 def _share(share: float) -> str:

@@ -8,8 +8,18 @@ import polars as pl
 from matplotlib.figure import Figure
 
 from detoklens.figures import theme
-from detoklens.figures.marks import point_entry
-from detoklens.figures.panels import Measure, chosen_heads, chosen_queries, head_rows, in_order, points, show_neutral
+from detoklens.figures.labels import QUERY_POSITION
+from detoklens.figures.marks import line, line_entry, point_entry
+from detoklens.figures.panels import (
+    Measure,
+    chosen_heads,
+    chosen_queries,
+    head_panels,
+    head_rows,
+    in_order,
+    points,
+    show_neutral,
+)
 
 MEASURES = (
     Measure("alibi_slope", "slope of Tᵖ\n(as ALiBi's)", 0.0),
@@ -21,6 +31,11 @@ MEASURES = (
     Measure("on_first", "attention on\nposition 0"),
     Measure("entropy", "entropy\n(bits)"),
 )
+REACHES = {
+    "last_15": ("last 15 tokens", theme.SERIES[0]),
+    "on_first": ("position 0", theme.SERIES[1]),
+    "on_first_usual_scale": ("position 0 with its neighbours' σ", theme.SERIES[2]),
+}
 
 
 @theme.figure_function
@@ -42,4 +57,23 @@ def shape_numbers(
         for place, query in enumerate(positions):
             rows = in_order(shape.filter(query_position=query), asked)
             points(axes, rows[measure.column], theme.style_of(place), filled=False)
+    return figure
+
+
+@theme.figure_function
+def reach(reach: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
+    """Mass of attention by position alone on near tokens and on position 0, from every query position."""
+    shown = {column: named for column, named in REACHES.items() if column in reach.columns}
+    figure, panels = head_panels(
+        chosen_heads(reach, heads),
+        width,
+        x_label=QUERY_POSITION,
+        y_label="attention by position alone",
+        legend=[line_entry(name, style) for name, style in shown.values()],
+    )
+    for head, axes in panels.items():
+        rows = reach.filter(head=head).sort("query_position")
+        for column, (_, style) in shown.items():
+            line(axes, rows["query_position"], rows[column], style)
+        axes.set_ylim(-0.02, 1.02)
     return figure

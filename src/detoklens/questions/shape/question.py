@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,16 +10,14 @@ import numpy as np
 import polars as pl
 
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures import shape
-from detoklens.measures.shape import position_shape
-from detoklens.questions.base import Verdict, View
-from detoklens.questions.parameters import Heads, QueryPositions
+from detoklens.measures.shape import masses, position_shape
+from detoklens.questions.base import ReportEntry, Verdict, View
 from detoklens.questions.positions.question import OfPositions
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, listed_some, percent, plural
 
 if TYPE_CHECKING:
-    from detoklens.measures.shape import Beyond, PositionShape, SeenFrom
+    from detoklens.measures.shape import Beyond, PositionShape
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames
     from detoklens.questions.study import Study
@@ -44,6 +42,8 @@ SHAPE = Schema(
             "Boolean",
             "r_squared at least 0.9 and line_p at most 0.02; null with fewer than 16 positions or a constant Tᵖ",
         ),
+        Column("monotone", "Float64", "Spearman's correlation of Tᵖ with the key position; null if Tᵖ is constant"),
+        Column("increasing", "Float64", "share of steps from one key to the next at which Tᵖ increases"),
         Column("period", "Float64", "period of Tᵖᵖ's leading wave, in positions"),
         Column("wave_share", "Float64", "share of the leading wave in Tᵖᵖ's power around its best line"),
         Column("waves_share", "Float64", "share of the leading waves together"),
@@ -58,6 +58,12 @@ SHAPE = Schema(
             "sinusoidal",
             "Boolean",
             "wave_share at least 0.5 and wave_p at most 0.02; null without a wave, 48 keys or 1.5 periods in view",
+        ),
+        Column(
+            "wave_effect",
+            "Float64",
+            "total variation between attention by position alone with and without the leading waves: 0 if the softmax "
+            "suppresses them; null with fewer than 1.5 periods in view",
         ),
         Column("last_1", "Float64", "attention by position alone on the query itself"),
         Column("last_5", "Float64", "attention on the last 5 tokens, the query included"),
@@ -90,6 +96,24 @@ WAVES = Schema(
     ),
 )
 
+REACH = Schema(
+    "reach",
+    "Attention by position alone from every query position",
+    (
+        HEAD,
+        QUERY_POSITION,
+        Column("last_1", "Float64", "attention by position alone on the query itself"),
+        Column("last_5", "Float64", "attention on the last 5 tokens, the query included"),
+        Column("last_15", "Float64", "attention on the last 15 tokens, the query included"),
+        Column("on_first", "Float64", "attention on position 0, the attention sink"),
+        Column(
+            "on_first_usual_scale",
+            "Float64",
+            "the same if position 0 had the mean 1/σ of the next ten positions; learned positions only",
+        ),
+    ),
+)
+
 
 @dataclass(frozen=True, repr=False)
 class Shape(OfPositions):
@@ -104,13 +128,15 @@ class Shape(OfPositions):
     Example: detoklens shape gpt2 --query-positions 500
     """
 
-    query_positions: QueryPositions = None
-    heads: Heads = None
-
     uses = OfPositions.uses | {"seed"}
-    tables = (SHAPE, WAVES)
+    report_section = "Position terms"
+    caveat = "With learned positions, a wave belongs to the position embeddings as much as to the head."
+    tables = (SHAPE, WAVES, REACH)
     compared_tables = ("shape",)
-    equation = "best line through Tᵖ; periodogram of Tᵖᵖ (of the kernel) around its best line; softmax mass"
+    equation = (
+        "best line through Tᵖ; periodogram of Tᵖᵖ (of the kernel) around its best line; softmax mass; wave effect: "
+        "½ Σⱼ |softmax(Tᵖ + Tᵖᵖ) − softmax(Tᵖ + Tᵖᵖ − waves)|"
+    )
     figures = (
         FigureSpec(
             "shape_numbers",
@@ -118,19 +144,30 @@ class Shape(OfPositions):
             ("shape",),
             "Shape of the position terms",
             "One row per head: slope of Tᵖ and R² of the line, period and share of the leading wave of Tᵖᵖ (of the "
-            "kernel with rotary positions), and attention by position alone, for each query position.",
+            "kernel with rotary positions), and attention by position alone, for each query position. Figure 3A, B and "
+            "D of the paper in numbers.",
+        ),
+        FigureSpec(
+            "reach",
+            "shape:reach",
+            ("reach",),
+            "Attention by position alone from every query position",
+            "Softmax of Tᵖ + Tᵖᵖ: mass on the last 15 tokens, and on position 0 with its own σ and with the σ of its "
+            "neighbours. The paper's Figure 3D for all query positions, and its section 6.4.",
+            per_head=True,
         ),
     )
 
-    def settings(self, study: Study) -> dict[str, Any]:
-        return super().settings(study) | {"query_positions": self._queries(study)}
+    @classmethod
+    def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:
+        return [ReportEntry(cls(), compared=True, figure=None)]
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         if study.layer.positions == "learned":
             self.say_what_was_trained(study, runner)
         found = position_shape(
             study.layer,
-            self._queries(study),
+            self.queries(study),
             self.average,
             self.token_weights(study),
             runner.watch,
@@ -140,11 +177,30 @@ class Shape(OfPositions):
         )
         asked = pl.col("head").is_in(study.heads(self.heads))
         others = [*(AHEAD if study.layer.is_causal else ()), *(BY_OFFSET if study.has("position_table") else ())]
-        return {"shape": _shape_table(found).filter(asked).drop(others), "waves": _waves_table(found).filter(asked)}
+        return {
+            "shape": _shape_table(found).filter(asked).drop(others),
+            "waves": _waves_table(found).filter(asked),
+            "reach": _reach_table(found).filter(asked),
+        }
 
     def verdict(self, tables: Frames) -> Verdict:
         """Whether at least one head has a wave from the last query position, which sees most keys."""
-        return _judge(tables["shape"])
+        there = _from_the_last(tables["shape"])
+        told, query = there.drop_nulls("sinusoidal"), there["query_position"][0]
+        if there["period"].null_count() == len(there):
+            return Verdict("untestable", f"from position {query} there is no wave at all: the curve is a line")
+        if told.is_empty():
+            return Verdict("untestable", f"position {query} sees fewer than 48 keys or 1.5 periods")
+        waves = told.filter("sinusoidal")
+        control = "random mean vectors" if _waved(there) == "Tᵖ" else "random walks"
+        seen = (waves if len(waves) else told)["wave_share"].to_list()
+        low, high = percent(min(seen)).removesuffix(" %"), percent(max(seen))
+        shares = f"{low} to {high}" if not high.startswith(f"{low} ") else high
+        reason = (
+            f"from position {query}, one wave explains {shares} of it, against at most {percent(told['wave_null'][0])} "
+            f"in 95 % of {control}"
+        )
+        return Verdict("yes" if len(waves) else "no", reason, tuple(map(head_name, waves["head"])))
 
     def summarize(self, tables: Frames) -> str:
         found, there = self.verdict(tables), _from_the_last(tables["shape"])
@@ -167,97 +223,78 @@ class Shape(OfPositions):
 
     def views(self, tables: Frames) -> Sequence[View]:
         by_head = tables["shape"].sort("head", "query_position").rename({"query_position": "query"})
-        line = by_head.select("head", "slope", "alibi_slope", "r_squared", "line_null", "line_p", "linear")
+        line = by_head.select("head", "alibi_slope", "r_squared", "line_null", "line_p", "linear", "monotone")
         line = line.unique(maintain_order=True)
-        wave = by_head.select("head", "query", "period", "wave_share", "wave_null", "wave_p", "sinusoidal")
+        wave = by_head.select(
+            "head", "query", "period", "wave_share", "wave_null", "wave_p", "sinusoidal", "wave_effect"
+        )
         near = [name for name in by_head.columns if name.startswith(("last_", "next_"))]
         pull = by_head.select("head", "query", *near, "entropy", "class").with_columns(pl.col(near).round(3))
         return [
             View("line through Tᵖ", line),
             View(f"leading wave of {_waved(by_head)}", wave),
-            View(f"softmax of {_pulled(by_head)}", pull),
+            View("softmax of " + ("Tᵖ" if _waved(by_head) == "Tᵖ" else "Tᵖ + Tᵖᵖ"), pull),
         ]
-
-    def _queries(self, study: Study) -> list[int]:
-        return self.queries(study, self.query_positions)
 
 
 def _shape_table(found: PositionShape) -> pl.DataFrame:
+    n_heads = len(found.alibi_slope)
+
+    def control(what: str, beyond: Beyond | None) -> dict[str, Any]:
+        null_high = pl.Series([None if beyond is None else beyond.null_high] * n_heads, dtype=pl.Float64)
+        p = pl.Series([None] * n_heads if beyond is None else beyond.p, dtype=pl.Float64)
+        return {f"{what}_null": null_high, f"{what}_p": p}
+
     line = {
+        "head": np.arange(n_heads),
         "slope": found.line.slope,
         "r_squared": found.line.r_squared,
         "alibi_slope": found.alibi_slope,
-        **_control_columns("line", found.line.beyond, len(found.alibi_slope)),
+        **control("line", found.line.beyond),
         "linear": pl.Series(found.line.linear(), dtype=pl.Boolean),
+        "monotone": found.monotone,
+        "increasing": found.increasing,
+        "by_offset": [True] * n_heads,
     }
-    return pl.concat([SHAPE.frame(line | _columns_of(seen)) for seen in found.queries])
-
-
-def _control_columns(what: str, beyond: Beyond | None, n_heads: int) -> dict[str, Any]:
-    null_high = pl.Series([None if beyond is None else beyond.null_high] * n_heads, dtype=pl.Float64)
-    p = pl.Series([None] * n_heads if beyond is None else beyond.p, dtype=pl.Float64).fill_nan(None)
-    return {f"{what}_null": null_high, f"{what}_p": p}
-
-
-def _columns_of(seen: SeenFrom) -> dict[str, Any]:
-    """The columns of one query position, with one value per head."""
-    attention = seen.attention
-    shares = [[wave.share for wave in waves] for waves in seen.waves]
-    return {
-        "head": np.arange(len(attention)),
-        "query_position": np.full(len(attention), seen.query_position),
-        "period": pl.Series([waves[0].period if waves else None for waves in seen.waves], dtype=pl.Float64),
-        "wave_share": pl.Series([share[0] if share else None for share in shares], dtype=pl.Float64),
-        "waves_share": pl.Series([sum(share) if share else None for share in shares], dtype=pl.Float64),
-        **_control_columns("wave", seen.beyond, len(attention)),
-        "sinusoidal": pl.Series(seen.sinusoidal, dtype=pl.Boolean),
-        **{f"last_{count}": shape.mass_on_last(attention, count, seen.place) for count in shape.NEAR},
-        **{f"next_{count}": shape.mass_on_next(attention, count, seen.place) for count in shape.NEAR},
-        "on_previous": shape.mass_on_previous(attention, seen.place),
-        "on_first": shape.mass_on_first(attention, seen.first_key),
-        "entropy": shape.entropy(attention),
-        "class": shape.classes(attention, seen.place, seen.first_key),
-        "by_offset": [True] * len(attention),
-    }
+    frames = []
+    for seen in found.queries:
+        shares = [[wave.share for wave in waves] for waves in seen.waves]
+        wave = {
+            "query_position": np.full(n_heads, seen.query_position),
+            "period": pl.Series([waves[0].period if waves else None for waves in seen.waves], dtype=pl.Float64),
+            "wave_share": pl.Series([share[0] if share else None for share in shares], dtype=pl.Float64),
+            "waves_share": pl.Series([sum(share) if share else None for share in shares], dtype=pl.Float64),
+            **control("wave", seen.beyond),
+            "sinusoidal": pl.Series(seen.sinusoidal, dtype=pl.Boolean),
+            "wave_effect": seen.wave_effect,
+        }
+        frames.append(SHAPE.frame(line | wave | masses(seen)))
+    return pl.concat(frames)
 
 
 def _waves_table(found: PositionShape) -> pl.DataFrame:
-    rows = [row for seen in found.queries for row in _wave_rows(seen)]
+    rows = [
+        (head, seen.query_position, rank, wave.frequency, wave.period, wave.amplitude, wave.share)
+        for seen in found.queries
+        for head, waves in enumerate(seen.waves)
+        for rank, wave in enumerate(waves, start=1)
+    ]
     types = {column.name: column.polars_type for column in WAVES.columns}
     return WAVES.conform(pl.DataFrame(rows, schema=types, orient="row"))
 
 
-def _wave_rows(seen: SeenFrom) -> Iterator[tuple[int, int, int, float, float, float, float]]:
-    for head, waves in enumerate(seen.waves):
-        for rank, wave in enumerate(waves, start=1):
-            yield head, seen.query_position, rank, wave.frequency, wave.period, wave.amplitude, wave.share
+def _reach_table(found: PositionShape) -> pl.DataFrame:
+    n_heads, n_queries = found.reach["on_first"].shape
+    places = {
+        "head": np.repeat(np.arange(n_heads), n_queries),
+        "query_position": np.tile(np.arange(n_queries), n_heads),
+    }
+    schema = REACH.without(*(name for name in REACH.names if name not in places and name not in found.reach))
+    return schema.frame(places | {name: values.ravel() for name, values in found.reach.items()})
 
 
 def _from_the_last(shape: pl.DataFrame) -> pl.DataFrame:
     return shape.filter(pl.col("query_position") == pl.col("query_position").max()).sort("head")
-
-
-def _judge(shape: pl.DataFrame) -> Verdict:
-    there = _from_the_last(shape)
-    told, query = there.drop_nulls("sinusoidal"), there["query_position"][0]
-    if there["period"].null_count() == len(there):
-        return Verdict("untestable", f"from position {query} there is no wave at all: the curve is a line")
-    if told.is_empty():
-        return Verdict("untestable", f"position {query} sees fewer than 48 keys or 1.5 periods")
-    waves = told.filter("sinusoidal")
-    control = "random mean vectors" if _waved(shape) == "Tᵖ" else "random walks"
-    seen = (waves if len(waves) else told)["wave_share"].to_list()
-    low, high = percent(min(seen)).removesuffix(" %"), percent(max(seen))
-    shares = f"{low} to {high}" if not high.startswith(f"{low} ") else high
-    reason = (
-        f"from position {query}, one wave explains {shares} of it, against at most {percent(told['wave_null'][0])} "
-        f"in 95 % of {control}"
-    )
-    return Verdict("yes" if len(waves) else "no", reason, tuple(map(head_name, waves["head"])))
-
-
-def _pulled(shape: pl.DataFrame) -> str:
-    return "Tᵖ" if _waved(shape) == "Tᵖ" else "Tᵖ + Tᵖᵖ"
 
 
 def _waved(shape: pl.DataFrame) -> str:

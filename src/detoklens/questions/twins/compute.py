@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from detoklens.errors import DetokLensError, RangeError, TokenError
+from detoklens.measures.chance import FEWEST_WORDS
 from detoklens.measures.twin_chains import (
     chains,
     exchange_classes,
@@ -27,7 +28,6 @@ from detoklens.measures.twin_chains import (
     text_splits,
     word_tokens,
 )
-from detoklens.measures.twins import FEWEST as FEWEST_FOR_INTERVALS
 from detoklens.measures.twins import PARTNERS, exchanged_first, partner_words
 from detoklens.measures.words import given_words
 from detoklens.questions.base import Verdict
@@ -109,6 +109,7 @@ TWINS_BY_CONDITION = Schema(
         *with_interval("share_lost", f"cut and without: {SHARE_LOST}"),
         *with_interval("null_median_rank", "cut and without: median rank of the null under the same ablation"),
         *with_interval("null_ratio", "geometric mean over words of the null's rank with / without the ablation"),
+        *with_interval("share_behind", "cut: share_lost of the strongest cut minus this one's, for the same words"),
     ),
 )
 
@@ -158,9 +159,15 @@ def beginning_of(
         say("no beginning-of-text token, as asked: words are at the very start of the text")
         return ()
     try:
-        found = find_beginning(layer) if bos is None else Beginning(_token_asked_for(layer, bos), "as asked")
-    except TokenError:
+        if bos is None:
+            found = find_beginning(layer)
+        else:  # a whole number is an id; anything else is the text of one token
+            found = Beginning(layer.token_id(int(bos) if str(bos).isdecimal() else bos), "as asked")
+            layer.check_text([found.token_id])
+    except DetokLensError as error:
         if bos is not None:
+            raise TokenError(f"BOS token {bos!r}: {error}") from error
+        if not isinstance(error, TokenError):
             raise
         say(f"{layer.name} has no beginning-of-text token: words are at the very start of the text")
         return ()
@@ -173,14 +180,13 @@ def bos_name(layer: Layer, beginning: tuple[int, ...]) -> str | None:
     return token_shown(layer.token(beginning[0])) if beginning else None
 
 
-def _token_asked_for(layer: Layer, bos: str | int) -> int:
-    """A whole number is an id; anything else is the text of one token."""
-    try:
-        token_id = layer.token_id(int(bos) if str(bos).isdecimal() else bos)
-        layer.check_text([token_id])
-    except DetokLensError as error:
-        raise TokenError(f"BOS token {bos!r}: {error}") from error
-    return token_id
+def candidate_tokens(layer: Layer, size: int | None, wholes: Iterable[np.ndarray], seed: int) -> np.ndarray:
+    """The tokens to rank, in order of id: all of them, or a sample plus the twins."""
+    unread = layer.weights.padding_token_id
+    everything = np.setdiff1d(np.arange(layer.vocab_size), [] if unread is None else [unread])
+    if size is None or size >= len(everything):
+        return everything
+    return np.unique(np.concatenate([np.random.default_rng(seed).choice(everything, size, replace=False), *wholes]))
 
 
 def null_pieces(layer: Layer, words: Chains, seed: int) -> np.ndarray:
@@ -217,10 +223,20 @@ def twin_words(
     wholes = word_tokens(vocabulary, splits) if words is None else listed_tokens(vocabulary, given_words(words))
     found = {number: _readable(layer, chains(splits, wholes, number)).sample(most, seed) for number in set(pieces)}
     kept = {number: found[number] for number in sorted(found) if len(found[number]) >= FEWEST}
+    if not splits:
+        raise TokenError(
+            f"no word of {layer.name} has a twin: its tokenizer has no merges and no token that is two others joined, "
+            "as with letters or amino acids; choose a model with subword tokens"
+        )
+    if not kept and words is not None:
+        raise TokenError(
+            f"fewer than two words of the list are tokens of {layer.name} that split into smaller ones; list words "
+            "that its tokenizer keeps whole"
+        )
     if not kept:
-        raise TokenError(_why_no_words(layer, words, bool(splits)))
+        raise TokenError(f"fewer than two words of {layer.name} split into this many pieces; ask for fewer pieces")
     for number in sorted(found):
-        if len(found[number]) < FEWEST_FOR_INTERVALS:
+        if len(found[number]) < FEWEST_WORDS:
             say(f"{plural(len(found[number]), 'word')} in {number} pieces: too few for intervals")
     return kept
 
@@ -230,20 +246,6 @@ def _readable(layer: Layer, words: Chains) -> Chains:
     unread = -1 if layer.weights.padding_token_id is None else layer.weights.padding_token_id
     tokens = np.concatenate([words.pieces, words.whole[:, None]], axis=1)
     return words.only(np.flatnonzero(((tokens < layer.vocab_size) & (tokens != unread)).all(axis=1)))
-
-
-def _why_no_words(layer: Layer, words: Path | Sequence[str] | None, has_splits: bool) -> str:
-    if not has_splits:
-        return (
-            f"no word of {layer.name} has a twin: its tokenizer has no merges and no token that is two others joined, "
-            "as with letters or amino acids; choose a model with subword tokens"
-        )
-    if words is not None:
-        return (
-            f"fewer than two words of the list are tokens of {layer.name} that split into smaller ones; list words "
-            "that its tokenizer keeps whole"
-        )
-    return f"fewer than two words of {layer.name} split into this many pieces; ask for fewer pieces"
 
 
 CLEARLY = 1.2  # rank ratio: with thousands of words, any difference is significant
@@ -277,10 +279,6 @@ class Conditions:
         return self.rows["whole"]
 
     @property
-    def candidates(self) -> int:
-        return int(self.whole["candidates"])
-
-    @property
     def has_intervals(self) -> bool:
         return self.whole["median_rank_low"] is not None
 
@@ -291,34 +289,34 @@ class Conditions:
     @property
     def writes(self) -> bool:
         """Whether the rank is clearly worse in all four controls."""
-        return self.is_testable and all(map(self.is_clearly_worse, CONTROLS))
+        return self.is_testable and not self.failed(CONTROLS)
 
     @property
     def carries(self) -> bool:
         """Whether the first piece reaches the last position: null and last piece are clearly worse."""
-        return all(map(self.is_clearly_worse, CARRYING))
+        return self.has_intervals and not self.failed(CARRYING)
 
-    def is_clearly_worse(self, condition: str) -> bool:
-        row = self.rows[condition]
-        return (
-            self.has_intervals
-            and row["rank_ratio_low"] > self.lower_end
-            and row["rank_ratio"] >= CLEARLY
-            and row["rank_lost"] > 0
-        )
+    def failed(self, controls: Sequence[str]) -> list[str]:
+        """The controls that are not clearly worse, the closest first."""
+        rows = {name: self.rows[name] for name in controls}
+        failed = [
+            name
+            for name, row in rows.items()
+            if row["rank_ratio_low"] <= self.lower_end or row["rank_ratio"] < CLEARLY or row["rank_lost"] <= 0
+        ]
+        return sorted(failed, key=lambda name: float(rows[name]["rank_ratio"]))
 
-    def failed(self) -> list[str]:
-        """The controls that are not clearly worse."""
-        return [name for name in CONTROLS if not self.is_clearly_worse(name)]
+    def needed(self, kind: str) -> list[str]:
+        """What is ablated by the conditions of a kind (`cut_`, `without_`) and needed, worst first."""
+        rows = {name.removeprefix(kind): row for name, row in self.rows.items() if name.startswith(kind)}
+        needed = [name for name, row in rows.items() if is_needed(row, self.whole["candidates"])]
+        return sorted(needed, key=lambda name: -float(rows[name]["share_lost"]))
 
-    def closest(self, controls: Sequence[str] = CONTROLS) -> str:
-        """The control with the smallest rank ratio."""
-        return min(controls, key=lambda name: float(self.rows[name]["rank_ratio"]))
-
-    def needed(self, kind: str) -> list[Row]:
-        """The ablations of a kind (`cut_`, `without_`) that lose much of the gain, worst first."""
-        rows = [row for name, row in self.rows.items() if name.startswith(kind) and is_needed(row, self.candidates)]
-        return sorted(rows, key=lambda row: -float(row["share_lost"]))
+    def tied(self) -> list[str]:
+        """The heads whose cut does not lose clearly less than the strongest cut."""
+        rows = {name.removeprefix("cut_"): row for name, row in self.rows.items() if name.startswith("cut_")}
+        low = {name: row.get("share_behind_low") for name, row in rows.items()}
+        return [name for name, least in low.items() if least is not None and least <= 0]
 
     def ratio(self, control: str) -> str:
         """`1.80 [1.63, 1.98]`."""
@@ -328,15 +326,14 @@ class Conditions:
 
 
 def is_needed(row: Row, candidates: int) -> bool:
-    """Whether the ablated component is needed: by the lower end of its share, if the null stays above chance."""
-    low = row["share_lost_low"]
-    return low is not None and low > NEEDED and not sends_null_to_chance(row, candidates)
+    """Whether the ablated component is needed: by the lower end of its share, if the null stays above chance.
 
-
-def sends_null_to_chance(row: Row, candidates: int) -> bool:
-    """Whether an ablation makes the null as bad as a random order; then it explains nothing."""
+    An ablation that makes the null as bad as a random order destroys everything and explains nothing.
+    """
+    if row["share_lost_low"] is None or row["share_lost_low"] <= NEEDED:
+        return False
     high, ratio = row["null_median_rank_high"], row["null_ratio_low"]
-    return high is not None and bool(high >= AT_CHANCE * (candidates + 1) / 2 and ratio > 1)
+    return high is None or bool(high < AT_CHANCE * (candidates + 1) / 2 or ratio <= 1)
 
 
 def last_place(tables: Iterable[pl.DataFrame]) -> str:
@@ -353,7 +350,7 @@ def fewest_pieces(table: pl.DataFrame, place: str | None = None) -> Conditions:
 
 def twins_verdict(found: Conditions) -> Verdict:
     """Whether the layer writes words; the heads are those needed to carry the first piece."""
-    return verdict_of(found, tuple(map(_head, found.needed("cut_"))) if found.carries else ())
+    return verdict_of(found, tuple(found.needed("cut_")) if found.carries else ())
 
 
 def verdict_of(found: Conditions, heads: tuple[str, ...]) -> Verdict:
@@ -361,19 +358,24 @@ def verdict_of(found: Conditions, heads: tuple[str, ...]) -> Verdict:
     if not found.is_testable:
         return Verdict("untestable", _why_untestable(found))
     if found.writes:
-        closest = found.closest()
+        closest = _closest(found)
         reason = f"all four controls are clearly worse; the closest is {closest} {found.ratio(closest)}"
         return Verdict("yes", reason, heads)
-    failed = listed([f"{name} {found.ratio(name)}" for name in found.failed()])
+    failed = listed([f"{name} {found.ratio(name)}" for name in CONTROLS if name in found.failed(CONTROLS)])
     rule = f"a ratio of at least {CLEARLY}, with a lower end above {found.lower_end:g}"
     reason = f"not clearly worse ({rule}): {failed}"
     return Verdict("no", f"{CARRIES}, but {reason}" if found.carries else reason, heads)
 
 
+def _closest(found: Conditions) -> str:
+    """The control with the smallest rank ratio."""
+    return min(CONTROLS, key=lambda name: float(found.rows[name]["rank_ratio"]))
+
+
 def _why_untestable(found: Conditions) -> str:
     words = plural(found.whole["words"], "word")
-    if found.whole["words"] < FEWEST_FOR_INTERVALS:
-        return f"{words} are too few for intervals; at least {FEWEST_FOR_INTERVALS} are needed"
+    if found.whole["words"] < FEWEST_WORDS:
+        return f"{words} are too few for intervals; at least {FEWEST_WORDS} are needed"
     if not found.has_intervals:
         return "there are no intervals without resamples"
     return f"{words} are too few for the additive control: each needs {PARTNERS} partners with other pieces"
@@ -393,24 +395,22 @@ def summarize_twins(table: pl.DataFrame, all_heads: bool = True) -> str:
     evidence = f"The first layer {claim}: {WHERE[found.whole['place']]}, {ranks_against_controls(found)}."
     if not found.carries:
         return evidence
-    needed = [*map(_head, found.needed("cut_")), *map(_term, found.needed("without_"))]
-    if not needed and not all_heads:
-        return evidence
-    return f"{evidence} {needed_components(needed, 'No single head or term is needed')}."
+    needed = [*found.needed("cut_"), *map(term_symbol, found.needed("without_"))]
+    if needed:
+        tied = [head for head in found.tied() if head not in needed] if found.needed("cut_") else []
+        also = f"; not clearly less: {listed_some(tied, MOST_NAMED)}" if tied else ""
+        return f"{evidence} Needed: {listed_some(needed, MOST_NAMED)}{also}."
+    return f"{evidence} No single head or term is needed." if all_heads else evidence
 
 
 def ranks_against_controls(found: Conditions) -> str:
     """The median rank, and the control that decides."""
-    rank = f"the twin's median rank is {format_rank(found.whole['median_rank'])} of {found.candidates:,}"
+    rank = f"the twin's median rank is {format_rank(found.whole['median_rank'])} of {found.whole['candidates']:,}"
     if found.writes:
-        closest = found.closest()
+        closest = _closest(found)
         return f"{rank}; ranks are {found.ratio(closest)} times as large in the closest of four controls ({closest})"
-    failed = found.closest(found.failed())
+    failed = found.failed(CONTROLS)[0]
     return f"{rank}; ranks {CONTROL_NAMES[failed]} are not clearly larger ({found.ratio(failed)} times)"
-
-
-def needed_components(needed: Sequence[str], otherwise: str) -> str:
-    return f"Needed: {listed_some(needed, MOST_NAMED)}" if needed else otherwise
 
 
 def compare_twins(tables: Mapping[str, pl.DataFrame]) -> str:
@@ -429,14 +429,6 @@ def brief(found: Conditions, needed: Sequence[str]) -> str:
     ratios = listed([f"{name} {found.ratio(name)}" for name in ("null", "additive") if name in found.rows])
     carries = "carries the first piece, " if found.carries and found.is_testable and not found.writes else ""
     return f"{carries}{ratios}{f', needs {listed(needed)}' if needed else ''}"
-
-
-def _head(row: Row) -> str:
-    return str(row["condition"]).removeprefix("cut_")
-
-
-def _term(row: Row) -> str:
-    return term_symbol(str(row["condition"]).removeprefix("without_"))
 
 
 def format_rank(rank: float) -> str:

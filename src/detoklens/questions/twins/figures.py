@@ -86,7 +86,7 @@ def twins_pieces(twins_by_condition: pl.DataFrame, *, width: theme.Width = "page
         width,
         x_label="pieces",
         y_label="median rank of the twin",
-        legend=[line_entry(KINDS[name][0], KINDS[name][1], marker=True) for name in BASES],
+        legend=[line_entry(*KINDS[name], marker=True) for name in BASES],
     )
     for axes, place in zip(panels, places, strict=True):
         for turn, name in enumerate(BASES):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -12,8 +12,9 @@ import polars as pl
 from detoklens.corpus.memory import machine_memory
 from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError
 from detoklens.figures.spec import FigureSpec
+from detoklens.measures.chance import Measured
 from detoklens.measures.twin_ranks import ClosedWorld
-from detoklens.measures.twins import Measured, geometric_means, shares_lost, summary
+from detoklens.measures.twins import geometric_means, rank_measures, shares_lost
 from detoklens.measures.words import fingerprint_of, given_words
 from detoklens.questions.base import Question, View
 from detoklens.questions.parameters import Heads, Parameter
@@ -28,6 +29,7 @@ from detoklens.questions.twins.compute import (
     TwinWords,
     beginning_of,
     bos_name,
+    candidate_tokens,
     check_pieces,
     compare_twins,
     fewest_pieces,
@@ -49,7 +51,7 @@ if TYPE_CHECKING:
     from detoklens.questions.base import ByLabel, Frames, Verdict
     from detoklens.questions.study import Study
     from detoklens.scores.layer import Layer
-    from detoklens.weights.mlp import MlpSublayer
+    from detoklens.weights.first_layer import MlpSublayer
 
 
 COPIES = 3  # of one place's vectors in float32 while standardising, on top of the vectors of all places
@@ -62,13 +64,11 @@ SHOWN = (
 
 @dataclass(frozen=True)
 class Ranked:
-    """Ranks of the twins at one place, for one number of pieces."""
+    """Ranks of the twins at one place, for one number of pieces, by condition."""
 
-    conditions: tuple[str, ...]
-    ranks: np.ndarray
-    """[condition, word]"""
-    null_ranks: Mapping[str, np.ndarray]
-    """Ranks of the null under the same ablation, by condition."""
+    ranks: dict[str, np.ndarray] = field(default_factory=dict)
+    null_ranks: dict[str, np.ndarray] = field(default_factory=dict)
+    """Of the null, under the same ablation."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,6 +100,8 @@ class Twins(Question):
     bos: Bos = None
 
     progress_label = "ranking twins"
+    report_section = "Words written by the layer"
+    caveat = "The text is only a beginning-of-text token and one word; longer texts may distract the heads."
     needs = frozenset({"vocabulary"})
     uses = frozenset({"seed"})
     tables = (TWINS_BY_CONDITION, TWINS)
@@ -161,60 +163,32 @@ class Twins(Question):
         layer = study.layer
         beginning = beginning_of(layer, runner.say, self.bos)
         words = twin_words(layer, self.words, self.pieces, self.triples, study.seed, runner.say)
-        self._check_places(layer, len(beginning) + max(words))
-        world = ClosedWorld.of(layer, beginning, _rest(layer, runner.say))
-        token_ids = self._candidates(layer, words, study.seed)
-        _check_memory(layer, len(token_ids), len(world.places))
-        asked = self._conditions(study, world, words, runner.say)
-        ranked = _ranked(world, asked, words, token_ids, runner)
-        bos = bos_name(layer, beginning)
-        by_condition = [
-            self._by_condition(place, pieces, found, len(token_ids), bos, study.seed)
-            for (place, pieces), found in ranked.items()
-        ]
-        by_word = [_word_by_word(layer, place, words[pieces], found) for (place, pieces), found in ranked.items()]
-        return {"twins_by_condition": pl.concat(by_condition), "twins": pl.concat(by_word)}
-
-    def _check_places(self, layer: Layer, longest: int) -> None:
+        longest = len(beginning) + max(words)
         if longest > layer.n_positions:
             raise RangeError(
                 f"words in {max(self.pieces)} pieces need {longest} positions, {layer.name} has {layer.n_positions}; "
                 "ask for fewer pieces"
             )
-
-    def _candidates(self, layer: Layer, words: Mapping[int, Chains], seed: int) -> np.ndarray:
-        """The tokens to rank, in order of id: all, or a sample plus the twins."""
-        unread = layer.weights.padding_token_id
-        everything = np.setdiff1d(np.arange(layer.vocab_size), [] if unread is None else [unread])
-        if self.candidates is None or self.candidates >= len(everything):
-            return everything
-        drawn = np.random.default_rng(seed).choice(everything, self.candidates, replace=False)
-        return np.unique(np.concatenate([drawn, *(some.whole for some in words.values())]))
-
-    def _conditions(
-        self, study: Study, world: ClosedWorld, words: Mapping[int, Chains], say: Callable[[str], None]
-    ) -> dict[int, list[Condition]]:
-        """By number of pieces: every condition for the fewest, only the controls for longer words."""
-        nulls = {pieces: null_pieces(study.layer, some, study.seed) for pieces, some in words.items()}
+        world = ClosedWorld.of(layer, beginning, _rest(layer, runner.say))
+        token_ids = candidate_tokens(layer, self.candidates, [some.whole for some in words.values()], study.seed)
+        _check_memory(layer, len(token_ids), len(world.places))
+        nulls = {pieces: null_pieces(layer, some, study.seed) for pieces, some in words.items()}
         asked = {
-            pieces: world.words_changed(some, nulls[pieces], partners_of(some, study.seed, say))
+            pieces: world.words_changed(some, nulls[pieces], partners_of(some, study.seed, runner.say))
             for pieces, some in words.items()
         }
-        fewest = min(words)
+        fewest = min(words)  # longer words have controls only
         asked[fewest] += world.layer_changed(words[fewest], study.heads(self.heads), nulls[fewest])
-        return asked
-
-    def _by_condition(
-        self, place: str, pieces: int, found: Ranked, n_candidates: int, bos: str | None, seed: int
-    ) -> pl.DataFrame:
-        n_words = found.ranks.shape[1]
-        known = {"place": place, "pieces": pieces, "words": n_words, "candidates": n_candidates, "bos": bos}
-        data: dict[str, Any] = {name: [value] * len(found.conditions) for name, value in known.items()}
-        data["condition"] = list(found.conditions)
-        measured = vars(summary(found.ranks, self.bootstrap, seed)) | _off(found, self.bootstrap, seed)
-        for name, numbers in measured.items():
-            data |= {name: numbers.value, f"{name}_low": numbers.low, f"{name}_high": numbers.high}
-        return TWINS_BY_CONDITION.frame(data)
+        by_condition, by_word = [], []
+        for (place, pieces), found in _ranked(world, asked, words, token_ids, runner).items():
+            known = {"place": place, "pieces": pieces, "words": len(words[pieces]), "candidates": len(token_ids)}
+            data: dict[str, Any] = {name: [value] * len(found.ranks) for name, value in known.items()}
+            data |= {"condition": [*found.ranks], "bos": [bos_name(layer, beginning)] * len(found.ranks)}
+            for name, numbers in _measures(found, self.bootstrap, study.seed).items():
+                data |= numbers.columns(name)
+            by_condition.append(TWINS_BY_CONDITION.frame(data))
+            by_word.append(_word_by_word(layer, place, words[pieces], found))
+        return {"twins_by_condition": pl.concat(by_condition), "twins": pl.concat(by_word)}
 
     def verdict(self, tables: Frames) -> Verdict:
         """Whether the layer writes words; the heads carry the first piece to the last position."""
@@ -269,52 +243,52 @@ def _ranked(
     """Ranks of the twins among the candidates, by place and number of pieces."""
     threads = runner.workers
     candidates = world.candidates(token_ids, threads)
-    keys = [(place, pieces) for place in world.places for pieces in asked]
-    ranks: dict[tuple[str, int], list[np.ndarray]] = {key: [] for key in keys}
-    nulls: dict[tuple[str, int], dict[str, np.ndarray]] = {key: {} for key in keys}
+    found = {(place, pieces): Ranked() for place in world.places for pieces in asked}
     steps = [(pieces, condition) for pieces, conditions in asked.items() for condition in conditions]
     for number, (pieces, condition) in enumerate(steps, 1):
         twins = np.searchsorted(token_ids, words[pieces].whole)
         vectors = world.condition_vectors(condition, threads)
         for place in world.places:
-            ranks[place, pieces].append(candidates[place].ranks(vectors[place], twins, threads))
+            found[place, pieces].ranks[condition.name] = candidates[place].ranks(vectors[place], twins, threads)
         if condition.null is not None:
             vectors = world.vectors(condition.null, condition.look, threads)
             for place in world.places:
-                nulls[place, pieces][condition.name] = candidates[place].ranks(vectors[place], twins, threads)
+                ranks = candidates[place].ranks(vectors[place], twins, threads)
+                found[place, pieces].null_ranks[condition.name] = ranks
         if runner.watch is not None:
             runner.watch(number, len(steps))
-    return {
-        (place, pieces): Ranked(
-            tuple(one.name for one in asked[pieces]), np.stack(ranks[place, pieces]), nulls[place, pieces]
-        )
-        for place, pieces in keys
-    }
+    return found
 
 
-def _off(found: Ranked, resamples: int, seed: int) -> dict[str, Measured]:
-    """For each cut and each term left out: the share of the gain lost, and the effect on the null."""
-    off = [row for row, name in enumerate(found.conditions) if name in found.null_ranks]
-    columns = ("share_lost", "null_median_rank", "null_ratio")
-    unknown = {name: np.full((3, len(found.conditions)), np.nan) for name in columns}
+def _measures(found: Ranked, resamples: int, seed: int) -> dict[str, Measured]:
+    """The rank measures; for each cut and each term left out, the share of the gain lost and the effect on the null."""
+    row = {name: number for number, name in enumerate(found.ranks)}
+    ranks = np.stack([*found.ranks.values()])
+    off = [row[name] for name in found.null_ranks]
+    columns = ("share_lost", "null_median_rank", "null_ratio", "share_behind")
+    ablated = {name: np.full((3, len(row)), np.nan) for name in columns}
     if off:
-        row = {name: number for number, name in enumerate(found.conditions)}
-        logarithms, null = np.log(found.ranks), found.ranks[row["null"]]
-        null_off = np.stack([found.null_ranks[found.conditions[number]] for number in off])
+        logarithms, null_off = np.log(ranks), np.stack([*found.null_ranks.values()])
         gains = logarithms[[row[name] for name in CARRYING]] - logarithms[row["whole"]]
-        measured = (
-            shares_lost(logarithms[off] - logarithms[row["whole"]], gains, resamples, seed),
-            summary(null_off, resamples, seed).median_rank,
-            geometric_means(null_off / null, resamples, seed),
-        )
-        for name, numbers in zip(columns, measured, strict=True):
-            unknown[name][:, off] = numbers.value, numbers.low, numbers.high
-    return {name: Measured(*values) for name, values in unknown.items()}
+        lost = logarithms[off] - logarithms[row["whole"]]
+        measured = {
+            "share_lost": shares_lost(lost, gains, resamples, seed),
+            "null_median_rank": rank_measures(null_off, resamples, seed)["median_rank"],
+            "null_ratio": geometric_means(null_off / found.ranks["null"], resamples, seed),
+        }
+        for name, numbers in measured.items():
+            ablated[name][:, off] = numbers.value, numbers.low, numbers.high
+    cuts = [number for name, number in row.items() if name.startswith("cut_")]
+    if cuts:
+        lost = logarithms[cuts] - logarithms[row["whole"]]
+        numbers = shares_lost(lost, gains, resamples, seed, behind=int(lost.mean(axis=1).argmax()))
+        ablated["share_behind"][:, cuts] = numbers.value, numbers.low, numbers.high
+    by_name = {name: Measured(*values) for name, values in ablated.items()}
+    return rank_measures(ranks, resamples, seed) | by_name
 
 
 def _word_by_word(layer: Layer, place: str, words: Chains, found: Ranked) -> pl.DataFrame:
-    ranks = dict(zip(found.conditions, found.ranks, strict=True))
-    controls = {f"{name}_rank": ranks[name] if name in ranks else [None] * len(words) for name in CONTROLS}
+    controls = {f"{name}_rank": found.ranks.get(name, [None] * len(words)) for name in CONTROLS}
     return TWINS.frame(
         {
             "token_id": words.whole,
@@ -322,7 +296,7 @@ def _word_by_word(layer: Layer, place: str, words: Chains, found: Ranked) -> pl.
             "pieces": [words.pieces.shape[1]] * len(words),
             "split": ["|".join(map(layer.token, chain)) for chain in words.pieces.tolist()],
             "place": [place] * len(words),
-            "rank": ranks["whole"],
+            "rank": found.ranks["whole"],
             **controls,
         }
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -12,8 +12,8 @@ import polars.selectors as cs
 
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.positions import PositionScores, summarise_scales, trained_range
-from detoklens.measures.variance import departure_of_last, deviations, last_rows, outliers, switch
-from detoklens.questions.base import View
+from detoklens.measures.variance import departure_of_last, deviations, last_rows, outliers, switch, value_norms
+from detoklens.questions.base import ReportEntry, View
 from detoklens.questions.positions.question import OverVocabulary
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import listed, listed_some
@@ -35,8 +35,8 @@ POSITION_VARIANCE = Schema(
     "Variance of position embeddings",
     (
         Column("position", "Int32", "row of the position table, from 0"),
-        Column("variance", "Float64", "population variance of the embedding over its features"),
-        Column("scale", "Float64", "mean over the vocabulary of σ(e + p), LayerNorm's divisor"),
+        Column("variance", "Float64", "population variance of the embedding over its features", defined=True),
+        Column("scale", "Float64", "mean over the vocabulary of σ(e + p), LayerNorm's divisor", defined=True),
         Column(
             "deviation",
             "Float64",
@@ -53,13 +53,16 @@ SWITCH = Schema(
         HEAD,
         Column("first_without_norm", "Float64", "Tᵖ at position 0 without the division by σ"),
         Column("next_without_norm", "Float64", "the same, mean of the next ten positions"),
-        Column("first", "Float64", "Tᵖ at position 0"),
+        Column("first", "Float64", "Tᵖ at position 0", defined=True),
         Column("next", "Float64", "Tᵖ, mean of the next ten positions"),
         Column("jump_without_norm", "Float64", "first − next, both without the division by σ"),
         Column("jump", "Float64", "first − next"),
         Column("by_scale", "Float64", "part of the jump due to the difference in σ"),
         Column("by_score", "Float64", "part due to the difference in undivided scores"),
         Column("scale_share", "Float64", "by_scale / jump; null without a jump"),
+        Column("value_norm_first", "Float64", "norm of the value vectors at position 0, mean over the vocabulary"),
+        Column("value_norm_next", "Float64", "the same, mean of the next ten positions"),
+        Column("value_norm_ratio", "Float64", "value_norm_first / value_norm_next; null with one position"),
     ),
 )
 
@@ -105,7 +108,7 @@ LAST_QUERIES = Schema(
         HEAD,
         Column("query_position", "Int32", "one of the last five positions"),
         Column("key_position", "Int32", "position of the key, from 0 to the query's own"),
-        Column("comparison", "Float64", "Tᵖᵖ without the division by σ"),
+        Column("comparison", "Float64", "Tᵖᵖ without the division by σ", defined=True),
     ),
 )
 
@@ -120,6 +123,7 @@ class Variance(OverVocabulary):
     """
 
     needs = frozenset({"position_table"})
+    report_section = "Checkpoint anomalies"
     tables = (POSITION_VARIANCE, SWITCH, UNDERTRAINED, TRAINED_RANGE, LAST_QUERIES)
     compared_tables = ("position_variance",)
     equation = "Var(pⱼ) over the features;  σ(x) = √(Var(x) + ε)"
@@ -129,14 +133,16 @@ class Variance(OverVocabulary):
             "variance:position_variance",
             ("position_variance",),
             "Variance of position embeddings",
-            "Variance of all, the first ten and the last ten position embeddings; squares mark outliers.",
+            "Variance of all, the first ten and the last ten position embeddings; squares mark outliers. The paper's "
+            "Figure 6, right.",
         ),
         FigureSpec(
             "first_position",
             "variance:first_position",
             ("switch",),
             "The switch at position 0",
-            "Tᵖ at position 0 and its mean over the next ten positions, without and with LayerNorm's division.",
+            "Tᵖ at position 0 and its mean over the next ten positions, without and with LayerNorm's division. The "
+            "paper's section 6.4.",
         ),
         FigureSpec(
             "last_positions",
@@ -144,28 +150,65 @@ class Variance(OverVocabulary):
             ("last_queries",),
             "The last query positions",
             "Tᵖᵖ without LayerNorm for the last five query positions. Odd: the last one deviates as if undertrained; "
-            "untestable if the others are untrained too, or too few.",
+            "untestable if the others are untrained too, or too few. The paper's Figure 7.",
             optional=("undertrained",),
             per_head=True,
         ),
     )
 
+    @classmethod
+    def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:
+        return [ReportEntry(cls(), compared=True, figure=None)]
+
     def ask(self, study: Study, runner: Runner) -> Frames:
-        trained = trained_range(study.layer)
-        summary = summarise_scales(study.layer.scales, self.token_weights(study), watch=runner.watch)
-        scores = PositionScores.of(study.layer)
+        layer, trained = study.layer, trained_range(study.layer)
+        summary = summarise_scales(layer.scales, self.token_weights(study), watch=runner.watch)
+        scores = PositionScores.of(layer)
         switched, rows = switch(scores, summary.inverse(self.average)), last_rows(scores)
+        norms = value_norms(layer)
+        following = norms[:, 1:].mean(axis=1) if norms.shape[1] > 1 else np.full(len(norms), np.nan)
+        values = {
+            "value_norm_first": norms[:, 0],
+            "value_norm_next": following,
+            "value_norm_ratio": np.divide(norms[:, 0], following, out=np.full(len(norms), np.nan), where=following > 0),
+        }
+        departure = departure_of_last(rows)
+        # no verdict if the rows before the last one are untrained, too
+        found = departure.undertrained() if trained.is_whole else [None] * layer.n_heads
+        heads = {"head": range(layer.n_heads)}
         return {
-            "position_variance": _position_variance(study.layer, summary, trained.trained),
-            "switch": SWITCH.frame({"head": range(study.layer.n_heads)} | asdict(switched)),
-            "undertrained": _undertrained(rows, trained.is_whole),
+            "position_variance": _position_variance(layer, summary, trained.trained),
+            "switch": SWITCH.frame(heads | asdict(switched) | values),
+            "undertrained": UNDERTRAINED.frame(
+                heads | asdict(departure) | {"undertrained": pl.Series(found, dtype=pl.Boolean)}
+            ),
             "trained_range": TRAINED_RANGE.frame({name: [value] for name, value in asdict(trained).items()}),
             "last_queries": pl.concat([_query_table(query, values) for query, values in rows.items()]),
         }
 
     def summarize(self, tables: Frames) -> str:
-        trained = tables["trained_range"].row(0, named=True)
-        return _untrained_part(trained) + _outlier_part(tables["position_variance"].head(trained["trained"]))
+        """Where training ended, if it did before the last position, and the outliers before it."""
+        found = tables["trained_range"].row(0, named=True)
+        said = ""
+        if found["trained"] < found["positions"]:
+            initial = found["initial_variance"]
+            said = (
+                f"Only the first {found['trained']} of {found['positions']} positions are trained: later ones have "
+                f"variance {found['untrained_variance']:.2g} (trained {found['trained_variance']:.2g}"
+                + ("" if initial is None else f", initializer {initial:.2g}")
+                + f") and neighbour correlation {found['untrained_correlation']:.2f} (trained "
+                f"{found['trained_correlation']:.2f}). "
+            )
+        variance = tables["position_variance"].head(found["trained"])
+        median, first = float(variance["variance"].median() or 0.0), variance["variance"][0]  # type: ignore[arg-type]
+        ratio = f"; position 0 has {first / median:.1f} times the median variance" if median else ""
+        outliers = list(map(str, variance.filter(outlier=True)["position"]))
+        if not outliers:
+            return f"{said}No position embedding is a variance outlier{ratio}."
+        one = len(outliers) == 1
+        number = "One position embedding is" if one else f"{len(outliers)} position embeddings are"
+        kind = "a variance outlier" if one else "variance outliers"
+        return f"{said}{number} {kind} ({listed_some(outliers, NAMED)}){ratio}."
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         found = {label: tables["position_variance"]["outlier"] for label, tables in by_label.items()}
@@ -173,15 +216,14 @@ class Variance(OverVocabulary):
         return f"Variance outliers among position embeddings: {listed(said)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
+        variance, place = tables["position_variance"], pl.col("position")
+        shown = variance.filter((place < ENDS) | (place >= len(variance) - ENDS) | pl.col("outlier"))
         switch = tables["switch"].select(
-            "head", "first", "next", "jump", "by_scale", "scale_share", **{"first, no LN": "first_without_norm"}
+            "head", "first", "next", "jump", "by_scale", "value_norm_ratio", **{"first, no LN": "first_without_norm"}
         )
         return [
-            View("outliers and both ends of the position table", _exceptional(tables["position_variance"])),
-            View(
-                SWITCH.question,
-                switch.with_columns(cs.float().round_sig_figs(SHOWN_DIGITS)),
-            ),
+            View("outliers and both ends of the position table", shown),
+            View(SWITCH.question, switch.with_columns(cs.float().round_sig_figs(SHOWN_DIGITS))),
             View("deviation of the last query position in Tᵖᵖ without LayerNorm", tables["undertrained"]),
         ]
 
@@ -201,14 +243,6 @@ def _position_variance(layer: Layer, summary: ScaleSummary, trained: int) -> pl.
     )
 
 
-def _undertrained(rows: dict[int, np.ndarray], is_trained: bool) -> pl.DataFrame:
-    """The deviation of the last row; no verdict if the rows before it are untrained, too."""
-    departure = departure_of_last(rows)
-    found = departure.undertrained()
-    verdicts = pl.Series(found if is_trained else [None] * len(found), dtype=pl.Boolean)
-    return UNDERTRAINED.frame({"head": range(len(verdicts)), **asdict(departure), "undertrained": verdicts})
-
-
 def _query_table(query: int, values: np.ndarray) -> pl.DataFrame:
     n_heads, n_keys = values.shape
     return LAST_QUERIES.frame(
@@ -219,37 +253,3 @@ def _query_table(query: int, values: np.ndarray) -> pl.DataFrame:
             "comparison": values.ravel(),
         }
     )
-
-
-def _untrained_part(found: Mapping[str, Any]) -> str:
-    """Where training ended and the evidence; empty if all positions are trained."""
-    if found["trained"] == found["positions"]:
-        return ""
-    initial = found["initial_variance"]
-    drawn = "" if initial is None else f", initializer {initial:.2g}"
-    variance, before = found["untrained_variance"], found["trained_variance"]
-    alike, alike_before = found["untrained_correlation"], found["trained_correlation"]
-    return (
-        f"Only the first {found['trained']} of {found['positions']} positions are trained: later ones have variance "
-        f"{variance:.2g} (trained {before:.2g}{drawn}) and neighbour correlation {alike:.2f} (trained "
-        f"{alike_before:.2f}). "
-    )
-
-
-def _outlier_part(variance: pl.DataFrame) -> str:
-    median, first = float(variance["variance"].median() or 0.0), variance["variance"][0]  # type: ignore[arg-type]
-    ratio = f"; position 0 has {first / median:.1f} times the median variance" if median else ""
-    outliers = list(map(str, variance.filter(outlier=True)["position"]))
-    if not outliers:
-        return f"No position embedding is a variance outlier{ratio}."
-    number = (
-        "One position embedding is a variance outlier"
-        if len(outliers) == 1
-        else (f"{len(outliers)} position embeddings are variance outliers")
-    )
-    return f"{number} ({listed_some(outliers, NAMED)}){ratio}."
-
-
-def _exceptional(positions: pl.DataFrame) -> pl.DataFrame:
-    place = pl.col("position")
-    return positions.filter((place < ENDS) | (place >= len(positions) - ENDS) | pl.col("outlier"))

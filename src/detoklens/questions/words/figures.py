@@ -26,7 +26,7 @@ def words(words_by_head: pl.DataFrame, *, heads: Sequence[int] | None = None, wi
         "pairs in\nthe top 1 %",
         "pairs in\nthe top 10 %",
     ]
-    legend = [point_entry("head", HEAD), point_entry("another word's query", OTHER, filled=False)]
+    legend = [point_entry("head", HEAD), point_entry("another word's piece", OTHER, filled=False)]
     figure, panels = head_rows(asked, width, titles, legend=legend)
     points(panels[0], rows["null_median_share"], OTHER, filled=False)
     points(panels[0], rows["median_share"], HEAD)

@@ -190,6 +190,9 @@
       head.querySelectorAll("th").forEach((th) => th.setAttribute("scope", "col"));
       table.append(caption, thead, body);
       const region = make("div", undefined, "scroll");
+      region.tabIndex = 0;
+      region.setAttribute("role", "region");
+      region.setAttribute("aria-label", "Strongest partners");
       region.append(table);
       return region;
     };
@@ -224,7 +227,7 @@
       pieces.forEach((id, place) => line.append(place ? " · " : "", tokenButton(id, place ? pieces[place - 1] : undefined)));
     };
 
-    let rows = [], shown = 0;
+    let rows = [], pieces = [], shown = 0;
     const showMore = () => {
       const next = rows.slice(shown, shown + SHOWN);
       shown += next.length;
@@ -236,14 +239,14 @@
         }),
       );
       const counted = rows.length ? shown + " of " + rows.length + " shown" : "No searchable token contains this.";
-      byId("search-count").textContent = input.value ? counted : "";
+      byId("search-count").textContent = input.value && (rows.length || !pieces.length) ? counted : "";
       byId("more").hidden = shown >= rows.length;
     };
 
     const search = () => {
       rows = input.value ? matching(input.value) : [];
       shown = 0;
-      const pieces = piecesOf(input.value);
+      pieces = piecesOf(input.value);
       byId("matches").replaceChildren();
       showPieces(pieces);
       showMore();
@@ -254,7 +257,17 @@
     input.addEventListener("input", search);
     byId("more").addEventListener("click", showMore);
     byId("centred").addEventListener("change", () => chosen && choose(...chosen));
+    search();
   }
+
+  // A link into a folded part of the appendix opens it.
+  const openTarget = () => {
+    const target = location.hash.length > 1 && byId(decodeURIComponent(location.hash.slice(1)));
+    const folded = target && target.closest("details");
+    if (folded) folded.open = true;
+  };
+  addEventListener("hashchange", openTarget);
+  openTarget();
 
   // Open everything for printing.
   addEventListener("beforeprint", () => document.querySelectorAll("details").forEach((part) => { part.open = true; }));

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from detoklens.errors import UnsupportedModelError, shown
 from detoklens.weights.config import Config, refuse_other_values, refuse_unknown_keys
-from detoklens.weights.families import alibi, encoders, learned, llama, rotary
+from detoklens.weights.families import encoders, layernorm, learned, llama
 from detoklens.weights.spec import Spec
 
-SPECS: tuple[Spec, ...] = (*learned.SPECS, *encoders.SPECS, *llama.SPECS, *rotary.SPECS, *alibi.SPECS)
+SPECS: tuple[Spec, ...] = (*learned.SPECS, *encoders.SPECS, *llama.SPECS, *layernorm.SPECS)
 SPEC_OF = {model_type: spec for spec in SPECS for model_type in spec.model_types}
 """The Spec of each model_type."""
+LATENT = "its queries, keys and values come from low-rank latent vectors with norms between, which is not computed"
+NO_ATTENTION = "its first layer has no attention"
+REFUSED = {
+    **dict.fromkeys(("deepseek_v2", "deepseek_v3", "deepseek_v32", "mistral4", "minicpm3", "kimi_k2"), LATENT),
+    **dict.fromkeys(("mamba", "mamba2", "falcon_mamba", "rwkv", "jamba", "bamba", "recurrent_gemma"), NO_ATTENTION),
+    **dict.fromkeys(("t5", "mt5", "umt5"), "its scores have a learned bias per distance, which is not computed"),
+    **dict.fromkeys(("deberta", "deberta-v2"), "its scores compare tokens with distances, which is not computed"),
+    "gpt_oss": "its softmax has a learned sink per head, which is not computed",
+    "neobert": "its code is not part of transformers, so that nothing says whether ours is exact",
+}
+"""Architectures that people ask for and that can't be read exactly, with the reason."""
 LANGUAGE_MODELS = ("text_config", "language_config", "llm_config")
 """Keys under which multimodal configs keep the config of their language model."""
 
@@ -20,6 +31,8 @@ def spec_of(config: Config) -> Spec:
     model_type = config.get("model_type")
     spec = SPEC_OF.get(model_type) if isinstance(model_type, str) else None
     if spec is None:
+        if isinstance(model_type, str) and model_type in REFUSED:
+            raise UnsupportedModelError(f"model type {shown(model_type)} is not supported: {REFUSED[model_type]}")
         _refuse_multimodal(config)
         raise UnsupportedModelError(
             f"model type {shown(model_type)} is not supported; supported are: {', '.join(SPEC_OF)}"

@@ -5,8 +5,16 @@ from __future__ import annotations
 from dataclasses import replace
 
 from detoklens.errors import CheckpointError, UnsupportedModelError
-from detoklens.weights.config import Config, read_flag, read_optional_size, read_padding_token_id, read_size
-from detoklens.weights.spec import LearnedPositions, Mlp, Projections, Spec
+from detoklens.weights.config import (
+    Config,
+    read_flag,
+    read_optional_size,
+    read_padding_token_id,
+    read_positive,
+    read_size,
+)
+from detoklens.weights.families.llama import first_layer_is_local, rope_by_kind
+from detoklens.weights.spec import LearnedPositions, Mlp, Projections, RotaryPositions, Spec, Switch
 
 BERT_POSITIONS = LearnedPositions(
     "embeddings.position_embeddings",
@@ -100,4 +108,46 @@ DISTILBERT = Spec(
     epsilon=1e-12,  # no config states it
     ignored=frozenset({"sinusoidal_pos_embds"}),  # how the stored table was initialized
 )
-SPECS = (BERT, ELECTRA, ROBERTA, DISTILBERT)
+
+
+def modernbert_rope(spec: Spec, config: Config) -> Spec:
+    """Layer 0 sees the whole text and has its own rotary base; a local one would see both sides of a window."""
+    if first_layer_is_local(config, by_default=False):
+        raise UnsupportedModelError("config.json: a window in layer 0 of an encoder is not handled")
+    base = read_positive(config, "global_rope_theta", 160_000.0)
+    return replace(spec, positions=rope_by_kind(config, is_local=False, base=base))
+
+
+MODERNBERT = Spec(
+    models="ModernBERT",
+    special="not causal; rotary positions; the norm of the embeddings feeds queries, keys and the stream",
+    model_types=("modernbert",),
+    attention="attn",
+    mlp_module="mlp",
+    embedding="embeddings.tok_embeddings",
+    embedding_norm="embeddings.norm",
+    positions=RotaryPositions(),
+    input_norm=None,
+    later_input_norm="attn_norm",
+    norm_bias=Switch("norm_bias", default=False),
+    projections=Projections(("attn.Wqkv", "attn.Wo"), "stacked", bias=Switch("attention_bias", default=False)),
+    is_causal=False,
+    mlp=Mlp(
+        "mlp.Wi",
+        "mlp.Wo",
+        gate_in_up=True,
+        bias=Switch("mlp_bias", default=False),
+        activation="hidden_activation",
+    ),
+    mlp_norms={"input_norm": "mlp_norm"},
+    default_longest=8192,
+    epsilon="norm_eps",
+    adapt=modernbert_rope,
+    adapt_reads=frozenset({"layer_types", "global_rope_theta"}),
+    ignored=frozenset({
+        "local_attention", "local_rope_theta", "global_attn_every_n_layers", "decoder_bias", "classifier_bias",
+        "embedding_dropout", "deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index",
+        "position_embedding_type",
+    }),  # of local layers and of heads
+)  # fmt: skip
+SPECS = (BERT, ELECTRA, ROBERTA, DISTILBERT, MODERNBERT)

@@ -54,6 +54,36 @@ GPT2 = Spec(
     ignored=frozenset({"scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "n_ctx"}),
 )
 
+
+def bigcode_keys(spec: Spec, config: Config) -> Spec:
+    """One key and value for all heads, unless `multi_query` is off; then query, key and value stand side by side."""
+    spec = gpt2_attention_scale(spec, config)
+    if read_flag(config, "multi_query", True):
+        return spec
+    return replace(spec, key_heads=None, projections=replace(spec.projections, layout="interleaved"))
+
+
+GPT_BIGCODE = replace(
+    GPT2,
+    models="GPT-BigCode: StarCoder, SantaCoder",
+    special="all heads share one key and value",
+    model_types=("gpt_bigcode",),
+    is_conv1d=False,
+    key_heads=1,
+    mlp=Mlp(
+        "mlp.c_fc",
+        "mlp.c_proj",
+        activation="activation_function",
+        default_activation="gelu_pytorch_tanh",
+        size=("n_inner",),
+        default_factor=4,
+    ),
+    default_epsilon=1e-5,
+    adapt=bigcode_keys,
+    adapt_reads=frozenset({"scale_attn_weights", "multi_query"}),
+    ignored=frozenset({"attention_softmax_in_fp32", "scale_attention_softmax_in_fp32", "n_ctx"}),  # rounding; not read
+)
+
 GPT1 = Spec(
     models="the first GPT",
     special="no norm before the attention",
@@ -224,4 +254,4 @@ WHISPER = Spec(
     # Refused: scale_embedding, which implementations read differently.
     ignored=frozenset({"encoder_attention_heads", "max_source_positions"}),
 )
-SPECS = (GPT2, GPT1, GPT_NEO, OPT, BIOGPT, XGLM, WHISPER)
+SPECS = (GPT2, GPT_BIGCODE, GPT1, GPT_NEO, OPT, BIOGPT, XGLM, WHISPER)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from detoklens.errors import CheckpointError, UnsupportedModelError, shown
 from detoklens.weights.config import (
@@ -16,10 +15,10 @@ from detoklens.weights.config import (
     read_size,
 )
 from detoklens.weights.rotary import rope_settings
-from detoklens.weights.spec import Mlp, Projections, RotaryPositions, Spec, Switch
+from detoklens.weights.spec import HeadNorms, Mlp, Projections, RotaryPositions, Spec, Switch
 
 PROJECTIONS = tuple(f"self_attn.{name}_proj" for name in "qkvo")
-HEAD_NORMS = ("self_attn.q_norm", "self_attn.k_norm")
+HEAD_NORMS = HeadNorms(("self_attn.q_norm",), ("self_attn.k_norm",))
 ATTENTION_BIAS = Switch("attention_bias", default=False)
 
 
@@ -38,8 +37,15 @@ def first_layer_is_local(config: Config, by_default: bool) -> bool:
     return bool(kinds[0] == "sliding_attention")
 
 
+def rope_by_kind(config: Config, is_local: bool, base: float) -> RotaryPositions:
+    """RoPE of configs with settings for local and for full layers; `rope_scaling` is that of full layers."""
+    own = read_object(read_object(config, "rope_parameters"), "sliding_attention" if is_local else "full_attention")
+    scaling = read_object(config, "rope_scaling") if not is_local else {}
+    return RotaryPositions(settings={"rope_theta": base} | own | scaling)
+
+
 LLAMA = Spec(
-    models="Llama 2 and 3, TinyLlama, SmolLM, SmolLM2",
+    models="Llama 2 and 3, TinyLlama, SmolLM, SmolLM2, DeepSeek LLM and Coder",
     special="RMSNorm, heads share keys, no biases",
     model_types=("llama",),
     mlp_module="mlp",
@@ -169,18 +175,9 @@ def gemma2_attention(spec: Spec, config: Config) -> Spec:
 def gemma3_attention(spec: Spec, config: Config) -> Spec:
     """Gemma 3's local layers have their own rotary base, and no RoPE scaling."""
     is_local = first_layer_is_local(config, by_default=config.get("sliding_window_pattern", 6) != 1)
-    rope = replace(RotaryPositions(), settings=_gemma3_rope(config, is_local))
-    return replace(gemma2_attention(spec, config), softcap=None, positions=rope)
-
-
-def _gemma3_rope(config: Config, is_local: bool) -> dict[str, Any]:
-    scaling = read_object(config, "rope_scaling")
-    own = read_object(config, "rope_parameters").get("sliding_attention" if is_local else "full_attention")
-    if isinstance(own, dict):
-        return own
-    if is_local:
-        return {"rope_theta": read_positive(config, "rope_local_base_freq", 10_000.0)}
-    return {"rope_theta": read_positive(config, "rope_theta", 1_000_000.0)} | scaling
+    key, default = ("rope_local_base_freq", 10_000.0) if is_local else ("rope_theta", 1_000_000.0)
+    positions = rope_by_kind(config, is_local, read_positive(config, key, default))
+    return replace(gemma2_attention(spec, config), softcap=None, positions=positions)
 
 
 GEMMA = replace(
@@ -253,4 +250,194 @@ PHI3 = replace(
     adapt_reads=frozenset({"sliding_window"}),
     ignored=LLAMA.ignored | {"original_max_position_embeddings"},  # of RoPE types that are refused
 )
-SPECS = (LLAMA, MISTRAL, MIXTRAL, QWEN2, QWEN3, QWEN3_MOE, GEMMA, GEMMA2, GEMMA3, PHI3)
+
+
+def granite_multipliers(spec: Spec, config: Config) -> Spec:
+    return replace(
+        spec,
+        embedding_scale=read_positive(config, "embedding_multiplier", 1.0),
+        attention_scale=read_positive(config, "attention_multiplier", 1.0),
+        residual_scale=read_positive(config, "residual_multiplier", 1.0),
+    )
+
+
+GRANITE = replace(
+    LLAMA,
+    models="Granite 3",
+    special="as Llama, with factors on embeddings, scores and what is added to the stream",
+    model_types=("granite",),
+    adapt=granite_multipliers,
+    adapt_reads=frozenset({"embedding_multiplier", "attention_multiplier", "residual_multiplier"}),
+    ignored=LLAMA.ignored | {"logits_scaling"},
+)
+OLMO = replace(
+    LLAMA,
+    models="OLMo 1",
+    special="LayerNorm without gain and bias; refused with clipped queries and keys (OLMo 1.7)",
+    model_types=("olmo",),
+    norm_kind="layer",
+    norm_gain=False,
+    norm_bias=False,
+    mlp=MLP_WITHOUT_BIAS,
+    epsilon=1e-5,  # no config states it
+    accepted={"clip_qkv": (None,)},
+)
+OLMO2 = replace(
+    LLAMA,
+    models="OLMo 2",
+    special="no norm before the attention; one RMSNorm on the queries of all heads together, one on the keys",
+    model_types=("olmo2",),
+    input_norm=None,
+    head_norms=replace(HEAD_NORMS, gains="joint"),
+    mlp=MLP_WITHOUT_BIAS,
+    mlp_norms={"attention_norm": "post_attention_layernorm", "mlp_norm": "post_feedforward_layernorm"},
+    default_epsilon=1e-5,
+)
+OLMO3_BASE = 500_000.0
+
+
+def olmo3_window(spec: Spec, config: Config) -> Spec:
+    """Local layers, such as the first one, have a window and no RoPE scaling."""
+    is_local, base = first_layer_is_local(config, by_default=True), config.get("rope_theta")
+    positions = rope_by_kind(config, is_local, OLMO3_BASE)
+    if base not in (None, OLMO3_BASE) and dict(positions.settings or {})["rope_theta"] == OLMO3_BASE:
+        raise UnsupportedModelError(
+            f"config.json: rope_theta = {shown(base)} is read differently by versions of transformers; state it in "
+            "rope_parameters, for sliding_attention and full_attention"
+        )
+    window = read_window(config) if is_local else None
+    return replace(spec, positions=positions, window=window)
+
+
+OLMO3 = replace(
+    OLMO2,
+    models="OLMo 3",
+    special="as OLMo 2, with a sliding window",
+    model_types=("olmo3",),
+    adapt=olmo3_window,
+    adapt_reads=frozenset({"sliding_window", "layer_types"}),
+)
+
+
+def refuse_layer_without_positions(config: Config) -> None:
+    """`no_rope_layers` has a 1 for each layer with rotary positions."""
+    listed, interval = config.get("no_rope_layers"), config.get("no_rope_layer_interval")
+    if listed and (not isinstance(listed, list) or listed[0] != 1):
+        raise UnsupportedModelError("config.json: no_rope_layers: layer 0 has no positions, which is not handled")
+    if not listed and interval is not None and (type(interval) is not int or interval < 2):
+        raise UnsupportedModelError(f"config.json: no_rope_layer_interval = {shown(interval)} is not handled")
+
+
+def smollm3_window(spec: Spec, config: Config) -> Spec:
+    refuse_layer_without_positions(config)
+    is_windowed = read_flag(config, "use_sliding_window", False)
+    if is_windowed or first_layer_is_local(config, by_default=False):
+        raise UnsupportedModelError("config.json: a sliding window is not handled for smollm3; no published model has")
+    return spec
+
+
+SMOLLM3 = replace(
+    LLAMA,
+    models="SmolLM3",
+    special="as Llama; every fourth layer, not the first, has no positions",
+    model_types=("smollm3",),
+    positions=RotaryPositions(default_base=2_000_000.0),
+    default_longest=32_768,
+    adapt=smollm3_window,
+    adapt_reads=frozenset({"use_sliding_window", "layer_types", "no_rope_layers", "no_rope_layer_interval"}),
+    ignored=LLAMA.ignored | {"sliding_window"},
+)
+
+
+def llama4_attention(spec: Spec, config: Config) -> Spec:
+    """Layer 0 attends within chunks; a text within the first chunk is attended to as a whole."""
+    refuse_layer_without_positions(config)
+    kinds = config.get("layer_types") or ["chunked_attention"]
+    if not isinstance(kinds, list) or kinds[0] not in ("chunked_attention", "full_attention"):
+        raise CheckpointError("config.json: layer_types must begin with chunked_attention or full_attention")
+    rope = rope_settings(config)
+    if rope.get("rope_type", rope.get("type", "default")) not in ("default", "llama3"):
+        raise UnsupportedModelError("config.json: only the RoPE types default and llama3 are handled for llama4_text")
+    if kinds[0] == "chunked_attention":
+        chunk = read_size(config, "attention_chunk_size") if "attention_chunk_size" in config else 8192
+        spec = replace(spec, most_positions=chunk)
+    if read_flag(config, "use_qk_norm", True):  # after the rotation, which leaves lengths as they are
+        spec = replace(spec, head_norms=HeadNorms())
+    listed, step = config.get("moe_layers"), read_optional_size(config, "interleave_moe_layer_step") or 1
+    if (0 in listed) if isinstance(listed, list) else step == 1:
+        reason = "llama4_text: the MLP is a mixture of experts, so the block's output is not computed"
+        return replace(spec, mlp_refusal=reason)
+    return spec
+
+
+LLAMA4 = replace(
+    LLAMA,
+    models="Llama 4 (text)",
+    special="rotary pairs are neighbours; RMSNorm without gain on queries and keys (Scout); texts within one chunk",
+    model_types=("llama4_text",),
+    mlp_module="feed_forward",
+    positions=RotaryPositions(default_base=500_000.0, pairs_are_neighbours=True),
+    mlp=Mlp(
+        "feed_forward.up_proj",
+        "feed_forward.down_proj",
+        "feed_forward.gate_proj",
+        bias=False,
+        default_activation="silu",
+        size=("intermediate_size_mlp",),
+    ),
+    default_head_size=128,
+    default_longest=131_072,
+    default_epsilon=1e-5,
+    adapt=llama4_attention,
+    adapt_reads=frozenset({
+        "no_rope_layers", "no_rope_layer_interval", "layer_types", "attention_chunk_size", "use_qk_norm", "moe_layers",
+        "interleave_moe_layer_step",
+    }),
+    # Of layers without rotary positions.
+    ignored=LLAMA.ignored | {"attn_temperature_tuning", "floor_scale", "attn_scale"},
+)  # fmt: skip
+
+
+def ministral_window(spec: Spec, config: Config) -> Spec:
+    window = read_window(config)
+    return replace(spec, window=window if first_layer_is_local(config, by_default=window is not None) else None)
+
+
+MINISTRAL = replace(
+    MISTRAL,
+    models="Ministral 8B",
+    special="as Mistral; layer 0 may have no window",
+    model_types=("ministral",),
+    adapt=ministral_window,
+    adapt_reads=frozenset({"sliding_window", "layer_types"}),
+)
+MINISTRAL3_ROPE = {
+    "type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16_384, "beta_fast": 32.0,
+    "beta_slow": 1.0, "mscale_all_dim": 1.0, "mscale": 1.0, "llama_4_scaling_beta": 0.1,
+}  # fmt: skip
+
+
+def ministral3_positions(spec: Spec, config: Config) -> Spec:
+    """Queries beyond the original length are scaled by their position; up to there the factor is 1."""
+    stated = rope_settings(config) or MINISTRAL3_ROPE
+    rope = {name: value for name, value in stated.items() if name not in ("llama_4_scaling_beta", LONGEST)}
+    read_positive(stated, "llama_4_scaling_beta")
+    original = read_size(stated, f"original_{LONGEST}")
+    return replace(optional_window(spec, config), positions=RotaryPositions(settings=rope), most_positions=original)
+
+
+LONGEST = "max_position_embeddings"
+MINISTRAL3 = replace(
+    MISTRAL,
+    models="Ministral 3 (text)",
+    special="as Mistral; texts up to the original length, beyond which queries are scaled by position",
+    model_types=("ministral3",),
+    default_head_size=128,
+    default_longest=262_144,
+    default_epsilon=1e-5,
+    adapt=ministral3_positions,
+)
+SPECS = (
+    LLAMA, LLAMA4, SMOLLM3, MISTRAL, MINISTRAL, MINISTRAL3, MIXTRAL, QWEN2, QWEN3, QWEN3_MOE, GEMMA, GEMMA2, GEMMA3,
+    PHI3, GRANITE, OLMO, OLMO2, OLMO3,
+)  # fmt: skip

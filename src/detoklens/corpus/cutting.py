@@ -1,0 +1,436 @@
+"""Where a text may be cut so that its parts, tokenized separately, have the tokens of the whole.
+
+A tokenizer first splits a text into pieces and then tokenizes each piece alone. A cut is exact if the tokenizer's own
+splitting always has a border there and finds the same borders on both sides without the other. For a regex this is
+decided by pairs of adjacent characters. If no match and no lookahead can look at the characters a and b one after the
+other, matching to the left of "a|b" ends as it does at the end of a text, and starts anew to the right of it. Text
+between matches is a piece too, so a cut must not lie in there either: only characters that don't match alone can be.
+
+Pairs of characters are kept as pairs of bytes, the last of a and the first of b, for the compiled loop that cuts. Where
+anything is in doubt, bytes are joined. Texts of a tokenizer that can't be analysed are not cut at all.
+"""
+
+from __future__ import annotations
+
+import string
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool
+
+ByteTable = Bool[np.ndarray, "256 256"]
+
+UNICODE = 0x110000
+ASCII = 0x80
+SPACE, DELETE = 0x20, 0x7F
+LOWER_BLOCK = "▁".encode()
+CONTROLS = (*range(SPACE), DELETE)
+GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
+WORDS = r"\w+|[^\w\s]+"
+PUNCTUATION = r"[\p{P}" + "".join("\\" + character for character in string.punctuation) + "]"
+UNICODE_FORMS = ("NFC", "NFD", "NFKC", "NFKD", "StripAccents")
+
+
+def bytes_never_cut(description: dict[str, Any]) -> ByteTable | None:
+    """Which bytes may not be parted by a cut between them; None if no cut before a space after a letter is exact.
+
+    `description` is a tokenizer.json. All kinds of models are meant: each of them tokenizes a piece alone.
+    """
+    try:
+        joined = _unsplit(_stages(description["pre_tokenizer"]))
+        for normalizer in reversed(_flat(description["normalizer"], "normalizers")):
+            joined = _before_normalizing(normalizer, joined)
+        for token in description["added_tokens"]:
+            changes = token["normalized"] and description["normalizer"]
+            if token["lstrip"] or token["rstrip"] or token["single_word"] or changes:
+                raise Unanalysed("an added token that depends on more than its own characters")
+            content = np.frombuffer(token["content"].encode("utf-8", "surrogatepass"), np.uint8)
+            joined[content[:-1], content[1:]] = True
+    except (Unanalysed, KeyError, RecursionError):
+        return None
+    joined[:, 0x80:0xC0] = True  # inside a character
+    joined[SPACE] = True  # a word with the space before it is kept as one, which halves the work
+    return None if joined[ord("e"), SPACE] else joined
+
+
+class Unanalysed(Exception):
+    """A part of a tokenizer for which no exact cut is known."""
+
+
+def _flat(part: dict[str, Any] | None, members: str) -> list[dict[str, Any]]:
+    """The members of a `Sequence`, a single part, or nothing."""
+    if part is None:
+        return []
+    if part["type"] != "Sequence":
+        return [part]
+    return [single for member in part[members] for single in _flat(member, members)]
+
+
+@dataclass
+class Stage:
+    """One splitter: the pairs of bytes that it looks at together, and those between which it need not have a border."""
+
+    looked_at: ByteTable
+    unsplit: ByteTable
+
+
+def _unsplit(stages: Sequence[Stage]) -> ByteTable:
+    """Join bytes unless some splitter has a border between them, and those before it see no difference."""
+    cut, unnoticed = np.zeros((256, 256), bool), np.ones((256, 256), bool)
+    for stage in stages:
+        unnoticed &= ~stage.looked_at
+        cut |= unnoticed & ~stage.unsplit
+    return ~cut
+
+
+def _stages(pre_tokenizer: dict[str, Any] | None) -> list[Stage]:
+    stages = []
+    for part in _flat(pre_tokenizer, "pretokenizers"):
+        kind = part["type"]
+        if kind == "ByteLevel":
+            stage = _regex_stage(GPT2) if part["use_regex"] else _no_border()
+            if part["add_prefix_space"]:  # to each piece that doesn't start with one
+                stage.unsplit[:, :SPACE] = stage.unsplit[:, SPACE + 1 :] = True
+            stages.append(stage)
+            break  # what follows works on bytes; it splits pieces further and joins none
+        if kind == "Metaspace":
+            if not part.get("split", True) or (stages and part["prepend_scheme"] == "first"):
+                raise Unanalysed("Metaspace")
+            border = _no_border()
+            border.unsplit[:, SPACE] = False
+            border.unsplit[[*CONTROLS, SPACE, LOWER_BLOCK[-1]], SPACE] = True
+            stages.append(border)
+            break  # spaces are other characters from here on
+        if kind == "BertPreTokenizer":
+            stages += [_regex_stage(r"\s"), _regex_stage(PUNCTUATION)]
+        elif kind == "WhitespaceSplit":
+            stages.append(_regex_stage(r"\s"))
+        elif kind == "Whitespace":
+            stages.append(_regex_stage(WORDS))
+        elif kind == "Digits":
+            stages.append(_regex_stage(r"\p{N}" if part["individual_digits"] else r"\p{N}+"))
+        elif kind == "Punctuation" and part["behavior"] in ("Isolated", "Removed"):
+            stages.append(_regex_stage(PUNCTUATION))
+        elif kind == "Split" and part["behavior"] in ("Isolated", "Removed"):
+            pattern = part["pattern"]
+            regex = pattern["Regex"] if "Regex" in pattern else "".join(f"\\u{{{ord(c):x}}}" for c in pattern["String"])
+            stages.append(_regex_stage(regex))
+        else:
+            raise Unanalysed(kind)
+    return stages
+
+
+def _no_border() -> Stage:
+    return Stage(np.zeros((256, 256), bool), np.ones((256, 256), bool))
+
+
+def _before_normalizing(normalizer: dict[str, Any], joined: ByteTable) -> ByteTable:
+    """The table for texts that are normalized first: a character stands for whatever it may become."""
+    kind = normalizer["type"]
+    before = joined.copy()
+    if kind == "Replace" and normalizer["pattern"] == {"Regex": " {2,}"}:
+        before[:, :SPACE] = before[:, SPACE + 1 :] = before[SPACE] = True
+        return before
+    if kind in ("Lowercase", "BertNormalizer") and normalizer.get("lowercase", True):
+        lower = np.frombuffer(bytes(range(256)).lower(), np.uint8)
+        before = before[lower][:, lower]
+    elif kind not in (*UNICODE_FORMS, "BertNormalizer", "Precompiled"):
+        raise Unanalysed(kind)
+    if kind == "BertNormalizer":  # it drops controls, and makes spaces of tab and line ends
+        before[CONTROLS, :] = before.any(axis=0)
+        before[:, CONTROLS] = True
+    if kind == "Precompiled":  # it maps graphemes, of which a carriage return and a line feed are one
+        before[CONTROLS, :] = before[:, CONTROLS] = before[ASCII:] = True
+    before[ASCII:] |= before.any(axis=0)
+    before[:, ASCII:] = True  # it may be a mark that belongs to the character before
+    return before
+
+
+def _regex_stage(pattern: str) -> Stage:
+    looked_at, unmatched = _analyse(pattern)
+    return Stage(looked_at.copy(), np.outer(unmatched.lasts, unmatched.firsts))
+
+
+@cache
+def _analyse(pattern: str) -> tuple[ByteTable, CharacterSet]:
+    """The bytes that one match, or a lookahead of it, may look at together, and the characters that may not match."""
+    parser = _Parser(pattern)
+    whole = parser.alternatives()
+    if parser.rest():
+        raise Unanalysed(f"an unexpected {parser.rest()[0]!r}")
+    if whole.is_nullable:
+        raise Unanalysed("a match of nothing")
+    looked_at = np.zeros((256, 256), bool)
+    for before, after in parser.adjacent:
+        looked_at |= np.outer(parser.atoms[before].lasts, parser.atoms[after].firsts)
+    return looked_at, ~CharacterSet(whole.alone, NO_BYTE, NO_BYTE)
+
+
+@dataclass(frozen=True)
+class CharacterSet:
+    """The ASCII characters that are in a set for certain, and the bytes that its characters may start and end with.
+
+    No other character is certain: versions of Unicode differ.
+    """
+
+    certain: Bool[np.ndarray, "128"]
+    firsts: Bool[np.ndarray, "256"]
+    lasts: Bool[np.ndarray, "256"]
+
+    @classmethod
+    def of(cls, sure: Sequence[int] | np.ndarray, doubtful: Sequence[int] | np.ndarray = ()) -> CharacterSet:
+        """The set of these characters, and perhaps of some others."""
+        certain = np.isin(np.arange(ASCII), sure) & ~np.isin(np.arange(ASCII), doubtful)
+        codes = np.concatenate([sure, doubtful]).astype(np.int64)
+        sizes = [codes < 0x80, codes < 0x800, codes < 0x10000]
+        firsts = np.select(sizes, [codes, 0xC0 | codes >> 6, 0xE0 | codes >> 12], 0xF0 | codes >> 18)
+        lasts = np.where(codes < ASCII, codes, 0x80 | codes & 0x3F)
+        return cls(certain, np.bincount(firsts, minlength=256) > 0, np.bincount(lasts, minlength=256) > 0)
+
+    def __invert__(self) -> CharacterSet:
+        others = np.concatenate([~self.certain, np.ones(ASCII, bool)])
+        return CharacterSet(~self.firsts[:ASCII], others, others)
+
+    def __or__(self, other: CharacterSet) -> CharacterSet:
+        return CharacterSet(self.certain | other.certain, self.firsts | other.firsts, self.lasts | other.lasts)
+
+
+NO_BYTE = np.zeros(256, bool)
+NONE = np.zeros(ASCII, bool)
+ALL = ~CharacterSet(NONE, NO_BYTE, NO_BYTE)
+BEYOND_ASCII = np.arange(ASCII, UNICODE)
+
+
+@cache
+def _categories() -> np.ndarray:
+    """The Unicode category of each character, as the bytes of its two letters."""
+    return np.frombuffer("".join(map(unicodedata.category, map(chr, range(UNICODE)))).encode(), "S2")
+
+
+@cache
+def _property(name: str) -> CharacterSet:
+    r"""The characters of `\p{name}`; one that Python's Unicode has not assigned may have any property."""
+    wanted = [category for category in np.unique(_categories()) if category.startswith(name.encode())]
+    if not wanted or not name:
+        raise Unanalysed(f"the property {name}")
+    return CharacterSet.of(np.flatnonzero(np.isin(_categories(), wanted)), np.flatnonzero(_categories() == b"Cn"))
+
+
+@cache
+def _class(letter: str) -> CharacterSet:
+    r"""The characters of `\s`, `\d` or `\w`."""
+    if letter == "d":
+        return _property("Nd")
+    if letter == "w":
+        return CharacterSet.of(
+            [ord(character) for character in string.ascii_letters + string.digits + "_"], BEYOND_ASCII
+        )
+    spaces = [code for code in range(UNICODE) if chr(code).isspace()]
+    return CharacterSet.of(spaces, [0x1C, 0x1D, 0x1E, 0x1F, 0x85, 0x180E, 0x200B])
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of a regex: the atoms that can be looked at first and matched last, and what it matches for certain."""
+
+    first: frozenset[int] = frozenset()
+    last: frozenset[int] = frozenset()
+    is_nullable: bool = True
+    alone: Bool[np.ndarray, "128"] = field(default_factory=lambda: NONE)
+    """Characters that it matches alone, whatever follows."""
+    skips_before: bool = True
+    """Whether it can match nothing, whatever follows, and let the next part match instead."""
+    skips_after: bool = True
+    """Whether it matches something or nothing, whatever follows."""
+
+
+class _Parser:
+    """Reads a regex in Oniguruma's syntax and collects its atoms (sets of characters) and which may be adjacent."""
+
+    def __init__(self, pattern: str) -> None:
+        self._pattern, self._place = pattern, 0
+        self._ignores_case = False
+        self.atoms: list[CharacterSet] = []
+        self.adjacent: set[tuple[int, int]] = set()
+
+    def rest(self) -> str:
+        return self._pattern[self._place :]
+
+    def _take(self, text: str) -> bool:
+        """Move on if the pattern continues with this text."""
+        found = self._pattern.startswith(text, self._place)
+        self._place += len(text) * found
+        return found
+
+    def _next(self) -> str:
+        if not self.rest():
+            raise Unanalysed("the pattern breaks off")
+        self._place += 1
+        return self._pattern[self._place - 1]
+
+    def _until(self, end: str) -> str:
+        text, found, _ = self.rest().partition(end)
+        if not found:
+            raise Unanalysed(f"no {end}")
+        self._place += len(text) + 1
+        return text
+
+    def alternatives(self) -> Node:
+        branches = [self._sequence()]
+        while self._take("|"):
+            branches.append(self._sequence())
+        return Node(
+            first=frozenset().union(*(branch.first for branch in branches)),
+            last=frozenset().union(*(branch.last for branch in branches)),
+            is_nullable=any(branch.is_nullable for branch in branches),
+            alone=np.any([branch.alone for branch in branches], axis=0),
+            skips_before=any(branch.skips_before for branch in branches),
+            skips_after=any(branch.skips_after for branch in branches),
+        )
+
+    def _sequence(self) -> Node:
+        whole = Node()
+        while self.rest() and self.rest()[0] not in "|)":
+            part = self._quantified()
+            self.adjacent.update((before, after) for before in whole.last for after in part.first)
+            whole = Node(
+                first=whole.first | part.first if whole.is_nullable else whole.first,
+                last=whole.last | part.last if part.is_nullable else part.last,
+                is_nullable=whole.is_nullable and part.is_nullable,
+                alone=(whole.alone & part.skips_after) | (part.alone & whole.skips_before),
+                skips_before=whole.skips_before and part.skips_before,
+                skips_after=whole.skips_after and part.skips_after,
+            )
+        return whole
+
+    def _quantified(self) -> Node:
+        part = self._single()
+        while (bounds := self._bounds()) is not None:
+            least, most, is_possessive = bounds
+            if most > 1:
+                self.adjacent.update((before, after) for before in part.last for after in part.first)
+            part = Node(
+                part.first,
+                part.last,
+                is_nullable=least == 0 or part.is_nullable,
+                alone=part.alone & (least <= 1),
+                skips_before=(least == 0 or part.skips_before) and not is_possessive,
+                skips_after=least == 0 or part.skips_after,
+            )
+        return part
+
+    def _bounds(self) -> tuple[int, int, bool] | None:
+        """The least and the most repetitions of a quantifier (2 for any number), and whether it gives nothing back."""
+        for sign, least, most in (("*", 0, 2), ("+", 1, 2), ("?", 0, 1)):
+            if self._take(sign):
+                return least, most, not self._take("?") and self._take("+")
+        if not self._take("{"):
+            return None
+        low, comma, high = self._until("}").partition(",")
+        if not low.isdecimal() or not (high.isdecimal() or not high) or self._take("?"):
+            raise Unanalysed("a brace")
+        return int(low), int(high) if high else 2 if comma else int(low), False  # a + after it repeats it
+
+    def _single(self) -> Node:
+        if self._take("("):
+            return self._group()
+        if self._take("$") or self._take("\\z") or self._take("\\Z"):
+            return self._lookahead(self._atom(ALL))
+        if self._take("["):
+            return self._atom(self._bracket())
+        character = self._next()
+        if character in "^*+?{":
+            raise Unanalysed(character)
+        if character == ".":
+            return self._atom(~CharacterSet.of([], [0x0A, 0x0D]))
+        return self._atom(self._character(character))
+
+    def _atom(self, characters: CharacterSet) -> Node:
+        self.atoms.append(characters)
+        number = frozenset([len(self.atoms) - 1])
+        return Node(number, number, False, characters.certain, False, False)
+
+    def _group(self) -> Node:
+        outside, is_atomic, looks_ahead = self._ignores_case, self._take("?>"), False
+        if self._take("?i:"):
+            self._ignores_case = True
+        elif not is_atomic and not self._take("?:"):
+            looks_ahead = self._take("?=") or self._take("?!")
+            if not looks_ahead and self.rest()[:1] in ("?", "*"):
+                raise Unanalysed("a special group")
+        inside = self.alternatives()
+        if not self._take(")"):
+            raise Unanalysed("an open group")
+        self._ignores_case = outside
+        if looks_ahead:
+            return self._lookahead(inside)
+        if is_atomic:
+            return Node(inside.first, inside.last, inside.is_nullable, NONE, False, False)
+        return inside
+
+    def _lookahead(self, inside: Node) -> Node:
+        """Looked at after what comes before, and not matched."""
+        return Node(inside.first, frozenset(), True, NONE, False, False)
+
+    def _character(self, character: str) -> CharacterSet:
+        """A character of the pattern, or what its escape stands for."""
+        if character != "\\":
+            return self._literal(character)
+        character = self._next()
+        if character in "sdw":
+            return _class(character)
+        if character in "SDW":
+            return ~_class(character.lower())
+        if character in "pP" and self._take("{"):
+            is_negated = self._take("^") ^ (character == "P")
+            found = _property(self._until("}"))
+            return ~found if is_negated else found
+        if character in "rntvf":
+            return self._literal("\r\n\t\v\f"["rntvf".index(character)])
+        if character in "ux" and self._take("{"):
+            return self._literal(_numbered(self._until("}")))
+        if character == "u":
+            return self._literal(_numbered("".join(self._next() for _ in range(4))))
+        if character.isalnum():
+            raise Unanalysed(f"\\{character}")
+        return self._literal(character)
+
+    def _literal(self, character: str) -> CharacterSet:
+        if not self._ignores_case:
+            return CharacterSet.of([ord(character)])
+        if not character.isascii():
+            raise Unanalysed("a character that may fold to several")
+        return CharacterSet.of([ord(character.lower()), ord(character.upper())], BEYOND_ASCII)
+
+    def _bracket(self) -> CharacterSet:
+        is_negated = self._take("^")
+        found = CharacterSet(NONE, NO_BYTE, NO_BYTE)
+        if self.rest()[:1] == "]":
+            raise Unanalysed("an empty class")
+        while not self._take("]"):
+            character = self._next()
+            if character + self.rest()[:1] in ("[:", "&&"):
+                raise Unanalysed("a named class, or an intersection")
+            if self.rest()[:1] == "-" and self.rest()[1:2] != "]" and character not in "[\\":
+                self._place += 1
+                low, high = ord(character), ord(self._next())
+                if chr(high) in "[\\" or low > high or self._ignores_case:
+                    raise Unanalysed("a range")
+                member = CharacterSet.of(np.arange(low, high + 1))
+            else:
+                member = self._bracket() if character == "[" else self._character(character)
+                if self.rest()[:1] == "-" and self.rest()[1:2] != "]":
+                    raise Unanalysed("a range")
+            found |= member
+        return ~found if is_negated else found
+
+
+def _numbered(digits: str) -> str:
+    try:
+        return chr(int(digits, 16))
+    except (ValueError, OverflowError) as error:
+        raise Unanalysed(f"the character {digits!r}") from error

@@ -1,0 +1,275 @@
+"""Read texts from a piece of a file: the whole file, a range of bytes, or a range of row groups.
+
+Texts are valid UTF-8: undecodable bytes and lone surrogates become U+FFFD, and the replacements are counted. Of a plain
+or compressed file, at most one line and one chunk are in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from typing import Any
+
+import pyarrow as pa
+
+from detoklens.corpus.parquet import read_column, row_group_sizes
+from detoklens.corpus.records import ReadingOptions, Tally, bad_record, check_length
+from detoklens.errors import CorpusError
+
+CHUNK = 1 << 20
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+REPLACEMENT = "\ufffd"
+LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A part of a file that is read separately: bytes or row groups [start, stop), or the whole file."""
+
+    name: str
+    path: str
+    kind: str
+    compression: str | None = None
+    start: int = 0
+    stop: int | None = None
+    limit: int | None = None
+
+    def is_one_document(self, options: ReadingOptions) -> bool:
+        return self.kind == ".txt" and not options.document_per_line
+
+
+def where(piece: Piece, number: int, options: ReadingOptions) -> str:
+    """Name a record, numbered from 1 in the piece, by its line or row in the file."""
+    if piece.is_one_document(options):
+        return piece.name
+    unit = "row" if piece.kind == ".parquet" else "line"
+    return f"{piece.name}, {unit} {_records_before(piece, options.text_field) + number}"
+
+
+@lru_cache(maxsize=16)
+def _records_before(piece: Piece, text_field: str) -> int:
+    """Return the number of lines or rows before the piece."""
+    if piece.start == 0:
+        return 0
+    if piece.kind == ".parquet":
+        return sum(rows for rows, _ in row_group_sizes(piece.name, piece.path, text_field)[: piece.start])
+    return lines_before(piece.path, piece.start)
+
+
+def read_texts(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes]]:
+    """Yield (number in the piece from 1, UTF-8 text) of each document; tally repaired and skipped records."""
+    if piece.kind == ".parquet":
+        records = _rows(piece, options, tally, longest)
+    elif piece.is_one_document(options):
+        records = _whole_file(piece, options, tally, longest)
+    else:
+        records = _lines(piece, options, tally, longest)
+    for number, text in islice(records, piece.limit):
+        if text is not None:
+            tally.documents += 1
+            tally.text_bytes += len(text)
+            yield number, text
+
+
+def count_records(piece: Piece, options: ReadingOptions, at_most: int) -> int:
+    """Count the records of the piece, up to `at_most`, without parsing them."""
+    if piece.kind == ".parquet":
+        groups = row_group_sizes(piece.name, piece.path, options.text_field)[piece.start : piece.stop]
+        return min(at_most, sum(rows for rows, _ in groups))
+    if piece.is_one_document(options):
+        return min(at_most, 1)
+    lines = read_lines(piece.name, piece.path, piece.compression, piece.start, piece.stop, sys.maxsize)
+    records = 0
+    with contextlib.suppress(TruncatedInput):  # reported when the piece is read
+        for _ in islice((line for line in lines if line and not line.isspace()), at_most):
+            records += 1
+    return records
+
+
+def _rows(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes | None]]:
+    """Yield all records of a piece, None for a skipped one; so do the two functions below."""
+    assert piece.stop is not None
+    values = read_column(piece.name, piece.path, options.text_field, piece.start, piece.stop, longest)
+    for number, value in enumerate(values, 1):
+        if value is None:
+            bad_record(f"{where(piece, number, options)}: {options.text_field!r} is null", options, tally)
+        yield number, None if value is None else _repair(value, tally)
+
+
+def _whole_file(
+    piece: Piece, options: ReadingOptions, tally: Tally, longest: int
+) -> Iterator[tuple[int, bytes | None]]:
+    chunks: list[bytes] = []
+    length = 0
+    try:
+        for chunk in read_chunks(piece.path, piece.compression):
+            chunks.append(chunk)
+            length += len(chunk)
+            check_length(piece.name, length, longest)
+    except TruncatedInput as error:
+        bad_record(f"{piece.name}: its compressed data breaks off ({error})", options, tally)
+        yield 1, None
+        return
+    yield 1, _repair(b"".join(chunks).removeprefix(BYTE_ORDER_MARK), tally)
+
+
+def _lines(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes | None]]:
+    number = 0
+    lines = read_lines(piece.name, piece.path, piece.compression, piece.start, piece.stop, longest)
+    try:
+        for number, line in enumerate(lines, 1):
+            if not line or line.isspace():
+                continue
+            if piece.kind == ".jsonl":
+                text = _of_json(line, options, tally)
+            else:
+                text = _repair(line.removesuffix(b"\r"), tally)
+            if isinstance(text, str):
+                bad_record(f"{where(piece, number, options)}: {text}", options, tally)
+            yield number, text if isinstance(text, bytes) else None
+    except TruncatedInput as error:
+        bad_record(f"{piece.name}: its compressed data breaks off after line {number} ({error})", options, tally)
+
+
+def _of_json(line: bytes, options: ReadingOptions, tally: Tally) -> bytes | str:
+    """Return the text field of a JSON line as bytes, or the problem with it as a string."""
+    try:
+        record = json.loads(_decode(line, tally))
+    except (ValueError, RecursionError) as error:
+        return f"broken JSON ({error})"
+    if not isinstance(record, dict):
+        return f"no field {options.text_field!r} in a JSON {type(record).__name__}"
+    if options.text_field not in record:
+        fields = ", ".join(map(repr, list(record)[:8]))
+        return f"no field {options.text_field!r}; it has {fields}: name the text's by text_field"
+    text = record[options.text_field]
+    if not isinstance(text, str):
+        return f"field {options.text_field!r} holds {type(text).__name__}, not text"
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # lone surrogates, which JSON allows
+        repaired, characters = LONE_SURROGATE.subn(REPLACEMENT, text)
+        tally.add(Tally(replaced_characters=characters, documents_with_replacements=1))
+        return repaired.encode()
+
+
+def _repair(raw: bytes, tally: Tally) -> bytes:
+    """Return valid UTF-8: each undecodable sequence becomes U+FFFD and is counted."""
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return _decode(raw, tally).encode()
+    return raw
+
+
+def _decode(raw: bytes, tally: Tally) -> str:
+    """Return the text of the bytes, repaired in the same way."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        repaired = raw.decode(errors="replace")
+        characters = repaired.count(REPLACEMENT) - raw.count(REPLACEMENT.encode())
+        tally.add(Tally(replaced_characters=characters, documents_with_replacements=1))
+        return repaired
+
+
+class TruncatedInput(Exception):
+    """A compressed file is truncated or damaged."""
+
+
+def read_chunks(path: str, compression: str | None, start: int = 0) -> Iterator[bytes]:
+    """Yield the uncompressed bytes from `start` on, in chunks; of a truncated file, everything readable."""
+    length = 0
+    with _open(path) as file:
+        file.seek(start)
+        stream = pa.CompressedInputStream(file, compression) if compression else file
+        try:
+            while chunk := _read(stream, compression, CHUNK):
+                length += len(chunk)
+                yield chunk
+        except TruncatedInput:
+            yield _lost_chunk(path, compression, length)
+            raise
+
+
+def _lost_chunk(path: str, compression: str | None, place: int) -> bytes:
+    """Return what the failed read at `place` had uncompressed so far, by reading it again byte by byte."""
+    found = bytearray()
+    with _open(path) as file, contextlib.suppress(TruncatedInput):
+        stream = pa.CompressedInputStream(file, compression)
+        while place > 0:
+            place -= len(_read(stream, compression, min(CHUNK, place)))
+        while byte := _read(stream, compression, 1):
+            found += byte
+    return bytes(found)
+
+
+def _open(path: str) -> Any:
+    try:
+        return pa.OSFile(os.fsencode(path))
+    except OSError as error:
+        raise CorpusError(f"{path}: can't be read any more ({error}); has it been moved?") from error
+
+
+def _read(stream: Any, compression: str | None, size: int) -> bytes:
+    try:
+        chunk: bytes = stream.read(size)
+    except OSError as error:
+        if compression is None:
+            raise
+        raise TruncatedInput(str(error)) from error
+    return chunk
+
+
+def read_lines(
+    name: str, path: str, compression: str | None, start: int, stop: int | None, longest: int
+) -> Iterator[bytes]:
+    """Yield the lines that start in [start, stop), without line ends; refuse one longer than `longest` bytes.
+
+    A line belongs to the range that holds its first byte, so consecutive ranges together yield every line once.
+    """
+    place = max(0, start - 1)  # a newline just before `start` means that a line starts there
+    lines = _split(name, read_chunks(path, compression, place), longest)
+    if start > 0:
+        place += len(next(lines, b"")) + 1
+    for line in lines:
+        if stop is not None and place >= stop:
+            return
+        yield line.removeprefix(BYTE_ORDER_MARK) if place == 0 else line
+        place += len(line) + 1
+
+
+def _split(name: str, chunks: Iterator[bytes], longest: int) -> Iterator[bytes]:
+    """Split chunks at newlines; a non-empty rest after the last newline is a line too."""
+    begun: list[bytes] = []
+    length = 0
+    for chunk in chunks:
+        first, *others = chunk.split(b"\n")
+        begun.append(first)
+        length += len(first)
+        check_length(name, length, longest)
+        if others:
+            yield b"".join(begun)
+            yield from others[:-1]
+            begun, length = [others[-1]], len(others[-1])
+    if length:
+        yield b"".join(begun)
+
+
+def lines_before(path: str, place: int) -> int:
+    """Return the number of lines of an uncompressed file that start before `place`."""
+    if place == 0:
+        return 0
+    lines, left = 1, place - 1  # a newline just before `place` ends a line and starts none before it
+    with open(path, "rb") as file:
+        while left > 0 and (chunk := file.read(min(CHUNK, left))):
+            lines += chunk.count(b"\n")
+            left -= len(chunk)
+    return lines

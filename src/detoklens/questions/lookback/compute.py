@@ -1,0 +1,467 @@
+"""How much higher does a query score the previous token than earlier ones, and why?
+
+For a query token t (at position i, if positions are learned), with f the unigram distribution and P(·|t) the corpus
+distribution of the token before t, in nats:
+
+    A = q(t) · E_{u ~ P(·|t)}  k(u, 1)            its own predecessors are there
+    N = q(t) · E_{u ~ P(·|t')} k(u, 1)            those of the other tokens t' of its class and frequency bin
+    B = q(t) · E_{u ~ f}       k(u, 1)            any token is there
+    R = q(t) · mean_{δ = 2 … 15} E_{u ~ f} k(u, δ)
+
+    lift = A − R = (B − R) + (N − B) + (A − N)    position + class + lexical
+
+k(u, δ) is the key of u at offset δ. q and k are sums of factors, and the product of a query factor and a key factor is
+a score term, so every part splits exactly into terms. N needs no sampling: it is the mean of A over t', in closed form.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, reduce
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from scipy.sparse import csr_array
+
+from detoklens.corpus.counts import Bigrams
+from detoklens.measures.documents import DocumentFactors, Rules, TokenIds, in_blocks, text_block
+from detoklens.parallel import Arrays, Runner, thread_map
+from detoklens.scores.factors import Mean, Side, key_side, query_side, rotated_by_offset
+from detoklens.scores.layer import Layer
+from detoklens.scores.softmax import softcapped, softmax
+from detoklens.scores.terms import Factor, kernel, terms_present
+
+PARTS = ("position", "class", "lexical")
+CLASSES = ("C", "W", "F")
+FARTHEST = 15  # offset
+FEWEST = 5  # tokens of C and of W in a frequency bin that is used
+ROWS_PER_CLASS = 32  # query places of a class in one document, evenly spread
+RESAMPLES = 1000
+
+PerToken = Float[np.ndarray, "token"]
+Vectors = Float[np.ndarray, "token d_head"] | Float[np.ndarray, "d_head"]
+Factors = Mapping[Factor, Vectors]
+
+
+@dataclass(frozen=True)
+class QueryTokens:
+    """The query tokens with a class, the frequency bin of each, and what stands before (or after) it."""
+
+    ids: Int[np.ndarray, "token"]
+    labels: np.ndarray
+    bins: Int[np.ndarray, "token"]
+    neighbours: csr_array
+    """[token, vocabulary]: the distribution of the neighbouring token."""
+
+    @classmethod
+    def of(
+        cls,
+        labels: np.ndarray,
+        counts: Int[np.ndarray, "vocabulary"],
+        bigrams: Bigrams,
+        ahead: bool = False,
+        also: Bool[np.ndarray, "vocabulary"] | None = None,
+    ) -> QueryTokens:
+        """The labelled tokens, and those that are `also` wanted; frequency bins are octaves of counts."""
+        wanted = labels != "" if also is None else also | (labels != "")
+        ids, shape = np.flatnonzero(wanted), (len(counts), len(counts))
+        pairs = csr_array((bigrams.counts.astype(np.float64), bigrams.prefixes.astype(np.int64), bigrams.indptr), shape)
+        rows = (pairs.T.tocsr() if ahead else pairs)[ids]
+        rows.data /= np.repeat(np.maximum(rows.sum(axis=1), 1), np.diff(rows.indptr))
+        return cls(ids, labels[ids], np.log2(np.maximum(counts[ids], 1)).astype(np.int64), rows)
+
+    @cached_property
+    def groups(self) -> Int[np.ndarray, "token"]:
+        """A number for each token's class and frequency bin."""
+        return np.unique(4 * self.bins + np.searchsorted(["", *sorted(CLASSES)], self.labels), return_inverse=True)[1]
+
+    @cached_property
+    def weights(self) -> dict[int, float]:
+        """The frequency bins with enough tokens of C and W, each with its weight: the size of its smaller class."""
+        sizes = np.array([np.bincount(self.bins[self.labels == label], minlength=64) for label in "CW"]).min(axis=0)
+        used = np.flatnonzero(sizes >= FEWEST)
+        return dict(zip(used.tolist(), (sizes[used] / max(1, sizes[used].sum())).tolist(), strict=True))
+
+    def members(self, label: str, number: int) -> Int[np.ndarray, "member"]:
+        return np.flatnonzero((self.labels == label) & (self.bins == number))
+
+    def matched(self, label: str) -> PerToken:
+        """Weights of the mean over a class, matched in frequency: they add up to 1, or to 0 without tokens."""
+        weights = np.zeros(len(self.ids))
+        for number, weight in self.weights.items():
+            members = self.members(label, number)
+            weights[members] = weight / len(members) if len(members) > 1 else 0.0  # alone, a token has no class part
+        return weights / (weights.sum() or 1.0)
+
+    @cached_property
+    def contrast(self) -> PerToken:
+        """Weights of the matched difference C − W."""
+        return self.matched("C") - self.matched("W")
+
+    def mean_of_others(self, vectors: Float[np.ndarray, "token d"]) -> Float[np.ndarray, "token d"]:
+        """The mean over the other tokens of a token's class and bin; NaN for a token that is alone."""
+        sizes = np.bincount(self.groups).astype(np.float64)
+        member = csr_array((np.ones(len(self.groups)), (self.groups, np.arange(len(self.groups)))))
+        sizes[sizes == 1] = np.nan
+        return np.asarray(((member @ vectors)[self.groups] - vectors) / (sizes - 1)[self.groups, None])
+
+
+class Draws:
+    """What the bootstrap and the label permutations draw, shared by all heads."""
+
+    def __init__(self, tokens: QueryTokens, n_permutations: int, seed: int) -> None:
+        random = np.random.default_rng(seed)
+        self.tokens = tokens
+        self.resampled = np.zeros((RESAMPLES, len(tokens.ids)), np.float32)
+        """Weights of C − W in each resample, drawn within class and bin."""
+        self.called: list[tuple[float, Int[np.ndarray, "member"], Float[np.ndarray, "draw member"], int]] = []
+        """For each bin: its weight, its tokens of C and W, which of them each draw calls C, and how many."""
+        for number, weight in tokens.weights.items():
+            both = [tokens.members(label, number) for label in "CW"]
+            for members, sign in zip(both, (1, -1), strict=True):
+                n = len(members)
+                times = random.multinomial(n, np.full(n, 1 / n), RESAMPLES)
+                self.resampled[:, members] = times * (sign * weight / n)
+            sizes = [len(members) for members in both]
+            ones = np.tile(np.arange(sum(sizes)) < sizes[0], (n_permutations, 1))
+            called = random.permuted(ones, axis=1).astype(np.float32)
+            self.called.append((weight, np.concatenate(both), called, sizes[0]))
+
+    def estimate(self, values: Float[np.ndarray, "*row token"]) -> Estimate:
+        """The matched difference C − W of each row, with the middle 95 % of its resamples."""
+        known = np.nan_to_num(values)  # unknown are tokens alone in their class and bin, which have no weight
+        samples = known.astype(np.float32) @ self.resampled.T
+        return Estimate(known @ self.tokens.contrast, *np.quantile(samples, [0.025, 0.975], axis=-1))
+
+    def sums(self, values: Float[np.ndarray, "token d"]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each bin and draw, the sum over tokens called C and the sum over those called W."""
+        found = []
+        for _, members, called, _ in self.called:
+            chosen = called @ values[members].astype(np.float32)
+            found.append((chosen, values[members].sum(axis=0) - chosen))
+        return found
+
+    def label_null(
+        self, scores: Float[np.ndarray, "abr token"], together: Float[np.ndarray, "bin class draw"]
+    ) -> Float[np.ndarray, "part_or_total draw"]:
+        """C − W of each part and of the total under permuted labels, which change every token's N as well.
+
+        `scores` are A, B and R. `together` is Q · S for each bin and class, Q and S the summed queries and keys of its
+        tokens: the sum of N over a class of n tokens is (Q · S − Σ A) / (n − 1).
+        """
+        total = np.zeros((len(PARTS) + 1, len(self.called[0][2])))
+        for (weight, members, _, n_c), sums, products in zip(self.called, self.sums(scores.T), together, strict=True):
+            sizes = (n_c, len(members) - n_c)
+            for sign, size, each, product in zip((1, -1), sizes, sums, products, strict=True):
+                a, b, r = each.T
+                n = (product - a) / (size - 1)
+                total += sign * weight / size * np.stack([b - r, n - b, a - n, a - r])
+        return total
+
+
+class Estimate(NamedTuple):
+    """A value with the ends of its interval."""
+
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+@dataclass(frozen=True)
+class HeadLift:
+    """One head's lift in nats: by part, term and token, and what its controls need."""
+
+    parts: Float[np.ndarray, "part term token"]
+    lift: PerToken
+    """A − R, also of a token alone in its class and bin, whose class and lexical parts are NaN."""
+    over_self: Float[np.ndarray, "term token"]
+    """B − S, where S is the query's score for itself."""
+    by_place: Float[np.ndarray, "place part"]
+    """C − W of each part at each query position."""
+    matrices: Float[np.ndarray, "part_or_total d_head d_head"]
+    """M = Σ w q(t)ᵀ k(t): C − W is its trace, and ⟨O, M⟩ if O rotates all queries."""
+    label_null: Float[np.ndarray, "part_or_total draw"] | None
+
+    @property
+    def by_token(self) -> Float[np.ndarray, "part_or_total token"]:
+        """Position, class and lexical part, and the lift, of every token."""
+        return np.concatenate([self.parts.sum(axis=1), self.lift[None]])
+
+
+class Lifts:
+    """The lift of every head of a layer, seen from some query positions (learned positions) or from anywhere."""
+
+    def __init__(
+        self,
+        layer: Layer,
+        tokens: QueryTokens,
+        frequencies: Float[np.ndarray, "vocabulary"],
+        positions: Sequence[int] = (),
+        mean: Mean = None,
+        *,
+        ahead: bool = False,
+    ) -> None:
+        self.layer, self.tokens, self.unigram = layer, tokens, frequencies / frequencies.sum()
+        self.common, self.sign = layer.common_part(mean), -1 if ahead else 1
+        self.terms = terms_present(layer.positions, self.common)
+        self.sides = query_side(layer.weights, layer.folded), key_side(layer.weights, layer.folded)
+        self.places: list[_LearnedPlace] | list[_OffsetPlace] = (
+            [_LearnedPlace(self, position) for position in positions] if len(positions) else [_OffsetPlace(self)]
+        )
+
+    def of_heads(self, heads: Sequence[int], runner: Runner, draws: Draws | None = None) -> dict[int, HeadLift]:
+        """The lift of each of these heads; without draws there is no label null."""
+        per_key, found = self.layer.weights.heads_per_key, dict[int, HeadLift]()
+        shared = [[head for head in heads if head // per_key == own] for own in sorted({h // per_key for h in heads})]
+        for lifts in thread_map(lambda some: self._of_key_head(some, draws), shared, runner.workers):
+            found |= lifts
+            if runner.watch is not None:
+                runner.watch(len(found), len(heads))
+        return {head: found[head] for head in heads}
+
+    def _of_key_head(self, heads: Sequence[int], draws: Draws | None) -> dict[int, HeadLift]:
+        own = heads[0] // self.layer.weights.heads_per_key
+        table = self._projected(self.sides[1], own, slice(None))
+        queries = {head: self._projected(self.sides[0], head, self.tokens.ids) for head in heads}
+        totals = {head: _Totals(len(self.terms), len(self.tokens.ids), self.layer.d_head) for head in heads}
+        for place in self.places:
+            keys = dict(place.keys(table, own))
+            others = self.tokens.mean_of_others
+            keys["N"] = {factor: others(each) if each.ndim == 2 else each for factor, each in keys["A"].items()}
+            for head in heads:
+                totals[head].add(self, place.queries(queries[head], head), keys, head, draws)
+        return {head: totals[head].finished(draws) for head in heads}
+
+    def distance_term(self, name: str, head: int) -> float:
+        """ALiBi's term in one of the scores: the same for every token."""
+        offsets = {"R": np.arange(2, FARTHEST + 1), "S": np.zeros(1, np.int64)}.get(name, np.ones(1, np.int64))
+        return float(kernel(self.layer.weights, self.common, self.sign * offsets)[head].astype(np.float64).mean())
+
+    def _projected(self, side: Side, head: int, ids: np.ndarray | slice) -> Float[np.ndarray, "token d_head"]:
+        """Queries or keys of some tokens before the division by σ and the bias, or after the query-key norm."""
+        scales = self.layer.scales.bare_tokens()[ids]
+        return side.of_vocabulary(self.layer.weights.token_embeddings[ids], lambda: scales, head).astype(np.float64)
+
+
+class _Totals:
+    """Sums over query positions of one head's scores and of what its controls need."""
+
+    def __init__(self, n_terms: int, n_tokens: int, d_head: int) -> None:
+        self.scores = {name: np.zeros((n_terms, n_tokens)) for name in "ANBRS"}
+        self.matrices = np.zeros((len(PARTS) + 1, d_head, d_head))
+        self.by_place: list[np.ndarray] = []
+        self.together: Any = 0.0  # Q · S of each bin, class and draw: see label_null
+
+    def add(self, lifts: Lifts, queries: Factors, keys: Mapping[str, Factors], head: int, draws: Draws | None) -> None:
+        unit, tokens = lifts.layer.attention_scale / len(lifts.places), lifts.tokens
+        whole = {}
+        for name, factors in keys.items():
+            for row, term in enumerate(lifts.terms):
+                if term.query is Factor.DISTANCE:
+                    self.scores[name][row] += unit * lifts.distance_term(name, head)
+                else:
+                    self.scores[name][row] += unit * (queries[term.query] * factors[term.key]).sum(axis=-1)
+            whole[name] = unit * reduce(np.add, factors.values())
+        query, used = reduce(np.add, queries.values()), tokens.contrast != 0
+        weighted = (query * tokens.contrast[:, None])[used].T
+        a, n = whole["A"][used], whole["N"][used]
+        steps = whole["B"] - whole["R"], n - whole["B"], a - n, a - whole["R"]
+        found = np.stack([weighted @ np.broadcast_to(step, a.shape) for step in steps])
+        self.matrices += found
+        self.by_place.append(len(lifts.places) * np.trace(found[:-1], axis1=1, axis2=2))
+        if draws is not None:
+            sums = zip(draws.sums(query), draws.sums(whole["A"]), strict=True)
+            products = [[np.sum(q * s, axis=1) for q, s in zip(*each, strict=True)] for each in sums]
+            self.together = self.together + np.array(products, np.float64)
+
+    def finished(self, draws: Draws | None) -> HeadLift:
+        a, n, b, r, s = (self.scores[name] for name in "ANBRS")
+        null = None if draws is None else draws.label_null(np.stack([a, b, r]).sum(axis=1), self.together)
+        parts, lift = np.stack([b - r, n - b, a - n]), (a - r).sum(axis=0)
+        return HeadLift(parts, lift, b - s, np.stack(self.by_place), self.matrices, null)
+
+
+class _OffsetPlace:
+    """Rotary and ALiBi positions: a token has one query and one key, and an offset rotates them or not."""
+
+    def __init__(self, lifts: Lifts) -> None:
+        self.lifts, self.is_rotary = lifts, lifts.layer.positions == "rotary"
+
+    def _own_part(self, projected: np.ndarray, side: Side, head: int, ids: Any, common: np.ndarray) -> np.ndarray:
+        """A token's query or key minus what all tokens have in common, in place: Llama 3's keys take 131 MB."""
+        if side.norm is None:
+            projected /= self.lifts.layer.scales.bare_tokens()[ids, None]
+            projected += side.bias[head]
+        projected -= common
+        return projected
+
+    def queries(self, projected: Float[np.ndarray, "token d_head"], head: int) -> Factors:
+        common = self.lifts.common.query[head].astype(np.float64)
+        own = self._own_part(projected, self.lifts.sides[0], head, self.lifts.tokens.ids, common)
+        return {Factor.TOKEN: own, (Factor.COMMON if self.is_rotary else Factor.CONSTANT): common}
+
+    def keys(self, table: Float[np.ndarray, "vocabulary d_head"], own: int) -> Mapping[str, Factors]:
+        lifts, common = self.lifts, self.lifts.common.key[own].astype(np.float64)
+        tokens = self._own_part(table, lifts.sides[1], own, slice(None), common)
+        anywhere, near, far = lifts.unigram @ tokens, (1,), tuple(range(2, FARTHEST + 1))
+        seen = (
+            ("A", lifts.tokens.neighbours @ tokens, near),
+            ("B", anywhere, near),
+            ("R", anywhere, far),
+            ("S", tokens[lifts.tokens.ids], (0,)),
+        )
+        if not self.is_rotary:
+            return {name: {Factor.TOKEN: vectors} for name, vectors, _ in seen}
+        return {
+            name: {Factor.TOKEN: self._turned(vectors, offsets), Factor.COMMON: self._turned(common, offsets)}
+            for name, vectors, offsets in seen
+        }
+
+    def _turned(self, keys: np.ndarray, offsets: Sequence[int]) -> np.ndarray:
+        """Mean over offsets of R_δ k, so that its product with an unrotated query is the score."""
+        weights, sign = self.lifts.layer.weights, self.lifts.sign
+        return np.mean([rotated_by_offset(weights, keys, -sign * offset) for offset in offsets], axis=0)
+
+
+class _LearnedPlace:
+    """Learned positions: queries at one position i, keys at i − 1 … i − 15 (or after i), σ of each token at each."""
+
+    def __init__(self, lifts: Lifts, position: int) -> None:
+        self.lifts, self.sides = lifts, lifts.sides
+        positions = position - lifts.sign * np.arange(FARTHEST + 1)
+        first = int(positions.min())
+        scales = lifts.layer.scales.of_positions(slice(first, first + FARTHEST + 1))
+        self.inverse = 1 / scales[positions - first].astype(np.float64)  # [offset, vocabulary]
+        self.vectors = lifts.layer.weights.position_embeddings[positions].astype(np.float64)
+
+    def queries(self, projected: Float[np.ndarray, "token d_head"], head: int) -> Factors:
+        side, column = self.sides[0], self.inverse[0, self.lifts.tokens.ids, None]
+        return {
+            Factor.TOKEN: projected * column,
+            Factor.POSITION: self.vectors[0] @ side.weight[head] * column,
+            Factor.CONSTANT: side.bias[head].astype(np.float64),
+        }
+
+    def keys(self, table: Float[np.ndarray, "vocabulary d_head"], own: int) -> Mapping[str, Factors]:
+        tokens, unigram = self.lifts.tokens, self.lifts.unigram
+        near, far, column = self.inverse[1], self.inverse[2:], self.inverse[0, tokens.ids, None]
+        places = self.vectors @ self.sides[1].weight[own].astype(np.float64)
+        seen = {
+            "A": (tokens.neighbours @ (table * near[:, None]), (tokens.neighbours @ near)[:, None] * places[1]),
+            "B": ((unigram * near) @ table, (unigram @ near) * places[1]),
+            "R": ((unigram * far.mean(axis=0)) @ table, (far @ unigram) @ places[2:] / len(far)),
+            "S": (table[tokens.ids] * column, places[0] * column),
+        }
+        return {name: {Factor.TOKEN: token, Factor.POSITION: place} for name, (token, place) in seen.items()}
+
+
+def random_alignments(
+    matrices: Float[np.ndarray, "*row d_head d_head"], draws: int, seed: int
+) -> Float[np.ndarray, "*row draw"]:
+    """⟨O, M⟩ for rotations O drawn evenly, the same for all rows: C − W if queries were turned at random against keys.
+
+    Norms and spectra of queries and keys stay as they are; what the two have learned of each other is lost. Under
+    Gaussian random weights O changes nothing but the draw, so the control is exact there, whatever the embeddings.
+    """
+    random, d_head = np.random.default_rng(seed), matrices.shape[-1]
+    flat, found = matrices.reshape(-1, d_head * d_head), []
+    for _ in range(draws):
+        rotation, upper = np.linalg.qr(random.normal(size=(d_head, d_head)))
+        found.append(flat @ (rotation * np.sign(np.diag(upper))).ravel())
+    return np.stack(found, axis=-1).reshape(*matrices.shape[:-2], draws)
+
+
+@dataclass(frozen=True)
+class TextLookback:
+    """Attention to the previous token on text, whole (first) and without each term; sums over query places."""
+
+    removed: tuple[str, ...]
+    sums: Float[np.ndarray, "document head removed class"]
+    places: Int[np.ndarray, "document class"]
+    token_sums: Float[np.ndarray, "head vocabulary"]
+    token_places: Int[np.ndarray, "vocabulary"]
+
+    def gaps(self, seed: int) -> tuple[Float[np.ndarray, "head removed class"], Estimate]:
+        """Mean attention by class, and C − W with its interval over documents."""
+        random, n = np.random.default_rng(seed), len(self.sums)
+        times = np.concatenate([np.ones((1, n)), random.multinomial(n, np.full(n, 1 / n), RESAMPLES)])
+        with np.errstate(invalid="ignore"):
+            means = np.tensordot(times, self.sums, 1) / (times @ self.places)[:, None, None, :]
+        gaps = means[..., 0] - means[..., 1]
+        low, high = np.nanquantile(gaps[1:], [0.025, 0.975], axis=0)
+        return means[0], Estimate(gaps[0], low, high)
+
+
+def text_lookback(
+    layer: Layer, documents: Sequence[TokenIds], labels: np.ndarray, heads: list[int], mean: Mean, runner: Runner
+) -> TextLookback | None:
+    """Measure attention to the previous token in documents; None if C or W has no query place from position 16 on."""
+    rows = [_query_places(labels[ids]) for ids in documents]
+    kept = [ids for ids, places in zip(documents, rows, strict=True) if len(places)]
+    if not {"C", "W"} <= {label for ids, places in zip(documents, rows, strict=True) for label in labels[ids[places]]}:
+        return None
+    blocks = in_blocks(kept)
+    rules = text_block(layer, [kept[0][:1]], heads[:1], mean).rules
+
+    def compute(number: int) -> Arrays:
+        block = text_block(layer, blocks[number], heads, mean)
+        size = len(blocks[number])
+        sums = np.zeros((size, len(heads), 1 + len(rules.terms), len(CLASSES)))
+        places, token_sums = np.zeros((size, len(CLASSES)), np.int64), np.zeros((len(heads), layer.vocab_size))
+        token_places = np.zeros(layer.vocab_size, np.int64)
+        for document, (ids, factors) in enumerate(zip(blocks[number], block.factors(), strict=True)):
+            queries = _query_places(labels[ids])
+            attention = _on_previous(factors, rules, queries)
+            belongs = labels[ids[queries], None] == np.array(CLASSES)
+            sums[document] = attention @ belongs
+            places[document] = belongs.sum(axis=0)
+            np.add.at(token_places, ids[queries], 1)
+            for head in range(len(heads)):
+                np.add.at(token_sums[head], ids[queries], attention[head, 0])
+        return {"sums": sums, "places": places, "token_sums": token_sums, "token_places": token_places}
+
+    found = list(runner.under("text").run(compute, len(blocks)))
+    return TextLookback(
+        ("none", *rules.terms),
+        np.concatenate([each["sums"] for each in found]),
+        np.concatenate([each["places"] for each in found]),
+        np.sum([each["token_sums"] for each in found], axis=0),
+        np.sum([each["token_places"] for each in found], axis=0),
+    )
+
+
+def _query_places(labels: np.ndarray) -> Int[np.ndarray, "row"]:
+    """From position 16 on, up to ROWS_PER_CLASS places of each class, evenly spread, in order."""
+    chosen = []
+    for label in CLASSES:
+        places = np.flatnonzero(labels == label)
+        places = places[places > FARTHEST]
+        if len(places) > ROWS_PER_CLASS:
+            places = places[np.linspace(0, len(places) - 1, ROWS_PER_CLASS).round().astype(np.int64)]
+        chosen.append(places)
+    return np.sort(np.concatenate(chosen))
+
+
+def _on_previous(
+    factors: DocumentFactors, rules: Rules, queries: Int[np.ndarray, "row"]
+) -> Float[np.ndarray, "head removed row"]:
+    """Attention of some queries to the token before them, whole and without each term."""
+    n_heads, n_keys = factors.query.shape[1], factors.n_tokens
+    seen = [rules.seen(int(query), n_keys) for query in queries]
+    begins, ends = np.array([keys.start for keys in seen]), np.array([keys.stop for keys in seen])
+    columns = np.arange(n_keys)
+    hidden = (columns < begins[:, None]) | (columns >= ends[:, None])
+    found = np.empty((n_heads, 1 + len(rules.terms), len(queries)))
+    unit = factors.query.dtype.type(rules.attention_scale)
+    for head in range(n_heads):
+        keys = factors.keys_of(head)
+        pairs = factors.pair_scores(head, queries, keys, unit)
+        terms = [*pairs, *factors.key_scores(head, keys, unit)]
+        whole = np.sum(pairs, axis=0) + factors.key_scores(head, keys, unit).sum(axis=0)
+        for row, without in enumerate([None, *rules.terms.values()]):
+            scores = softcapped(whole if without is None else whole - terms[without], rules.softcap)
+            attention = softmax(np.where(hidden, -np.inf, scores).astype(scores.dtype))
+            found[head, row] = attention[np.arange(len(queries)), queries - 1]
+    return found

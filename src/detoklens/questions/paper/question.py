@@ -1,0 +1,101 @@
+"""Check the paper's claims on a model: what agrees, what differs, what does not apply."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import polars as pl
+
+from detoklens.questions.base import Question, ReportEntry, View
+from detoklens.questions.paper.compute import CLAIMS, PAPER_CLAIMS, PAPER_RANKS, judged, paper_ranks
+from detoklens.wording import listed, plural
+
+if TYPE_CHECKING:
+    from detoklens.parallel import Runner
+    from detoklens.questions.base import ByLabel, Frames
+    from detoklens.questions.study import Study
+
+LONGEST_CLAIM, LONGEST_FOUND = 40, 20
+
+
+@dataclass(frozen=True, repr=False)
+class Paper(Question):
+    """Check the paper's claims on this model.
+
+    One row per claim of "Weight-based Analysis of Detokenization in Language Models": where it is made, what the paper
+    says, what this model shows, and whether it agrees, differs or does not apply, and why. Numbers, heads and tokens of
+    GPT-2 small are judged on GPT-2 small only. Claims about frequency need --counts, claims about attention on text
+    --text. A claim "agrees" by the rule in its text, not by a statistical test.
+
+    Example: detoklens paper gpt2 --counts counts --text 'openwebtext/*.parquet'
+    """
+
+    progress_label = "checking the paper's claims"
+    report_section = "The paper's claims"
+    uses = frozenset({"vocabulary", "counts", "text", "seed"})
+    parallel = True
+    tables = (PAPER_CLAIMS, PAPER_RANKS)
+    compared_tables = ("paper_claims",)
+    by: ClassVar[Mapping[str, str]] = {"claim": "paper_claims", "rank": "paper_ranks"}
+    display_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {
+        "paper_ranks": ("head", "query_token", "key_token", "paper_rank", "rank", "difference", "score"),
+    }
+    equation = "each claim names its rule; the evidence is that of the question named with it"
+
+    @classmethod
+    def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:
+        return [ReportEntry(cls(), headline=False)]
+
+    def ask(self, study: Study, runner: Runner) -> Frames:
+        ranks = paper_ranks(study.layer) if study.has("vocabulary") else None
+        return {"paper_claims": judged(study)} | ({} if ranks is None else {"paper_ranks": ranks})
+
+    def summarize(self, tables: Frames) -> str:
+        number = {verdict: int((tables["paper_claims"]["verdict"] == verdict).sum()) for verdict in OUTCOMES}
+        judged = number["agrees"] + number["differs"]
+        return (
+            f"Of {plural(len(CLAIMS), 'claim')} of the paper, {judged} can be judged on this model: {number['agrees']} "
+            f"agree and {number['differs']} differ."
+        )
+
+    def summarize_comparison(self, by_label: ByLabel) -> str:
+        said = []
+        for label, tables in by_label.items():
+            verdicts = tables["paper_claims"]["verdict"]
+            said.append(f"{(verdicts == 'agrees').sum()} of {(verdicts != 'not applicable').sum()} in {label}")
+        return f"Claims of the paper that agree, of those that can be judged: {listed(said)}."
+
+    def views(self, tables: Frames) -> Sequence[View]:
+        """The judged claims, those that differ first, and why the others do not apply."""
+        claims = tables["paper_claims"]
+        told = claims.filter(pl.col("verdict") != "not applicable").sort(
+            "verdict", descending=True, maintain_order=True
+        )
+        short = [
+            told["claim"].str.split(":").list.first().map_elements(_shortened, return_dtype=pl.String),
+            told["verdict"],
+            told["found"],
+            told["where"],
+            told["paper"],
+            told["why"],
+        ]
+        others = (
+            claims.filter(verdict="not applicable").group_by("why", maintain_order=True).agg(pl.len().alias("claims"))
+        )
+        views = [View(PAPER_CLAIMS.question, pl.DataFrame(short))]
+        return [*views, View("claims that can't be judged here", others)] if len(others) else views
+
+    def page_views(self, tables: Frames) -> Sequence[View]:
+        """All claims, and Table 1 where the model has its tokens."""
+        shown = tables["paper_claims"].select("where", "claim", "paper", "found", "verdict", "why", "source")
+        ranks = [self.view(tables, "paper_ranks")] if "paper_ranks" in tables else []
+        return [View(PAPER_CLAIMS.question, shown), *ranks]
+
+
+OUTCOMES = ("agrees", "differs", "not applicable")
+
+
+def _shortened(claim: str) -> str:
+    return claim if len(claim) <= LONGEST_CLAIM else claim[: LONGEST_CLAIM - 1].rstrip() + "…"

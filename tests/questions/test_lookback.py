@@ -1,0 +1,336 @@
+"""Lifts equal those of plain scores, their parts and terms add up, controls are calibrated, and bad input is refused."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import detoklens as dl
+from detoklens import demo as demo_files
+from detoklens.corpus.counts import Counts
+from detoklens.errors import DetokLensError, MissingError, RangeError, TokenError
+from detoklens.measures.token_classes import word_evidence
+from detoklens.parallel import Runner
+from detoklens.questions.lookback.compute import FARTHEST, Draws, Lifts, QueryTokens, random_alignments, text_lookback
+from detoklens.questions.lookback.question import judge_lookback
+from detoklens.questions.study import Study
+from detoklens.weights.first_layer import FirstLayer
+from tests.command_line import refuse
+from tests.layers import as_layer, random_first_layer
+from tests.questions.asking import assert_kept_and_read_again
+from tests.questions.test_anatomy import FAMILIES, first_layer, plain_scores
+
+WIDE = tuple(family for family in FAMILIES if "window" not in family)
+N_TOKENS, N_POSITIONS = 23, 40
+
+
+def wide_layer(family: str, seed: int) -> FirstLayer:
+    """A random layer in which a query sees 15 tokens back, and ahead if it looks both ways."""
+    return first_layer(family, seed, n_positions=N_POSITIONS)
+
+
+def some_tokens(seed: int, ahead: bool = False) -> tuple[QueryTokens, np.ndarray, np.ndarray]:
+    """Random classes, counts and bigrams of 23 tokens; every token has a neighbour."""
+    random = np.random.default_rng(seed)
+    counts, pairs = random.integers(1, 9, N_TOKENS), random.integers(0, 4, (N_TOKENS, N_TOKENS))
+    pairs[np.arange(N_TOKENS), random.integers(0, N_TOKENS, N_TOKENS)] += 1
+    pairs[random.integers(0, N_TOKENS, N_TOKENS), np.arange(N_TOKENS)] += 1
+    suffixes, prefixes = np.nonzero(pairs)
+    made = Counts.from_arrays(counts, suffixes.astype(np.uint32), prefixes.astype(np.uint32), pairs[suffixes, prefixes])
+    labels = random.choice(["C", "W", "F", ""], N_TOKENS)
+    labels[:2] = "C", "W"
+    tokens = QueryTokens.of(labels, counts, made.bigrams, ahead)
+    return tokens, counts.astype(float), (pairs.T if ahead else pairs) / (pairs.T if ahead else pairs).sum(1)[:, None]
+
+
+@settings(max_examples=60)
+@given(st.sampled_from(WIDE), st.integers(0, 2**32 - 1), st.booleans(), st.sampled_from([None, "vocabulary"]))
+def test_parts_and_terms_add_up_to_the_lift_of_plain_scores(family: str, seed: int, ahead: bool, mean: Any) -> None:
+    plain = wide_layer(family, seed)
+    ahead, mean = ahead and not plain.is_causal, None if plain.positions == "learned" else mean
+    layer, (tokens, counts, before) = as_layer(plain), some_tokens(seed, ahead)
+    places = [17, 22] if plain.positions == "learned" else [20]
+    seen = Lifts(layer, tokens, counts, places if plain.positions == "learned" else (), mean, ahead=ahead)
+    lifts = seen.of_heads([3, 0, 2, 1], Runner(workers=2))
+    assert list(lifts) == [3, 0, 2, 1]
+    sign, unigram = -1 if ahead else 1, counts / counts.sum()
+    for head in range(4):
+        a, b, r, s = np.zeros((4, len(tokens.ids)))
+        for place in places:
+            scores = plain_scores(plain, head, sign * np.arange(FARTHEST + 1), place) / len(places)
+            own = scores[tokens.ids]
+            a += np.einsum("tu,tu->t", own[:, :, 1], before[tokens.ids])
+            b += own[:, :, 1] @ unigram
+            r += (own[:, :, 2:].mean(axis=2)) @ unigram
+            s += own[np.arange(len(tokens.ids)), tokens.ids, 0]
+        parts = lifts[head].parts.sum(axis=1)
+        scale = 1e-10 * max(1.0, np.abs([a, b, r, s]).max())
+        np.testing.assert_allclose(parts[0], b - r, rtol=0, atol=scale)
+        np.testing.assert_allclose(lifts[head].over_self.sum(axis=0), b - s, rtol=0, atol=scale)
+        known = ~np.isnan(parts[1])
+        np.testing.assert_allclose(lifts[head].lift, a - r, rtol=0, atol=scale)
+        np.testing.assert_allclose(parts.sum(axis=0)[known], (a - r)[known], rtol=0, atol=scale)
+        alone = np.bincount(tokens.groups)[tokens.groups] == 1
+        assert (known == ~alone).all(), "only a token alone in its class and bin has no class part"
+
+
+@pytest.mark.parametrize("family", WIDE)
+def test_the_class_part_is_the_mean_over_other_tokens_of_the_class_and_bin(family: str) -> None:
+    plain = wide_layer(family, 3)
+    layer, (tokens, counts, before) = as_layer(plain), some_tokens(3)
+    places = [20] if plain.positions == "learned" else ()
+    lift = Lifts(layer, tokens, counts, places).of_heads([2], Runner())[2]
+    near = plain_scores(plain, 2, np.array([1]), 20)[tokens.ids, :, 0]
+    expected = []
+    for row in range(len(tokens.ids)):
+        kin = [place for place in np.flatnonzero(tokens.groups == tokens.groups[row]) if place != row]
+        others = np.mean([near[row] @ before[tokens.ids[place]] for place in kin]) if kin else np.nan
+        expected.append(others - near[row] @ (counts / counts.sum()))
+    np.testing.assert_allclose(lift.parts[1].sum(axis=0), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("family", [family for family in WIDE if "rotary" in family or family == "alibi"])
+def test_with_the_frequency_weighted_mean_the_position_part_depends_on_the_query_through_one_term(family: str) -> None:
+    layer, (tokens, counts, _) = as_layer(wide_layer(family, 7)), some_tokens(7)
+    seen = Lifts(layer, tokens, counts, (), counts)
+    position = seen.of_heads([1], Runner())[1].parts[0]
+    for term, values in zip(seen.terms, position, strict=True):
+        assert term.name == "ep" or np.ptp(values) < 1e-6, term.name
+    if "rotary" in family:
+        even = Lifts(layer, tokens, counts, (), "vocabulary")
+        assert np.ptp(even.of_heads([1], Runner())[1].parts[0, [term.name for term in even.terms].index("ee")]) > 1e-3
+
+
+def balanced(seed: int, n: int = 60) -> QueryTokens:
+    """Tokens of three classes in two bins, each token preceded by random ones."""
+    random = np.random.default_rng(seed)
+    pairs = random.integers(0, 3, (n, n)) + 1
+    suffixes, prefixes = np.nonzero(pairs)
+    made = Counts.from_arrays(np.ones(n, int), suffixes.astype(np.uint32), prefixes.astype(np.uint32), pairs.ravel())
+    return QueryTokens.of(random.permuted(np.tile(["C", "W", "F"], n // 3)), np.tile([3, 30], n // 2), made.bigrams)
+
+
+@pytest.mark.parametrize("family", ["learned", "rotary", "alibi"])
+def test_the_trace_is_the_difference_and_the_label_null_that_of_relabelled_tokens(family: str) -> None:
+    tokens = balanced(1)
+    layer = as_layer(first_layer(family, 1, n_positions=N_POSITIONS, vocab_size=60))
+    counts, draws = np.ones(60), Draws(tokens, 3, 0)
+    places = [20, 25] if layer.positions == "learned" else ()
+    for lift in Lifts(layer, tokens, counts, places).of_heads(range(4), Runner(), draws).values():
+        found = draws.estimate(lift.by_token)
+        np.testing.assert_allclose(np.trace(lift.matrices, axis1=1, axis2=2), found.value, atol=1e-10)
+        np.testing.assert_allclose(lift.by_place.mean(axis=0), found.value[:-1], atol=1e-10)
+        assert (found.low <= found.value + 1e-6).all()
+        assert (found.high >= found.value - 1e-6).all()
+    for draw in range(3):
+        labels = tokens.labels.copy()
+        for _, members, called, _ in draws.called:
+            labels[members] = np.where(called[draw] == 1, "C", "W")
+        relabelled = replace(tokens, labels=labels)
+        again = Lifts(layer, relabelled, counts, places).of_heads([3], Runner())[3]
+        expected = np.nan_to_num(again.by_token) @ relabelled.contrast
+        np.testing.assert_allclose(lift.label_null[:, draw], expected, rtol=1e-4, atol=1e-4)
+
+
+def test_matched_means_compare_equal_frequencies() -> None:
+    """Values that depend on the frequency bin alone make no difference, however uneven the classes."""
+    tokens = balanced(2)
+    labels = np.where((tokens.bins > 2) & (np.arange(60) % 4 == 1), "C", tokens.labels)
+    uneven = replace(tokens, labels=labels)
+    assert abs(tokens.bins.astype(float) @ uneven.contrast) < 1e-12
+    assert abs(uneven.contrast.sum()) < 1e-12
+    assert uneven.matched("C").sum() == pytest.approx(1)
+
+
+def test_random_rotations_are_exchangeable_with_random_weights() -> None:
+    """p-values of random heads on structured embeddings are even: the share below 0.1 is about 0.1."""
+    tokens, small = balanced(4), []
+    shift = np.where(np.isin(np.arange(60), tokens.ids[tokens.labels == "C"]), 2.0, 0.0)
+    for seed in range(40):
+        plain = random_first_layer(n_heads=4, d_head=6, vocab_size=60, n_positions=N_POSITIONS, seed=seed)
+        plain = replace(plain, token_embeddings=plain.token_embeddings + shift[:, None] * plain.norm_gain)
+        lifts = Lifts(as_layer(plain), tokens, np.ones(60), [20]).of_heads(range(4), Runner())
+        matrices = np.stack([each.matrices for each in lifts.values()])
+        observed, null = np.trace(matrices, axis1=2, axis2=3), random_alignments(matrices, 199, seed)
+        small.append((np.abs(null) >= np.abs(observed)[..., None]).mean(axis=2) < 0.1)
+    assert 0.04 < np.mean(small) < 0.17
+
+
+def test_attention_without_a_term_is_that_of_the_terms() -> None:
+    for family in WIDE:
+        layer = as_layer(wide_layer(family, 5))
+        random = np.random.default_rng(0)
+        labels = random.choice(["C", "W", "F", ""], N_TOKENS)
+        labels[:2] = "C", "W"
+        documents = [random.integers(0, N_TOKENS, size) for size in (30, 36, 9)]
+        documents[0][20:22] = 0, 1
+        mean = None if layer.positions == "learned" else "vocabulary"
+        found = text_lookback(layer, documents, labels, [1, 3], mean, Runner())
+        assert found is not None
+        assert found.sums.shape[0] == 2, "a document of 9 tokens has no query at position 16"
+        for document, ids in enumerate(documents[:2]):
+            terms = layer.terms(ids, mean)
+            assert found.removed == ("none", *terms.names)
+            for row, removed in enumerate(found.removed):
+                attention = terms.attention() if removed == "none" else terms.attention_without(removed)
+                for column, label in enumerate("CWF"):
+                    places = [place for place in range(16, len(ids)) if labels[ids[place]] == label]
+                    expected = [sum(attention[head, place, place - 1] for place in places) for head in (1, 3)]
+                    np.testing.assert_allclose(found.sums[document, :, row, column], expected, rtol=1e-9, atol=1e-12)
+                    assert found.places[document, column] == len(places)
+
+
+@pytest.fixture(scope="module")
+def demo() -> Study:
+    return dl.study("demo", workers=2)
+
+
+@pytest.fixture(scope="module")
+def trial(demo: Study) -> dl.Answer:
+    """The demo at the positions of the first trial."""
+    return demo.ask(dl.Lookback(query_positions=[60, 125, 200]))
+
+
+def test_the_demo_has_a_lexical_switch_in_one_head(demo: Study, trial: dl.Answer) -> None:
+    assert trial.verdict is not None
+    assert (trial.verdict.value, trial.verdict.heads) == ("yes", ("L0H1",))
+    rows = trial.tables["lookback_by_head"].filter(head=1, contrast="previous")
+    found = dict(rows.select("part", "difference").iter_rows())
+    assert found["total"] == pytest.approx(0.775, abs=0.01)
+    assert found["lexical"] == pytest.approx(0.605, abs=0.02)
+    assert found["position"] == pytest.approx(-0.005, abs=0.01)
+    for row in rows.iter_rows(named=True):
+        assert row["low"] <= row["difference"] <= row["high"]
+        assert row["difference"] == pytest.approx(row["C"] - row["W"])
+    text = trial.tables["lookback_text"].filter(head=1)
+    gap, without = (text.filter(removed=removed).row(0, named=True) for removed in ("none", "ee"))
+    assert gap["low"] < 0.15 < gap["high"] or gap["gap"] == pytest.approx(0.144, abs=0.01)
+    assert abs(without["gap"]) < 0.01
+    predicted = trial.tables["lookback_prediction"].filter(head=1).row(0, named=True)
+    assert predicted["spearman"] > 0.7
+    assert predicted["low"] < predicted["spearman"] < predicted["high"]
+    assert "lexical" in trial.sentence
+    assert "Tᵉᵉ" in trial.sentence
+    assert len(trial.sentence.split()) <= 40
+
+
+def test_terms_add_up_to_parts_and_parts_to_the_total(trial: dl.Answer) -> None:
+    by_head = trial.tables["lookback_by_head"].filter(contrast="previous")
+    by_term = trial.tables["lookback_by_term"].group_by("head", "part").agg(pl.col("difference").sum().alias("sum"))
+    joined = by_head.join(by_term, on=["head", "part"])
+    np.testing.assert_allclose(joined["difference"], joined["sum"], atol=1e-10)
+    wide = by_head.pivot("part", index="head", values="difference")
+    np.testing.assert_allclose(wide["position"] + wide["class"] + wide["lexical"], wide["total"], atol=1e-10)
+
+
+def test_an_untrained_snapshot_has_no_switch() -> None:
+    answer = dl.study("demo@0", workers=2).ask(dl.Lookback())
+    assert answer.verdict is not None
+    assert answer.verdict.value == "no"
+    assert answer.sentence.startswith("No head looks back more")
+
+
+def test_thresholds_and_pairs_spelled_alike_agree_with_the_whole(trial: dl.Answer) -> None:
+    swept = trial.tables["lookback_by_threshold"].filter(head=1)
+    assert len(swept) == 9
+    np.testing.assert_allclose(swept["difference"], 0.775, atol=0.25)
+    alike = trial.tables["lookback_by_head"].filter(head=1, contrast="spelled_alike").row(0, named=True)
+    assert alike["low"] > 0
+    assert alike["tokens"] >= 20
+
+
+def test_an_answer_is_kept_drawn_and_shown(demo: Study, trial: dl.Answer, tmp_path: Path) -> None:
+    assert_kept_and_read_again(demo, dl.Lookback(query_positions=[60, 125, 200]), tmp_path)
+    assert trial.figure("lookback", heads=[1]).axes
+    assert [head.kind for head in judge_lookback(trial.tables["lookback_by_head"])][1] == "lexical switch"
+
+
+def test_the_seed_and_workers_change_no_difference(demo: Study, trial: dl.Answer) -> None:
+    other = dl.study("demo", workers=1, seed=0).ask(dl.Lookback(query_positions=[60, 125, 200]))
+    assert other.tables["lookback_by_head"].equals(trial.tables["lookback_by_head"])
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--query-positions", "9"], "a query sees at most 10 tokens from position 9"),
+        (["--query-positions", "300"], "position 300 does not exist"),
+        (["--continuation", "1.5"], "is not a share"),
+        (["--whole-word", "0.6"], "could be both"),
+        (["--fewest", "100000000"], "no frequency bin has 5 of each"),
+        (["--mean", "none"], "learned positions have no mean"),
+    ],
+)
+def test_bad_options_are_refused_in_one_line(options: list[str], says: str) -> None:
+    assert says in refuse("lookback", "demo", *options)
+
+
+def test_missing_counts_and_missing_tokenizer_are_named() -> None:
+    layer = as_layer(wide_layer("rotary", 0))
+    with pytest.raises(MissingError, match="counts"):
+        Study(layer).ask(dl.Lookback())
+    counts = Counts.from_arrays(np.ones(N_TOKENS, int), *(np.zeros(1, np.uint32),) * 2, np.ones(1, int))
+    with pytest.raises(MissingError, match="tokenizer"):
+        Study(layer, counts).ask(dl.Lookback())
+
+
+def test_a_short_window_and_a_vocabulary_without_spaces_are_refused(demo: Study) -> None:
+    assert demo.counts is not None
+    checkpoint = replace(demo.layer.checkpoint, first_layer=replace(demo.layer.weights, window=8))
+    with pytest.raises(RangeError, match="sees at most 8 tokens"):
+        Study(type(demo.layer)(checkpoint), demo.counts).ask(dl.Lookback())
+    from tokenizers import Tokenizer, models
+
+    letters = [chr(97 + place // 26) + chr(97 + place % 26) for place in range(N_TOKENS)]
+    spelled = dl.Vocabulary(Tokenizer(models.WordLevel({text: place for place, text in enumerate(letters)})))
+    evidence = word_evidence(spelled, Counts.from_arrays(
+        np.ones(N_TOKENS, int), np.array([1], np.uint32), np.array([0], np.uint32), np.ones(1, int)))  # fmt: skip
+    assert not evidence.begins.any()
+    layer = as_layer(wide_layer("rotary", 0))
+    with pytest.raises(TokenError, match=r"whole words \(W\) and first pieces \(F\)"):
+        dl.Lookback()._labels(layer, None, evidence)  # type: ignore[arg-type]
+    assert issubclass(TokenError, DetokLensError)
+
+
+def with_counts(folder: Path) -> Study:
+    """A real model with counts of the demo's documents by its own tokenizer, and some of them as text."""
+    with demo_files.DOCUMENTS.open("rb") as file:
+        lines = zstandard.ZstdDecompressor().stream_reader(file).read().decode().splitlines()
+    texts = [json.loads(line)["text"] for line in lines]
+    layer = dl.load(folder)
+    tokens, pairs = np.zeros(layer.vocab_size, np.int64), Counter[tuple[int, int]]()
+    for text in texts:
+        ids = layer.vocabulary.encode(text)
+        np.add.at(tokens, ids, 1)
+        pairs.update(pairwise(ids))
+    prefixes, suffixes = np.array(list(pairs), np.uint32).T
+    amounts, fingerprint = np.array(list(pairs.values())), layer.vocabulary.fingerprint
+    counts = Counts.from_arrays(tokens, suffixes, prefixes, amounts, fingerprint)
+    return dl.study(layer, counts=counts, text=texts[:8], length=100, workers=2)
+
+
+def test_a_real_rotary_model_answers(stories_folder: Path) -> None:
+    answer = with_counts(stories_folder).ask(dl.Lookback(fewest=5))
+    assert answer.verdict is not None
+    assert set(answer.tables["lookback_by_term"]["term"]) == {"ee", "e", "ep", "p"}
+    assert "lookback_by_position" not in answer.tables
+    assert answer.sentence.endswith(".")
+
+
+def test_a_real_model_that_looks_both_ways_answers_in_both_directions(minilm_folder: Path) -> None:
+    answer = with_counts(minilm_folder).ask(dl.Lookback(fewest=5, query_positions=[40]))
+    contrasts = set(answer.tables["lookback_by_head"]["contrast"])
+    assert {"previous", "next", "self"} <= contrasts
+    assert set(answer.tables["lookback_by_token"].filter(pl.col("class") == "C")["token"].str.slice(0, 2)) == {"##"}
+    assert answer.sentence.endswith(".")
