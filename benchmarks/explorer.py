@@ -41,9 +41,14 @@ BELOW = {
     "tab_megabytes": 300.0,
 }
 WORDS = "bcdfghklmnprstvz", "aeiou"
-LATEST = """async ([kind, before]) => {
+FORGET = "(kind) => { window.detoklens.timings[kind] = null; }"
+LATEST = """async (kind) => {
   const { timings } = window.detoklens;
-  while (timings[kind] === before) await new Promise((resolve) => setTimeout(resolve, 1));
+  const begun = performance.now();
+  while (timings[kind] === null) {
+    if (performance.now() - begun > 60_000) throw new Error(`the page timed no change of ${kind} within 60 s`);
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
   return timings[kind];
 }"""
 
@@ -103,9 +108,9 @@ class Tab:
 
     def changed(self, kind: str, act: Any) -> float:
         """Milliseconds that the page takes for one change."""
-        before = self.timing(kind)
+        self.page.evaluate(FORGET, kind)
         act()
-        return self.page.evaluate(LATEST, [kind, before])
+        return self.page.evaluate(LATEST, kind)
 
     def megabytes(self) -> float:
         """Private memory of the tab's process, as the browser's task manager counts it."""
