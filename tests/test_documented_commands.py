@@ -25,12 +25,13 @@ CODE = re.compile(r"```.*?```|`[^`\n]+`|^(?: {4}.*\n)+", re.DOTALL | re.MULTILIN
 COMMAND = re.compile(r"detoklens [a-z]+(?: [^`\n#|]+)?")
 ELSEWHERE = re.compile(
     r"detoklens as dl|Skylion007|whisper|stories15M|MiniLM|--layer 1|count texts|/shared/|ray|COUNTS|pythia|INPUT|DIR\b|"
-    r"explore|…|\[|NAME|\.\.\.|--engine|\\$|FILE|SIZE"
+    r"explore|…|\[|NAME|\.\.\.|--engine|\\$|FILE|SIZE|--by rank"
 )
 
 AT_HAND = {
     "gpt2": "demo",
     "MODEL": "demo",
+    "TEXTS": "texts",
     "model.gguf": "demo",
     "small=gpt2": "start=demo@0",  # the same as on another page: asked once
     "medium=gpt2-medium": "end=demo",

@@ -44,7 +44,7 @@ def test_frequency_prints_heads_model_or_tokens_and_writes_all(model, counts, tm
         json.loads(run("frequency", model, "--counts", counts, "--by", "head", "--format", "json").stdout)["rows"]
         == heads
     )
-    names = ["embedding_variance", "frequency_by_head", "frequency_by_token", "self_assertion"]
+    names = ["embedding_variance", "frequency_by_head", "frequency_by_token", "self_assertion", "untrained"]
     assert sorted(path.stem for path in tmp_path.glob("*.parquet")) == names
     assert len(pl.read_parquet(tmp_path / "self_assertion.parquet")) == 3 * whole["tokens"]
     assert json.loads(read_metadata(tmp_path / "self_assertion.parquet")[MARK])["counts_fingerprint"]

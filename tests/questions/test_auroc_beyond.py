@@ -15,6 +15,7 @@ import detoklens as dl
 from detoklens import demo
 from detoklens.errors import MissingError, RangeError
 from detoklens.measures.frequency import spearman
+from detoklens.model.first_blocks import FirstBlocks
 from detoklens.questions.auroc import compute as auroc_beyond
 from detoklens.questions.auroc.compute import AUROC_VALIDITY, ROC_POINTS
 from detoklens.questions.auroc.question import CONTROLS, summarize_validity
@@ -179,9 +180,10 @@ def test_vectors_are_computed_once(tmp_path, monkeypatch):
         study.ask(question, tmp_path)
     assert len(list(tmp_path.glob(".auroc-*.parts/inputs/*.npz"))) == 4096 // 256
     monkeypatch.setattr(auroc_beyond, "real_links", true)
-    blocks = auroc_beyond.FirstBlocks
-    before = blocks.run
-    monkeypatch.setattr(blocks, "run", lambda self, ids, until=None: ran.append(len(ids)) or before(self, ids, until))
+    before = FirstBlocks.run
+    monkeypatch.setattr(
+        FirstBlocks, "run", lambda self, ids, until=None: ran.append(len(ids)) or before(self, ids, until)
+    )
     study.ask(question, tmp_path)
     assert max(ran) == auroc_beyond.CHECKED
     assert not list(tmp_path.glob(".auroc-*"))
@@ -191,13 +193,13 @@ def test_vectors_are_computed_once(tmp_path, monkeypatch):
 def texts_run(monkeypatch) -> list[int]:
     """How many texts the real model was run on, pass by pass."""
     ran: list[int] = []
-    run_model = auroc_beyond.FirstBlocks.run
+    run_model = FirstBlocks.run
 
     def counted(self, token_ids, until=None):
         ran.append(len(token_ids))
         return run_model(self, token_ids, until)
 
-    monkeypatch.setattr(auroc_beyond.FirstBlocks, "run", counted)
+    monkeypatch.setattr(FirstBlocks, "run", counted)
     return ran
 
 
