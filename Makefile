@@ -17,7 +17,7 @@ SNAPSHOTS ?= 0
 SECONDS ?= 120
 FUZZ_SEED ?= 0
 
-.PHONY: demo test quick notebooks tutorial docs site explorer-web
+.PHONY: demo test quick coverage notebooks tutorial docs site explorer-web
 .PHONY: check lint format types imports browser
 .PHONY: test-lowest test-newest dependencies fuzz explore benchmarks calibrate train-demo
 .PHONY: release-check forget-compiled clean
@@ -27,8 +27,8 @@ demo: .venv/installed
 	@echo "Open report/report.html in a browser."
 
 # Pytest's two workers keep both cores busy: more threads would only wait for each other.
-test quick fuzz explore test-lowest test-newest: export OMP_NUM_THREADS = 1
-test quick fuzz explore test-lowest test-newest: export OPENBLAS_NUM_THREADS = 1
+test quick coverage fuzz explore test-lowest test-newest: export OMP_NUM_THREADS = 1
+test quick coverage fuzz explore test-lowest test-newest: export OPENBLAS_NUM_THREADS = 1
 
 test: .venv/installed-for-tests browser check
 	$(BIN)/python -m pytest -n 2 --dist worksteal
@@ -53,6 +53,10 @@ dependencies: .venv/installed-for-tests
 # processes, kills, disks and other users are left to `make test`.
 quick: .venv/installed-for-tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" -q
+
+# Measure how much of the code the tests run; the figure is in CONTRIBUTING.md. Compiled loops count as not run.
+coverage: .venv/installed-for-tests browser
+	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered
 
 # Rerun the notebooks. They are committed with their outputs, which the tests reproduce.
 notebooks: .venv/installed-for-tests
