@@ -11,6 +11,13 @@ from unittest.mock import patch
 
 from detoklens.__main__ import main
 
+# Starts the program in a new process with one of the three formats of figures: drawing is most of a report's work.
+PROGRAM = [
+    sys.executable,
+    "-c",
+    "from detoklens.report import drawing; drawing.FORMATS = ('svg',); from detoklens.__main__ import main; main()",
+]
+
 
 @dataclass(frozen=True)
 class Result:

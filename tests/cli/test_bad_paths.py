@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
-from tests.command_line import refuse, run
+from tests.command_line import PROGRAM, refuse, run
 from tests.corpus.plain_counting import edit_sealed
 from tests.spelled import LINES, write_spelled
 
@@ -120,4 +119,4 @@ class TestPathsThatAreNoUtf8:
 
 
 def as_program(*words: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-m", "detoklens", *words], capture_output=True, check=False)
+    return subprocess.run([*PROGRAM, *words], capture_output=True, check=False)

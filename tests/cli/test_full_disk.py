@@ -14,7 +14,7 @@ import pytest
 
 from detoklens.cli.app import topics
 from detoklens.tables.files import MARK, read_metadata
-from tests.command_line import Result, call, run
+from tests.command_line import PROGRAM, Result, call, run
 from tests.spelled import LINES, write_spelled
 
 COMMANDS = [name for names in topics().values() for name in names]
@@ -189,7 +189,7 @@ def test_stdout_that_takes_nothing_is_one_line(command, output_format, at_hand, 
 
 
 def as_program(asked: list[str], **streams) -> Result:
-    done = subprocess.run([sys.executable, "-m", "detoklens", *asked], stderr=subprocess.PIPE, text=True, **streams)
+    done = subprocess.run([*PROGRAM, *asked], stderr=subprocess.PIPE, text=True, **streams)
     return Result(done.returncode, done.stdout or "", done.stderr)
 
 

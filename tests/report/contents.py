@@ -9,8 +9,6 @@ another order than that of ranks, without those that are as good as the last of 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -65,12 +63,6 @@ def differences(found: dict[str, Any], kept: dict[str, Any]) -> list[str]:
     return wrong
 
 
-def of_folder(folder: Path, without: Mapping[str, Sequence[str]] | None = None) -> dict[str, Any]:
-    """The contents of all tables of a report, by name, without some of their columns."""
-    tables = {path.stem: pl.read_parquet(path) for path in sorted(folder.glob("*.parquet"))}
-    return {name: contents(frame.drop((without or {}).get(name, []))) for name, frame in tables.items()}
-
-
-def write(folders: dict[str, Path], path: Path) -> None:
-    """Keep the contents of some reports' tables."""
-    path.write_text(json.dumps({name: of_folder(folder) for name, folder in folders.items()}, indent=1) + "\n")
+def of_folder(folder: Path) -> dict[str, Any]:
+    """The contents of all tables of a report, by name."""
+    return {path.stem: contents(pl.read_parquet(path)) for path in sorted(folder.glob("*.parquet"))}
