@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import detoklens
+
+SOURCE = Path(detoklens.__file__).read_text(encoding="utf-8")
 HEAVY = ("torch", "transformers", "matplotlib", "numba", "numpy", "polars", "scipy", "pyarrow", "ray")
 NETWORK = ("huggingface_hub", "httpx", "requests", "urllib3", "http.client", "ssl")
 
@@ -48,6 +53,20 @@ def test_loading_and_asking_imports_no_torch(tmp_path):
 def test_opening_counts_imports_no_pandas():
     ask = "import detoklens; counts = detoklens.Counts.open('demo'); counts.bigrams; counts.predecessors(7)"
     assert imported(ask, ("pandas",)) == "[]"
+
+
+def test_type_checkers_see_every_public_name():
+    block = next(
+        node for node in ast.parse(SOURCE).body if isinstance(node, ast.If) and "TYPE" in ast.unparse(node.test)
+    )
+    names = [alias.name for statement in block.body for alias in statement.names]
+    assert sorted([*names, "DetokLensError", "__version__"]) == sorted(detoklens.__all__)
+
+
+def test_windows_is_told_in_one_line(monkeypatch):
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(ImportError, match="Linux and macOS; on Windows, use WSL"):
+        exec(compile(SOURCE, "detoklens", "exec"), {"__name__": "detoklens"})
 
 
 def test_every_public_name_is_there():

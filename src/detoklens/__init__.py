@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from detoklens.questions.json_schema import schema
     from detoklens.questions.layers.question import Layers
     from detoklens.questions.lexicon.question import Lexicon
+    from detoklens.questions.lookback.question import Lookback
+    from detoklens.questions.paper.question import Paper
     from detoklens.questions.partners.question import Partners
     from detoklens.questions.positions.question import Positions
     from detoklens.questions.shape.question import Shape
