@@ -12,8 +12,8 @@ from detoklens.corpus.counts import Counts
 from detoklens.errors import CountsError, RangeError
 from detoklens.kernels.ranking import AUROC, MEASURES
 from detoklens.loading import load
-from detoklens.measures.auroc import Judging, Positives, from_pairs, mean_over_seen, measure_heads, seen_pairs
-from detoklens.measures.auroc.measuring import rows_of_block
+from detoklens.measures.auroc import Judging, mean_over_seen, measure_heads, rows_of_block
+from detoklens.measures.positives import Positives, from_pairs, seen_pairs
 from detoklens.measures.ranking import scores_of
 from detoklens.parallel import Runner
 from detoklens.scores.affinity import Affinity

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 import detoklens as dl
 from detoklens.measures.chance import FEWEST_WORDS
 from detoklens.measures.ranking import HeadScores
-from detoklens.measures.twin_chains import Chains, chains, merge_splits, text_splits
-from detoklens.measures.twins import Candidates, exchanged_first, rank_measures, standardised
+from detoklens.measures.twins import (
+    Candidates,
+    Chains,
+    chains,
+    exchanged_first,
+    merge_splits,
+    rank_measures,
+    standardised,
+    text_splits,
+)
 
 
 def plainly_standardised(vectors: np.ndarray) -> np.ndarray:

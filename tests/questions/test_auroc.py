@@ -13,7 +13,8 @@ from polars.testing import assert_frame_equal
 from detoklens.corpus.counts import Counts
 from detoklens.errors import DetokLensError, MissingError, RangeError, TokenError
 from detoklens.kernels.ranking import AUROC
-from detoklens.measures.auroc import measure_heads, seen_pairs
+from detoklens.measures.auroc import measure_heads
+from detoklens.measures.positives import seen_pairs
 from detoklens.questions.answer import read_answer
 from detoklens.questions.auroc.compute import AUROC_CONTROLS
 from detoklens.questions.auroc.question import Auroc

@@ -15,8 +15,7 @@ from tokenizers import Tokenizer, models
 import detoklens as dl
 from detoklens import demo
 from detoklens.errors import CheckpointError, MissingError, MissingExtraError, RangeError, TokenError
-from detoklens.measures.twin_chains import chains, merge_splits, word_tokens
-from detoklens.measures.twins import geometric_means, partner_words
+from detoklens.measures.twins import chains, geometric_means, merge_splits, partner_words, word_tokens
 from detoklens.model.first_blocks import open_blocks
 from detoklens.parallel import Runner
 from detoklens.questions.layers.compute import Measuring, Words, best_layer

@@ -12,7 +12,8 @@ import numpy as np
 
 from detoklens.errors import DetokLensError, MissingError, TokenError
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.auroc import Judging, measure_heads, predecessor_clusters, seen_pairs
+from detoklens.measures.auroc import Judging, measure_heads
+from detoklens.measures.positives import predecessor_clusters, seen_pairs
 from detoklens.measures.token_classes import orthographic_classes
 from detoklens.model.checks import check_layer, refuse_layers
 from detoklens.questions.auroc.compute import (
@@ -49,7 +50,8 @@ if TYPE_CHECKING:
     import polars as pl
     from jaxtyping import Int64
 
-    from detoklens.measures.auroc import Measures, Positives
+    from detoklens.measures.auroc import Measures
+    from detoklens.measures.positives import Positives
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames, Need
     from detoklens.questions.study import Study

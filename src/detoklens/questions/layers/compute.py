@@ -39,7 +39,7 @@ from detoklens.tables.schema import Column, Schema
 from detoklens.wording import listed, listed_some
 
 if TYPE_CHECKING:
-    from detoklens.measures.twin_chains import Chains
+    from detoklens.measures.twins import Chains
     from detoklens.model.first_blocks import FirstBlocks
     from detoklens.parallel import Arrays, Runner
 

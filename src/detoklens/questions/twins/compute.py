@@ -20,15 +20,17 @@ import numpy as np
 
 from detoklens.errors import DetokLensError, RangeError, TokenError
 from detoklens.measures.chance import FEWEST_WORDS
-from detoklens.measures.twin_chains import (
+from detoklens.measures.token_classes import exchange_classes
+from detoklens.measures.twins import (
+    PARTNERS,
     chains,
-    exchange_classes,
+    exchanged_first,
     listed_tokens,
     merge_splits,
+    partner_words,
     text_splits,
     word_tokens,
 )
-from detoklens.measures.twins import PARTNERS, exchanged_first, partner_words
 from detoklens.measures.words import given_words
 from detoklens.questions.base import Verdict
 from detoklens.questions.parameters import Parameter, in_one_word, whole_numbers
@@ -40,7 +42,7 @@ from detoklens.wording import listed, listed_some, plural, term_symbol, token_sh
 if TYPE_CHECKING:
     import polars as pl
 
-    from detoklens.measures.twin_chains import Chains, Splits
+    from detoklens.measures.twins import Chains, Splits
     from detoklens.scores.layer import Layer
 
 

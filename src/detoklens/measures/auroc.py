@@ -1,4 +1,17 @@
-"""Measure how well each head, and each of its controls, ranks each query token's positives."""
+"""AUROC of Tᵉᵉ against pairs of tokens that belong together, with its controls.
+
+For a query token i, keys j with weight w_j > 0 are positives, all others negatives (weight 1); Tᵉᵉ[i, j] is the score.
+
+    AUROC_i = Σ_pos Σ_neg w_pos ( [s_pos > s_neg] + ½ [s_pos = s_neg] ) / ( Σ w_pos · number of negatives )
+
+A head's AUROC over query tokens has three means, each with a bootstrap interval:
+
+seen      Σ a_i / number of defined a_i          all   Σ a_i / number of query tokens, an undefined a_i being 0
+weighted  Σ w_i a_i / Σ w_i over defined a_i     w_i the total weight of the positives of query token i
+
+A head, its nulls and the frequency baseline share their query tokens, so a resample gives a paired difference, whose
+interval is much narrower than those of the two means.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +20,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float, Float32, Int, Int64
+from jaxtyping import Bool, Float, Float32, Int, Int64
 
 from detoklens.errors import CountsError, RangeError
 from detoklens.kernels import product
 from detoklens.kernels.ranking import ANOTHER_QUERYS, AUROC, CELLS, EXCHANGED, MATCHED, MEASURES, OWN, measure_rows
-from detoklens.measures.auroc.classes import DERANGEMENTS, derange_within, exchange_groups
-from detoklens.measures.auroc.positives import Positives, frequency_ranks, frequency_strata
-from detoklens.parallel import Arrays, Runner, thread_map
+from detoklens.measures.chance import Interval, interval, resampled
+from detoklens.measures.positives import (
+    DERANGEMENTS,
+    Positives,
+    derange_within,
+    exchange_groups,
+    frequency_ranks,
+    frequency_strata,
+)
+from detoklens.measures.ranking import scores_of
+from detoklens.parallel import Arrays, Runner, one_core_each, thread_map
 from detoklens.scores.affinity import Affinity
 from detoklens.scores.softmax import check_range
 
@@ -369,3 +390,129 @@ def next_in_circle(members: Int[np.ndarray, "member"], random: np.random.Generat
     following = np.empty_like(members)
     following[places] = members[np.roll(places, -1)]
     return following
+
+
+@dataclass(frozen=True)
+class HeadMeans:
+    seen: Interval
+    all: Interval
+    weighted: Interval
+
+
+def head_means(
+    auroc: Float[np.ndarray, "head query"], totals: Int[np.ndarray, "query"], resamples: int = 1000, seed: int = 0
+) -> HeadMeans:
+    """The three means over query tokens and their percentile intervals over resampled query tokens.
+
+    All heads and means use the same resamples, so that differences between heads are paired.
+    """
+    terms = _terms(auroc, totals)
+    values = _means(np.ones((1, auroc.shape[1])), terms)
+    with one_core_each():  # small products: more threads would wait for each other
+        drawn = [_means(times, terms) for times in resampled(auroc.shape[1], resamples, seed)]
+    samples = np.concatenate([np.full((3, 0, len(auroc)), np.nan), *drawn], axis=1)
+    return HeadMeans(
+        *(interval(value[0], some, skip_undefined=True) for value, some in zip(values, samples, strict=True))
+    )
+
+
+def _terms(
+    auroc: Float[np.ndarray, "head query"], totals: Int[np.ndarray, "query"]
+) -> Float[np.ndarray, "sum head query"]:
+    """The summands: a_i, 1 if defined, w_i a_i, w_i if defined."""
+    defined = ~np.isnan(auroc)
+    known = np.where(defined, auroc, 0.0)
+    return np.stack([known, defined.astype(np.float64), known * totals, defined * totals.astype(np.float64)])
+
+
+def _means(
+    times: Float[np.ndarray, "resample query"], terms: Float[np.ndarray, "sum head query"]
+) -> Float[np.ndarray, "mean resample head"]:
+    """The three means of each resample; NaN where nothing is averaged."""
+    total, defined, weighted_total, weight = (times @ term.T for term in terms)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.stack([total / defined, total / times.sum(axis=1, keepdims=True), weighted_total / weight])
+
+
+def mean_over_seen(values: Float[np.ndarray, "head query"]) -> Float[np.ndarray, "head"]:
+    """The mean over query tokens with a defined value; NaN if there are none."""
+    defined = ~np.isnan(values)
+    with np.errstate(invalid="ignore"):
+        return np.where(defined, values, 0.0).sum(axis=1) / defined.sum(axis=1)
+
+
+Points = dict[str, np.ndarray]
+
+
+def roc_curves(affinity: Affinity, positives: Positives, token: int) -> list[Points]:
+    """The corners of each head's ROC curve, without points on a straight line.
+
+    The token must have both positives and negatives.
+    """
+    keys, weights = positives.of(token)
+    weight = np.zeros(positives.vocab_size, np.int64)
+    weight[keys] = weights
+    return [_curve(scores, weight) for scores in scores_of(affinity.single(), token)]
+
+
+def _curve(scores: Float[np.ndarray, "token"], weight: Int64[np.ndarray, "token"]) -> Points:
+    """Thresholds from above all scores down to the lowest, with both rates at each."""
+    order = np.argsort(-scores, kind="stable")
+    last_of_tie = np.append(np.diff(scores[order]) != 0, True)
+    found = np.concatenate([[0], np.cumsum(weight[order])[last_of_tie]])
+    wrong = np.concatenate([[0], np.cumsum(weight[order] == 0)[last_of_tie]])
+    corner = _corners(found, wrong)
+    thresholds = np.concatenate([[np.nan], scores[order][last_of_tie]])
+    return {
+        "threshold": thresholds[corner],
+        "false_positive_rate": wrong[corner] / wrong[-1],
+        "true_positive_rate": found[corner] / found[-1],
+    }
+
+
+def _corners(found: Int64[np.ndarray, "point"], wrong: Int64[np.ndarray, "point"]) -> Bool[np.ndarray, "point"]:
+    bends = np.diff(found)[:-1] * np.diff(wrong)[1:] != np.diff(found)[1:] * np.diff(wrong)[:-1]
+    return np.concatenate([[True], bends, [True]])
+
+
+Sampled = dict[str, Float[np.ndarray, "sample head"]]
+
+
+def beside_controls(measured: Measured, resamples: int = 1000, seed: int = 0) -> dict[str, Interval]:
+    """Each head's mean over query tokens with positives, the means of its controls, and its margins above them.
+
+    `null` is the larger of the two plain nulls in each resample. The margin above a null within groups is a mean over
+    the query tokens that have one.
+    """
+    found = _sampled(measured, resamples, seed)
+    found["null"] = np.fmax(found["shuffled_queries"], found["permuted_keys"])
+    found["above_null"] = found["auroc"] - found["null"]
+    for name in measured.within:
+        found[f"above_{name}"] = found.pop(f"auroc_{name}") - found[name]
+    found["above_frequency"] = found["auroc"] - found["frequency"]
+    return {name: interval(samples[0], samples[1:], skip_undefined=True) for name, samples in found.items()}
+
+
+def _sampled(measured: Measured, resamples: int, seed: int) -> Sampled:
+    """Means over all query tokens in the first row, over resamples in the others."""
+    n_heads, n_queries = measured.heads.shape[:2]
+    given = {
+        "auroc": measured.heads,
+        "shuffled_queries": measured.shuffled_queries,
+        "permuted_keys": measured.permuted_keys,
+        "frequency": None if measured.frequency is None else measured.frequency[None],
+    }
+    known = {name: values[..., AUROC] for name, values in given.items() if values is not None}
+    for name, null in measured.within.items():
+        known[name], known[f"auroc_{name}"] = null, np.where(np.isnan(null), np.nan, measured.heads[..., AUROC])
+    together = np.concatenate(list(known.values()))
+    defined = ~np.isnan(together)
+    known_values, counted = np.where(defined, together, 0.0).T, defined.T.astype(np.float64)
+    every_time = [np.ones((1, n_queries)), *resampled(n_queries, resamples, seed)]
+    with np.errstate(invalid="ignore"), one_core_each():
+        means = np.concatenate([(times @ known_values) / (times @ counted) for times in every_time])
+    parts = np.split(means, np.cumsum([len(values) for values in known.values()])[:-1], axis=1)
+    unknown = np.full((len(means), n_heads), np.nan)
+    return dict.fromkeys(given, unknown) | {
+        name: np.broadcast_to(part, unknown.shape) for name, part in zip(known, parts, strict=True)
+    }
