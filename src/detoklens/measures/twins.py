@@ -32,6 +32,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from detoklens.errors import CheckpointError
+from detoklens.kernels import product
 from detoklens.kernels.ranking import rank_rows
 from detoklens.measures.chance import Interval, medians, over_words
 from detoklens.measures.ranking import BLOCK_BYTES, HeadScores
@@ -129,21 +130,29 @@ WORDS_AT_ONCE = 256  # in the additive control: at most 4,096 texts, 64 MB at a 
 Place = TypeVar("Place")
 
 
-def standardised(vectors: Float[np.ndarray, "row dimension"]) -> Float[np.ndarray, "row dimension"]:
-    """Rows of length 1 in float32, after centring, scaling and clipping each dimension; constant ones become 0."""
+def standardised(
+    vectors: Float[np.ndarray, "row dimension"], into: Float[np.ndarray, "row dimension"] | None = None
+) -> Float[np.ndarray, "row dimension"]:
+    """Rows of length 1 in float32, after centring, scaling and clipping each dimension; constant ones become 0.
+
+    `into` may be the vectors themselves.
+    """
+    rows = max(1, BLOCK_BYTES // (8 * max(1, vectors.shape[1])))
+    blocks = [slice(begin, begin + rows) for begin in range(0, len(vectors), rows)]
     with np.errstate(over="ignore", invalid="ignore"):
         mean = vectors.mean(axis=0, dtype=np.float64)
-        deviation = vectors.std(axis=0, dtype=np.float64)
+        squares = np.zeros((1, vectors.shape[1]))
+        for block in blocks:  # `std` would copy all vectors to float64
+            squares = np.add.reduce(np.concatenate([squares, (vectors[block] - mean) ** 2]), axis=0, keepdims=True)
+        deviation = np.sqrt(squares[0] / max(1, len(vectors)))
     if not (np.isfinite(mean).all() and np.isfinite(deviation).all()):
         raise CheckpointError(
             f"the residual stream is not finite in {vectors.dtype}: the model's numbers overflow their type; check the "
             'checkpoint, or load it with dtype="float64"'
         )
     per_unit = np.divide(1.0, deviation, out=np.zeros_like(deviation), where=deviation > 0)
-    directions = np.empty(vectors.shape, np.float32)
-    rows = max(1, BLOCK_BYTES // (8 * max(1, vectors.shape[1])))
-    for begin in range(0, len(vectors), rows):
-        block = slice(begin, begin + rows)
+    directions = np.empty(vectors.shape, np.float32) if into is None else into
+    for block in blocks:
         clipped = np.clip((vectors[block] - mean) * per_unit, -CLIP, CLIP)
         length = np.sqrt(np.einsum("rd,rd->r", clipped, clipped))
         directions[block] = clipped / np.where(length > 0, length, 1.0)[:, None]
@@ -159,6 +168,14 @@ class Candidates:
     @classmethod
     def of(cls, vectors: Float[np.ndarray, "candidate dimension"]) -> Candidates:
         return cls(HeadScores.of(standardised(vectors)))
+
+    @classmethod
+    def in_place(cls, vectors: Float[np.ndarray, "row dimension"], n: int) -> Candidates:
+        """The first n vectors, in the memory of float32 ones; the others fill the last panel."""
+        if vectors.dtype != np.float32:
+            return cls.of(vectors[:n])
+        standardised(vectors[:n], into=vectors[:n])
+        return cls(HeadScores(product.key_panels(vectors, overwrite=True), n))
 
     def ranks(
         self,
@@ -349,15 +366,18 @@ class ClosedWorld:
         return (ATTENTION,) if self.rest is None else (ATTENTION, BLOCK)
 
     def vectors(
-        self, pieces: Int[np.ndarray, "word piece"], look: Look = LastPlace.attention, threads: int = 1
+        self, pieces: Int[np.ndarray, "word piece"], look: Look = LastPlace.attention, threads: int = 1, empty: int = 0
     ) -> dict[str, Rows]:
-        """The residual stream at the last position of every text, after the attention and after the block."""
+        """The residual stream at the last position of every text, after the attention and after the block.
+
+        `empty` rows of zeros follow.
+        """
         weights = self.layer.weights
-        shape = len(pieces), weights.token_embeddings.shape[1]
-        found = {place: np.empty(shape, weights.token_embeddings.dtype) for place in self.places}
+        shape = len(pieces) + empty, weights.token_embeddings.shape[1]
+        found = {place: np.zeros(shape, weights.token_embeddings.dtype) for place in self.places}
 
         def fill(begin: int) -> None:
-            block = slice(begin, begin + ROWS)
+            block = slice(begin, min(begin + ROWS, len(pieces)))
             with np.errstate(over="ignore", invalid="ignore"):  # `standardised` refuses what overflows
                 seen = last_place(self.layer, self._texts(pieces[block]), self.common)
                 written = seen.attention_output(look(seen))
@@ -390,8 +410,9 @@ class ClosedWorld:
 
     def candidates(self, token_ids: Int[np.ndarray, "candidate"], threads: int = 1) -> dict[str, Candidates]:
         """The tokens that the twin is ranked among, each as a whole word."""
-        vectors = self.vectors(token_ids[:, None], threads=threads)
-        return {place: Candidates.of(vectors.pop(place)) for place in self.places}
+        empty = -len(token_ids) % product.keys_of_panel(np.dtype(np.float32))
+        vectors = self.vectors(token_ids[:, None], threads=threads, empty=empty)
+        return {place: Candidates.in_place(vectors.pop(place), len(token_ids)) for place in self.places}
 
     def words_changed(
         self, words: Chains, null: Int[np.ndarray, "word piece"], partners: Int[np.ndarray, "word partner"] | None
