@@ -18,6 +18,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int, Int64
@@ -50,6 +51,8 @@ class Scorer:
 
     query: Float[np.ndarray, "token d_head"]
     key: Float[np.ndarray, "token d_head"]
+    own_key: int
+    """Scorers with the same number share their keys."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,56 @@ class Columns:
         column_of[self.order] = np.arange(len(self.order))
         strata = np.repeat(np.arange(len(self.bounds) - 1), np.diff(self.bounds))
         return {"columns": column_of, "bounds": self.bounds, "strata": strata}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Query tokens, and what is added to the score of each head and key: see `Layer.less_mean_query`."""
+
+    query_tokens: Sequence[int] | Int64[np.ndarray, "query"]
+    shift: Float[np.ndarray, "head key"] | None = None
+
+
+@dataclass(frozen=True)
+class Trials:
+    """Whose positives each row ranks: those of its own query token, of another one, and of partners, by null."""
+
+    queries: Int64[np.ndarray, "query"]
+    seen: Int64[np.ndarray, "seen"]
+    another: Int64[np.ndarray, "seen"] | None
+    partners: Mapping[str, Int64[np.ndarray, "draw seen"]]
+    shift: Float32[np.ndarray, "head column"]
+
+    @classmethod
+    def of(
+        cls,
+        asked: Asked,
+        positives: Positives,
+        columns: Columns,
+        token_counts: Int64[np.ndarray, "token"] | None,
+        judging: Judging,
+        groups: Mapping[str, Int64[np.ndarray, "token"]],
+    ) -> Trials:
+        queries = np.asarray(asked.query_tokens, np.int64)
+        check_range("token id", queries, positives.vocab_size)
+        seen = np.unique(queries[positives.sizes[queries] > 0])
+        has_another = judging.controls and len(seen) > 1
+        another = next_in_circle(seen, np.random.default_rng(judging.seed)) if has_another else None
+        partners = {
+            name: _partners(seen, exchange_groups(each, token_counts)[seen], judging.seed)
+            for name, each in groups.items()
+        }
+        shift = np.empty((0, 0)) if asked.shift is None else asked.shift[:, columns.order]
+        return cls(queries, seen, another, partners, shift.astype(np.float32))
+
+    @cached_property
+    def all_partners(self) -> Int64[np.ndarray, "draw seen"]:
+        return np.concatenate([np.empty((0, len(self.seen)), np.int64), *self.partners.values()])
+
+    def between(self, first: int, last: int) -> slice:
+        """The rows of the query tokens from `first` to `last`."""
+        begin, end = np.searchsorted(self.seen, [first, last + 1])
+        return slice(int(begin), int(end))
 
 
 @dataclass(frozen=True)
@@ -95,38 +148,32 @@ def rows_of_block(vocab_size: int) -> int:
 
 
 def share(
-    queries: Int64[np.ndarray, "query"],
-    another: Int64[np.ndarray, "query"],
-    partners: Int64[np.ndarray, "draw query"],
-    scorers: Iterable[Scorer],
-    positives: Positives,
-    columns: Columns,
-    workers: int = 1,
+    trials: Sequence[Trials], scorers: Iterable[Scorer], positives: Positives, columns: Columns, workers: int = 1
 ) -> Shared:
-    """The arrays that blocks of these queries need.
-
-    Row r also ranks the positives of another[r] and of partners[draw, r].
-    """
+    """The arrays that blocks of these queries need; the scores of a query token serve all of its trials."""
+    queries = np.unique(np.concatenate([each.seen for each in trials]))
     arrays = {"indptr": positives.indptr, "keys": positives.keys, "weights": positives.weights}
-    arrays |= {"asked": queries, "another": another, "partners": partners, **columns.arrays()}
+    arrays |= {"asked": queries, **columns.arrays()}
 
-    def panels(scorer: Scorer) -> tuple[np.ndarray, np.ndarray]:
-        query, key = scorer.query[queries], scorer.key[columns.order]
-        return (
-            product.query_panels(query.astype(np.float32, copy=False)),
-            product.key_panels(key.astype(np.float32, copy=False)),
-        )
+    made = list(scorers)
+    own = {scorer.own_key: scorer.key for scorer in made}
+    packed = thread_map(lambda each: product.query_panels(_single(each.query[queries])), made, workers)
+    arrays |= {f"query-{number}": panels for number, panels in enumerate(packed)}
+    packed = thread_map(lambda key: product.key_panels(_single(key[columns.order])), own.values(), workers)
+    arrays |= {f"key-{number}": panels for number, panels in zip(own, packed, strict=True)}
+    return Shared(arrays, trials, [scorer.own_key for scorer in made])
 
-    for number, (query, key) in enumerate(thread_map(panels, scorers, workers)):
-        arrays |= {f"query-{number}": query, f"key-{number}": key}
-    return Shared(arrays)
+
+def _single(vectors: Float[np.ndarray, "row d_head"]) -> Float32[np.ndarray, "row d_head"]:
+    return vectors.astype(np.float32, copy=False)
 
 
 class Shared:
     """The arrays that all threads read, by name, and one score buffer per thread."""
 
-    def __init__(self, arrays: Arrays) -> None:
+    def __init__(self, arrays: Arrays, trials: Sequence[Trials], own_keys: Sequence[int]) -> None:
         self._arrays = arrays
+        self.trials, self.own_keys = trials, own_keys
         self._of_thread = threading.local()
 
     def __getitem__(self, name: str) -> np.ndarray:
@@ -136,31 +183,38 @@ class Shared:
     def buffer(self) -> Float32[np.ndarray, "score"]:
         """Allocated once per thread; a new buffer for every block would cost a tenth of the time."""
         if not hasattr(self._of_thread, "buffer"):
-            size = rows_of_block(len(self["indptr"]) - 1) * self["key-0"][:, 0].size
+            size = rows_of_block(len(self["indptr"]) - 1) * self[f"key-{self.own_keys[0]}"][:, 0].size
             self._of_thread.buffer = np.empty(size, np.float32)
         buffer: np.ndarray = self._of_thread.buffer
         return buffer
 
 
 def judge_block(block: Block) -> Arrays:
-    """The measures of a block, scorer × cell × query × measure, and `partner_aurocs`, scorer × draw × query."""
+    """For each of the trials, `measures` (scorer × cell × query × measure) and `partners` (scorer × draw × query)."""
     shared = block.shared
     n_panels = panels_of_block(len(shared["indptr"]) - 1)
     panels = slice(block.number * n_panels, (block.number + 1) * n_panels)
-    rows = slice(panels.start * product.QUERIES, panels.stop * product.QUERIES)
-    asked, another = shared["asked"][rows], shared["another"][rows]
+    asked = shared["asked"][panels.start * product.QUERIES : panels.stop * product.QUERIES]
     given = [shared[name] for name in ("indptr", "keys", "weights", "columns", "bounds", "strata")]
-    partners = np.ascontiguousarray(shared["partners"][:, rows])
-    measures = np.empty((block.n_scorers, CELLS, len(asked), MEASURES))
-    partner_aurocs = np.empty((block.n_with_nulls, len(partners), len(asked)))
+    found: Arrays = {}
     for scorer in range(block.n_scorers):
-        scores = product.multiply(shared[f"query-{scorer}"][panels], shared[f"key-{scorer}"], shared.buffer)
+        keys = shared[f"key-{shared.own_keys[scorer]}"]
+        scores = product.multiply(shared[f"query-{scorer}"][panels], keys, shared.buffer)
         nulls = scorer < block.n_with_nulls
-        others = (another, partners) if nulls else (another[:0], partners[:0])
         how = (block.matched, nulls and block.matched, block.partners_matched, block.seed, block.k)
-        into = partner_aurocs[scorer] if nulls else np.empty((0, len(asked)))
-        measure_rows(scores, asked, *others, *given, *how, measures[scorer], into)
-    return {"measures": measures, "partner_aurocs": partner_aurocs}
+        for number, trials in enumerate(shared.trials):
+            part = trials.between(asked[0], asked[-1])
+            own, partners = trials.seen[part], np.ascontiguousarray(trials.all_partners[:, part])
+            if f"measures-{number}" not in found:
+                found[f"measures-{number}"] = np.empty((block.n_scorers, CELLS, len(own), MEASURES))
+                found[f"partners-{number}"] = np.empty((block.n_with_nulls, len(partners), len(own)))
+            others = own[:0] if trials.another is None else trials.another[part]
+            null_rows = (others, partners) if nulls else (own[:0], partners[:0])
+            shift = trials.shift[scorer] if scorer < len(trials.shift) else np.empty(0, np.float32)
+            into = found[f"partners-{number}"][scorer] if nulls else np.empty((0, len(own)))
+            rows = np.searchsorted(asked, own)
+            measure_rows(scores, rows, shift, own, *null_rows, *given, *how, found[f"measures-{number}"][scorer], into)
+    return found
 
 
 @dataclass(frozen=True)
@@ -199,6 +253,29 @@ class Judging:
     per_octave: int = 1
 
 
+@dataclass(frozen=True)
+class Found:
+    """The measures of all rows of the trials, from which `measures` arranges those of each query token."""
+
+    trials: Trials
+    rows: Float[np.ndarray, "scorer cell seen measure"]
+    by_partner: Float[np.ndarray, "head draw seen"]
+    vocab_size: int
+    n_heads: int
+    matched: bool
+    n_strata: int | None
+
+    def measures(self) -> Measures:
+        queries, seen, drawn = self.trials.queries, self.trials.seen, self.trials.partners
+        about = _by_cell(queries, self.vocab_size, seen, self.trials.another, self.rows)
+        by_null = np.split(self.by_partner, len(drawn), axis=1) if drawn else []
+        within = {
+            name: _mean_over_draws(queries, self.vocab_size, seen, asked, aurocs)
+            for (name, asked), aurocs in zip(drawn.items(), by_null, strict=True)
+        }
+        return _measures(queries, about, self.n_heads, self.matched, self.n_strata, within)
+
+
 def measure_heads(
     affinity: Affinity,
     positives: Positives,
@@ -213,41 +290,57 @@ def measure_heads(
     `groups` name the nulls that exchange queries within a group of tokens, such as orthographic classes; where counts
     are known, each group is split into frequency bands. Blocks of query tokens run on the runner's threads.
     """
-    judging = judging or Judging()
-    queries = np.asarray(query_tokens, np.int64)
-    _check_sizes(affinity, positives, queries)
-    seen = np.unique(queries[positives.sizes[queries] > 0])
-    another = next_in_circle(seen, np.random.default_rng(judging.seed)) if judging.controls and len(seen) > 1 else None
-    grouped = groups if groups is not None and judging.controls else {}
-    drawn = {
-        name: _partners(seen, exchange_groups(each, token_counts)[seen], judging.seed) for name, each in grouped.items()
-    }
-    partners = np.concatenate([np.empty((0, len(seen)), np.int64), *drawn.values()])
+    asked = [Asked(query_tokens)]
+    return measure_together(affinity, positives, asked, token_counts, judging, runner, groups)[0].measures()
+
+
+def measure_together(
+    affinity: Affinity,
+    positives: Positives,
+    asked: Sequence[Asked],
+    token_counts: Int64[np.ndarray, "token"] | None = None,
+    judging: Judging | None = None,
+    runner: Runner | None = None,
+    groups: Mapping[str, Int64[np.ndarray, "token"]] | None = None,
+) -> list[Found]:
+    """The same for several sets of query tokens, or shifted scores; each score is computed once."""
+    judging, runner = judging or Judging(), runner or Runner()
+    if affinity.vocab_size != positives.vocab_size:
+        raise RangeError(
+            f"the model has {affinity.vocab_size} tokens, the positives {positives.vocab_size}; "
+            "use the same tokenizer for both"
+        )
     columns = _columns(positives.vocab_size, token_counts, judging)
+    grouped = groups if groups is not None and judging.controls else {}
+    trials = [Trials.of(each, positives, columns, token_counts, judging, grouped) for each in asked]
     baseline = token_counts if judging.controls else None
     n_scorers = affinity.n_heads + (baseline is not None)
     n_with_nulls = affinity.n_heads if judging.controls else 0
-    runner = runner or Runner()
-    others = seen[:0] if another is None else another
-    shared = share(seen, others, partners, _scorers(affinity, baseline), positives, columns, runner.workers)
-    blocks = -(-len(seen) // rows_of_block(positives.vocab_size))
+    shared = share(trials, _scorers(affinity, baseline), positives, columns, runner.workers)
+    rows = rows_of_block(positives.vocab_size)
+    blocks = [shared["asked"][begin : begin + rows] for begin in range(0, len(shared["asked"]), rows)]
     matched = (token_counts is not None, judging.matched)
     same = (n_scorers, n_with_nulls, *matched, judging.seed % (1 << 63), judging.k)
-    results = runner.run(lambda number: judge_block(Block(shared, number, *same)), blocks)
-    found, by_partner = _joined(
-        results,
-        rows_of_block(positives.vocab_size),
-        (n_scorers, CELLS, len(seen), MEASURES),
-        (n_with_nulls, len(partners), len(seen)),
-    )
-    about = _by_cell(queries, positives.vocab_size, seen, another, found)
     n_strata = None if token_counts is None else len(columns.bounds) - 1
-    by_null = np.split(by_partner, len(drawn), axis=1) if drawn else []
-    within = {
-        name: _mean_over_draws(queries, positives.vocab_size, seen, asked, aurocs)
-        for (name, asked), aurocs in zip(drawn.items(), by_null, strict=True)
-    }
-    return _measures(queries, about, affinity.n_heads, judging.matched, n_strata, within)
+    found = [
+        Found(
+            each,
+            np.empty((n_scorers, CELLS, len(each.seen), MEASURES)),
+            np.empty((n_with_nulls, len(each.all_partners), len(each.seen))),
+            positives.vocab_size,
+            affinity.n_heads,
+            judging.matched,
+            n_strata,
+        )
+        for each in trials
+    ]
+    results = runner.run(lambda number: judge_block(Block(shared, number, *same)), len(blocks))
+    for queries, result in zip(blocks, results, strict=True):
+        for number, each in enumerate(found):
+            part = each.trials.between(queries[0], queries[-1])
+            each.rows[:, :, part] = result[f"measures-{number}"]
+            each.by_partner[:, :, part] = result[f"partners-{number}"]
+    return found
 
 
 def _partners(
@@ -273,21 +366,12 @@ def _mean_over_draws(
     return about[:, queries]
 
 
-def _check_sizes(affinity: Affinity, positives: Positives, queries: Int64[np.ndarray, "query"]) -> None:
-    if affinity.vocab_size != positives.vocab_size:
-        raise RangeError(
-            f"the model has {affinity.vocab_size} tokens, the positives {positives.vocab_size}; "
-            "use the same tokenizer for both"
-        )
-    check_range("token id", queries, positives.vocab_size)
-
-
 def _scorers(affinity: Affinity, token_counts: Int64[np.ndarray, "token"] | None) -> Iterator[Scorer]:
     """The heads, then the frequency baseline, which prefers frequent keys for every query."""
-    for query, key in affinity.heads():
-        yield Scorer(query, key)
+    for head, (query, key) in enumerate(affinity.heads()):
+        yield Scorer(query, key, head if affinity.own_keys is None else affinity.own_keys[head])
     if token_counts is not None:
-        yield Scorer(np.ones((len(token_counts), 1), np.float32), frequency_ranks(token_counts)[:, None])
+        yield Scorer(np.ones((len(token_counts), 1), np.float32), frequency_ranks(token_counts)[:, None], -1)
 
 
 def _columns(vocab_size: int, token_counts: Int64[np.ndarray, "token"] | None, judging: Judging) -> Columns:
@@ -297,17 +381,6 @@ def _columns(vocab_size: int, token_counts: Int64[np.ndarray, "token"] | None, j
     if judging.matched:
         raise CountsError("frequency-matched negatives need token counts; pass counts")
     return Columns(np.arange(vocab_size), np.array([0, vocab_size]))
-
-
-def _joined(
-    results: Iterable[Arrays], rows: int, shape: tuple[int, int, int, int], partner_shape: tuple[int, int, int]
-) -> tuple[Float[np.ndarray, "scorer cell seen measure"], Float[np.ndarray, "head draw seen"]]:
-    """Concatenate the results of all blocks."""
-    found, by_partner = np.empty(shape), np.empty(partner_shape)
-    for number, result in enumerate(results):
-        block = slice(number * rows, (number + 1) * rows)
-        found[:, :, block], by_partner[:, :, block] = result["measures"], result["partner_aurocs"]
-    return found, by_partner
 
 
 ByCell = dict[int, Float[np.ndarray, "scorer query measure"]]

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from detoklens.errors import RangeError, TokenError, UnsupportedModelError
+from detoklens.kernels import product
 from detoklens.scores.affinity import Affinity, token_affinity
 from detoklens.scores.block import block_output
 from detoklens.scores.factors import (
@@ -307,6 +308,17 @@ class Layer:
             for query in affinity.query:
                 query[:] = rotated_by_offset(self.weights, query, offset)
         return affinity.centred() if centred else affinity
+
+    def less_mean_query(self, affinity: Affinity, mean: Mean) -> Float[np.ndarray, "head key"]:
+        """What splitting off a mean adds to the score of each key, apart from a number per query: −mean query · key."""
+        shares = self._shares(mean)
+        means = [(shares @ query.astype(np.float64)).astype(query.dtype)[None] for query in affinity.query]
+        return np.stack(
+            [
+                -product.multiply(product.query_panels(query), product.key_panels(affinity.key_of(head)))[0]
+                for head, query in enumerate(means)
+            ]
+        )[:, : self.vocab_size]
 
     def affinity(
         self, token_ids: TokenIds, scale: TokenScale | None = "mean", *, offset: int = 1, mean: Mean = None
