@@ -41,7 +41,7 @@ TokenScale = int | Literal["mean", "bare", "published"]
 TokenIds = str | Sequence[int] | Int[np.ndarray, "query"] | Any
 """A text, or its token ids: a list, an array, a tensor of one row, or what a transformers tokenizer returns."""
 
-MOST_KEPT = 1 << 29  # bytes of factors
+MOST_KEPT = 1 << 28  # bytes of factors
 
 
 class Layer:
@@ -187,7 +187,7 @@ class Layer:
     def token_factors(self, head: int) -> TokenFactors:
         """One head's query and key factors of the whole vocabulary; heads that share keys share the array.
 
-        Queries are kept up to 512 MB: projecting them again takes about a hundredth of the time of their scores.
+        Queries are kept up to 256 MB: projecting them again takes about a hundredth of the time of their scores.
         """
         own_keys, found = head // self.weights.heads_per_key, []
         for name, side, own in zip(("query", "key"), self._sides, (head, own_keys), strict=True):
