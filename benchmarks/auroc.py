@@ -33,7 +33,8 @@ import psutil
 from sklearn.metrics import roc_auc_score
 
 from detoklens.kernels.ranking import AUROC
-from detoklens.measures.auroc import Judging, Measures, Positives, measure_heads
+from detoklens.measures.auroc import Judging, Measures, measure_heads
+from detoklens.measures.positives import Positives
 from detoklens.measures.ranking import scores_of
 from detoklens.parallel import Runner, available_cores
 from detoklens.scores.affinity import Affinity
@@ -159,7 +160,7 @@ def watched_memory() -> Iterator[Memory]:
 
 def without_exchanged_queries() -> AbstractContextManager[object]:
     """Skip the swapped-query null, leaving permuted keys as the only null."""
-    return patch("detoklens.measures.auroc.measuring.next_in_circle", return_value=None)
+    return patch("detoklens.measures.auroc.next_in_circle", return_value=None)
 
 
 def timed(

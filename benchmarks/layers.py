@@ -26,8 +26,7 @@ from transformers import LlamaConfig, LlamaModel
 
 from detoklens import demo
 from detoklens.loading import load
-from detoklens.measures.twin_chains import chains, merge_splits, word_tokens
-from detoklens.measures.twins import exchanged_first, partner_words
+from detoklens.measures.twins import chains, exchanged_first, merge_splits, partner_words, word_tokens
 from detoklens.model.first_blocks import one_thread_each, open_blocks
 from detoklens.parallel import Runner, available_cores
 from detoklens.questions.layers.compute import Measuring, Words

@@ -20,9 +20,15 @@ import json
 import numpy as np
 
 from auroc import PRODUCT_SIZE, Cost, measured, product_costs, scaled_mean, watched_memory
-from detoklens.measures.twin_chains import Chains
-from detoklens.measures.twin_ranks import ClosedWorld
-from detoklens.measures.twins import Candidates, exchanged_first, partner_words, rank_measures, standardised
+from detoklens.measures.twins import (
+    Candidates,
+    Chains,
+    ClosedWorld,
+    exchanged_first,
+    partner_words,
+    rank_measures,
+    standardised,
+)
 from detoklens.parallel import available_cores
 from detoklens.scores.layer import Layer
 from detoklens.weights.checkpoint import Checkpoint

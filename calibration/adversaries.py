@@ -16,7 +16,7 @@ import numpy as np
 from safetensors.numpy import save_file
 
 from calibration.texts import EMBEDDINGS, Texts, demo_texts, small_texts
-from detoklens.measures.twin_chains import chains, merge_splits, word_tokens
+from detoklens.measures.twins import chains, merge_splits, word_tokens
 
 LINEAR = 1e12  # an ε far above any variance
 SHARP = 30.0  # score margin of the previous token

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,23 @@ def as_layer(first_layer: FirstLayer, name: str = "random") -> Layer:
 
 def random_layer(**sizes: Any) -> Layer:
     return as_layer(random_first_layer(**sizes))
+
+
+def with_rotary_positions(layer: FirstLayer, n_key_heads: int) -> FirstLayer:
+    """The same with an RMSNorm and rotary positions, and with keys and values shared by groups of heads."""
+    d_model, _, d_head = layer.query_weight.shape
+    weights = {name: getattr(layer, name)[:, :n_key_heads] for name in ("key_weight", "value_weight")}
+    biases = {name: getattr(layer, name)[:n_key_heads] for name in ("key_bias", "value_bias")}
+    return replace(
+        layer,
+        **weights,
+        **biases,
+        position_embeddings=layer.position_embeddings[:0],
+        norm_bias=np.zeros(d_model, layer.norm_bias.dtype),
+        norm_kind="rms",
+        rotary_frequencies=10_000.0 ** -(np.arange(d_head // 2) / (d_head // 2)),
+        longest_text=len(layer.position_embeddings),
+    )
 
 
 def gpt2_config(layer: FirstLayer, **more: Any) -> dict[str, Any]:

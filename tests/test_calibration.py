@@ -83,7 +83,7 @@ def test_a_lexical_head_is_noise_and_so_much_of_the_corpus(tmp_path: Path) -> No
 
 
 def test_a_whole_writer_puts_the_words_token_in_place_of_its_pieces(tmp_path: Path) -> None:
-    from detoklens.measures.twin_chains import chains, merge_splits, word_tokens
+    from detoklens.measures.twins import chains, merge_splits, word_tokens
 
     layer = loaded(adversaries.writer(1.0, 0), tmp_path)
     splits = merge_splits(layer.vocabulary)

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -73,6 +74,27 @@ def test_nothing_times_nothing_is_nothing() -> None:
     np.testing.assert_array_equal(
         scores_of(np.empty((3, 0), np.float32), np.empty((5, 0), np.float32)), np.zeros((3, 5))
     )
+
+
+@settings(max_examples=40)
+@given(st.integers(0, 200), st.integers(1, 9), DTYPES, st.booleans(), st.integers(1, 2000))
+def test_panels_are_packed_some_at_a_time(n_keys, dimensions, dtype, overwrite, at_once) -> None:
+    width = keys_of_panel(np.dtype(dtype))
+    n_keys -= n_keys % width if overwrite else 0
+    key = factors(1, n_keys, dimensions, dtype, 5)[1]
+    padded = np.concatenate([key, np.zeros((-n_keys % width, dimensions), dtype)])
+    expected = padded.reshape(-(-n_keys // width), width, dimensions).transpose(0, 2, 1)
+    with patch("detoklens.kernels.product.PACKED_AT_ONCE", at_once):
+        found = key_panels(key, overwrite)
+    np.testing.assert_array_equal(found, expected)
+    assert found.flags.c_contiguous
+    assert np.shares_memory(found, key) == (overwrite and n_keys > 0)
+
+
+def test_only_whole_panels_are_packed_in_place() -> None:
+    for key in (np.ones((WIDTH + 1, 3), np.float32), np.ones((WIDTH, 6), np.float32)[:, ::2]):
+        with pytest.raises(ValueError, match="don't fill panels"):
+            key_panels(key, overwrite=True)
 
 
 OTHER_PROCESSOR = """

@@ -52,7 +52,18 @@ def all_cells(scores, indptr, keys, weights, columns=None, bounds=None, k=5, ano
     of_keys = (indptr, keys, weights, columns, bounds, strata)
     none = np.empty((0, n_rows), np.int64)
     how = (True, exchanged, False, 7, k)
-    ranking.measure_rows(scores, asked, another, none, *of_keys, *how, measures, np.empty((0, n_rows)))
+    ranking.measure_rows(
+        scores,
+        np.arange(n_rows),
+        np.empty(0, np.float32),
+        asked,
+        another,
+        none,
+        *of_keys,
+        *how,
+        measures,
+        np.empty((0, n_rows)),
+    )
     return measures
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from detoklens.corpus.counts import Counts
-from detoklens.measures.auroc import Positives
+from detoklens.measures.positives import Positives
 from detoklens.measures.ranking import scores_of
 from detoklens.scores.affinity import Affinity
 

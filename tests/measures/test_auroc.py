@@ -12,8 +12,8 @@ from detoklens.corpus.counts import Counts
 from detoklens.errors import CountsError, RangeError
 from detoklens.kernels.ranking import AUROC, MEASURES
 from detoklens.loading import load
-from detoklens.measures.auroc import Judging, Positives, from_pairs, mean_over_seen, measure_heads, seen_pairs
-from detoklens.measures.auroc.measuring import rows_of_block
+from detoklens.measures.auroc import Asked, Judging, mean_over_seen, measure_heads, measure_together, rows_of_block
+from detoklens.measures.positives import Positives, from_pairs, seen_pairs
 from detoklens.measures.ranking import scores_of
 from detoklens.parallel import Runner
 from detoklens.scores.affinity import Affinity
@@ -112,9 +112,35 @@ def test_scores_and_positives_of_two_vocabularies_are_refused() -> None:
 def test_a_kept_part_of_another_size_is_not_taken(tmp_path) -> None:
     affinity, positives = random_affinity(1, 400, 3, 9), random_positives(400, 9, share=0.9)
     parts = Parts(tmp_path)
-    parts.save(1, {"measures": np.zeros((1, 1, 5, MEASURES)), "partner_aurocs": np.zeros((1, 0, 5))})
+    parts.save(1, {"measures-0": np.zeros((1, 1, 5, MEASURES)), "partners-0": np.zeros((1, 0, 5))})
     with pytest.raises(ValueError, match="broadcast"):
         auroc(affinity, positives, runner=Runner(parts=parts))
+
+
+@settings(max_examples=15)
+@given(st.integers(30, 400), st.integers(0, 2**32 - 1), st.sampled_from([1, 2]))
+def test_measured_together_equals_alone_to_the_bit(vocab_size: int, seed: int, heads_per_key: int) -> None:
+    """Whole numbers, so that a shifted score is exact and can be had as a product of one more dimension."""
+    random = np.random.default_rng(seed)
+    whole = random_affinity(4, vocab_size, 3, seed, whole=True)
+    own_keys = None if heads_per_key == 1 else (0, 0, 1, 1)
+    affinity = Affinity(whole.query, whole.shared_key[: 4 // heads_per_key], own_keys)
+    shift = random.integers(-3, 4, (4, vocab_size)).astype(np.float32)
+    shifted = Affinity(
+        np.concatenate([affinity.query, np.ones((4, vocab_size, 1), np.float32)], axis=2),
+        np.concatenate([affinity.key, shift[..., None]], axis=2),
+    )
+    positives, counts = random_positives(vocab_size, seed), random_counts(vocab_size, seed)
+    groups = {"within_class": random.integers(0, 3, vocab_size)}
+    some, others = (np.flatnonzero(random.random(vocab_size) < share) for share in (0.4, 0.1))
+    asked = [(affinity, Asked(some)), (shifted, Asked(some, shift)), (affinity, Asked(others)), (affinity, Asked([]))]
+    together = measure_together(affinity, positives, [each for _, each in asked], counts, groups=groups)
+    for (scores, each), found in zip(asked, together, strict=True):
+        alone, ours = measure_heads(scores, positives, each.query_tokens, counts, groups=groups), found.measures()
+        for one, other in ((ours, alone), (ours.matched, alone.matched)):
+            for name in ("heads", "shuffled_queries", "permuted_keys", "frequency"):
+                np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+        np.testing.assert_array_equal(ours.within["within_class"], alone.within["within_class"])
 
 
 @pytest.mark.parametrize("workers", [2, 5])

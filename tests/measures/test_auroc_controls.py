@@ -9,19 +9,23 @@ from hypothesis import strategies as st
 from scipy.cluster.vq import kmeans2
 
 from detoklens.kernels.ranking import AUROC
-from detoklens.measures.auroc import Judging, Positives, from_pairs, measure_heads, predecessor_clusters
-from detoklens.measures.auroc.classes import (
+from detoklens.measures.auroc import Judging, measure_heads, next_in_circle
+from detoklens.measures.positives import (
     CLUSTER_SIZE,
     DERANGEMENTS,
     FEWEST_BIGRAMS,
     FEWEST_CLUSTERS,
+    FEWEST_IN_STRATUM,
     UNGROUPED,
+    Positives,
     derange_within,
     distant_rows,
     exchange_groups,
+    frequency_ranks,
+    frequency_strata,
+    from_pairs,
+    predecessor_clusters,
 )
-from detoklens.measures.auroc.measuring import next_in_circle
-from detoklens.measures.auroc.positives import FEWEST_IN_STRATUM, frequency_ranks, frequency_strata
 from detoklens.measures.ranking import scores_of
 from tests.measures.auroc_oracle import auroc_of, random_affinity, random_counts, random_positives
 

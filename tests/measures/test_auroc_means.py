@@ -9,7 +9,8 @@ import pytest
 from sklearn.metrics import roc_curve
 
 from detoklens.kernels.ranking import AUROC
-from detoklens.measures.auroc import Judging, from_pairs, head_means, mean_over_seen, measure_heads, roc_curves
+from detoklens.measures.auroc import Judging, head_means, mean_over_seen, measure_heads, roc_curves
+from detoklens.measures.positives import from_pairs
 from detoklens.measures.ranking import scores_of
 from detoklens.scores.affinity import Affinity
 from tests.measures.auroc_oracle import random_affinity, random_positives

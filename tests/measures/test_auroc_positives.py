@@ -7,7 +7,7 @@ from collections import Counter
 
 import pytest
 
-from detoklens.measures.auroc import from_pairs, more_than_chance, seen_pairs
+from detoklens.measures.positives import from_pairs, more_than_chance, seen_pairs
 from tests.measures.auroc_oracle import as_dict, random_bigrams
 
 

@@ -9,8 +9,15 @@ from scipy.special import softmax
 from scipy.stats import spearmanr
 
 from detoklens.measures.positions import PositionScores, predicted_attention
-from detoklens.measures.shape import best_line, classes, entropy, monotonicity, position_shape, sink_and_reach
-from detoklens.measures.waves import leading_waves
+from detoklens.measures.shape import (
+    best_line,
+    classes,
+    entropy,
+    leading_waves,
+    monotonicity,
+    position_shape,
+    sink_and_reach,
+)
 from tests.layers import random_layer, sizes
 from tests.measures.test_positions import plain_inverse, plain_terms
 from tests.measures.test_trained_range import layer_with, partly_trained

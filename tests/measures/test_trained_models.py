@@ -7,7 +7,8 @@ import pytest
 import detoklens
 from detoklens import demo
 from detoklens.kernels.ranking import AUROC
-from detoklens.measures.auroc import head_means, measure_heads, seen_pairs
+from detoklens.measures.auroc import head_means, measure_heads
+from detoklens.measures.positives import seen_pairs
 
 
 @pytest.fixture(scope="module")

@@ -14,9 +14,7 @@ import pytest
 import torch
 
 import detoklens
-from detoklens.measures.twin_chains import Chains
-from detoklens.measures.twin_ranks import ClosedWorld, Condition
-from detoklens.measures.twins import exchanged_first
+from detoklens.measures.twins import Chains, ClosedWorld, Condition, exchanged_first
 from detoklens.model.first_blocks import in_double_precision, load_blocks
 from detoklens.scores.layer import Layer
 from detoklens.weights.families import spec_of

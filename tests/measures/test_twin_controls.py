@@ -8,9 +8,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import detoklens as dl
-from detoklens.measures.twin_chains import Chains, exchange_classes
-from detoklens.measures.twin_ranks import ClosedWorld, Condition
-from detoklens.measures.twins import PARTNERS, exchanged_first, partner_texts, partner_words, shares_lost
+from detoklens.measures.token_classes import exchange_classes
+from detoklens.measures.twins import (
+    PARTNERS,
+    Chains,
+    ClosedWorld,
+    Condition,
+    exchanged_first,
+    partner_texts,
+    partner_words,
+    shares_lost,
+)
 from tests.layers import random_layer
 
 pieces_of = st.builds(

@@ -10,8 +10,16 @@ from hypothesis import strategies as st
 import detoklens as dl
 from detoklens.measures.chance import FEWEST_WORDS
 from detoklens.measures.ranking import HeadScores
-from detoklens.measures.twin_chains import Chains, chains, merge_splits, text_splits
-from detoklens.measures.twins import Candidates, exchanged_first, rank_measures, standardised
+from detoklens.measures.twins import (
+    Candidates,
+    Chains,
+    chains,
+    exchanged_first,
+    merge_splits,
+    rank_measures,
+    standardised,
+    text_splits,
+)
 
 
 def plainly_standardised(vectors: np.ndarray) -> np.ndarray:
@@ -31,6 +39,23 @@ def test_a_side_is_standardised_clipped_and_of_length_one():
     assert abs(ours[5, 0] / ours[5, 1]) == pytest.approx(
         5 / abs((vectors[:, 1] - vectors[:, 1].mean()) / vectors[:, 1].std())[5]
     )
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_candidates_in_place_rank_to_the_bit_as_others(dtype, monkeypatch):
+    """In blocks as well: the deviations are those of numpy's `std`."""
+    monkeypatch.setattr("detoklens.measures.twins.BLOCK_BYTES", 8 * 33 * 50)
+    random = np.random.default_rng(4)
+    there = (random.normal(size=(171, 33)) * random.lognormal(size=33) + 3).astype(dtype)
+    words, twins = random.normal(size=(40, 33)).astype(dtype), random.integers(171, size=40)
+    mean, deviation = (each(there, axis=0, dtype=np.float64) for each in (np.mean, np.std))
+    clipped = np.clip((there - mean) * (1 / deviation), -5, 5)
+    plain = (clipped / np.sqrt(np.einsum("rd,rd->r", clipped, clipped))[:, None]).astype(np.float32)
+    np.testing.assert_array_equal(standardised(there), plain)
+    padded = np.concatenate([there, np.zeros((192 - 171, 33), dtype)])
+    found = Candidates.in_place(padded, 171)
+    np.testing.assert_array_equal(found.scores.rows(plain[:7]), HeadScores.of(plain).rows(plain[:7]))
+    np.testing.assert_array_equal(found.ranks(words, twins), Candidates.of(there).ranks(words, twins))
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 60), st.integers(1, 90), st.integers(1, 20), st.integers(1, 3))

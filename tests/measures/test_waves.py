@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detoklens.measures import waves
-from detoklens.measures.waves import FEWEST_KEYS, Wave, is_sinusoidal, leading_waves
+from detoklens.measures.shape import FEWEST_KEYS, Wave, is_sinusoidal, leading_waves
 
 
 def waves_of(curve: np.ndarray, places: np.ndarray | None = None) -> list[Wave]:

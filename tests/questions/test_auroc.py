@@ -12,14 +12,17 @@ from polars.testing import assert_frame_equal
 
 from detoklens.corpus.counts import Counts
 from detoklens.errors import DetokLensError, MissingError, RangeError, TokenError
+from detoklens.kernels.product import multiply
 from detoklens.kernels.ranking import AUROC
-from detoklens.measures.auroc import measure_heads, seen_pairs
+from detoklens.measures.auroc import measure_heads
+from detoklens.measures.positives import seen_pairs
 from detoklens.questions.answer import read_answer
 from detoklens.questions.auroc.compute import AUROC_CONTROLS
 from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.study import Study, Work
+from detoklens.scores.layer import Layer
 from detoklens.tables.parts import Parts
-from tests.layers import random_layer
+from tests.layers import random_first_layer, random_layer, with_rotary_positions
 from tests.measures.auroc_oracle import auroc_table
 from tests.spelled import LINES, counts_of, spelled_layer
 
@@ -278,3 +281,41 @@ def test_a_comparison_names_the_heads_of_each_model() -> None:
     )
     alone = {label: {"auroc_controls": controls(None)} for label in by_label}
     assert Auroc(controls=False).summarize_comparison(alone).startswith("early: Untestable: no null was computed.")
+
+
+def rotary_study(layer: Layer) -> Study:
+    """A spelled vocabulary with rotary positions, two heads to a key."""
+    plain = random_first_layer(n_heads=4, d_head=6, vocab_size=layer.vocab_size, dtype="float32")
+    checkpoint = replace(layer.checkpoint, first_layer=with_rotary_positions(plain, 2))
+    return Study(Layer(checkpoint), counts_of(layer), work=Work(1))
+
+
+@pytest.mark.parametrize("centred", [False, True])
+def test_a_mean_shifts_the_scores_of_keys(layer, centred):
+    study = rotary_study(layer)
+    asked = Auroc(mean="vocabulary", centred=centred, controls=False)
+    split = study.layer.token_affinity(centred=centred, mean="vocabulary")
+    tokens = np.arange(study.layer.vocab_size)
+    expected = measure_heads(split, seen_pairs(study.counts.bigrams), tokens).heads[..., AUROC]
+    found = study.ask(asked).tables["auroc_by_token"]["auroc"].to_numpy().reshape(expected.shape)
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    plain = study.ask(replace(asked, mean="none")).tables["auroc_by_token"]["auroc"].to_numpy().reshape(expected.shape)
+    assert np.nanmax(np.abs(plain - found)) > 0.01 or centred
+
+
+def test_upcoming_questions_with_the_same_scores_are_computed_together(layer, tmp_path):
+    questions = [Auroc(pieces=True), Auroc(pieces=True, mean="vocabulary"), Auroc(), Auroc(negatives="matched")]
+    together = rotary_study(layer)
+    together.upcoming = questions[1:]
+    with patch("detoklens.kernels.product.multiply", wraps=multiply) as product:
+        first = together.ask(questions[0], tmp_path)
+        assert list(together.prepared) == questions[1:3]
+        products = product.call_count
+        answers = [first, *(together.ask(question) for question in questions[1:3])]
+        assert product.call_count == products
+    assert not together.prepared
+    for question, answer in zip(questions, answers, strict=False):
+        alone = rotary_study(layer).ask(question)
+        assert answer.sentence == alone.sentence
+        for name, table in alone.tables.items():
+            assert_frame_equal(answer.tables[name], table, check_exact=True)

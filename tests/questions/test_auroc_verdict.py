@@ -9,7 +9,8 @@ import polars as pl
 import pytest
 from calibration.texts import small_texts
 
-from detoklens.measures.auroc import Judging, Positives, from_pairs, measure_heads, predecessor_clusters, seen_pairs
+from detoklens.measures.auroc import Judging, measure_heads
+from detoklens.measures.positives import Positives, from_pairs, predecessor_clusters, seen_pairs
 from detoklens.measures.token_classes import orthographic_classes
 from detoklens.questions.auroc.compute import AUROC_CONTROLS, controls_by_head
 from detoklens.questions.auroc.question import FEWEST_TOKENS, auroc_verdict, compare_heads, judge_heads, summarize_heads

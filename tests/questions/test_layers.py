@@ -15,8 +15,7 @@ from tokenizers import Tokenizer, models
 import detoklens as dl
 from detoklens import demo
 from detoklens.errors import CheckpointError, MissingError, MissingExtraError, RangeError, TokenError
-from detoklens.measures.twin_chains import chains, merge_splits, word_tokens
-from detoklens.measures.twins import geometric_means, partner_words
+from detoklens.measures.twins import chains, geometric_means, merge_splits, partner_words, word_tokens
 from detoklens.model.first_blocks import open_blocks
 from detoklens.parallel import Runner
 from detoklens.questions.layers.compute import Measuring, Words, best_layer
@@ -57,9 +56,7 @@ def test_a_planted_model_is_found_in_its_layer_with_its_head_and_mlp(planted):
     assert sorted(off.filter("matters")["component"]) == ["L1H1", "MLP1"]
     assert off.filter(component="L1H1")["attention"].item() > 0.99
     assert off.filter(pl.col("head").is_in([0, 2]))["attention"].max() < 0.5
-    assert planted.sentence.startswith(
-        "The model writes words after layer 1: after layer 1, the twin's median rank is 1 of "
-    )
+    assert planted.sentence.startswith("The model writes words after layer 1: after layer 1 the word ranks ")
     assert (planted.verdict.value, planted.verdict.heads) == ("yes", ("L1H1",))
     assert planted.verdict.reason.startswith("after layer 1: all four controls are clearly worse; the closest is ")
     assert "L0" not in planted.sentence
@@ -67,14 +64,14 @@ def test_a_planted_model_is_found_in_its_layer_with_its_head_and_mlp(planted):
 
 def test_without_that_heads_values_there_is_nothing(tmp_path):
     answer = dl.study(write_planted(tmp_path, has_values=False)).ask(dl.Layers())
-    assert answer.sentence.startswith("The model does not write words after any layer up to 1: ")
+    assert answer.sentence.startswith("Layers 0–1 write no words: ")
     assert (answer.verdict.value, answer.verdict.heads) == ("no", ())
     assert not answer.tables["twins_by_component"]["matters"].any()
 
 
 def test_random_weights_show_no_layer_and_no_head(random_model):
     answer = dl.study(random_model).ask(dl.Layers(triples=300, candidates=1000))
-    assert answer.sentence.startswith("The model does not write words after any layer up to 2: ")
+    assert answer.sentence.startswith("Layers 0–2 write no words: ")
     assert not answer.tables["twins_by_component"]["matters"].any()
 
 
@@ -94,10 +91,8 @@ def test_on_the_demo_it_names_the_head_that_auroc_names(on_demo):
     off = on_demo.tables["twins_by_component"]
     assert off.filter("matters")["component"].to_list() == ["L0H1"]
     assert (on_demo.verdict.value, on_demo.verdict.heads) == ("no", ("L0H1",))
-    assert on_demo.sentence.startswith(
-        "The model does not write words after any layer up to 2; it carries the first piece to the last position: "
-    )
-    assert on_demo.sentence.endswith(" Needed: L0H1.")
+    assert on_demo.sentence.startswith("Layers 0–2 write no words: after layer 2 the word ranks ")
+    assert on_demo.sentence.endswith(" Needed to carry pieces: L0H1. BOS: <|endoftext|>.")
     assert off.sort("attention", nulls_last=True, descending=True)["component"][0] == "L0H1"
     assert len(off) == 3 * 5
     assert off["needed"].is_sorted(descending=True)
@@ -157,7 +152,7 @@ def test_an_answer_is_kept_and_its_command_gives_it_again(tmp_path):
     question = dl.Layers(up_to=1, triples=40, candidates=200, bootstrap=20)
     assert_kept_and_read_again(dl.study("demo"), question, tmp_path)
     said = run(*question_words(question), "--out", tmp_path / "again").stderr
-    assert "write words" in said
+    assert "writes no words" in said
     one, other = (pl.read_parquet(tmp_path / place / "twins_by_component.parquet") for place in (".", "again"))
     assert one.equals(other)
 
@@ -187,7 +182,7 @@ def test_few_words_have_no_intervals_and_name_nothing(tmp_path):
     from tests.questions.planted_words import WORDS
 
     answer = dl.study(write_planted(tmp_path)).ask(dl.Layers(words=WORDS[:9]))
-    assert answer.sentence.endswith(": 9 words are too few for intervals; at least 30 are needed.")
+    assert answer.sentence.endswith(": 9 words are too few for intervals; at least 30 are needed. BOS: <s>.")
     assert answer.verdict.value == "untestable"
     matters = answer.tables["twins_by_component"]["matters"]
     assert matters.null_count() == len(matters)

@@ -8,8 +8,9 @@ import pytest
 from detoklens import demo
 from detoklens.corpus.counts import Counts
 from detoklens.loading import load
-from detoklens.measures.auroc import measure_heads, seen_pairs
+from detoklens.measures.auroc import measure_heads
 from detoklens.measures.heatmap import self_match_scores
+from detoklens.measures.positives import seen_pairs
 from detoklens.measures.token_classes import orthographic_classes
 from detoklens.measures.words import shipped_words, split_words
 from detoklens.questions.auroc.compute import controls_by_head

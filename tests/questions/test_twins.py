@@ -24,7 +24,7 @@ from tests.layers import random_layer
 from tests.questions.planted_words import WORDS, planted_layer
 from tests.questions.twin_adversaries import EMBEDDINGS, copier, random_block
 
-CARRIES = "The first layer carries the first piece to the last position but does not write words: after the "
+NO = "The first layer does not write words: the word ranks "
 SHORT = dl.Twins(pieces=[2], triples=300, bootstrap=200)
 
 
@@ -51,10 +51,8 @@ def test_a_planted_model_is_found_with_the_right_head_and_rank_1(planted):
         *("null", "last_piece", "first_piece", "additive", "cut_L0H1", "without_pp"),
         *("only_ee", "only_pe", "only_ep", "only_e", "only_p"),
     ]
-    assert planted.sentence.startswith(
-        "The first layer writes words: after the first block, the twin's median rank is 1 of "
-    )
-    assert planted.sentence.endswith(" Needed: L0H1 and Tᵖᵖ.")
+    assert planted.sentence.startswith("The first layer writes words: the word ranks ")
+    assert " Needed: L0H1 and Tᵖᵖ. " in planted.sentence
     assert (planted.verdict.value, planted.verdict.heads) == ("yes", ("L0H1",))
     assert rows["additive"]["rank_ratio_low"] > 1.2
 
@@ -75,7 +73,8 @@ def test_a_copier_carries_the_first_piece_and_writes_nothing():
     assert rows["additive"]["rank_ratio"] == pytest.approx(1, abs=0.01)
     assert answer.verdict.value == "no"
     assert answer.verdict.heads == ("L0H1",)
-    assert answer.sentence.startswith(CARRIES)
+    assert " words: the word ranks 1.00 [1.00, 1.00] times better than the sum of its pieces; " in answer.sentence
+    assert " Needed to carry pieces: L0H1" in answer.sentence
 
 
 @pytest.mark.parametrize("query_scale", [0.01, 1.0])
@@ -107,8 +106,9 @@ def test_on_the_demo_one_head_carries_the_piece_and_no_word_is_written(demo):
     assert rows["cut_L0H1"]["rank_ratio_low"] > 1.2
     assert max(rows[f"cut_L0H{head}"]["rank_ratio"] for head in (0, 2, 3)) < 1.1
     assert (demo.verdict.value, demo.verdict.heads) == ("no", ("L0H1",))
-    assert demo.sentence.startswith(CARRIES)
-    assert " Needed: L0H1" in demo.sentence
+    assert demo.sentence.startswith(NO)
+    assert " Needed to carry pieces: L0H1" in demo.sentence
+    assert demo.sentence.endswith(" BOS: <|endoftext|>.")
 
 
 @pytest.mark.parametrize(("model", "additive"), [("whisper_folder", 1.06), ("minilm_folder", 1.03)])
@@ -118,12 +118,13 @@ def test_trained_models_write_no_words_in_their_first_attention(model, additive,
     answer = dl.study(folder).ask(question)
     assert by_condition(answer)["additive"]["rank_ratio"] == pytest.approx(additive, abs=0.08)
     assert answer.verdict.value == "no"
-    assert answer.sentence.startswith(CARRIES)
+    assert answer.sentence.startswith("The first layer's attention does not write words: the word ranks ")
+    assert " carries the first piece" in answer.sentence or " to carry pieces: " in answer.sentence
 
 
 def test_an_untrained_snapshot_writes_nothing():
     answer = dl.study("demo@0").ask(SHORT)
-    assert answer.sentence.startswith("The first layer does not write words: after the attention, ")
+    assert answer.sentence.startswith("The first layer's attention does not write words: ")
     assert any("results are only available after the attention, not after the block" in note for note in answer.notes)
 
 
@@ -158,7 +159,7 @@ def test_few_words_have_no_intervals_and_that_is_said():
     rows = by_condition(answer)
     assert rows["whole"]["words"] == 9
     assert rows["whole"]["median_rank_low"] is None
-    assert answer.sentence.endswith(": 9 words are too few for intervals; at least 30 are needed.")
+    assert answer.sentence.endswith(": 9 words are too few for intervals; at least 30 are needed. BOS: <s>.")
     assert answer.verdict.value == "untestable"
     assert "9 words in 2 pieces: too few for intervals" in answer.notes
     assert any(note.startswith("9 words in 2 pieces: too few for the additive control") for note in answer.notes)

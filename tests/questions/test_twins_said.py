@@ -13,14 +13,15 @@ from detoklens.questions.twins.compute import (
     CONTROLS,
     compare_twins,
     fewest_pieces,
-    format_rank,
     summarize_twins,
     twins_verdict,
 )
 
 ENDS = ("_low", "high")
 WHOLE = {"median_rank": 100.0, "rank_ratio": 1.0, "width": 0.0}
-CARRIES = "The first layer carries the first piece to the last position but does not write words: "
+NO = "The first layer does not write words: the word ranks "
+LAST = "times better than its last piece alone; we require 1.2. BOS: <s>."
+MOST_WORDS = 40
 
 
 def table(place: str = "block", pieces: int = 2, words: int = 600, **conditions: dict[str, float]) -> pl.DataFrame:
@@ -55,25 +56,76 @@ def without_intervals(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 @pytest.mark.parametrize(
-    ("rows", "value", "said"),
+    ("rows", "value", "carries", "said"),
     [
-        (controls(2.0, 1.5), "yes", "The first layer writes words: "),
-        (controls(2.0, 1.5, additive=1.1), "no", CARRIES),
-        (controls(2.0, 1.5, first=0.1, additive=1.1), "no", CARRIES),
-        (controls(2.0, 1.5, first=0.1), "no", CARRIES),
-        (controls(2.0, 1.1), "no", "The first layer does not write words: "),
-        (controls(1.1, 2.0), "no", "The first layer does not write words: "),
-        (controls(1.5, 1.5, median_rank=100), "no", "The first layer does not write words: "),  # for few words only
-        (controls(0.99, 2.0), "no", "The first layer does not write words: "),
-        (controls(1.5, 1.5, width=0.6), "no", "The first layer does not write words: "),
+        (
+            controls(2.0, 1.8),
+            "yes",
+            True,
+            (
+                "The first layer writes words: the word ranks 1.50 [1.45, 1.55] times better than the sum of its pieces; "
+                "we require 1.2. No single head or term is needed. BOS: <s>."
+            ),
+        ),
+        (
+            controls(2.0, 1.5, additive=1.1),
+            "no",
+            True,
+            (
+                f"{NO}1.10 [1.05, 1.15] times better than the sum of its pieces; we require 1.2. "
+                "No single head or term is needed to carry pieces. BOS: <s>."
+            ),
+        ),
+        (
+            controls(2.0, 1.5, first=0.1),
+            "no",
+            True,
+            (
+                f"{NO}no better than its first piece alone (0.10 [0.05, 0.15]); we require 1.2. "
+                "No single head or term is needed to carry pieces. BOS: <s>."
+            ),
+        ),
+        (controls(2.0, 1.1), "no", False, f"{NO}1.10 [1.05, 1.15] {LAST}"),
+        (
+            controls(1.1, 2.0),
+            "no",
+            False,
+            f"{NO}1.10 [1.05, 1.15] times better than with another word's first piece; we require 1.2. BOS: <s>.",
+        ),
+        (  # for few words only
+            controls(1.5, 1.5, additive=1.4, median_rank=100),
+            "no",
+            False,
+            f"{NO}1.40 [1.35, 1.45] times better than the sum of its pieces; its median rank is not better. BOS: <s>.",
+        ),
+        (
+            controls(0.99, 2.0),
+            "no",
+            False,
+            f"{NO}no better than with another word's first piece (0.99 [0.94, 1.04]); we require 1.2. BOS: <s>.",
+        ),
+        (
+            controls(1.6, 1.5, additive=2.0, width=0.6),
+            "no",
+            False,
+            f"{NO}1.50 [0.90, 2.10] times better than its last piece alone; the lower end must exceed 1. BOS: <s>.",
+        ),
     ],
 )
-def test_words_are_written_where_all_four_controls_are_clearly_worse(rows, value, said):
+def test_words_are_written_where_all_four_controls_are_clearly_worse(rows, value, carries, said):
     frame = table(**rows)
     verdict = twins_verdict(fewest_pieces(frame))
     assert verdict.value == value == dl.Twins().verdict({"twins_by_condition": frame}).value
-    assert summarize_twins(frame).startswith(said)
-    assert verdict.reason.startswith("carries the first piece to the last position, but ") == (said == CARRIES)
+    assert summarize_twins(frame) == said
+    assert len(said.split()) <= MOST_WORDS
+    assert verdict.reason.startswith("carries the first piece to the last position, but ") == (carries and not verdict)
+
+
+def test_the_summary_names_the_place_and_the_beginning_of_the_text():
+    frame = table("attention", **controls(2.0, 1.1)).with_columns(bos=pl.lit(None, pl.String))
+    said = summarize_twins(frame)
+    assert said.startswith("The first layer's attention does not write words: ")
+    assert said.endswith(" No BOS.")
 
 
 def test_the_reason_names_the_controls_that_decided():
@@ -83,18 +135,6 @@ def test_the_reason_names_the_controls_that_decided():
     assert twins_verdict(fewest_pieces(table(**controls(2.0, 1.1, additive=1.0)))).reason == (
         "not clearly worse (a ratio of at least 1.2, with a lower end above 1): last_piece 1.10 [1.05, 1.15] and "
         "additive 1.00 [0.95, 1.05]"
-    )
-
-
-def test_the_summary_names_the_control_that_decides():
-    assert summarize_twins(table(**controls(2.0, 1.8))) == (
-        "The first layer writes words: after the first block, the twin's median rank is 100 of 5,000; ranks are "
-        "1.50 [1.45, 1.55] times as large in the closest of four controls (additive). "
-        "No single head or term is needed."
-    )
-    assert summarize_twins(table(**controls(2.0, 1.1))) == (
-        "The first layer does not write words: after the first block, the twin's median rank is 100 of 5,000; ranks "
-        "for the last piece alone are not clearly larger (1.10 [1.05, 1.15] times)."
     )
 
 
@@ -110,7 +150,7 @@ def test_heads_and_terms_are_needed_by_the_lower_end_of_their_share():
         without_ee={"rank_ratio": 1.02},
     )
     assert fewest_pieces(found).needed("cut_") == ["L0H5", "L0H3", "L0H4"]
-    assert summarize_twins(found).endswith(" Needed: L0H5, L0H3 and L0H4.")
+    assert summarize_twins(found).endswith(" Needed: L0H5, L0H3 and 1 more. BOS: <s>.")
     assert twins_verdict(fewest_pieces(found)).heads == ("L0H5", "L0H3", "L0H4")
 
 
@@ -120,7 +160,7 @@ def test_a_head_that_is_not_clearly_behind_the_strongest_is_named_too():
     )
     low = pl.col("condition").replace_strict({"cut_L0H0": 0.0, "cut_L0H1": -0.01, "cut_L0H2": 0.1}, default=None)
     tied = found.with_columns(share_behind_low=low)
-    assert summarize_twins(tied).endswith(" Needed: L0H0; not clearly less: L0H1.")
+    assert summarize_twins(tied).endswith(" Needed: L0H0; not clearly less: L0H1. BOS: <s>.")
     assert twins_verdict(fewest_pieces(tied)).heads == ("L0H0",)
 
 
@@ -145,7 +185,7 @@ def test_models_are_compared_by_their_last_common_place():
 def test_nothing_is_said_about_heads_that_were_not_cut():
     unneeded = {f"cut_L0H{head}": {"rank_ratio": 1.0} for head in (0, 2)}
     two, one = table(**controls(2.0, 2.0), **unneeded), table(**controls(2.0, 2.0), cut_L0H0={"rank_ratio": 1.0})
-    assert summarize_twins(two).endswith(" No single head or term is needed.")
+    assert summarize_twins(two).endswith(" No single head or term is needed. BOS: <s>.")
     assert "need" not in summarize_twins(two, all_heads=False)
     assert "need" not in dl.Twins(heads=[0]).summarize({"twins_by_condition": one})
     assert "need" not in compare_twins({"a": two, "b": one})
@@ -166,13 +206,13 @@ def test_nothing_is_said_about_heads_that_were_not_cut():
     ],
 )
 def test_what_can_not_be_tested_has_no_verdict(frame, why):
-    assert summarize_twins(frame) == f"Whether the first layer writes words can't be tested: {why}."
+    assert summarize_twins(frame) == f"Whether the first layer writes words can't be tested: {why}. BOS: <s>."
     verdict = twins_verdict(fewest_pieces(frame))
     assert (verdict.value, verdict.reason) == ("untestable", why)
     assert "? a untestable (null 2.00" in compare_twins({"a": frame})
     layers = frame.with_columns(layer=pl.lit(1))
     off = pl.DataFrame({"component": ["L0H1"], "head": [1], "after": [1], "matters": [None]}).cast({"matters": bool})
-    assert summarize_layers(layers, off) == f"Whether the model writes words can't be tested: {why}."
+    assert summarize_layers(layers, off) == f"Whether the model writes words can't be tested: {why}. BOS: <s>."
     assert layers_verdict(layers, off).value == "untestable"
     assert "? a untestable (null 2.00" in compare_layers({"a": (layers, off)})
 
@@ -189,6 +229,39 @@ def test_layers_ask_more_of_the_lower_ends():
     assert layers_verdict(clear, off).value == "yes"
 
 
-def test_half_a_rank_is_shown_where_it_counts():
-    shown = [format_rank(rank) for rank in (1.0, 6.5, 7.5, 99.96, 121.4, 1505.0)]
-    assert shown == ["1", "6.5", "7.5", "100", "121", "1,505"]
+def layered(*additive: float) -> pl.DataFrame:
+    """Rows of `twins_by_layer`: one layer for each ratio of the additive control."""
+    return pl.concat(
+        table(**controls(2.0, 2.0, additive=ratio)).with_columns(layer=pl.lit(layer))
+        for layer, ratio in enumerate(additive)
+    )
+
+
+def ablated(after: int, *needed: str) -> pl.DataFrame:
+    names = [*needed, "L0H3"]
+    matters = [name in needed for name in names]
+    return pl.DataFrame(
+        {"component": names, "head": [1] * len(names), "after": [after] * len(names), "matters": matters}
+    )
+
+
+def test_layers_say_the_bound_and_the_layer_that_decides():
+    many = ablated(1, "L0H1", "L0H2", "MLP0", "MLP1")
+    ends = "times better than the sum of its pieces; the lower end must exceed 1.2."
+    assert summarize_layers(layered(1.1, 1.23), many) == (
+        f"Layers 0–1 write no words: after layer 1 the word ranks 1.23 [1.18, 1.28] {ends} "
+        "Needed to carry pieces: L0H1, L0H2 and 2 more. BOS: <s>."
+    )
+    assert summarize_layers(layered(1.1, 1.5, 1.4), ablated(1, "L0H1")) == (
+        f"The model writes words after layers 1 and 2: after layer 1 the word ranks 1.50 [1.45, 1.55] {ends} "
+        "Needed: L0H1. BOS: <s>."
+    )
+    said = summarize_layers(layered(1.1, 1.5), ablated(0, "L0H1"))
+    assert said == (
+        f"The model writes words after layer 1: after layer 1 the word ranks 1.50 [1.45, 1.55] {ends} "
+        "Ablations were measured after layer 0, which writes none. BOS: <s>."
+    )
+    assert layers_verdict(layered(1.1, 1.5), ablated(0, "L0H1")).heads == ()
+    longest = summarize_layers(layered(1.1, 1.5, 1.0, 1.5), ablated(3, "L0H1", "L0H2", "MLP0", "MLP1"))
+    assert len(longest.split()) <= MOST_WORDS
+    assert len(summarize_layers(layered(1.1, 1.23), many).split()) <= MOST_WORDS

@@ -15,7 +15,7 @@ from detoklens.questions.heatmap.question import Heatmap
 from detoklens.questions.partners.question import Partners
 from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
-from tests.layers import as_layer, random_first_layer, random_layer
+from tests.layers import as_layer, random_first_layer, random_layer, with_rotary_positions
 
 
 def test_scores_beyond_their_type_are_refused() -> None:
@@ -44,6 +44,29 @@ def test_some_heads_are_to_the_bit_those_of_all_heads(scale, centred) -> None:
     some, every = layer.token_affinity(scale, centred, [2, 0]), layer.token_affinity(scale, centred)
     assert np.array_equal(some.query, every.query[[2, 0]])
     assert np.array_equal(some.key, every.key[[2, 0]])
+
+
+@pytest.mark.parametrize("mean", [None, "vocabulary"])
+def test_factors_that_are_not_kept_give_the_same_bits(mean, monkeypatch) -> None:
+    first_layer = with_rotary_positions(random_first_layer(n_heads=4, dtype="float32"), 2)
+    kept = as_layer(first_layer).token_affinity(mean=mean)
+    monkeypatch.setattr("detoklens.scores.layer.MOST_KEPT", 0)
+    layer = as_layer(first_layer)
+    for _ in range(2):
+        found = layer.token_affinity(mean=mean)
+        assert np.array_equal(found.query, kept.query)
+        assert np.array_equal(found.key, kept.key)
+    assert layer.token_factors(0).key is layer.token_factors(1).key
+    assert layer.token_factors(0).query is not layer.token_factors(0).query
+
+
+@pytest.mark.parametrize("mean", [None, "vocabulary"])
+def test_all_heads_take_little_more_than_one_copy_of_their_factors(mean, monkeypatch) -> None:
+    monkeypatch.setattr("detoklens.scores.layer.MOST_KEPT", 0)
+    first_layer = with_rotary_positions(random_first_layer(n_heads=16, d_head=8, vocab_size=6000, dtype="float32"), 8)
+    peak = peak_of(lambda layer, _: layer.token_affinity(mean=mean), as_layer(first_layer), ())
+    queries, keys, for_a_head = 16, 8, 6
+    assert peak < (queries + 2 * keys + for_a_head) * 6000 * 8 * 4  # keys are kept as well
 
 
 ASKED = {

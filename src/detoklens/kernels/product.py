@@ -33,6 +33,8 @@ VECTORS = 2
 KEYS_IN_CACHE = 1 << 17
 """Bytes of keys that are multiplied with all queries before the next block of keys."""
 
+PACKED_AT_ONCE = 1 << 22  # numbers
+
 DTYPES = (np.dtype(np.float32), np.dtype(np.float64))
 
 Panels = Float[np.ndarray, "panel dimension place"]
@@ -48,17 +50,26 @@ def query_panels(query: Float[np.ndarray, "query dimension"]) -> Panels:
     return _panels(query, QUERIES)
 
 
-def key_panels(key: Float[np.ndarray, "key dimension"]) -> Panels:
-    """Pack keys into panels, padded with zeros."""
-    return _panels(key, keys_of_panel(key.dtype))
+def key_panels(key: Float[np.ndarray, "key dimension"], overwrite: bool = False) -> Panels:
+    """Pack keys into panels, padded with zeros; with `overwrite`, in the memory of keys that fill whole panels."""
+    return _panels(key, keys_of_panel(key.dtype), overwrite)
 
 
-def _panels(vectors: Float[np.ndarray, "vector dimension"], width: int) -> Panels:
+def _panels(vectors: Float[np.ndarray, "vector dimension"], width: int, overwrite: bool = False) -> Panels:
     """Pack vectors into panels of `width`; within a panel, dimensions come first."""
-    panels, dimensions = -(-len(vectors) // width), vectors.shape[1]
-    padded = np.zeros((panels * width, dimensions), vectors.dtype)
-    padded[: len(vectors)] = vectors
-    return np.ascontiguousarray(padded.reshape(panels, width, dimensions).transpose(0, 2, 1))
+    whole, dimensions = len(vectors) // width, vectors.shape[1]
+    shape = (-(-len(vectors) // width), dimensions, width)
+    if overwrite and not (len(vectors) == whole * width and vectors.flags.c_contiguous):
+        raise ValueError(f"{len(vectors)} vectors don't fill panels of {width} in one piece of memory")
+    packed = vectors.reshape(shape) if overwrite else np.zeros(shape, vectors.dtype)
+    step = max(1, PACKED_AT_ONCE // max(1, width * dimensions))
+    for begin in range(0, whole, step):
+        some = vectors[begin * width : min(begin + step, whole) * width]
+        n = len(some) // width
+        packed[begin : begin + n] = some.reshape(n, width, dimensions).transpose(0, 2, 1)
+    if whole < len(packed):
+        packed[whole, :, : len(vectors) - whole * width] = vectors[whole * width :].T
+    return packed
 
 
 def multiply(

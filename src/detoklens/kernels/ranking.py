@@ -307,6 +307,8 @@ def most_positives(indptr: np.ndarray, asked: np.ndarray, another: np.ndarray, p
 @compiled()
 def measure_rows(
     scores: np.ndarray,
+    rows: np.ndarray,
+    shift: np.ndarray,
     asked: np.ndarray,
     another: np.ndarray,
     partners: np.ndarray,
@@ -324,8 +326,9 @@ def measure_rows(
     measures: np.ndarray,
     partner_aurocs: np.ndarray,
 ) -> None:
-    """Write the measures of each row of scores: cell × row × measure, NaN if undefined or not requested.
+    """Write the measures of some rows of scores: cell × row × measure, NaN if undefined or not requested.
 
+    Row r has the scores[rows[r]] plus, unless it is empty, `shift`, which has a number for each column.
     The positives of token t are keys[indptr[t] : indptr[t + 1]]; the score of key j is in column columns[j]; columns
     bounds[s] to bounds[s + 1] are stratum s, which is strata[column]. Row r is measured with the positives of asked[r],
     of another[r] (unless empty) and, with `exchanged`, with exchanged keys; with `matched`, also against keys of the
@@ -338,7 +341,7 @@ def measure_rows(
     ranks, own_ranks = np.empty((2, most), np.int64), np.empty((2, most), np.int64)
     members, taken, swapped = np.arange(len(columns)), np.zeros(len(bounds), np.int64), np.empty(most, np.int64)
     starts, ends = np.empty(len(bounds), np.int64), np.empty(TRIALS + 1 + len(partners), np.int64)
-    of_partner = np.empty(MEASURES)
+    of_partner, shifted = np.empty(MEASURES), np.empty(len(shift), scores.dtype)
     measures[:] = np.nan
     for row in range(len(asked)):
         ends[0] = 0
@@ -355,9 +358,14 @@ def measure_rows(
         for draw in range(len(partners)):
             place, partner = TRIALS + draw, partners[draw, row]
             ends[place + 1] = gather(partner, indptr, keys, weights, columns, ends[place], found, weight)
-        distinct = order_positives(scores[row], found, ends[-1], space, in_order, level)
+        row_scores = scores[rows[row]]
+        if len(shift):
+            for column in range(len(shift)):
+                shifted[column] = row_scores[column] + shift[column]
+            row_scores = shifted
+        distinct = order_positives(row_scores, found, ends[-1], space, in_order, level)
         by_stratum = sort_by_stratum(found, ends[-1], strata, in_order, starts)
-        count_row(scores[row], bounds, distinct, level, by_stratum, starts, space, ranks, own_ranks)
+        count_row(row_scores, bounds, distinct, level, by_stratum, starts, space, ranks, own_ranks)
         for trial in range(TRIALS):
             first, end = ends[trial], ends[trial + 1]
             if first == end:

@@ -1,14 +1,12 @@
-"""p-values from random controls, corrected for the number of heads, and bootstrap intervals over words."""
+"""p-values from random controls, corrected for the number of heads, and bootstrap intervals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
-
-from detoklens.measures.auroc.means import COVERED
 
 ALPHA = 0.02  # not 0.05: the error rate measured over 60 models must stay below 5 % including its interval
 FEWEST_DRAWS = 499
@@ -38,20 +36,45 @@ def holm(p_values: Float[np.ndarray, "head"]) -> Float[np.ndarray, "head"]:
     return adjusted
 
 
+COVERED = 0.95
+AT_ONCE = 16  # resamples per matrix product
 FEWEST_WORDS = 30  # needed for an interval
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A number per row with the ends of its 95 % interval, which are NaN without resamples."""
+class Interval(NamedTuple):
+    """Numbers with the ends of their 95 % intervals, which are NaN without resamples."""
 
-    value: Float[np.ndarray, "row"]
-    low: Float[np.ndarray, "row"]
-    high: Float[np.ndarray, "row"]
+    value: Float[np.ndarray, "*rows"]
+    low: Float[np.ndarray, "*rows"]
+    high: Float[np.ndarray, "*rows"]
 
-    def columns(self, name: str) -> dict[str, Float[np.ndarray, "row"]]:
+    def columns(self, name: str) -> dict[str, Float[np.ndarray, "*rows"]]:
         """As the columns of a table."""
         return {name: self.value, f"{name}_low": self.low, f"{name}_high": self.high}
+
+
+def resampled(n_units: int, resamples: int, seed: int) -> Iterator[Float[np.ndarray, "resample unit"]]:
+    """How often each unit (query token, word, document) counts in each resample, some resamples at a time.
+
+    The same seed draws the same units, so that differences of measures are paired.
+    """
+    random = np.random.default_rng(seed)
+    for start in range(0, resamples if n_units else 0, AT_ONCE):
+        drawn = random.integers(n_units, size=(min(AT_ONCE, resamples - start), n_units))
+        yield np.stack([np.bincount(row, minlength=n_units) for row in drawn]).astype(np.float64)
+
+
+def interval(
+    value: Float[np.ndarray, "*rows"], samples: Float[np.ndarray, "resample *rows"], skip_undefined: bool = False
+) -> Interval:
+    """A measure with the middle 95 % of its resamples.
+
+    A resample in which it is undefined is skipped, or leaves it without an interval.
+    """
+    if not len(samples) or np.isnan(value).all():
+        return Interval(value, np.full_like(value, np.nan), np.full_like(value, np.nan))
+    quantile = np.nanquantile if skip_undefined else np.quantile
+    return Interval(value, *quantile(samples, [(1 - COVERED) / 2, (1 + COVERED) / 2], axis=0))
 
 
 def over_words(
@@ -59,18 +82,14 @@ def over_words(
     n_words: int,
     resamples: int,
     seed: int,
-) -> Measured:
+) -> Interval:
     """A measure of all words, and its interval over resamples; no interval below 30 words or without resamples.
 
-    `measure` is told how often each word counts. The same seed draws the same words, so results can be compared.
+    `measure` is told how often each word counts.
     """
     value = measure(np.ones((1, n_words)))[0]
-    if resamples == 0 or n_words < FEWEST_WORDS:
-        return Measured(value, np.full(len(value), np.nan), np.full(len(value), np.nan))
-    random = np.random.default_rng(seed)
-    times = [np.bincount(random.integers(n_words, size=n_words), minlength=n_words) for _ in range(resamples)]
-    low, high = np.quantile(measure(np.array(times, np.float64)), [(1 - COVERED) / 2, (1 + COVERED) / 2], axis=0)
-    return Measured(value, low, high)
+    times = list(resampled(n_words, resamples if n_words >= FEWEST_WORDS else 0, seed))
+    return interval(value, measure(np.concatenate(times)) if times else value[:0])
 
 
 def medians(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64, Int, Int64
 
 from detoklens.tokens import Vocabulary
 
@@ -37,6 +37,24 @@ def _kind(character: str) -> str:
     if character.isalpha():
         return "capital" if character.isupper() else "letter"
     return "other"
+
+
+def exchange_classes(vocabulary: Vocabulary, tokens: Int[np.ndarray, "word"]) -> list[Int[np.ndarray, "word"]]:
+    """Classes within which the null exchanges tokens: orthography and frequency, then orthography alone.
+
+    Orthography means a leading space (or no continuation mark), a capital and a digit. Tokenizers number tokens by
+    decreasing frequency, so a frequency bin is a doubling of the token id and needs no corpus.
+    """
+    found = {token: _orthography(vocabulary, token) for token in set(tokens.tolist())}
+    orthography = np.array([found[token] for token in tokens.tolist()], np.int64)
+    return [orthography + 8 * np.floor(np.log2(tokens + 1)).astype(np.int64), orthography]
+
+
+def _orthography(vocabulary: Vocabulary, token: int) -> int:
+    text, mark = vocabulary.text(token), vocabulary.continuing_mark
+    begins_word = not vocabulary.raw(token).startswith(mark) if mark else text.startswith(" ")
+    letters = text.removeprefix(" ").removeprefix(mark)
+    return 4 * begins_word + 2 * letters[:1].isupper() + any(character.isdigit() for character in letters)
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from detoklens.errors import DetokLensError, TokenError
-from detoklens.measures.chance import Measured, medians, over_words
+from detoklens.measures.chance import Interval, medians, over_words
 from detoklens.measures.ranking import pair_ranks
 from detoklens.progress import Watcher
 from detoklens.scores.affinity import Affinity
@@ -251,7 +251,7 @@ def rank_summary(found: PieceRanks, words: Sequence[str], vocab_size: int) -> di
     }
 
 
-def behind_best(ranks: Int[np.ndarray, "head pair"], words: Sequence[str], best: int, vocab_size: int) -> Measured:
+def behind_best(ranks: Int[np.ndarray, "head pair"], words: Sequence[str], best: int, vocab_size: int) -> Interval:
     """Each head's median share minus that of the best, with its interval over words, the same for both heads."""
     word = np.unique(words, return_inverse=True)[1]
 

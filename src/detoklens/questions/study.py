@@ -76,6 +76,10 @@ class Study:
         self.notes: list[str] = list(layer.notes)
         self._document_notes: list[str] = []
         self._answers: OrderedDict[str, Answer] = OrderedDict()
+        self.upcoming: Sequence[Question] = ()
+        """Questions that will be asked next; one may compute for another."""
+        self.prepared: dict[Question, Any] = {}
+        """What was computed for them."""
         self._store: Store | None = None
         self._parts: list[Parts] = []
         self._watching: Watching = shown_steps
@@ -220,6 +224,10 @@ class Study:
         while len(self._answers) > KEPT:
             self._answers.popitem(last=False)
         return answer
+
+    def is_answered(self, question: Question) -> bool:
+        """Whether the answer is cached."""
+        return self.provenance(question).to_json() in self._answers
 
     def _answered(
         self, question: Question, provenance: Provenance, store: Store | None, watching: Watching | None

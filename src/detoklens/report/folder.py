@@ -169,8 +169,12 @@ def ask_all(
     study: Study, folder: Path, listener: Listener, only_compared: bool = False, layers: int | None = None
 ) -> list[Asked]:
     """Ask all questions of a report; answers in the folder with the same inputs are reused."""
-    entries = report_entries(study, layers)
-    return [_ask(study, entry, folder, listener) for entry in entries if entry.compared or not only_compared]
+    entries = [entry for entry in report_entries(study, layers) if entry.compared or not only_compared]
+    asked = []
+    for number, entry in enumerate(entries):
+        study.upcoming = [each.question for each in entries[number + 1 :]]
+        asked.append(_ask(study, entry, folder, listener))
+    return asked
 
 
 def _ask(study: Study, entry: ReportEntry, folder: Path, listener: Listener) -> Asked:

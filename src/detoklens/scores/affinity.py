@@ -11,7 +11,7 @@ them in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -67,12 +67,10 @@ class Affinity:
         return replace(self, query=self.query - mean)
 
     def less_means(self, weights: Float[np.ndarray, "token"]) -> Affinity:
-        """Subtract the weighted mean query and the weighted mean key of the vocabulary."""
-        query, key = (
-            vectors - np.stack([weights @ head.astype(np.float64) for head in vectors])[:, None].astype(vectors.dtype)
-            for vectors in (self.query, self.shared_key)
-        )
-        return replace(self, query=query, shared_key=key)
+        """Subtract the weighted mean query and key of the vocabulary, in place: a copy of all heads may take a GB."""
+        for vectors in (*self.query, *self.shared_key):
+            vectors -= (weights @ vectors.astype(np.float64)).astype(vectors.dtype)
+        return self
 
     def single(self) -> Affinity:
         """Convert to float32, in which keys are ranked."""
@@ -86,26 +84,36 @@ class Affinity:
         return replace(self, query=self.query[heads], own_keys=tuple(self.own_keys[head] for head in heads))
 
 
-def token_affinity(factors: Sequence[TokenFactors], scales: Float[np.ndarray, "token"] | None) -> Affinity:
-    """Tᵉᵉ of some heads with one σ per token; without scales, Tᵉᵉ without the division."""
-    keys = {id(head.key): head.key for head in factors}
-    query, key = _divided([head.query for head in factors], scales), _divided(list(keys.values()), scales)
-    _refuse_undefined(query, key)
-    order = list(keys)
-    own_keys = None if len(keys) == len(factors) else tuple(order.index(id(head.key)) for head in factors)
-    return Affinity(query, key, own_keys)
+def token_affinity(
+    factors: Iterable[TokenFactors], n_heads: int, scales: Float[np.ndarray, "token"] | None
+) -> Affinity:
+    """Tᵉᵉ of some heads with one σ per token; without scales, Tᵉᵉ without the division. The arrays are new."""
+    queries, keys, own_keys = None, dict[int, np.ndarray](), []
+    for place, head in enumerate(factors):
+        if queries is None:
+            dtype = head.query.dtype if scales is None else np.result_type(head.query, scales)
+            queries = np.empty((n_heads, *head.query.shape), dtype)
+        _divide(head.query, scales, queries[place])
+        keys[id(head.key)] = head.key
+        own_keys.append(list(keys).index(id(head.key)))
+    assert queries is not None
+    shared_key = np.empty((len(keys), *queries.shape[1:]), queries.dtype)
+    for key, divided in zip(keys.values(), shared_key, strict=True):
+        _divide(key, scales, divided)
+    _refuse_undefined(queries, shared_key)
+    return Affinity(queries, shared_key, None if len(keys) == n_heads else tuple(own_keys))
 
 
-def _divided(
-    sides: Sequence[Float[np.ndarray, "token d_head"]], scales: Float[np.ndarray, "token"] | None
-) -> Float[np.ndarray, "head token d_head"]:
+def _divide(
+    side: Float[np.ndarray, "token d_head"],
+    scales: Float[np.ndarray, "token"] | None,
+    into: Float[np.ndarray, "token d_head"],
+) -> None:
     if scales is None:
-        return np.stack(sides)
-    divided = np.empty((len(sides), *sides[0].shape), np.result_type(sides[0], scales))
+        into[:] = side
+        return
     with np.errstate(divide="ignore", invalid="ignore"):
-        for head, side in enumerate(sides):
-            np.divide(side, scales[:, None], out=divided[head])
-    return divided
+        np.divide(side, scales[:, None], out=into)
 
 
 def _refuse_undefined(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -13,6 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from detoklens.errors import RangeError, TokenError, UnsupportedModelError
+from detoklens.kernels import product
 from detoklens.scores.affinity import Affinity, token_affinity
 from detoklens.scores.block import block_output
 from detoklens.scores.factors import (
@@ -40,6 +40,8 @@ from detoklens.weights.scale import ScaleTable
 TokenScale = int | Literal["mean", "bare", "published"]
 TokenIds = str | Sequence[int] | Int[np.ndarray, "query"] | Any
 """A text, or its token ids: a list, an array, a tensor of one row, or what a transformers tokenizer returns."""
+
+MOST_KEPT = 1 << 28  # bytes of factors
 
 
 class Layer:
@@ -183,13 +185,19 @@ class Layer:
         return fold(self.weights)
 
     def token_factors(self, head: int) -> TokenFactors:
-        """One head's query and key factors of the whole vocabulary; heads that share keys share the array."""
-        own_keys = head // self.weights.heads_per_key
+        """One head's query and key factors of the whole vocabulary; heads that share keys share the array.
+
+        Queries are kept up to 256 MB: projecting them again takes about a hundredth of the time of their scores.
+        """
+        own_keys, found = head // self.weights.heads_per_key, []
         for name, side, own in zip(("query", "key"), self._sides, (head, own_keys), strict=True):
-            if (name, own) not in self._factors:
-                found = side.of_vocabulary(self.weights.token_embeddings, self.scales.bare_tokens, own)
-                self._factors[name, own] = found
-        return TokenFactors(self._factors["query", head], self._factors["key", own_keys])
+            factor = self._factors.get((name, own))
+            if factor is None:
+                factor = side.of_vocabulary(self.weights.token_embeddings, self.scales.bare_tokens, own)
+                if name == "key" or sum(each.nbytes for each in self._factors.values()) < MOST_KEPT:
+                    self._factors[name, own] = factor
+            found.append(factor)
+        return TokenFactors(*found)
 
     @cached_property
     def _sides(self) -> tuple[Side, Side]:
@@ -293,13 +301,24 @@ class Layer:
         self.check_heads(heads)
         if self.positions == "rotary":
             self._check_offset(offset)
-        factors = [self.token_factors(head) for head in heads]
-        affinity = token_affinity(factors, self._divisors(scale))
+        affinity = token_affinity(map(self.token_factors, heads), len(heads), self._divisors(scale))
         if mean is not None:
             affinity = affinity.less_means(self._shares(mean))
         if self.positions == "rotary":
-            affinity = replace(affinity, query=rotated_by_offset(self.weights, affinity.query, offset))
+            for query in affinity.query:
+                query[:] = rotated_by_offset(self.weights, query, offset)
         return affinity.centred() if centred else affinity
+
+    def less_mean_query(self, affinity: Affinity, mean: Mean) -> Float[np.ndarray, "head key"]:
+        """What splitting off a mean adds to the score of each key, apart from a number per query: −mean query · key."""
+        shares = self._shares(mean)
+        means = [(shares @ query.astype(np.float64)).astype(query.dtype)[None] for query in affinity.query]
+        return np.stack(
+            [
+                -product.multiply(product.query_panels(query), product.key_panels(affinity.key_of(head)))[0]
+                for head, query in enumerate(means)
+            ]
+        )[:, : self.vocab_size]
 
     def affinity(
         self, token_ids: TokenIds, scale: TokenScale | None = "mean", *, offset: int = 1, mean: Mean = None

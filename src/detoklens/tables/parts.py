@@ -21,7 +21,7 @@ from detoklens.writing import make_folder, refuse_link, write_whole
 Arrays = Mapping[str, np.ndarray]
 DIGEST_SIZE = hashlib.sha256().digest_size
 
-FORMAT = 3
+FORMAT = 4
 """Increased when blocks change; parts of older versions are then ignored."""
 
 

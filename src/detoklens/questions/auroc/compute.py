@@ -30,18 +30,9 @@ from detoklens.kernels.ranking import (
     CHANCE_PRECISION_AT_K,
     PRECISION_AT_K,
 )
-from detoklens.measures.auroc import (
-    Measures,
-    Positives,
-    beside_controls,
-    from_pairs,
-    head_means,
-    mean_over_seen,
-    more_than_chance,
-    roc_curves,
-    seen_pairs,
-)
+from detoklens.measures.auroc import Measures, beside_controls, head_means, mean_over_seen, roc_curves
 from detoklens.measures.frequency import spearman
+from detoklens.measures.positives import Positives, from_pairs, more_than_chance, seen_pairs
 from detoklens.measures.words import fingerprint_of, given_words, split_words, token_texts, word_pairs
 from detoklens.model.checks import refuse_layers, refuse_too_large, remedy_of_memory, what_is_loaded
 from detoklens.model.closed_worlds import batches, decided_by, kept_vectors

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -12,7 +13,8 @@ import numpy as np
 
 from detoklens.errors import DetokLensError, MissingError, TokenError
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.auroc import Judging, measure_heads, predecessor_clusters, seen_pairs
+from detoklens.measures.auroc import Asked, Judging, measure_together
+from detoklens.measures.positives import predecessor_clusters, seen_pairs
 from detoklens.measures.token_classes import orthographic_classes
 from detoklens.model.checks import check_layer, refuse_layers
 from detoklens.questions.auroc.compute import (
@@ -47,9 +49,10 @@ from detoklens.wording import head_name, listed, listed_some, plural, sentence, 
 
 if TYPE_CHECKING:
     import polars as pl
-    from jaxtyping import Int64
+    from jaxtyping import Float, Int64
 
-    from detoklens.measures.auroc import Measures, Positives
+    from detoklens.measures.auroc import Found
+    from detoklens.measures.positives import Positives
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames, Need
     from detoklens.questions.study import Study
@@ -537,13 +540,15 @@ class Auroc(Joining):
         if self.layer:
             return asked_beyond(self, study, runner)
         heads = study.heads(self.heads)
-        affinity, pairs = self.affinity(study, self.scale, self.centred, heads), self._pairs(study)
+        pairs = self._pairs(study)
         if self.roc is not None:
+            affinity = self.affinity(study, self.scale, self.centred, heads)
             return {"roc_points": roc_points(study.layer, affinity, heads, pairs, study.token_ids(self.roc))}
-        measured = self._measured(study, affinity, pairs, runner)
-        return auroc_tables(study.layer, measured, heads, pairs, self.k, self.bootstrap, study.seed)
+        found = study.prepared.pop(self, None) or self._measured(study, heads, pairs, runner)
+        return auroc_tables(study.layer, found.measures(), heads, pairs, self.k, self.bootstrap, study.seed)
 
-    def _measured(self, study: Study, affinity: Affinity, pairs: Positives, runner: Runner) -> Measures:
+    def _measured(self, study: Study, heads: list[int], pairs: Positives, runner: Runner) -> Found:
+        """The measures of this question; those of upcoming ones with the same scores are kept for them."""
         matched = self.negatives == "matched"
         judging = Judging(self.k, matched, self.controls, study.seed, self.per_octave)
         counted = study.counts.tokens if study.counts is not None and (self.controls or matched) else None
@@ -553,7 +558,29 @@ class Auroc(Joining):
         if self.controls and self.within == "clusters" and study.counts is not None:
             bigrams = seen_pairs(study.counts.bigrams)
             groups["within_cluster"] = predecessor_clusters(bigrams.ahead() if self.is_ahead else bigrams, study.seed)
-        return measure_heads(affinity, pairs, self._queries(study), counted, judging, runner, groups)
+        affinity = study.layer.token_affinity(self.scale, self.centred, heads, offset=self.offset)
+        others = self._with_the_same_scores(study)
+        asked = [Asked(each._queries(study), each._shift(study, affinity)) for each in (self, *others)]
+        runner = runner.under(sha256(repr(others).encode()).hexdigest()[:16]) if others else runner
+        own, *found = measure_together(affinity, pairs, asked, counted, judging, runner, groups)
+        study.prepared |= dict(zip(others, found, strict=True))
+        return own
+
+    def _with_the_same_scores(self, study: Study) -> list[Auroc]:
+        """Upcoming questions about other query tokens, or with a mean split off; ahead, pieces decide the positives."""
+        upcoming = (each for each in study.upcoming if isinstance(each, Auroc) and each.is_ahead == self.is_ahead)
+        alike = (
+            each
+            for each in upcoming
+            if replace(each, tokens=self.tokens, mean=self.mean, pieces=self.pieces) == self
+            and (each.pieces == self.pieces or not self.is_ahead)
+        )
+        return [each for each in alike if each != self and not study.is_answered(each)]
+
+    def _shift(self, study: Study, affinity: Affinity) -> Float[np.ndarray, "head key"] | None:
+        """What the mean adds to the scores of Tᵉᵉ without it; nothing if that is centred."""
+        mean = self.split_off(study)
+        return None if mean is None or self.centred else study.layer.less_mean_query(affinity, mean)
 
     def verdict(self, tables: Frames) -> Verdict | None:
         """ "yes" if at least one head is lexical; ROC curves have no verdict."""

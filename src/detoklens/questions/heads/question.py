@@ -179,14 +179,15 @@ class Heads(Joining):
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         heads = study.heads(self.heads)
-        affinity = self.affinity(study, self.scale, self.centred, heads)
-        cards = pl.DataFrame({"head": heads, "self_match": self_match_scores(affinity).mean(axis=1)})
+        matches = self_match_scores(self.affinity(study, self.scale, self.centred, heads)).mean(axis=1)
+        cards = pl.DataFrame({"head": heads, "self_match": matches})
         cards = cards.with_columns(pl.col("head").cast(pl.Int32))
         marks = Marks(heads)
         for head, score in cards.iter_rows():
             marks.add(head, "matches_itself", score, score > CLEARLY_ITSELF, f"a z-score above {CLEARLY_ITSELF:g}")
         parts = (self._forms, self._anatomy, self._auroc, self._words, self._lookback, self._positions, self._frequency)
-        for part in (*(each(study, marks) for each in parts), self._twins(study, marks, runner.say)):
+        twins = self._twins(study, marks, runner.say)  # first: it needs the most memory
+        for part in (twins, *(each(study, marks) for each in parts)):
             if part is not None:
                 cards = cards.join(part, on="head", how="left", maintain_order="left")
         unknown = [pl.lit(None).alias(name) for name in HEADS.names if name not in cards.columns]

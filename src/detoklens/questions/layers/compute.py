@@ -23,15 +23,15 @@ from detoklens.model.closed_worlds import ClosedWorlds, batches, states_alone
 from detoklens.questions.base import Verdict
 from detoklens.questions.twins.compute import (
     BOS,
-    CARRIES,
     CLEARLY,
     CONTROL_MEANINGS,
-    MOST_NAMED,
     RANK_MEASURES,
     Conditions,
+    bos_clause,
     brief,
     is_needed,
-    ranks_against_controls,
+    needed_clause,
+    strongest_control,
     verdict_of,
     with_interval,
 )
@@ -39,7 +39,7 @@ from detoklens.tables.schema import Column, Schema
 from detoklens.wording import listed, listed_some
 
 if TYPE_CHECKING:
-    from detoklens.measures.twin_chains import Chains
+    from detoklens.measures.twins import Chains
     from detoklens.model.first_blocks import FirstBlocks
     from detoklens.parallel import Arrays, Runner
 
@@ -201,13 +201,10 @@ def conditions_by_layer(by_layer: pl.DataFrame) -> dict[int, Conditions]:
 
 
 def layers_verdict(by_layer: pl.DataFrame, by_component: pl.DataFrame) -> Verdict:
-    """Whether words are written after some layer: the one after which components were ablated, if it writes any.
-
-    Otherwise the first layer that writes words decides.
-    """
+    """Whether words are written after some layer, by `deciding_layer`."""
     found, after = conditions_by_layer(by_layer), int(by_component["after"][0])
     writing = [layer for layer, each in found.items() if each.writes]
-    decides = after if after in writing or not writing else writing[0]
+    decides = deciding_layer(writing, after)
     heads = tuple(by_component.filter(pl.col("matters") & pl.col("head").is_not_null())["component"])
     verdict = verdict_of(found[decides], heads if decides == after else ())
     return Verdict(verdict.value, f"after layer {decides}: {verdict.reason}", verdict.heads)
@@ -216,19 +213,25 @@ def layers_verdict(by_layer: pl.DataFrame, by_component: pl.DataFrame) -> Verdic
 def summarize_layers(by_layer: pl.DataFrame, by_component: pl.DataFrame) -> str:
     """After which layers words are written, by which control, and which heads and MLPs are needed."""
     found, after = conditions_by_layer(by_layer), int(by_component["after"][0])
-    ablated = found[after]
+    ablated, writing = found[after], [layer for layer, each in found.items() if each.writes]
+    bos = bos_clause(ablated)
     if not ablated.is_testable:
-        return f"Whether the model writes words can't be tested: {verdict_of(ablated, ()).reason}."
-    writing = [layer for layer, each in found.items() if each.writes]
-    carries = f"; it {CARRIES}" if ablated.carries else ""
-    none = f"The model does not write words after any layer up to {max(found)}{carries}"
+        return f"Whether the model writes words can't be tested: {verdict_of(ablated, ()).reason}. {bos}"
+    decides = deciding_layer(writing, after)
+    none = f"Layers 0–{max(found)} write no words" if len(found) > 1 else "Layer 0 writes no words"
     claim = f"The model writes words after {_named(writing)}" if writing else none
-    evidence = f"{claim}: after layer {after}, {ranks_against_controls(ablated)}."
+    evidence = f"{claim}: after layer {decides} {strongest_control(found[decides])}."
+    if decides != after:
+        return f"{evidence} Ablations were measured after layer {after}, which writes none. {bos}"
     if not ablated.carries:
-        return evidence
+        return f"{evidence} {bos}"
     needed = by_component.filter("matters")["component"].to_list()
-    claimed = f"Needed: {listed_some(needed, MOST_NAMED)}" if needed else "No single head or MLP is needed"
-    return f"{evidence} {claimed}."
+    return f"{evidence} {needed_clause(ablated, needed, 'head or MLP')}. {bos}"
+
+
+def deciding_layer(writing: Sequence[int], after: int) -> int:
+    """The layer after which components were ablated, unless it writes no words and another one does."""
+    return after if after in writing or not writing else writing[0]
 
 
 def _named(layers: list[int]) -> str:

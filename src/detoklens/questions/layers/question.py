@@ -56,8 +56,9 @@ class Layers(Question):
     """Find the layer at which the model has composed the word.
 
     After every block, the whole-word token (the twin) is ranked by cosine with the word's last piece and compared with
-    the four controls of `twins`, by the same rule. Then each head and MLP is ablated in turn, up to the layer that
-    exceeds its controls most. Only the first blocks are loaded and run, with transformers: this needs the extra,
+    the four controls of `twins`. Because the best of several layers is reported, the rule is stricter: the lower ends
+    of all four rank ratios must exceed 1.2. Then each head and MLP is ablated in turn, up to the layer that exceeds its
+    controls most. Only the first blocks are loaded and run, with transformers: this needs the extra,
     pip install 'detoklens[model]' (in a clone: '.[model]'). With --out, an interrupted run resumes.
 
     Example: detoklens layers demo --up-to 3

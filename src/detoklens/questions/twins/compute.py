@@ -20,15 +20,17 @@ import numpy as np
 
 from detoklens.errors import DetokLensError, RangeError, TokenError
 from detoklens.measures.chance import FEWEST_WORDS
-from detoklens.measures.twin_chains import (
+from detoklens.measures.token_classes import exchange_classes
+from detoklens.measures.twins import (
+    PARTNERS,
     chains,
-    exchange_classes,
+    exchanged_first,
     listed_tokens,
     merge_splits,
+    partner_words,
     text_splits,
     word_tokens,
 )
-from detoklens.measures.twins import PARTNERS, exchanged_first, partner_words
 from detoklens.measures.words import given_words
 from detoklens.questions.base import Verdict
 from detoklens.questions.parameters import Parameter, in_one_word, whole_numbers
@@ -40,7 +42,7 @@ from detoklens.wording import listed, listed_some, plural, term_symbol, token_sh
 if TYPE_CHECKING:
     import polars as pl
 
-    from detoklens.measures.twin_chains import Chains, Splits
+    from detoklens.measures.twins import Chains, Splits
     from detoklens.scores.layer import Layer
 
 
@@ -252,16 +254,17 @@ CLEARLY = 1.2  # rank ratio: with thousands of words, any difference is signific
 NEEDED = 0.25  # of the gain
 AT_CHANCE = 0.8  # of the median rank in random order
 WHERE = {"attention": "after the attention", "block": "after the first block"}
+WRITER = {"attention": "The first layer's attention", "block": "The first layer"}
 CARRYING = ("null", "last_piece")
 CONTROLS = (*CARRYING, "first_piece", "additive")
 CONTROL_NAMES = {
     "null": "with another word's first piece",
-    "last_piece": "for the last piece alone",
-    "first_piece": "for the first piece alone",
-    "additive": "for the sum of its pieces",
+    "last_piece": "its last piece alone",
+    "first_piece": "its first piece alone",
+    "additive": "the sum of its pieces",
 }
 CARRIES = "carries the first piece to the last position"
-MOST_NAMED = 4
+MOST_NAMED = 2  # followed by "and 3 more"
 
 Row = Mapping[str, Any]
 
@@ -387,30 +390,45 @@ def summarize_twins(table: pl.DataFrame, all_heads: bool = True) -> str:
     `all_heads` tells whether every head was cut; otherwise nothing is claimed about the others.
     """
     found = fewest_pieces(table)
-    verdict = twins_verdict(found)
+    verdict, bos = twins_verdict(found), bos_clause(found)
     if verdict.value == "untestable":
-        return f"Whether the first layer writes words can't be tested: {verdict.reason}."
-    carries = f"{CARRIES} but " if found.carries else ""
-    claim = "writes words" if found.writes else f"{carries}does not write words"
-    evidence = f"The first layer {claim}: {WHERE[found.whole['place']]}, {ranks_against_controls(found)}."
+        return f"Whether the first layer writes words can't be tested: {verdict.reason}. {bos}"
+    claim = "writes words" if found.writes else "does not write words"
+    evidence = f"{WRITER[found.whole['place']]} {claim}: {strongest_control(found)}."
     if not found.carries:
-        return evidence
+        return f"{evidence} {bos}"
     needed = [*found.needed("cut_"), *map(term_symbol, found.needed("without_"))]
-    if needed:
-        tied = [head for head in found.tied() if head not in needed] if found.needed("cut_") else []
-        also = f"; not clearly less: {listed_some(tied, MOST_NAMED)}" if tied else ""
-        return f"{evidence} Needed: {listed_some(needed, MOST_NAMED)}{also}."
-    return f"{evidence} No single head or term is needed." if all_heads else evidence
+    if not needed and not all_heads:
+        return f"{evidence} {bos}" if found.writes else f"{evidence} It carries the first piece. {bos}"
+    tied = [head for head in found.tied() if head not in needed] if found.needed("cut_") else []
+    also = f"; not clearly less: {listed_some(tied, MOST_NAMED)}" if tied else ""
+    return f"{evidence} {needed_clause(found, needed, 'head or term')}{also}. {bos}"
 
 
-def ranks_against_controls(found: Conditions) -> str:
-    """The median rank, and the control that decides."""
-    rank = f"the twin's median rank is {format_rank(found.whole['median_rank'])} of {found.whole['candidates']:,}"
-    if found.writes:
-        closest = _closest(found)
-        return f"{rank}; ranks are {found.ratio(closest)} times as large in the closest of four controls ({closest})"
-    failed = found.failed(CONTROLS)[0]
-    return f"{rank}; ranks {CONTROL_NAMES[failed]} are not clearly larger ({found.ratio(failed)} times)"
+def bos_clause(found: Conditions) -> str:
+    """The beginning-of-text token before the word."""
+    return f"BOS: {found.whole['bos']}." if found.whole["bos"] else "No BOS."
+
+
+def needed_clause(found: Conditions, needed: Sequence[str], ablated: str) -> str:
+    """What is needed to write words or, in a layer that writes none, to carry the first piece."""
+    carry = "" if found.writes else " to carry pieces"
+    return f"Needed{carry}: {listed_some(needed, MOST_NAMED)}" if needed else f"No single {ablated} is needed{carry}"
+
+
+def strongest_control(found: Conditions) -> str:
+    """The control that decides, how much better the word ranks, and the bound."""
+    name = _closest(found) if found.writes else found.failed(CONTROLS)[0]
+    row, control = found.rows[name], CONTROL_NAMES[name]
+    if not found.writes and row["rank_ratio"] >= CLEARLY and row["rank_ratio_low"] > found.lower_end:
+        bound = "its median rank is not better"
+    elif found.lower_end >= CLEARLY or (not found.writes and row["rank_ratio"] >= CLEARLY):
+        bound = f"the lower end must exceed {found.lower_end:g}"
+    else:
+        bound = f"we require {CLEARLY}"
+    if row["rank_ratio"] < 1:
+        return f"the word ranks no better than {control} ({found.ratio(name)}); {bound}"
+    return f"the word ranks {found.ratio(name)} times better than {control}; {bound}"
 
 
 def compare_twins(tables: Mapping[str, pl.DataFrame]) -> str:
@@ -429,8 +447,3 @@ def brief(found: Conditions, needed: Sequence[str]) -> str:
     ratios = listed([f"{name} {found.ratio(name)}" for name in ("null", "additive") if name in found.rows])
     carries = "carries the first piece, " if found.carries and found.is_testable and not found.writes else ""
     return f"{carries}{ratios}{f', needs {listed(needed)}' if needed else ''}"
-
-
-def format_rank(rank: float) -> str:
-    """A median rank; it can be a half, which is shown below 100."""
-    return f"{rank:.1f}".removesuffix(".0") if rank < 100 else f"{rank:,.0f}"

@@ -12,9 +12,8 @@ import polars as pl
 from detoklens.corpus.memory import machine_memory
 from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.chance import Measured
-from detoklens.measures.twin_ranks import ClosedWorld
-from detoklens.measures.twins import geometric_means, rank_measures, shares_lost
+from detoklens.measures.chance import Interval
+from detoklens.measures.twins import ClosedWorld, geometric_means, rank_measures, shares_lost
 from detoklens.measures.words import fingerprint_of, given_words
 from detoklens.questions.base import Question, View
 from detoklens.questions.parameters import Heads, Parameter
@@ -45,8 +44,7 @@ from detoklens.wording import percent
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from detoklens.measures.twin_chains import Chains
-    from detoklens.measures.twin_ranks import Condition
+    from detoklens.measures.twins import Chains, Condition
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames, Verdict
     from detoklens.questions.study import Study
@@ -260,7 +258,7 @@ def _ranked(
     return found
 
 
-def _measures(found: Ranked, resamples: int, seed: int) -> dict[str, Measured]:
+def _measures(found: Ranked, resamples: int, seed: int) -> dict[str, Interval]:
     """The rank measures; for each cut and each term left out, the share of the gain lost and the effect on the null."""
     row = {name: number for number, name in enumerate(found.ranks)}
     ranks = np.stack([*found.ranks.values()])
@@ -283,7 +281,7 @@ def _measures(found: Ranked, resamples: int, seed: int) -> dict[str, Measured]:
         lost = logarithms[cuts] - logarithms[row["whole"]]
         numbers = shares_lost(lost, gains, resamples, seed, behind=int(lost.mean(axis=1).argmax()))
         ablated["share_behind"][:, cuts] = numbers.value, numbers.low, numbers.high
-    by_name = {name: Measured(*values) for name, values in ablated.items()}
+    by_name = {name: Interval(*values) for name, values in ablated.items()}
     return rank_measures(ranks, resamples, seed) | by_name
 
 

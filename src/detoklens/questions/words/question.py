@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.twin_chains import exchange_classes
+from detoklens.measures.token_classes import exchange_classes
 from detoklens.measures.words import (
     behind_best,
     fingerprint_of,
