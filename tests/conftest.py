@@ -70,6 +70,7 @@ SLOW = (
     "tests/questions/test_contributions.py",
     "tests/questions/test_families.py",
     "tests/questions/test_layers.py",
+    "tests/questions/test_summaries.py",
     "tests/questions/test_trained_models.py",
     "tests/questions/test_twins.py",
     "tests/report",

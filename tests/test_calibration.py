@@ -101,11 +101,24 @@ def test_a_planted_bias_has_its_cosine_with_the_steepest_direction(tmp_path: Pat
     assert bias @ steepest / np.linalg.norm(bias) / np.linalg.norm(steepest) == pytest.approx(0.6, abs=1e-3)
 
 
-def test_a_planted_bias_and_a_planted_wave_are_found(tmp_path: Path) -> None:
-    for kind, question in (("frequency bias", dl.Frequency()), ("wave", dl.Shape()), ("switch", dl.Lookback())):
-        model = PLANTED[kind](1.0, 0)
-        study = dl.study(model.write(tmp_path / kind), counts=model.texts.counts, workers=1)
-        assert study.ask(question).verdict.value == "yes"
+@pytest.mark.parametrize(
+    ("kind", "strength", "name", "value"),
+    [
+        ("frequency bias", 1.0, "frequency", "yes"),
+        ("wave", 1.0, "shape", "yes"),
+        ("switch", 1.0, "lookback", "yes"),
+        ("lexical", 1.0, "auroc --pieces", "yes"),
+        ("writer", 1.0, "twins", "yes"),
+        ("copier, spelled", None, "twins", "no"),
+        ("16 clusters", None, "auroc --pieces", "no"),
+    ],
+)
+def test_what_is_planted_is_found_and_adversaries_are_not(
+    kind: str, strength: float | None, name: str, value: str, tmp_path: Path
+) -> None:
+    model = NULLS[kind](0) if strength is None else PLANTED[kind](strength, 0)
+    study = dl.study(model.write(tmp_path), counts=model.texts.counts, workers=1)
+    assert study.ask(run.questions()[name]).verdict.value == value
 
 
 def test_a_switch_looks_back_from_continuation_tokens_only(tmp_path: Path) -> None:
@@ -149,8 +162,7 @@ def test_a_run_takes_up_what_is_finished_and_tabulates(tmp_path: Path, monkeypat
 
 
 @pytest.mark.slow
-def test_the_suite_asks_every_verdict_of_a_random_model() -> None:
-    found = run.answer(run.Task("random, spelled", None, 1000))
-    assert list(found["verdicts"]) == list(run.VERDICTS)
-    for name in ("frequency", "shape"):
-        assert found["verdicts"][name]["value"] == "no"
+def test_no_verdict_is_yes_for_a_random_model() -> None:
+    found = run.answer(run.Task("random, spelled", None, 1000))["verdicts"]
+    assert list(found) == list(run.VERDICTS)
+    assert {name: verdict["value"] for name, verdict in found.items()} == dict.fromkeys(run.VERDICTS, "no")

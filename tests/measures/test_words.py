@@ -12,6 +12,7 @@ from detoklens.measures.words import (
     SplitWord,
     behind_best,
     exchange_within,
+    null_ratios,
     piece_ranks,
     rank_summary,
     word_pairs,
@@ -83,3 +84,16 @@ def joining_layer():
     key /= np.linalg.norm(key, axis=1, keepdims=True)
     key *= layer.token_scale()[:, None]
     return layer, [SplitWord(f"w{n}", (int(n), int(n) + 1)) for n in even]
+
+
+def test_ratios_to_the_stronger_null_have_intervals_over_words() -> None:
+    random = np.random.default_rng(0)
+    ranks, plain, *of_class = random.integers(1, 1000, (5, 2, 300))
+    ranks //= 4
+    words = [f"w{n // 2}" for n in range(300)]
+    found = null_ratios(PieceRanks(ranks, ranks.astype(float), plain, np.array(of_class)), words)
+    null = np.minimum(np.median(plain, axis=1), np.median(of_class, axis=2).mean(axis=0))
+    np.testing.assert_allclose(found.value, np.median(ranks, axis=1) / null)
+    assert (found.low < found.value).all()
+    assert (found.value < found.high).all()
+    assert np.isnan(null_ratios(PieceRanks(ranks, ranks.astype(float), plain, np.array(of_class)), ["a"] * 300)).all()

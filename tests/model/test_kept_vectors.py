@@ -299,9 +299,10 @@ def test_a_class_of_ones_own_has_its_own_vectors(folder, monkeypatch):
 
 def inputs_of(model: Any, said: list[str]) -> np.ndarray:
     layer = detoklens.load(model)
-    decided = decided_by(layer.checkpoint, 1, beginning_of(layer, said.append), "float32")
+    beginning = beginning_of(layer, said.append)
+    decided = decided_by(layer.checkpoint, 1, beginning, "float32")
     blocks = open_blocks(layer.checkpoint, 2, layer.n_heads)
-    return kept_inputs(blocks, layer, 1, Runner(say=said.append), decided)
+    return kept_inputs(blocks, layer, 1, beginning, Runner(say=said.append), decided)
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

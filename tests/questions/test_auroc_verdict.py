@@ -12,7 +12,7 @@ from calibration.texts import small_texts
 from detoklens.measures.auroc import Judging, measure_heads
 from detoklens.measures.positives import Positives, from_pairs, predecessor_clusters, seen_pairs
 from detoklens.measures.token_classes import orthographic_classes
-from detoklens.questions.auroc.compute import AUROC_CONTROLS, controls_by_head
+from detoklens.questions.auroc.compute import AUROC_CONTROLS, MARGINS, controls_by_head
 from detoklens.questions.auroc.question import FEWEST_TOKENS, auroc_verdict, compare_heads, judge_heads, summarize_heads
 from detoklens.scores.affinity import Affinity
 
@@ -74,8 +74,8 @@ def heads(*rows: dict[str, float | None]) -> pl.DataFrame:
         ({"above_null": 0.01, "matched_above_null": None}, "none", "exceeds the plain null by 0.010"),
         (
             dict.fromkeys(name for name in GOOD if name.endswith(("_low", "_high"))),
-            "lexical",
-            "AUROC 0.800 on all tokens;",
+            "untestable",
+            "Untestable: there are no intervals without resamples. The strongest head is L0H0: AUROC 0.800 on all",
         ),
     ],
 )
@@ -105,14 +105,35 @@ def test_lexical_heads_come_first_and_all_are_in_the_verdict() -> None:
     higher = {"matched_above_null": 0.3}
     assert [each.head for each in judge_heads(heads(by_class, {}, higher))] == [2, 1, 0]
     assert auroc_verdict(heads(by_class, {}, higher), layer=3).heads == ("L3H1", "L3H2")
-    assert "L0H2 detokenizes (L0H1 and L0H2 are lexical)" in summarize_heads(
-        heads(by_class, {}, higher), "on all tokens"
-    )
+    assert "L0H2 detokenizes (so does L0H1): " in summarize_heads(heads(by_class, {}, higher), "on all tokens")
     compared = compare_heads({"a": heads({}, higher), "b": heads(by_class)}, "on all tokens")
     assert compared == (
         "Heads that detokenize on all tokens: L0H0 and L0H1 (L0H1 +0.120 above its strongest control) in a and "
         "no head (L0H0: class-level only, +0.040 above its strongest control) in b."
     )
+
+
+def test_heads_that_are_not_clearly_behind_the_best_are_tied() -> None:
+    """By the interval of the difference, and only heads of the same level."""
+    best, close = {"behind": 0.0, "behind_low": 0.0}, {"matched_above_null": 0.09, "behind": 0.01}
+    tied, behind = {**close, "behind_low": -0.001}, {**close, "behind_low": 0.001}
+    by_class = {"above_within_class": 0.04, "behind": 0.06, "behind_low": -0.1}
+    said = summarize_heads(heads(tied, behind, best, by_class), "on all tokens")
+    assert said.startswith("L0H2 (tied: L0H0) detokenizes (so does L0H1): AUROC 0.800 on all tokens")
+    low, higher = {**tied, "above_null": 0.01}, {**best, "above_null": 0.02}
+    said = summarize_heads(heads(*[low] * 5, higher), "on continuation tokens", " against words")
+    assert said.startswith("No head detokenizes: the closest, L0H5 (tied: L0H0, L0H1 and 3 more), has AUROC 0.800")
+    assert len(said.split()) <= MOST_WORDS
+
+
+def test_a_tie_is_the_paired_difference_of_the_smallest_margins() -> None:
+    frame = judged_together("pairs", "pairs", "noise")
+    first, second, noise = frame.to_dicts()
+    assert sorted([first["behind"], second["behind"]])[0] == 0
+    assert max(first["behind_low"], second["behind_low"]) <= 0, "two heads that differ by noise alone"
+    assert noise["behind_low"] > 0.05
+    least = [min(row[name] for name in MARGINS) for row in (first, second, noise)]
+    np.testing.assert_allclose([row["behind"] for row in (first, second, noise)], max(least) - np.array(least))
 
 
 def test_what_frequency_alone_does_is_said() -> None:
@@ -171,6 +192,18 @@ def judged(
     affinity = planted(kind, n_clusters, seed, strength, bigrams)
     measures = measure_heads(affinity, positives, range(SIZE), counts, Judging(seed=seed), groups=groups)
     return controls_by_head(measures, [0], 200, seed)
+
+
+def judged_together(*kinds: str) -> pl.DataFrame:
+    """The controls of several planted heads in one layer."""
+    positives, counts, _, _ = corpus(1, 0, 60)
+    keys = [planted(kind, 1, 0, 0.8, 60).key[0] for kind in kinds]
+    noise = np.random.default_rng(5).standard_normal((len(kinds), SIZE, SIZE)).astype(np.float32) / 10
+    queries = np.repeat(np.eye(SIZE, dtype=np.float32)[None], len(kinds), axis=0)
+    affinity = Affinity(queries, np.stack(keys) + noise)
+    groups = {"within_class": np.zeros(SIZE, np.int64), "within_cluster": predecessor_clusters(positives, 0)}
+    measures = measure_heads(affinity, positives, range(SIZE), counts, Judging(), groups=groups)
+    return controls_by_head(measures, range(len(kinds)), 200, 0)
 
 
 @pytest.mark.parametrize("kind", ["pairs", "pairs and frequency", "frequency", "against frequency", "itself", "noise"])

@@ -162,7 +162,7 @@ def test_provenance_holds_counts_tokenizer_and_seed(tmp_path):
 
 
 def by_head(*spearman: float, prefers: tuple[str, ...]) -> pl.DataFrame:
-    null = {"null_low": -0.15, "null_high": 0.16, "p": 0.012}
+    null = {"null_low": -0.16, "null_high": 0.16, "p": 0.012}
     return pl.DataFrame({"head": range(len(spearman)), "spearman": spearman, "prefers": prefers, **null}, strict=False)
 
 
@@ -173,9 +173,11 @@ def said(table: pl.DataFrame) -> str:
 def test_the_sentence_counts_heads_beyond_chance_and_names_the_control():
     some = by_head(0.2, -0.605, 0.5, prefers=("neither", "rare", "frequent"))
     assert said(some) == (
-        "1 of 3 heads prefers rare tokens by Tᵉ, 1 frequent ones: ρ is −0.605 in L0H1, against −0.150 to +0.160 for "
-        "95 % of random query biases; the slope has p = 0.012 over all heads."
+        "1 of 3 heads prefers rare tokens by Tᵉ, 1 frequent ones: ρ is −0.605 in L0H1, against ±0.160 for 95 % of "
+        "random query biases; the slope has p = 0.012; we require 0.02."
     )
+    weak = by_head(0.09, prefers=("neither",)).with_columns(null_high=0.08)
+    assert said(weak).endswith("; the slope has p = 0.012; we require 0.02 and |ρ| ≥ 0.1.")
     found = Frequency().verdict({"frequency_by_head": some})
     assert (found.value, found.heads) == ("yes", ("L0H1", "L0H2"))
     none = by_head(0.2, -0.6, prefers=("neither", "neither"))

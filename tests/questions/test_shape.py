@@ -88,7 +88,7 @@ def test_masses_are_those_of_the_prediction(size: dict) -> None:
 def table_of(**columns: object) -> pl.DataFrame:
     """The shape of three heads from one query position, all alike but for what is given."""
     usual = {"head": [0, 1, 2], "query_position": 90, "period": 30.0, "wave_share": [0.2, 0.9, 0.6]}
-    usual |= {"wave_null": 0.72, "sinusoidal": [False, True, False]}
+    usual |= {"wave_null": 0.72, "wave_p": 0.03, "sinusoidal": [False, True, False]}
     rows = pl.DataFrame(usual | columns, strict=False)
     others = [pl.lit(None).alias(name) for name in SHAPE.names if name not in rows.columns]
     return SHAPE.conform(rows.with_columns(others))
@@ -98,15 +98,17 @@ def test_the_sentence_names_heads_with_a_wave_and_the_control() -> None:
     found, said = Shape().verdict({"shape": table_of()}), Shape().summarize({"shape": table_of()})
     assert (found.value, found.heads) == ("yes", ("L0H1",))
     assert said == (
-        "Tᵖᵖ is a wave in 1 of 3 heads (L0H1): from position 90, one wave explains 90 % of it, against at most 72 % in "
-        "95 % of random walks."
+        "Tᵖᵖ is a wave in 1 of 3 heads (L0H1): from position 90, one wave explains 90 % (95 % of random walks: at most "
+        "72 %; we require 50 %)."
     )
+    some = Shape().summarize({"shape": table_of(sinusoidal=[None, True, False])})
+    assert some.startswith("Tᵖᵖ is a wave in 1 of 3 heads (L0H1): 1 head untestable; from position 90, one wave ")
+    assert len(some.split()) <= 40
     none = {"shape": table_of(sinusoidal=False)}
     assert Shape().verdict(none).value == "no"
-    assert (
-        Shape()
-        .summarize(none)
-        .startswith("Tᵖᵖ is a wave in 0 of 3 heads: from position 90, one wave explains 20 to 90 %")
+    assert Shape().summarize(none) == (
+        "Tᵖᵖ is a wave in 0 of 3 heads: from position 90, one wave explains 20 to 90 % (95 % of random walks: at most "
+        "72 %; p = 0.03, we require 0.02)."
     )
     assert "random mean vectors" in Shape().summarize({"shape": table_of(by_offset=True)})
     assert len(said.split()) <= 40
@@ -134,8 +136,8 @@ def test_compared_models_are_told_by_the_number_of_waves() -> None:
 def test_gpt2_has_a_wave_in_all_heads_but_one_seen_from_position_1000(gpt2_positions_folder: Path) -> None:
     answer = Study(gpt2_positions(gpt2_positions_folder)).ask(Shape([500, 1000]))
     assert answer.verdict.heads == tuple(f"L0H{head}" for head in range(12) if head != 5)
-    assert answer.sentence.startswith("Tᵖᵖ is a wave in 11 of 12 heads (L0H0, L0H1, L0H2, L0H3 and 7 more): ")
-    assert ": from position 1000, one wave explains 86 to 98 % of it, " in answer.sentence
+    assert answer.sentence.startswith("Tᵖᵖ is a wave in 11 of 12 heads (L0H0, L0H1 and 9 more): ")
+    assert ": 1 head untestable; from position 1000, one wave explains 86 to 98 % (" in answer.sentence
     assert answer.tables["shape"].filter(query_position=500)["sinusoidal"].null_count() == 12
     assert answer.tables["shape"].filter(query_position=1000).filter("linear")["head"].to_list() == [
         head for head in range(12) if head != 5
@@ -153,7 +155,7 @@ def test_positions_that_drift_are_no_wave(seed: int) -> None:
     assert answer.verdict.value != "yes"
 
 
-def test_three_tables_for_eyes_fit_80_columns() -> None:
+def test_three_tables_fit_80_columns() -> None:
     """Extreme numbers too: every column of every view is there."""
     layer = planted_layer(n_positions=300)
     tables = Study(layer).ask(Shape([4, 150, 299])).tables

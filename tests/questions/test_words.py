@@ -81,7 +81,7 @@ def test_one_word_has_no_other_word_to_be_its_null(study):
     assert by_head["null_median_share"].null_count() == len(by_head)
     assert by_head["median_share"].null_count() == 0
     assert answer.sentence.startswith("Untestable: one word has no other word as a control. L0H")
-    assert answer.sentence.endswith(" over 1 pair.")
+    assert " ranks a word's preceding piece highest: its median rank is in the top " in answer.sentence
     assert answer.verdict.value == "untestable"
 
 
@@ -138,10 +138,10 @@ def test_provenance_holds_the_list_by_its_fingerprint_and_no_counts(study, layer
 def test_the_sentence_names_the_best_head_its_null_and_chance(study):
     by_head = pl.DataFrame(
         {"head": [0, 1], "pairs": [1200, 1200], "median_share": [0.4, 0.0823], "null_median_share": [0.5, 0.2344]}
-    )
+    ).with_columns(null_ratio_low=0.33, null_ratio_high=0.38)
     assert Words().summarize({"words_by_head": by_head}) == (
-        "L0H1 finds a word's preceding piece: median rank in the top 8.2 % of the vocabulary over 1,200 pairs; another "
-        "word's piece is in the top 23.4 %."
+        "L0H1 finds a word's preceding piece: its median rank (top 8.2 % of the vocabulary) is 0.35 [0.33, 0.38] times "
+        "that of another word's piece; we require at most 0.50."
     )
     assert Words().summarize_comparison(
         {"start": {"words_by_head": by_head[:1]}, "end": {"words_by_head": by_head}}
@@ -161,7 +161,7 @@ def test_the_sentence_names_the_best_head_its_null_and_chance(study):
             [0.03, 0.4],
             [0.03, 0.5],
             15_865,
-            "No head finds a word's preceding piece: the closest, L0H1, has its median rank",
+            "No head finds a word's preceding piece: in the closest, L0H1, its median rank (top 40.0 % of the vocabulary)",
         ),
         ([0.143, 0.24], [0.205, 0.323], 1_355, "No head"),  # whisper-tiny.en
         ([0.09, 0.4], [0.2, 0.5], 40, "No head"),
@@ -185,9 +185,10 @@ def test_tied_heads_and_other_heads_that_find_the_piece_are_named():
     tables = {"words_by_head": pl.DataFrame(columns | nulls | behind)}
     assert Words().verdict(tables).heads == ("L0H0", "L0H1", "L0H2")
     assert Words().summarize(tables) == (
-        "L0H1 and L0H0 find a word's preceding piece: L0H1 has its median rank in the top 4.0 % of the vocabulary over "
-        "2,000 pairs; another word's piece of the same class is in the top 30.0 %. So does L0H2."
+        "L0H1 (tied: L0H0) finds a word's preceding piece: its median rank (top 4.0 % of the vocabulary) is 0.13 times "
+        "that of another word's piece of the same class; we require at most 0.50. So does L0H2."
     )
+    assert len(Words().summarize(tables).split()) <= 40
 
 
 def test_the_table_has_ties_by_the_paired_interval(study):

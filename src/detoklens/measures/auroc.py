@@ -551,11 +551,11 @@ def _corners(found: Int64[np.ndarray, "point"], wrong: Int64[np.ndarray, "point"
 Sampled = dict[str, Float[np.ndarray, "sample head"]]
 
 
-def beside_controls(measured: Measured, resamples: int = 1000, seed: int = 0) -> dict[str, Interval]:
+def control_samples(measured: Measured, resamples: int = 1000, seed: int = 0) -> Sampled:
     """Each head's mean over query tokens with positives, the means of its controls, and its margins above them.
 
-    `null` is the larger of the two plain nulls in each resample. The margin above a null within groups is a mean over
-    the query tokens that have one.
+    The first row has all query tokens, each other one a resample. `null` is the larger of the two plain nulls in each
+    resample. The margin above a null within groups is a mean over the query tokens that have one.
     """
     found = _sampled(measured, resamples, seed)
     found["null"] = np.fmax(found["shuffled_queries"], found["permuted_keys"])
@@ -563,7 +563,13 @@ def beside_controls(measured: Measured, resamples: int = 1000, seed: int = 0) ->
     for name in measured.within:
         found[f"above_{name}"] = found.pop(f"auroc_{name}") - found[name]
     found["above_frequency"] = found["auroc"] - found["frequency"]
-    return {name: interval(samples[0], samples[1:], skip_undefined=True) for name, samples in found.items()}
+    return found
+
+
+def behind_best(margins: Sequence[Float[np.ndarray, "sample head"]]) -> Float[np.ndarray, "sample head"]:
+    """How far each head's smallest margin is below that of the best head, for the same query tokens."""
+    least = np.fmin.reduce(margins)
+    return least[:, [int(np.nan_to_num(least[0], nan=-np.inf).argmax())]] - least
 
 
 def _sampled(measured: Measured, resamples: int, seed: int) -> Sampled:

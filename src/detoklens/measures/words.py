@@ -260,3 +260,19 @@ def behind_best(ranks: Int[np.ndarray, "head pair"], words: Sequence[str], best:
         return (middle - middle[:, best, None]) / vocab_size
 
     return over_words(behind, int(word.max()) + 1, RESAMPLES, seed=0)
+
+
+def null_ratios(found: PieceRanks, words: Sequence[str]) -> Interval:
+    """Each head's median rank divided by that of its stronger null, with its interval over words."""
+    word = np.unique(words, return_inverse=True)[1]
+
+    def ratios(times: Float[np.ndarray, "resample word"]) -> Float[np.ndarray, "resample head"]:
+        by_pair = times[:, word]
+        given = (found.ranks, found.null_ranks, *found.class_ranks)
+        own, plain, *of_class = (np.stack([medians(row, by_pair) for row in rows], axis=1) for rows in given)
+        return own / np.minimum(plain, np.mean(of_class, axis=0))
+
+    if len(set(words)) < 2:
+        unknown = np.full(len(found.ranks), np.nan)
+        return Interval(unknown, unknown, unknown)
+    return over_words(ratios, int(word.max()) + 1, RESAMPLES, seed=0)

@@ -23,7 +23,7 @@ from detoklens.questions.answer import Answer, Store
 from detoklens.questions.base import Question
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.parameters import Parameter, check_settings, settings_of, to_cli_args
-from detoklens.questions.texts import Texts, beginning_token, read_documents, texts_or_files
+from detoklens.questions.texts import Texts, beginning_token, fallback_notes, read_documents, texts_or_files
 from detoklens.scores.layer import Layer
 from detoklens.tables.files import Provenance
 
@@ -243,7 +243,10 @@ class Study:
                 tables = dict(question.ask(self, runner))
         finally:
             self._store, self._watching = outer
-        document_notes = self._document_notes if question.depends_on("text") else []
+        document_notes = list(self._document_notes) if question.depends_on("text") else []
+        with_bos = self.texts.prepend_bos if question.begins_with_bos is None else question.begins_with_bos
+        if document_notes and with_bos:
+            document_notes += fallback_notes(self.layer)
         notes = tuple(dict.fromkeys([*self.layer.notes, *document_notes, *self.notes[told:]]))
         return Answer(question, self.layer.name, tables, provenance, self.command(question), notes)
 

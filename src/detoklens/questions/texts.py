@@ -124,6 +124,13 @@ def beginning_token(layer: Layer) -> int:
     return find_beginning(layer).token_id
 
 
+def fallback_notes(layer: Layer) -> list[str]:
+    """A note for texts that begin with a beginning-of-text token that is a fallback."""
+    found = find_beginning(layer)
+    note = f"texts begin with token {found.token_id}, {found.source}"
+    return [note] if found.source.startswith("a fallback") else []
+
+
 def find_beginning(layer: Layer) -> Beginning:
     """The model's beginning-of-text token.
 

@@ -30,7 +30,8 @@ from detoklens.kernels.ranking import (
     CHANCE_PRECISION_AT_K,
     PRECISION_AT_K,
 )
-from detoklens.measures.auroc import Measures, beside_controls, head_means, mean_over_seen, roc_curves
+from detoklens.measures.auroc import Measures, behind_best, control_samples, head_means, mean_over_seen, roc_curves
+from detoklens.measures.chance import interval
 from detoklens.measures.frequency import spearman
 from detoklens.measures.positives import Positives, from_pairs, more_than_chance, seen_pairs
 from detoklens.measures.words import fingerprint_of, given_words, split_words, token_texts, word_pairs
@@ -127,6 +128,7 @@ AUROC_CONTROLS = Schema(
         *_with_interval("matched_above_null", "matched minus matched_null"),
         *_with_interval("matched_frequency", "frequency with matched negatives; 0.5 if strata remove it"),
         Column("strata", "Int32", "strata of equally frequent tokens; unseen tokens are one stratum"),
+        *_with_interval("behind", "smallest of the margins above, of the best head minus this one; tied if it holds 0"),
     ),
 )
 
@@ -346,6 +348,13 @@ WITH_INTERVALS = (
     "above_null",
     "above_frequency",
 )
+MARGINS = {
+    "above_null": "plain null",
+    "above_within_class": "within-class null",
+    "above_within_cluster": "within-cluster null",
+    "matched_above_null": "frequency-matched null",
+}
+"""The margins that a lexical head needs, and the names of their controls."""
 MATCHED_COLUMNS = {
     "matched": "auroc",
     "matched_null": "null",
@@ -402,9 +411,7 @@ def auroc_by_head(
     """The three means of each head with their intervals."""
     auroc = measures.heads[..., AUROC]
     means = head_means(auroc, positives.totals[measures.query_tokens], resamples, seed)
-    columns: dict[str, np.ndarray] = {}
-    for name, interval in (("seen", means.seen), ("all", means.all), ("weighted", means.weighted)):
-        columns |= {name: interval.value, f"{name}_low": interval.low, f"{name}_high": interval.high}
+    columns = means.seen.columns("seen") | means.all.columns("all") | means.weighted.columns("weighted")
     tokens = {
         "tokens": np.full(len(heads), auroc.shape[1]),
         "tokens_seen": np.count_nonzero(~np.isnan(auroc), axis=1),
@@ -414,17 +421,16 @@ def auroc_by_head(
 
 def controls_by_head(measures: Measures, heads: Sequence[int], resamples: int, seed: int) -> pl.DataFrame:
     """Each head's mean AUROC with its nulls and the frequency baseline, against all keys and matched ones."""
-    found = beside_controls(measures, resamples, seed)
+    found = control_samples(measures, resamples, seed)
     within = [f"{above}{name}" for name in measures.within for above in ("", "above_")]
     columns = {name: found[name] for name in (*WITH_INTERVALS, *within)}
     if measures.matched is not None:
-        matched = beside_controls(measures.matched, resamples, seed)
+        matched = control_samples(measures.matched, resamples, seed)
         columns |= {column: matched[name] for column, name in MATCHED_COLUMNS.items()}
-    ends = {
-        f"{name}{end}": values
-        for name, each in columns.items()
-        for end, values in (("", each.value), ("_low", each.low), ("_high", each.high))
-    }
+    columns["behind"] = behind_best([columns[name] for name in MARGINS if name in columns])
+    ends = {}
+    for name, samples in columns.items():
+        ends |= interval(samples[0], samples[1:], skip_undefined=True).columns(name)
     unknown = {name: [None] * len(heads) for name in AUROC_CONTROLS.names}
     known: dict[str, object] = {"head": list(heads), "strata": [measures.n_strata] * len(heads)}
     for name, null in measures.within.items():
@@ -525,14 +531,15 @@ def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
     _check_memory(study.layer, layer, heads)
     checkpoint = study.layer.checkpoint
     refuse_layers(checkpoint, layer + 1)
-    decided = decided_by(checkpoint, layer, beginning_of(study.layer, runner.say), "float32")
+    beginning = beginning_of(study.layer, runner.say, question.bos)
+    decided = decided_by(checkpoint, layer, beginning, "float32")
     from detoklens.model.first_blocks import one_thread_each, open_blocks
 
     blocks = open_blocks(checkpoint, layer + 1, study.layer.n_heads)
     for note in block_notes(checkpoint, layer + 1):
         runner.say(note)
     with one_thread_each():
-        inputs = kept_inputs(blocks, study.layer, layer, runner, decided)
+        inputs = kept_inputs(blocks, study.layer, layer, beginning, runner, decided)
         deeper = deeper_layer(blocks, study.layer, layer, inputs)
         texts = some_texts(study.documents, question.places_back)
         real = real_links(blocks, deeper, texts, layer, heads, runner, question.places_back)
@@ -541,7 +548,7 @@ def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
     predicted = predicted_links(question.affinity(there, question.scale, question.centred, heads), queries, keys)
     later = keys if question.is_ahead else queries
     pieces = np.isin(later, study.layer.vocabulary.word_internal()) if study.has("vocabulary") else None
-    tables = replace(question, layer=0).ask(there, runner)
+    tables = replace(question, layer=0, bos=None).ask(there, runner)
     return {**tables, "auroc_validity": validity(heads, layer, predicted, real, pieces)}
 
 
@@ -557,7 +564,14 @@ def _check_memory(layer: Layer, number: int, heads: Sequence[int]) -> None:
     )
 
 
-def kept_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner, decided: dict[str, Any]) -> np.ndarray:
+def kept_inputs(
+    blocks: FirstBlocks,
+    layer: Layer,
+    number: int,
+    beginning: tuple[int, ...],
+    runner: Runner,
+    decided: dict[str, Any],
+) -> np.ndarray:
     """`closed_world_inputs` from the cache, computed once per model and block.
 
     `decided` is the state of the checkpoint before the blocks were loaded; files may change at any time.
@@ -567,19 +581,21 @@ def kept_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner, 
             f"vectors are not kept for other questions: {blocks.class_name} is not a transformers class, so no version "
             "identifies it"
         )
-        return closed_world_inputs(blocks, layer, number, runner)
+        return closed_world_inputs(blocks, layer, number, beginning, runner)
     return kept_vectors(
         decided | {"class": blocks.class_name},
         (layer.vocab_size, layer.d_model),
-        lambda: closed_world_inputs(blocks, layer, number, runner),
+        lambda: closed_world_inputs(blocks, layer, number, beginning, runner),
         runner.say,
-        lambda: decided_by(layer.checkpoint, number, beginning_of(layer, runner.say), blocks.dtype) == decided,
+        lambda: decided_by(layer.checkpoint, number, beginning, blocks.dtype) == decided,
     )
 
 
-def closed_world_inputs(blocks: FirstBlocks, layer: Layer, number: int, runner: Runner) -> np.ndarray:
+def closed_world_inputs(
+    blocks: FirstBlocks, layer: Layer, number: int, beginning: tuple[int, ...], runner: Runner
+) -> np.ndarray:
     """The residual stream entering block `number` at each token in [BOS, token]."""
-    cut = batches(np.arange(layer.vocab_size)[:, None], beginning_of(layer, runner.say))
+    cut = batches(np.arange(layer.vocab_size)[:, None], beginning)
 
     def entering(batch: int) -> Arrays:
         return {"states": blocks.run(cut[batch], until=number).last_places(number - 1)}

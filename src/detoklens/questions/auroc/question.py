@@ -22,6 +22,7 @@ from detoklens.questions.auroc.compute import (
     AUROC_VALIDITY,
     GLANCE,
     HEAD_OF_LAYER,
+    MARGINS,
     OF_HEADS,
     PRECISION_BY_TOKEN,
     ROC_POINTS,
@@ -43,6 +44,7 @@ from detoklens.questions.base import ReportEntry, Verdict, View
 from detoklens.questions.options import Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, to_cli_args
 from detoklens.questions.partners.question import example_tokens
+from detoklens.questions.twins.compute import Bos, beginning_of
 from detoklens.questions.words.question import by_file
 from detoklens.weights.blocks import real_model
 from detoklens.wording import head_name, listed, listed_some, plural, sentence, signed, token_shown
@@ -65,20 +67,15 @@ REQUIRED = 0.05
 """The margin above each null. With thousands of query tokens any difference is significant: a speech decoder has a head
 0.04 above its plain null, the demo model one 0.2."""
 FEWEST_TOKENS = 20  # query tokens that a verdict needs
-NAMED_HEADS = 4  # heads listed in a summary
+NAMED_HEADS = 4  # heads listed in a comparison
+NAMED_TIES = 2  # and in a summary
 DRAWN_CURVES = 2  # ROC curves in a report
 
 Within = Literal["class", "clusters"]
 Level = Literal["lexical", "untestable", "class-level", "none"]
 ORDER: tuple[Level, ...] = ("none", "class-level", "untestable", "lexical")
-PLAIN, MATCHED = "above_null", "matched_above_null"
-WITHIN_CLASS, WITHIN_CLUSTER = "above_within_class", "above_within_cluster"
-CONTROLS = {
-    PLAIN: "plain null",
-    WITHIN_CLASS: "within-class null",
-    WITHIN_CLUSTER: "within-cluster null",
-    MATCHED: "frequency-matched null",
-}
+CONTROLS = MARGINS
+PLAIN, WITHIN_CLASS, _, MATCHED = CONTROLS
 
 
 @dataclass(frozen=True)
@@ -119,6 +116,8 @@ class HeadJudgement:
         """Why the rule can't be applied; empty if it can."""
         if self.row[PLAIN] is None:
             return "no null was computed"
+        if self.row[f"{PLAIN}_low"] is None:
+            return "there are no intervals without resamples"
         if self.row[WITHIN_CLASS] is None:
             return "the within-class null needs a tokenizer and two tokens of one class"
         for group in ("class", "cluster"):
@@ -172,6 +171,14 @@ def auroc_verdict(controls: pl.DataFrame, layer: int = 0) -> Verdict:
     return Verdict("no", f"{head_name(best.head, layer)} {_shortfall(best)}")
 
 
+def tied_with(best: HeadJudgement, judged: Sequence[HeadJudgement], layer: int) -> list[str]:
+    """The other heads of its level whose smallest margin is not clearly below its own, for the same query tokens."""
+    if best.row.get("behind") != 0 or best.row["behind_low"] is None:
+        return []
+    level = [each for each in judged if each.level == best.level and each is not best]
+    return [head_name(each.head, layer) for each in level if each.row["behind_low"] <= 0]
+
+
 def summarize_heads(controls: pl.DataFrame, whom: str, truth: str = "", layer: int = 0) -> str:
     """The verdict in at most 40 words: the head, its AUROC with its interval, and the control that decided."""
     judged, found = judge_heads(controls), auroc_verdict(controls, layer)
@@ -179,16 +186,20 @@ def summarize_heads(controls: pl.DataFrame, whom: str, truth: str = "", layer: i
         return f"Untestable: {found.reason}."
     best = judged[0]
     name, auroc = head_name(best.head, layer), f"AUROC {_value_with_interval(best.row, whom)}{truth}"
+    tied = tied_with(best, judged, layer)
+    ties = f" (tied: {listed_some(tied, NAMED_TIES)})" if tied else ""
     if found:
         untested = " Clusters were not controlled." if best.row["within_cluster_tokens"] is None else ""
-        also = f" ({listed_some(found.heads, NAMED_HEADS)} are lexical)" if len(found.heads) > 1 else ""
-        return f"{name} detokenizes{also}: {auroc}; {_least(best)}.{_frequency_clause(best.row)}{untested}"
+        others = [each for each in found.heads if each not in (name, *tied)]
+        also = f" (so {'does' if len(others) == 1 else 'do'} {listed_some(others, NAMED_TIES)})" if others else ""
+        margin = f"{_least(best)}; we require {REQUIRED}"
+        return f"{name}{ties} detokenizes{also}: {auroc}; {margin}.{_frequency_clause(best.row)}{untested}"
     if found.value == "untestable":
         margin = f"; {_least(best)}" if best.margins else ""
-        return f"Untestable: {found.reason}. The strongest head is {name}: {auroc}{margin}."
+        return f"Untestable: {found.reason}. The strongest head is {name}{ties}: {auroc}{margin}."
     if best.level == "class-level":
-        return f"No head detokenizes. {name} is class-level, not lexical: {auroc}; it {_shortfall(best)}."
-    return f"No head detokenizes: the closest, {name}, has {auroc}; it {_shortfall(best)}."
+        return f"No head detokenizes. {name}{ties} is class-level, not lexical: {auroc}; it {_shortfall(best)}."
+    return f"No head detokenizes: the closest, {name}{ties}, has {auroc}; it {_shortfall(best)}."
 
 
 def in_short(controls: pl.DataFrame, layer: int = 0) -> str:
@@ -279,11 +290,10 @@ def summarize_validity(validity: pl.DataFrame, pieces: bool, back: int = 1) -> s
         for head, found in rows.select("head", column).iter_rows()
         if found is not None and found >= HOLDS
     ]
-    rule = f"rank correlation of predicted and real scores at least {HOLDS}, on {links}"
     if held:
-        return f"This holds on text only for {listed(held)} ({rule})."
-    closest = f"; the closest, {head_name(rows['head'][0], layer)}, has {best:.2f}"
-    return f"It doesn't hold on text for any head of layer {layer} ({rule}{closest})."
+        return f"On text, predictions hold only in {listed_some(held, NAMED_TIES)}; we require ρ ≥ {HOLDS}."
+    closest = f"best: {head_name(rows['head'][0], layer)}, ρ {best:.2f}"
+    return f"On text, predictions hold in no head ({closest}; we require {HOLDS})."
 
 
 def _linked_to(back: int) -> str:
@@ -376,6 +386,7 @@ class Auroc(Joining):
     bootstrap: Annotated[
         int, Parameter("Bootstrap resamples for 95 % intervals; 0 for none.", least=0, advanced=True)
     ] = 1000
+    bos: Bos = field(default=None, kw_only=True)
 
     progress_label = "ranking keys"
     report_section = "Detokenization heads"
@@ -440,6 +451,8 @@ class Auroc(Joining):
             if getattr(self, name) == ():
                 raise TokenError(f"{name} is empty; pass tokens as text or ids, or None")
         self._right.check()
+        if self.bos is not None and not self.layer:
+            raise DetokLensError("bos is only used above layer 0; pass a layer, or leave bos out")
         if self.roc is not None and self.negatives == "matched":
             raise DetokLensError("an ROC curve uses all other keys as negatives; leave out negatives='matched'")
 
@@ -498,7 +511,8 @@ class Auroc(Joining):
         ranked = {"heads": study.heads(self.heads), "centred": self.centred, "scale": self.scale}
         asked = self._right.settings() | ranked | self.of_family(study)
         if self.layer:
-            asked |= {"layer": self.layer, **self._real_model(study)}
+            asked |= {"layer": self.layer, "bos": list(beginning_of(study.layer, bos=self.bos))}
+            asked |= self._real_model(study)
         if self.roc is not None:
             return asked | {"roc": study.token_ids(self.roc)}
         judged = {

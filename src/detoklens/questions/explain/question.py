@@ -24,7 +24,7 @@ from detoklens.questions.explain.compute import (
 )
 from detoklens.questions.options import SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, in_one_word, to_cli_args, whole_numbers
-from detoklens.questions.texts import beginning_token
+from detoklens.questions.texts import beginning_token, fallback_notes
 from detoklens.tables.schema import Schema
 from detoklens.wording import head_name, listed, plural, term_name, token_shown
 
@@ -119,6 +119,8 @@ class Explain(SplitTerms):
         return to_cli_args(self)
 
     def ask(self, study: Study, runner: Runner) -> Frames:
+        for note in fallback_notes(study.layer) if self.prepend_bos else ():
+            runner.say(note)
         found = explain(study.layer, self._ids(study), study.heads(self.heads), self.split_off(study))
         texts = [study.layer.token(int(token_id)) for token_id in found.token_ids]
         return {"explanation": pair_table(found, texts), "links": strongest_links(found, texts, self.top)}

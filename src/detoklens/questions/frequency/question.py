@@ -245,10 +245,11 @@ class Frequency(AtOffset):
         prefer = known.filter(known["prefers"] != "neither")
         names = tuple(map(head_name, prefer["head"]))
         strongest = _strongest(prefer if names else known)
-        low, high = signed(strongest["null_low"]), signed(strongest["null_high"])
+        rho, name = strongest["spearman"], head_name(strongest["head"])
+        size = f" and |ρ| ≥ {CLEAR_CORRELATION}" if abs(rho) < CLEAR_CORRELATION else ""
         reason = (
-            f"ρ is {signed(strongest['spearman'])} in {head_name(strongest['head'])}, against {low} to {high} for "
-            f"95 % of random query biases; the slope has p = {strongest['p']:.2g} over all heads"
+            f"ρ is {signed(rho)} in {name}, against ±{strongest['null_high']:.3f} for 95 % of random query biases; the "
+            f"slope has p = {strongest['p']:.2g}; we require {ALPHA}{size}"
         )
         return Verdict("yes" if names else "no", reason, names)
 

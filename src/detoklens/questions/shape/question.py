@@ -10,7 +10,8 @@ import numpy as np
 import polars as pl
 
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.shape import masses, position_shape
+from detoklens.measures.chance import ALPHA
+from detoklens.measures.shape import SINUSOIDAL_SHARE, masses, position_shape
 from detoklens.questions.base import ReportEntry, Verdict, View
 from detoklens.questions.positions.question import OfPositions
 from detoklens.tables.schema import HEAD, Column, Schema
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from detoklens.questions.study import Study
 
 
-NAMED = 4  # heads in a summary
+NAMED = 2  # heads in a summary
 QUERY_POSITION = Column("query_position", "Int32", "position of the query, from 0")
 
 SHAPE = Schema(
@@ -36,7 +37,7 @@ SHAPE = Schema(
         Column("r_squared", "Float64", "share of Tᵖ's variance that the line explains; null if Tᵖ is constant"),
         Column("alibi_slope", "Float64", "slope × attention scale: comparable with ALiBi's slope"),
         Column("line_null", "Float64", "95th percentile of r_squared over controls; null without controls (ALiBi)"),
-        Column("line_p", "Float64", "share of controls with an r_squared as large, Holm-adjusted over heads"),
+        Column("line_p", "Float64", "share of controls with r_squared at least as large, Holm-adjusted over heads"),
         Column(
             "linear",
             "Boolean",
@@ -53,7 +54,7 @@ SHAPE = Schema(
             "95th percentile of wave_share (0 with fewer than 1.5 periods in view) over controls: random walks or, "
             "with rotary positions, kernels of random mean vectors; null with fewer than 48 keys",
         ),
-        Column("wave_p", "Float64", "share of controls with a wave_share as large, Holm-adjusted over heads"),
+        Column("wave_p", "Float64", "share of controls with wave_share at least as large, Holm-adjusted over heads"),
         Column(
             "sinusoidal",
             "Boolean",
@@ -196,10 +197,13 @@ class Shape(OfPositions):
         seen = (waves if len(waves) else told)["wave_share"].to_list()
         low, high = percent(min(seen)).removesuffix(" %"), percent(max(seen))
         shares = f"{low} to {high}" if not high.startswith(f"{low} ") else high
-        reason = (
-            f"from position {query}, one wave explains {shares} of it, against at most {percent(told['wave_null'][0])} "
-            f"in 95 % of {control}"
-        )
+        strongest = told.sort("wave_share", descending=True).row(0, named=True)
+        required = f"we require {percent(SINUSOIDAL_SHARE)}"
+        if not len(waves) and strongest["wave_share"] >= SINUSOIDAL_SHARE:
+            required = f"p = {strongest['wave_p']:.2g}, we require {ALPHA}"
+        null = f"95 % of {control}: at most {percent(strongest['wave_null'])}; {required}"
+        untestable = plural(len(there) - len(told), "head") + " untestable; " if len(told) < len(there) else ""
+        reason = f"{untestable}from position {query}, one wave explains {shares} ({null})"
         return Verdict("yes" if len(waves) else "no", reason, tuple(map(head_name, waves["head"])))
 
     def summarize(self, tables: Frames) -> str:

@@ -17,6 +17,7 @@ from detoklens.measures.words import (
     behind_best,
     fingerprint_of,
     given_words,
+    null_ratios,
     piece_ranks,
     rank_summary,
     split_words,
@@ -90,6 +91,9 @@ WORDS_BY_HEAD = Schema(
             "Float64",
             "the same for pieces of the same orthographic class and frequency bin, mean of 8 draws; null with one word",
         ),
+        Column("null_ratio", "Float64", "median_share / null_median_share; null with one word"),
+        Column("null_ratio_low", "Float64", "lower end of its 95 % interval over words; null with fewer than 30 words"),
+        Column("null_ratio_high", "Float64", "upper end of that interval"),
         Column("behind", "Float64", "median_share minus that of the best head"),
         Column("behind_low", "Float64", "lower end of its 95 % interval over words; null with fewer than 30 words"),
         Column("behind_high", "Float64", "upper end of that interval; a head is tied with the best if it contains 0"),
@@ -110,7 +114,7 @@ WORDS_BY_HEAD = Schema(
 NOTHING_SPLIT = "the tokenizer splits none of the words"
 CLEARLY = 0.5  # largest ratio of a head's median rank to its null's
 DEVIATIONS = 3.0
-MOST_NAMED = 3
+MOST_NAMED = 2
 FEWEST_PAIRS = 20  # with fewer, both medians are too uncertain for a verdict
 
 
@@ -202,6 +206,7 @@ class Words(Joining):
         summary |= rank_summary(found, pairs.words, layer.vocab_size)
         best = best_by_words(pl.DataFrame(summary).fill_nan(None))
         place = heads.index(best["head"]) if best else 0
+        summary |= null_ratios(found, pairs.words).columns("null_ratio")
         summary |= behind_best(found.ranks, pairs.words, place, layer.vocab_size).columns("behind")
         return {"words_by_head": WORDS_BY_HEAD.frame(summary), "word_ranks": _pair_by_pair(layer, heads, pairs, found)}
 
@@ -214,21 +219,18 @@ class Words(Joining):
         found, best = self.verdict(tables), best_by_words(tables["words_by_head"])
         if best is None:
             return f"Untestable: {NOTHING_SPLIT}."
-        name, null = head_name(best["head"]), best["null_median_share"]
-        ranked = (
-            f"median rank in the top {_share(best['median_share'])} of the vocabulary over "
-            f"{plural(best['pairs'], 'pair')}{self.manner}"
-        )
-        control = "" if null is None else f"; {_control(best)} is in the top {_share(null)}"
+        name, piece = head_name(best["head"]), f"a word's {self._sought}{self.manner}"
+        top = f"top {_share(best['median_share'])} of the vocabulary"
         if found.value == "untestable":
-            return f"Untestable: {found.reason}. {name} ranks the {self._sought} highest: {ranked}{control}."
+            return f"Untestable: {found.reason}. {name} ranks {piece} highest: its median rank is in the {top}."
+        evidence = f"its median rank ({top}) is {_against_null(best)}; we require at most {_required(best):.2f}"
         if not found:
-            return f"No head finds a word's {self._sought}: the closest, {name}, has its {ranked}{control}."
+            return f"No head finds {piece}: in the closest, {name}, {evidence}."
         tied = [each for each in tied_with_best(tables["words_by_head"]) if each in found.heads]
         others = [each for each in found.heads if each not in (name, *tied)]
-        find = f"{listed([name, *tied])} find" if tied else f"{name} finds"
+        ties = f" (tied: {listed_some(tied, MOST_NAMED)})" if tied else ""
         too = f" So {'does' if len(others) == 1 else 'do'} {listed_some(others, MOST_NAMED)}." if others else ""
-        return f"{find} a word's {self._sought}: {f'{name} has its ' if tied else ''}{ranked}{control}.{too}"
+        return f"{name}{ties} finds {piece}: {evidence}.{too}"
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         best = {label: best_by_words(tables["words_by_head"]) for label, tables in by_label.items()}
@@ -260,8 +262,7 @@ def words_verdict(by_head: pl.DataFrame) -> Verdict:
     clearly = tuple(
         head_name(row["head"]) for row in by_head.sort("head").iter_rows(named=True) if is_clearly_better(row)
     )
-    ratio = best["median_share"] / best["null_median_share"]
-    reason = f"the median rank in {head_name(best['head'])} is {ratio:.2f} times that of {_control(best)}"
+    reason = f"the median rank in {head_name(best['head'])} is {_against_null(best)}"
     if clearly:
         return Verdict("yes", reason, clearly)
     return Verdict("no", f"{reason}; we require at most {_required(best):.2f}")
@@ -279,6 +280,13 @@ def is_clearly_better(row: Mapping[str, Any]) -> bool:
 def _required(row: Mapping[str, Any]) -> float:
     """The largest ratio of both medians that counts as clear."""
     return min(CLEARLY, 1 - DEVIATIONS * math.sqrt(2 / row["pairs"]))
+
+
+def _against_null(row: Mapping[str, Any]) -> str:
+    """`0.37 [0.34, 0.40] times that of another word's piece`; the interval is unknown for few words."""
+    low, high = row.get("null_ratio_low"), row.get("null_ratio_high")
+    ends = "" if low is None else f" [{low:.2f}, {high:.2f}]"
+    return f"{row['median_share'] / row['null_median_share']:.2f}{ends} times that of {_control(row)}"
 
 
 def _control(row: Mapping[str, Any]) -> str:

@@ -1,0 +1,61 @@
+"""The summaries of all verdicts on the demo: one claim, its number with an interval or bound, and the control."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import detoklens as dl
+from detoklens.questions import catalogue
+from detoklens.questions.base import Question
+
+MOST_WORDS = 40
+ASKED = {
+    "twins": dl.Twins(),
+    "layers": dl.Layers(up_to=2),
+    "auroc": dl.Auroc(),
+    "auroc --pieces": dl.Auroc(pieces=True),
+    "auroc --layer": dl.Auroc(pieces=True, layer=1),
+    "heads": dl.Heads(),
+    "words": dl.Words(),
+    "lookback": dl.Lookback(),
+    "frequency": dl.Frequency(),
+    "shape": dl.Shape(),
+}
+CONTROLS = (
+    *("the sum of its pieces", "piece alone", "another word's", " null", "random query biases", "random walks"),
+    *("random mean vectors", "permuted", "rotated", "whole words"),
+)
+INTERVAL_OR_BOUND = r"\[−?[\d.]+, −?[\d.]+\]|we require|must exceed|±[\d.]+"
+
+
+@pytest.fixture(scope="module")
+def study() -> dl.Study:
+    return dl.study("demo", workers=1)
+
+
+def test_every_question_with_a_verdict_is_asked_here() -> None:
+    classes = [getattr(dl, name.capitalize()) for topic in catalogue.TOPICS.values() for name in topic]
+    assert {each for each in classes if each.verdict is not Question.verdict} == {type(each) for each in ASKED.values()}
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_a_summary_has_a_number_a_control_and_a_bound_in_forty_words(
+    name: str, study: dl.Study, shared_answers: None
+) -> None:
+    answer = study.ask(ASKED[name])
+    said, verdict = answer.sentence, answer.verdict
+    assert verdict is not None
+    assert len(said.split()) <= MOST_WORDS, said
+    assert re.search(r"\d", re.sub(r"L\d+H\d+", "", said)), said
+    if verdict.value == "untestable":
+        return
+    assert any(control in said for control in CONTROLS), said
+    if name != "lookback":
+        assert re.search(INTERVAL_OR_BOUND, said), said
+
+
+def test_the_heads_of_the_demo_do_not_depend_on_chance(study: dl.Study, shared_answers: None) -> None:
+    """L0H1's ρ is within the range of random query biases, though close to its end."""
+    assert study.ask(dl.Frequency()).verdict.heads == ("L0H2",)
