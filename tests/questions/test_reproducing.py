@@ -113,7 +113,7 @@ def test_gpt2s_weights_match_random_tokens(gpt2: Study) -> None:
 def test_every_claim_about_gpt2s_tokens_is_judged(
     gpt2: Study, whisper_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The real layer with GPT-2's tokenizer, counts and text: its random embeddings agree with no number of tokens."""
+    """The real layer with GPT-2's tokenizer, counts and text: its random embeddings agree with little."""
     checkpoint = replace(gpt2.layer.checkpoint, vocabulary=Vocabulary.from_folder(whisper_folder))
     layer = Layer(checkpoint)
     layer.__dict__["scales"] = gpt2.layer.scales
@@ -122,14 +122,17 @@ def test_every_claim_about_gpt2s_tokens_is_judged(
     few = [layer.token_id(text) for text in ("iens", " Jackson", " the", " others")]
     monkeypatch.setattr(compute, "Auroc", partial(Auroc, tokens=few, controls=False))
     counts = counts_of(layer, lines)
-    asked = [claim for claim in CLAIMS if claim.only.startswith("gpt2")]
     assert compute.is_gpt2_small(layer)
-    found = {row["claim"]: row for row in judged(Study(layer, counts, texts), asked).iter_rows(named=True)}
-    unjudged = {claim: row["why"] for claim, row in found.items() if row["verdict"] == "not applicable"}
-    assert set(unjudged.values()) == {"the counts do not say"}
-    assert len(unjudged) == 3
-    for claim in asked:
-        row = found[claim.text]
-        agrees = claim.tokens == "none" or claim.text == "bigram count of ` Al` and `iens`, within 1 %"
-        if claim.tokens != "norms" and claim.text not in unjudged:
-            assert (row["verdict"] == "agrees") == agrees, (claim.text, row["found"])
+    asked = [claim for claim in CLAIMS if claim.only.startswith("gpt2") and claim.tokens == "directions"]
+    found = judged(Study(layer, counts, texts), asked)
+    unjudged = found.filter(verdict="not applicable")
+    assert unjudged["where"].to_list() == ["published files, OpenWebText"] * 3
+    assert unjudged["why"].unique().to_list() == ["the counts do not say"]
+    assert found.filter(verdict="agrees")["claim"].to_list() == [
+        "L0H1 has a clear diagonal and L0H7 has none",
+        "bigram count of ` Al` and `iens`, within 1 %",
+        "in L0H1, Tᵖᵖ has a narrower range than Tᵉᵉ",
+    ]
+    by_text = {row["claim"]: row for row in found.iter_rows(named=True)}
+    assert by_text["bigram count of ` sap` and `iens`, within 1 %"]["found"] == "4"
+    assert len(by_text["mean AUROC of heads 0 to 11: largest difference at most 0.03"]["found"].split()) == 12

@@ -399,7 +399,8 @@ def of_heads(which: Sequence[bool | None] | pl.Series, share: float, why: str = 
 
 def _folded(e: Evidence) -> Finding:
     output, folded = e.unfolded[2], e.layer.attention_output(e.random_text)
-    return of_gap(np.abs(output - folded).max() / np.abs(output).max(), "relative to the largest entry of the output")
+    largest = np.abs(output).max() or 1.0
+    return of_gap(np.abs(output - folded).max() / largest, "relative to the largest entry of the output")
 
 
 def _terms_add_up(e: Evidence) -> Finding:
@@ -454,6 +455,10 @@ def _token_range(e: Evidence, head: int, ends: tuple[int, int], note: str = "") 
 def _diagonals(e: Evidence) -> Finding:
     one, seven = (float(e.sampled["self_match"][head]) for head in (SAME_TOKEN, DETOKENIZING))
     return Finding(f"self-match {shown(one, 1)} and {shown(seven, 1)}", one >= 2 > seven, "", one)
+
+
+def _published_score(e: Evidence, key: str, score: float) -> Finding:
+    return of_number(float(e.published_scores[e.token(key)]), score, 0.05, 4)
 
 
 def _count_before_iens(e: Evidence, key: str, count: int) -> Finding:
@@ -585,7 +590,7 @@ def _suppressed(e: Evidence) -> Finding:
 
 def _position_range(e: Evidence) -> Finding:
     pp, both = (e.curve(quantity).filter(head=SAME_TOKEN)["mean"].to_numpy() for quantity in ("pp", "p+pp"))
-    agrees = abs(pp.min() + 40) <= 10 and abs(pp.max()) <= 10
+    agrees = bool(abs(pp.min() + 40) <= 10 and abs(pp.max()) <= 10)
     return Finding(interval(pp), agrees, f"Tᵖ + Tᵖᵖ, the paper's Figure 3C, lies in {interval(both)}", float(pp.min()))
 
 
@@ -798,16 +803,16 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("§ 4.2, Fig. 2B", f"range of Tᵉᵉ over the authors' 100 tokens in {SEVEN}, ends within 2", "(−35, 31)",
         "heatmap", lambda e: _token_range(e, DETOKENIZING, (-35, 31)), "gpt2"),
     *(published("notebook", f"Tᵉᵉ of `iens` and `{key}` in {SEVEN}, published σ, within 0.05", f"{score:.4f}",
-        "partners", lambda e, key=key, score=score: of_number(float(e.published_scores[e.token(key)]), score, 0.05, 4),
+        "partners", partial(_published_score, key=key, score=score),
         number=score)
         for key, (score, _) in AUTHORS_SCORES.items()),
     published("notebook", f"smallest Tᵉᵉ of `iens` in {SEVEN}, published σ, within 0.05", "` TY`, −42.4261", "partners",
         _smallest_score, number=AUTHORS_SMALLEST[1]),
     *(published("notebook", f"bigram count of `{key}` and `iens`, within 1 %", f"{count:,}", "auroc",
-        lambda e, key=key, count=count: _count_before_iens(e, key, count), number=count)
+        partial(_count_before_iens, key=key, count=count), number=count)
         for key, (_, count) in AUTHORS_SCORES.items()),
     *(Claim("§ 4.2, Fig. 2C", f"the ROC curve of `{token}` is higher in {SEVEN} than in {ONE}: larger AUROC", "curves",
-        "auroc", lambda e, token=token: _curves(e, token), "gpt2")
+        "auroc", partial(_curves, token=token), "gpt2")
         for token in ("iens", " Jackson")),
     published("notebook, Fig. 2C", f"AUROC of `iens` in {SEVEN}, within 0.02", "0.90", "auroc",
         lambda e: of_number(_auroc_of(e, "iens")[1], 0.90, 0.02, 2, OTHER_CORPUS), number=0.90),
@@ -820,7 +825,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("§ 4.2", "heads with a diagonal detokenize less: rank correlation of self-match and AUROC below −0.5",
         "less likely", "heads", _diagonal_heads),
     *(published("published files, OpenWebText", f"{name.replace('_', ' ')} counted, within 1 %", f"{total:,.0f}",
-        "count", lambda e, name=name: _corpus(e, name), number=total)
+        "count", partial(_corpus, total=name), number=total)
         for name, total in AUTHORS_TOTALS.items()),
     positional("§ 5.1, Fig. 3A", "Tᵖ rises along the keys in nearly every head: rank correlation at least 0.9",
         "monotone", "shape", _rising),
