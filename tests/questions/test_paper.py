@@ -251,5 +251,31 @@ def test_the_demo_is_judged_with_counts_and_text(tmp_path):
     assert table.filter(pl.col("verdict") != "not applicable")["found"].null_count() == 0
 
 
+PANELS = {
+    "partners": "Figure 2A",
+    "heatmap": "Figure 2B and appendix",
+    "roc": "Figure 2C",
+    "auroc": "Figure 2D",
+    "position_alone": "Figure 3A and appendix",
+    "position_comparison": "Figure 3B and appendix",
+    "position_sum": "Figure 3C",
+    "position_attention": "Figure 3D and appendix",
+    "attention": "Figure 3E",
+    "contributions": "Figure 4 and appendix",
+    "token_alone": "Figure 5 and appendix",
+    "token_variance": "Figure 6, left",
+    "position_variance": "Figure 6, right",
+    "last_positions": "Figure 7",
+}
+
+
+def test_captions_name_the_papers_figure_or_say_that_it_has_none():
+    of_paper = ("partners", "heatmap", "positions", "shape", "attention", "contributions", "frequency", "variance")
+    captions = {spec.name: spec.caption for name in (*of_paper, "auroc") for spec in QUESTIONS[name].figures}
+    assert [name for name, panel in PANELS.items() if panel not in captions[name]] == []
+    figures = [spec for name in of_paper for spec in QUESTIONS[name].figures]
+    assert [spec.name for spec in figures if "the paper" not in spec.caption.lower()] == []
+
+
 def test_a_finding_has_its_defaults():
     assert Finding("x") == ("x", None, "", None)

@@ -132,8 +132,8 @@ class Positions(OfPositions):
     extremes: Annotated[
         Literal["key", "query", "both"],
         Parameter(
-            "Whose σ is the vocabulary's smallest or largest: the key's, as in the caption of the paper's Figure 3, "
-            "the query's, as in its code, or both.",
+            "Which σ to vary over the vocabulary: the key's, as in the caption of the paper's Figure 3, the query's, "
+            "as in its code, or both.",
             advanced=True,
         ),
     ] = "key"
@@ -196,7 +196,7 @@ class Positions(OfPositions):
             ("positions_by_offset",),
             "The position kernel (Tᵖ)",
             "What the distance from query to key adds to the score of any two tokens, before multiplication by the "
-            "attention scale.",
+            "attention scale. Not in the paper, which has learned positions only.",
             per_head=True,
         ),
         FigureSpec(
@@ -204,7 +204,8 @@ class Positions(OfPositions):
             "positions:kernel_attention",
             ("positions_by_offset",),
             "Attention by distance alone",
-            "Softmax of the kernel over the visible keys: the attention if only distance mattered.",
+            "Softmax of the kernel over the visible keys: the attention if only distance mattered. Not in the paper, "
+            "which has learned positions only.",
             per_head=True,
         ),
     )
