@@ -182,10 +182,10 @@ def test_a_head_can_be_judged_without_a_corpus(model, tmp_path):
 
 def test_options_change_the_answer(model, counts):
     plain = auroc(model, counts).stdout
-    options = (["--centred"], ["--scale", "bare"], ["--scale", "3"], ["--k", "3"])
+    options = (["--centred"], ["--k", "3"])
     pairs = (["--negatives", "matched"], ["--positives", "pmi"])
     answers = {auroc(model, counts, *option).stdout for option in (*options, *pairs)}
-    assert len(answers | {plain}) == 7
+    assert len(answers | {plain}) == 5
 
 
 def test_the_curve_of_one_token(model, counts, tmp_path):
@@ -248,7 +248,6 @@ def test_what_can_not_be_asked_is_one_line(model, counts, tmp_path):
     assert "add --counts COUNTS" in refuse(*plain)
     assert "no such folder" in refuse(*plain, "--counts", tmp_path / "nowhere")
     assert "heads go from 0 to 2" in refuse(*asked, "--heads", "3")
-    assert "positions go from 0 to 10" in refuse(*asked, "--scale", "11")
     assert "token ids go from 0 to 699" in refuse(*asked, "--tokens", "700")
     assert "is 3 tokens" in refuse(*asked, "--tokens", "qqq")
     assert "so no ROC curve" in refuse(*asked, "--roc", "0")

@@ -41,13 +41,29 @@ def test_the_first_options_of_auroc():
 
 def test_a_parameter_without_an_option_is_a_python_argument_only():
     hidden = [setting for setting in settings_of(Auroc) if not setting.parameter.cli]
-    assert {setting.name for setting in hidden} == {"pmi_above", "weights", "per_octave"}
+    assert {setting.name for setting in hidden} == {"pmi_above", "weights", "per_octave", "scale"}
     for setting in hidden:
         assert setting.flag not in call("auroc", "--help").stdout
         assert call("auroc", "demo", setting.flag, "1").exit_code == 2
     demo = study("demo")
     assert demo.command(Auroc(pieces=True)) == "detoklens auroc demo --pieces"
     assert "study.ask(dl.Auroc(pieces=True, per_octave=4))" in demo.command(Auroc(pieces=True, per_octave=4))
+
+
+@pytest.mark.parametrize("name", ["attention", "contributions"])
+def test_questions_about_text_show_a_dozen_options_first(name):
+    first, _, advanced = call(name, "--help").stdout.partition("Advanced options:")
+    options = re.findall(r"^  (--[a-z-]+)", first, re.MULTILINE)
+    assert len(options) <= 12
+    assert {"--text", "--documents", "--prepend-bos"} <= {*options}
+    assert "--counts" in advanced  # they only weight the mean that is split off
+    assert "--length" in advanced
+
+
+def test_a_question_without_figures_has_no_option_for_their_width():
+    shown = call("paper", "--help").stdout
+    assert "--width" not in shown
+    assert "--figure" not in shown
 
 
 def test_python_and_the_command_line_have_the_same_defaults():

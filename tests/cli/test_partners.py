@@ -58,8 +58,6 @@ def test_bad_input_is_one_line_and_writes_nothing(model, tmp_path):
     assert "' sapiens' is 2 tokens: " in refuse("partners", model, " sapiens", *out)
     assert "token id 9999 does not exist" in refuse("partners", model, "--token-id", "9999", *out)
     assert "head 3 does not exist; heads go from 0 to 2" in refuse("partners", model, "a", "--heads", "3", *out)
-    assert "position 11 does not exist" in refuse("partners", model, "a", "--scale", "11", *out)
-    assert "scale 'median' is not known" in refuse("partners", model, "a", "--scale", "median", *out)
     assert "no query token was given" in refuse("partners", model, *out)
     assert "no such folder" in refuse("partners", model, "a", "--counts", tmp_path / "none", *out)
     assert not (tmp_path / "out").exists()
@@ -83,10 +81,6 @@ def test_lists_of_heads_that_make_no_sense_are_a_usage_error(model, heads):
     result = call("partners", model, "a", "--heads", heads)
     assert result.exit_code == 2
     assert "write e.g." in result.stderr
-
-
-def test_a_position_of_thousands_of_digits_is_one_line(model):
-    assert "is not known; accepted are mean, published, bare" in refuse("partners", model, "a", "--scale", "9" * 5000)
 
 
 def test_bytes_that_are_no_text_are_one_line(model):

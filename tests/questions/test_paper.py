@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import polars as pl
 import pytest
 
 from detoklens.loading import load
+from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.paper import compute
 from detoklens.questions.paper.compute import (
+    AUTHORS_AUROC,
     AUTHORS_SAMPLE,
     CLAIMS,
     PAPER_TABLE,
     Evidence,
     Finding,
+    judged,
     of_heads,
     of_number,
 )
@@ -55,21 +61,8 @@ def test_the_papers_table_has_34_rows_and_its_misprint_is_mended():
 
 def test_every_claim_has_a_row_of_its_own_and_a_known_question():
     texts = [each.text for each in CLAIMS]
-    assert len(set(texts)) == len(texts) > 50
-    commands = {
-        "partners",
-        "paper",
-        "heatmap",
-        "auroc",
-        "heads",
-        "count",
-        "shape",
-        "positions",
-        "attention",
-        "lookback",
-    }
-    commands |= {"contributions", "frequency", "variance", "explain"}
-    assert {each.command for each in CLAIMS} == commands
+    assert len(set(texts)) == len(texts) > 60
+    assert {each.command for each in CLAIMS} <= {*QUESTIONS, "count", "verify"}
 
 
 def test_numbers_that_are_not_in_the_paper_are_the_authors_files():
@@ -78,6 +71,20 @@ def test_numbers_that_are_not_in_the_paper_are_the_authors_files():
     assert {text for text in by_text if "counted" in text} <= files
     assert {text for text in by_text if "`iens` and `" in text} <= files
     assert by_text["L0H7 has the largest mean AUROC"] == "paper"
+    assert {each.where.split(",")[0] for each in CLAIMS if each.text in files} == {"notebook", "published files"}
+
+
+def test_the_authors_aurocs_are_in_the_order_of_heads():
+    heads = (7, 11, 6, 0, 4, 3, 10, 2, 8, 1, 9, 5)
+    assert [AUTHORS_AUROC[head] for head in heads] == sorted(AUTHORS_AUROC, reverse=True)
+    assert (AUTHORS_AUROC[7], AUTHORS_AUROC[11], AUTHORS_AUROC[5]) == (0.876, 0.806, 0.286)
+
+
+def test_numbers_of_the_authors_files_say_so_in_the_terminal():
+    one = replace(next(each for each in CLAIMS if each.where == "Table 1"), source="authors' files")
+    rows = judged(Study(random_layer()), [one]).with_columns(verdict=pl.lit("agrees"))
+    shown = Paper().views({"paper_claims": rows})[0].frame
+    assert shown["paper"].to_list() == ["34 ranks (authors' files)"]
 
 
 def test_paper_ranks_on_a_model_with_gpt2s_vocabulary(whisper_folder):
@@ -107,8 +114,8 @@ def test_the_summary_counts_what_can_be_judged():
     verdicts = answer.tables["paper_claims"]["verdict"]
     agree, differ = int((verdicts == "agrees").sum()), int((verdicts == "differs").sum())
     assert answer.sentence == (
-        f"Of {len(CLAIMS)} claims of the paper, {agree + differ} can be judged on this model: {agree} agree and "
-        f"{differ} differ."
+        f"Of {len(CLAIMS) - 15} claims of the paper and 15 numbers of its authors' files, {agree + differ} can be judged "
+        f"on this model: {agree} agree and {differ} differ."
     )
     assert agree
     assert differ
@@ -137,6 +144,13 @@ def test_the_terms_of_any_layer_add_up():
         found = row(claims(Study(random_layer(seed=seed, n_positions=40))), "the terms add up")
         assert found["verdict"] == "agrees"
         assert found["number"] < 1e-9
+
+
+def test_the_folded_layers_output_is_the_textbooks():
+    found = claims(Study(random_layer(n_positions=40)))
+    assert row(found, "folding LayerNorm")["verdict"] == "agrees"
+    assert row(found, "folding LayerNorm")["number"] < 1e-9
+    assert row(found, "the key bias")["found"] == "below 1e-12"
 
 
 def test_terms_that_do_not_add_up_differ(monkeypatch):
@@ -183,6 +197,44 @@ def test_numbers_agree_within_their_tolerance():
         of_number(np.nan, 0.19, 0.005)
 
 
+def gpt2_judges(monkeypatch, begin: str, found: dict) -> Finding:
+    """A claim about token embeddings on what would be GPT-2, with this row of `embedding_variance`."""
+    monkeypatch.setattr(Evidence, "is_gpt2", True)
+    answer = SimpleNamespace(tables={"embedding_variance": pl.DataFrame([found])})
+    monkeypatch.setattr(Evidence, "frequency", lambda _e: answer)
+    monkeypatch.setattr(Evidence, "ask", lambda _e, _question: answer.tables)
+    (only,) = (each for each in CLAIMS if each.text.startswith(begin))
+    return Evidence(Study(random_layer())).judge(only)
+
+
+@pytest.mark.parametrize(("value", "agrees"), [(-0.64, True), (-0.59, False), (-0.35, False)])
+def test_gpt2s_variance_by_frequency_must_be_the_papers(monkeypatch, value, agrees):
+    assert gpt2_judges(monkeypatch, "rare tokens", {"spearman": value}).agrees is agrees
+
+
+@pytest.mark.parametrize(("value", "agrees"), [(45.4, True), (48.0, False), (11.0, False)])
+def test_gpt2s_covariance_must_be_the_papers(monkeypatch, value, agrees):
+    assert gpt2_judges(monkeypatch, "Var(e) is at least", {"variance_to_covariance": value}).agrees is agrees
+
+
+def test_an_undefined_number_is_inapplicable(monkeypatch):
+    assert gpt2_judges(monkeypatch, "rare tokens", {"spearman": None}).why == "it is undefined here"
+
+
+def test_a_line_like_alibis_is_told_from_a_steep_one(monkeypatch):
+    slopes = pl.DataFrame({"alibi_slope": [0.01, 0.5, -0.01], "monotone": [1.0, 1.0, -1.0]})
+    monkeypatch.setattr(Evidence, "shape_from", lambda _e, _place: slopes)
+    found = compute._like_alibi(Evidence(Study(random_layer())))
+    assert (found.found, found.agrees) == ("1 of 3 heads", False)
+
+
+def test_the_wave_is_judged_from_the_last_position_that_sees_it(monkeypatch):
+    shape = pl.DataFrame({"query_position": [12, 125, 125, 250], "wave_effect": [0.5, 0.02, 0.08, None]})
+    monkeypatch.setattr(Evidence, "ask", lambda _e, _question: {"shape": shape})
+    found = compute._suppressed(Evidence(Study(random_layer(n_heads=2))))
+    assert (found.found, found.agrees, found.why) == ("0.02 to 0.08", True, "from position 125, 2 of 2 heads")
+
+
 def test_gpt2_is_known_by_its_sizes_and_words(spelled):
     assert not compute.is_gpt2_small(spelled.layer)
     assert not compute.is_gpt2_small(load("demo"))
@@ -197,6 +249,32 @@ def test_the_demo_is_judged_with_counts_and_text(tmp_path):
     assert row(found, "ee, p and pp contribute")["verdict"] in ("agrees", "differs")
     table = demo.ask(Paper()).tables["paper_claims"]
     assert table.filter(pl.col("verdict") != "not applicable")["found"].null_count() == 0
+
+
+PANELS = {
+    "partners": "Figure 2A",
+    "heatmap": "Figure 2B and appendix",
+    "roc": "Figure 2C",
+    "auroc": "Figure 2D",
+    "position_alone": "Figure 3A and appendix",
+    "position_comparison": "Figure 3B and appendix",
+    "position_sum": "Figure 3C",
+    "position_attention": "Figure 3D and appendix",
+    "attention": "Figure 3E",
+    "contributions": "Figure 4 and appendix",
+    "token_alone": "Figure 5 and appendix",
+    "token_variance": "Figure 6, left",
+    "position_variance": "Figure 6, right",
+    "last_positions": "Figure 7",
+}
+
+
+def test_captions_name_the_papers_figure_or_say_that_it_has_none():
+    of_paper = ("partners", "heatmap", "positions", "shape", "attention", "contributions", "frequency", "variance")
+    captions = {spec.name: spec.caption for name in (*of_paper, "auroc") for spec in QUESTIONS[name].figures}
+    assert [name for name, panel in PANELS.items() if panel not in captions[name]] == []
+    figures = [spec for name in of_paper for spec in QUESTIONS[name].figures]
+    assert [spec.name for spec in figures if "the paper" not in spec.caption.lower()] == []
 
 
 def test_a_finding_has_its_defaults():

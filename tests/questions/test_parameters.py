@@ -15,7 +15,6 @@ from detoklens.questions.parameters import (
     Parameter,
     Scale,
     check_settings,
-    read_scale,
     settings_of,
     to_cli_args,
     whole_numbers,
@@ -106,9 +105,3 @@ def test_lists_of_numbers_are_read():
     for wrong in ("", "a", "1-", "-1", "3-1", "0-9999999999", "1" * 30):
         with pytest.raises(ValueError, match=r"e\.g\."):
             read(wrong)
-
-
-def test_scales_are_read():
-    assert [read_scale(text) for text in ("mean", "published", "bare", "12")] == ["mean", "published", "bare", 12]
-    with pytest.raises(RangeError, match="accepted are mean, published, bare, or a position"):
-        read_scale("-1")

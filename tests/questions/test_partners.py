@@ -59,6 +59,13 @@ def test_partners_are_the_largest_scores_of_the_definition(size, scale, centred,
     np.testing.assert_allclose(expected[query][found["key_token_id"]], best, rtol=0, atol=tolerance)
 
 
+def test_a_scale_that_does_not_exist_is_refused():
+    with pytest.raises(RangeError, match="scale is"):
+        Partners([1], scale="median")  # type: ignore[arg-type]
+    with pytest.raises(RangeError, match="position 99 does not exist"):
+        partners(random_layer(n_positions=11), [1], scale=99)
+
+
 def test_rows_come_query_by_query_and_head_by_head():
     found = partners(random_layer(), [4, 2], top=2, heads=[2, 0])
     assert found["query_token_id"].to_list() == [4] * 4 + [2] * 4

@@ -13,6 +13,7 @@ from detoklens.cli.completion import completion_of
 from detoklens.cli.output import Output, say, show_answer
 from detoklens.demo import NAME as DEMO
 from detoklens.loading import load
+from detoklens.questions.options import OnText
 from detoklens.questions.parameters import REQUIRED, Parameter, Setting, settings_of
 from detoklens.questions.study import Study, Work, fitting_counts
 from detoklens.questions.texts import Texts
@@ -110,7 +111,8 @@ def owners_of(question: type[Question]) -> dict[type, list[Setting]]:
     """The dataclasses that a command's options come from, with their settings."""
     owners: dict[type, list[Setting]] = {Model: list(settings_of(Model)), question: list(settings_of(question))}
     if question.takes("counts"):
-        owners[Corpus] = list(settings_of(Corpus))
+        only_a_mean = issubclass(question, OnText)  # there, counts can only weight the mean that is split off
+        owners[Corpus] = [as_advanced(s) if only_a_mean else s for s in settings_of(Corpus)]
     if question.takes("text"):
         owners[Texts] = [s if "text" in question.needs else as_advanced(s) for s in settings_of(Texts)]
     if question.takes("seed") or question.takes("text"):
@@ -134,7 +136,7 @@ def output_settings(question: type[Question]) -> list[Setting]:
     settings = []
     for setting in settings_of(Output):
         choices = kinds.get(setting.name)
-        if setting.name in ("figure", "force") and not figures:
+        if setting.name in ("figure", "force", "width") and not figures:
             continue
         if choices is None:
             settings.append(setting)

@@ -228,23 +228,11 @@ Centred = Annotated[
     bool, Parameter("Subtract each key's mean over all query tokens before ranking keys.", advanced=True)
 ]
 
-
-def read_scale(text: str) -> str | int:
-    """`mean`, `published`, `bare`, or a position."""
-    if text in ("mean", "published", "bare"):
-        return text
-    if re.fullmatch(r"\d{1,18}", text):
-        return int(text)
-    raise RangeError(f"scale {text!r} is not known; accepted are mean, published, bare, or a position from 0")
-
-
 Scale = Annotated[
     Literal["mean", "published", "bare"] | int,
     Parameter(
         "σ of a token: mean over positions (published: rounded to float16 first, as in the paper's code), of the bare "
         "embedding, or at one position.",
-        metavar="mean|published|bare|POSITION",
-        advanced=True,
-        read=read_scale,
+        cli=False,
     ),
 ]

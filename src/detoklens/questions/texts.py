@@ -51,7 +51,8 @@ class Texts:
     ] = ()
     documents: Annotated[int, Parameter("Number of documents, sampled by the hash of their text.", least=1)] = 1000
     length: Annotated[
-        int | None, Parameter("Truncate documents to this many tokens. Default: the model's length.", least=1)
+        int | None,
+        Parameter("Truncate documents to this many tokens. Default: the model's length.", least=1, advanced=True),
     ] = None
     prepend_bos: Annotated[bool, Parameter("Prepend the beginning-of-text token to each document.")] = False
     text_field: TextField = "text"

@@ -122,7 +122,8 @@ class Attention(OnText):
             ("attention_agreement",),
             "Where attention goes",
             "Attention on the first position, on far keys, on the 15 keys before the query and on the query itself, "
-            "measured on text (upper bar) and predicted from positions alone (lower bar), mean over query positions.",
+            "measured on text (upper bar) and predicted from positions alone (lower bar), mean over query positions. "
+            "The paper's section 5.4.",
         ),
     )
 

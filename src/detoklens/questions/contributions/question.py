@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NEGLIGIBLE = 0.005  # nats: would be written as 0.00
 NAMED = 3  # terms in a summary
-TERM = Column("term", "String", "the removed term: ee, pp, pe, ep, e or p, as far as the model has it")
+TERM = Column("term", "String", "the removed term: ee, pp, pe, ep, e or p (those the model has)")
 
 CONTRIBUTIONS = Schema(
     "contributions",
@@ -155,7 +155,7 @@ class Contributions(OnText):
             ("group_contributions",),
             "Contributions of groups of terms",
             "The same with several terms removed at once: position (Tᵖ, Tᵖᵖ), token (Tᵉ, Tᵉᵉ), mixed (Tᵉᵖ, Tᵖᵉ) and "
-            "self-assertion (Tᵉ, Tᵖ).",
+            "self-assertion (Tᵉ, Tᵖ). The groups of the paper's abstract and limitations, which have no figure.",
             per_head=True,
         ),
         FigureSpec(
@@ -163,7 +163,7 @@ class Contributions(OnText):
             "contributions:contribution_shares",
             ("contributions_by_head",),
             "Term shares by head",
-            "Each term's share of the sum of a head's KL divergences.",
+            "Each term's share of the sum of a head's KL divergences: a summary of the paper's Figure 4.",
         ),
     )
     compared_figures = (

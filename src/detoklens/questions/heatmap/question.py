@@ -105,7 +105,7 @@ class Heatmap(AtOffset):
             "Tᵉᵉ of random tokens",
             "Scores of all pairs of the sampled tokens, with and without (no LN) LayerNorm's division by σ. White "
             "is 0 and all heads share one colour range (no LN: another one); a panel's own range is above it. A red "
-            "diagonal is self-match. If names would overlap, only every second or third token is named. The paper's "
+            "diagonal is self-match. If names would overlap, only every n-th token is named. The paper's "
             "Figure 2B and appendix.",
             optional=("heatmap_tokens",),
             per_head=True,

@@ -1,4 +1,4 @@
-"""The claims of the paper, each with the rule that judges it on a model.
+"""The claims of the paper as one table, each with the rule that judges it on a model.
 
 A claim about GPT-2 small's own numbers, heads or tokens is judged on GPT-2 small only; for other models the number is
 shown where there is one. A claim about the mechanism is judged on every model that has what it speaks of, by a rule
@@ -8,8 +8,8 @@ that its text states. "Nearly every head" is at least 80 % of them, "most heads"
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -26,6 +26,7 @@ from detoklens.questions.frequency.question import Frequency
 from detoklens.questions.positions.question import Positions
 from detoklens.questions.shape.question import Shape
 from detoklens.questions.variance.question import Variance
+from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import softmax
 from detoklens.tables.schema import HEAD, JOINED, KEY_TOKEN, QUERY_TOKEN, RANK, SCORE, Column, Schema
 from detoklens.wording import head_name, listed_some, term_symbol
@@ -34,21 +35,19 @@ if TYPE_CHECKING:
     from detoklens.questions.answer import Answer
     from detoklens.questions.base import Question
     from detoklens.questions.study import Study
-    from detoklens.scores.layer import Layer
 
 Outcome = Literal["agrees", "differs", "not applicable"]
-Source = Literal["paper", "authors' files"]
 NEARLY_EVERY, MOST = 0.8, 0.5
 NEAR = 15  # tokens that count as nearby
 SAME_TOKEN, DETOKENIZING = 1, 7  # the two heads that the paper shows
-NAMED = 4
-DOCUMENTS, TOKENS, BIGRAMS = 8_013_769, 9.03e9, 137e6
+NAMED = 4  # heads named in a remark
+TEXTS = 20  # documents on which attention is computed without a term
 
 PAPER_CLAIMS = Schema(
     "paper_claims",
     "The paper's claims and what this model shows",
     (
-        Column("where", "String", "section, figure or table of the paper"),
+        Column("where", "String", "section, figure or table of the paper, or the authors' files"),
         Column("claim", "String", "the claim, with the rule that judges it"),
         Column("verdict", "String", "agrees, differs or not applicable"),
         Column("found", "String", "what this model shows; null if it can't be computed"),
@@ -105,12 +104,26 @@ AUTHORS_SAMPLE = (
     32080, 49857, 32995, 35332, 36480, 15960, 24005, 3369, 10285, 30665, 2821, 23503, 38004, 19961, 18281, 43167, 45475,
     42516, 38035, 29919, 3588, 18000, 45772, 10444, 12426, 42899, 43008, 2776, 35755, 45464, 35984, 34032, 1832,
 )  # fmt: skip
-# the authors' published AUROC of each head, and attention from position 500 in head 7
+# the authors' published AUROC of heads 0 to 11, and attention from position 500 in head 7
 AUTHORS_AUROC = (0.732, 0.404, 0.549, 0.634, 0.694, 0.286, 0.793, 0.876, 0.445, 0.401, 0.615, 0.806)
 AUTHORS_MASSES = {"first": 0.000, "far": 0.007, "recent": 0.830, "self": 0.164}
 # the authors' notebook: Tᵉᵉ of the query `iens` in head 7, with its bigram counts
 AUTHORS_SCORES = {"Al": (41.4377, 2513), " sap": (41.0090, 9408), " Al": (38.2491, 0), " Sap": (29.0794, 1117)}
 AUTHORS_SMALLEST = (" TY", -42.4261)
+AUTHORS_TOTALS = {"documents": 8_013_769, "tokens": 9.03e9, "distinct_bigrams": 137e6}  # of OpenWebText
+
+MISSING = {
+    "counts": "it needs corpus counts: pass --counts",
+    "text": "it needs text: pass --text",
+    "vocabulary": "it needs a tokenizer",
+    "position_table": "it needs learned position embeddings",
+    "causal": "it needs causal attention",
+}
+KINDS = {"rotary": "rotary positions", "alibi": "ALiBi"}
+ABOUT_GPT2 = "a number, head or token of GPT-2 small"
+OTHER_CORPUS = "depends on the corpus: the paper counted OpenWebText"
+ORDER_OF_IENS = "the caption puts ` sap` first, the authors' notebook `Al`"
+NO_BIAS = "Tᵖ is 0: there is no query bias"
 
 
 class Inapplicable(Exception):
@@ -128,28 +141,21 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim, where the paper makes it, what it says there, and the rule that judges it."""
+    """A claim: where it is made, the rule that judges it, what the source says, the question with the evidence.
+
+    `only` limits it to models with learned positions or to GPT-2 small; "gpt2 number" shows other models' number
+    without judging it. `tokens` is what it needs of the token embeddings: nothing, norms (for σ) or directions.
+    """
 
     where: str
     text: str
     says: str
-    judge: Callable[[Evidence], Finding]
     command: str
+    judge: Callable[[Evidence], Finding]
+    only: Literal["", "learned", "gpt2", "gpt2 number"] = ""
+    tokens: Literal["none", "norms", "directions"] = "directions"
     number: float | None = None
-    source: Source = "paper"
-
-
-CLAIMS: list[Claim] = []
-
-
-def claim(where: str, text: str, says: str, command: str, **more: Any) -> Callable[..., Any]:
-    """Add a claim with the decorated rule."""
-
-    def add(judge: Callable[[Evidence], Finding]) -> Callable[[Evidence], Finding]:
-        CLAIMS.append(Claim(where, text, says, judge, command, **more))
-        return judge
-
-    return add
+    source: Literal["paper", "authors' files"] = "paper"
 
 
 class Evidence:
@@ -158,6 +164,20 @@ class Evidence:
     def __init__(self, study: Study) -> None:
         self.study, self.layer = study, study.layer
         self._answers: dict[str, Answer] = {}
+
+    def judge(self, claim: Claim) -> Finding:
+        """What the model shows of a claim."""
+        try:
+            if claim.only == "gpt2" and not self.is_gpt2:
+                raise Inapplicable(ABOUT_GPT2)
+            if claim.only == "learned" and self.layer.positions != "learned":
+                kind = KINDS[self.layer.positions]
+                raise Inapplicable(f"it needs learned position embeddings, and this model has {kind}")
+            found = claim.judge(self)
+        except Inapplicable as reason:
+            return Finding("", None, str(reason))
+        is_shown_only = claim.only == "gpt2 number" and not self.is_gpt2
+        return found._replace(agrees=None, why=ABOUT_GPT2) if is_shown_only else found
 
     def answer(self, question: Question) -> Answer:
         """An answer; inapplicable without its inputs."""
@@ -179,18 +199,6 @@ class Evidence:
     def is_gpt2(self) -> bool:
         return is_gpt2_small(self.layer)
 
-    def of_gpt2(self) -> None:
-        """Continue with GPT-2 small only."""
-        if not self.is_gpt2:
-            raise Inapplicable(ABOUT_GPT2)
-
-    def learned(self) -> None:
-        """Continue with learned positions only."""
-        if self.layer.positions != "learned":
-            raise Inapplicable(
-                f"it needs learned position embeddings, and this model has {KINDS[self.layer.positions]}"
-            )
-
     def token(self, text: str) -> int:
         try:
             return self.layer.token_id(text)
@@ -198,45 +206,98 @@ class Evidence:
             raise Inapplicable(f"the vocabulary has no token {text!r}") from error
 
     @cached_property
-    def sampled(self) -> tuple[np.ndarray, Mapping[str, np.ndarray]]:
-        """The authors' 100 tokens if the vocabulary is GPT-2's, else 100 random ones, and Tᵉᵉ between them by head."""
+    def random_text(self) -> np.ndarray:
+        """Up to 32 random tokens."""
+        ids = np.random.default_rng(self.study.seed).integers(0, self.layer.vocab_size, min(32, self.layer.n_positions))
+        padding = self.layer.weights.padding_token_id
+        if padding is not None:
+            ids[ids == padding] = (padding + 1) % self.layer.vocab_size
+        return ids
+
+    @cached_property
+    def unfolded(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Attention on random text with and without the key bias, and the layer's output, by the textbook formula."""
+        layer, weights, ids = self.layer, self.layer.weights, self.random_text
+        if weights.norm_kind != "layer" or weights.softcap is not None or weights.window is not None:
+            raise Inapplicable("checked for plain LayerNorm and softmax; detoklens verify compares with transformers")
+        x = weights.token_embeddings[ids].astype(np.float64) + weights.position_embeddings[: len(ids)]
+        x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + weights.norm_epsilon)
+        x = x * weights.norm_gain + weights.norm_bias
+        query = np.einsum("id,dhk->hik", x, weights.query_weight) + weights.query_bias[:, None]
+        key, value = (
+            np.repeat(np.einsum("id,dhk->hik", x, weight), weights.heads_per_key, axis=0)
+            for weight in (weights.key_weight, weights.value_weight)
+        )
+        key_bias, value_bias = (
+            np.repeat(bias, weights.heads_per_key, axis=0)[:, None] for bias in (weights.key_bias, weights.value_bias)
+        )
+        hidden = np.triu(np.full((len(ids), len(ids)), -np.inf), 1) if layer.is_causal else 0.0
+        attention, without_bias = (
+            softmax(query @ keys.transpose(0, 2, 1) * layer.attention_scale + hidden) for keys in (key + key_bias, key)
+        )
+        output = np.einsum("hij,hjk,hkd->id", attention, value + value_bias, weights.output_weight)
+        return attention, without_bias, output + weights.output_bias
+
+    @cached_property
+    def sampled(self) -> Mapping[str, np.ndarray]:
+        """Tᵉᵉ between the authors' 100 tokens if the vocabulary is GPT-2's, else between 100 random ones, by head."""
         size = min(len(AUTHORS_SAMPLE), self.layer.vocab_size)
         drawn = np.array(AUTHORS_SAMPLE) if self.is_gpt2 else draw_tokens(self.layer.vocab_size, size, self.study.seed)
         affinity = self.layer.token_affinity("mean")
-        return drawn, identical_tokens(affinity, drawn, drawn_scores(affinity, drawn))
-
-    def scores_of(self, query: str) -> np.ndarray:
-        """Tᵉᵉ of a query token in head 7 with every key, with σ as the authors' code has it."""
-        affinity = self.layer.token_affinity("published", heads=[DETOKENIZING])
-        return affinity.scores(np.array([self.token(query)]))[0, 0]
+        return identical_tokens(affinity, drawn, drawn_scores(affinity, drawn))
 
     @cached_property
-    def shape(self) -> pl.DataFrame:
-        return self.ask(Shape())["shape"].sort("head")
+    def published_scores(self) -> np.ndarray:
+        """Tᵉᵉ of `iens` in head 7 with every key, with σ as the authors' code has it."""
+        affinity = self.layer.token_affinity("published", heads=[DETOKENIZING])
+        return affinity.scores(np.array([self.token("iens")]))[0, 0]
+
+    def rank(self, key: str, head: int) -> int:
+        """The rank of a key for the query `iens`."""
+        query, wanted = (np.array([self.token(text)]) for text in ("iens", key))
+        ranks, _ = pair_ranks(self.layer.token_affinity("mean", heads=[head]), query, wanted[None])
+        return int(ranks[0, 0, 0])
 
     def shape_from(self, place: int) -> pl.DataFrame:
         """The shape from one of the default query positions: 0, 1 and 2 are the paper's 50, 500 and 1000."""
-        queries = self.shape["query_position"].unique().sort()
-        return self.shape.filter(query_position=queries[min(place, len(queries) - 1)])
+        shape = self.ask(Shape())["shape"].sort("head")
+        queries = shape["query_position"].unique().sort()
+        return shape.filter(query_position=queries[min(place, len(queries) - 1)])
 
-    def curve(self, quantity: str, place: int = 1) -> pl.DataFrame:
-        """A position term from one of the default query positions, with LayerNorm."""
-        self.learned()
+    def curve(self, quantity: str) -> pl.DataFrame:
+        """A position term with LayerNorm, from the middle one of the default query positions."""
         rows = self.ask(Positions())["positions"].filter(quantity=quantity, layer_norm=True)
         queries = rows["query_position"].unique().sort()
-        return rows.filter(query_position=queries[min(place, len(queries) - 1)])
+        return rows.filter(query_position=queries[min(1, len(queries) - 1)])
 
+    def agreement(self, head: int | None = None) -> dict[str, Any]:
+        """Attention on text from the middle query position, in a head or in the one that positions predict worst."""
+        rows = self.ask(Attention(prepend_bos=False))["attention_agreement"]
+        queries = rows["query_position"].unique().sort()
+        rows = rows.filter(query_position=queries[len(queries) // 2]).sort("total_variation", descending=True)
+        return (rows if head is None else rows.filter(head=head)).row(0, named=True)
 
-MISSING = {
-    "counts": "it needs corpus counts: pass --counts",
-    "text": "it needs text: pass --text",
-    "vocabulary": "it needs a tokenizer",
-    "position_table": "it needs learned position embeddings",
-    "causal": "it needs causal attention",
-}
-KINDS = {"rotary": "rotary positions", "alibi": "ALiBi"}
-ABOUT_GPT2 = "a number, head or token of GPT-2 small"
-OTHER_CORPUS = "depends on the corpus: the paper counted OpenWebText"
+    def contributions(self, table: str) -> pl.DataFrame:
+        """Contributions of terms on text; on GPT-2 small with end-of-text in front, as in the authors' code."""
+        bos = self.is_gpt2 and self.layer.has_vocabulary and not self.study.texts.given
+        return self.ask(Contributions(prepend_bos=True if bos else None))[table]
+
+    def frequency(self) -> Answer:
+        if self.study.counts is None:
+            raise Inapplicable(MISSING["counts"])
+        return self.answer(Frequency())
+
+    def variances(self) -> pl.DataFrame:
+        """The variance of every trained position."""
+        tables = self.ask(Variance())
+        return tables["position_variance"].head(tables["trained_range"]["trained"][0])
+
+    def switch(self) -> pl.DataFrame:
+        """Tᵖ at position 0, by head."""
+        found = self.ask(Variance())["switch"].sort("head")
+        if not found["first_without_norm"].to_numpy().any():
+            raise Inapplicable(NO_BIAS)
+        return found
 
 
 def is_gpt2_small(layer: Layer) -> bool:
@@ -244,21 +305,6 @@ def is_gpt2_small(layer: Layer) -> bool:
     sizes = (layer.n_heads, layer.d_head, layer.d_model, layer.n_positions, layer.vocab_size)
     is_sized = sizes == (12, 64, 768, 1024, 50257) and layer.positions == "learned"
     return is_sized and (not layer.has_vocabulary or layer.vocabulary.encode(" sapiens") == [31841, 10465])
-
-
-def judged(study: Study, claims: Sequence[Claim] = CLAIMS) -> pl.DataFrame:
-    """One row per claim, as PAPER_CLAIMS."""
-    evidence, rows = Evidence(study), []
-    for each in claims:
-        try:
-            found = each.judge(evidence)
-        except Inapplicable as reason:
-            found = Finding("", None, str(reason))
-        verdict: Outcome = "not applicable" if found.agrees is None else "agrees" if found.agrees else "differs"
-        row = (each.where, each.text, verdict, found.found or None, each.says, found.why or None, found.number)
-        rows.append((*row, each.number, each.source, each.command))
-    schema = {column.name: column.polars_type for column in PAPER_CLAIMS.columns}
-    return PAPER_CLAIMS.conform(pl.DataFrame(rows, schema=schema, orient="row"))
 
 
 def paper_ranks(layer: Layer) -> pl.DataFrame | None:
@@ -296,8 +342,50 @@ def paper_ranks(layer: Layer) -> pl.DataFrame | None:
     )
 
 
-def of_heads(which: Sequence[bool] | pl.Series, share: float, why: str = "") -> Finding:
-    """Whether a claim holds in at least this share of heads; the others are named."""
+# --- how findings are worded
+
+
+def shown(value: float, digits: int = 2) -> str:
+    """`−0.68`."""
+    return f"{value:.{digits}f}".replace("-", "−")
+
+
+def span(values: pl.Series, digits: int = 2) -> str:
+    """`0.10 to 0.37`."""
+    return f"{shown(values.to_numpy().min(), digits)} to {shown(values.to_numpy().max(), digits)}"
+
+
+def interval(values: np.ndarray) -> str:
+    """`(−47, 127)`."""
+    return f"({shown(values.min(), 0)}, {shown(values.max(), 0)})"
+
+
+def defined(value: float | None) -> float:
+    if value is None or np.isnan(value):
+        raise Inapplicable("it is undefined here")
+    return float(value)
+
+
+def of_number(found: float | None, paper: float, tolerance: float, digits: int = 2, why: str = "") -> Finding:
+    """Whether a number is the paper's, up to a tolerance."""
+    number = defined(found)
+    return Finding(shown(number, digits), abs(number - paper) <= tolerance, why, number)
+
+
+def of_gap(gap: float, why: str) -> Finding:
+    """Whether two ways to compute the same agree; the difference is shown as a power of ten, as it is rounding."""
+    return Finding(f"below 1e{np.ceil(np.log10(max(gap, 1e-12))):.0f}", bool(gap < 1e-4), why, float(gap))
+
+
+def of_count(found: float, paper: float) -> Finding:
+    """Whether a count is the authors', up to 1 %."""
+    return Finding(f"{found:,.0f}", abs(found - paper) <= 0.01 * paper, OTHER_CORPUS, float(found))
+
+
+def of_heads(which: Sequence[bool | None] | pl.Series, share: float, why: str = "", undefined: str = "") -> Finding:
+    """Whether a claim holds in at least this share of heads; the others are named. Null everywhere: inapplicable."""
+    if all(each is None for each in which):
+        raise Inapplicable(undefined or "it is undefined here")
     holds = [bool(each) for each in which]
     others = [head_name(head) for head, each in enumerate(holds) if not each]
     named = f"not in {listed_some(others, NAMED)}" if 0 < len(others) < len(holds) else ""
@@ -306,297 +394,164 @@ def of_heads(which: Sequence[bool] | pl.Series, share: float, why: str = "") -> 
     return Finding(f"{sum(holds)} of {len(holds)} heads", enough, remark, float(sum(holds)))
 
 
-def span(values: pl.Series, digits: int = 2) -> str:
-    """`0.10 to 0.37`."""
-    low, high = (
-        f"{value:.{digits}f}".replace("-", "−") for value in (values.to_numpy().min(), values.to_numpy().max())
-    )
-    return f"{low} to {high}"
-
-
-def interval(values: np.ndarray) -> str:
-    """`−47, 127`."""
-    return f"{values.min():.0f}, {values.max():.0f}".replace("-", "−")
-
-
-def of_number(found: float | None, paper: float, tolerance: float, digits: int = 2, why: str = "") -> Finding:
-    """Whether a number is the paper's, up to a tolerance."""
-    if found is None or np.isnan(found):
-        raise Inapplicable("it is undefined here")
-    return Finding(f"{found:.{digits}f}", abs(found - paper) <= tolerance, why, float(found))
-
-
 # --- section 3: the decomposition
 
 
-@claim("§ 3.5, eq. 11", "the terms add up to the attention: largest difference below 1e-4", "exact", "explain")
+def _folded(e: Evidence) -> Finding:
+    output, folded = e.unfolded[2], e.layer.attention_output(e.random_text)
+    largest = np.abs(output).max() or 1.0
+    return of_gap(np.abs(output - folded).max() / largest, "relative to the largest entry of the output")
+
+
 def _terms_add_up(e: Evidence) -> Finding:
-    e.learned()
-    layer, weights = e.layer, e.layer.weights
-    if weights.norm_kind != "layer" or weights.softcap is not None or weights.window is not None:
-        raise Inapplicable("checked for plain LayerNorm and softmax; detoklens verify compares with transformers")
-    length = min(32, layer.n_positions)
-    ids = np.random.default_rng(e.study.seed).integers(0, layer.vocab_size, length)
-    if weights.padding_token_id is not None:
-        ids[ids == weights.padding_token_id] = (weights.padding_token_id + 1) % layer.vocab_size
-    x = weights.token_embeddings[ids].astype(np.float64) + weights.position_embeddings[:length]
-    x = (x - x.mean(axis=1, keepdims=True)) / np.sqrt(x.var(axis=1, keepdims=True) + weights.norm_epsilon)
-    x = x * weights.norm_gain + weights.norm_bias
-    query = np.einsum("id,dhk->hik", x, weights.query_weight) + weights.query_bias[:, None]
-    key = np.einsum("id,dhk->hik", x, weights.key_weight) + weights.key_bias[:, None]
-    scores = query @ np.repeat(key, weights.heads_per_key, axis=0).transpose(0, 2, 1) * layer.attention_scale
-    attention = layer.terms(ids).attention()
-    visible = [slice(row + 1) if layer.is_causal else slice(None) for row in range(length)]
-    gap = max(
-        float(np.abs(softmax(scores[:, row, keys]) - attention[:, row, keys]).max()) for row, keys in enumerate(visible)
-    )
-    return Finding(f"{gap:.1g}", gap < 1e-4, "in attention, computed directly with the key bias", gap)
+    gap = np.abs(e.unfolded[0] - e.layer.terms(e.random_text).attention()).max()
+    return of_gap(gap, "in attention, computed directly with the key bias")
 
 
-@claim("§ 3.4", "the key bias has no effect on attention", "meaningless", "explain")
 def _key_bias(e: Evidence) -> Finding:
     bias = e.layer.weights.key_bias
     if not bias.any():
         raise Inapplicable("the model has no key bias")
-    if e.layer.positions == "rotary":
-        return Finding("it has one", False, "rotary positions turn the key bias with the key, so it does not cancel")
-    return Finding("none", True, "it adds the same to all keys of a query, which the softmax cancels")
+    if e.layer.positions == "learned":
+        attention, without = e.unfolded[:2]
+        why = "it adds the same to all keys of a query, which the softmax cancels"
+    else:
+        weights = replace(e.layer.weights, key_bias=np.zeros_like(bias))
+        unbiased = Layer(replace(e.layer.checkpoint, first_layer=weights))
+        attention, without = (layer.terms(e.random_text).attention() for layer in (e.layer, unbiased))
+        why = "rotary positions turn the key bias with the key, so it does not cancel"
+    return of_gap(np.abs(attention - without).max(), why)
 
 
 # --- section 4: token terms
 
 
-def _rank_of(e: Evidence, key: str, head: int) -> int:
-    e.of_gpt2()
-    query, wanted = (np.array([e.token(text)]) for text in ("iens", key))
-    ranks, _ = pair_ranks(e.layer.token_affinity("mean", heads=[head]), query, wanted[None])
-    return int(ranks[0, 0, 0])
+def _ranks_of_iens(e: Evidence, keys: Sequence[str], head: int, why: str = "") -> Finding:
+    ranks = [e.rank(key, head) for key in keys]
+    found = " and ".join(map(str, ranks))
+    agrees = sorted(ranks) == [*range(1, len(keys) + 1)]
+    return Finding(f"rank{'s' * (len(keys) > 1)} {found}", agrees, why, ranks[0])
 
 
-@claim("§ 4.1, Fig. 2A", "for `iens`, ` sap` has the largest Tᵉᵉ in L0H4", "rank 1", "partners", number=1)
-def _sap_in_four(e: Evidence) -> Finding:
-    rank = _rank_of(e, " sap", 4)
-    return Finding(f"rank {rank}", rank == 1, "", rank)
-
-
-@claim("§ 4.1, Fig. 2A", "for `iens`, ` sap` and `Al` have the two largest Tᵉᵉ in L0H7", "ranks 1 and 2", "partners")
-def _sap_in_seven(e: Evidence) -> Finding:
-    ranks = [_rank_of(e, key, DETOKENIZING) for key in (" sap", "Al")]
-    why = "the caption puts ` sap` first, the authors' notebook `Al`"
-    return Finding(f"ranks {ranks[0]} and {ranks[1]}", sorted(ranks) == [1, 2], why, ranks[0])
-
-
-@claim("Table 1", "34 ranks of preceding tokens: at least 32 within 1 of the paper's", "34 ranks", "paper", number=34)
 def _table_1(e: Evidence) -> Finding:
     ranks = paper_ranks(e.layer)
     if ranks is None:
         raise Inapplicable("the model has none of its tokens and heads")
     known = ranks["difference"].drop_nulls()
     same, near = int((known == 0).sum()), int((known.abs() <= 1).sum())
-    found = f"{same} of {len(known)} equal, {near} within 1"
-    return Finding(found, near >= 32 if e.is_gpt2 else None, "" if e.is_gpt2 else ABOUT_GPT2, near)
+    return Finding(f"{same} of {len(known)} equal, {near} within 1", near >= 32, "", near)
 
 
-@claim(
-    "§ 4.2, Fig. 2B",
-    "some heads have a diagonal (self-match of at least 2 standard deviations), some do not",
-    "two kinds",
-    "heatmap",
-)
 def _two_kinds(e: Evidence) -> Finding:
-    matching = e.sampled[1]["self_match"] >= 2
-    return Finding(
-        f"{matching.sum()} of {len(matching)} heads have one", 0 < matching.sum() < len(matching), "", matching.sum()
-    )
+    number = int((e.sampled["self_match"] >= 2).sum())
+    return Finding(f"{number} of {e.layer.n_heads} heads have one", 0 < number < e.layer.n_heads, "", number)
 
 
-for _head, _low, _high, _note in (
-    (SAME_TOKEN, -47, 127, "§ 5.4 gives (−50, 100)"),
-    (DETOKENIZING, -35, 31, ""),
-):
-
-    @claim(
-        "§ 4.2, Fig. 2B",
-        f"range of Tᵉᵉ over the authors' 100 tokens in {head_name(_head)}, ends within 2",
-        f"({_low}, {_high})".replace("-", "−"),
-        "heatmap",
-    )
-    def _range(e: Evidence, head: int = _head, ends: tuple[int, int] = (_low, _high), note: str = _note) -> Finding:
-        e.of_gpt2()
-        found = [float(e.sampled[1][name][head]) for name in ("minimum", "maximum")]
-        near = all(abs(one - other) <= 2 for one, other in zip(found, ends, strict=True))
-        return Finding(f"({interval(np.array(found))})", near, note)
+def _token_range(e: Evidence, head: int, ends: tuple[int, int], note: str = "") -> Finding:
+    found = np.array([e.sampled[name][head] for name in ("minimum", "maximum")])
+    return Finding(interval(found), bool((np.abs(found - ends) <= 2).all()), note)
 
 
-@claim("§ 4.2, Fig. 2B", "L0H1 has a clear diagonal and L0H7 has none", "L0H1 only", "heatmap")
 def _diagonals(e: Evidence) -> Finding:
-    e.of_gpt2()
-    one, seven = (float(e.sampled[1]["self_match"][head]) for head in (SAME_TOKEN, DETOKENIZING))
-    return Finding(f"self-match {one:.1f} and {seven:.1f}", one >= 2 > seven, "", one)
+    one, seven = (float(e.sampled["self_match"][head]) for head in (SAME_TOKEN, DETOKENIZING))
+    return Finding(f"self-match {shown(one, 1)} and {shown(seven, 1)}", one >= 2 > seven, "", one)
 
 
-for _key, (_score, _count) in AUTHORS_SCORES.items():
-
-    @claim(
-        "notebook",
-        f"Tᵉᵉ of `iens` and `{_key}` in L0H7, published σ, within 0.05",
-        f"{_score:.4f}",
-        "partners",
-        number=_score,
-        source="authors' files",
-    )
-    def _notebook_score(e: Evidence, key: str = _key, score: float = _score) -> Finding:
-        e.of_gpt2()
-        return of_number(float(e.scores_of("iens")[e.token(key)]), score, 0.05, 4)
-
-    @claim(
-        "notebook",
-        f"bigram count of `{_key}` and `iens`, within 1 %",
-        f"{_count:,}",
-        "auroc",
-        number=_count,
-        source="authors' files",
-    )
-    def _notebook_count(e: Evidence, key: str = _key, count: int = _count) -> Finding:
-        e.of_gpt2()
-        if e.study.counts is None:
-            raise Inapplicable(MISSING["counts"])
-        keys, counts = e.study.counts.predecessors(e.token("iens"))
-        found = int(counts[keys == e.token(key)].sum())
-        return Finding(f"{found:,}", abs(found - count) <= 0.01 * count, OTHER_CORPUS, found)
+def _published_score(e: Evidence, key: str, score: float) -> Finding:
+    return of_number(float(e.published_scores[e.token(key)]), score, 0.05, 4)
 
 
-@claim(
-    "notebook",
-    "smallest Tᵉᵉ of `iens` in L0H7, published σ, within 0.05",
-    "` TY`, −42.4261",
-    "partners",
-    number=AUTHORS_SMALLEST[1],
-    source="authors' files",
-)
-def _notebook_smallest(e: Evidence) -> Finding:
-    e.of_gpt2()
-    scores = e.scores_of("iens")
-    lowest = int(scores.argmin())
-    near = lowest == e.token(AUTHORS_SMALLEST[0]) and abs(float(scores.min()) - AUTHORS_SMALLEST[1]) <= 0.05
-    return Finding(f"`{e.layer.token(lowest)}`, {scores.min():.4f}".replace("-", "−"), near, "", float(scores.min()))
+def _count_before_iens(e: Evidence, key: str, count: int) -> Finding:
+    if e.study.counts is None:
+        raise Inapplicable(MISSING["counts"])
+    keys, counts = e.study.counts.predecessors(e.token("iens"))
+    return of_count(int(counts[keys == e.token(key)].sum()), count)
 
 
-@claim("§ 4.2, Fig. 2C", "AUROC of `iens` in L0H7, within 0.02", "0.90", "auroc", number=0.90, source="authors' files")
-def _roc(e: Evidence) -> Finding:
-    e.of_gpt2()
-    tokens = [e.token("iens")]
-    by_token = e.ask(Auroc(tokens=tokens, heads=[DETOKENIZING], controls=False))["auroc_by_token"]
-    return of_number(by_token["auroc"][0], 0.90, 0.02, 2, OTHER_CORPUS)
+def _smallest_score(e: Evidence) -> Finding:
+    scores, (key, paper) = e.published_scores, AUTHORS_SMALLEST
+    lowest, score = int(scores.argmin()), float(scores.min())
+    agrees = lowest == e.token(key) and abs(score - paper) <= 0.05
+    return Finding(f"`{e.layer.token(lowest)}`, {shown(score, 4)}", agrees, "", score)
 
 
-@claim("§ 4.2, Fig. 2D", "some head ranks frequent bigrams high: lexical beyond its controls", "several heads", "auroc")
-def _some_head(e: Evidence) -> Finding:
-    verdict = e.answer(Auroc(pieces=True)).verdict
+def _auroc_of(e: Evidence, token: str) -> list[float]:
+    """AUROC of a query token in heads 1 and 7."""
+    asked = Auroc(tokens=[e.token(token)], heads=[SAME_TOKEN, DETOKENIZING], controls=False)
+    by_token = e.ask(asked)["auroc_by_token"].sort("head")
+    return [defined(value) for value in by_token["auroc"]]
+
+
+def _curves(e: Evidence, token: str) -> Finding:
+    one, seven = _auroc_of(e, token)
+    return Finding(f"AUROC {seven:.2f} and {one:.2f}", seven > one, OTHER_CORPUS, seven)
+
+
+def of_verdict(answer: Answer) -> Finding:
+    """The heads of a question's verdict, which names its controls."""
+    verdict = answer.verdict
     if verdict is None or verdict.value == "untestable":
         raise Inapplicable("untestable: " + ("no verdict" if verdict is None else verdict.reason))
     return Finding(listed_some(verdict.heads, NAMED) or "no head", bool(verdict), verdict.reason, len(verdict.heads))
 
 
-@claim("§ 4.2, Fig. 2D", "L0H7 has the largest mean AUROC", "L0H7", "auroc", number=DETOKENIZING)
 def _largest_auroc(e: Evidence) -> Finding:
-    e.of_gpt2()
     best = e.ask(Auroc())["auroc_by_head"].sort("all", descending=True).row(0, named=True)
     return Finding(f"{head_name(best['head'])} ({best['all']:.3f})", best["head"] == DETOKENIZING, "", best["head"])
 
 
-@claim(
-    "§ 4.2, Fig. 2D",
-    "mean AUROC of the 12 heads: largest difference at most 0.03",
-    ".286 to .876",
-    "auroc",
-    source="authors' files",
-)
 def _all_aurocs(e: Evidence) -> Finding:
-    e.of_gpt2()
     found = e.ask(Auroc())["auroc_by_head"].sort("head")["all"].to_numpy()
     gap = float(np.abs(found - AUTHORS_AUROC).max())
-    return Finding(f"largest difference {gap:.3f}", gap <= 0.03, OTHER_CORPUS, gap)
+    return Finding(_thousandths(found), gap <= 0.03, f"largest difference {gap:.3f}; {OTHER_CORPUS}", gap)
 
 
-@claim(
-    "§ 4.2",
-    "heads with a diagonal detokenize less: rank correlation of self-match and AUROC below −0.5",
-    "less likely",
-    "heads",
-)
+def _thousandths(values: Sequence[float] | np.ndarray) -> str:
+    """`.732 .404`."""
+    return " ".join(f"{value:.3f}".removeprefix("0") for value in values)
+
+
 def _diagonal_heads(e: Evidence) -> Finding:
     by_head = e.ask(Auroc(pieces=True))["auroc_by_head"].sort("head")
     if e.layer.n_heads < 8 or by_head["seen"].null_count():
         raise Inapplicable("it needs at least eight heads with an AUROC")
-    found = spearman(e.sampled[1]["self_match"], np.argsort(np.argsort(by_head["seen"].to_numpy())))
+    found = defined(spearman(e.sampled["self_match"], np.argsort(np.argsort(by_head["seen"].to_numpy()))))
+    return Finding(f"ρ {shown(found)}", found < -0.5, "over heads", found)
+
+
+def _corpus(e: Evidence, total: str) -> Finding:
+    if e.study.counts is None:
+        raise Inapplicable(MISSING["counts"])
+    found = e.study.counts.manifest.get("totals", {}).get(total)
     if found is None:
-        raise Inapplicable("it is undefined here")
-    return Finding(f"ρ {found:+.2f}".replace("-", "−"), found < -0.5, "over heads", found)
-
-
-for _what, _number, _tolerance in (
-    ("documents counted", DOCUMENTS, 0.01),
-    ("tokens counted", TOKENS, 0.01),
-    ("distinct bigrams counted", BIGRAMS, 0.01),
-):
-
-    @claim("OpenWebText", f"{_what}, within 1 %", f"{_number:,.0f}", "count", number=_number, source="authors' files")
-    def _corpus(e: Evidence, what: str = _what, number: float = _number, tolerance: float = _tolerance) -> Finding:
-        e.of_gpt2()
-        counts = e.study.counts
-        if counts is None:
-            raise Inapplicable(MISSING["counts"])
-        totals = counts.manifest.get("totals", {})
-        kind = what.split()[-2]
-        found = totals.get({"bigrams": "distinct_bigrams"}.get(kind, kind))
-        if found is None:
-            raise Inapplicable("the counts do not say")
-        return Finding(f"{found:,.0f}", abs(found - number) <= tolerance * number, OTHER_CORPUS, float(found))
+        raise Inapplicable("the counts do not say")
+    return of_count(found, AUTHORS_TOTALS[total])
 
 
 # --- section 5: position terms
 
 
-@claim(
-    "§ 5.1, Fig. 3A", "Tᵖ rises along the keys in nearly every head: rank correlation at least 0.9", "monotone", "shape"
-)
 def _rising(e: Evidence) -> Finding:
-    e.learned()
     known = e.shape_from(2)["monotone"]
-    if known.null_count() == len(known):
-        raise Inapplicable("Tᵖ is constant: there is no query bias")
     falling = [head_name(head) for head, value in enumerate(known) if value is not None and value <= -0.9]
-    return of_heads(
-        known.fill_null(0) >= 0.9, NEARLY_EVERY, f"falls in {listed_some(falling, NAMED)}" if falling else ""
-    )
+    why = f"falls in {listed_some(falling, NAMED)}" if falling else ""
+    return of_heads(known >= 0.9, NEARLY_EVERY, why, NO_BIAS)
 
 
-@claim("§ 5.1, Fig. 3A", "Tᵖ is a line in nearly every head: R² at least 0.9, above random walks", "linear", "shape")
-def _lines(e: Evidence) -> Finding:
-    e.learned()
-    known = e.shape_from(2)["linear"]
-    if known.null_count() == len(known):
-        raise Inapplicable("too few positions, or Tᵖ is constant")
-    return of_heads(known.fill_null(False), NEARLY_EVERY)
+def _like_alibi(e: Evidence) -> Finding:
+    shape = e.shape_from(2)
+    slopes = shape["alibi_slope"]
+    holds = (slopes >= 2.0**-8) & (slopes <= 2.0 ** (-8 / e.layer.n_heads)) & shape["monotone"].is_not_null()
+    if shape["monotone"].null_count() == len(shape):
+        raise Inapplicable(NO_BIAS)
+    return of_heads(holds, NEARLY_EVERY, f"slopes of {span(slopes, 4)}")
 
 
-@claim(
-    "§ 5.2, Fig. 3B",
-    "Tᵖᵖ is a wave in most heads: half of its power in one wave, above random walks",
-    "undulating",
-    "shape",
-)
 def _waves(e: Evidence) -> Finding:
-    e.learned()
-    known = e.shape_from(2).select("sinusoidal", "period", "wave_share")
-    if known["sinusoidal"].null_count() == len(known):
-        raise Inapplicable("fewer than 48 keys or 1.5 periods are in view")
+    known = e.shape_from(2).select("sinusoidal", "period")
     found = known.filter("sinusoidal")
-    said = ""
-    if len(found):
-        said = f"periods of {span(found['period'], 0)} positions"
-    return of_heads(known["sinusoidal"].fill_null(False), MOST, said)
+    why = f"periods of {span(found['period'], 0)} positions" if len(found) else ""
+    return of_heads(known["sinusoidal"], MOST, why, "fewer than 48 keys or 1.5 periods are in view")
 
 
 def _near_is_higher(e: Evidence, quantity: str) -> Finding:
@@ -604,130 +559,87 @@ def _near_is_higher(e: Evidence, quantity: str) -> Finding:
     rows = e.curve(quantity)
     query = rows["query_position"][0]
     near = pl.col("key_position") > query - NEAR
-    means = (
-        rows.filter(pl.col("key_position") <= query)
-        .group_by("head")
-        .agg(near=pl.col("mean").filter(near).mean(), far=pl.col("mean").filter(~near).mean())
-    )
-    return of_heads(
-        means.sort("head").select(pl.col("near") > pl.col("far")).to_series().fill_null(False), NEARLY_EVERY
-    )
+    visible = rows.filter(pl.col("key_position") <= query).group_by("head")
+    means = visible.agg(higher=pl.col("mean").filter(near).mean() > pl.col("mean").filter(~near).mean())
+    return of_heads(means.sort("head")["higher"], NEARLY_EVERY, "", f"fewer than {NEAR + 1} keys are in view")
 
 
-@claim(
-    "§ 5.2, Fig. 3B",
-    "Tᵖᵖ is higher on the last 15 tokens than elsewhere in nearly every head",
-    "close tokens",
-    "positions",
-)
-def _pp_near(e: Evidence) -> Finding:
-    return _near_is_higher(e, "pp")
-
-
-@claim(
-    "§ 5.3, Fig. 3C",
-    "Tᵖ + Tᵖᵖ is higher on the last 15 tokens than elsewhere in nearly every head",
-    "nearby",
-    "positions",
-)
-def _sum_near(e: Evidence) -> Finding:
-    return _near_is_higher(e, "p+pp")
-
-
-@claim(
-    "§ 5.3, Fig. 3D",
-    "by position alone, most heads attend to the last 15 tokens: more than half of the softmax",
-    "concentrated on nearby tokens",
-    "shape",
-)
 def _local(e: Evidence) -> Finding:
     there = e.shape_from(1)
     holds = there["last_15"] > 0.5
     local = [head_name(head) for head, near in enumerate(holds) if near]
-    found = of_heads(holds, MOST)
-    return found._replace(
-        why=f"from position {there['query_position'][0]}; only {listed_some(local, NAMED)}" if local else ""
-    )
+    why = f"from position {there['query_position'][0]}; only {listed_some(local, NAMED)}" if local else ""
+    return of_heads(holds, MOST)._replace(why=why)
 
 
-@claim("§ 5.3, Fig. 3D", "L0H1 and L0H7 by position alone: more than half on the last 15 tokens", "both", "shape")
 def _local_heads(e: Evidence) -> Finding:
-    e.of_gpt2()
     one, seven = (float(e.shape_from(1)["last_15"][head]) for head in (SAME_TOKEN, DETOKENIZING))
     return Finding(f"{one:.2f} and {seven:.2f}", min(one, seven) > 0.5, "", seven)
 
 
-@claim(
-    "§ 5.3, Fig. 3D",
-    "the softmax suppresses the wave: total variation without it at most 0.1 in most heads",
-    "almost entirely",
-    "shape",
-)
 def _suppressed(e: Evidence) -> Finding:
-    e.learned()
-    there = e.shape_from(2)
-    known = there["wave_effect"].drop_nulls()
+    """From the last query position that has 1.5 periods of a wave in view."""
+    known = e.ask(Shape())["shape"].drop_nulls("wave_effect")
     if known.is_empty():
         raise Inapplicable("fewer than 1.5 periods of the wave are in view")
-    why = f"from position {there['query_position'][0]}, {len(known)} of {len(there)} heads"
-    return Finding(span(known), bool((known <= 0.1).sum() > len(known) / 2), why, float(known.to_numpy().max()))
+    query = max(known["query_position"])
+    effects = known.filter(query_position=query)["wave_effect"]
+    why = f"from position {query}, {len(effects)} of {e.layer.n_heads} heads"
+    return Finding(span(effects), int((effects <= 0.1).sum()) > len(effects) / 2, why, float(effects.to_numpy().max()))
 
 
-@claim("§ 5.4, Fig. 3B", "Tᵖᵖ of L0H1 lies in (−40, 0) across positions, ends within 10", "(−40, 0)", "positions")
-def _narrow(e: Evidence) -> Finding:
-    e.of_gpt2()
+def _position_range(e: Evidence) -> Finding:
     pp, both = (e.curve(quantity).filter(head=SAME_TOKEN)["mean"].to_numpy() for quantity in ("pp", "p+pp"))
-    why = f"Tᵖ + Tᵖᵖ, the paper's Figure 3C, lies in ({interval(both)})"
-    return Finding(f"({interval(pp)})", abs(pp.min() + 40) <= 10 and abs(pp.max()) <= 10, why, float(pp.min()))
+    agrees = bool(abs(pp.min() + 40) <= 10 and abs(pp.max()) <= 10)
+    return Finding(interval(pp), agrees, f"Tᵖ + Tᵖᵖ, the paper's Figure 3C, lies in {interval(both)}", float(pp.min()))
 
 
-def _agreement(e: Evidence, head: int) -> dict[str, Any]:
-    e.of_gpt2()
-    rows = e.ask(Attention(prepend_bos=False))["attention_agreement"].filter(head=head)
-    queries = rows["query_position"].unique().sort()
-    return rows.filter(query_position=queries[len(queries) // 2]).row(0, named=True)
+def _narrower(e: Evidence) -> Finding:
+    pp = float(np.ptp(e.curve("pp").filter(head=SAME_TOKEN)["mean"].to_numpy()))
+    ee = float(e.sampled["maximum"][SAME_TOKEN] - e.sampled["minimum"][SAME_TOKEN])
+    return Finding(f"{pp:.0f} against {ee:.0f}", pp < ee, "Tᵖᵖ from the middle query position, Tᵉᵉ of 100 tokens", pp)
 
 
-@claim(
-    "§ 5.4, Fig. 3E", "on text, L0H7 attends as positions predict: total variation at most 0.15", "similar", "attention"
-)
 def _as_predicted(e: Evidence) -> Finding:
-    found = _agreement(e, DETOKENIZING)["total_variation"]
+    found = e.agreement(DETOKENIZING)["total_variation"]
     return Finding(f"{found:.2f}", found <= 0.15, "", found)
 
 
-@claim("§ 5.4, Fig. 3E", "on text, L0H1 attends mostly to itself: more than half", "predominantly", "attention")
 def _to_itself(e: Evidence) -> Finding:
-    found = _agreement(e, SAME_TOKEN)["measured_self"]
+    found = e.agreement(SAME_TOKEN)["measured_self"]
     return Finding(f"{found:.2f}", found > 0.5, "", found)
 
 
-@claim(
-    "§ 5.4, Fig. 3E",
-    "L0H7 from 500 on [0 | 1–484 | 485–499 | itself], each within 0.03",
-    ".000 .007 .830 .164",
-    "attention",
-    source="authors' files",
-)
 def _masses(e: Evidence) -> Finding:
-    row = _agreement(e, DETOKENIZING)
-    found = {region: row[f"measured_{region}"] for region in AUTHORS_MASSES}
-    near = all(abs(found[region] - value) <= 0.03 for region, value in AUTHORS_MASSES.items())
-    return Finding(" ".join(f"{value:.3f}" for value in found.values()), near, OTHER_CORPUS, found["recent"])
+    row = e.agreement(DETOKENIZING)
+    found = [row[f"measured_{region}"] for region in AUTHORS_MASSES]
+    agrees = bool((np.abs(np.subtract(found, [*AUTHORS_MASSES.values()])) <= 0.03).all())
+    return Finding(_thousandths(found), agrees, OTHER_CORPUS, found[2])
+
+
+def _token_pairs_dominate(e: Evidence) -> Finding:
+    """Total variation from the prediction of positions, with and without Tᵉᵉ, in the head that departs most."""
+    if not e.layer.is_causal:
+        raise Inapplicable(MISSING["causal"])
+    worst = e.agreement()
+    head, query = worst["head"], worst["query_position"]
+    keys = e.ask(Attention(prepend_bos=False))["attention"].filter(head=head, query_position=query)
+    documents = [ids[: query + 1] for ids in e.study.read(False) if len(ids) > query][:TEXTS]
+    terms = [e.layer.terms(ids) for ids in documents]
+    predicted = keys.sort("key_position")["predicted"].to_numpy()
+    whole, without = (
+        float(np.abs(np.mean([row[head, query] for row in rows], axis=0) - predicted).sum() / 2)
+        for rows in ([each.attention() for each in terms], [each.attention_without("ee") for each in terms])
+    )
+    why = f"{len(documents)} documents, from position {query}"
+    return Finding(f"{head_name(head)}: {whole:.2f}, {without:.2f} without Tᵉᵉ", without < whole / 2, why, without)
 
 
 # --- section 6: the other terms, LayerNorm and the ends of the position table
 
 
-@claim(
-    "§ 6.1, Fig. 4",
-    "ee, p and pp contribute most, then e, then pe and ep (mean over heads)",
-    "ee p pp > e > pe ep",
-    "contributions",
-)
-def _contributions(e: Evidence) -> Finding:
-    bos = e.study.layer.has_vocabulary and not e.study.texts.given and e.is_gpt2  # as in the authors' code
-    by_head = e.ask(Contributions(prepend_bos=True if bos else None))["contributions_by_head"]
+def _order_of_terms(e: Evidence) -> Finding:
+    by_head = e.contributions("contributions_by_head")
     if by_head["term"].n_unique() < 6:
         raise Inapplicable("the model has fewer than six terms")
     means = by_head.group_by("term").agg(pl.col("kl").mean()).sort("kl", descending=True)
@@ -736,220 +648,283 @@ def _contributions(e: Evidence) -> Finding:
     return Finding(" ".join(order), agrees, f"largest: {term_symbol(order[0])}, {kl[order[0]]:.2f} nats", kl[order[0]])
 
 
-def _frequency(e: Evidence) -> Mapping[str, pl.DataFrame]:
-    if e.study.counts is None:
-        raise Inapplicable(MISSING["counts"])
-    return e.ask(Frequency())
+def _groups(e: Evidence) -> Finding:
+    by_group = e.contributions("contributions_by_group").group_by("group").agg(pl.col("kl").mean())
+    kl = dict(by_group.iter_rows())
+    groups = ("position", "token", "mixed")
+    if not kl.keys() >= set(groups):
+        raise Inapplicable("the model has no such groups of terms")
+    found = ", ".join(f"{group} {kl[group]:.2f}" for group in groups)
+    return Finding(f"{found} nats", kl["mixed"] < min(kl["position"], kl["token"]), "", kl["position"])
 
 
-for _head, _number in ((DETOKENIZING, -0.68), (SAME_TOKEN, -0.31)):
-
-    @claim(
-        "§ 6.2, Fig. 5",
-        f"Spearman of Tᵉ with frequency in {head_name(_head)}, within 0.03",
-        f"{_number}".replace("-", "−"),
-        "frequency",
-        number=_number,
-    )
-    def _assertion(e: Evidence, head: int = _head, number: float = _number) -> Finding:
-        e.of_gpt2()
-        found = _frequency(e)["frequency_by_head"].filter(head=head)["spearman"][0]
-        return of_number(found, number, 0.03, 2, OTHER_CORPUS)
+def _biases(e: Evidence) -> Finding:
+    rows = e.contributions("contributions_by_group").filter(group="self-assertion").sort("kl", descending=True)
+    if rows.is_empty() or not e.layer.has_biases:
+        raise Inapplicable("the model has no query bias")
+    why = f"most in {head_name(rows['head'][0])}: {rows['kl'][0]:.2f} nats"
+    return of_heads(rows.sort("head")["kl"] >= 0.1, MOST, why)
 
 
-@claim(
-    "§ 6.2, Fig. 5",
-    "several heads' Tᵉ has a high correlation with frequency: |ρ| at least 0.5 in two or more",
-    "several heads",
-    "frequency",
-)
+def _assertion(e: Evidence, head: int, paper: float) -> Finding:
+    by_head = e.frequency().tables["frequency_by_head"]
+    return of_number(by_head.filter(head=head)["spearman"][0], paper, 0.03, 2, OTHER_CORPUS)
+
+
 def _several(e: Evidence) -> Finding:
-    known = _frequency(e)["frequency_by_head"].drop_nulls("spearman").sort("head")
+    known = e.frequency().tables["frequency_by_head"].drop_nulls("spearman").sort("head")
     if known.is_empty():
         raise Inapplicable("Tᵉ is constant: there is no query bias")
     high = known.filter(pl.col("spearman").abs() >= 0.5)["head"]
     return Finding(f"{len(high)} of {len(known)} heads", len(high) >= 2, f"ρ from {span(known['spearman'])}", len(high))
 
 
-@claim(
-    "§ 6.3, Fig. 6",
-    "rare tokens have a high variance: Spearman of Var(e) with frequency below −0.3",
-    "−0.63",
-    "frequency",
-    number=-0.63,
-)
 def _rare(e: Evidence) -> Finding:
-    found = _frequency(e)["embedding_variance"]["spearman"][0]
-    if found is None:
-        raise Inapplicable("it is undefined here")
-    return Finding(f"{found:.2f}".replace("-", "−"), found < -0.3, OTHER_CORPUS if e.is_gpt2 else "", found)
+    found = defined(e.frequency().tables["embedding_variance"]["spearman"][0])
+    if e.is_gpt2:
+        return of_number(found, -0.63, 0.03, 2, OTHER_CORPUS)
+    return Finding(shown(found), found < -0.3, "", found)
 
 
-@claim("§ 6.3", "variance of the token norms, within 0.005 in GPT-2 small", "0.19", "frequency", number=0.19)
-def _norms(e: Evidence) -> Finding:
-    found = e.ask(Frequency())["embedding_variance"]["norm_variance"][0]
-    agrees = abs(found - 0.19) <= 0.005 if e.is_gpt2 else None
-    return Finding(f"{found:.3f}", agrees, "" if e.is_gpt2 else ABOUT_GPT2, found)
-
-
-@claim(
-    "§ 6.3", "LayerNorm equalizes the norms: their variance falls to less than a twentieth", "0.19 to 0.00", "frequency"
-)
 def _equalized(e: Evidence) -> Finding:
     row = e.ask(Frequency())["embedding_variance"].row(0, named=True)
-    before, after = row["norm_variance"], row["divided_norm_variance"]
-    if after is None or not before:
-        raise Inapplicable("it is undefined here")
+    before, after = defined(row["norm_variance"]), defined(row["divided_norm_variance"])
+    if not before:
+        raise Inapplicable("all norms are equal")
     return Finding(f"{before:.3f} to {after:.3f}", after < before / 20, "", after)
 
 
-@claim("§ 6.3", "Var(e) is at least ten times the mean |Cov(e, p)|", "46 times", "frequency", number=46)
 def _covariance(e: Evidence) -> Finding:
-    e.learned()
-    found = e.ask(Frequency())["embedding_variance"]["variance_to_covariance"][0]
-    if found is None:
-        raise Inapplicable("it is undefined here")
-    return Finding(f"{found:.0f} times", found >= 10, "", found)
+    found = defined(e.ask(Frequency())["embedding_variance"]["variance_to_covariance"][0])
+    return Finding(f"{found:.0f} times", abs(found - 46) <= 1 if e.is_gpt2 else found >= 10, "", found)
 
 
-def _variances(e: Evidence) -> pl.DataFrame:
-    e.learned()
-    tables = e.ask(Variance())
-    return tables["position_variance"].head(tables["trained_range"]["trained"][0])
-
-
-@claim(
-    "§ 6.4, Fig. 6",
-    "the variance of most positions is constant: 90 % within a quarter of the median",
-    "constant",
-    "variance",
-)
 def _constant(e: Evidence) -> Finding:
-    variance = _variances(e)["variance"].to_numpy()
+    variance = e.variances()["variance"].to_numpy()
     median = float(np.median(variance))
     share = float((np.abs(variance - median) <= median / 4).mean()) if median else 0.0
     return Finding(f"{100 * share:.0f} %", share >= 0.9, f"median {median:.4g}", share)
 
 
-@claim(
-    "§ 6.4, Fig. 6", "position 0 has an exceptionally high variance: an outlier above the median", "first", "variance"
-)
-def _first(e: Evidence) -> Finding:
-    found = _variances(e)
-    ratio = found["variance"][0] / float(np.median(found["variance"]))
-    why = f"variance {found['variance'][0]:.3g}"
-    return Finding(f"{ratio:.1f} times the median", bool(found["outlier"][0]) and ratio > 1, why, ratio)
+def _end(e: Evidence, place: int) -> Finding:
+    """Whether the first position is an outlier above the median, or the last one below it."""
+    found = e.variances()
+    value = found["variance"][place]
+    ratio = value / float(np.median(found["variance"]))
+    agrees = bool(found["outlier"][place]) and (ratio > 1 if place == 0 else ratio < 1)
+    return Finding(f"{ratio:.2g} times the median", agrees, f"variance {value:.3g}", ratio)
 
 
-@claim(
-    "§ 6.4, Fig. 6",
-    "the last position has an exceptionally low variance: an outlier below the median",
-    "last",
-    "variance",
-)
-def _last(e: Evidence) -> Finding:
-    found = _variances(e)
-    ratio = found["variance"][-1] / float(np.median(found["variance"]))
-    why = f"variance {found['variance'][-1]:.3g}"
-    return Finding(f"{ratio:.2g} times the median", bool(found["outlier"][-1]) and ratio < 1, why, ratio)
+def _step(e: Evidence) -> Finding:
+    parts = {"constant": _constant(e), "first": _end(e, 0), "last": _end(e, -1)}
+    found = [name for name, part in parts.items() if part.agrees]
+    return Finding(f"{len(found)} of 3", len(found) == 3, f"holds: {listed_some(found, NAMED)}" if found else "")
 
 
-@claim("§ 6.4", "Tᵖ at position 0 is negative without LayerNorm in nearly every head", "negative", "variance")
-def _negative(e: Evidence) -> Finding:
-    e.learned()
-    first = e.ask(Variance())["switch"].sort("head")["first_without_norm"]
-    if not first.to_numpy().any():
-        raise Inapplicable("Tᵖ is 0: there is no query bias")
-    return of_heads(first < 0, NEARLY_EVERY)
+def _overtaken(e: Evidence) -> Finding:
+    rows = e.ask(Positions())["positions"].filter(quantity="p", layer_norm=True)
+    if not rows["mean"].to_numpy().any():
+        raise Inapplicable(NO_BIAS)
+    last = e.shape_from(2)["query_position"][0]
+    near = pl.col("key_position").is_between(last - NEAR + 1, last)
+    first = pl.col("mean").filter(pl.col("key_position") == 0).first()
+    by_head = rows.group_by("head").agg(higher=pl.col("mean").filter(near).mean() > first)
+    return of_heads(by_head.sort("head")["higher"].fill_null(False), NEARLY_EVERY, f"from position {last}")
 
 
-@claim(
-    "§ 6.4",
-    "σ raises Tᵖ at position 0 above the next ten positions in nearly every head",
-    "exceptionally high",
-    "variance",
-)
-def _switched(e: Evidence) -> Finding:
-    e.learned()
-    switch = e.ask(Variance())["switch"].sort("head")
-    if not switch["first_without_norm"].to_numpy().any():
-        raise Inapplicable("Tᵖ is 0: there is no query bias")
-    return of_heads((switch["by_scale"] > 0) & (switch["jump"] > 0), NEARLY_EVERY)
-
-
-@claim(
-    "§ 6.4",
-    "its σ raises the attention on position 0, by position alone, in nearly every head (mean over queries)",
-    "amplified",
-    "shape",
-)
 def _sink(e: Evidence) -> Finding:
-    e.learned()
     reach = e.ask(Shape())["reach"].filter(pl.col("query_position") > 0)
     if reach.is_empty():
         raise Inapplicable("there is one position")
     means = reach.group_by("head").mean().sort("head")
     own, usual = means["on_first"], means["on_first_usual_scale"]
     best = int((own - usual).arg_max() or 0)
-    why = f"most in {head_name(best)}: {usual[best]:.3f} to {own[best]:.3f}"
-    return of_heads(own > usual, NEARLY_EVERY, why)
+    return of_heads(own > usual, NEARLY_EVERY, f"most in {head_name(best)}: {usual[best]:.3f} to {own[best]:.3f}")
 
 
-@claim(
-    "§ 6.4, Fig. 3D",
-    "the sink fades with length: less than 5 % on position 0 from the middle in nearly every head",
-    "suppressed",
-    "shape",
-)
-def _fades(e: Evidence) -> Finding:
-    e.learned()
-    return of_heads(e.shape_from(1)["on_first"] < 0.05, NEARLY_EVERY)
-
-
-@claim(
-    "§ 6.4",
-    "value vectors at position 0 are shorter than at the next ten positions in nearly every head",
-    "19.4 times (GPT-2 medium, Gurnee et al.)",
-    "variance",
-)
 def _values(e: Evidence) -> Finding:
-    e.learned()
     ratio = e.ask(Variance())["switch"].sort("head")["value_norm_ratio"]
     if ratio.null_count():
         raise Inapplicable("it is undefined here")
-    why = f"norm {span(ratio)} of theirs"
-    return of_heads(ratio < 1, NEARLY_EVERY, why)._replace(number=float(np.median(1 / ratio.to_numpy())))
+    found = of_heads(ratio < 1, NEARLY_EVERY, f"norm {span(ratio)} of theirs")
+    return found._replace(number=float(np.median(1 / ratio.to_numpy())))
 
 
-@claim(
-    "§ 6.4, Fig. 7",
-    "Tᵖᵖ without LayerNorm is flat from the last position: it departs as if untrained in every head",
-    "flat at 1023",
-    "variance",
-)
 def _flat(e: Evidence) -> Finding:
-    e.learned()
     found = e.ask(Variance())["undertrained"].sort("head")
     if found["undertrained"].null_count():
         raise Inapplicable("untestable: the rows before it are untrained or too few")
-    ratio = found["usual_size"] / found["size"]
-    return of_heads(found["undertrained"], 1.0, f"{span(ratio, 0)} times smaller than from the four before")
+    why = f"{span(found['usual_size'] / found['size'], 0)} times smaller than from the four before"
+    return of_heads(found["undertrained"], 1.0, why)
 
 
-@claim(
-    "§ 6.4, Fig. 7",
-    "Tᵖᵖ from the four positions before it overlaps: departures of at most 0.1 in every head",
-    "overlap",
-    "variance",
-)
 def _overlap(e: Evidence) -> Finding:
-    e.learned()
     found = e.ask(Variance())["undertrained"].sort("head")["usual_departure"]
     if found.null_count():
         raise Inapplicable("there are too few positions")
     return of_heads(found <= 0.1, 1.0, f"departures of {span(found)}")
 
 
-@claim("Limitations", "where is the switch that turns detokenization off for single-token words?", "open", "lookback")
-def _switch(_e: Evidence) -> Finding:
+def _open_question(_e: Evidence) -> Finding:
     raise Inapplicable("an open question in the paper; see detoklens lookback")
+
+
+# --- the claims, in the paper's order
+
+ONE, SEVEN = head_name(SAME_TOKEN), head_name(DETOKENIZING)
+published = partial(Claim, only="gpt2", source="authors' files")
+positional = partial(Claim, only="learned", tokens="norms")
+of_weights = partial(Claim, only="learned", tokens="none")
+
+# fmt: off
+CLAIMS: tuple[Claim, ...] = (
+    Claim("Abstract, § 6.1",
+        "removing mixed effects (ep, pe) changes attention less than position (p, pp) or token (e, ee), mean of heads",
+        "contributions of position, token and mixed effects", "contributions", _groups),
+    of_weights("§ 3.2 to 3.4, eqs 2 to 10, app. B",
+        "folding LayerNorm into the projections is exact: relative difference of the output below 1e-4", "equivalent",
+        "verify", _folded),
+    Claim("§ 3.4", "the key bias has no effect on attention: largest difference without it below 1e-4", "meaningless",
+        "explain", _key_bias, tokens="none"),
+    of_weights("§ 3.5, eq. 11", "the terms add up to the attention: largest difference below 1e-4", "exact", "explain",
+        _terms_add_up),
+    Claim("§ 4.1, Fig. 2A", "for `iens`, ` sap` has the largest Tᵉᵉ in L0H4", "rank 1", "partners",
+        lambda e: _ranks_of_iens(e, [" sap"], 4), "gpt2", number=1),
+    Claim("§ 4.1, Fig. 2A", f"for `iens`, ` sap` and `Al` have the two largest Tᵉᵉ in {SEVEN}", "ranks 1 and 2",
+        "partners", lambda e: _ranks_of_iens(e, [" sap", "Al"], DETOKENIZING, ORDER_OF_IENS), "gpt2"),
+    Claim("Table 1", "34 ranks of preceding tokens: at least 32 within 1 of the paper's", "34 ranks", "paper", _table_1,
+        "gpt2 number", number=34),
+    Claim("§ 4.2, Fig. 2B", "some heads have a diagonal (self-match of at least 2 standard deviations), some do not",
+        "two kinds", "heatmap", _two_kinds),
+    Claim("§ 4.2, Fig. 2B", f"{ONE} has a clear diagonal and {SEVEN} has none", "L0H1 only", "heatmap", _diagonals,
+        "gpt2"),
+    Claim("§ 4.2, Fig. 2B", f"range of Tᵉᵉ over the authors' 100 tokens in {ONE}, ends within 2", "(−47, 127)",
+        "heatmap", lambda e: _token_range(e, SAME_TOKEN, (-47, 127), "§ 5.4 gives (−50, 100)"), "gpt2"),
+    Claim("§ 4.2, Fig. 2B", f"range of Tᵉᵉ over the authors' 100 tokens in {SEVEN}, ends within 2", "(−35, 31)",
+        "heatmap", lambda e: _token_range(e, DETOKENIZING, (-35, 31)), "gpt2"),
+    *(published("notebook", f"Tᵉᵉ of `iens` and `{key}` in {SEVEN}, published σ, within 0.05", f"{score:.4f}",
+        "partners", partial(_published_score, key=key, score=score),
+        number=score)
+        for key, (score, _) in AUTHORS_SCORES.items()),
+    published("notebook", f"smallest Tᵉᵉ of `iens` in {SEVEN}, published σ, within 0.05", "` TY`, −42.4261", "partners",
+        _smallest_score, number=AUTHORS_SMALLEST[1]),
+    *(published("notebook", f"bigram count of `{key}` and `iens`, within 1 %", f"{count:,}", "auroc",
+        partial(_count_before_iens, key=key, count=count), number=count)
+        for key, (_, count) in AUTHORS_SCORES.items()),
+    *(Claim("§ 4.2, Fig. 2C", f"the ROC curve of `{token}` is higher in {SEVEN} than in {ONE}: larger AUROC", "curves",
+        "auroc", partial(_curves, token=token), "gpt2")
+        for token in ("iens", " Jackson")),
+    published("notebook, Fig. 2C", f"AUROC of `iens` in {SEVEN}, within 0.02", "0.90", "auroc",
+        lambda e: of_number(_auroc_of(e, "iens")[1], 0.90, 0.02, 2, OTHER_CORPUS), number=0.90),
+    Claim("§ 4.2, Fig. 2D", "some head ranks frequent bigrams high: lexical beyond its controls", "several heads",
+        "auroc", lambda e: of_verdict(e.answer(Auroc(pieces=True)))),
+    Claim("§ 4.2, Fig. 2D", f"{SEVEN} has the largest mean AUROC", SEVEN, "auroc", _largest_auroc, "gpt2",
+        number=DETOKENIZING),
+    published("published files, Fig. 2D", "mean AUROC of heads 0 to 11: largest difference at most 0.03",
+        _thousandths(AUTHORS_AUROC), "auroc", _all_aurocs),
+    Claim("§ 4.2", "heads with a diagonal detokenize less: rank correlation of self-match and AUROC below −0.5",
+        "less likely", "heads", _diagonal_heads),
+    *(published("published files, OpenWebText", f"{name.replace('_', ' ')} counted, within 1 %", f"{total:,.0f}",
+        "count", partial(_corpus, total=name), number=total)
+        for name, total in AUTHORS_TOTALS.items()),
+    positional("§ 5.1, Fig. 3A", "Tᵖ rises along the keys in nearly every head: rank correlation at least 0.9",
+        "monotone", "shape", _rising),
+    positional("§ 5.1, Fig. 3A", "Tᵖ is a line in nearly every head: R² at least 0.9, above random walks", "linear",
+        "shape",
+        lambda e: of_heads(e.shape_from(2)["linear"], NEARLY_EVERY, "", "too few positions, or Tᵖ is constant")),
+    positional("§ 1, § 2.2",
+        "the line is like ALiBi's: slope / √d′ from 2⁻⁸ to 2^(−8 / heads), ALiBi's own range, in nearly every head",
+        "similar", "shape", _like_alibi),
+    positional("§ 5.2, Fig. 3B", "Tᵖᵖ is a wave in most heads: half of its power in one wave, above random walks",
+        "undulating", "shape", _waves),
+    positional("§ 5.2, Fig. 3B", "Tᵖᵖ is higher on the last 15 tokens than elsewhere in nearly every head",
+        "close tokens", "positions", lambda e: _near_is_higher(e, "pp")),
+    positional("§ 5.3, Fig. 3C", "Tᵖ + Tᵖᵖ is higher on the last 15 tokens than elsewhere in nearly every head",
+        "nearby", "positions", lambda e: _near_is_higher(e, "p+pp")),
+    Claim("§ 5.3, Fig. 3D", "by position alone, most heads attend to the last 15 tokens: more than half of the softmax",
+        "concentrated on nearby tokens", "shape", _local, tokens="norms"),
+    Claim("§ 5.3, Fig. 3D", f"{ONE} and {SEVEN} by position alone: more than half on the last 15 tokens", "both",
+        "shape", _local_heads, "gpt2", "norms"),
+    positional("§ 5.3, Fig. 3D",
+        "the softmax suppresses the wave: total variation without it at most 0.1 in most heads", "almost entirely",
+        "shape", _suppressed),
+    Claim("§ 5.4, Fig. 3E", f"on text, {SEVEN} attends as positions predict: total variation at most 0.15", "similar",
+        "attention", _as_predicted, "gpt2"),
+    published("published files, Fig. 3E", f"{SEVEN} from 500 on [0 | 1–484 | 485–499 | itself], each within 0.03",
+        _thousandths([*AUTHORS_MASSES.values()]), "attention", _masses),
+    Claim("§ 5.4, Fig. 3E", f"on text, {ONE} attends mostly to itself: more than half", "predominantly", "attention",
+        _to_itself, "gpt2"),
+    Claim("§ 5.4",
+        "in the head that departs most from positions alone on text, Tᵉᵉ is the cause: without it, the distance halves",
+        "attributed to Tᵉᵉ", "attention", _token_pairs_dominate, "learned"),
+    Claim("§ 5.4, Fig. 3B", f"Tᵖᵖ of {ONE} lies in (−40, 0) across positions, ends within 10", "(−40, 0)", "positions",
+        _position_range, "gpt2", "norms"),
+    Claim("§ 5.4", f"in {ONE}, Tᵖᵖ has a narrower range than Tᵉᵉ", "narrower", "heatmap", _narrower, "gpt2"),
+    Claim("§ 6.1, Fig. 4", "ee, p and pp contribute most, then e, then pe and ep (mean over heads)",
+        "ee p pp > e > pe ep", "contributions", _order_of_terms),
+    Claim("§ 6.2, Fig. 5", f"Spearman of Tᵉ with frequency in {SEVEN}, within 0.03", "−0.68", "frequency",
+        lambda e: _assertion(e, DETOKENIZING, -0.68), "gpt2", number=-0.68),
+    Claim("§ 6.2, Fig. 5", f"Spearman of Tᵉ with frequency in {ONE}, within 0.03", "−0.31", "frequency",
+        lambda e: _assertion(e, SAME_TOKEN, -0.31), "gpt2", number=-0.31),
+    Claim("§ 6.2, Fig. 5", "several heads' Tᵉ has a high correlation with frequency: |ρ| at least 0.5 in two or more",
+        "several heads", "frequency", _several),
+    Claim("§ 6.3, Fig. 5",
+        "frequency can be read after LayerNorm: some head's Tᵉ follows it beyond random query biases",
+        "can be extracted", "frequency", lambda e: of_verdict(e.frequency())),
+    Claim("§ 6.3, Fig. 6",
+        "rare tokens have a high variance: Spearman of Var(e) with frequency below −0.3, in GPT-2 small within 0.03",
+        "−0.63", "frequency", _rare, number=-0.63),
+    Claim("§ 6.3", "variance of the token norms, within 0.005 in GPT-2 small", "0.19", "frequency",
+        lambda e: of_number(e.ask(Frequency())["embedding_variance"]["norm_variance"][0], 0.19, 0.005, 3),
+        "gpt2 number", "none", number=0.19),
+    Claim("§ 6.3", "LayerNorm equalizes the norms: their variance falls to less than a twentieth", "0.19 to 0.00",
+        "frequency", _equalized),
+    Claim("§ 6.3, footnote", "Var(e) is at least ten times the mean |Cov(e, p)|, in GPT-2 small 45 to 47 times",
+        "46 times", "frequency", _covariance, "learned", number=46),
+    of_weights("§ 6.4, Fig. 6", "the variance of most positions is constant: 90 % within a quarter of the median",
+        "constant", "variance", _constant),
+    of_weights("§ 6.4, Fig. 6", "position 0 has an exceptionally high variance: an outlier above the median", "first",
+        "variance", lambda e: _end(e, 0)),
+    of_weights("§ 6.4, Fig. 6", "the last position has an exceptionally low variance: an outlier below the median",
+        "last", "variance", lambda e: _end(e, -1)),
+    of_weights("§ 6.4", "the variance is a step function: the three rows above hold", "step", "variance", _step),
+    of_weights("§ 6.4", "Tᵖ at position 0 is negative without LayerNorm in nearly every head", "negative", "variance",
+        lambda e: of_heads(e.switch()["first_without_norm"] < 0, NEARLY_EVERY)),
+    positional("§ 6.4", "σ raises Tᵖ at position 0 above the next ten positions in nearly every head",
+        "exceptionally high", "variance",
+        lambda e: of_heads((e.switch()["by_scale"] > 0) & (e.switch()["jump"] > 0), NEARLY_EVERY)),
+    positional("§ 6.4",
+        "its σ raises the attention on position 0, by position alone, in nearly every head (mean over queries)",
+        "amplified", "shape", _sink),
+    positional("§ 6.4, Fig. 3D",
+        "the sink fades with length: less than 5 % on position 0 from the middle in nearly every head", "suppressed",
+        "shape", lambda e: of_heads(e.shape_from(1)["on_first"] < 0.05, NEARLY_EVERY)),
+    positional("§ 6.4", "in a long text, Tᵖ of the last 15 tokens exceeds Tᵖ of position 0 in nearly every head",
+        "exceed", "positions", _overtaken),
+    Claim("§ 6.4", "value vectors at position 0 are shorter than at the next ten positions in nearly every head",
+        "19.4 times (GPT-2 medium, Gurnee et al.)", "variance", _values, "learned"),
+    of_weights("§ 6.4, Fig. 7",
+        "Tᵖᵖ without LayerNorm is flat from the last position: it departs as if untrained in every head",
+        "flat at 1023", "variance", _flat),
+    of_weights("§ 6.4, Fig. 7",
+        "Tᵖᵖ from the four positions before it overlaps: departures of at most 0.1 in every head", "overlap",
+        "variance", _overlap),
+    Claim("Limitations",
+        "biases matter: removing self-assertion (e, p) changes attention by at least 0.1 nats in most heads",
+        "raises the question", "contributions", _biases),
+    Claim("Limitations", "where is the switch that turns detokenization off for single-token words?", "open",
+        "lookback", _open_question),
+)
+# fmt: on
+
+
+def judged(study: Study, claims: Sequence[Claim] = CLAIMS) -> pl.DataFrame:
+    """One row per claim, as PAPER_CLAIMS."""
+    evidence, rows = Evidence(study), []
+    for claim in claims:
+        found = evidence.judge(claim)
+        verdict: Outcome = "not applicable" if found.agrees is None else "agrees" if found.agrees else "differs"
+        row = (claim.where, claim.text, verdict, found.found or None, claim.says, found.why or None, found.number)
+        rows.append((*row, claim.number, claim.source, claim.command))
+    schema = {column.name: column.polars_type for column in PAPER_CLAIMS.columns}
+    return PAPER_CLAIMS.conform(pl.DataFrame(rows, schema=schema, orient="row"))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from detoklens.questions.base import ByLabel, Frames
     from detoklens.questions.study import Study
 
-LONGEST_CLAIM, LONGEST_FOUND = 40, 20
+LONGEST_CLAIM = 40
 
 
 @dataclass(frozen=True, repr=False)
@@ -54,10 +54,11 @@ class Paper(Question):
 
     def summarize(self, tables: Frames) -> str:
         number = {verdict: int((tables["paper_claims"]["verdict"] == verdict).sum()) for verdict in OUTCOMES}
+        papers = sum(claim.source == "paper" for claim in CLAIMS)
         judged = number["agrees"] + number["differs"]
         return (
-            f"Of {plural(len(CLAIMS), 'claim')} of the paper, {judged} can be judged on this model: {number['agrees']} "
-            f"agree and {number['differs']} differ."
+            f"Of {plural(papers, 'claim')} of the paper and {plural(len(CLAIMS) - papers, 'number')} of its authors' "
+            f"files, {judged} can be judged on this model: {number['agrees']} agree and {number['differs']} differ."
         )
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
@@ -78,7 +79,9 @@ class Paper(Question):
             told["verdict"],
             told["found"],
             told["where"],
-            told["paper"],
+            told.select(
+                pl.when(source="paper").then("paper").otherwise(pl.col("paper") + " (authors' files)").alias("paper")
+            ).to_series(),
             told["why"],
         ]
         others = (

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import numpy as np
 import polars as pl
 
 from detoklens.errors import MissingError, RangeError
@@ -14,23 +15,62 @@ from detoklens.measures.positions import chosen_queries, offset_curves, position
 from detoklens.questions.base import Question, ReportEntry, View
 from detoklens.questions.options import SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, QueryPositions
-from detoklens.questions.positions.compute import (
-    POSITIONS,
-    POSITIONS_BY_OFFSET,
-    curve_lines,
-    curve_table,
-    offset_table,
-)
 from detoklens.questions.texts import check_reachable
+from detoklens.tables.rendering import sparkline
+from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent
 
 if TYPE_CHECKING:
-    import numpy as np
-
+    from detoklens.measures.positions import Curve, OffsetCurve
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames, Need
     from detoklens.questions.study import Study
 
+
+DRAWN_PLACES = 22  # width of a sparkline: the row then fits 80 characters, even with six-digit positions
+SHOWN_DIGITS = 3
+
+POSITIONS = Schema(
+    "positions",
+    "Position terms along the keys",
+    (
+        HEAD,
+        Column(
+            "quantity",
+            "String",
+            "p, pp, their sum (p+pp), or attention: softmax of the sum over the visible keys",
+        ),
+        Column("query_position", "Int32", "position of the query, from 0; null for p, which does not depend on it"),
+        Column("key_position", "Int32", "position of the key, at most the query's own in causal models"),
+        Column("layer_norm", "Boolean", "whether the values are divided by σ"),
+        Column("mean", "Float64", "value with σ averaged over the vocabulary, see the option `average`", defined=True),
+        Column(
+            "low",
+            "Float64",
+            "lower end of the band of most tokens (pp, p+pp: pairs of tokens); null for attention",
+        ),
+        Column("high", "Float64", "upper end of that band"),
+        Column(
+            "at_smallest_scale",
+            "Float64",
+            "value with the vocabulary's smallest σ, at the key or as the option `extremes` says",
+        ),
+        Column("at_largest_scale", "Float64", "value with the vocabulary's largest σ, likewise"),
+    ),
+)
+
+
+POSITIONS_BY_OFFSET = Schema(
+    "positions_by_offset",
+    "Position kernel by offset",
+    (
+        HEAD,
+        Column("quantity", "String", "p: the position kernel; attention: its softmax over the visible keys"),
+        Column("query_position", "Int32", "position of the query, from 0; null for the kernel"),
+        Column("offset", "Int32", "query position − key position; negative for keys after the query"),
+        Column("value", "Float64", "the kernel before multiplication by the attention scale, or the attention"),
+    ),
+)
 
 EXTREMES = {"key": "at the keys", "query": "at the query", "both": "at query and keys"}
 
@@ -132,8 +172,8 @@ class Positions(OfPositions):
     extremes: Annotated[
         Literal["key", "query", "both"],
         Parameter(
-            "Whose σ is the vocabulary's smallest or largest: the key's, as in the caption of the paper's Figure 3, "
-            "the query's, as in its code, or both.",
+            "Which σ to vary over the vocabulary: the key's, as in the caption of the paper's Figure 3, the query's, "
+            "as in its code, or both.",
             advanced=True,
         ),
     ] = "key"
@@ -196,7 +236,7 @@ class Positions(OfPositions):
             ("positions_by_offset",),
             "The position kernel (Tᵖ)",
             "What the distance from query to key adds to the score of any two tokens, before multiplication by the "
-            "attention scale.",
+            "attention scale. Not in the paper, which has learned positions only.",
             per_head=True,
         ),
         FigureSpec(
@@ -204,7 +244,8 @@ class Positions(OfPositions):
             "positions:kernel_attention",
             ("positions_by_offset",),
             "Attention by distance alone",
-            "Softmax of the kernel over the visible keys: the attention if only distance mattered.",
+            "Softmax of the kernel over the visible keys: the attention if only distance mattered. Not in the paper, "
+            "which has learned positions only.",
             per_head=True,
         ),
     )
@@ -262,7 +303,7 @@ class Positions(OfPositions):
         asked = pl.col("head").is_in(study.heads(self.heads))
         if study.layer.positions != "learned":
             by_offset = offset_curves(study.layer, self.queries(study), self.split_off(study))
-            return {"positions_by_offset": pl.concat([offset_table(curve) for curve in by_offset]).filter(asked)}
+            return {"positions_by_offset": pl.concat([_offset_table(curve) for curve in by_offset]).filter(asked)}
         self.say_what_was_trained(study, runner)
         curves = position_curves(
             study.layer,
@@ -274,7 +315,7 @@ class Positions(OfPositions):
             self.length,
             self.extremes,
         )
-        return {"positions": pl.concat([curve_table(curve) for curve in curves]).filter(asked)}
+        return {"positions": pl.concat([_curve_table(curve) for curve in curves]).filter(asked)}
 
     def summarize(self, tables: Frames) -> str:
         """The sharpest and the broadest head from the middle query position."""
@@ -295,9 +336,9 @@ class Positions(OfPositions):
         """One line per curve, with LayerNorm: range, peak and sparkline."""
         if "positions" in tables:
             shown = tables["positions"].filter(pl.col("layer_norm") & (pl.col("quantity") != "p+pp"))
-            return [View(POSITIONS.question, curve_lines(shown, "mean", "key_position", "key"))]
+            return [View(POSITIONS.question, _curve_lines(shown, "mean", "key_position", "key"))]
         by_offset = tables["positions_by_offset"]
-        return [View(POSITIONS_BY_OFFSET.question, curve_lines(by_offset, "value", "offset", "offset"))]
+        return [View(POSITIONS_BY_OFFSET.question, _curve_lines(by_offset, "value", "offset", "offset"))]
 
 
 def _peaks(tables: Frames) -> tuple[pl.DataFrame, int]:
@@ -318,3 +359,50 @@ def _peaks(tables: Frames) -> tuple[pl.DataFrame, int]:
 def _share(share: float) -> str:
     """A percentage; below one percent with one digit, since uniform attention over many keys is that small."""
     return percent(share) if share >= 0.01 else f"{100 * share:.1g} %"
+
+
+def _curve_table(curve: Curve) -> pl.DataFrame:
+    n_heads, n_keys = curve.mean.shape
+    rows = n_heads * n_keys
+    return POSITIONS.frame(
+        {
+            "head": np.repeat(np.arange(n_heads), n_keys),
+            "quantity": [curve.quantity] * rows,
+            "query_position": pl.Series([curve.query_position] * rows, dtype=pl.Int32),
+            "key_position": np.tile(np.arange(n_keys) + curve.first_key, n_heads),
+            "layer_norm": [curve.layer_norm] * rows,
+            **{
+                name: getattr(curve, name).ravel()
+                for name in ("mean", "low", "high", "at_smallest_scale", "at_largest_scale")
+            },
+        }
+    )
+
+
+def _offset_table(curve: OffsetCurve) -> pl.DataFrame:
+    n_heads, n_offsets = curve.values.shape
+    return POSITIONS_BY_OFFSET.frame(
+        {
+            "head": np.repeat(np.arange(n_heads), n_offsets),
+            "quantity": [curve.quantity] * curve.values.size,
+            "query_position": pl.Series([curve.query_position] * curve.values.size, dtype=pl.Int32),
+            "offset": np.tile(np.arange(n_offsets) + curve.first_offset, n_heads),
+            "value": curve.values.ravel(),
+        }
+    )
+
+
+def _curve_lines(curves: pl.DataFrame, value: str, place: str, place_name: str) -> pl.DataFrame:
+    """One line per curve: range, peak and sparkline."""
+    along = f"along the {place_name}s"
+    by_curve = curves.sort("head", maintain_order=True).group_by(
+        "head", "quantity", "query_position", maintain_order=True
+    )
+    lines = by_curve.agg(
+        pl.col(value).min().round_sig_figs(SHOWN_DIGITS).alias("lowest"),
+        pl.col(value).max().round_sig_figs(SHOWN_DIGITS).alias("highest"),
+        pl.col(place).get(pl.col(value).arg_max()).alias(f"at {place_name}"),
+        pl.col(value).alias(along),
+    )
+    drawn = [sparkline(curve.drop_nulls().to_list(), DRAWN_PLACES) for curve in lines[along]]
+    return lines.rename({"query_position": "query"}).with_columns(pl.Series(along, drawn, pl.String))
