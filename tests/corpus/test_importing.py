@@ -6,6 +6,7 @@ import struct
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,9 +20,8 @@ from typer.testing import CliRunner
 
 from detoklens.cli.app import app
 from detoklens.corpus import shards, token_files
-from detoklens.corpus.count import CountingOptions, count_corpus
+from detoklens.corpus.count import CountingOptions, count_corpus, import_counts
 from detoklens.corpus.counts import Counts
-from detoklens.corpus.importing import import_counts
 from detoklens.corpus.token_files import ImportOptions
 from detoklens.engines import open_engine
 from detoklens.errors import DetokLensError, OutputError
@@ -122,7 +122,7 @@ def counted_plainly(documents: Documents) -> tuple[Counter[int], Counter[tuple[i
 
 def imported(source: Path, out: Path, options: ImportOptions, workers: int = 1, engine: str = "local") -> Counts:
     with open_engine(engine, workers) as running:
-        return import_counts([source], VOCABULARY, out, options, engine=running)
+        return import_counts(source, VOCABULARY, out, **asdict(options), engine=running)
 
 
 @pytest.mark.parametrize("write", FORMATS)
@@ -316,7 +316,7 @@ BAD = {
     "another dtype than the header's": (array_of(np.zeros(3, np.uint16), ImportOptions(dtype="uint32")), "not uint32"),
     "no dtype": (array_of(np.zeros(3, np.uint16), name="a.bin"), "by dtype (uint16 or uint32)"),
     "an odd length": (array_of(np.zeros(3, np.uint8), RAW, "a.bin"), "3 bytes are not a whole number"),
-    "an unknown dtype": (array_of(np.zeros(3, np.uint8), ImportOptions(dtype="int8"), "a.bin"), "not one of uint16"),
+    "an unknown dtype": (array_of(np.zeros(3, np.uint8), ImportOptions(dtype="int8"), "a.bin"), "pass uint16 or uint32"),
     "llm.c": (array_of(np.array([20240520, 1], np.int32), RAW, "a.bin"), "llm.c"),
     "a cut .npy": (damaged(write_npy, "tokens.npy", lambda raw: raw[:-2]), "and doesn't"),
     "a damaged .npy": (damaged(write_npy, "tokens.npy", lambda raw: raw[:10] + b"\x00" * 40), "damaged .npy"),
