@@ -122,7 +122,7 @@ class Imported:
         False
     )
     memory: Annotated[
-        str | None, Parameter("Memory of all workers. Default: a quarter of the machine's.", metavar="SIZE")
+        str | None, Parameter("Memory limit for all workers together. Default: a quarter of RAM.", metavar="SIZE")
     ] = None
 
 

@@ -166,7 +166,7 @@ class WordByWordEncoder:
         description = _description(tokenizer_json, parse_special_tokens)
         joined = bytes_never_cut(description)
         if joined is None:
-            raise TokenError("no exact way is known to split this tokenizer's texts into words")
+            raise TokenError("this tokenizer's text can't be split into words exactly")
         truth = TokenizersEncoder(tokenizer_json, parse_special_tokens)
         fast = ByteLevelWords.encoder(description, truth.encode_words)
         encode_words = fast or (lambda text, spans: truth.encode_words(words_at(text, spans)))
