@@ -1,15 +1,17 @@
 """Time counting and its scaling, as ratios within one run on this machine.
 
     python benchmarks/counting.py texts --tokenizer gpt2
-    python benchmarks/counting.py texts --tokenizers tokenizers
+    python benchmarks/counting.py texts --tokenizers tokenizers --megabytes 36
 
 1. One process against the published method (Hugging Face tokenizers and a Counter of tuples): same text, one core.
 2. Two workers against one.
 3. Twice the corpus: time and memory.
-4. Every tokenizer in a folder of `*.json.zst` files: tokenizing alone, with Hugging Face tokenizers' encode_batch
-   against ours, on the same documents and one core. Each runs six times on different documents; CPU time is reported
-   for the fastest run and for all six together (the first MB of a corpus are slower, because new words are slower).
-   The token ids are compared.
+4. Tokenizers, given as folders of `*.json.zst` files, model folders, hub ids or GGUF files: tokenizing alone, with
+   Hugging Face tokenizers' encode_batch against ours, on the same documents and one core. Each runs six times on
+   different documents; CPU time is reported for the fastest run and for all six together (the first MB of a corpus are
+   slower, because new words are slower). The token ids are compared.
+5. With `--refused MODEL`, tokenizers that gigatoken does not read: this model's byte-level BPE with the regexes
+   of BLOOM, StarCoder and Falcon, and a Unigram trained on the text.
 
 Every number in 1 to 3 is for a whole command in a fresh process, from start to exit. To grow the corpus, copy k takes
 every (k + 1)-th word of each document, starting from the first word, then from the second, and so on. This creates more
@@ -26,11 +28,12 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import zstandard
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 from detoklens.loading import load_vocabulary
 
@@ -197,20 +200,60 @@ print(json.dumps([library, reason, float(max(sizes / ours)), float(max(sizes / t
 """
 
 
-def tokenizers_of(folder: Path, corpus: Iterable[str], megabytes: float, scratch: Path) -> None:
+def split_by(regex: str) -> dict[str, object]:
+    return {"type": "Split", "pattern": {"Regex": regex}, "behavior": "Isolated", "invert": False}
+
+
+def byte_level(use_regex: bool) -> dict[str, object]:
+    return {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": use_regex}
+
+
+REFUSED = {
+    "BLOOM's regex": [split_by(r" ?[^(\s|[.,!?…。，、।۔،])]+"), byte_level(False)],
+    "StarCoder's": [{"type": "Digits", "individual_digits": True}, byte_level(True)],
+    "Falcon's": [
+        {"type": "Punctuation", "behavior": "Contiguous"},
+        byte_level(True),
+        {"type": "Digits", "individual_digits": False},
+        split_by("[0-9][0-9][0-9]"),
+    ],
+}
+
+
+def named_tokenizers(names: list[str]) -> Iterator[tuple[str, str]]:
+    """The name and tokenizer.json of each tokenizer."""
+    for name in names:
+        packed = sorted(Path(name).glob("*.json.zst"))
+        for path in packed:
+            with path.open("rb") as file:
+                content = zstandard.ZstdDecompressor().stream_reader(file).read()
+            yield path.name.removesuffix(".json.zst"), content.decode()
+        if not packed:
+            yield Path(name).name, load_vocabulary(name).to_json()
+
+
+def refused_tokenizers(name: str, texts: list[str]) -> Iterator[tuple[str, str]]:
+    """Tokenizers that gigatoken does not read: a byte-level BPE with other regexes, and a Unigram of these texts."""
+    description = json.loads(load_vocabulary(name).to_json()) | {"normalizer": None}
+    for regex, parts in REFUSED.items():
+        splitter = {"type": "Sequence", "pretokenizers": parts}
+        yield regex, json.dumps(description | {"pre_tokenizer": splitter})
+    unigram = Tokenizer(models.Unigram())
+    unigram.normalizer = normalizers.NFKC()
+    unigram.pre_tokenizer = pre_tokenizers.Metaspace()
+    trainer = trainers.UnigramTrainer(vocab_size=8000, special_tokens=["<unk>"], unk_token="<unk>", show_progress=False)
+    unigram.train_from_iterator(texts[:200], trainer)
+    yield "Unigram", unigram.to_str()
+
+
+def compare_tokenizers(tokenizers: Iterable[tuple[str, str]], texts: list[str], scratch: Path) -> None:
     """Compare each tokenizer with Hugging Face's, in MB per CPU second."""
-    texts, size = [], 0.0
-    for text in corpus:
-        texts.append(text)
-        size += len(text.encode()) / 1e6
-        if size >= megabytes:
-            break
     turns, plain = scratch / "turns.json", scratch / "tokenizer.json"
     turns.write_text(json.dumps([texts[turn::6] for turn in range(6)]))
+    size = sum(len(text.encode()) for text in texts) / 1e6
     print(f"\ntokenizing {size:.1f} MB on one core (target: at least 15 times as fast as tokenizers)")
-    for path in sorted(folder.glob("*.json.zst")):
-        with path.open("rb") as file:
-            plain.write_bytes(zstandard.ZstdDecompressor().stream_reader(file).read())
+    for name, tokenizer_json in tokenizers:
+        plain.write_text(tokenizer_json, encoding="utf-8")
         done = subprocess.run(
             ["taskset", "-c", str(min(FIRST_CORE)), sys.executable, "-c", TOKENIZE, str(plain), str(turns)],
             env=os.environ | {"TOKENIZERS_PARALLELISM": "false"},
@@ -219,7 +262,7 @@ def tokenizers_of(folder: Path, corpus: Iterable[str], megabytes: float, scratch
         )
         library, reason, ours, theirs, together, same = json.loads(done.stdout)
         print(
-            f"  {path.name.removesuffix('.json.zst'):10} {library}: {ours:6.1f} MB/s, tokenizers "
+            f"  {name:10} {library}: {ours:6.1f} MB/s, tokenizers "
             f"{theirs:4.1f} MB/s, {ours / theirs:6.1f} times, all runs together {together:.1f} times; "
             f"ids {'equal' if same else 'DIFFER'}"
             f"{'' if reason is None else f' ({reason})'}",
@@ -227,11 +270,24 @@ def tokenizers_of(folder: Path, corpus: Iterable[str], megabytes: float, scratch
         )
 
 
+def first_texts(shards: list[Path], megabytes: float) -> list[str]:
+    texts, size = [], 0.0
+    for text in (text for shard in shards for text in read(shard)):
+        texts.append(text)
+        size += len(text.encode()) / 1e6
+        if size >= megabytes:
+            break
+    return texts
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpus", type=Path, help="folder of .jsonl.zst shards")
     parser.add_argument("--tokenizer", help="model for benchmarks 1 to 3, as in detoklens count")
-    parser.add_argument("--tokenizers", type=Path, help="folder of *.json.zst tokenizers for benchmark 4")
+    parser.add_argument(
+        "--tokenizers", nargs="+", default=[], help="models, GGUF files or folders of *.json.zst for benchmark 4"
+    )
+    parser.add_argument("--refused", metavar="MODEL", help="model with a byte-level BPE for benchmark 5")
     parser.add_argument("--megabytes", type=float, default=24, help="MB of text per tokenizer")
     parser.add_argument("--shards", type=int, default=None, help="use only the first N shards")
     parser.add_argument("--copies", type=int, default=12, help="size of the grown corpus, in copies")
@@ -245,10 +301,11 @@ def main() -> None:
             count(shards[:1], arguments.tokenizer, folder, 1, FIRST_CORE)  # compiles the loops, as any first run does
             growth(shards, arguments.copies, megabytes, arguments.tokenizer, folder)
             against_the_published_way(shards, megabytes, arguments.tokenizer, folder)
+        texts = first_texts(shards, arguments.megabytes)
         if arguments.tokenizers:
-            tokenizers_of(
-                arguments.tokenizers, (text for shard in shards for text in read(shard)), arguments.megabytes, folder
-            )
+            compare_tokenizers(named_tokenizers(arguments.tokenizers), texts, folder)
+        if arguments.refused:
+            compare_tokenizers(refused_tokenizers(arguments.refused, texts), texts, folder)
 
 
 if __name__ == "__main__":

@@ -16,10 +16,12 @@ from unittest.mock import patch
 import pytest
 import zstandard
 
+from detoklens.corpus.encoding import choose_library
 from detoklens.loading import load_vocabulary
 from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.base import ReportEntry
 from detoklens.questions.heads.question import Heads
+from detoklens.tokens import Vocabulary
 
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 SMALL = "--vocabulary 300 --heads 2 --d-head 8"
@@ -106,6 +108,10 @@ def test_counting_is_compared_with_the_published_way(tmp_path, monkeypatch, caps
     assert "published relative to ours:" in printed
     assert "two workers" in printed
     assert re.search(r"  demo +gigatoken: .* times; ids equal", printed)
+    refused = dict(counting.refused_tokenizers("demo", ["some words of a text", "and others"] * 5))
+    assert refused.keys() == {"BLOOM's regex", "StarCoder's", "Falcon's", "Unigram"}
+    for tokenizer_json in refused.values():
+        assert choose_library(Vocabulary.from_json(tokenizer_json), [], False).library == "tokenizers word by word"
 
 
 def test_the_memory_of_a_large_model_is_measured():

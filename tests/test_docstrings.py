@@ -12,7 +12,7 @@ import pytest
 import detoklens as dl
 
 FUNCTIONS = [
-    *(dl.study, dl.compare, dl.load, dl.load_vocabulary, dl.read_answer),
+    *(dl.study, dl.compare, dl.load, dl.load_vocabulary, dl.read_answer, dl.import_counts),
     *(dl.Study.ask, dl.Study.report, dl.Study.explore, dl.Answer.figure, dl.Answer.write),
 ]
 

@@ -21,6 +21,7 @@ from detoklens.questions.catalogue import QUESTIONS, TOPICS
 from detoklens.version import __version__
 
 if TYPE_CHECKING:
+    from detoklens.corpus.count import import_counts
     from detoklens.corpus.counts import Counts
     from detoklens.loading import load, load_vocabulary
     from detoklens.questions.anatomy.question import Anatomy
@@ -59,6 +60,7 @@ _HOMES = {
     "Terms": "detoklens.scores.terms",
     "Vocabulary": "detoklens.tokens",
     "compare": "detoklens.questions.comparing",
+    "import_counts": "detoklens.corpus.count",
     "load": "detoklens.loading",
     "load_vocabulary": "detoklens.loading",
     "read_answer": "detoklens.questions.answer",

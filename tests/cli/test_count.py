@@ -125,7 +125,7 @@ def test_the_predecessors_of_a_token_are_shown(counts: Path, tokenizer: Path, by
 
 REFUSED = {
     "no such file or folder": ["nowhere.txt"],
-    "not a kind of file that can be counted": ["tokenizer.json"],
+    "unsupported file type": ["tokenizer.json"],
     "--memory 'much' is not a size": ["texts.jsonl", "--memory", "much"],
     "needed: allow more memory": ["texts.jsonl", "--memory", "1MB"],
     "--batch '0' is less than a byte": ["texts.jsonl", "--batch", "0"],

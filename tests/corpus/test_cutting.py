@@ -2,6 +2,7 @@
 
 import json
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,11 @@ from hypothesis import strategies as st
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
 
 from detoklens.corpus.count import count_corpus
-from detoklens.corpus.cutting import bytes_never_cut
+from detoklens.corpus.cutting import PieceSplitter, Unanalysed, bytes_never_cut
 from detoklens.corpus.encoding import GigatokenEncoder, TokenizersEncoder, WordByWordEncoder, choose_library
 from detoklens.engines import open_engine
 from detoklens.tokens import Vocabulary
+from detoklens.tokens.vocabulary import BYTE_OF_CHARACTER
 from tests.corpus.conftest import byte_level_vocabulary
 from tests.corpus.plain_counting import as_counters, plain_counts, without_special_parsing, write_jsonl
 
@@ -217,6 +219,107 @@ def test_an_added_token_is_never_cut() -> None:
     assert cut("x <a b> y", joined) == ["x", " <a b>", " y"]
     for setting in ("lstrip", "rstrip", "single_word"):
         assert bytes_never_cut(described | {"added_tokens": [added("x", **{setting: True})]}) is None
+
+
+FALCON = splitter(
+    pre_tokenizers.Punctuation("contiguous"),
+    pre_tokenizers.ByteLevel(False),
+    pre_tokenizers.Digits(),
+    by("[0-9][0-9][0-9]"),
+)
+BYTES_ALONE = pre_tokenizers.ByteLevel(False, use_regex=False)
+PIECEWISE = {
+    "gpt2": (pre_tokenizers.ByteLevel(add_prefix_space=False), None),
+    "qwen": (splitter(by(QWEN), BYTES_ALONE), normalizers.NFC()),
+    "cl100k": (splitter(by(CL100K), BYTES_ALONE), None),
+    "o200k": (splitter(by(O200K), BYTES_ALONE), normalizers.NFKC()),
+    "bloom": (splitter(by(BLOOM), BYTES_ALONE), None),
+    "starcoder": (splitter(pre_tokenizers.Digits(True), pre_tokenizers.ByteLevel(False)), None),
+    "falcon": (FALCON, None),
+}
+
+
+def split_here(splitting: PieceSplitter, words: list[str]) -> list[list[str]]:
+    row = "".join(word + "\1" for word in words).encode()
+    text, is_start = splitting.split(np.frombuffer(row, np.uint8))
+    ends = np.append(np.flatnonzero(is_start), len(text))
+    pieces = [text[begin:end].tobytes() for begin, end in pairwise(ends)]
+    found: list[list[str]] = []
+    for word in words:
+        found.append([])
+        while len(b"".join(p.encode() for p in found[-1])) < len(word.encode()):
+            found[-1].append(pieces.pop(0).decode())
+    assert not pieces
+    return found
+
+
+def of_clear_characters(splitting: PieceSplitter, words: list[str]) -> list[str]:
+    """The words without the characters that are left to the library."""
+    known = len(splitting.unclear)
+    kept = ("".join(c for c in word if ord(c) < known and not splitting.unclear[ord(c)]) for word in words)
+    return [word for word in kept if word]
+
+
+def as_characters(pre_tokenizer: Any, word: str) -> list[str]:
+    """The library's pieces, their bytes decoded."""
+    pieces = [piece for piece, _ in pre_tokenizer.pre_tokenize_str(word)]
+    return [bytes(BYTE_OF_CHARACTER[character] for character in piece).decode() for piece in pieces]
+
+
+@pytest.mark.parametrize("way", PIECEWISE)
+@settings(max_examples=100)
+@given(words=st.lists(TEXTS, max_size=6))
+def test_words_are_split_here_as_by_tokenizers(way: str, words: list[str]) -> None:
+    pre_tokenizer, normalizer = PIECEWISE[way]
+    splitting = PieceSplitter(description_of(pre_tokenizer, normalizer))
+    words = of_clear_characters(splitting, words)
+    assert split_here(splitting, words) == [as_characters(pre_tokenizer, word) for word in words]
+    if normalizer is not None:
+        assert [normalizer.normalize_str(word) for word in words] == words
+
+
+@settings(max_examples=250)
+@given(regex=regexes(), first=st.one_of(st.none(), regexes()), words=st.lists(TEXTS, min_size=1, max_size=6))
+def test_any_regex_splits_here_as_in_tokenizers(regex: str, first: str | None, words: list[str]) -> None:
+    pre_tokenizer = splitter(*([by(first)] if first else []), by(regex), BYTES_ALONE)
+    try:
+        splitting = PieceSplitter(description_of(pre_tokenizer))
+    except Unanalysed:
+        return
+    words = of_clear_characters(splitting, words)
+    assert split_here(splitting, words) == [as_characters(pre_tokenizer, word) for word in words]
+
+
+@pytest.mark.parametrize("regex", [r"a$|[a\n]+", r"a\z|[a\n]+", r"a\Z|[a\n]+", r"a++a|.", r"(?>a|ab)b|.", "(?i:S)+|."])
+def test_line_ends_and_greed_mean_the_same_here(regex: str) -> None:
+    pre_tokenizer = splitter(by(regex), BYTES_ALONE)
+    words = ["a", "a\n", "a\na", "aa\n\n", "aab", "abb", "sS"]
+    splitting = PieceSplitter(description_of(pre_tokenizer))
+    words = of_clear_characters(splitting, words)
+    assert split_here(splitting, words) == [as_characters(pre_tokenizer, word) for word in words]
+
+
+def test_most_characters_of_european_text_are_split_here() -> None:
+    for way in ("gpt2", "qwen", "cl100k", "o200k", "bloom", "starcoder"):
+        unclear = PieceSplitter(description_of(*PIECEWISE[way])).unclear
+        assert not unclear[[ord(character) for character in "aZ09 \n\t.,'’“”–—éñŁ"]].any(), way
+
+
+@pytest.mark.parametrize(
+    ("pre_tokenizer", "normalizer"),
+    [
+        (pre_tokenizers.ByteLevel(add_prefix_space=True), None),
+        (pre_tokenizers.ByteLevel(add_prefix_space=False), normalizers.Lowercase()),
+        (splitter(by(BLOOM, "removed"), BYTES_ALONE), None),
+        (splitter(BYTES_ALONE, by(r"\p{L}+")), None),
+        (splitter(by("(?:a*)+b"), BYTES_ALONE), None),
+        (by(BLOOM), None),
+        (pre_tokenizers.Metaspace(), None),
+    ],
+)
+def test_what_changes_characters_is_not_split_here(pre_tokenizer: Any, normalizer: Any) -> None:
+    with pytest.raises(Unanalysed):
+        PieceSplitter(description_of(pre_tokenizer, normalizer))
 
 
 SENTENCES = [

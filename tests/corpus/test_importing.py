@@ -2,10 +2,12 @@
 
 import csv
 import gzip
+import json
 import struct
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
 
@@ -19,14 +21,15 @@ from typer.testing import CliRunner
 
 from detoklens.cli.app import app
 from detoklens.corpus import shards, token_files
-from detoklens.corpus.count import CountingOptions, count_corpus
+from detoklens.corpus.count import CountingOptions, count_corpus, import_counts
 from detoklens.corpus.counts import Counts
-from detoklens.corpus.importing import import_counts
 from detoklens.corpus.token_files import ImportOptions
 from detoklens.engines import open_engine
 from detoklens.errors import DetokLensError, OutputError
 from tests.corpus.conftest import byte_level_vocabulary
 from tests.corpus.plain_counting import as_counters, folder_bytes, write_jsonl
+from tests.weights.hub.server import HubServer, Repository
+from tests.weights.hub.tiny_model import use_endpoint
 
 TEXTS = [
     "the nation and the end",
@@ -122,7 +125,7 @@ def counted_plainly(documents: Documents) -> tuple[Counter[int], Counter[tuple[i
 
 def imported(source: Path, out: Path, options: ImportOptions, workers: int = 1, engine: str = "local") -> Counts:
     with open_engine(engine, workers) as running:
-        return import_counts([source], VOCABULARY, out, options, engine=running)
+        return import_counts(source, VOCABULARY, out, **asdict(options), engine=running)
 
 
 @pytest.mark.parametrize("write", FORMATS)
@@ -258,7 +261,7 @@ def test_what_was_interrupted_is_continued(tmp_path: Path, monkeypatch: pytest.M
 def test_counts_of_text_are_not_mixed_with_imported_ones(tmp_path: Path) -> None:
     source, options = write_npy(tmp_path, [[1, 2]])
     imported(source, tmp_path / "out", options)
-    with open_engine("local", 1) as engine, pytest.raises(OutputError, match="holds counts of something else"):
+    with open_engine("local", 1) as engine, pytest.raises(OutputError, match="holds counts made with different"):
         count_corpus([write_jsonl(tmp_path / "t.jsonl", TEXTS)], VOCABULARY, tmp_path / "out", engine=engine)
 
 
@@ -314,11 +317,11 @@ BAD = {
     "a matrix": (array_of(np.zeros((2, 2), np.uint16)), "of shape (2, 2)"),
     "floats": (array_of(np.zeros(3)), "holds float64"),
     "another dtype than the header's": (array_of(np.zeros(3, np.uint16), ImportOptions(dtype="uint32")), "not uint32"),
-    "no dtype": (array_of(np.zeros(3, np.uint16), name="a.bin"), "by dtype (uint16 or uint32)"),
+    "no dtype": (array_of(np.zeros(3, np.uint16), name="a.bin"), "pass dtype=uint16 or uint32"),
     "an odd length": (array_of(np.zeros(3, np.uint8), RAW, "a.bin"), "3 bytes are not a whole number"),
-    "an unknown dtype": (array_of(np.zeros(3, np.uint8), ImportOptions(dtype="int8"), "a.bin"), "not one of uint16"),
+    "an unknown dtype": (array_of(np.zeros(3, np.uint8), ImportOptions(dtype="int8"), "a.bin"), "pass uint16 or uint32"),
     "llm.c": (array_of(np.array([20240520, 1], np.int32), RAW, "a.bin"), "llm.c"),
-    "a cut .npy": (damaged(write_npy, "tokens.npy", lambda raw: raw[:-2]), "and doesn't"),
+    "a cut .npy": (damaged(write_npy, "tokens.npy", lambda raw: raw[:-2]), "another length"),
     "a damaged .npy": (damaged(write_npy, "tokens.npy", lambda raw: raw[:10] + b"\x00" * 40), "damaged .npy"),
     "no tokens": (array_of(np.zeros(0, np.uint16)), "holds no tokens"),
     "bounds beyond the file": (bounds_of("0,3,a", "3,9,b"), "don't follow each other"),
@@ -326,24 +329,24 @@ BAD = {
     "bounds of words": (bounds_of("0,3,a", "x,5,b"), "not rows of start,end"),
     "bounds that are not compressed": (damaged(write_olmo, "part-0.csv.gz", lambda raw: b"0,5"), "not rows of start,end"),
     "bounds that break off": (damaged(write_olmo, "part-0.csv.gz", lambda raw: raw[:-9]), "not rows of start,end"),
-    "an index of another kind": (damaged(write_megatron, "data.idx", lambda raw: b"x" + raw[1:]), "not an index"),
-    "an empty index": (damaged(write_megatron, "data.idx", lambda raw: b""), "not an index"),
+    "an index of another kind": (damaged(write_megatron, "data.idx", lambda raw: b"x" + raw[1:]), "not a Megatron index"),
+    "an empty index": (damaged(write_megatron, "data.idx", lambda raw: b""), "not a Megatron index"),
     "an index that breaks off": (damaged(write_megatron, "data.idx", lambda raw: raw[:-1]), "bytes long instead of"),
-    "an index of floats": (damaged(write_megatron, "data.idx", lambda raw: raw[:17] + b"\x07" + raw[18:]), "type of ids 7"),
+    "an index of floats": (damaged(write_megatron, "data.idx", lambda raw: raw[:17] + b"\x07" + raw[18:]), "ids of type 7"),
     "an index of other data": (damaged(write_megatron, "data.bin", lambda raw: raw[:-2]), "doesn't describe"),
     "documents out of order": (damaged(write_megatron, "data.idx", lambda raw: raw[:-8] + b"\x01" + bytes(7)), "don't cover"),
     "no separator first": (damaged(write_infini_gram, "tokenized.0", lambda raw: raw[2:]), "doesn't start with"),
-    "16 or 32 bits": (damaged(write_infini_gram, "tokenized.0", lambda raw: b"\xff\xff" + raw), "by dtype"),
+    "16 or 32 bits": (damaged(write_infini_gram, "tokenized.0", lambda raw: b"\xff\xff" + raw), "pass dtype=uint16"),
     "a cut .parquet": (damaged(write_parquet, "rows.parquet", lambda raw: raw[:-9]), "not a whole parquet file"),
     "no such column": (table_of(ids=[[1]]), "no column 'input_ids', nor id0, id1 and count; it has ids"),
     "a column of texts": (table_of(input_ids=["x"]), "not lists of integers"),
     "lists of floats": (table_of(input_ids=[[1.0]]), "not lists of integers"),
     "a null row": (table_of(input_ids=[[1], None]), "is null in a row"),
-    "a null id": (table_of(input_ids=[[1, None]]), "has a null"),
+    "a null id": (table_of(input_ids=[[1, None]]), "is null"),
     "bigrams of floats": (table_of(id0=[1], id1=[2], count=[1.5]), "'count' holds double"),
     "a count of 0": (table_of(id0=[1], id1=[2], count=[0]), "a count of 0"),
     "counts too large": (table_of(id0=[1] * 3, id1=[2] * 3, count=[2**61] * 3), "below 2^62"),
-    "a null count": (table_of(id0=[1], id1=[2], count=pa.array([None], pa.int64())), "has a null"),
+    "a null count": (table_of(id0=[1], id1=[2], count=pa.array([None], pa.int64())), "is null"),
     "bigrams of other ids": (table_of(id0=[1], id1=[300], count=[1]), "token id 300 is not in"),
     "a cut .arrow": (damaged(write_arrow, "data-00000-of-00001.arrow", lambda raw: raw[:40]), "not a whole Arrow file"),
     "an .arrow of zeros": (damaged(write_arrow, "data-00000-of-00001.arrow", lambda raw: bytes(200)), "not a whole Arrow"),
@@ -359,6 +362,47 @@ def test_a_bad_file_is_one_clear_line_and_nothing_is_written(case: str, tmp_path
     assert message in str(error.value)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_of_save_to_disk_is_read(of_text: Path, tmp_path: Path) -> None:
+    """`datasets` writes streams of Arrow batches next to JSON files, one folder per split."""
+    documents = [VOCABULARY.encode(text) for text in TEXTS]
+    saved = tmp_path / "saved" / "train"
+    saved.mkdir(parents=True)
+    schema = pa.schema({"input_ids": pa.list_(pa.int32()), "attention_mask": pa.list_(pa.int8())})
+    for number, rows in enumerate((documents[:3], documents[3:])):
+        table = pa.table([rows, [[1] * len(row) for row in rows]], schema)
+        with pa.ipc.new_stream(saved / f"data-{number:05}-of-00002.arrow", schema) as out:
+            out.write_table(table, max_chunksize=2)
+    files = [{"filename": f"data-{number:05}-of-00002.arrow"} for number in range(2)]
+    (saved / "state.json").write_text(json.dumps({"_data_files": files, "_split": "train"}))
+    (saved / "dataset_info.json").write_text("{}")
+    (tmp_path / "saved" / "dataset_dict.json").write_text('{"splits": ["train"]}')
+    counts = imported(tmp_path / "saved", tmp_path / "out", ImportOptions())
+    assert (tmp_path / "out" / "bigrams.parquet").read_bytes() == (of_text / "bigrams.parquet").read_bytes()
+    assert counts.manifest["source"]["kind"] == "rows of ids"
+
+
+@pytest.mark.parametrize("write", [write_parquet, write_megatron, write_olmo])
+def test_a_dataset_of_the_hub_is_read_with_what_belongs_to_it(
+    write: Callable[[Path, Documents], Written], of_text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "made").mkdir()
+    source, options = write(tmp_path / "made", [VOCABULARY.encode(text) for text in TEXTS])
+    files = {f"data/{path.name}": path.read_bytes() for path in (tmp_path / "made").iterdir()}
+    with HubServer() as server:
+        server.repositories["datasets/org/ids"] = Repository({"README.md": b"about", **files})
+        server.repositories["datasets/org/bad"] = Repository({f"data/{source.name}": b"x"})
+        use_endpoint(monkeypatch, server.endpoint, tmp_path)
+        monkeypatch.chdir(tmp_path)
+        counts = imported(Path("org/ids"), tmp_path / "out", options)
+        with pytest.raises(DetokLensError) as error:
+            imported(Path("org/bad"), tmp_path / "bad", options)
+    assert (tmp_path / "out" / "bigrams.parquet").read_bytes() == (of_text / "bigrams.parquet").read_bytes()
+    assert counts.manifest["inputs"][0]["path"] == f"org/ids/data/{source.name}"
+    assert str(error.value).startswith("org/bad/data/")
+    assert "\n" not in str(error.value)
+    assert not (tmp_path / "bad").exists()
 
 
 def test_files_of_two_kinds_are_not_added_up(tmp_path: Path) -> None:

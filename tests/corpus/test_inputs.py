@@ -69,10 +69,10 @@ def test_the_kind_is_read_off_the_name(name: str, expected: tuple[str, str | Non
 @pytest.mark.parametrize(
     ("argument", "message"),
     [
-        ("README.md", "not a kind of file.*accepted are"),
-        ("*.csv", "no file there that can be counted"),
+        ("README.md", "unsupported file type; accepted are"),
+        ("*.csv", "no supported files found"),
         (".git/nothing", "no such file or folder"),
-        ("empty", "no file there that can be counted"),
+        ("empty", "no supported files found"),
     ],
 )
 def test_what_can_not_be_counted_is_refused(argument: str, message: str, folder: Path) -> None:

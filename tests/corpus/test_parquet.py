@@ -129,7 +129,7 @@ def test_a_column_name_that_is_no_utf8_is_one_line(columns: list[str], renamed: 
     file = io.BytesIO()
     pq.write_table(pa.table({name: ["the sand"] for name in columns}), file, store_schema=False)
     (tmp_path / "t.parquet").write_bytes(file.getvalue().replace(renamed, renamed[:2] + b"\xff" + renamed[3:]))
-    with pytest.raises(CorpusError, match=r"t\.parquet: a column's name is no UTF-8; write the file again"):
+    with pytest.raises(CorpusError, match=r"t\.parquet: a column name is not valid UTF-8; rename"):
         list(read_documents([tmp_path / "t.parquet"]))
 
 

@@ -58,10 +58,10 @@ PAIRS_OF_FOUR_TOKENS = {3: 2, 7: 1}
 @pytest.mark.parametrize(
     ("tokens", "pairs", "message"),
     [
-        ([4, 0], {3: 2}, "part: 2 bigrams were counted of 3 that are in the text"),
+        ([4, 0], {3: 2}, "part: counted 2 bigrams, expected 3"),
         ([4, 0], {}, "part: 0 bigrams were counted of 3"),
         ([4, 0], {3: 2, 7: 2}, "part: 4 bigrams were counted of 3"),
-        ([3, 0], PAIRS_OF_FOUR_TOKENS, "part: 3 tokens were counted of 4 that are in the text"),
+        ([3, 0], PAIRS_OF_FOUR_TOKENS, "part: counted 3 tokens, expected 4"),
     ],
 )
 def test_a_part_that_is_not_all_of_its_text_is_not_written(

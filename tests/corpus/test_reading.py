@@ -139,7 +139,7 @@ def test_a_bad_line_is_named_or_skipped(line: bytes, reason: str, tmp_path: Path
         texts_of(path)
     assert f"{path}, line 3: " in str(error.value)
     assert reason in str(error.value)
-    assert "by skip_bad=True" in str(error.value)
+    assert "with skip_bad=True" in str(error.value)
     assert "\n" not in str(error.value)
     tally = Tally()
     assert texts_of(path, reading=SKIPPING, tally=tally) == ["one", "two"]
@@ -216,8 +216,16 @@ def test_a_damaged_parquet_page_is_named(tmp_path: Path) -> None:
 
 def test_a_missing_column_is_named_with_those_there(tmp_path: Path) -> None:
     pq.write_table(pa.table({"url": ["u"], "body": ["b"]}), tmp_path / "t.parquet")
-    with pytest.raises(CorpusError, match=r"no column 'text'; it has url, body; .*by text_field"):
+    with pytest.raises(
+        CorpusError, match=r"no column 'text'; it has url, body; pass text_field='body' \(text is also in url\)"
+    ):
         texts_of(tmp_path / "t.parquet")
+
+
+def test_a_missing_field_is_named_with_the_longest_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.jsonl", b'{"id": 1, "title": "A title", "prose": "Some longer text"}')
+    with pytest.raises(CorpusError, match=r"no field 'text'.*: pass text_field='prose' \(text is also in title\)"):
+        texts_of(path)
 
 
 def test_a_column_that_is_no_text_is_refused(tmp_path: Path) -> None:

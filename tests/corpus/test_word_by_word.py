@@ -79,7 +79,7 @@ def test_the_ids_are_those_of_tokenizers(splits_words: bool, prepends: bool, tex
 def test_a_table_that_is_full_changes_nothing(texts: list[str]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(word_by_word, "WORDS_KEPT", 8)
-        patch.setattr(word_by_word, "LONGEST_KEPT", 4)
+        patch.setattr(word_by_word, "BLOCKS_KEPT", 1)
         assert_same_ids(description_of(), texts)
 
 

@@ -51,9 +51,11 @@ class Counting:
         bool, Parameter("Read special tokens such as <|endoftext|> in the text as tokens, not as text.", advanced=True)
     ] = False
     memory: Annotated[
-        str | None, Parameter("Memory of all workers. Default: a quarter of the machine's.", metavar="SIZE")
+        str | None, Parameter("Memory limit for all workers together. Default: a quarter of RAM.", metavar="SIZE")
     ] = None
-    batch: Annotated[str, Parameter("Text a worker tokenizes at once.", metavar="SIZE", advanced=True)] = "8MB"
+    batch: Annotated[
+        str, Parameter("Amount of text tokenized per batch and worker.", metavar="SIZE", advanced=True)
+    ] = "8MB"
 
 
 def count(counting: Counting, work: Cluster, printed: Printed) -> None:

@@ -122,7 +122,7 @@ class Imported:
         False
     )
     memory: Annotated[
-        str | None, Parameter("Memory of all workers. Default: a quarter of the machine's.", metavar="SIZE")
+        str | None, Parameter("Memory limit for all workers together. Default: a quarter of RAM.", metavar="SIZE")
     ] = None
 
 
@@ -134,14 +134,23 @@ def import_(imported: Imported, work: Cluster, printed: Printed) -> None:
 
     Example: detoklens counts import tokens.npy --tokenizer gpt2 --separator 50256 --out counts
     """
-    from detoklens.corpus.importing import import_counts
-    from detoklens.corpus.token_files import ImportOptions
+    from detoklens.corpus.count import import_counts
 
-    options = ImportOptions(imported.ids_field, imported.dtype, imported.separator, imported.packed)
     memory = None if imported.memory is None else parse_size(imported.memory, "--memory")
     vocabulary = load_vocabulary(imported.tokenizer)
     with open_engine(work.engine, work.workers, work.ray_address) as running, shown_progress() as watch:
-        counts = import_counts(list(imported.files), vocabulary, imported.out, options, memory, running, watch)
+        counts = import_counts(
+            list(imported.files),
+            vocabulary,
+            imported.out,
+            ids_field=imported.ids_field,
+            dtype=imported.dtype,
+            separator=imported.separator,
+            packed=imported.packed,
+            memory=memory,
+            engine=running,
+            watch=watch,
+        )
     if counts.manifest["source"]["pairs_may_cross_documents"]:
         say("bigrams may cross documents: nothing says where documents end")
     print_table(COUNT_TOTALS.frame(counts.totals()), printed.output_format, f"{imported.out}: {COUNT_TOTALS.question}")

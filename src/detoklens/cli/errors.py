@@ -22,11 +22,12 @@ NEEDED = {
     "vocabulary": "put the model's tokenizer.json next to its weights",
 }
 AS_FLAGS = {
-    "by skip_bad=True": "by --skip-bad",
+    "with skip_bad=True": "with --skip-bad",
     "set document_per_line=True": "add --document-per-line",
-    "by text_field": "by --text-field",
-    "by ids_field": "by --ids-field",
-    "by dtype": "by --dtype",
+    "pass text_field=": "pass --text-field ",
+    "as ids_field": "as --ids-field",
+    "pass dtype=": "pass --dtype ",
+    "omit dtype": "omit --dtype",
     "pass its tokenizer, load(model, tokenizer=…)": "put its tokenizer.json next to the weights",
 }
 

@@ -1,4 +1,4 @@
-"""Count text files: plan, count shards, merge, write. An interrupted run can be resumed."""
+"""Count text files, or files of token ids: plan, count shards, merge, write. An interrupted run can be resumed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeVar
 
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.encoding import COST, TOKENIZERS, Choice, choose_library
-from detoklens.corpus.inputs import find_inputs
+from detoklens.corpus.inputs import describe, find_inputs
 from detoklens.corpus.manifest import (
     BIGRAMS,
+    FORMAT,
+    FORMAT_VERSION,
     MANIFEST,
     TOKENS,
     JsonObject,
@@ -29,8 +32,9 @@ from detoklens.corpus.memory import default_memory, longest_document, share_of
 from detoklens.corpus.output import OutputFolder, open_output, row_groups, write_bigrams, write_text, write_tokens
 from detoklens.corpus.parts import Part, merged_blocks, totals_of
 from detoklens.corpus.records import ReadingOptions, Tally
-from detoklens.corpus.shards import Shard, cut_into_shards, sample_texts
+from detoklens.corpus.shards import Shard, cut_into_shards, group_pieces, sample_texts, shard_size
 from detoklens.corpus.tasks import CountTask, ImportTask, MergeTask, MergeTree, Node, perform
+from detoklens.corpus.token_files import ACCEPTED, PAIRS, RAW_TYPES, ImportOptions, pieces_of, recognize
 from detoklens.engines import Engine, open_engine
 from detoklens.errors import CorpusError
 from detoklens.tokens import Vocabulary
@@ -111,6 +115,102 @@ def count_corpus(
     return Counts.open(out)
 
 
+def import_counts(
+    files: str | Path | Sequence[str | Path],
+    vocabulary: Vocabulary,
+    out: Path | str,
+    *,
+    ids_field: str = "input_ids",
+    dtype: str | None = None,
+    separator: int | None = None,
+    packed: bool = False,
+    memory: int | None = None,
+    engine: Engine | None = None,
+    watch: CountWatcher | None = None,
+) -> Counts:
+    """Make counts from published token ids or bigram counts; an interrupted run is continued.
+
+    The counts are those of ``detoklens count`` on the same documents, in the same files. The manifest's ``source`` says
+    what they were made from, and whether bigrams may cross documents.
+
+    Parameters
+    ----------
+    files
+        Files, folders, globs or a hub dataset: a .parquet of id0, id1, count; a .parquet or .arrow with a column of
+        token ids; .npy or .bin files of token ids; Megatron's .bin with its .idx; infini-gram's tokenized.*.
+    vocabulary
+        The tokenizer that the ids come from. Only their range can be checked.
+    out
+        Output folder.
+    ids_field
+        Column of token ids.
+    dtype
+        Type of the ids in files without a header: uint16 or uint32.
+    separator
+        Token id between documents. It is not counted.
+    packed
+        Whether a row holds several documents, so that bigrams may cross documents.
+    memory
+        Bytes for all workers together. Default: a quarter of the machine's memory.
+    engine
+        Where the work runs. Default: all cores of this machine.
+    watch
+        Called with the progress of the run.
+
+    Returns
+    -------
+    Counts
+        The counts in `out`.
+
+    Raises
+    ------
+    CorpusError, OutputError
+        A file can't be read, or `out` holds something else.
+
+    Examples
+    --------
+    >>> import detoklens as dl
+    >>> vocabulary = dl.load_vocabulary("gpt2")  # doctest: +SKIP
+    >>> dl.import_counts("tokens.npy", vocabulary, "counts", separator=50256)  # doctest: +SKIP
+    """
+    if dtype not in (None, *RAW_TYPES):
+        raise CorpusError(f"dtype {dtype!r} is not supported; pass {' or '.join(RAW_TYPES)}")
+    options = ImportOptions(ids_field, dtype, separator, packed)
+    out = Path(os.path.abspath(out))
+    inputs = find_inputs([files] if isinstance(files, str | Path) else files, apart_from=out, accepted=ACCEPTED)
+    found = [recognize(file, options, vocabulary.size) for file in inputs]
+    kinds = sorted({file.kind for file in found})
+    if len(kinds) > 1:
+        raise CorpusError(
+            f"the input has files of several kinds ({', '.join(kinds)}); import each kind into its own folder"
+        )
+    bounds = [describe(file.bounds, file.bounds) for file in found if file.bounds is not None]
+    is_table = kinds == [PAIRS]
+    crosses = separator is None and (packed or any(file.pairs_may_cross for file in found))
+    plan: JsonObject = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "inputs": [file.pin() for file in (*inputs, *bounds)],
+        "tokenizer": {"fingerprint": vocabulary.fingerprint, "vocabulary_size": vocabulary.size},
+        "options": asdict(options),
+        "versions": {name: version(name) for name in ("detoklens", "numpy", "pyarrow")},
+        "source": {
+            "kind": kinds[0],
+            "pairs_may_cross_documents": is_table or crosses,
+            "token_counts": "as the second token of a bigram" if is_table else "all tokens",
+        },
+    }
+    target = shard_size(sum(file.size for file in inputs))
+    shards = list(group_pieces((piece for file in found for piece in pieces_of(file, target)), target))
+    with open_output(out) as output:
+        output.check_plan(plan)
+        if not output.is_complete:
+            with nullcontext(engine) if engine else open_engine() as running:
+                run = Run(output, vocabulary, memory, shards, running, watch)
+                run.complete(plan, partial(ImportTask, vocabulary_size=vocabulary.size, memory=run.memory))
+    return Counts.open(out)
+
+
 class Run:
     """One run: counts shards into parts, merges them, and writes the counts."""
 
@@ -167,7 +267,12 @@ class Run:
 
     def _count(self, tree: MergeTree, make_task: TaskMaker) -> None:
         open_shards = [self.shards[index] for index in tree.open_shards()]
-        self.progress.finished_before = self.progress.total_size - sum(shard.size for shard in open_shards)
+        total, left = self.progress.total_size, sum(shard.size for shard in open_shards)
+        self.progress.finished_before = total - left
+        if left < total:
+            self.progress.notes.append(
+                f"resuming: {(total - left) / 1e6:,.1f} of {total / 1e6:,.1f} MB were counted before"
+            )
         self.watch(self.progress)
         merges, waiting = tree.ready_merges(), iter(open_shards)
 

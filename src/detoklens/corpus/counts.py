@@ -213,7 +213,9 @@ class Counts:
     def token_id(self, text: str) -> int:
         """The id of the token with exactly this text."""
         if text not in self._id_of_text:
-            raise TokenError(f"{text!r} is not one token of these counts; mind the space before it, or give its id")
+            raise TokenError(
+                f"{text!r} is not a single token in these counts; include its leading space, or pass its id"
+            )
         return self._id_of_text[text]
 
     def check_token(self, token: int) -> None:

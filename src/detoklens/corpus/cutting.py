@@ -8,19 +8,23 @@ between matches is a piece too, so a cut must not lie in there either: only char
 
 Pairs of characters are kept as pairs of bytes, the last of a and the first of b, for the compiled loop that cuts. Where
 anything is in doubt, bytes are joined. Texts of a tokenizer that can't be analysed are not cut at all.
+
+Most words are also split into pieces here, by Python's `re` (`PieceSplitter`): once character classes are written out,
+a regex means the same to every library. Characters that differ between versions of Unicode are left to `tokenizers`.
 """
 
 from __future__ import annotations
 
+import re
 import string
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool
+from jaxtyping import Bool, UInt8
 
 ByteTable = Bool[np.ndarray, "256 256"]
 
@@ -33,6 +37,13 @@ GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|
 WORDS = r"\w+|[^\w\s]+"
 PUNCTUATION = r"[\p{P}" + "".join("\\" + character for character in string.punctuation) + "]"
 UNICODE_FORMS = ("NFC", "NFD", "NFKC", "NFKD", "StripAccents")
+PIECEWISE = ("ByteLevel", "Digits", "Punctuation", "Split")
+REMAPPED = [*CONTROLS, SPACE, 0xC4]
+"""First bytes of the characters that ByteLevel replaces in ASCII texts, and of what it puts (U+0100 to U+0121)."""
+KNOWN = 0x2070
+"""The characters whose classes are written out: Latin to Cyrillic and beyond, and general punctuation."""
+UNCHANGED = (*range(0x80, 0x300), *range(0x2010, 0x2028))
+"""Characters that no normal form joins with others; most of them have none but themselves."""
 
 
 def bytes_never_cut(description: dict[str, Any]) -> ByteTable | None:
@@ -59,6 +70,56 @@ def bytes_never_cut(description: dict[str, Any]) -> ByteTable | None:
 
 class Unanalysed(Exception):
     """A part of a tokenizer for which no exact cut is known."""
+
+
+PIECE_END, WORD_END = "\0", "\1"
+"""Separators in a row of words. Words that have them are not split here; no class of a translated regex has them."""
+
+
+class PieceSplitter:
+    """Splits words into the pieces that a byte-level tokenizer tokenizes separately.
+
+    Raises Unanalysed if they can't be found here. `unclear` tells which of the known characters a word must not have.
+    """
+
+    def __init__(self, description: dict[str, Any]) -> None:
+        self.unclear = np.arange(KNOWN) <= ord(WORD_END)
+        self._regexes, is_mapped = [], False
+        for part in _flat(description["normalizer"], "normalizers"):
+            self.unclear[ASCII:] |= ~_never_changed(part["type"])[ASCII:]
+        for part in _flat(description["pre_tokenizer"], "pretokenizers"):
+            if part["type"] not in PIECEWISE or part.get("add_prefix_space") or part.get("behavior") == "Removed":
+                raise Unanalysed(f"a {part['type']} that adds or removes characters")
+            for regex in _regexes(part):
+                analysed = _analyse(regex)
+                if analysed.translated is None or (is_mapped and analysed.firsts[REMAPPED].any()):
+                    raise Unanalysed(regex)
+                self.unclear |= analysed.unclear
+                self.unclear[ASCII:] |= is_mapped
+                self._regexes.append(re.compile(f"({analysed.translated})"))
+            is_mapped |= part["type"] == "ByteLevel"
+        if not is_mapped:
+            raise Unanalysed("a tokenizer of characters")
+
+    def split(self, row: UInt8[np.ndarray, "byte"]) -> tuple[UInt8[np.ndarray, "byte"], Bool[np.ndarray, "byte"]]:
+        """The bytes of words that each end with WORD_END, without it, and whether a piece starts at each."""
+        text = row.tobytes().decode()
+        for regex in self._regexes:
+            text = PIECE_END.join(regex.split(text))
+        codes = np.frombuffer(text.encode(), np.uint8)
+        is_text = codes > ord(WORD_END)
+        return codes[is_text], np.append(True, ~is_text)[:-1][is_text]
+
+
+@cache
+def _never_changed(form: str) -> Bool[np.ndarray, "known"]:
+    """The known characters that a normalizer leaves as they are, next to any other of them."""
+    if form not in UNICODE_FORMS:
+        raise Unanalysed("a normalizer that changes ASCII characters")
+    unchanged = np.arange(KNOWN) < ASCII
+    if form != "StripAccents":
+        unchanged[[code for code in UNCHANGED if unicodedata.normalize(form, chr(code)) == chr(code)]] = True  # type: ignore[arg-type]
+    return unchanged
 
 
 def _flat(part: dict[str, Any] | None, members: str) -> list[dict[str, Any]]:
@@ -105,23 +166,29 @@ def _stages(pre_tokenizer: dict[str, Any] | None) -> list[Stage]:
             border.unsplit[[*CONTROLS, SPACE, LOWER_BLOCK[-1]], SPACE] = True
             stages.append(border)
             break  # spaces are other characters from here on
-        if kind == "BertPreTokenizer":
-            stages += [_regex_stage(r"\s"), _regex_stage(PUNCTUATION)]
-        elif kind == "WhitespaceSplit":
-            stages.append(_regex_stage(r"\s"))
-        elif kind == "Whitespace":
-            stages.append(_regex_stage(WORDS))
-        elif kind == "Digits":
-            stages.append(_regex_stage(r"\p{N}" if part["individual_digits"] else r"\p{N}+"))
-        elif kind == "Punctuation" and part["behavior"] in ("Isolated", "Removed"):
-            stages.append(_regex_stage(PUNCTUATION))
-        elif kind == "Split" and part["behavior"] in ("Isolated", "Removed"):
-            pattern = part["pattern"]
-            regex = pattern["Regex"] if "Regex" in pattern else "".join(f"\\u{{{ord(c):x}}}" for c in pattern["String"])
-            stages.append(_regex_stage(regex))
-        else:
-            raise Unanalysed(kind)
+        stages += map(_regex_stage, _regexes(part))
     return stages
+
+
+def _regexes(part: dict[str, Any]) -> list[str]:
+    """The regexes that a splitter applies one after the other; their matches and the text between are the pieces."""
+    kind, is_kept_apart = part["type"], part.get("behavior") in ("Isolated", "Removed")
+    if kind == "ByteLevel":
+        return [GPT2] if part["use_regex"] else []
+    if kind == "BertPreTokenizer":
+        return [r"\s", PUNCTUATION]
+    if kind == "WhitespaceSplit":
+        return [r"\s"]
+    if kind == "Whitespace":
+        return [WORDS]
+    if kind == "Digits":
+        return [r"\p{N}" if part["individual_digits"] else r"\p{N}+"]
+    if kind == "Punctuation" and (is_kept_apart or part["behavior"] == "Contiguous"):
+        return [PUNCTUATION if is_kept_apart else PUNCTUATION + "+"]
+    if kind == "Split" and is_kept_apart:
+        pattern = part["pattern"]
+        return [pattern["Regex"] if "Regex" in pattern else "".join(f"\\u{{{ord(c):x}}}" for c in pattern["String"])]
+    raise Unanalysed(kind)
 
 
 def _no_border() -> Stage:
@@ -151,13 +218,28 @@ def _before_normalizing(normalizer: dict[str, Any], joined: ByteTable) -> ByteTa
 
 
 def _regex_stage(pattern: str) -> Stage:
-    looked_at, unmatched = _analyse(pattern)
-    return Stage(looked_at.copy(), np.outer(unmatched.lasts, unmatched.firsts))
+    found = _analyse(pattern)
+    return Stage(found.looked_at.copy(), np.outer(found.unmatched.lasts, found.unmatched.firsts))
+
+
+@dataclass(frozen=True)
+class Analysed:
+    """What is known of a regex."""
+
+    looked_at: ByteTable
+    """The bytes that one match, or a lookahead of it, may look at together."""
+    unmatched: CharacterSet
+    """The characters that may not match."""
+    translated: str | None
+    """The same regex for Python's `re` on words that end with a separator; None if it isn't sure to be the same."""
+    unclear: Bool[np.ndarray, "known"]
+    """The known characters that one of its classes may or may not have."""
+    firsts: Bool[np.ndarray, "256"]
+    """First bytes of all characters that its classes may have."""
 
 
 @cache
-def _analyse(pattern: str) -> tuple[ByteTable, CharacterSet]:
-    """The bytes that one match, or a lookahead of it, may look at together, and the characters that may not match."""
+def _analyse(pattern: str) -> Analysed:
     parser = _Parser(pattern)
     whole = parser.alternatives()
     if parser.rest():
@@ -167,41 +249,65 @@ def _analyse(pattern: str) -> tuple[ByteTable, CharacterSet]:
     looked_at = np.zeros((256, 256), bool)
     for before, after in parser.adjacent:
         looked_at |= np.outer(parser.atoms[before].lasts, parser.atoms[after].firsts)
-    return looked_at, ~CharacterSet(whole.alone, NO_BYTE, NO_BYTE)
+    return Analysed(
+        looked_at,
+        unmatched=~CharacterSet(whole.alone, whole.alone, NO_BYTE, NO_BYTE),
+        translated=whole.translated if parser.is_translated else None,
+        unclear=np.any([atom.possible != atom.certain for atom in parser.atoms], axis=0),
+        firsts=np.any([atom.firsts for atom in parser.atoms], axis=0),
+    )
 
 
 @dataclass(frozen=True)
 class CharacterSet:
-    """The ASCII characters that are in a set for certain, and the bytes that its characters may start and end with.
+    """The known characters that are in a set for certain, those that may be, and the bytes that any may start and end
+    with."""
 
-    No other character is certain: versions of Unicode differ.
-    """
-
-    certain: Bool[np.ndarray, "128"]
+    certain: Bool[np.ndarray, "known"]
+    possible: Bool[np.ndarray, "known"]
     firsts: Bool[np.ndarray, "256"]
     lasts: Bool[np.ndarray, "256"]
 
     @classmethod
     def of(cls, sure: Sequence[int] | np.ndarray, doubtful: Sequence[int] | np.ndarray = ()) -> CharacterSet:
         """The set of these characters, and perhaps of some others."""
-        certain = np.isin(np.arange(ASCII), sure) & ~np.isin(np.arange(ASCII), doubtful)
         codes = np.concatenate([sure, doubtful]).astype(np.int64)
+        possible = np.isin(np.arange(KNOWN), codes)
         sizes = [codes < 0x80, codes < 0x800, codes < 0x10000]
         firsts = np.select(sizes, [codes, 0xC0 | codes >> 6, 0xE0 | codes >> 12], 0xF0 | codes >> 18)
         lasts = np.where(codes < ASCII, codes, 0x80 | codes & 0x3F)
-        return cls(certain, np.bincount(firsts, minlength=256) > 0, np.bincount(lasts, minlength=256) > 0)
+        return cls(
+            possible & ~np.isin(np.arange(KNOWN), doubtful),
+            possible,
+            np.bincount(firsts, minlength=256) > 0,
+            np.bincount(lasts, minlength=256) > 0,
+        )
 
     def __invert__(self) -> CharacterSet:
-        others = np.concatenate([~self.certain, np.ones(ASCII, bool)])
-        return CharacterSet(~self.firsts[:ASCII], others, others)
+        others = np.concatenate([~self.certain[:ASCII], np.ones(ASCII, bool)])
+        return CharacterSet(~self.possible, ~self.certain, others, others)
 
     def __or__(self, other: CharacterSet) -> CharacterSet:
-        return CharacterSet(self.certain | other.certain, self.firsts | other.firsts, self.lasts | other.lasts)
+        return CharacterSet(
+            self.certain | other.certain,
+            self.possible | other.possible,
+            self.firsts | other.firsts,
+            self.lasts | other.lasts,
+        )
+
+    @property
+    def translated(self) -> str:
+        """The certain characters as a class of Python's `re`."""
+        codes = np.flatnonzero(self.certain)
+        codes = codes[codes > ord(WORD_END)]
+        runs = np.split(codes, np.flatnonzero(np.diff(codes) > 1) + 1)
+        ranges = (f"\\u{run[0]:04x}-\\u{run[-1]:04x}" for run in runs if len(run))
+        return f"[{''.join(ranges)}]" if len(codes) else "(?!)"
 
 
 NO_BYTE = np.zeros(256, bool)
-NONE = np.zeros(ASCII, bool)
-ALL = ~CharacterSet(NONE, NO_BYTE, NO_BYTE)
+NONE = np.zeros(KNOWN, bool)
+ALL = ~CharacterSet(NONE, NONE, NO_BYTE, NO_BYTE)
 BEYOND_ASCII = np.arange(ASCII, UNICODE)
 
 
@@ -212,12 +318,26 @@ def _categories() -> np.ndarray:
 
 
 @cache
+def _unstable() -> np.ndarray:
+    """The characters whose category is not the same in Unicode 3.2 and in Python's version."""
+    old = np.frombuffer("".join(map(unicodedata.ucd_3_2_0.category, map(chr, range(UNICODE)))).encode(), "S2")
+    return np.flatnonzero((_categories() == b"Cn") | (_categories() != old))
+
+
+@cache
 def _property(name: str) -> CharacterSet:
-    r"""The characters of `\p{name}`; one that Python's Unicode has not assigned may have any property."""
+    r"""The characters of `\p{name}`; one whose category has changed since Unicode 3.2 may have any property."""
     wanted = [category for category in np.unique(_categories()) if category.startswith(name.encode())]
     if not wanted or not name:
         raise Unanalysed(f"the property {name}")
-    return CharacterSet.of(np.flatnonzero(np.isin(_categories(), wanted)), np.flatnonzero(_categories() == b"Cn"))
+    return CharacterSet.of(np.flatnonzero(np.isin(_categories(), wanted)), _unstable())
+
+
+@cache
+def _like_ascii() -> np.ndarray:
+    """The characters beyond ASCII that may equal ASCII ones if case is ignored."""
+    forms = ((chr(code), chr(code).lower() + chr(code).upper() + chr(code).casefold()) for code in BEYOND_ASCII)
+    return np.array([ord(character) for character, others in forms if any(map(str.isascii, others))])
 
 
 @cache
@@ -240,12 +360,14 @@ class Node:
     first: frozenset[int] = frozenset()
     last: frozenset[int] = frozenset()
     is_nullable: bool = True
-    alone: Bool[np.ndarray, "128"] = field(default_factory=lambda: NONE)
+    alone: Bool[np.ndarray, "known"] = field(default_factory=lambda: NONE)
     """Characters that it matches alone, whatever follows."""
     skips_before: bool = True
     """Whether it can match nothing, whatever follows, and let the next part match instead."""
     skips_after: bool = True
     """Whether it matches something or nothing, whatever follows."""
+    translated: str = ""
+    """The same in the syntax of Python's `re`."""
 
 
 class _Parser:
@@ -256,6 +378,7 @@ class _Parser:
         self._ignores_case = False
         self.atoms: list[CharacterSet] = []
         self.adjacent: set[tuple[int, int]] = set()
+        self.is_translated = True
 
     def rest(self) -> str:
         return self._pattern[self._place :]
@@ -290,6 +413,7 @@ class _Parser:
             alone=np.any([branch.alone for branch in branches], axis=0),
             skips_before=any(branch.skips_before for branch in branches),
             skips_after=any(branch.skips_after for branch in branches),
+            translated="|".join(branch.translated for branch in branches),
         )
 
     def _sequence(self) -> Node:
@@ -304,13 +428,16 @@ class _Parser:
                 alone=(whole.alone & part.skips_after) | (part.alone & whole.skips_before),
                 skips_before=whole.skips_before and part.skips_before,
                 skips_after=whole.skips_after and part.skips_after,
+                translated=whole.translated + part.translated,
             )
         return whole
 
     def _quantified(self) -> Node:
-        part = self._single()
+        part, begin = self._single(), self._place
         while (bounds := self._bounds()) is not None:
             least, most, is_possessive = bounds
+            quantifier, begin = self._pattern[begin : self._place], self._place
+            self.is_translated &= not part.is_nullable  # libraries end a loop over nothing in different ways
             if most > 1:
                 self.adjacent.update((before, after) for before in part.last for after in part.first)
             part = Node(
@@ -320,6 +447,7 @@ class _Parser:
                 alone=part.alone & (least <= 1),
                 skips_before=(least == 0 or part.skips_before) and not is_possessive,
                 skips_after=least == 0 or part.skips_after,
+                translated=f"(?:{part.translated}){quantifier}",
             )
         return part
 
@@ -338,8 +466,9 @@ class _Parser:
     def _single(self) -> Node:
         if self._take("("):
             return self._group()
-        if self._take("$") or self._take("\\z") or self._take("\\Z"):
-            return self._lookahead(self._atom(ALL))
+        for sign, ends in (("$", r"[\n\0\1]"), (r"\z", r"[\0\1]"), (r"\Z", r"\n?[\0\1]")):
+            if self._take(sign):
+                return self._lookahead(self._atom(ALL), f"(?={ends})")
         if self._take("["):
             return self._atom(self._bracket())
         character = self._next()
@@ -352,29 +481,28 @@ class _Parser:
     def _atom(self, characters: CharacterSet) -> Node:
         self.atoms.append(characters)
         number = frozenset([len(self.atoms) - 1])
-        return Node(number, number, False, characters.certain, False, False)
+        return Node(number, number, False, characters.certain, False, False, characters.translated)
 
     def _group(self) -> Node:
-        outside, is_atomic, looks_ahead = self._ignores_case, self._take("?>"), False
-        if self._take("?i:"):
-            self._ignores_case = True
-        elif not is_atomic and not self._take("?:"):
-            looks_ahead = self._take("?=") or self._take("?!")
-            if not looks_ahead and self.rest()[:1] in ("?", "*"):
-                raise Unanalysed("a special group")
+        signs = ("?>", "?i:", "?:", "?=", "?!")
+        sign = next((sign for sign in signs if self._take(sign)), "")
+        if not sign and self.rest()[:1] in ("?", "*"):
+            raise Unanalysed("a special group")
+        outside, self._ignores_case = self._ignores_case, self._ignores_case or sign == "?i:"
         inside = self.alternatives()
         if not self._take(")"):
             raise Unanalysed("an open group")
         self._ignores_case = outside
-        if looks_ahead:
-            return self._lookahead(inside)
-        if is_atomic:
-            return Node(inside.first, inside.last, inside.is_nullable, NONE, False, False)
-        return inside
+        translated = f"({'?:' if sign in ('', '?i:') else sign}{inside.translated})"
+        if sign in ("?=", "?!"):
+            return self._lookahead(inside, translated)
+        if sign == "?>":
+            return Node(inside.first, inside.last, inside.is_nullable, NONE, False, False, translated)
+        return replace(inside, translated=translated)
 
-    def _lookahead(self, inside: Node) -> Node:
+    def _lookahead(self, inside: Node, translated: str) -> Node:
         """Looked at after what comes before, and not matched."""
-        return Node(inside.first, frozenset(), True, NONE, False, False)
+        return Node(inside.first, frozenset(), True, NONE, False, False, translated)
 
     def _character(self, character: str) -> CharacterSet:
         """A character of the pattern, or what its escape stands for."""
@@ -404,11 +532,11 @@ class _Parser:
             return CharacterSet.of([ord(character)])
         if not character.isascii():
             raise Unanalysed("a character that may fold to several")
-        return CharacterSet.of([ord(character.lower()), ord(character.upper())], BEYOND_ASCII)
+        return CharacterSet.of([ord(character.lower()), ord(character.upper())], _like_ascii())
 
     def _bracket(self) -> CharacterSet:
         is_negated = self._take("^")
-        found = CharacterSet(NONE, NO_BYTE, NO_BYTE)
+        found = CharacterSet(NONE, NONE, NO_BYTE, NO_BYTE)
         if self.rest()[:1] == "]":
             raise Unanalysed("an empty class")
         while not self._take("]"):

@@ -41,7 +41,7 @@ def sample_by_hash(texts: Iterable[str], size: int, keep: Callable[[str], Kept],
     Texts are streamed; only `keep(text)` of current sample members is held in memory.
     """
     if size < 1:
-        raise RangeError(f"{size} documents were asked for; ask for at least 1")
+        raise RangeError(f"documents must be at least 1, not {size}")
     chosen: dict[int, Kept] = {}
     worst_first: list[int] = []
     read = empty = repeated = 0

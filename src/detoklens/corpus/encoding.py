@@ -142,22 +142,35 @@ class TokenizersEncoder:
         offsets = np.cumsum([0, *map(len, rows)], dtype=np.int64)
         return Encoded(np.concatenate([np.asarray(row, np.uint32) for row in rows]), offsets)
 
+    def encode_words(self, words: Sequence[bytes]) -> Encoded:
+        """The same, twice as fast for many short texts."""
+        decoded = [word.decode() for word in words]
+        with library_call(partial(_refusal, "this tokenizer can't read the text")):
+            found = self._tokenizer.encode(decoded, is_pretokenized=True, add_special_tokens=False)
+        word_of_id = np.asarray(found.word_ids, np.int64)
+        lengths = np.bincount(word_of_id, minlength=len(words))
+        return Encoded(np.asarray(found.ids, np.uint32), np.concatenate([[0], np.cumsum(lengths)]))
+
 
 def _refusal(what: str, reason: str) -> TokenError:
     return TokenError(f"{what}: {reason}; download it again")
 
 
 class WordByWordEncoder:
-    """`tokenizers` for each new word, where texts can be cut into words exactly."""
+    """Tokenizes each new word only, where texts can be cut into words exactly."""
 
     def __init__(self, tokenizer_json: str, parse_special_tokens: bool) -> None:
-        from detoklens.corpus.cutting import bytes_never_cut
-        from detoklens.corpus.word_by_word import WordByWord  # numba: opening counts doesn't need it
+        from detoklens.corpus.cutting import bytes_never_cut  # numba: opening counts doesn't need it
+        from detoklens.corpus.word_by_word import ByteLevelWords, WordByWord, words_at
 
-        joined = bytes_never_cut(_description(tokenizer_json, parse_special_tokens))
+        description = _description(tokenizer_json, parse_special_tokens)
+        joined = bytes_never_cut(description)
         if joined is None:
-            raise TokenError("no exact way is known to split this tokenizer's texts into words")
-        self._words = WordByWord(joined, b"", TokenizersEncoder(tokenizer_json, parse_special_tokens).encode)
+            raise TokenError("this tokenizer's text can't be split into words exactly")
+        truth = TokenizersEncoder(tokenizer_json, parse_special_tokens)
+        fast = ByteLevelWords.encoder(description, truth.encode_words)
+        encode_words = fast or (lambda text, spans: truth.encode_words(words_at(text, spans)))
+        self._words = WordByWord(joined, b"", truth.encode, encode_words)
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
         return Encoded(*self._words.encode(texts))

@@ -64,10 +64,11 @@ def kind_of(path: str) -> tuple[str, str | None]:
 
 @dataclass(frozen=True)
 class Accepted:
-    """Which files an input may name."""
+    """Which files an input may name, and endings of files that belong to them."""
 
     test: Callable[[str], bool]
     kinds: str
+    companions: tuple[str, ...] = ()
 
 
 TEXTS = Accepted(lambda path: bool(kind_of(path)[0]), ".txt, .jsonl (both also .gz or .zst) and .parquet")
@@ -78,7 +79,7 @@ def find_inputs(
 ) -> list[InputFile]:
     """Return the files named by the arguments, in order and without duplicates; skip those in `apart_from`."""
     if not arguments:
-        raise CorpusError("no input was named; give files, folders, globs or a hub dataset")
+        raise CorpusError("no input given; pass files, folders, globs or a hub dataset")
     named: dict[str, tuple[str, str]] = {}
     for argument in arguments:
         for name, path in _files_of(str(argument), apart_from, accepted):
@@ -99,7 +100,7 @@ def _files_of(argument: str, apart_from: Path | None, accepted: Accepted) -> Ite
         if not os.path.isfile(argument):
             raise CorpusError(f"{argument}: a pipe or a device can't be read in pieces; write its text into a file")
         if not accepted.test(argument):
-            raise CorpusError(f"{argument}: not a kind of file that can be counted; accepted are {accepted.kinds}")
+            raise CorpusError(f"{argument}: unsupported file type; accepted are {accepted.kinds}")
         return [(argument, argument)]
     if glob.has_magic(argument) and not _is_hub_dataset(argument):
         _check_searched(argument)
@@ -107,14 +108,14 @@ def _files_of(argument: str, apart_from: Path | None, accepted: Accepted) -> Ite
         return _named(argument, found, apart_from, accepted)
     if _is_hub_dataset(argument):
         return download_dataset(argument, accepted)
-    raise CorpusError(f"{argument}: no such file or folder; give files, folders, globs or a hub dataset (owner/name)")
+    raise CorpusError(f"{argument}: no such file or folder; pass files, folders, globs or a hub dataset (owner/name)")
 
 
 def _named(argument: str, paths: Iterable[str], apart_from: Path | None, accepted: Accepted) -> list[tuple[str, str]]:
     inputs = (path for path in paths if apart_from is None or apart_from not in Path(os.path.abspath(path)).parents)
     found = sorted(path for path in inputs if accepted.test(path))
     if not found:
-        raise CorpusError(f"{argument}: no file there that can be counted; accepted are {accepted.kinds}")
+        raise CorpusError(f"{argument}: no supported files found; accepted are {accepted.kinds}")
     return [(path, path) for path in found]
 
 
@@ -187,21 +188,25 @@ def download_dataset(argument: str, accepted: Accepted = TEXTS) -> list[tuple[st
     dataset = Repository("dataset", f"{owner}/{name}")
     try:
         with one_line_errors(dataset, MAIN):
-            commit, files = _find_files(dataset, "/".join(pattern), accepted)
+            commit, files, companions = _find_files(dataset, "/".join(pattern), accepted)
+            for file in companions:
+                dataset.fetch(commit, file)
             return [(f"{dataset}/{file}", str(dataset.fetch(commit, file))) for file in files]
     except HubError as error:
         raise CorpusError(f"{argument}: not a local file, and not available from the hub ({error})") from error
 
 
-def _find_files(dataset: Repository, pattern: str, accepted: Accepted) -> tuple[str, list[str]]:
-    """Return the commit and its countable files: the main branch's, else those of the hub's parquet copy."""
+def _find_files(dataset: Repository, pattern: str, accepted: Accepted) -> tuple[str, list[str], list[str]]:
+    """Return the commit, its countable files (the main branch's, else those of the hub's parquet copy), and companions
+    of these files."""
     from detoklens.hub.repository import MAIN
 
     for branch in (MAIN, CONVERTED):
         commit, listed = _list_files(dataset, branch)
         files = sorted(file for file in listed if accepted.test(file) and _matches(file, pattern))
         if files:
-            return commit, files
+            stems = [os.path.splitext(file)[0] for file in files]
+            return commit, files, [stem + end for stem in stems for end in accepted.companions if stem + end in listed]
     wanted = f" matching {pattern!r}" if pattern else ""
     raise CorpusError(
         f"{dataset}: the hub dataset has no files{wanted} that can be counted; accepted are {accepted.kinds}"

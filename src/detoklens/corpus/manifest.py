@@ -113,7 +113,7 @@ def read_json(path: Path) -> JsonObject:
         raise CountsError(f"{path}: not a manifest of counts; name a folder made by `detoklens count`")
     version = content.get("format_version")
     if version != FORMAT_VERSION:
-        raise CountsError(f"{path}: counts of format {version}; only {FORMAT_VERSION} is read; count again")
+        raise CountsError(f"{path}: counts format {version} is not supported (expected {FORMAT_VERSION}); count again")
     if not is_undamaged:
         raise CountsError(f"{path}: damaged (its checksum is wrong); count again into another folder")
     return content

@@ -127,12 +127,12 @@ class OutputFolder:
             found = differences(saved, plan, compare_versions=not self.is_complete)
         except (KeyError, TypeError, AttributeError) as error:
             raise OutputError(
-                f"{self.folder}: what it says was counted is damaged ({error}); choose another folder, or delete it"
+                f"{self.folder}: its record of the run is damaged ({error}); choose another folder, or delete it"
             ) from error
         if found:
             raise OutputError(
-                f"{self.folder}: holds counts of something else: {'; '.join(found)}; choose another folder, or "
-                "delete it"
+                f"{self.folder}: holds counts made with different inputs or options: {'; '.join(found)}; "
+                "choose another folder, or delete it"
             )
 
     def save_plan(self, plan: JsonObject, tokenizer_json: str) -> None:
@@ -194,7 +194,7 @@ def _check_content(folder: Path) -> None:
         raise OutputError(f"{folder}: can't be read ({error.strerror}); choose another folder") from error
     if names and MANIFEST not in names and WORK not in names:
         shown = ", ".join(sorted(names)[:3])
-        raise OutputError(f"{folder}: holds something else ({shown}); choose an empty or a new folder")
+        raise OutputError(f"{folder}: contains other files ({shown}); choose an empty or a new folder")
     refuse_links(folder)
 
 

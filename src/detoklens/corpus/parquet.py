@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pyarrow.types as types
 
-from detoklens.corpus.records import check_length
+from detoklens.corpus.records import check_length, name_the_field
 from detoklens.errors import CorpusError, first_line
 
 UNCOMPRESSED_SIZE, COMPRESSED_SIZE = 2, 3  # the numbers of these fields in a page's header
@@ -172,7 +172,7 @@ def _chunks(file: Any, path: str, columns: Sequence[str], groups: range) -> Iter
 
 
 class _NothingGiven(OSError):
-    """What was asked for up to here is in order."""
+    """Reading was attempted, so the metadata before it is valid."""
 
 
 class _Silent(io.FileIO):
@@ -188,7 +188,7 @@ def open_parquet(name: str, path: str) -> Any:
             pa.OSFile(os.fsencode(path)), pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
         )
     except UnicodeDecodeError as error:
-        raise CorpusError(f"{name}: a column's name is no UTF-8; write the file again with another name") from error
+        raise CorpusError(f"{name}: a column name is not valid UTF-8; rename the column") from error
     except (pa.ArrowException, OSError) as error:
         raise CorpusError(f"{name}: not a whole parquet file ({first_line(error)}); download it again") from error
 
@@ -197,11 +197,17 @@ def _open_text(name: str, path: str, text_field: str) -> Any:
     file = open_parquet(name, path)
     schema = file.schema_arrow
     if text_field not in schema.names:
-        raise CorpusError(
-            f"{name}: no column {text_field!r}; it has {', '.join(schema.names)}; name the text's by text_field"
-        )
-    kind = schema.field(text_field).type
-    value = kind.value_type if types.is_dictionary(kind) else kind
-    if value not in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary()):
-        raise CorpusError(f"{name}: column {text_field!r} holds {kind}, not text; name the text's by text_field")
+        raise CorpusError(f"{name}: no column {text_field!r}; it has {', '.join(schema.names)}; {_advice(schema)}")
+    if not _holds_text(schema.field(text_field)):
+        kind = schema.field(text_field).type
+        raise CorpusError(f"{name}: column {text_field!r} holds {kind}, not text; {_advice(schema)}")
     return file
+
+
+def _holds_text(field: Any) -> bool:
+    kind = field.type.value_type if types.is_dictionary(field.type) else field.type
+    return kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
+
+
+def _advice(schema: Any) -> str:
+    return name_the_field([field.name for field in schema if _holds_text(field)])

@@ -20,7 +20,7 @@ from typing import Any
 import pyarrow as pa
 
 from detoklens.corpus.parquet import read_column, row_group_sizes
-from detoklens.corpus.records import ReadingOptions, Tally, bad_record, check_length
+from detoklens.corpus.records import ReadingOptions, Tally, bad_record, check_length, name_the_field
 from detoklens.errors import CorpusError
 
 CHUNK = 1 << 20
@@ -148,7 +148,9 @@ def _of_json(line: bytes, options: ReadingOptions, tally: Tally) -> bytes | str:
         return f"no field {options.text_field!r} in a JSON {type(record).__name__}"
     if options.text_field not in record:
         fields = ", ".join(map(repr, list(record)[:8]))
-        return f"no field {options.text_field!r}; it has {fields}: name the text's by text_field"
+        longest_first = sorted(record.items(), key=lambda item: -len(str(item[1])))
+        texts = [name for name, value in longest_first if isinstance(value, str)]
+        return f"no field {options.text_field!r}; it has {fields}: {name_the_field(texts)}"
     text = record[options.text_field]
     if not isinstance(text, str):
         return f"field {options.text_field!r} holds {type(text).__name__}, not text"
@@ -215,7 +217,9 @@ def _open(path: str) -> Any:
     try:
         return pa.OSFile(os.fsencode(path))
     except OSError as error:
-        raise CorpusError(f"{path}: can't be read any more ({error}); has it been moved?") from error
+        raise CorpusError(
+            f"{path}: can't be read any more ({error}); it was moved or truncated during the run"
+        ) from error
 
 
 def _read(stream: Any, compression: str | None, size: int) -> bytes:

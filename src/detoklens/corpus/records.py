@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from detoklens.errors import CorpusError, CountsError
 
+LIKELY_FIELDS = ("text", "content", "raw_content", "body", "document", "article", "story", "sentence")
 SHOWN_PROBLEMS = 3
 """Skipped records that a tally names; the others are only counted."""
 
@@ -51,16 +53,25 @@ class Tally:
         for kind, found, expected in (("tokens", tokens, self.tokens), ("bigrams", bigrams, self.bigrams)):
             if found != expected:
                 raise CountsError(
-                    f"{where}: {found} {kind} were counted of {expected} that are in the text; nothing of it was kept: "
-                    "run the same command again, and report it as an error of this program if it comes back"
+                    f"{where}: counted {found} {kind}, expected {expected}; this part was discarded: run the same "
+                    "command again, and if it happens again, please report a bug"
                 )
 
 
 def bad_record(problem: str, options: ReadingOptions, tally: Tally) -> None:
     """Raise an error that names an unusable record, or skip it."""
     if not options.skip_bad:
-        raise CorpusError(f"{problem}; fix it, or leave such records out by skip_bad=True")
+        raise CorpusError(f"{problem}; fix it, or skip such records with skip_bad=True")
     tally.add(Tally(skipped_records=1, first_skipped=[problem]))
+
+
+def name_the_field(fields: Sequence[str]) -> str:
+    """Advice for a corpus without the field that was asked for: those that hold text, the likeliest first."""
+    if not fields:
+        return "none of them holds text; check the input"
+    fields = sorted(fields, key=lambda field: field.lower() not in LIKELY_FIELDS)
+    others = f" (text is also in {', '.join(fields[1:4])})" if len(fields) > 1 else ""
+    return f"pass text_field={fields[0]!r}{others}"
 
 
 def check_length(name: str, size: int, longest: int) -> None:

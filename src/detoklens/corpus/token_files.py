@@ -47,6 +47,7 @@ ACCEPTED = Accepted(
     lambda path: Path(path).suffix.lower() in (".parquet", ".arrow", ".npy", ".bin") or _is_infini_gram(path),
     "a .parquet of id0, id1, count, a .parquet or .arrow with a column of token ids, .npy and .bin files of token ids, "
     "Megatron's .bin with its .idx, and infini-gram's tokenized.*",
+    companions=(".idx", ".csv.gz"),
 )
 
 
@@ -147,14 +148,12 @@ def _infini_gram(file: InputFile, options: ImportOptions, vocabulary_size: int) 
         )
     dtype = options.dtype if start == b"\xff" * 4 else "uint16"
     if dtype is None:
-        raise _refuse(file.name, "may hold ids of 16 or 32 bits; say which by dtype (uint16 or uint32)")
+        raise _refuse(file.name, "ids may have 16 or 32 bits; pass dtype=uint16 or uint32")
     if options.dtype not in (None, dtype):
-        raise _refuse(file.name, f"holds ids of 16 bits, not {options.dtype}; leave out the dtype")
+        raise _refuse(file.name, f"holds ids of 16 bits, not {options.dtype}; omit dtype")
     separator = int(np.iinfo(dtype).max)
     if vocabulary_size > separator:
-        raise _refuse(
-            file.name, f"its ids are of {dtype}, too few for a vocabulary of {vocabulary_size:,}; check the tokenizer"
-        )
+        raise _refuse(file.name, f"{dtype} is too small for a vocabulary of {vocabulary_size:,}; check the tokenizer")
     return TokenFile(file.name, file.path, INFINI_GRAM, dtype, 0, _items(file, dtype, 0), separator)
 
 
@@ -181,18 +180,18 @@ def _flat_layout(file: InputFile, options: ImportOptions) -> tuple[str, int, int
                 raise _refuse(file.name, f"a damaged .npy file ({first_line(error)}); download it again") from error
             offset = opened.tell()
         if len(shape) != 1 or dtype.kind not in "ui" or dtype.hasobject:
-            raise _refuse(
-                file.name, f"holds {dtype} of shape {shape}; a row of integers is needed, one after the other"
-            )
+            raise _refuse(file.name, f"holds {dtype} of shape {shape}; a one-dimensional array of integers is needed")
         if options.dtype not in (None, dtype.name):
-            raise _refuse(file.name, f"holds {dtype.name}, not {options.dtype}; leave out the dtype")
+            raise _refuse(file.name, f"holds {dtype.name}, not {options.dtype}; omit dtype")
         if _items(file, dtype.str, offset) != shape[0]:
-            raise _refuse(file.name, f"says that it holds {shape[0]:,} ids, and doesn't; download it again")
+            raise _refuse(
+                file.name, f"its header says {shape[0]:,} ids, but the file has another length; download it again"
+            )
         return dtype.str, offset, shape[0]
     if len(start) == 8 and struct.unpack("<i", start[:4])[0] == LLM_C_MAGIC:
-        raise _refuse(file.name, "has the header of an llm.c file, which is not read; write its ids with numpy.save")
+        raise _refuse(file.name, "llm.c files are not supported; save its ids with numpy.save")
     if options.dtype is None:
-        raise _refuse(file.name, "has no header that tells the type of its ids; say it by dtype (uint16 or uint32)")
+        raise _refuse(file.name, "no header gives the type of its ids; pass dtype=uint16 or uint32")
     dtype_name = np.dtype(options.dtype).newbyteorder("<").str
     return dtype_name, 0, _items(file, dtype_name, 0)
 
@@ -204,10 +203,12 @@ def _read_megatron_index(
     head = struct.Struct("<9sQBQQ")
     content = Path(path).read_bytes()
     if len(content) < head.size or content[:9] != MEGATRON_MAGIC:
-        raise _refuse(path, "not an index of Megatron's (MMIDIDX); write the dataset again, or move the file away")
+        raise _refuse(path, "not a Megatron index (MMIDIDX); rebuild the dataset, or move this file away")
     _, version, code, sequences, documents = head.unpack_from(content)
     if version != 1 or code not in MEGATRON_TYPES:
-        raise _refuse(path, f"version {version}, type of ids {code}; version 1 with integers is read")
+        raise _refuse(
+            path, f"version {version} with ids of type {code} is not supported (expected version 1 and integers)"
+        )
     needed = head.size + 12 * sequences + 8 * documents
     if len(content) not in (needed, needed + sequences):  # a mode of each sequence may follow
         raise _refuse(path, f"{len(content):,} bytes long instead of {needed:,}; download it again")
@@ -217,9 +218,7 @@ def _read_megatron_index(
     width = np.dtype(MEGATRON_TYPES[code]).itemsize
     ends = np.concatenate([[0], np.cumsum(sizes)])
     if np.any(sizes < 0) or not np.array_equal(pointers, ends[:-1] * width) or data_size != ends[-1] * width:
-        raise _refuse(
-            path, f"doesn't describe {name}: its sequences don't follow each other to the end; download both again"
-        )
+        raise _refuse(path, f"doesn't describe {name}: its sequences don't add up to the file; download both again")
     if not documents:
         firsts = np.arange(sequences + 1)
     if np.any(np.diff(firsts) < 0) or firsts[0] != 0 or firsts[-1] != sequences:
@@ -238,12 +237,12 @@ def _table(file: InputFile, options: ImportOptions, suffix: str) -> TokenFile:
     if field not in schema.names:
         raise _refuse(
             file.name,
-            f"no column {field!r}, nor id0, id1 and count; it has {', '.join(schema.names)}; name one by ids_field",
+            f"no column {field!r}, nor id0, id1 and count; it has {', '.join(schema.names)}; pass one as ids_field",
         )
     kind = schema.field(field).type
     is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
     if not is_list or not types.is_integer(kind.value_type):
-        raise _refuse(file.name, f"column {field!r} holds {kind}, not lists of integers; name another by ids_field")
+        raise _refuse(file.name, f"column {field!r} holds {kind}, not lists of integers; pass another as ids_field")
     return TokenFile(file.name, file.path, ROWS, separator=options.separator, ids_field=field)
 
 
@@ -328,7 +327,7 @@ def _pairs(file: TokenFile, batch: Any, vocabulary_size: int) -> PairBatch:
 
 def _integers(file: TokenFile, column: Any) -> Int64[np.ndarray, "row"]:
     if column.null_count:
-        raise _refuse(file.name, "has a null among its ids or counts; leave such rows out")
+        raise _refuse(file.name, "an id or count is null; remove such rows")
     try:
         values: np.ndarray = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
     except pa.ArrowInvalid as error:
@@ -339,7 +338,7 @@ def _integers(file: TokenFile, column: Any) -> Int64[np.ndarray, "row"]:
 def _rows(file: TokenFile, column: Any, vocabulary_size: int) -> TokenBatch:
     """Each row is a document."""
     if column.null_count:
-        raise _refuse(file.name, f"{file.ids_field!r} is null in a row; leave such rows out")
+        raise _refuse(file.name, f"{file.ids_field!r} is null in a row; remove such rows")
     lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
     ids = _integers(file, column.flatten())
     starts = np.zeros(len(ids), bool)
@@ -354,7 +353,7 @@ def _read_block(file: TokenFile, start: int, stop: int, vocabulary_size: int) ->
     dtype = np.dtype(file.dtype)
     ids = np.fromfile(file.path, dtype, stop - begin, offset=file.offset + begin * dtype.itemsize)
     if len(ids) != stop - begin:
-        raise _refuse(file.name, "has become shorter while it was read; has it been moved?")
+        raise _refuse(file.name, "the file was moved or truncated during the run")
     starts = np.zeros(len(ids), bool)
     starts[: begin == 0] = True
     documents = 0

@@ -7,15 +7,26 @@ texts split into words that can be tokenized separately.
 
 from __future__ import annotations
 
+import re
 import secrets
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from threading import Lock
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Int, UInt8, UInt32
 
-from detoklens.kernels.interning import ids_of_words, intern_words
+from detoklens.corpus.cutting import WORD_END, PieceSplitter, Unanalysed
+from detoklens.kernels.interning import (
+    clear_words,
+    ids_of_words,
+    intern_words,
+    merge_pieces,
+    tabulate_merges,
+    words_in_a_row,
+)
+from detoklens.tokens.vocabulary import BYTE_OF_CHARACTER
 
 SPACE, LOWER_BLOCK = " ", "▁"
 REPLACE = {"type": "Replace", "pattern": {"String": SPACE}, "content": LOWER_BLOCK}
@@ -24,8 +35,8 @@ BYTE_TOKENS = tuple(f"<0x{byte:02X}>" for byte in range(256))
 PLAIN = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "ignore_merges")
 """Settings that would make a word's ids depend on more than its merges."""
 
-WORDS_KEPT, LONGEST_KEPT = 1 << 18, 31
-"""13 MB; 100 MB of English have 195,000 words. Longer words are tokenized each time."""
+WORDS_KEPT, BLOCKS_KEPT = 1 << 18, 4
+"""13 MB; 100 MB of English have 195,000 words. Words of more than 31 bytes are tokenized each time."""
 MANY, MOST_NEW = 1 << 14, 1 / 3
 """New words in a batch, and their share of its bytes: above both, as for random numbers, texts are tokenized whole."""
 MOST_PASSING = 1 / 16
@@ -34,19 +45,34 @@ MOST_PASSING = 1 / 16
 LARGEST = 2**31 - 1
 """Largest batch in bytes: offsets are 32-bit numbers."""
 
+LONGEST_MERGED = 200
+"""Bytes of a word that is merged here, in quadratic time."""
+
 Ids = tuple[UInt32[np.ndarray, "token_in_batch"], Int[np.ndarray, "document_and_end"]]
+EncodeWords = Callable[[UInt8[np.ndarray, "byte"], Int[np.ndarray, "word 2"]], Ids]
+"""From a text and the start and end of each word in it to the words' ids."""
+
+
+def words_at(text: UInt8[np.ndarray, "byte"], spans: Int[np.ndarray, "word 2"]) -> list[bytes]:
+    raw = text.tobytes()
+    return [raw[begin:end] for begin, end in zip(spans[:, 0].tolist(), spans[:, 1].tolist(), strict=True)]
 
 
 class WordByWord:
     """Encodes texts to token ids with an encoder of words that is called for new words only."""
 
     def __init__(
-        self, joined: Bool[np.ndarray, "256 256"], prefix: bytes, encode: Callable[[list[bytes]], Ids]
+        self,
+        joined: Bool[np.ndarray, "256 256"],
+        prefix: bytes,
+        encode: Callable[[list[bytes]], Ids],
+        encode_words: EncodeWords | None = None,
     ) -> None:
         self._joined, self._prefix, self._encode = joined, prefix, encode
+        self._encode_words = encode_words or (lambda text, spans: encode(words_at(text, spans)))
         self._seed = np.uint64(secrets.randbits(64))  # so that no text can be crafted to collide in the table
         self._one_at_a_time = Lock()  # the compiled loops release the GIL
-        self._kept = np.empty((WORDS_KEPT, LONGEST_KEPT + 1), np.uint8)
+        self._kept = np.empty((WORDS_KEPT, BLOCKS_KEPT), np.uint64)
         self._forget()
 
     def _forget(self) -> None:
@@ -76,8 +102,7 @@ class WordByWord:
             return None
         ids, id_starts = self._ids, self._id_starts
         if len(new):
-            raw = text.tobytes()
-            new_ids, offsets = self._encode([raw[begin:end] for begin, end in new.tolist()])
+            new_ids, offsets = self._encode_words(text, new)
             ids = np.concatenate([ids, new_ids])
             id_starts = np.concatenate([id_starts, id_starts[-1] + offsets[1:]])
         found = ids_of_words(numbers, words_before, id_starts, ids)
@@ -85,6 +110,70 @@ class WordByWord:
         if len(id_starts) - 1 - known > MOST_PASSING * len(numbers):
             self._forget()
         return found
+
+
+class ByteLevelWords:
+    """Encodes words of a byte-level BPE: those of clear characters here, others by `tokenizers`."""
+
+    def __init__(self, description: dict[str, Any], by_tokenizers: Callable[[list[bytes]], Ids]) -> None:
+        model = description["model"]
+        if model.get("type") != "BPE" or model.get("byte_fallback") or any(map(model.get, PLAIN[:-1])):
+            raise Unanalysed("other than a plain byte-level BPE")
+        vocabulary: dict[str, int] = model["vocab"]
+        self._splitter, self._by_tokenizers = PieceSplitter(description), by_tokenizers
+        self._byte_ids = np.zeros(256, np.int32)
+        self._unclear = self._splitter.unclear.copy()
+        for character, byte in BYTE_OF_CHARACTER.items():
+            self._byte_ids[byte] = vocabulary.get(character, 0)
+            self._unclear[byte if byte < 0x80 else slice(0x80, None)] |= character not in vocabulary
+        merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
+        rows = {(vocabulary[a], vocabulary[b]): (rank, vocabulary[a + b]) for rank, (a, b) in enumerate(merges)}
+        pairs, found = np.array(list(rows), np.uint64), np.array(list(rows.values()), np.int32)
+        self._merges = tabulate_merges(pairs.reshape(-1, 2), found.reshape(-1, 2))
+        self._wholes = {_raw_bytes(token): number for token, number in vocabulary.items() if model.get("ignore_merges")}
+        contents = [re.escape(token["content"].encode()) for token in description["added_tokens"]]
+        self._added = re.compile(b"|".join(contents) or b"(?!)")
+
+    @classmethod
+    def encoder(cls, description: dict[str, Any], by_tokenizers: Callable[[list[bytes]], Ids]) -> EncodeWords | None:
+        """The fast way to encode words; None if this tokenizer isn't a byte-level BPE that is fully understood."""
+        try:
+            return cls(description, by_tokenizers).encode
+        except (Unanalysed, KeyError, ValueError):
+            return None
+
+    def encode(self, text: UInt8[np.ndarray, "byte"], spans: Int[np.ndarray, "word 2"]) -> Ids:
+        is_clear = clear_words(text, spans, self._unclear, LONGEST_MERGED)
+        row, ends = words_in_a_row(text, spans, is_clear, ord(WORD_END))
+        found = [match.start() for match in self._added.finditer(row)]
+        if found:
+            is_clear[np.flatnonzero(is_clear)[np.searchsorted(ends, found, side="right")]] = False
+            row, ends = words_in_a_row(text, spans, is_clear, ord(WORD_END))
+        pieces, is_start = self._splitter.split(row)
+        starts = np.append(np.flatnonzero(is_start), len(pieces))
+        ids, offsets = merge_pieces(pieces, starts, self._whole_pieces(pieces, starts), self._byte_ids, *self._merges)
+        text_ends = np.append(0, ends - np.arange(1, len(ends) + 1))
+        offsets = offsets[np.searchsorted(starts, text_ends)]
+        if not is_clear.all():
+            others, other_offsets = self._by_tokenizers(words_at(text, spans[~is_clear]))
+            ids, offsets = np.concatenate([ids, others]), np.concatenate([offsets, offsets[-1] + other_offsets[1:]])
+            order = np.argsort(np.argsort(~is_clear, kind="stable")).astype(np.int32)
+            ids, offsets = ids_of_words(order, np.arange(len(spans) + 1), offsets, ids)
+        return ids, offsets
+
+    def _whole_pieces(
+        self, text: UInt8[np.ndarray, "byte"], starts: Int[np.ndarray, "piece_and_end"]
+    ) -> Int[np.ndarray, "piece"]:
+        """The ids of the pieces that are tokens whatever the merges say, -1 for others."""
+        if not self._wholes:
+            return np.full(len(starts) - 1, -1, np.int32)
+        raw, places = text.tobytes(), starts.tolist()
+        return np.array([self._wholes.get(raw[a:b], -1) for a, b in pairwise(places)], np.int32)
+
+
+def _raw_bytes(token: str) -> bytes:
+    """The bytes of a byte-level token; those of its characters where it is no such token."""
+    return bytes(BYTE_OF_CHARACTER.get(character, 0xFF) for character in token)
 
 
 def _in_a_row(texts: Sequence[bytes]) -> tuple[UInt8[np.ndarray, "byte"], Int[np.ndarray, "text_and_end"]]:

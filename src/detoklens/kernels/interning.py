@@ -1,10 +1,13 @@
-"""Compiled loops over the bytes of texts: split them into words and number the distinct ones."""
+"""Compiled loops over the bytes of texts: split them into words, number the distinct ones, merge bytes to tokens."""
 
 import numpy as np
 
 from detoklens.kernels.compiling import compiled
 
-PRIME = np.uint64(0x100000001B3)  # of the FNV-1a hash
+ONE, BYTE, LENGTH = np.uint64(1), np.uint64(8), np.uint64(56)
+"""One, the bits of a byte, and where a word's length stands in its last block."""
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""Multiplying by it spreads a number over the upper bits."""
 
 
 @compiled()
@@ -21,82 +24,126 @@ def intern_words(
     with a new number, and the number of known words.
 
     Document d is text[starts[d] : starts[d + 1]]; a word continues while joined[previous byte, byte]. `slots` is a hash
-    table of the numbers of known words, -1 if empty; `kept` holds the bytes of each, with its length in the last byte
-    of its row. A word that is too long to keep, or finds the table full, gets a new number at each occurrence, above
-    those of all known words.
+    table of the numbers of known words, -1 if empty; `kept` holds each in blocks of eight bytes, with its length in the
+    upper byte of the last block. A word that is too long to keep, or finds the table full, gets a new number at each
+    occurrence, above those of all known words. Unsigned places save numba the check for negative indices.
     """
-    longest, mask = kept.shape[1] - 1, np.uint64(len(slots) - 1)
+    longest, mask = np.uint64(8 * kept.shape[1] - 1), np.uint64(len(slots) - 1)
     numbers, words_before = np.empty(len(text), np.int32), np.empty(len(starts), np.int64)
     new, passing = np.empty((len(text), 2), np.int32), np.empty((len(text), 2), np.int32)
-    words, n_passing, first_new = 0, 0, known
+    blocks, table = np.zeros(kept.shape[1], np.uint64), joined.ravel()
+    words, n_passing, first_new = np.uint64(0), 0, known
     for document in range(len(starts) - 1):
         words_before[document] = words
-        begin = starts[document]
-        while begin < starts[document + 1]:
-            end, hashed = _word_from(text, begin, starts[document + 1], joined, seed)
+        begin, end = np.uint64(starts[document]), np.uint64(starts[document + 1])
+        while begin < end:
+            place, filled, hashed = _word_from(text, begin, end, table, seed, blocks)
             number = -1
-            if end - begin <= longest:
+            if place - begin <= longest:
+                blocks[-1] |= (place - begin) << LENGTH
                 slot = hashed & mask
-                while slots[slot] >= 0 and not _is(kept[slots[slot]], text, begin, end):
-                    slot = (slot + np.uint64(1)) & mask
+                while slots[slot] >= 0 and not _is_kept(kept, np.uint64(slots[slot]), blocks, filled):
+                    slot = (slot + ONE) & mask
                 if slots[slot] < 0 and known < len(kept):
                     slots[slot] = known
-                    _keep(kept[known], text, begin, end)
-                    new[known - first_new] = begin, end
+                    kept[known] = blocks
+                    new[known - first_new] = begin, place
                     known += 1
                 number = slots[slot]
             if number < 0:
-                passing[n_passing] = begin, end
+                passing[n_passing] = begin, place
                 n_passing += 1
                 number = -n_passing
             numbers[words] = number
-            words += 1
-            begin = end
+            words += ONE
+            begin = place
     words_before[-1] = words
     if n_passing:
-        _number_beyond(numbers[:words], known)
+        for word in range(words):  # -1, -2, … become the numbers from `known` on
+            if numbers[word] < 0:
+                numbers[word] = known - 1 - numbers[word]
     return numbers[:words], words_before, np.concatenate((new[: known - first_new], passing[:n_passing])), known
 
 
 @compiled()
-def _keep(row: np.ndarray, text: np.ndarray, begin: int, end: int) -> None:
-    row[: end - begin] = text[begin:end]
-    row[-1] = end - begin
-
-
-@compiled()
-def _number_beyond(numbers: np.ndarray, known: int) -> None:
-    """-1, -2, … become the numbers from `known` on."""
-    for word in range(len(numbers)):
-        if numbers[word] < 0:
-            numbers[word] = known - 1 - numbers[word]
-
-
-@compiled()
-def _word_from(text: np.ndarray, begin: int, end: int, joined: np.ndarray, seed: np.uint64) -> tuple[int, np.uint64]:
-    """The end of the word that starts here, at most `end`, and its hash."""
-    before = text[begin]
-    hashed = (seed ^ np.uint64(before)) * PRIME
-    place = begin + 1
+def _word_from(
+    text: np.ndarray, begin: np.uint64, end: np.uint64, table: np.ndarray, seed: np.uint64, blocks: np.ndarray
+) -> tuple[np.uint64, np.uint64, np.uint64]:
+    """The end of the word that starts here, its last filled block, and its hash; fills `blocks` as far as they go."""
+    byte = np.uint64(text[begin])
+    block, shift, filled, hashed, last = byte, BYTE, np.uint64(0), seed, np.uint64(len(blocks) - 1)
+    blocks[last] = 0
+    place = begin + ONE
     while place < end:
-        byte = text[place]
-        if not joined[before, byte]:
+        before, byte = byte, np.uint64(text[place])
+        if not table[(before << BYTE) | byte]:
             break
-        hashed = (hashed ^ np.uint64(byte)) * PRIME
-        before = byte
-        place += 1
-    return place, hashed ^ (hashed >> np.uint64(32))
+        if shift == 64:
+            blocks[min(filled, last)] = block
+            hashed = (hashed ^ block) * GOLDEN
+            hashed ^= hashed >> np.uint64(32)
+            filled += ONE
+            block = shift = np.uint64(0)
+        block |= byte << shift
+        shift += BYTE
+        place += ONE
+    blocks[min(filled, last)] = block
+    hashed = (hashed ^ block) * GOLDEN
+    return place, filled, hashed ^ (hashed >> np.uint64(32))
 
 
 @compiled()
-def _is(word: np.ndarray, text: np.ndarray, begin: int, end: int) -> bool:
-    """Whether this row of the known words equals the word in the text."""
-    same = word[-1] == end - begin
-    place = begin
-    while same and place < end:
-        same = word[place - begin] == text[place]
-        place += 1
+def _is_kept(kept: np.ndarray, row: np.uint64, blocks: np.ndarray, filled: np.uint64) -> bool:
+    """Whether this row of the known words equals the word in `blocks`."""
+    same = kept[row, len(blocks) - 1] == blocks[len(blocks) - 1] and kept[row, filled] == blocks[filled]
+    for block in range(filled):
+        same = same and kept[row, block] == blocks[block]
     return same
+
+
+@compiled()
+def clear_words(text: np.ndarray, spans: np.ndarray, unclear: np.ndarray, longest: int) -> np.ndarray:
+    """Whether each word is short enough and has only characters below len(unclear) that are not unclear."""
+    is_clear = np.zeros(len(spans), np.bool_)
+    for word in range(len(spans)):
+        place, end = spans[word]
+        if end - place > longest:
+            continue
+        while place < end:
+            byte = np.uint32(text[place])
+            size = 1 if byte < 0x80 else 2 if byte < 0xE0 else 3 if byte < 0xF0 else 4
+            code = byte if size == 1 else byte & np.uint32(0xFF >> (size + 1))
+            for later in range(place + 1, place + size):
+                code = (code << np.uint32(6)) | (np.uint32(text[later]) & np.uint32(0x3F))
+            if code >= len(unclear) or unclear[code]:
+                break
+            place += size
+        is_clear[word] = place >= end
+    return is_clear
+
+
+@compiled()
+def words_in_a_row(
+    text: np.ndarray, spans: np.ndarray, is_chosen: np.ndarray, separator: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """The chosen words, a separator after each, and where each ends, its separator included."""
+    size, number = 0, 0
+    for word in range(len(spans)):
+        if is_chosen[word]:
+            size += spans[word, 1] - spans[word, 0] + 1
+            number += 1
+    row, ends = np.empty(size, np.uint8), np.empty(number, np.int64)
+    filled, number = 0, 0
+    for word in range(len(spans)):
+        if is_chosen[word]:
+            for place in range(spans[word, 0], spans[word, 1]):
+                row[filled] = text[place]
+                filled += 1
+            row[filled] = separator
+            filled += 1
+            ends[number] = filled
+            number += 1
+    return row, ends
 
 
 @compiled()
@@ -120,3 +167,87 @@ def ids_of_words(
             found[filled] = ids[place]
             filled += 1
     return found, offsets
+
+
+@compiled()
+def tabulate_merges(pairs: np.ndarray, merges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """A hash table from pairs of ids to their rank and merged id: keys (all ones if empty), and rows of both."""
+    size = 4
+    while size < 2 * len(pairs):
+        size *= 2
+    keys, found = np.full(size, ~np.uint64(0)), np.zeros((size, 2), np.int32)
+    for row in range(len(pairs)):
+        key = (pairs[row, 0] << np.uint64(32)) | pairs[row, 1]
+        slot = _slot_of(key, keys)
+        keys[slot] = key
+        found[slot] = merges[row]
+    return keys, found
+
+
+@compiled()
+def _slot_of(key: np.uint64, keys: np.ndarray) -> np.uint64:
+    """The slot of a key, or the empty slot where it belongs."""
+    mask = np.uint64(len(keys) - 1)
+    slot = ((key * GOLDEN) >> np.uint64(32)) & mask
+    while keys[slot] != key and keys[slot] != ~np.uint64(0):
+        slot = (slot + ONE) & mask
+    return slot
+
+
+@compiled()
+def merge_pieces(
+    text: np.ndarray, starts: np.ndarray, whole: np.ndarray, byte_ids: np.ndarray, keys: np.ndarray, found: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """The ids of all pieces by byte-pair merges, concatenated, and each piece's offset in them.
+
+    Piece p is text[starts[p] : starts[p + 1]], or the token whole[p] unless that is -1. Of all adjacent pairs, the
+    leftmost with the lowest rank is merged, again and again. `keys` and `found` are of `tabulate_merges`.
+    """
+    no_rank = np.int32(2**31 - 1)
+    ids, offsets = np.empty(len(text), np.uint32), np.zeros(len(starts), np.int64)
+    longest = 0
+    for piece in range(len(starts) - 1):
+        longest = max(longest, starts[piece + 1] - starts[piece])
+    row, ranks = np.empty(longest + 1, np.int32), np.empty(longest + 1, np.int32)
+    slots = np.empty(longest + 1, np.uint64)
+    filled = 0
+    for piece in range(len(starts) - 1):
+        size = starts[piece + 1] - starts[piece]
+        if whole[piece] >= 0:
+            row[0], size = whole[piece], 1
+        else:
+            for place in range(size):
+                row[place] = byte_ids[text[starts[piece] + place]]
+            for place in range(size - 1):
+                _look_up(place, row, slots, ranks, keys, found)
+        while size > 1:
+            best = 0
+            for place in range(1, size - 1):
+                if ranks[place] < ranks[best]:
+                    best = place
+            if ranks[best] == no_rank:
+                break
+            row[best] = found[slots[best], 1]
+            size -= 1
+            for place in range(best + 1, size):
+                row[place] = row[place + 1]
+                slots[place], ranks[place] = slots[place + 1], ranks[place + 1]
+            if best > 0:
+                _look_up(best - 1, row, slots, ranks, keys, found)
+            if best < size - 1:
+                _look_up(best, row, slots, ranks, keys, found)
+        for place in range(size):
+            ids[filled] = row[place]
+            filled += 1
+        offsets[piece + 1] = filled
+    return ids[:filled], offsets
+
+
+@compiled()
+def _look_up(
+    place: int, row: np.ndarray, slots: np.ndarray, ranks: np.ndarray, keys: np.ndarray, found: np.ndarray
+) -> None:
+    """Find the merge of the ids at this place and the next."""
+    key = (np.uint64(row[place]) << np.uint64(32)) | np.uint64(row[place + 1])
+    slots[place] = _slot_of(key, keys)
+    ranks[place] = found[slots[place], 0] if keys[slots[place]] == key else np.int32(2**31 - 1)
