@@ -19,7 +19,6 @@ from detoklens.figures.save import is_ours, save
 from tests.figures.specs import FIGURES
 from tests.figures.synthetic import tables
 
-
 FORMATS = ("svg", "pdf", "png")
 
 
