@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ from detoklens.report import drawing
 from detoklens.report import folder as answers
 from detoklens.report.report import make_report
 from tests.fuzz.budget import cases
-from tests.fuzz.damage import flipped
+from tests.fuzz.damage import damaged
 from tests.layers import random_layer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,14 +79,39 @@ def test_killed_and_continued(whole: Path, tmp_path: Path) -> None:
 
 
 def test_damaged_and_continued(whole: Path, tmp_path: Path) -> None:
-    """A flipped bit in every file but the one that marks the folder as a report."""
+    """Damage to every file but one table, also to the one that marks the folder as a report."""
     out, expected = tmp_path / "out", contents(whole)
     make_quick(out)
     for chance in cases(2):
-        for name in expected.keys() - {"provenance.json"}:
-            (out / name).write_bytes(flipped(chance, expected[name], 1))
+        spared = chance.choice(sorted(name for name in expected if name.endswith(".parquet")))
+        for name in sorted(expected.keys() - {spared}):
+            (out / name).write_bytes(damaged(chance, expected[name]))
         make_quick(out)
         assert contents(out) == expected
+
+
+def test_a_report_without_a_readable_provenance_is_known_by_its_tables(
+    whole: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(whole / "tables", out / "tables")
+    for content in (b"", b'{"detoklens": "0.1.0", "kind": "repopt"}', b'{"detoklens": "0.1.0", "ki'):
+        (out / "provenance.json").write_bytes(content)
+        caplog.clear()
+        with pytest.raises(OutputError, match="holds a report and is not overwritten by a comparison"):
+            answers.refuse_foreign(out, "comparison")
+        answers.claim(out, "report")
+        answers.claim(out, "report")
+        (said,) = caplog.messages
+        assert said == f"detoklens: {out / 'provenance.json'} is damaged; computing it again"
+    (out / "provenance.json").unlink()
+    with pytest.raises(OutputError, match="holds something else"):
+        answers.claim(out, "report")
+    (out / "provenance.json").write_bytes(b"")
+    for path in (out / "tables").iterdir():
+        path.write_bytes(b"")
+    with pytest.raises(OutputError, match="holds something else"):
+        answers.claim(out, "report")
 
 
 def test_a_full_disk_and_continued(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -379,10 +379,14 @@ def labelled(label: str, question: Question, name: str) -> str:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of answers; a label in the file names distinguishes two answers to the same question."""
+    """A folder of answers; a label in the file names distinguishes two answers to the same question.
+
+    In a folder that a report has `claimed`, an unreadable file with a table's name is that table, damaged.
+    """
 
     folder: Path
     label: str = ""
+    claimed: bool = False
 
     def path(self, question: Question, table: str) -> Path:
         """The file of a table."""
@@ -396,7 +400,7 @@ class Store:
         """The stored answer with this provenance, if it is complete."""
         try:
             candidates = [self.path(question, schema.name) for schema in question.tables]
-            found = {path: read_stored(path) for path in candidates if path.is_file()}
+            found = {path: read_stored(path, self.claimed) for path in candidates if path.is_file()}
             same = {path: each for path, each in found.items() if each and each.metadata[MARK] == provenance.to_json()}
             if not same:
                 return None
@@ -424,7 +428,7 @@ class Store:
             list(answer.labels) if isinstance(answer, Comparison) else None,
         )
         tables = {self.path(question, schema.name): (schema, answer.tables[schema.name]) for schema in answer.schemas}
-        written = write_tables(tables, provenance, described.to_json())
+        written = write_tables(tables, provenance, described.to_json(), self.claimed)
         self.parts(provenance).remove()
         return written
 
