@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import sys
 import time
 from collections.abc import Iterator
 
@@ -11,12 +12,22 @@ SECONDS = "DETOKLENS_FUZZ_SECONDS"  # for each fuzzer; unset in the tests
 SEED = "DETOKLENS_FUZZ_SEED"  # of the first case; each next case has the next seed
 
 
+def has_time() -> bool:
+    """Whether this is `make fuzz`, not the tests."""
+    return SECONDS in os.environ
+
+
 def cases(few: int) -> Iterator[random.Random]:
-    """A source of chance for each case, the same ones in every run: `few` of them, or as many as the time allows."""
+    """A source of chance for each case, the same ones in every run: `few` of them, or as many as the time allows.
+
+    How many there were is said at the end.
+    """
     first = int(os.environ.get(SEED, "0"))
-    seconds = os.environ.get(SECONDS)
-    ends = None if seconds is None else time.monotonic() + float(seconds)
+    ends = time.monotonic() + float(os.environ.get(SECONDS, "-inf"))
     number = 0
-    while number < few or (ends is not None and time.monotonic() < ends):
-        yield random.Random(first + number)
-        number += 1
+    try:
+        while number < few or time.monotonic() < ends:
+            yield random.Random(first + number)
+            number += 1
+    finally:
+        sys.stdout.write(f"{number:,} cases from seed {first}\n")

@@ -8,6 +8,7 @@ import os
 import shutil
 from collections import Counter
 from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from random import Random
 
@@ -26,7 +27,7 @@ from detoklens.questions.shape.question import Shape
 from detoklens.questions.study import Study
 from detoklens.report.drawing import FORMATS, PHONE, Drawing, FigureCache
 from detoklens.tables.files import ABOUT, MARK, NO_DIGEST, TABLE, _place_of_digest, read_stored, sealed
-from detoklens.tables.parts import Parts
+from detoklens.tables.parts import DIGEST_SIZE, Parts
 from tests.fuzz.budget import cases
 from tests.fuzz.damage import as_json, changed_json, damaged, deeply_nested, flipped
 from tests.layers import random_layer
@@ -239,6 +240,21 @@ def test_a_damaged_part_is_never_loaded(tmp_path: Path) -> None:
         assert found == content or parts.load(0) is None
     path.write_bytes(content)
     assert parts.load(0) is not None
+
+
+def test_a_hostile_part_is_computed_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Its checksum was made anew, so only numpy notices."""
+    parts = Parts(tmp_path / "parts")
+    parts.save(0, {"values": np.arange(20.0)})
+    path, array = tmp_path / "parts" / "0.npz", BytesIO()
+    np.save(array, np.arange(3))
+    content = path.read_bytes()[DIGEST_SIZE:]
+    unreadable = (b"", b"junk", array.getvalue(), content[:-30], content.replace(b"(20,)", b"(9\xff,)"))
+    for junk in (*unreadable, content.replace(b"<f8", b"|O8")):
+        path.write_bytes(hashlib.sha256(junk).digest() + junk)
+        caplog.clear()
+        assert parts.load(0) is None
+        assert caplog.messages == [f"detoklens: {path} is damaged; computing it again"]
 
 
 def test_a_damaged_figure_is_drawn_again(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
