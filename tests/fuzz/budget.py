@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import sys
 import time
 from collections.abc import Iterator
 
@@ -17,17 +16,21 @@ def has_time() -> bool:
     return SECONDS in os.environ
 
 
-def cases(few: int) -> Iterator[random.Random]:
-    """A source of chance for each case, the same ones in every run: `few` of them, or as many as the time allows.
+def first_seed() -> int:
+    return int(os.environ.get(SEED, "0"))
 
-    How many there were is said at the end.
-    """
-    first = int(os.environ.get(SEED, "0"))
+
+TRIED: list[int] = []
+"""The number of cases of each loop of the test that is running."""
+
+
+def cases(few: int) -> Iterator[random.Random]:
+    """A source of chance for each case, the same ones in every run: `few` of them, or as many as the time allows."""
     ends = time.monotonic() + float(os.environ.get(SECONDS, "-inf"))
     number = 0
     try:
         while number < few or time.monotonic() < ends:
-            yield random.Random(first + number)
+            yield random.Random(first_seed() + number)
             number += 1
     finally:
-        sys.stdout.write(f"{number:,} cases from seed {first}\n")
+        TRIED.append(number)

@@ -1,4 +1,4 @@
-"""A report that was killed, damaged or met a full disk, and is made again: the same bytes as one made at once."""
+"""Reports and exports that were killed, damaged or met a full disk, and are made again: the same bytes as at once."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from detoklens.errors import OutputError
+from detoklens.explorer.bundle import whole_folder, write_bundle
 from detoklens.questions.base import ReportEntry
 from detoklens.questions.heatmap.question import Heatmap
 from detoklens.questions.shape.question import Shape
@@ -154,3 +156,32 @@ def test_the_folder_itself_may_be_a_link(whole: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real")
     make_quick(tmp_path / "link")
     assert contents(tmp_path / "real") == contents(whole)
+
+
+def test_an_export_that_is_killed_between_its_renames_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Study(random_layer(vocab_size=30, dtype="float32"))
+    folder = write_bundle(study, tmp_path / "out", cards_later=True)
+    before = (folder / "bundle.json").read_bytes()
+    rename = Path.rename
+
+    class Killed(BaseException):
+        pass
+
+    def killed(path: Path, target: Path) -> Path:
+        if path.name == "new":
+            raise Killed
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", killed)
+        with pytest.raises(Killed):
+            write_bundle(study, folder, cards_later=True)
+    assert not folder.exists()
+    with suppress(ZeroDivisionError), whole_folder(folder):
+        taken_back = (folder / "bundle.json").read_bytes()
+        raise ZeroDivisionError
+    assert taken_back == before == (folder / "bundle.json").read_bytes()
+    write_bundle(study, folder, cards_later=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -6,6 +6,8 @@ import hashlib
 import json
 import os
 import shutil
+import sys
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from io import BytesIO
@@ -20,11 +22,13 @@ from detoklens.errors import OutputError
 from detoklens.model.closed_worlds import kept_vectors
 from detoklens.questions.answer import Answer, Store, read_answer
 from detoklens.questions.base import Question
+from detoklens.questions.comparing import compare
 from detoklens.questions.heatmap.question import Heatmap
 from detoklens.questions.partners.question import Partners
 from detoklens.questions.positions.question import Positions
 from detoklens.questions.shape.question import Shape
 from detoklens.questions.study import Study
+from detoklens.questions.variance.question import Variance
 from detoklens.report.drawing import FORMATS, PHONE, Drawing, FigureCache
 from detoklens.tables.files import ABOUT, MARK, NO_DIGEST, TABLE, _place_of_digest, read_stored, sealed
 from detoklens.tables.parts import DIGEST_SIZE, Parts
@@ -32,8 +36,8 @@ from tests.fuzz.budget import cases
 from tests.fuzz.damage import as_json, changed_json, damaged, deeply_nested, flipped
 from tests.layers import random_layer
 
-FLIPS, HOSTILE = 200, 200
-QUESTIONS: list[Question] = [Positions(), Shape(), Heatmap(tokens=5), Partners([3, 7], top=4)]
+FLIPS, HOSTILE, DRAWN = 200, 200, 0.03  # cases, and the share whose figure is drawn, which takes a second
+QUESTIONS: list[Question] = [Positions(), Shape(), Heatmap(tokens=5), Partners([3, 7], top=4), Variance()]
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +52,10 @@ def answers(study: Study, tmp_path_factory: pytest.TempPathFactory) -> dict[Path
     for question in QUESTIONS:
         folder = tmp_path_factory.mktemp(question.name())
         found[folder] = study.ask(question, folder)
+    other = Study(random_layer(vocab_size=30, dtype="float32", seed=1))
+    folder = tmp_path_factory.mktemp("comparison")
+    found[folder] = compare({"one": study, "two": other}, Shape())
+    found[folder].write(folder)
     return found
 
 
@@ -82,6 +90,7 @@ def test_a_damaged_answer_is_never_read(answers: dict[Path, Answer], tmp_path: P
             same = found == content and answer == answers[source]
             outcomes["unchanged" if same else f"believed: {path.name}"] += 1
         shutil.rmtree(folder)
+    sys.stdout.write(f"{dict(outcomes)}\n")
     assert set(outcomes) <= {"refused", "unchanged"}, outcomes
     assert outcomes["refused"] >= 0.97 * outcomes.total()
 
@@ -109,6 +118,7 @@ def test_a_damaged_table_of_a_report_is_computed_again(
         store.keep(answer)
         assert contents(folder) == contents(source)
         shutil.rmtree(folder)
+    sys.stdout.write(f"{dict(outcomes)}\n")
     assert set(outcomes) <= {"noted", "unchanged"}, outcomes
     assert outcomes["noted"] >= 0.97 * outcomes.total()
 
@@ -171,12 +181,32 @@ def change_columns(chance: Random, stored: dict[str, str], frame: pl.DataFrame) 
     )()
 
 
+def change_values(chance: Random, stored: dict[str, str], frame: pl.DataFrame) -> pl.DataFrame:
+    """Values of the right type that no model has, in one row or in all."""
+    column, row = chance.choice(frame.columns), chance.randrange(max(1, len(frame)))
+    kind = frame.schema[column]
+    odd = (
+        [float("nan"), float("inf"), -1e30, 5.0]
+        if kind.is_float()
+        else ["", "\x1b[2J", "x" * 10_000]
+        if kind == pl.String
+        else [True, False]
+        if kind == pl.Boolean
+        else [0, -1, 2**31 - 1]
+    )
+    value = pl.lit(chance.choice([None, *odd]), dtype=kind)
+    chosen = pl.int_range(pl.len()) == row if chance.random() < 0.5 else pl.lit(True)
+    return frame.with_columns(pl.when(chosen).then(value).otherwise(pl.col(column)).alias(column))
+
+
 CHANGES: list[Callable[[Random, dict[str, str], pl.DataFrame], pl.DataFrame]] = [
     change_description,
     nest_description,
     change_words,
     change_metadata,
     change_columns,
+    change_values,
+    change_values,
 ]
 
 
@@ -193,19 +223,24 @@ def test_a_hostile_answer_with_a_right_checksum_is_one_line_or_shown_safely(
         metadata = {name: stored.metadata[name] for name in (MARK, ABOUT, TABLE)}
         change = chance.choice(CHANGES)
         path.write_bytes(sealed(change(chance, metadata, stored.frame()), metadata))
-        outcomes[f"{change.__name__}: {outcome_of_reading(folder)}"] += 1
+        outcomes[f"{change.__name__}: {outcome_of_reading(folder, drawn=chance.random() < DRAWN)}"] += 1
         shutil.rmtree(folder)
+    sys.stdout.write(f"{dict(outcomes)}\n")
     assert not [each for each in outcomes if each.endswith("unsafe")], outcomes
     assert outcomes["change_words: shown"]
 
 
-def outcome_of_reading(folder: Path) -> str:
+def outcome_of_reading(folder: Path, drawn: bool = False) -> str:
     try:
         answer = read_answer(folder)
+        said = [str(answer).replace("\n", ""), repr(answer), repr(answer.verdict)]
+        if drawn:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                assert answer._repr_html_()
     except OutputError as error:
         return "refused" if str(error).isprintable() else "unsafe"
-    said = [str(answer).replace("\n", ""), repr(answer)]
-    return "shown" if all(each.isprintable() for each in said) else "unsafe"
+    return ("drawn" if drawn else "shown") if all(each.isprintable() for each in said) else "unsafe"
 
 
 def test_what_polars_can_not_read_is_one_line_and_nothing_else(
