@@ -160,7 +160,8 @@ def read_stored(path: Path, claimed: bool = False) -> StoredTable | None:
 
 
 def _stored(path: Path, content: bytes, claimed: bool) -> StoredTable | None:
-    if not _is_ours(content):
+    keys = (MARK, ABOUT, TABLE, CSV_SHA256, SHA256)
+    if not any(_entry(key) in content for key in keys):  # damage rarely affects all of them
         if claimed:
             with _polars_call(path):
                 pl.read_parquet_schema(BytesIO(content))
@@ -201,11 +202,6 @@ def _entry(key: str) -> bytes:
     Neither JSON, which escapes control characters, nor the columns, which precede the footer, can imitate them.
     """
     return b"\x18" + bytes([len(key)]) + key.encode() + b"\x18"
-
-
-def _is_ours(content: bytes) -> bool:
-    """Whether any of the metadata keys is present; damage rarely affects all of them."""
-    return any(_entry(key) in content for key in (MARK, ABOUT, TABLE, CSV_SHA256, SHA256))
 
 
 def _place_of_digest(content: bytes | bytearray) -> slice | None:
