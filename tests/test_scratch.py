@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from detoklens.scratch import LOCK, PREFIX, scratch_folder
+from detoklens.writing import LOCK, PREFIX, scratch_folder
 
 HOLD = """
 import sys, time
 from pathlib import Path
-from detoklens.scratch import scratch_folder
+from detoklens.writing import scratch_folder
 with scratch_folder(Path(sys.argv[1])) as folder:
     (folder / "array").write_bytes(b"x")
     print(folder, flush=True)

@@ -6,12 +6,15 @@ names and values from untrusted files, so control characters are escaped and lon
 
 from __future__ import annotations
 
+import json
 import os
 import resource
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from reprlib import Repr
+from typing import Any
 
 LONGEST_MESSAGE = 1_000  # characters: a dozen lines of a terminal
 LONGEST_VALUE = 200  # of one name or value in it
@@ -119,6 +122,25 @@ def as_path(given: object, what: str) -> Path:
     if not isinstance(given, str | os.PathLike):
         raise RangeError(f"{what} is a string or a pathlib.Path, not {shown(given)}")
     return Path(given)
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON; raise ValueError for invalid JSON, duplicate names in an object, and deep nesting.
+
+    Python keeps the last of two equal names, but one flipped bit turns the tensor name `h.1.` into a second `h.0.`.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_without_doubles)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        twice, _ = Counter(name for name, _ in pairs).most_common(1)[0]
+        raise ValueError(f"the name {shown(twice)} occurs twice in one object")
+    return found
 
 
 def one_line(text: str) -> str:

@@ -1,8 +1,13 @@
-"""Write files whole or not at all, never through a link, with one line about what the system refuses.
+"""Files and folders on disk: written whole or not at all, temporary folders, and the cache.
 
-A file is written under a temporary name in its own folder, flushed to the disk and renamed. The temporary file is
-locked while it is written: one whose lock is free was left by a process that was killed, and the next write of the same
-file removes it.
+A file is written under a temporary name in its own folder, flushed to the disk and renamed, never through a link. What
+the system refuses is one line.
+
+Temporary files and folders are locked while they are used. The system releases the lock when the process ends, so one
+whose lock is free was left by a process that was killed, and the next process removes it.
+
+Other users may be able to write to the cache folder, so only regular files of this user that no one else may write to
+are read from it. Links are not followed and nothing waits for a pipe.
 """
 
 from __future__ import annotations
@@ -11,10 +16,15 @@ import errno
 import fcntl
 import os
 import secrets
+import shutil
+import socket
+import stat
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from glob import escape
 from pathlib import Path
+from typing import BinaryIO
 
 from detoklens.errors import OutputError
 
@@ -130,3 +140,80 @@ def _flush(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+PREFIX, LOCK = "detoklens-", "held-by"
+"""How the name of a temporary folder begins, and the name of the file in it that is locked."""
+
+
+@contextmanager
+def scratch_folder(within: Path | None = None) -> Iterator[Path]:
+    """A new folder for this process, by default in the system's temporary folder."""
+    place = Path(tempfile.gettempdir()) if within is None else within
+    remove_abandoned(place)
+    folder = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
+    unnamed = folder / f".{LOCK}"
+    try:
+        with unnamed.open("wb") as lock:
+            with suppress(OSError):  # a file system without locks: no other process can take it either
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock.write(_machine())
+            lock.flush()
+            unnamed.rename(folder / LOCK)  # not before it is held: another process would find it free
+            yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def remove_abandoned(place: Path) -> None:
+    """Remove the folders, with a lock of ours, that killed processes of this user left on this machine."""
+    for folder in place.glob(f"{PREFIX}*"):
+        with suppress(OSError):
+            if folder.is_symlink() or folder.stat().st_uid != os.geteuid():
+                continue
+            with (folder / LOCK).open("r+b") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if lock.read() == _machine():
+                    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _machine() -> bytes:
+    return socket.gethostname().encode()
+
+
+CACHE_VARIABLE = "DETOKLENS_CACHE"
+"""Another cache folder; empty to turn caching off."""
+
+
+def keeps_nothing() -> bool:
+    """Whether the user turned caching off."""
+    return os.environ.get(CACHE_VARIABLE) == ""
+
+
+def cache_folder(name: str) -> Path | None:
+    """The folder for one kind of files, which may not exist yet; None without a cache."""
+    named = os.environ.get(CACHE_VARIABLE)
+    if named is not None:
+        return Path(named) / name if named else None
+    try:
+        caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    except RuntimeError:  # a user without a home
+        return None
+    return caches / "detoklens" / name
+
+
+def make_cache_folder(folder: Path) -> None:
+    """Make a cache folder that only this user can read and write; one that exists is left as it is."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=stat.S_IRWXU, exist_ok=True)
+
+
+def open_cached(path: Path, flags: int = os.O_RDONLY) -> BinaryIO:
+    """Open a cached file; a PermissionError unless it is a regular file that only this user may write."""
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, stat.S_IRUSR | stat.S_IWUSR)
+    found = os.fstat(descriptor)
+    shared = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid() or shared:
+        os.close(descriptor)
+        raise PermissionError(None, "it is not a regular file that belongs to this user alone", str(path))
+    return os.fdopen(descriptor, "rb")

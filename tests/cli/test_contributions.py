@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from detoklens.questions.contributions.question import CONTRIBUTIONS
-from detoklens.tables.files import MARK, read_metadata
+from detoklens.tables.files import MARK, read_stored
 from detoklens.tokens import Vocabulary
 from tests.cli.text_model import LENGTH, write_documents, write_text_model
 from tests.command_line import call, refuse, run
@@ -33,7 +33,7 @@ WRITTEN = sorted(
 
 
 def options_of(folder):
-    return json.loads(read_metadata(folder / "contributions.parquet")[MARK])["options"]
+    return json.loads(read_stored(folder / "contributions.parquet").metadata[MARK])["options"]
 
 
 def ask(model, texts, *more):

@@ -15,7 +15,7 @@ from detoklens.loading import load
 from detoklens.questions.answer import Answer
 from detoklens.questions.explain.question import Explain
 from detoklens.questions.study import Study
-from detoklens.tables.files import MARK, read_metadata
+from detoklens.tables.files import MARK, read_stored
 from tests.command_line import refuse, run
 from tests.layers import random_first_layer, write_gpt2
 from tests.spelled import write_spelled
@@ -48,7 +48,7 @@ def test_csv_has_every_pair_and_out_has_both_tables(model: Path, tmp_path: Path)
     assert made.stdout == found["explanation"].write_csv()
     assert pl.read_parquet(tmp_path / "explanation.parquet").equals(found["explanation"])
     assert pl.read_parquet(tmp_path / "links.parquet").equals(found["links"])
-    provenance = json.loads(read_metadata(tmp_path / "links.parquet")[MARK])
+    provenance = json.loads(read_stored(tmp_path / "links.parquet").metadata[MARK])
     ids = load(model).vocabulary.encode(TEXT)
     assert provenance["options"] == {"token_ids": ids, "heads": [0, 2], "top": 4}
 

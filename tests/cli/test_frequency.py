@@ -7,7 +7,7 @@ import json
 import polars as pl
 import pytest
 
-from detoklens.tables.files import MARK, read_metadata
+from detoklens.tables.files import MARK, read_stored
 from tests.command_line import call, refuse, run
 from tests.spelled import write_counts, write_spelled
 
@@ -47,7 +47,7 @@ def test_frequency_prints_heads_model_or_tokens_and_writes_all(model, counts, tm
     names = ["embedding_variance", "frequency_by_head", "frequency_by_token", "self_assertion", "untrained"]
     assert sorted(path.stem for path in tmp_path.glob("*.parquet")) == names
     assert len(pl.read_parquet(tmp_path / "self_assertion.parquet")) == 3 * whole["tokens"]
-    assert json.loads(read_metadata(tmp_path / "self_assertion.parquet")[MARK])["counts_fingerprint"]
+    assert json.loads(read_stored(tmp_path / "self_assertion.parquet").metadata[MARK])["counts_fingerprint"]
 
 
 def test_unseen_tokens_are_counted_as_asked(model, counts):

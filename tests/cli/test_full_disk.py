@@ -13,7 +13,7 @@ import polars as pl
 import pytest
 
 from detoklens.cli.app import topics
-from detoklens.tables.files import MARK, read_metadata
+from detoklens.tables.files import MARK, read_stored
 from tests.command_line import PROGRAM, Result, call, run
 from tests.spelled import LINES, write_spelled
 
@@ -171,11 +171,11 @@ def test_a_full_disk_leaves_what_was_there(at_hand, small_disk):
     disk = small_disk(64 * 1024)
     asked = typed("partners", at_hand)
     run(*asked, "--out", disk)
-    before, provenance = (disk / "partners.parquet").read_bytes(), read_metadata(disk / "partners.parquet")[MARK]
+    before, provenance = (stored := read_stored(disk / "partners.parquet")).content, stored.metadata[MARK]
     fill(disk)
     check_one_line(call(*asked, "--centred", "--out", disk))
     assert (disk / "partners.parquet").read_bytes() == before
-    assert read_metadata(disk / "partners.parquet")[MARK] == provenance
+    assert read_stored(disk / "partners.parquet").metadata[MARK] == provenance
 
 
 @pytest.mark.skipif(not Path(FULL).exists(), reason="NOT TESTED: this system has no /dev/full")

@@ -8,7 +8,7 @@ from io import StringIO
 import polars as pl
 import pytest
 
-from detoklens.tables.files import MARK, read_metadata
+from detoklens.tables.files import MARK, read_stored
 from tests.command_line import call, refuse, run
 from tests.spelled import write_spelled
 
@@ -29,7 +29,7 @@ def test_tables_are_written_and_nothing_else_is_left(model, tmp_path):
     written = pl.read_parquet(out / "lexicon.parquet")
     assert len(written) == 90
     assert written["is_word"].null_count() == 0
-    assert json.loads(read_metadata(out / "lexicon.parquet")[MARK])["options"]["top"] == 30
+    assert json.loads(read_stored(out / "lexicon.parquet").metadata[MARK])["options"]["top"] == 30
 
 
 @pytest.mark.parametrize("by", [[], ["--by", "pair"], ["--table", "lexicon"]])

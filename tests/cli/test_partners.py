@@ -7,7 +7,7 @@ import json
 import polars as pl
 import pytest
 
-from detoklens.tables.files import MARK, read_metadata
+from detoklens.tables.files import MARK, read_stored
 from tests.command_line import call, refuse, run
 from tests.layers import random_first_layer, write_gpt2
 from tests.spelled import write_spelled
@@ -34,7 +34,7 @@ def test_partners_prints_the_columns_and_writes_the_same_table(model, tmp_path):
     assert [(row["head"], row["rank"]) for row in printed] == [(0, 1), (0, 2), (0, 3), (2, 1), (2, 2), (2, 3)]
     written = pl.read_parquet(tmp_path / "partners.parquet")
     assert written["key_token_id"].to_list() == [row["key_token_id"] for row in printed]
-    provenance = json.loads(read_metadata(tmp_path / "partners.parquet")[MARK])
+    provenance = json.loads(read_stored(tmp_path / "partners.parquet").metadata[MARK])
     assert provenance["command"] == "partners"
     assert provenance["options"]["heads"] == [0, 2]
     assert len(provenance["model_fingerprint"]) == 64

@@ -19,7 +19,7 @@ from detoklens.questions.positions.question import Positions
 from detoklens.questions.shape.question import Shape
 from detoklens.questions.study import Study, study
 from detoklens.questions.variance.question import Variance
-from detoklens.tables.files import MARK, read_metadata
+from detoklens.tables.files import MARK, read_stored
 from detoklens.tokens import Vocabulary
 from tests.command_line import call, refuse, run
 from tests.layers import random_first_layer, write_gpt2
@@ -73,7 +73,7 @@ def test_out_writes_every_table_with_its_provenance(model: Path, tmp_path: Path,
     result = run(command, model, "--out", tmp_path / "made", "--format", "json")
     assert json.loads(result.stdout)["rows"]
     assert {path.stem for path in (tmp_path / "made").iterdir()} == WRITTEN[command]
-    provenance = json.loads(read_metadata(next((tmp_path / "made").glob("*.parquet")))[MARK])
+    provenance = json.loads(read_stored(next((tmp_path / "made").glob("*.parquet"))).metadata[MARK])
     assert provenance["command"] == command
     assert provenance["options"]["average"] == "ratio-of-mean"
 
@@ -94,7 +94,7 @@ def test_frequency_weights_come_from_the_counts(model: Path, tmp_path: Path) -> 
     expected = study(model, counts=counts).ask(Positions([9], weights="frequency")).tables["positions"]
     assert weighted.stdout == expected.write_csv()
     assert weighted.stdout != run("positions", model, *options).stdout
-    provenance = json.loads(read_metadata(tmp_path / "made" / "positions.parquet")[MARK])
+    provenance = json.loads(read_stored(tmp_path / "made" / "positions.parquet").metadata[MARK])
     assert provenance["counts_fingerprint"] == Counts.open(counts).fingerprint
 
 

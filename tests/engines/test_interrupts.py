@@ -10,7 +10,7 @@ import pytest
 from detoklens.corpus import pairs
 from detoklens.corpus.encoding import Encoded
 from detoklens.corpus.pairs import PairCounter, Run, add_all
-from detoklens.engines.interrupts import interrupts_deferred
+from detoklens.engines import interrupts_deferred
 
 pytestmark = pytest.mark.usefixtures("heard_interrupts")
 

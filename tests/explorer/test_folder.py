@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from contextlib import suppress
-from pathlib import Path
 
 import pytest
 
@@ -102,29 +100,3 @@ def test_a_missing_page_is_one_line(study, tmp_path, monkeypatch):
     monkeypatch.setattr(page, "PAGE", tmp_path / "nowhere")
     with pytest.raises(OutputError, match="the explorer's page is missing; reinstall detoklens"):
         write_bundle(study, tmp_path / "out")
-
-
-def test_an_export_that_is_killed_between_its_renames_loses_nothing(study, tmp_path, monkeypatch):
-    folder = write_bundle(study, tmp_path / "out", cards_later=True)
-    before = (folder / "bundle.json").read_bytes()
-    rename = Path.rename
-
-    class Killed(BaseException):
-        pass
-
-    def killed(path: Path, target: Path) -> Path:
-        if path.name == "new":
-            raise Killed
-        return rename(path, target)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Path, "rename", killed)
-        with pytest.raises(Killed):
-            write_bundle(study, folder, cards_later=True)
-    assert not folder.exists()
-    with suppress(ZeroDivisionError), whole_folder(folder):
-        taken_back = (folder / "bundle.json").read_bytes()
-        raise ZeroDivisionError
-    assert taken_back == before == (folder / "bundle.json").read_bytes()
-    write_bundle(study, folder, cards_later=True)
-    assert [path.name for path in tmp_path.iterdir()] == ["out"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -14,9 +15,18 @@ from matplotlib.text import Text
 from PIL import Image
 
 from detoklens.errors import OutputError
-from detoklens.figures.save import FORMATS, is_ours, save
+from detoklens.figures.save import is_ours, save
 from tests.figures.specs import FIGURES
 from tests.figures.synthetic import tables
+
+FORMATS = ("svg", "pdf", "png")
+
+
+def saved(figure: Figure, folder: Path, formats: Sequence[str] = FORMATS, title: str = "") -> list[Path]:
+    paths = [folder / f"auroc.{ending}" for ending in formats]
+    for path in paths:
+        save(figure, path, title=title)
+    return paths
 
 
 @pytest.fixture(scope="module")
@@ -24,23 +34,14 @@ def figure() -> Figure:
     return FIGURES["auroc"].draw(tables(3), width="column")
 
 
-def test_three_formats_under_the_figures_name(figure: Figure, tmp_path: Path) -> None:
-    paths = save(figure, tmp_path / "new" / "folder", "auroc", title="AUROC by head")
-    assert [path.name for path in paths] == ["auroc.svg", "auroc.pdf", "auroc.png"]
-    assert sorted(path.name for path in (tmp_path / "new" / "folder").iterdir()) == [
-        "auroc.pdf",
-        "auroc.png",
-        "auroc.svg",
-    ]
-    assert [path.read_bytes()[:5] for path in paths] == [b"<?xml", b"%PDF-", b"\x89PNG\r"]
-
-
-def test_only_the_asked_formats(figure: Figure, tmp_path: Path) -> None:
-    assert [path.suffix for path in save(figure, tmp_path, "auroc", formats=["png"])] == [".png"]
+def test_the_ending_is_the_format_and_the_path_is_kept(figure: Figure, tmp_path: Path) -> None:
+    paths = saved(figure, tmp_path / "new" / "folder", [*FORMATS, "SVG", "Pdf"], title="AUROC by head")
+    assert set((tmp_path / "new" / "folder").iterdir()) == set(paths)
+    assert [path.read_bytes()[:5] for path in paths] == [b"<?xml", b"%PDF-", b"\x89PNG\r", b"<?xml", b"%PDF-"]
 
 
 def test_text_is_text_in_vector_files(figure: Figure, tmp_path: Path) -> None:
-    svg, pdf, _ = save(figure, tmp_path, "auroc")
+    svg, pdf, _ = saved(figure, tmp_path)
     assert ">L0H2</text>" in svg.read_text(encoding="utf-8")
     content = pdf.read_bytes()
     assert b"/CIDFontType2" in content or b"/TrueType" in content
@@ -75,7 +76,7 @@ def test_pdffonts_finds_no_type_3_font(figure: Figure, tmp_path: Path) -> None:
 def test_symbols_are_raised_letters_everywhere(tmp_path: Path) -> None:
     figure = FIGURES["contributions"].draw(tables(3))
     labels = [text.get_text() for text in figure.findobj(Text)]
-    svg, pdf, _ = save(figure, tmp_path, "contributions")
+    svg, pdf, _ = saved(figure, tmp_path)
     texts = ElementTree.parse(svg).findall(".//{http://www.w3.org/2000/svg}text")
     written = {"".join(text.itertext()): text for text in texts}
     assert {"token and token (Tee)", "token alone (Te)", "position and token (Tpe)"} <= set(written)
@@ -88,13 +89,13 @@ def test_symbols_are_raised_letters_everywhere(tmp_path: Path) -> None:
 
 
 def test_the_same_figure_gives_the_same_bytes(figure: Figure, tmp_path: Path) -> None:
-    first = [path.read_bytes() for path in save(figure, tmp_path / "first", "auroc")]
+    first = [path.read_bytes() for path in saved(figure, tmp_path / "first")]
     again = FIGURES["auroc"].draw(tables(3), width="column")
-    assert [path.read_bytes() for path in save(again, tmp_path / "second", "auroc")] == first
+    assert [path.read_bytes() for path in saved(again, tmp_path / "second")] == first
 
 
 def test_a_picture_has_the_figures_size(figure: Figure, tmp_path: Path) -> None:
-    (path,) = save(figure, tmp_path, "auroc", formats=["png"])
+    (path,) = saved(figure, tmp_path, ["png"])
     wide, tall = figure.get_size_inches()
     with Image.open(path) as picture:
         assert picture.size == (int(wide * 200), int(tall * 200))
@@ -111,14 +112,14 @@ def test_a_failed_write_leaves_the_old_file_and_nothing_else(
 
     monkeypatch.setattr(Path, "replace", fails)
     with pytest.raises(OutputError, match="disk full"):
-        save(figure, tmp_path, "auroc", formats=["png"])
+        saved(figure, tmp_path, ["png"])
     assert [path.name for path in tmp_path.iterdir()] == ["auroc.png"]
     assert (tmp_path / "auroc.png").read_text() == "old"
 
 
 @pytest.mark.parametrize("extension", FORMATS)
 def test_figures_of_ours_are_known_and_others_are_not(figure: Figure, tmp_path: Path, extension: str) -> None:
-    (path,) = save(figure, tmp_path, "auroc", formats=[extension])
+    (path,) = saved(figure, tmp_path, [extension])
     assert is_ours(path)
     other = tmp_path / f"other.{extension}"
     figure.savefig(other)

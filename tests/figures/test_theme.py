@@ -40,7 +40,8 @@ def test_a_figure_is_as_wide_as_asked() -> None:
 
 def test_drawing_and_saving_leave_all_settings_as_they_were(tmp_path: Path) -> None:
     figure = FIGURES["heatmap"].draw(tables(2))
-    save(figure, tmp_path, "heatmap")
+    for ending in ("svg", "pdf", "png"):
+        save(figure, tmp_path / f"heatmap.{ending}")
     svg_text(figure, "heatmap")
     assert dict(matplotlib.rcParams) == BEFORE
 

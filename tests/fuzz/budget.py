@@ -11,12 +11,26 @@ SECONDS = "DETOKLENS_FUZZ_SECONDS"  # for each fuzzer; unset in the tests
 SEED = "DETOKLENS_FUZZ_SEED"  # of the first case; each next case has the next seed
 
 
+def has_time() -> bool:
+    """Whether this is `make fuzz`, not the tests."""
+    return SECONDS in os.environ
+
+
+def first_seed() -> int:
+    return int(os.environ.get(SEED, "0"))
+
+
+TRIED: list[int] = []
+"""The number of cases of each loop of the test that is running."""
+
+
 def cases(few: int) -> Iterator[random.Random]:
     """A source of chance for each case, the same ones in every run: `few` of them, or as many as the time allows."""
-    first = int(os.environ.get(SEED, "0"))
-    seconds = os.environ.get(SECONDS)
-    ends = None if seconds is None else time.monotonic() + float(seconds)
+    ends = time.monotonic() + float(os.environ.get(SECONDS, "-inf"))
     number = 0
-    while number < few or (ends is not None and time.monotonic() < ends):
-        yield random.Random(first + number)
-        number += 1
+    try:
+        while number < few or time.monotonic() < ends:
+            yield random.Random(first_seed() + number)
+            number += 1
+    finally:
+        TRIED.append(number)

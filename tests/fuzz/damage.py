@@ -49,6 +49,22 @@ def cut_or_doubled(random: Random, content: bytes) -> bytes:
     return content[:begin] + content[end:] if random.random() < 0.5 else content[:end] + content[begin:]
 
 
+def damaged(random: Random, content: bytes) -> bytes:
+    """One flipped bit, a file cut off, emptied or with zeros at its end, or a piece of it left out or there twice."""
+    place = random.randrange(len(content))
+    match random.randrange(8):
+        case 0:
+            return content[:place]
+        case 1:
+            return content[:place] + bytes(len(content) - place)
+        case 2:
+            return cut_or_doubled(random, content)
+        case 3 if random.random() < 0.2:
+            return b""
+        case _:
+            return flipped(random, content, 1)
+
+
 def changed_json(random: Random, value: Any, changes: int) -> Any:
     """The same JSON with some fields dropped, replaced or renamed, at any depth."""
     changed = copy.deepcopy(value)

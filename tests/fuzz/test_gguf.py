@@ -15,8 +15,10 @@ import numpy as np
 import pytest
 
 import detoklens
-from detoklens.errors import DetokLensError
+from detoklens.errors import CheckpointError, DetokLensError
 from detoklens.tokens import Vocabulary
+from detoklens.weights import gguf_tokenizer
+from detoklens.weights.gguf_tokenizer import gguf_vocabulary
 from tests.fuzz.budget import cases
 from tests.fuzz.memory import bounded_memory
 from tests.weights.families.tiny import tiny
@@ -187,3 +189,18 @@ def test_a_list_where_one_value_belongs_is_refused_by_name(tmp_path, whole, name
     (tmp_path / "m.gguf").write_bytes(whole["llama"].joined(whole["llama"].settings | {full: text(full) + value}))
     with pytest.raises(DetokLensError, match=rf"m\.gguf: the setting '{full}' must be (text|a whole number)"):
         detoklens.load(tmp_path / "m.gguf")
+
+
+def test_merges_of_a_token_of_two_megabytes_are_refused_at_once():
+    settings = {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": ["a", "a" * 2_000_000]}
+    with pytest.raises(
+        CheckpointError, match="its longest token has 2,000,000 characters: too many to look for merges"
+    ):
+        gguf_vocabulary(settings)
+
+
+def test_more_merges_than_fit_into_memory_are_refused(monkeypatch):
+    monkeypatch.setattr(gguf_tokenizer, "MOST_MERGES", 3)
+    tokens = ["a" * length for length in range(1, 5)]
+    with pytest.raises(CheckpointError, match="its tokens have more than 3 merges"):
+        gguf_vocabulary({"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": tokens})

@@ -1,16 +1,19 @@
-"""A report that was killed, damaged or met a full disk, and is made again: the same bytes as one made at once."""
+"""Reports and exports that were killed, damaged or met a full disk, and are made again: the same bytes as at once."""
 
 from __future__ import annotations
 
 import errno
+import shutil
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from detoklens.errors import OutputError
+from detoklens.explorer.bundle import whole_folder, write_bundle
 from detoklens.questions.base import ReportEntry
 from detoklens.questions.heatmap.question import Heatmap
 from detoklens.questions.shape.question import Shape
@@ -20,7 +23,7 @@ from detoklens.report import drawing
 from detoklens.report import folder as answers
 from detoklens.report.report import make_report
 from tests.fuzz.budget import cases
-from tests.fuzz.damage import flipped
+from tests.fuzz.damage import damaged
 from tests.layers import random_layer
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -78,14 +81,39 @@ def test_killed_and_continued(whole: Path, tmp_path: Path) -> None:
 
 
 def test_damaged_and_continued(whole: Path, tmp_path: Path) -> None:
-    """A flipped bit in every file but the one that marks the folder as a report."""
+    """Damage to every file but one table, also to the one that marks the folder as a report."""
     out, expected = tmp_path / "out", contents(whole)
     make_quick(out)
     for chance in cases(2):
-        for name in expected.keys() - {"provenance.json"}:
-            (out / name).write_bytes(flipped(chance, expected[name], 1))
+        spared = chance.choice(sorted(name for name in expected if name.endswith(".parquet")))
+        for name in sorted(expected.keys() - {spared}):
+            (out / name).write_bytes(damaged(chance, expected[name]))
         make_quick(out)
         assert contents(out) == expected
+
+
+def test_a_report_without_a_readable_provenance_is_known_by_its_tables(
+    whole: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    out = tmp_path / "out"
+    shutil.copytree(whole / "tables", out / "tables")
+    for content in (b"", b'{"detoklens": "0.1.0", "kind": "repopt"}', b'{"detoklens": "0.1.0", "ki'):
+        (out / "provenance.json").write_bytes(content)
+        caplog.clear()
+        with pytest.raises(OutputError, match="holds a report and is not overwritten by a comparison"):
+            answers.refuse_foreign(out, "comparison")
+        answers.claim(out, "report")
+        answers.claim(out, "report")
+        (said,) = caplog.messages
+        assert said == f"detoklens: {out / 'provenance.json'} is damaged; computing it again"
+    (out / "provenance.json").unlink()
+    with pytest.raises(OutputError, match="holds something else"):
+        answers.claim(out, "report")
+    (out / "provenance.json").write_bytes(b"")
+    for path in (out / "tables").iterdir():
+        path.write_bytes(b"")
+    with pytest.raises(OutputError, match="holds something else"):
+        answers.claim(out, "report")
 
 
 def test_a_full_disk_and_continued(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,3 +156,32 @@ def test_the_folder_itself_may_be_a_link(whole: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real")
     make_quick(tmp_path / "link")
     assert contents(tmp_path / "real") == contents(whole)
+
+
+def test_an_export_that_is_killed_between_its_renames_loses_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = Study(random_layer(vocab_size=30, dtype="float32"))
+    folder = write_bundle(study, tmp_path / "out", cards_later=True)
+    before = (folder / "bundle.json").read_bytes()
+    rename = Path.rename
+
+    class Killed(BaseException):
+        pass
+
+    def killed(path: Path, target: Path) -> Path:
+        if path.name == "new":
+            raise Killed
+        return rename(path, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", killed)
+        with pytest.raises(Killed):
+            write_bundle(study, folder, cards_later=True)
+    assert not folder.exists()
+    with suppress(ZeroDivisionError), whole_folder(folder):
+        taken_back = (folder / "bundle.json").read_bytes()
+        raise ZeroDivisionError
+    assert taken_back == before == (folder / "bundle.json").read_bytes()
+    write_bundle(study, folder, cards_later=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]

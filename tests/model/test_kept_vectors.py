@@ -17,7 +17,6 @@ import numpy as np
 import pytest
 
 import detoklens
-from detoklens.caches import cache_folder
 from detoklens.errors import UnsupportedModelError
 from detoklens.model import closed_worlds as keeping
 from detoklens.model.closed_worlds import decided_by, kept_vectors
@@ -25,6 +24,7 @@ from detoklens.model.first_blocks import open_blocks
 from detoklens.parallel import Runner
 from detoklens.questions.auroc.compute import kept_inputs
 from detoklens.questions.twins.compute import beginning_of
+from detoklens.writing import cache_folder
 from tests.model.test_first_blocks import LLAMA
 from tests.questions.rotary_model import write_folder
 from tests.weights.families.tiny import saved, tiny

@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from detoklens import load_vocabulary
-from detoklens.tables.files import MARK, read_metadata
+from detoklens.tables.files import MARK, read_stored
 from tests.command_line import run
 from tests.report import made
 from tests.spelled import write_spelled
@@ -63,9 +63,9 @@ def test_a_table_says_which_tokenizer_it_shows(change, model, tmp_path):
     change_tokenizer(model, lambda description: description.update(pre_tokenizer=None))
     asked = ("partners", model, "--token-id", "300", "--out", tmp_path / "out")
     run(*asked)
-    before = read_metadata(tmp_path / "out" / "partners.parquet")[MARK]
+    before = read_stored(tmp_path / "out" / "partners.parquet").metadata[MARK]
     change_tokenizer(model, change)
     run(*asked)
-    after = read_metadata(tmp_path / "out" / "partners.parquet")[MARK]
+    after = read_stored(tmp_path / "out" / "partners.parquet").metadata[MARK]
     assert before is not None
     assert before != after

@@ -17,7 +17,7 @@ from detoklens.loading import load_vocabulary
 from detoklens.model import checks
 from detoklens.model.verify import verify
 from detoklens.tokens import Vocabulary
-from detoklens.weights import gguf_file, gguf_tokenizer
+from detoklens.weights import gguf_file
 from detoklens.weights.gguf_tokenizer import gguf_vocabulary
 from tests.fuzz.budget import cases
 from tests.layers import assert_same_layer
@@ -305,21 +305,6 @@ def shared_tokenizer(corpus_folder: Path, name: str) -> bytes:
 def test_a_damaged_tokenizer_is_one_line(settings):
     with pytest.raises(CheckpointError, match="its tokenizer can't be read"):
         gguf_vocabulary(settings)
-
-
-def test_merges_of_a_token_of_two_megabytes_are_refused_at_once():
-    settings = {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": ["a", "a" * 2_000_000]}
-    with pytest.raises(
-        CheckpointError, match="its longest token has 2,000,000 characters: too many to look for merges"
-    ):
-        gguf_vocabulary(settings)
-
-
-def test_more_merges_than_fit_into_memory_are_refused(monkeypatch):
-    monkeypatch.setattr(gguf_tokenizer, "MOST_MERGES", 3)
-    tokens = ["a" * length for length in range(1, 5)]
-    with pytest.raises(CheckpointError, match="its tokens have more than 3 merges"):
-        gguf_vocabulary({"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": tokens})
 
 
 def test_a_setting_for_each_layer_is_that_of_layer_0(tmp_path):

@@ -80,7 +80,7 @@ def test_one_bit_does_not_put_another_layer_in_the_place_of_the_first(tmp_path):
     save_file(tensors, tmp_path / "model.safetensors")
     whole = (tmp_path / "model.safetensors").read_bytes()
     (tmp_path / "model.safetensors").write_bytes(whole.replace(b"transformer.h.1.ln_1", b"transformer.h.0.ln_1"))
-    with pytest.raises(CheckpointError, match=r"the name 'transformer\.h\.0\.ln_1\.weight' stands twice"):
+    with pytest.raises(CheckpointError, match=r"the name 'transformer\.h\.0\.ln_1\.weight' occurs twice"):
         detoklens.load(tmp_path)
 
 

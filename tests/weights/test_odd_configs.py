@@ -71,7 +71,7 @@ def test_two_names_of_one_size_must_agree(folder, name, alias, value):
 
 def test_a_name_that_stands_twice_is_refused(folder):
     config = json.dumps(gpt2_config(random_first_layer()))
-    assert "the name 'n_head' stands twice" in refusal(folder, config.replace("{", '{"n_head": 4, ', 1))
+    assert "the name 'n_head' occurs twice" in refusal(folder, config.replace("{", '{"n_head": 4, ', 1))
 
 
 def test_a_config_of_many_megabytes_is_not_parsed(folder):

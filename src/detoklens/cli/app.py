@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from importlib import import_module
 from typing import Annotated, Any
@@ -137,6 +138,8 @@ def _options(
 
 def main() -> None:
     """Run the command line; an error that the user can fix is one line and exit code 1."""
+    # What overflows is refused in one line; numpy's warnings would only come before it.
+    warnings.filterwarnings("ignore", r".* encountered in ", RuntimeWarning, append=True)
     try:
         open_streams()
         run_command()

@@ -49,7 +49,7 @@ class Output(Printed):
     """How an answer is displayed and where it is written."""
 
     table: Annotated[str | None, Parameter("Table to print; --out writes all.", advanced=True)] = None
-    by: Annotated[str | None, Parameter("Table to print, by what a row is.")] = None
+    by: Annotated[str | None, Parameter("Table to print, named after its rows.")] = None
     wide: Annotated[bool, Parameter("Print all columns at any terminal width.", advanced=True)] = False
     figure: Annotated[Path | None, Parameter("Also save a figure: .svg, .pdf or .png.", metavar="FILE")] = None
     figure_name: Annotated[str | None, Parameter("Figure to draw. Default: the first.", advanced=True)] = None
@@ -158,8 +158,7 @@ def draw(answer: Answer, path: Path, name: str | None, width: str) -> None:
     from detoklens.figures.save import save
 
     spec = answer.spec(name)
-    figure = answer.figure(spec.name, width=chosen_width(width))
-    save(figure, path.parent, path.stem, title=spec.title, description=spec.caption, formats=[path.suffix[1:].lower()])
+    save(answer.figure(spec.name, width=chosen_width(width)), path, title=spec.title, description=spec.caption)
     say(f"drew {path}")
 
 

@@ -22,13 +22,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from detoklens.caches import cache_folder, make_cache_folder, open_cached
 from detoklens.corpus.encoding import COST, TOKENIZERS, Choice
 from detoklens.corpus.inputs import InputFile
 from detoklens.corpus.records import ReadingOptions
-from detoklens.errors import CountsError
-from detoklens.strict_json import parse_json
+from detoklens.errors import CountsError, parse_json
 from detoklens.tokens import Vocabulary
+from detoklens.writing import cache_folder, make_cache_folder, open_cached
 
 FORMAT, FORMAT_VERSION = "detoklens counts", 2
 BIGRAMS, TOKENS, MANIFEST = "bigrams.parquet", "tokens.parquet", "manifest.json"

@@ -21,8 +21,7 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
 from typing import Any
 
-from detoklens.engines import ATTEMPTS, Engine
-from detoklens.engines.interrupts import interrupts_blocked, interrupts_deferred
+from detoklens.engines import ATTEMPTS, Engine, interrupts_blocked, interrupts_deferred
 from detoklens.errors import DetokLensError
 from detoklens.parallel import WORKER_VARIABLE
 

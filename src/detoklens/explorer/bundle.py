@@ -21,10 +21,9 @@ from detoklens.questions.heads.question import HEADS, MEASURES, SEEN_FIRST, Head
 from detoklens.questions.study import Study
 from detoklens.questions.texts import beginning_token
 from detoklens.scores.layer import Layer
-from detoklens.scratch import scratch_folder
 from detoklens.version import __version__
 from detoklens.wording import term_name, term_symbol
-from detoklens.writing import make_folder, plain_output_errors, write_whole
+from detoklens.writing import make_folder, plain_output_errors, scratch_folder, write_whole
 
 PAGE = Path(__file__).parent / "page"
 

@@ -17,7 +17,7 @@ from detoklens.explorer.bundle import add_cards, write_bundle
 from detoklens.explorer.server import Server, serving
 from detoklens.progress import in_notebook
 from detoklens.questions.study import Study
-from detoklens.scratch import scratch_folder
+from detoklens.writing import scratch_folder
 
 HEIGHT = 760  # pixels in a notebook
 COLAB = "google.colab"  # imported in every notebook there

@@ -6,7 +6,6 @@ The metadata of each file says that detoklens drew it, so files from elsewhere a
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from io import BytesIO
 from itertools import groupby
 from pathlib import Path
@@ -134,7 +133,6 @@ def _describe(root: Element, prefix: str, title: str, description: str) -> None:
         root.insert(place, element)
 
 
-FORMATS = ("svg", "pdf", "png")
 DRAWN_BY = "detoklens"
 MARKS = {
     ".svg": '{}="{}"'.format(*MAKER).encode(),
@@ -149,22 +147,11 @@ def is_ours(path: Path) -> bool:
     return path.is_file() and MARKS[path.suffix.lower()] in path.read_bytes()
 
 
-def save(
-    figure: Figure,
-    folder: Path,
-    name: str,
-    *,
-    title: str = "",
-    description: str = "",
-    formats: Sequence[str] = FORMATS,
-) -> list[Path]:
-    """Write FOLDER/NAME.svg, .pdf and .png; the same figure always gives the same bytes."""
-    make_folder(folder)
-    paths = []
-    for extension in formats:
-        paths.append(folder / f"{name}.{extension}")
-        write_whole(paths[-1], file_content(figure, extension, name, title=title, description=description))
-    return paths
+def save(figure: Figure, path: Path, *, title: str = "", description: str = "") -> None:
+    """Write a figure to exactly this path, in the format of its ending; the same figure always gives the same bytes."""
+    content = file_content(figure, path.suffix[1:].lower(), path.stem, title=title, description=description)
+    make_folder(path.parent)
+    write_whole(path, content)
 
 
 def file_content(figure: Figure, extension: str, name: str, *, title: str = "", description: str = "") -> bytes:

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from huggingface_hub import constants, get_session, get_token
 
+from detoklens.errors import parse_json
 from detoklens.hub.errors import AnswerError, HTTPError, RefusedError, TransferError
-from detoklens.strict_json import parse_json
 from detoklens.version import __version__
 
 Result = TypeVar("Result")

@@ -22,7 +22,7 @@ from numba.core import entrypoints
 from numba.core.caching import FunctionCache
 
 from detoklens.parallel import WORKER_VARIABLE
-from detoklens.scratch import scratch_folder
+from detoklens.writing import scratch_folder
 
 FOLDER_VARIABLE = "NUMBA_CACHE_DIR"
 

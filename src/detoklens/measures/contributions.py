@@ -29,6 +29,7 @@ from detoklens.measures.documents import (
 from detoklens.parallel import Arrays, Runner
 from detoklens.scores.factors import Mean
 from detoklens.scores.layer import Layer
+from detoklens.scores.softmax import check_rounding
 
 ROWS = 64
 """Query rows scored at once: four arrays of 64 × 1,024 numbers, 1 MB."""
@@ -145,9 +146,13 @@ def _divergences(
         for begin in range(0, len(ends), ROWS):
             rows = slice(begin, min(begin + ROWS, len(ends)))
             visible = keys[:, :, : ends[rows][-1]]
+            pair_scores = factors.pair_scores(head, positions[rows], visible, unit)
+            key_scores = factors.key_scores(head, visible, unit)
+            check_rounding(pair_scores, float(np.log(2.0)))
+            check_rounding(key_scores, float(np.log(2.0)))
             term_divergences(
-                factors.pair_scores(head, positions[rows], visible, unit),
-                factors.key_scores(head, visible, unit),
+                pair_scores,
+                key_scores,
                 order,
                 groups,
                 begins[rows],

@@ -22,12 +22,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from jaxtyping import Float, Float32, Int
 
-from detoklens.caches import VARIABLE, cache_folder, keeps_nothing, make_cache_folder, open_cached
 from detoklens.errors import OutputError
 from detoklens.model.checks import Component, is_in_a_file
 from detoklens.weights.blocks import real_model
 from detoklens.weights.checkpoint import Checkpoint
-from detoklens.writing import OWNER, remove_leftovers, whole_files
+from detoklens.writing import (
+    CACHE_VARIABLE,
+    OWNER,
+    cache_folder,
+    keeps_nothing,
+    make_cache_folder,
+    open_cached,
+    remove_leftovers,
+    whole_files,
+)
 
 if TYPE_CHECKING:
     from detoklens.model.first_blocks import FirstBlocks, ForwardCache
@@ -119,7 +127,7 @@ def kept_vectors(
     line = json.dumps({"format": FORMAT, "shape": shape, **described}, sort_keys=True)
     if folder is None:
         if not keeps_nothing():
-            say(f"vectors are not cached: there is no home folder; set {VARIABLE} to a folder for them")
+            say(f"vectors are not cached: there is no home folder; set {CACHE_VARIABLE} to a folder for them")
         return compute()
     path = folder / f"{hashlib.sha256(line.encode()).hexdigest()[:32]}{SUFFIX}"
     found = _read(path, line, shape, say)
@@ -137,7 +145,7 @@ def kept_vectors(
         _keep(path, line, vectors)
     except (OSError, OutputError) as error:
         reason = error if isinstance(error, OutputError) else f"{error.strerror or error} ({folder})"
-        say(f"{not_cached}: {reason}; set {VARIABLE} to another folder")
+        say(f"{not_cached}: {reason}; set {CACHE_VARIABLE} to another folder")
         return vectors
     try:
         _remove_oldest(folder)

@@ -7,8 +7,9 @@ a checksum. A file is used only if its checksum is right and its description fit
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from html import escape
 from importlib.util import find_spec
@@ -73,6 +74,8 @@ class Answer:
         The command line that gives the same numbers.
     notes
         What to know about the input.
+    read_from
+        The folder that the answer was read from, if it was.
     """
 
     question: Question
@@ -81,6 +84,7 @@ class Answer:
     provenance: Provenance
     command: str
     notes: tuple[str, ...] = ()
+    read_from: Path | None = field(default=None, kw_only=True)
 
     def __eq__(self, other: object) -> bool:
         """Whether provenance and tables are equal; `read_answer` returns an answer equal to the written one."""
@@ -145,6 +149,8 @@ class Answer:
         ------
         RangeError
             The answer has no such figure or head, or the figure has several panels and ``ax`` is one.
+        OutputError
+            The answer was read from a folder whose tables can't be drawn.
 
         Examples
         --------
@@ -152,7 +158,12 @@ class Answer:
         """
         spec = self.spec(name)
         chosen = {} if heads is None else {"heads": self._heads_drawn(spec, heads)}
-        return spec.draw(self.drawn_from, ax=ax, width=width, **chosen, **more)
+        try:
+            return spec.draw(self.drawn_from, ax=ax, width=width, **chosen, **more)
+        except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
+            if self.read_from is None or more:
+                raise
+            raise OutputError(f"{self.read_from}: {spec.name} can't be drawn ({first_line(error)})") from error
 
     def to_pandas(self, table: str | None = None) -> Any:
         """Convert a table to pandas.
@@ -379,10 +390,14 @@ def labelled(label: str, question: Question, name: str) -> str:
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of answers; a label in the file names distinguishes two answers to the same question."""
+    """A folder of answers; a label in the file names distinguishes two answers to the same question.
+
+    In a folder that a report has `claimed`, an unreadable file with a table's name is that table, damaged.
+    """
 
     folder: Path
     label: str = ""
+    claimed: bool = False
 
     def path(self, question: Question, table: str) -> Path:
         """The file of a table."""
@@ -396,7 +411,7 @@ class Store:
         """The stored answer with this provenance, if it is complete."""
         try:
             candidates = [self.path(question, schema.name) for schema in question.tables]
-            found = {path: read_stored(path) for path in candidates if path.is_file()}
+            found = {path: read_stored(path, self.claimed) for path in candidates if path.is_file()}
             same = {path: each for path, each in found.items() if each and each.metadata[MARK] == provenance.to_json()}
             if not same:
                 return None
@@ -406,7 +421,7 @@ class Store:
                 return None
             for stored in same.values():
                 stored.check_csv()
-            return _answer(question, about, {name: same[path] for name, path in paths.items()}, provenance)
+            return _answer(self.folder, question, about, {name: same[path] for name, path in paths.items()}, provenance)
         except OutputError as error:
             note_recomputed(error)
             return None
@@ -424,7 +439,7 @@ class Store:
             list(answer.labels) if isinstance(answer, Comparison) else None,
         )
         tables = {self.path(question, schema.name): (schema, answer.tables[schema.name]) for schema in answer.schemas}
-        written = write_tables(tables, provenance, described.to_json())
+        written = write_tables(tables, provenance, described.to_json(), self.claimed)
         self.parts(provenance).remove()
         return written
 
@@ -501,7 +516,9 @@ class _Stored:
                 f"{folder}: this version of detoklens lacks the question or one of its parameters "
                 f"({first_line(error)}); {ASK_AGAIN}"
             ) from error
-        return _answer(question, self.about, {name: self.tables[name] for name in self.about.tables}, provenance)
+        return _answer(
+            folder, question, self.about, {name: self.tables[name] for name in self.about.tables}, provenance
+        )
 
 
 def _answers_in(folder: Path) -> tuple[list[_Stored], str]:
@@ -534,27 +551,32 @@ def _described(stored: StoredTable) -> Description:
 
 
 def _answer(
-    question: Question, about: Description, stored: Mapping[str, StoredTable], provenance: Provenance
+    folder: Path, question: Question, about: Description, stored: Mapping[str, StoredTable], provenance: Provenance
 ) -> Answer | Comparison:
     """The answer, refused if its tables don't fit the question or can't be displayed."""
     tables = {name: each.frame() for name, each in stored.items()}
     common = (question, about.model, tables, provenance, about.command, tuple(about.notes))
-    answer = Answer(*common) if about.labels is None else Comparison(*common, tuple(about.labels))
+    answer = (
+        Answer(*common, read_from=folder)
+        if about.labels is None
+        else Comparison(*common, tuple(about.labels), read_from=folder)
+    )
     try:
-        _check_tables(answer)
-        shown_first = [text_table(view.frame.head(1)) for view in answer.views]
-        if not (shown_first and answer.sentence):
-            raise ValueError("nothing to display")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # polars warns of comparing with a value that is missing
+            _check_tables(answer)
+            shown_first = [text_table(view.frame.head(1)) for view in answer.views]
+            if not (shown_first and answer.sentence):
+                raise ValueError("nothing to display")
     except Exception as error:
-        place = next(iter(stored.values())).path.parent if stored else "the answer"
         raise OutputError(
-            f"{place}: the tables are not those of {question.name()} ({first_line(error)}); {ASK_AGAIN}"
+            f"{folder}: the tables are not those of {question.name()} ({first_line(error)}); {ASK_AGAIN}"
         ) from error
     return answer
 
 
 def _check_tables(answer: Answer) -> None:
-    """Raise ValueError if tables, columns or types differ from the question's schemas."""
+    """Raise an error if tables, columns or types differ from the question's schemas, or for NaN and infinity."""
     schemas = {schema.name: schema for schema in answer.schemas}
     if set(schemas) != set(answer.tables):
         raise ValueError(f"tables {shown(list(answer.tables))} instead of {shown(list(schemas))}")
@@ -562,3 +584,5 @@ def _check_tables(answer: Answer) -> None:
         declared = {column.name: column.polars_type for column in schemas[name].columns}
         if dict(frame.schema) != declared:
             raise ValueError(f"the columns or types of table {name} differ from {', '.join(declared)}")
+        if not schemas[name].conform(frame).equals(frame):
+            raise ValueError(f"table {name} holds NaN, which is never written")

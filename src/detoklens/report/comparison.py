@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from detoklens.questions.answer import Store
 from detoklens.questions.comparing import side_by_side
 from detoklens.report.content import Content, Listener
-from detoklens.report.folder import PAGE, Asked, ask_all, claim, record
+from detoklens.report.folder import COMPARISON, PAGE, Asked, ReportStore, ask_all, claim, record
 from detoklens.report.report import downloads, draw_parts, write_page
 from detoklens.wording import sentence
 
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from detoklens.engines import Engine
     from detoklens.questions.study import Study
 
-KIND = "comparison"
+KIND = COMPARISON
 SUMMARY = "The first attention layers of several checkpoints, compared by their weights."
 
 
@@ -73,7 +72,7 @@ def _joined(asked: Mapping[str, Sequence[Asked]], folder: Path) -> list[Asked]:
             joined.append(first)
             continue
         answer = side_by_side(first.entry.question, {label: answers[label] for label in labels if label in answers})
-        Store(folder, first.entry.label).keep(answer)
+        ReportStore(folder, first.entry.label).keep(answer)
         figure = next(iter(answer.figures), None)  # a figure of several models is on the page itself
         joined.append(
             Asked(replace(first.entry, headline=first.entry.headline or figure is not None, figure=figure), answer)

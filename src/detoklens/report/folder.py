@@ -20,7 +20,7 @@ from detoklens.questions.base import ReportEntry
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.layers.question import Layers
 from detoklens.report.content import Listener, Step
-from detoklens.tables.files import NOTE
+from detoklens.tables.files import NOTE, DamagedTableError, note_recomputed, read_stored
 from detoklens.version import __version__
 from detoklens.wording import sentence
 from detoklens.writing import make_folder, refuse_links, write_whole
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 PAGE, PROVENANCE = "report.html", "provenance.json"
+REPORT, COMPARISON = "report", "comparison"
 RECORDED = ("numpy", "scipy", "numba", "polars", "pyarrow", "matplotlib", "tokenizers", "gigatoken")
 
 
@@ -56,19 +57,42 @@ def claim(folder: Path, kind: str) -> None:
     """Create the folder and mark it as a report; refuse one that holds something else."""
     refuse_foreign(folder, kind)
     make_folder(folder)
-    if not (folder / PROVENANCE).is_file():
+    if _recorded_kind(folder) is None:
+        if (folder / PROVENANCE).is_file():
+            note_recomputed(f"{folder / PROVENANCE} is damaged")
         begun = json.dumps({"detoklens": __version__, "kind": kind, "finished": False})
         write_whole(folder / PROVENANCE, f"{begun}\n".encode())
 
 
 def _kind_of(folder: Path) -> str | None:
-    """`report` or `comparison`; None for any other folder."""
+    """`report` or `comparison`; None for any other folder.
+
+    A report whose provenance is damaged is known by its tables.
+    """
+    if (recorded := _recorded_kind(folder)) is not None or not (folder / PROVENANCE).is_file():
+        return recorded
+    tables = [*sorted(folder.glob("tables/*.parquet")), *sorted(folder.glob("models/*/*.parquet"))]
+    if not any(_is_whole(path) for path in tables):
+        return None
+    return COMPARISON if (folder / "models").is_dir() else REPORT
+
+
+def _recorded_kind(folder: Path) -> str | None:
+    """The kind that the provenance states; None if it is missing, damaged or of something else."""
     try:
         record = json.loads((folder / PROVENANCE).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return None
-    ours = isinstance(record, dict) and "detoklens" in record and "kind" in record
+    ours = isinstance(record, dict) and "detoklens" in record and record.get("kind") in (REPORT, COMPARISON)
     return str(record["kind"]) if ours else None
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether a file is an undamaged table written by detoklens."""
+    try:
+        return read_stored(path) is not None
+    except DamagedTableError:
+        return False
 
 
 def column_guide(tables: Mapping[str, tuple[Schema, pl.DataFrame]]) -> str:
@@ -155,9 +179,10 @@ class Asked:
 
 
 @dataclass(frozen=True)
-class NotingStore(Store):
-    """A folder of answers that notes the files it writes."""
+class ReportStore(Store):
+    """A folder of answers in a report; notes the files it writes."""
 
+    claimed: bool = True
     written: list[Path] = field(default_factory=list)
 
     def keep(self, answer: Answer | Comparison) -> list[Path]:
@@ -178,7 +203,7 @@ def ask_all(
 
 
 def _ask(study: Study, entry: ReportEntry, folder: Path, listener: Listener) -> Asked:
-    started, store = time.perf_counter(), NotingStore(folder, entry.label)
+    started, store = time.perf_counter(), ReportStore(folder, entry.label)
 
     @contextlib.contextmanager
     def watching(doing: str) -> Iterator[Watcher | None]:

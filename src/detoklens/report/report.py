@@ -17,7 +17,7 @@ from detoklens.questions.answer import Comparison
 from detoklens.questions.study import Study
 from detoklens.report.content import PIECES, Cell, Content, Download, Grid, Listener, Part, Picture, Unasked
 from detoklens.report.drawing import Drawing, FigureCache, drawings, heads_drawn
-from detoklens.report.folder import PAGE, Asked, all_tables, ask_all, claim, column_guide, record
+from detoklens.report.folder import PAGE, REPORT, Asked, all_tables, ask_all, claim, column_guide, record
 from detoklens.report.page import partner_index, render_page
 from detoklens.tables.files import csv_bytes
 from detoklens.wording import head_name, sentence, token_shown
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 Tables = Mapping[str, pl.DataFrame]
 Row = tuple[str, float | None, float | None, str]
 
-KIND = "report"
+KIND = REPORT
 LARGEST_CSV = 600_000  # bytes of a table inside the page
 SHOWN_ROWS = 30  # of a table in the appendix
 LARGEST_PAGE = 14_500_000  # bytes including the search data; browsers open it and it fits an email

@@ -76,18 +76,23 @@ def check_range(what: str, values: Numbers, size: int) -> None:
         raise RangeError(f"{what} {wrong[0]} does not exist; {what}s go from 0 to {size - 1}")
 
 
+def check_rounding(scores: Float[np.ndarray, "..."], unit: float = 1.0) -> None:
+    """Refuse scores (in multiples of `unit`) whose rounding errors would change attention."""
+    largest = np.maximum(scores.max(initial=0), -scores.min(initial=0)) * unit
+    if not largest * np.finfo(scores.dtype).epsneg <= LARGEST_ROUNDING:
+        raise CheckpointError(
+            f"attention scores are as large as {largest:.0e}, which {scores.dtype} rounds too coarsely for a softmax: "
+            f"the weights are damaged or unusually large; check them{FLOAT64_ADVICE}"
+        )
+
+
 def softmax(scores: Float[np.ndarray, "*rows key"]) -> Float[np.ndarray, "*rows key"]:
     """Softmax along the last axis; a score of −inf gets no attention.
 
     Scores so large that rounding decides the attention are refused.
     """
     highest = scores.max(axis=-1, keepdims=True)
-    largest = np.abs(highest).max(initial=0)
-    if not largest * np.finfo(highest.dtype).epsneg <= LARGEST_ROUNDING:
-        raise CheckpointError(
-            f"attention scores are as large as {largest:.0e}, which {highest.dtype} rounds too coarsely for a softmax: "
-            f"the weights are damaged or unusually large; check them{FLOAT64_ADVICE}"
-        )
+    check_rounding(highest)
     shifted = scores - highest
     np.exp(shifted, out=shifted)
     shifted /= shifted.sum(axis=-1, keepdims=True)

@@ -108,9 +108,9 @@ class StoredTable:
 
 
 def write_tables(
-    tables: Mapping[Path, tuple[Schema, pl.DataFrame]], provenance: Provenance, about: str = ""
+    tables: Mapping[Path, tuple[Schema, pl.DataFrame]], provenance: Provenance, about: str = "", claimed: bool = False
 ) -> list[Path]:
-    """Write each table as parquet and as CSV, all of them or none."""
+    """Write each table as parquet and as CSV, all of them or none; `claimed` as for `read_stored`."""
     contents: dict[Path, bytes | memoryview] = {}
     for path, (schema, frame) in tables.items():
         conformed = schema.conform(frame)
@@ -121,7 +121,7 @@ def write_tables(
     for folder in {path.parent for path in tables}:
         make_folder(folder)
     for path in tables:
-        _refuse_foreign(path)
+        _refuse_foreign(path, claimed)
     with whole_files(*contents) as partial_paths:
         for partial, content in zip(partial_paths, contents.values(), strict=True):
             partial.write_bytes(content)
@@ -145,15 +145,26 @@ def sealed(frame: pl.DataFrame, metadata: dict[str, str]) -> bytes:
     return bytes(content)
 
 
-def read_stored(path: Path) -> StoredTable | None:
-    """Read a table written by detoklens; None for other files, a DamagedTableError if the checksum is wrong."""
+def read_stored(path: Path, claimed: bool = False) -> StoredTable | None:
+    """Read a table written by detoklens; None for other files, a DamagedTableError if the checksum is wrong.
+
+    In a folder that a report has `claimed`, what isn't a parquet file at all (cut off, emptied) is a damaged table too.
+    """
     if not path.is_file():
         return None
     try:
         content = path.read_bytes()
     except OSError as error:
         raise DamagedTableError(f"{path}: {error.strerror}") from error
-    if not _is_ours(content):
+    return _stored(path, content, claimed)
+
+
+def _stored(path: Path, content: bytes, claimed: bool) -> StoredTable | None:
+    keys = (MARK, ABOUT, TABLE, CSV_SHA256, SHA256)
+    if not any(_entry(key) in content for key in keys):  # damage rarely affects all of them
+        if claimed:
+            with _polars_call(path):
+                pl.read_parquet_schema(BytesIO(content))
         return None
     place = _place_of_digest(content)
     if place is None:
@@ -164,15 +175,6 @@ def read_stored(path: Path) -> StoredTable | None:
     with _polars_call(path):
         metadata = pl.read_parquet_metadata(BytesIO(content))
     return StoredTable(path, content, metadata) if {MARK, ABOUT, TABLE} <= set(metadata) else None
-
-
-def read_metadata(path: Path) -> dict[str, str]:
-    """The metadata of a table written by detoklens; empty for other files."""
-    try:
-        stored = read_stored(path)
-    except DamagedTableError:
-        return {}
-    return {} if stored is None else stored.metadata
 
 
 def note_recomputed(reason: object) -> None:
@@ -202,11 +204,6 @@ def _entry(key: str) -> bytes:
     return b"\x18" + bytes([len(key)]) + key.encode() + b"\x18"
 
 
-def _is_ours(content: bytes) -> bool:
-    """Whether any of the metadata keys is present; damage rarely affects all of them."""
-    return any(_entry(key) in content for key in (MARK, ABOUT, TABLE, CSV_SHA256, SHA256))
-
-
 def _place_of_digest(content: bytes | bytearray) -> slice | None:
     """The bytes of a file that hold its checksum."""
     entry = _entry(SHA256) + bytes([len(NO_DIGEST)])
@@ -214,12 +211,18 @@ def _place_of_digest(content: bytes | bytearray) -> slice | None:
     return None if found < 0 else slice(found + len(entry), found + len(entry) + len(NO_DIGEST))
 
 
-def _refuse_foreign(path: Path) -> None:
+def _refuse_foreign(path: Path, claimed: bool) -> None:
     """Refuse to overwrite files not written by detoklens; its own damaged tables are overwritten."""
     refusal = "was not written by detoklens and is not overwritten; choose another folder, or delete it"
+    csv = path.with_suffix(".csv")
     with plain_output_errors(path):
-        csv = path.with_suffix(".csv")
-        if not path.exists() and csv.exists():
-            raise OutputError(f"{csv} {refusal}")
-        if path.exists() and not (path.is_file() and _is_ours(path.read_bytes())):
+        if not path.exists():
+            if csv.exists() and not claimed:
+                raise OutputError(f"{csv} {refusal}")
+            return
+        try:
+            is_foreign = not path.is_file() or _stored(path, path.read_bytes(), claimed) is None
+        except DamagedTableError:
+            is_foreign = False
+        if is_foreign:
             raise OutputError(f"{path} {refusal}")

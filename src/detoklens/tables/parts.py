@@ -49,18 +49,18 @@ class Parts:
     def load(self, number: int) -> dict[str, np.ndarray] | None:
         """The arrays of one part; None if missing, or, with a warning, if damaged."""
         path = self._path(number)
-        try:
-            stored = path.read_bytes() if path.is_file() else None
-        except OSError:
-            stored = b""
-        if stored is None:
+        if not path.is_file():
             return None
-        content = memoryview(stored)[DIGEST_SIZE:]
-        if hashlib.sha256(content).digest() != stored[:DIGEST_SIZE]:
+        try:
+            stored = path.read_bytes()
+            content = memoryview(stored)[DIGEST_SIZE:]
+            if hashlib.sha256(content).digest() != stored[:DIGEST_SIZE]:
+                raise ValueError("wrong checksum")
+            with np.load(BytesIO(content), allow_pickle=False) as arrays:
+                return dict(arrays)
+        except Exception:  # numpy raises errors of many types at an archive that isn't one
             note_recomputed(f"{path} is damaged")
             return None
-        arrays = np.load(BytesIO(content), allow_pickle=False)
-        return {name: arrays[name] for name in arrays.files}
 
     def save(self, number: int, arrays: Arrays) -> None:
         """Store one part; the first also stores the question as question.json."""

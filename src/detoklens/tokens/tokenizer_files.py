@@ -17,8 +17,7 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from detoklens.errors import CheckpointError, DetokLensError, first_line
-from detoklens.strict_json import parse_json
+from detoklens.errors import CheckpointError, DetokLensError, first_line, parse_json
 
 STDERR = 2
 PANIC = re.compile(rb"\n?thread '[^\n]*' [^\n]*panicked at .*", re.DOTALL)

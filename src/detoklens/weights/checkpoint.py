@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 
 from detoklens import demo
-from detoklens.errors import CheckpointError, UnsupportedModelError
-from detoklens.strict_json import parse_json
+from detoklens.errors import CheckpointError, UnsupportedModelError, parse_json
 from detoklens.tokens import Vocabulary
 from detoklens.weights.families import spec_of
 from detoklens.weights.first_layer import FirstLayer, MlpSublayer

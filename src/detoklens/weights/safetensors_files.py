@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from detoklens.errors import CheckpointError, shown
-from detoklens.strict_json import parse_json
+from detoklens.errors import CheckpointError, parse_json, shown
 from detoklens.weights.sources import check_finite
 
 LENGTH_BYTES = 8

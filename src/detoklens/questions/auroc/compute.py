@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import polars as pl
 
-from detoklens.caches import keeps_nothing
 from detoklens.errors import CountsError, DetokLensError, MissingError, TokenError, UnsupportedModelError
 from detoklens.kernels.ranking import (
     AUROC,
@@ -48,6 +47,7 @@ from detoklens.tables.rendering import sparkline
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.weights.blocks import KINDS, block_notes, blocks_size, read_block
 from detoklens.wording import plural
+from detoklens.writing import keeps_nothing
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts

@@ -30,6 +30,18 @@ def test_another_file_is_overwritten_only_by_force(model: Path, tmp_path: Path) 
     assert "is not a figure drawn by detoklens" in refuse("shape", model, "--figure", tmp_path / "pipe.png")
 
 
+def test_a_figure_has_exactly_the_given_name(model: Path, tmp_path: Path) -> None:
+    """An ending in capitals neither draws over the file with a small one nor is left unwritten."""
+    other, asked = tmp_path / "thesis.svg", tmp_path / "thesis.SVG"
+    other.write_text("<svg>mine</svg>", encoding="utf-8")
+    run("shape", model, "--figure", asked)
+    assert other.read_text(encoding="utf-8") == "<svg>mine</svg>"
+    assert asked.read_bytes().startswith(b"<?xml")
+    run("shape", model, "--figure", asked)
+    asked.write_text("<svg>mine</svg>", encoding="utf-8")
+    assert "thesis.SVG is not a figure drawn by detoklens" in refuse("shape", model, "--figure", asked)
+
+
 def test_control_characters_of_a_folder_are_not_printed(tmp_path: Path) -> None:
     model = write_gpt2(tmp_path / "\x1b[2J\u202emodel", random_first_layer(dtype="float32"))
     result = run("shape", model)

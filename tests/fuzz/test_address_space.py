@@ -34,8 +34,14 @@ def test_help_needs_less() -> None:
     assert run_limited(1_000_000_000, "--version").returncode == 0
 
 
-@pytest.mark.parametrize("size", [300_000_000, 1_000_000_000, 2_500_000_000])
-@pytest.mark.parametrize("call", ["detoklens.study('demo')", "detoklens.load", "from detoklens import Auroc"])
+@pytest.mark.parametrize(
+    ("size", "call"),
+    [
+        (300_000_000, "detoklens.load"),
+        (1_000_000_000, "detoklens.study('demo')"),
+        (2_500_000_000, "from detoklens import Auroc"),
+    ],
+)
 def test_python_says_so_in_one_line(size: int, call: str) -> None:
     """Nothing is loaded: with 1 GB, pyarrow could not start a thread and the demo's counts seemed damaged."""
     code = f"import detoklens, sys\ntry:\n    {call}\nexcept detoklens.DetokLensError as error:\n    print(error)"
