@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detoklens.measures import waves
+from detoklens.measures import shape as waves
 from detoklens.measures.shape import FEWEST_KEYS, Wave, is_sinusoidal, leading_waves
 
 

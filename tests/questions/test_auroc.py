@@ -194,7 +194,7 @@ def test_an_interrupted_question_goes_on_where_it_stopped(layer, tmp_path) -> No
 def controls(*above: float | None, **columns: float | None) -> pl.DataFrame:
     """Heads of AUROC 0.8 with these margins above their plain nulls, frequency alone 0.7, everything else alike."""
     same = {"auroc": 0.8, "auroc_low": 0.79, "auroc_high": 0.81, "frequency": 0.7} | columns
-    given = {"head": range(len(above)), "above_null": above} | {
+    given = {"head": range(len(above)), "above_null": above, "above_null_low": above} | {
         name: [each] * len(above) for name, each in same.items()
     }
     unknown = {name: [None] * len(above) for name in AUROC_CONTROLS.names}
@@ -216,7 +216,7 @@ def said(question: Auroc, judged: pl.DataFrame) -> str:
 def test_the_sentence_names_the_head_its_interval_and_its_strongest_control() -> None:
     assert said(Auroc(), controls(0.3, 0.01, **ALL_CONTROLS)) == (
         "L0H0 detokenizes: AUROC 0.800 on all tokens [0.790, 0.810]; 0.100 above its strongest control, the "
-        "frequency-matched null. Frequency alone does not explain it."
+        "frequency-matched null; we require 0.05. Frequency alone does not explain it."
     )
     pieces = said(Auroc(pieces=True), controls(0.3, **ALL_CONTROLS | {"above_within_cluster": 0.02}))
     assert pieces == (

@@ -199,7 +199,7 @@ def made(**columns: list[float | None]) -> dict[str, pl.DataFrame]:
 
 JUDGED = {"matched": 0.7, "matched_above_null": 0.1, "matched_frequency": 0.6, "frequency": 0.5}
 JUDGED |= {"above_within_class": 0.2, "within_class_tokens": 90, "query_tokens": "continuation"}
-JUDGED |= {"above_within_cluster": 0.19, "within_cluster_tokens": 80}
+JUDGED |= {"above_within_cluster": 0.19, "within_cluster_tokens": 80, "auroc_low": 0.55, "above_null_low": 0.005}
 
 
 def judged(**columns: list[float | None]) -> dict[str, pl.DataFrame]:
@@ -211,7 +211,8 @@ def test_the_head_that_detokenizes_and_the_one_that_matches_itself_are_named() -
     tables = judged(auroc=[0.9, 0.8], above_null=[0.3, 0.01], self_match=[0.5, 4.12])
     assert Heads().summarize(tables) == (
         "L0H0 detokenizes: AUROC 0.900 on continuation tokens; 0.100 above its strongest control, the "
-        "frequency-matched null. Frequency alone does not explain it. L0H1 matches its own token most (mean z +4.120)."
+        "frequency-matched null; we require 0.05. Frequency alone does not explain it. L0H1 matches its own token most "
+        "(mean z +4.120)."
     )
     assert Heads().verdict(tables).heads == ("L0H0",)
 
