@@ -30,7 +30,17 @@ from detoklens.questions.shape.question import Shape
 from detoklens.questions.study import Study
 from detoklens.questions.variance.question import Variance
 from detoklens.report.drawing import FORMATS, PHONE, Drawing, FigureCache
-from detoklens.tables.files import ABOUT, MARK, NO_DIGEST, TABLE, _place_of_digest, read_stored, sealed
+from detoklens.tables.files import (
+    ABOUT,
+    MARK,
+    NO_DIGEST,
+    TABLE,
+    DamagedTableError,
+    StoredTable,
+    _place_of_digest,
+    read_stored,
+    sealed,
+)
 from detoklens.tables.parts import DIGEST_SIZE, Parts
 from tests.fuzz.budget import cases
 from tests.fuzz.damage import as_json, changed_json, damaged, deeply_nested, flipped
@@ -255,6 +265,15 @@ def test_what_polars_can_not_read_is_one_line_and_nothing_else(
         assert outcome_of_reading(folder) != "unsafe"
         shutil.rmtree(folder)
     assert capfd.readouterr().err == ""
+
+
+def test_a_page_that_says_it_has_a_negative_number_of_values_is_one_line() -> None:
+    """polars reserves memory for as many as the number has without its sign, and ends the process."""
+    content = sealed(pl.DataFrame({"x": [None, *map(float, range(99))]}), {})
+    changed = content.replace(b"\x2c\x15\xc8\x01", b"\x2c\x15\xc9\x01", 1)  # 100 values, zigzag in a varint
+    assert changed != content
+    with pytest.raises(DamagedTableError, match="number of values"):
+        StoredTable(Path("x.parquet"), changed, {}).frame()
 
 
 def test_a_pipe_or_a_folder_among_answers_is_passed_over(answers: dict[Path, Answer], tmp_path: Path) -> None:

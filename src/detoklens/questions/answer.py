@@ -160,8 +160,8 @@ class Answer:
         chosen = {} if heads is None else {"heads": self._heads_drawn(spec, heads)}
         try:
             return spec.draw(self.drawn_from, ax=ax, width=width, **chosen, **more)
-        except (ArithmeticError, LookupError, MemoryError, TypeError, ValueError) as error:
-            if self.read_from is None or more:
+        except Exception as error:
+            if self.read_from is None or more or isinstance(error, DetokLensError):
                 raise
             raise OutputError(f"{self.read_from}: {spec.name} can't be drawn ({first_line(error)})") from error
 

@@ -92,9 +92,9 @@ class StoredTable:
     metadata: dict[str, str]
 
     def frame(self) -> pl.DataFrame:
-        """Read the table."""
+        """Read the table, with pyarrow: polars ends the process if a page states a negative number of values."""
         with _polars_call(self.path):
-            return pl.read_parquet(BytesIO(self.content))
+            return pl.read_parquet(BytesIO(self.content), use_pyarrow=True)
 
     def check_csv(self) -> None:
         """Raise a DamagedTableError if the CSV file is missing or changed."""
