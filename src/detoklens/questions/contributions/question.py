@@ -220,9 +220,10 @@ class Contributions(OnText):
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         """Tᵉᵉ's share in each model."""
-        said = [
-            f"{_share_of_token_pairs(tables['contributions_by_head'])} in {label}" for label, tables in by_label.items()
-        ]
+        said = []
+        for label, tables in by_label.items():
+            share = tables["contributions_by_head"].filter(term="ee")["share"].drop_nulls()
+            said.append(f"{percent(float(share.to_numpy().mean())) if len(share) else 'unknown'} in {label}")
         return f"Tᵉᵉ's share of the terms' KL divergences, mean over heads: {listed(said)}."
 
     def views(self, tables: Frames) -> Sequence[View]:
@@ -240,11 +241,6 @@ class Contributions(OnText):
         parts = {"direction": self.direction, "scaling": self.scaling, "reduction": self.reduction}
         given: dict[str, Any] = {part: choice for part, choice in parts.items() if choice is not None}
         return replace(PAPER if self.formula == "paper" else PUBLISHED, **given)
-
-
-def _share_of_token_pairs(by_head: pl.DataFrame) -> str:
-    shares = by_head.filter(term="ee")["share"].drop_nulls()
-    return percent(float(shares.to_numpy().mean())) if len(shares) else "unknown"
 
 
 def contribution_table(measured: Divergences, heads: Sequence[int]) -> pl.DataFrame:

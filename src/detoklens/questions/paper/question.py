@@ -74,20 +74,20 @@ class Paper(Question):
         told = claims.filter(pl.col("verdict") != "not applicable").sort(
             "verdict", descending=True, maintain_order=True
         )
-        short = [
-            told["claim"].str.split(":").list.first().map_elements(_shortened, return_dtype=pl.String),
-            told["verdict"],
-            told["found"],
-            told["where"],
-            told.select(
-                pl.when(source="paper").then("paper").otherwise(pl.col("paper") + " (authors' files)").alias("paper")
-            ).to_series(),
-            told["why"],
-        ]
+        claim, paper = pl.col("claim").str.split(":").list.first(), pl.col("paper")
+        cut = pl.concat_str(claim.str.slice(0, LONGEST_CLAIM - 1).str.strip_chars_end(), pl.lit("…"))
+        short = told.select(
+            pl.when(claim.str.len_chars() > LONGEST_CLAIM).then(cut).otherwise(claim).alias("claim"),
+            "verdict",
+            "found",
+            "where",
+            pl.when(source="paper").then(paper).otherwise(paper + " (authors' files)").alias("paper"),
+            "why",
+        )
         others = (
             claims.filter(verdict="not applicable").group_by("why", maintain_order=True).agg(pl.len().alias("claims"))
         )
-        views = [View(PAPER_CLAIMS.question, pl.DataFrame(short))]
+        views = [View(PAPER_CLAIMS.question, short)]
         return [*views, View("claims that can't be judged here", others)] if len(others) else views
 
     def page_views(self, tables: Frames) -> Sequence[View]:
@@ -98,7 +98,3 @@ class Paper(Question):
 
 
 OUTCOMES = ("agrees", "differs", "not applicable")
-
-
-def _shortened(claim: str) -> str:
-    return claim if len(claim) <= LONGEST_CLAIM else claim[: LONGEST_CLAIM - 1].rstrip() + "…"

@@ -73,7 +73,11 @@ UNDERTRAINED = Schema(
         HEAD,
         Column("size", "Float64", "root mean square of Tᵖᵖ without LayerNorm at the last query position"),
         Column("usual_size", "Float64", "the same for the mean of the four queries before it"),
-        Column("departure", "Float64", "‖last − mean of the four before‖ / ‖that mean‖, over keys visible to all five"),
+        Column(
+            "departure",
+            "Float64",
+            "‖last − m‖ / ‖m‖, m the mean of the four rows before, over keys visible to all five",
+        ),
         Column(
             "usual_departure", "Float64", "the largest departure of one of the four from the mean of the other three"
         ),
