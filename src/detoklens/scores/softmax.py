@@ -80,8 +80,9 @@ def check_rounding(scores: Float[np.ndarray, "..."], unit: float = 1.0) -> None:
     """Refuse scores (in multiples of `unit`) whose rounding errors would change attention."""
     largest = np.maximum(scores.max(initial=0), -scores.min(initial=0)) * unit
     if not largest * np.finfo(scores.dtype).epsneg <= LARGEST_ROUNDING:
+        rounded = f"are as large as {largest:.0e}, which {scores.dtype} rounds too coarsely for a softmax"
         raise CheckpointError(
-            f"attention scores are as large as {largest:.0e}, which {scores.dtype} rounds too coarsely for a softmax: "
+            f"attention scores {rounded if np.isfinite(largest) else f'overflow {scores.dtype}'}: "
             f"the weights are damaged or unusually large; check them{FLOAT64_ADVICE}"
         )
 
