@@ -48,7 +48,7 @@ def test_the_demos_best_head_ranks_pieces_far_above_chance(demo_study):
     assert best["pairs"] >= 500
     assert best["median_share"] < 0.1
     assert best["null_median_share"] - best["median_share"] > 0.1
-    assert answer.sentence.startswith(f"L0H{best['head']} finds a word's preceding piece: median rank in the top ")
+    assert answer.sentence.startswith(f"L0H{best['head']} finds a word's preceding piece: its median rank (top ")
 
 
 def test_the_demos_lexicon_are_pairs_of_its_corpus(demo_study):

@@ -237,7 +237,7 @@ def test_what_can_not_be_asked_is_refused_in_one_line(monkeypatch):
         Study(random_layer()).ask(SHORT)
     with pytest.raises(RangeError, match="head 3 does not exist"):
         study.ask(dl.Twins(heads=[3]))
-    monkeypatch.setattr("detoklens.questions.twins.question.machine_memory", lambda: 40_000)
+    monkeypatch.setattr("detoklens.model.checks.machine_memory", lambda: 40_000)
     with pytest.raises(
         RangeError, match=r"53 candidates of width 63 need 0\.0 GB.* 75 % .* rank 17 candidates or fewer"
     ):
@@ -275,7 +275,7 @@ def test_head_cards_say_what_a_cut_costs():
 
 
 def test_head_cards_say_why_no_cut_was_made(monkeypatch):
-    monkeypatch.setattr("detoklens.questions.twins.question.machine_memory", lambda: 40_000)
+    monkeypatch.setattr("detoklens.model.checks.machine_memory", lambda: 40_000)
     answer = Study(planted_layer()).ask(dl.Heads())
     assert answer.tables["heads"]["rank_lost"].null_count() == 3
     assert any(note.startswith("rank_lost is unknown: 53 candidates of width 63 need ") for note in answer.notes)

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int, Int64
+from jaxtyping import Float, Float32, Int, Int64
 
 from detoklens.errors import CountsError, RangeError
 from detoklens.kernels import product
@@ -534,18 +534,14 @@ def _curve(scores: Float[np.ndarray, "token"], weight: Int64[np.ndarray, "token"
     last_of_tie = np.append(np.diff(scores[order]) != 0, True)
     found = np.concatenate([[0], np.cumsum(weight[order])[last_of_tie]])
     wrong = np.concatenate([[0], np.cumsum(weight[order] == 0)[last_of_tie]])
-    corner = _corners(found, wrong)
+    bends = np.diff(found)[:-1] * np.diff(wrong)[1:] != np.diff(found)[1:] * np.diff(wrong)[:-1]
+    corner = np.concatenate([[True], bends, [True]])
     thresholds = np.concatenate([[np.nan], scores[order][last_of_tie]])
     return {
         "threshold": thresholds[corner],
         "false_positive_rate": wrong[corner] / wrong[-1],
         "true_positive_rate": found[corner] / found[-1],
     }
-
-
-def _corners(found: Int64[np.ndarray, "point"], wrong: Int64[np.ndarray, "point"]) -> Bool[np.ndarray, "point"]:
-    bends = np.diff(found)[:-1] * np.diff(wrong)[1:] != np.diff(found)[1:] * np.diff(wrong)[:-1]
-    return np.concatenate([[True], bends, [True]])
 
 
 Sampled = dict[str, Float[np.ndarray, "sample head"]]

@@ -91,13 +91,11 @@ def text_splits(vocabulary: Vocabulary) -> dict[int, tuple[int, int]]:
 
 
 def word_tokens(vocabulary: Vocabulary, tokens: Iterable[int]) -> list[int]:
-    """The tokens that consist of letters, with or without a leading space."""
-    return [token for token in tokens if _is_of_letters(vocabulary.text(token).removeprefix(" "))]
-
-
-def _is_of_letters(text: str) -> bool:
-    """Whether all characters are letters or combining marks, such as Indic vowels."""
-    return bool(text) and all(unicodedata.category(character)[0] in "LM" for character in text)
+    """The tokens of letters and combining marks, such as Indic vowels, with or without a leading space."""
+    texts = {token: vocabulary.text(token).removeprefix(" ") for token in tokens}
+    return [
+        token for token, text in texts.items() if text and all(unicodedata.category(each)[0] in "LM" for each in text)
+    ]
 
 
 def listed_tokens(vocabulary: Vocabulary, words: Iterable[str]) -> list[int]:

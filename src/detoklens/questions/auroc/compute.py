@@ -72,10 +72,6 @@ def _with_interval(name: str, meaning: str) -> tuple[Column, Column, Column]:
     )
 
 
-def _ends(*names: str) -> tuple[Column, ...]:
-    return tuple(column for name in names for column in _with_interval(name, "")[1:])
-
-
 TOKEN_ID = Column("token_id", "Int32", "id of the query token")
 TOKEN = Column("token", "String", "text of the query token")
 
@@ -122,7 +118,11 @@ AUROC_CONTROLS = Schema(
         Column("frequency", "Float64", "AUROC with each key's corpus count as its score, without any head"),
         Column("above_null", "Float64", "auroc minus the larger of the two nulls"),
         Column("above_frequency", "Float64", "auroc minus the frequency baseline"),
-        *_ends("auroc", "shuffled_queries", "permuted_keys", "frequency", "above_null", "above_frequency"),
+        *(
+            end
+            for name in ("auroc", "shuffled_queries", "permuted_keys", "frequency", "above_null", "above_frequency")
+            for end in _with_interval(name, "")[1:]
+        ),
         *_with_interval("matched", "AUROC with frequency-matched negatives: keys of the positive's own stratum"),
         *_with_interval("matched_null", "the larger of 0.5 and of shuffled_queries with matched negatives"),
         *_with_interval("matched_above_null", "matched minus matched_null"),
@@ -428,7 +428,7 @@ def controls_by_head(measures: Measures, heads: Sequence[int], resamples: int, s
         matched = control_samples(measures.matched, resamples, seed)
         columns |= {column: matched[name] for column, name in MATCHED_COLUMNS.items()}
     columns["behind"] = behind_best([columns[name] for name in MARGINS if name in columns])
-    ends = {}
+    ends: dict[str, np.ndarray] = {}
     for name, samples in columns.items():
         ends |= interval(samples[0], samples[1:], skip_undefined=True).columns(name)
     unknown = {name: [None] * len(heads) for name in AUROC_CONTROLS.names}

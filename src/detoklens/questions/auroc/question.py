@@ -185,7 +185,9 @@ def summarize_heads(controls: pl.DataFrame, whom: str, truth: str = "", layer: i
     if not judged:
         return f"Untestable: {found.reason}."
     best = judged[0]
-    name, auroc = head_name(best.head, layer), f"AUROC {_value_with_interval(best.row, whom)}{truth}"
+    low, high = best.row["auroc_low"], best.row["auroc_high"]
+    ends = "" if low is None or high is None else f" [{low:.3f}, {high:.3f}]"
+    name, auroc = head_name(best.head, layer), f"AUROC {best.row['auroc']:.3f} {whom}{ends}{truth}"
     tied = tied_with(best, judged, layer)
     ties = f" (tied: {listed_some(tied, NAMED_TIES)})" if tied else ""
     if found:
@@ -243,11 +245,6 @@ def _frequency_clause(row: Mapping[str, Any]) -> str:
         said = f"frequency alone ranks keys better ({row['frequency']:.3f})"
         return " " + sentence(said + (", but not among equally frequent keys" if beyond else ""))
     return " Frequency alone does not explain it." if beyond else ""
-
-
-def _value_with_interval(row: Mapping[str, Any], whom: str) -> str:
-    low, high = row["auroc_low"], row["auroc_high"]
-    return f"{row['auroc']:.3f} {whom}" + ("" if low is None or high is None else f" [{low:.3f}, {high:.3f}]")
 
 
 def compare_heads(controls: Mapping[str, pl.DataFrame], whom: str, layer: int = 0) -> str:

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 import numpy as np
 import polars as pl
 
-from detoklens.corpus.memory import machine_memory
 from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.chance import Interval
 from detoklens.measures.twins import ClosedWorld, geometric_means, rank_measures, shares_lost
 from detoklens.measures.words import fingerprint_of, given_words
+from detoklens.model import checks
 from detoklens.questions.base import Question, View
 from detoklens.questions.parameters import Heads, Parameter
 from detoklens.questions.twins.compute import (
@@ -39,7 +39,6 @@ from detoklens.questions.twins.compute import (
     twin_words,
     twins_verdict,
 )
-from detoklens.wording import percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +52,6 @@ if TYPE_CHECKING:
 
 
 COPIES = 3  # of one place's vectors in float32 while standardising, on top of the vectors of all places
-MEMORY_SHARE = 0.75
 SHOWN = (
     *("condition", "place", "pieces", "median_rank", "median_rank_low", "median_rank_high", "first", "first_ten"),
     *("rank_lost", "rank_ratio", "rank_ratio_low", "rank_ratio_high"),
@@ -169,7 +167,12 @@ class Twins(Question):
             )
         world = ClosedWorld.of(layer, beginning, _rest(layer, runner.say))
         token_ids = candidate_tokens(layer, self.candidates, [some.whole for some in words.values()], study.seed)
-        _check_memory(layer, len(token_ids), len(world.places))
+        each = layer.d_model * (len(world.places) * layer.weights.token_embeddings.itemsize + COPIES * 4)
+        checks.refuse_too_large(
+            len(token_ids) * each,
+            f"{len(token_ids):,} candidates of width {layer.d_model:,}",
+            f"rank {int(checks.MEMORY_SHARE * checks.machine_memory() / each):,} candidates or fewer",
+        )
         nulls = {pieces: null_pieces(layer, some, study.seed) for pieces, some in words.items()}
         asked = {
             pieces: world.words_changed(some, nulls[pieces], partners_of(some, study.seed, runner.say))
@@ -218,17 +221,6 @@ def rest_settings(layer: Layer) -> dict[str, str | None]:
     """Fingerprint of the first block's MLP for the provenance."""
     rest = _rest(layer, lambda _note: None)
     return {"rest_of_block": None if rest is None else rest.fingerprint}
-
-
-def _check_memory(layer: Layer, n_candidates: int, n_places: int) -> None:
-    kept = n_places * layer.weights.token_embeddings.itemsize + COPIES * 4
-    needed, available = n_candidates * layer.d_model * kept, machine_memory()
-    if needed > MEMORY_SHARE * available:
-        fitting = int(n_candidates * MEMORY_SHARE * available / needed)
-        raise RangeError(
-            f"{n_candidates:,} candidates of width {layer.d_model:,} need {needed / 1e9:.1f} GB, more than "
-            f"{percent(MEMORY_SHARE)} of this machine's {available / 1e9:.1f} GB; rank {fitting:,} candidates or fewer"
-        )
 
 
 def _ranked(

@@ -234,11 +234,12 @@ class Words(Joining):
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         best = {label: best_by_words(tables["words_by_head"]) for label, tables in by_label.items()}
-        said = [
-            f"{_share(row['median_share'])} in {label} ({head_name(row['head'])}{_beside(row)})"
-            for label, row in best.items()
-            if row
-        ]
+        said = []
+        for label, row in best.items():
+            if row is not None:
+                null = row["null_median_share"]
+                control = "" if null is None else f"; {_control(row)} {_share(null)}"
+                said.append(f"{_share(row['median_share'])} in {label} ({head_name(row['head'])}{control})")
         if not said:
             return f"Untestable: {NOTHING_SPLIT}."
         of = f"a word's {self._sought} in the best head{self.manner}"
@@ -312,11 +313,6 @@ def best_by_words(by_head: pl.DataFrame) -> dict[str, Any] | None:
     better = by_head.filter(clearly).sort("median_share", maintain_order=True)
     ordered = better if len(better) else by_head.sort(against, "median_share", nulls_last=True, maintain_order=True)
     return ordered.row(0, named=True) if len(ordered) else None
-
-
-def _beside(row: Mapping[str, Any]) -> str:
-    null = row["null_median_share"]
-    return "" if null is None else f"; {_control(row)} {_share(null)}"
 
 
 def _share(share: float) -> str:
