@@ -231,23 +231,43 @@ def count_row(
 
 
 @compiled()
+def sort_by_trial(
+    trial_of: np.ndarray, ends: np.ndarray, n: int | np.int64, in_order: np.ndarray, by_trial: np.ndarray
+) -> None:
+    """Places of the positives by trial, within it by score; those of trial t from ends[t] to ends[t + 1]."""
+    free = ends[:-1].copy()
+    for order in range(n):
+        place = in_order[order]
+        trial = trial_of[place]
+        by_trial[free[trial]] = place
+        free[trial] += 1
+
+
+@compiled()
 def measure_against_all(
-    first: int | np.int64,
-    end: int | np.int64,
+    sorted_places: np.ndarray,
     weights: np.ndarray,
     level: np.ndarray,
     ranks: np.ndarray,
-    distinct: int | np.int64,
     n_keys: int | np.int64,
     k: int,
+    levels: np.ndarray,
     measures: np.ndarray,
 ) -> None:
-    """The measures of the positives first … end − 1 with all other keys as negatives; NaN where there are none."""
-    level_weights, level_sizes = np.zeros(distinct, np.int64), np.zeros(distinct, np.int64)
-    for place in range(first, end):
-        level_weights[level[place]] += weights[place]
-        level_sizes[level[place]] += 1
-    if measure(level_weights, level_sizes, ranks[0], ranks[1], distinct, n_keys, k, measures) == 0:
+    """The measures of some positives, sorted by score, with all other keys as negatives; NaN where there are none.
+
+    `levels` is working space for the weight, size and ranks of each distinct score.
+    """
+    distinct, last_level = np.int64(0), np.int64(-1)
+    for place in sorted_places:
+        if level[place] != last_level:
+            last_level = level[place]
+            levels[0, distinct], levels[1, distinct] = 0, 0
+            levels[2, distinct], levels[3, distinct] = ranks[0, last_level], ranks[1, last_level]
+            distinct += 1
+        levels[0, distinct - 1] += weights[place]
+        levels[1, distinct - 1] += 1
+    if measure(levels[0], levels[1], levels[2], levels[3], distinct, n_keys, k, measures) == 0:
         measures[:] = np.nan
 
 
@@ -341,6 +361,7 @@ def measure_rows(
     ranks, own_ranks = np.empty((2, most), np.int64), np.empty((2, most), np.int64)
     members, taken, swapped = np.arange(len(columns)), np.zeros(len(bounds), np.int64), np.empty(most, np.int64)
     starts, ends = np.empty(len(bounds), np.int64), np.empty(TRIALS + 1 + len(partners), np.int64)
+    trial_of, by_trial, levels = np.empty(most, np.int64), np.empty(most, np.int64), np.empty((4, most), np.int64)
     of_partner, shifted = np.empty(MEASURES), np.empty(len(shift), scores.dtype)
     measures[:] = np.nan
     for row in range(len(asked)):
@@ -364,6 +385,10 @@ def measure_rows(
                 shifted[column] = row_scores[column] + shift[column]
             row_scores = shifted
         distinct = order_positives(row_scores, found, ends[-1], space, in_order, level)
+        for trial in range(len(ends) - 1):
+            for place in range(ends[trial], ends[trial + 1]):
+                trial_of[place] = trial
+        sort_by_trial(trial_of, ends, ends[-1], in_order, by_trial)
         by_stratum = sort_by_stratum(found, ends[-1], strata, in_order, starts)
         count_row(row_scores, bounds, distinct, level, by_stratum, starts, space, ranks, own_ranks)
         for trial in range(TRIALS):
@@ -371,7 +396,7 @@ def measure_rows(
             if first == end:
                 continue
             into = measures[trial, row]
-            measure_against_all(first, end, weight, level, ranks, distinct, len(columns), k, into)
+            measure_against_all(by_trial[first:end], weight, level, ranks, len(columns), k, levels, into)
             if matched and trial != EXCHANGED:
                 into = measures[MATCHED + trial, row]
                 measure_within_strata(first, end, weight, level, own_ranks, by_stratum, starts, bounds, k, into)
@@ -380,7 +405,7 @@ def measure_rows(
             if partners_matched:
                 measure_within_strata(first, end, weight, level, own_ranks, by_stratum, starts, bounds, k, of_partner)
             else:
-                measure_against_all(first, end, weight, level, ranks, distinct, len(columns), k, of_partner)
+                measure_against_all(by_trial[first:end], weight, level, ranks, len(columns), k, levels, of_partner)
             partner_aurocs[draw, row] = of_partner[AUROC]
 
 

@@ -11,6 +11,7 @@ thread.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Lock
@@ -202,7 +203,8 @@ class BoundedScores:
         key: Float[np.ndarray, "token d_head"],
         ids: Int[np.ndarray, "kept"],
     ) -> BoundedScores:
-        sides, longest, pack = [], 1.0, (product.query_panels, product.key_panels)
+        pack: tuple[Callable[[np.ndarray], product.Panels], ...] = (product.query_panels, product.key_panels)
+        sides, longest = [], 1.0
         for vectors, basis, panels in zip((query[ids], key[ids]), _balanced(query[ids], key[ids]), pack, strict=True):
             balanced = vectors @ basis
             lengths, rest = (np.linalg.norm(part, axis=1) for part in (balanced, balanced[:, BOUNDING:]))
