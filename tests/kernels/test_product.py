@@ -126,7 +126,7 @@ def test_only_the_first_part_of_the_buffer_is_written() -> None:
 
 
 @pytest.mark.parametrize(
-    ("queries", "keys", "room"),
+    ("queries", "keys", "buffer"),
     [
         (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, WIDTH), "f4"), np.zeros(6 * WIDTH - 1, "f4")),
         (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, WIDTH), "f4"), np.zeros(6 * WIDTH, "f8")),
