@@ -5,6 +5,7 @@ Placeholder file and model names are replaced with local ones; everything else r
 
 from __future__ import annotations
 
+import contextlib
 import io
 import re
 import shlex
@@ -25,7 +26,7 @@ CODE = re.compile(r"```.*?```|`[^`\n]+`|^(?: {4}.*\n)+", re.DOTALL | re.MULTILIN
 COMMAND = re.compile(r"detoklens [a-z]+(?: [^`\n#|]+)?")
 ELSEWHERE = re.compile(
     r"detoklens as dl|Skylion007|whisper|stories15M|MiniLM|--layer 1|count texts|/shared/|ray|COUNTS|pythia|INPUT|DIR\b|"
-    r"explore|…|\[|NAME|\.\.\.|--engine|\\$|FILE|SIZE|--by rank"
+    r"explore|c-bad|…|\[|NAME|\.\.\.|--engine|\\$|FILE|SIZE|--by rank"
 )
 
 AT_HAND = {
@@ -71,7 +72,7 @@ def as_typed_here(command: str) -> list[str]:
 
 def to_run(pages: Sequence[Path] = PAGES) -> list[list[str]]:
     """What is left to run, each once; a command that a sentence names without its arguments is none."""
-    unfinished = (["count"], ["explain", "demo"], ["partners", "demo"])
+    unfinished = (["count"], ["counts", "import"], ["explain", "demo"], ["partners", "demo"])
     elsewhere = (["compare"],)  # tests/report/test_table_contents.py runs it and looks at every table
     typed = {tuple(as_typed_here(command)) for command in documented(pages)}
     typed -= {words for words in typed if (*words, "demo") in typed}  # the model that is asked where none is named
@@ -90,6 +91,9 @@ def furnish(tmp_path: Path) -> None:
     (tmp_path / "text.txt").write_text(text[:400])
     (tmp_path / "drugs.txt").write_text("acetaminophen\nibuprofen\npenicillin\nconnections\n")
     (tmp_path / "words.txt").write_text("priest\ndescending\n")
+    page = (ROOT / "docs" / "howto" / "corpus-import.md").read_text(encoding="utf-8")
+    with contextlib.chdir(tmp_path):  # the page makes the files that it imports
+        exec(page.partition("```python\n")[2].partition("```")[0], {})
 
 
 @pytest.fixture(scope="module")
@@ -118,6 +122,8 @@ def test_commands_are_found():
 def test_documented_commands_run(words, workplace, monkeypatch):
     if words[0] == "count":
         words[words.index("--out") + 1] = f"counts-of-{words[1].partition('/')[0]}"
+    if words[:2] == ["counts", "import"]:
+        words = [*words, "--workers", "1"]
     if words[0] == "report":  # one folder for all: what the same inputs decide is asked once
         words = [*(words[: words.index("--out")] if "--out" in words else words), "--out", "a-report"]
     if "-" in words:

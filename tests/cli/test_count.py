@@ -147,7 +147,7 @@ def test_what_can_not_be_done_is_one_line_and_nothing_is_written(
 
 def test_show_refuses_what_is_not_there(counts: Path, tmp_path: Path) -> None:
     assert "no manifest.json" in refuse("counts", "show", tmp_path)
-    assert "not one token" in refuse("counts", "show", counts, "sapiens")
+    assert "not a single token" in refuse("counts", "show", counts, "sapiens")
     assert "ids go from 0 to 299" in refuse("counts", "show", counts, "--token-id", 300)
     assert "pass one of them" in refuse("counts", "show", counts, "the", "--token-id", 3)
 

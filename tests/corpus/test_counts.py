@@ -140,7 +140,7 @@ def test_another_tokenizer_is_refused(folder: Path, small_vocabulary: Vocabulary
 def test_a_token_that_is_not_there_is_refused(folder: Path, token: int) -> None:
     with pytest.raises(TokenError, match="ids go from 0 to 299"):
         Counts.open(folder).predecessors(token)
-    with pytest.raises(TokenError, match="not one token"):
+    with pytest.raises(TokenError, match="not a single token"):
         Counts.open(folder).token_id("sapiens")
 
 

@@ -59,8 +59,8 @@ PAIRS_OF_FOUR_TOKENS = {3: 2, 7: 1}
     ("tokens", "pairs", "message"),
     [
         ([4, 0], {3: 2}, "part: counted 2 bigrams, expected 3"),
-        ([4, 0], {}, "part: 0 bigrams were counted of 3"),
-        ([4, 0], {3: 2, 7: 2}, "part: 4 bigrams were counted of 3"),
+        ([4, 0], {}, "part: counted 0 bigrams, expected 3"),
+        ([4, 0], {3: 2, 7: 2}, "part: counted 4 bigrams, expected 3"),
         ([3, 0], PAIRS_OF_FOUR_TOKENS, "part: counted 3 tokens, expected 4"),
     ],
 )

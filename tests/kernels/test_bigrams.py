@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detoklens.kernels.bigrams import add_token_counts, write_pair_keys
+from detoklens.kernels.tokens import add_token_counts, write_pair_keys
 
 SIZES = (7, 65_535, 256_000)
 

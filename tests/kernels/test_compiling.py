@@ -16,7 +16,7 @@ NO_HOME = "/proc/nowhere"  # not even root can make a folder there
 
 USE_A_LOOP = """
 import numpy as np
-from detoklens.kernels.bigrams import add_token_counts
+from detoklens.kernels.tokens import add_token_counts
 
 totals = np.zeros(4, np.int64)
 add_token_counts(np.array([1, 3, 3], np.uint32), totals)

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detoklens.kernels.interning import (
+from detoklens.kernels.tokens import (
     clear_words,
     ids_of_words,
     intern_words,

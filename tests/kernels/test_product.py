@@ -114,19 +114,19 @@ def test_a_processor_without_fused_multiply_adds_can_do_it(tmp_path: Path) -> No
     subprocess.run([sys.executable, "-c", OTHER_PROCESSOR], cwd=root, env=os.environ | generic, check=True)
 
 
-def test_only_the_first_part_of_the_room_is_written() -> None:
+def test_only_the_first_part_of_the_buffer_is_written() -> None:
     query, key = factors(7, WIDTH + 4, 3, np.float32, 2)
-    room = np.full(1000, 9.5, np.float32)
-    scores = multiply(query_panels(query), key_panels(key), room)
+    buffer = np.full(1000, 9.5, np.float32)
+    scores = multiply(query_panels(query), key_panels(key), buffer)
     assert scores.shape == (2 * QUERIES, 2 * WIDTH)
-    assert np.shares_memory(scores, room)
-    np.testing.assert_array_equal(room[scores.size :], 9.5)
+    assert np.shares_memory(scores, buffer)
+    np.testing.assert_array_equal(buffer[scores.size :], 9.5)
     np.testing.assert_array_equal(scores[7:], 0)
     np.testing.assert_array_equal(scores[:, WIDTH + 4 :], 0)
 
 
 @pytest.mark.parametrize(
-    ("queries", "keys", "room"),
+    ("queries", "keys", "buffer"),
     [
         (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, WIDTH), "f4"), np.zeros(6 * WIDTH - 1, "f4")),
         (np.zeros((1, 3, 6), "f4"), np.zeros((1, 3, WIDTH), "f4"), np.zeros(6 * WIDTH, "f8")),
@@ -143,6 +143,6 @@ def test_only_the_first_part_of_the_room_is_written() -> None:
         (np.zeros((1, 3, 6), ">f4"), np.zeros((1, 3, WIDTH), ">f4"), None),
     ],
 )
-def test_what_does_not_fit_is_refused(queries, keys, room) -> None:
+def test_what_does_not_fit_is_refused(queries, keys, buffer) -> None:
     with pytest.raises(ValueError, match=r"multiply|contiguous|reshape|written|read-only"):
-        multiply(queries, keys, room)
+        multiply(queries, keys, buffer)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detoklens.kernels.bigrams import add_runs, run_lengths
+from detoklens.kernels.tokens import add_runs, run_lengths
 
 KINDS = [np.uint32, np.uint64]
 KEYS = st.lists(st.integers(0, 2**32 - 1) | st.integers(0, 5), max_size=60)

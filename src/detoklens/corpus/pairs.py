@@ -14,7 +14,7 @@ from jaxtyping import Int64, UInt
 
 from detoklens.corpus.encoding import Encoded
 from detoklens.engines import interrupts_deferred
-from detoklens.kernels.bigrams import add_runs, add_token_counts, run_lengths, write_pair_keys
+from detoklens.kernels.tokens import add_runs, add_token_counts, run_lengths, write_pair_keys
 
 COUNT_BYTES = 8
 

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Bool, Int, UInt8, UInt32
 
 from detoklens.corpus.cutting import WORD_END, PieceSplitter, Unanalysed
-from detoklens.kernels.interning import (
+from detoklens.kernels.tokens import (
     clear_words,
     ids_of_words,
     intern_words,

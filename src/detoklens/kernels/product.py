@@ -73,20 +73,20 @@ def _panels(vectors: Float[np.ndarray, "vector dimension"], width: int, overwrit
 
 
 def multiply(
-    queries: Panels, keys: Panels, room: Float[np.ndarray, "score"] | None = None
+    queries: Panels, keys: Panels, buffer: Float[np.ndarray, "score"] | None = None
 ) -> Float[np.ndarray, "query key"]:
-    """query · key for all queries and keys of the panels, written to the start of `room` if given."""
+    """query · key for all queries and keys of the panels, written to the start of `buffer` if given."""
     shape = len(queries) * QUERIES, len(keys) * keys_of_panel(keys.dtype)
-    if room is None:
-        room = np.empty(shape[0] * shape[1], keys.dtype)
+    if buffer is None:
+        buffer = np.empty(shape[0] * shape[1], keys.dtype)
     wanted = (len(queries), keys.shape[1], QUERIES), (len(keys), keys.shape[1], keys_of_panel(keys.dtype))
-    if (queries.shape, keys.shape) != wanted or not queries.dtype == keys.dtype == room.dtype in DTYPES:
+    if (queries.shape, keys.shape) != wanted or not queries.dtype == keys.dtype == buffer.dtype in DTYPES:
         raise ValueError(f"{queries.dtype}{queries.shape} and {keys.dtype}{keys.shape} are not panels that multiply")
-    if not all(array.flags.c_contiguous for array in (queries, keys, room)) or room.ndim > 1:
+    if not all(array.flags.c_contiguous for array in (queries, keys, buffer)) or buffer.ndim > 1:
         raise ValueError("panels and the score buffer must be contiguous")
-    if not room.flags.writeable:
+    if not buffer.flags.writeable:
         raise ValueError("the score buffer is read-only")
-    scores = room[: shape[0] * shape[1]].reshape(shape)
+    scores = buffer[: shape[0] * shape[1]].reshape(shape)
     _multiply(queries, keys, scores)
     return scores
 
@@ -125,7 +125,7 @@ def pairs_reaching(
     scores: np.ndarray,
     places: np.ndarray,
 ) -> int:
-    """Write the score and place (query, key) of every pair of these panels whose score reaches the floor; how many?
+    """Write score and place (query, key) of every pair of these panels that reaches the floor; return their number.
 
     The panels of bounds multiply to upper bounds of the scores, up to rounding: a tile is computed only where one of
     them reaches `lowest_bound`. Padding is a pair like any other.

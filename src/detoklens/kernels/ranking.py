@@ -161,7 +161,7 @@ def working_space(n: int | np.int64) -> Space:
 def order_positives(
     row: np.ndarray, columns: np.ndarray, n: int | np.int64, space: Space, in_order: np.ndarray, level: np.ndarray
 ) -> np.int64:
-    """Sort n positives by score: `in_order` their places, `level` each one's place among distinct scores; how many?"""
+    """Sort n positives by score into `in_order` (places) and `level` (ranks of scores); return the number of ranks."""
     unsorted, scores, _, starts, _, _ = space
     for place in range(n):
         unsorted[place] = row[columns[place]]
