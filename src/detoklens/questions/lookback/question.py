@@ -180,17 +180,18 @@ class Lookback(SplitTerms):
         ),
     ] = None
     continuation: Annotated[
-        float, Parameter("Continuation tokens follow a letter in more than this share.", least=0, advanced=True)
+        float,
+        Parameter("Continuation token: share of occurrences after a letter must exceed this.", least=0, advanced=True),
     ] = 0.9
     whole_word: Annotated[
-        float, Parameter("Whole words precede a continuation in less than this share.", least=0, advanced=True)
+        float,
+        Parameter("Whole word: share of occurrences before a continuation must be below this.", least=0, advanced=True),
     ] = 0.05
     first_piece: Annotated[
-        float, Parameter("First pieces precede a continuation in more than this share.", least=0, advanced=True)
+        float,
+        Parameter("First piece: share of occurrences before a continuation must exceed this.", least=0, advanced=True),
     ] = 0.5
-    fewest: Annotated[
-        int, Parameter("Ignore query tokens that occur less often in the corpus.", least=1, advanced=True)
-    ] = 20
+    fewest: Annotated[int, Parameter("Minimum corpus count of query tokens.", least=1, advanced=True)] = 20
     mean: SplitOff = field(default="frequency", kw_only=True)  # then the position part of C − W is Tᵉᵖ and nothing else
 
     progress_label = "looking back"
@@ -326,7 +327,7 @@ class Lookback(SplitTerms):
         if not evidence.begins.any():
             raise TokenError(
                 f"{layer.name}: no token of letters starts with a space, so whole words (W) and first pieces (F) can't "
-                "be told from continuations (C); lookback needs a tokenizer that marks where words begin"
+                "be distinguished from continuations (C); lookback needs a tokenizer that marks where words begin"
             )
         if not evidence.continues.any():
             raise TokenError(
@@ -529,8 +530,8 @@ def _check_reach(layer: Layer, position: int, n_keys: int) -> None:
     if fewest <= FARTHEST:
         where = f" from position {position}" if layer.positions == "learned" and fewest < n_keys else ""
         raise RangeError(
-            f"{layer.name}: a query sees at most {plural(fewest, 'token')}{where}; lookback compares the previous "
-            f"token with those 2 to {FARTHEST} away and needs {FARTHEST + 1}"
+            f"{layer.name}: a query sees at most {plural(fewest, 'token')}{where}; lookback compares offset 1 "
+            f"with offsets 2 to {FARTHEST}, so it needs {FARTHEST + 1} visible tokens"
         )
 
 
