@@ -299,7 +299,7 @@ def test_a_short_window_and_a_vocabulary_without_spaces_are_refused(demo: Study)
     assert not evidence.begins.any()
     layer = as_layer(wide_layer("rotary", 0))
     with pytest.raises(TokenError, match=r"whole words \(W\) and first pieces \(F\)"):
-        dl.Lookback()._labels(layer, None, evidence)  # type: ignore[arg-type]
+        dl.Lookback().classes(layer, None, evidence)  # type: ignore[arg-type]
     assert issubclass(TokenError, DetokLensError)
 
 

@@ -286,7 +286,7 @@ class Lookback(SplitTerms):
         layer, counts, heads = study.layer, study.counts, study.heads(self.heads)
         assert counts is not None
         positions, evidence = self._positions(layer), word_evidence(layer.vocabulary, counts)
-        labels = self._labels(layer, counts, evidence)
+        labels = self.classes(layer, counts, evidence)
         if layer.weights.softcap is not None:
             runner.say("lifts are taken before softcapping")
         mean, seed = self.split_off(study), study.seed
@@ -322,7 +322,7 @@ class Lookback(SplitTerms):
             "lookback_prediction": _prediction(tables["lookback_by_token"], heads, seed),
         }
 
-    def _labels(self, layer: Layer, counts: Counts, evidence: WordEvidence) -> np.ndarray:
+    def classes(self, layer: Layer, counts: Counts, evidence: WordEvidence) -> np.ndarray:
         """The class of every token; refuses a vocabulary or corpus that can't fill C and W."""
         if not evidence.begins.any():
             raise TokenError(
