@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 import pytest
 import zstandard
+from calibration import adversaries
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -23,7 +24,7 @@ from detoklens.errors import DetokLensError, MissingError, RangeError, TokenErro
 from detoklens.measures.token_classes import word_evidence
 from detoklens.parallel import Runner
 from detoklens.questions.lookback.compute import FARTHEST, Draws, Lifts, QueryTokens, random_alignments, text_lookback
-from detoklens.questions.lookback.question import judge_lookback
+from detoklens.questions.lookback.question import LOOKBACK_BY_HEAD, LOOKBACK_BY_TERM, judge_lookback
 from detoklens.questions.study import Study
 from detoklens.weights.first_layer import FirstLayer
 from tests.command_line import refuse
@@ -215,7 +216,8 @@ def test_the_demo_has_a_lexical_switch_in_one_head(demo: Study, trial: dl.Answer
         assert row["difference"] == pytest.approx(row["C"] - row["W"])
     text = trial.tables["lookback_text"].filter(head=1)
     gap, without = (text.filter(removed=removed).row(0, named=True) for removed in ("none", "ee"))
-    assert gap["low"] < 0.15 < gap["high"] or gap["gap"] == pytest.approx(0.144, abs=0.01)
+    assert gap["gap"] == pytest.approx(0.149, abs=0.01)
+    assert gap["high"] - gap["low"] < 0.02
     assert abs(without["gap"]) < 0.01
     predicted = trial.tables["lookback_prediction"].filter(head=1).row(0, named=True)
     assert predicted["spearman"] > 0.7
@@ -239,6 +241,55 @@ def test_an_untrained_snapshot_has_no_switch() -> None:
     assert answer.verdict is not None
     assert answer.verdict.value == "no"
     assert answer.sentence.startswith("No head looks back more")
+
+
+def test_a_previous_token_head_without_a_switch_is_named_with_its_part(tmp_path: Path) -> None:
+    model = adversaries.switch("position", 3.0, 0)
+    tokens = model.tensors["model.embed_tokens.weight"]
+    tokens[:, :2] = tokens[:, :2][np.abs(tokens[:, 1]).argmax()]  # the planted feature in every token's query
+    answer = dl.study(model.write(tmp_path), counts=model.texts.counts, workers=1).ask(dl.Lookback())
+    assert answer.verdict is not None
+    assert answer.verdict.value == "no"
+    assert judge_lookback(answer.tables["lookback_by_head"])[0].kind == "previous token (position)"
+    assert "L0H0 is a previous-token head without a switch: lift 3." in answer.sentence
+    assert answer.sentence.endswith("mostly positional.")
+
+
+def judged_rows(head: int, c: float, w: float, p: float) -> list[dict[str, Any]]:
+    """Rows of `lookback_by_head` of a head whose lift is all position."""
+    found = []
+    for part in ("position", "class", "lexical", "total"):
+        row: dict[str, Any] = dict.fromkeys(LOOKBACK_BY_HEAD.names)
+        size = part in ("position", "total")
+        row |= {"head": head, "part": part, "contrast": "previous", "C": c * size, "W": w * size, "tokens": 90}
+        row |= {"difference": (c - w) * size, "low": (c - w - 0.01) * size, "high": (c - w + 0.01) * size}
+        found.append(row | {"null_high": 0.05, "aligned_high": 0.05, "p_labels": p, "p_alignments": p})
+    return found
+
+
+def summary_of(*heads: tuple[int, float, float, float]) -> str:
+    rows = [row for head in heads for row in judged_rows(*head)]
+    by_term = [(head, "total", "ep", c - w, 0.0, 0.0) for head, c, w, _ in heads]
+    tables = {"lookback_by_head": LOOKBACK_BY_HEAD.conform(pl.DataFrame(rows, infer_schema_length=None))}
+    return dl.Lookback().summarize(
+        tables | {"lookback_by_term": pl.DataFrame(by_term, LOOKBACK_BY_TERM.names, orient="row")}
+    )
+
+
+def test_heads_that_look_back_alike_are_named_next_to_a_switch_in_at_most_40_words() -> None:
+    said = summary_of((0, 3.0, 2.0, 0.001), (1, 4.0, 3.0, 0.01), (2, 9.0, 9.05, 0.9))
+    assert said.startswith("L0H0 looks back 1.00 nats more from continuation tokens than from whole words; ")
+    assert said.endswith("carried by Tᵉᵖ. So does L0H1. L0H2 (position) looks back from both alike.")
+    many = summary_of(
+        *((head, 3.0, 2.0, 0.001) for head in range(9)), *((head, 9.0, 9.0, 0.9) for head in range(9, 20))
+    )
+    assert len(many.split()) <= 40
+    assert "So do L0H1, L0H2, L0H3, L0H4 and 4 more." in many
+
+
+def test_a_head_that_looks_back_more_from_whole_words_is_said_to() -> None:
+    assert summary_of((0, 0.2, 0.5, 0.001)).endswith("with −0.30 nats: it looks back more from whole words.")
+    assert summary_of((0, 0.52, 0.5, 0.001)).endswith("with 0.02 nats: we require 0.1 nats.")
 
 
 def test_thresholds_and_pairs_spelled_alike_agree_with_the_whole(trial: dl.Answer) -> None:
@@ -332,5 +383,7 @@ def test_a_real_model_that_looks_both_ways_answers_in_both_directions(minilm_fol
     answer = with_counts(minilm_folder).ask(dl.Lookback(fewest=5, query_positions=[40]))
     contrasts = set(answer.tables["lookback_by_head"]["contrast"])
     assert {"previous", "next", "self"} <= contrasts
+    ahead = answer.tables["lookback_by_head"].filter(contrast="next")
+    assert ahead["p_labels"].null_count() == ahead["aligned_high"].null_count() == 0
     assert set(answer.tables["lookback_by_token"].filter(pl.col("class") == "C")["token"].str.slice(0, 2)) == {"##"}
     assert answer.sentence.endswith(".")

@@ -52,6 +52,7 @@ N_PLACES = 8  # query positions by default, if they are learned
 FEWEST_OCCURRENCES = 5  # of a token in the text, for its measured attention
 SWEEP = {"continuation": (0.8, 0.9, 0.95), "whole_word": (0.02, 0.05, 0.1)}
 NAMED = 4  # heads in a summary
+LONGEST = 40  # words of a summary
 PREVIOUS, SELF, NEXT, ALIKE = "previous", "self", "next", "spelled_alike"
 
 PART = Column("part", "String", "position, class or lexical part of the lift, or total: their sum")
@@ -295,20 +296,21 @@ class Lookback(SplitTerms):
         )
         also = (swept != "") & (counts.tokens >= self.fewest)
         tokens = QueryTokens.of(labels, counts.tokens, counts.bigrams, also=also)
-        n_draws = draws_for(len(heads))
-        draws = Draws(tokens, n_draws, seed)
+        draws = Draws(tokens, draws_for(len(heads)), seed)
         seen = Lifts(layer, tokens, counts.tokens.astype(np.float64), positions, mean)
         lifts = seen.of_heads(heads, runner, draws)
         text = self._on_text(study, labels, heads, runner)
-        rows = [_rows_by_head(lifts, tokens, draws, n_draws, seed), _spelled_alike(layer, lifts, tokens, seed)]
+        over_self = {head: _against_self(lift) for head, lift in lifts.items()}
+        rows = [*_rows(lifts, draws, PREVIOUS, _nulls(lifts, seed)), *_rows(over_self, draws, SELF)]
+        rows += _spelled_alike(layer, lifts, tokens, seed)
         if not layer.is_causal:
             after = QueryTokens.of(labels, counts.tokens, counts.bigrams, ahead=True)
             ahead = Lifts(layer, after, counts.tokens.astype(np.float64), positions, mean, ahead=True)
-            rows.append(_rows(ahead.of_heads(heads, runner), after, Draws(after, 1, seed), NEXT))
+            drawn = Draws(after, draws_for(len(heads)), seed)
+            found = ahead.of_heads(heads, runner, drawn)
+            rows += _rows(found, drawn, NEXT, _nulls(found, seed))
         tables = {
-            "lookback_by_head": _conform(LOOKBACK_BY_HEAD, [row for some in rows for row in some]).sort(
-                "head", maintain_order=True
-            ),
+            "lookback_by_head": _conform(LOOKBACK_BY_HEAD, rows).sort("head", maintain_order=True),
             "lookback_by_term": _by_term(lifts, [str(term.name) for term in seen.terms], draws),
             "lookback_by_threshold": self._by_threshold(lifts, tokens, counts, evidence),
             "lookback_by_token": _by_token(layer, lifts, tokens, text),
@@ -378,7 +380,7 @@ class Lookback(SplitTerms):
             f"C − W is {total['difference']:.2f} nats in {name}, against at most {total['null_high']:.2f} with labels"
         )
         if best.part is None:
-            return Verdict("no", f"{labels} permuted; {best.why_not}")
+            return Verdict("no", f"{labels} permuted; {best.why_not}".replace("-", "−"))
         part = best.parts[best.part]
         reason = (
             f"{labels} permuted; its {best.part} part is {part['difference']:.2f}, against at most "
@@ -389,13 +391,20 @@ class Lookback(SplitTerms):
     def summarize(self, tables: Frames) -> str:
         judged = judge_lookback(tables["lookback_by_head"])
         switched = [head for head in judged if head.part is not None]
+        alike = [head for head in judged if head.kind.startswith("previous token")]
         if not switched:
-            return f"No head looks back more from continuation tokens than from whole words. {_other_kinds(judged)}"
+            none = "No head looks back more from continuation tokens than from whole words."
+            return f"{none} {_describe_closest(max(alike or judged, key=lambda head: head.total['difference']))}"
         gaps = _gaps(tables)
         best = max(switched, key=lambda head: (gaps.get((head.head, "none"), 0.0), head.total["difference"]))
-        others = [head_name(head.head) for head in switched if head is not best]
-        also = f" So {'does' if len(others) == 1 else 'do'} {listed_some(others, NAMED)}." if others else ""
-        return f"{_describe_switch(best, tables, gaps)}{also}"
+        said, more = _describe_switch(best, tables, gaps), []
+        if others := [head_name(head.head) for head in switched if head is not best]:
+            more.append(f"So {'does' if len(others) == 1 else 'do'} {listed_some(others, NAMED)}.")
+        if names := [f"{head_name(head.head)}{head.kind.removeprefix('previous token')}" for head in alike]:
+            more.append(f"{listed_some(names, NAMED)} {'looks' if len(names) == 1 else 'look'} back from both alike.")
+        for sentence in more:
+            said += f" {sentence}" if len(f"{said} {sentence}".split()) <= LONGEST else ""
+        return said
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         """The head with the largest difference in each model."""
@@ -449,6 +458,8 @@ class HeadJudgement:
     @property
     def why_not(self) -> str:
         """The condition of a switch that fails; empty if none does."""
+        if self.total["difference"] <= -LEAST:
+            return "it looks back more from whole words"
         if self.total["difference"] < LEAST:
             return f"we require {LEAST:g} nats"
         if self.total["low"] <= 0 or self.total["p_labels"] > ALPHA:
@@ -457,12 +468,17 @@ class HeadJudgement:
 
     @property
     def kind(self) -> str:
-        """What kind of head this is, in a few words."""
+        """What kind of head this is, in a few words; a previous-token head with its largest part."""
         if self.part is not None:
             return f"{self.part} switch"
-        if min(self.total["C"], self.total["W"]) >= LOOKS_BACK:
-            return "previous token, no switch"
-        return "no switch"
+        if min(self.total["C"], self.total["W"]) < LOOKS_BACK:
+            return "no switch"
+        return f"previous token ({self.largest})"
+
+    @property
+    def largest(self) -> str:
+        """The largest part of the lift from whole words."""
+        return max(PARTS, key=lambda part: float(self.parts[part]["W"]))
 
 
 def judge_lookback(by_head: pl.DataFrame) -> list[HeadJudgement]:
@@ -508,18 +524,15 @@ def _describe_switch(best: HeadJudgement, tables: Frames, gaps: Mapping[tuple[in
 _PART_WORDS = {"position": "positional", "class": "one of class", "lexical": "lexical"}
 
 
-def _other_kinds(judged: Sequence[HeadJudgement]) -> str:
-    """The previous-token heads without a switch, and the closest head."""
-    looking = [head for head in judged if head.kind.startswith("previous")]
-    if looking:
-        best = max(looking, key=lambda head: float(head.total["W"]))
-        largest = max(PARTS, key=lambda part: float(best.parts[part]["W"]))
+def _describe_closest(best: HeadJudgement) -> str:
+    """A previous-token head, or else the head with the largest difference."""
+    total, name = best.total, head_name(best.head)
+    if best.kind.startswith("previous token"):
         return (
-            f"{head_name(best.head)} is a previous-token head without a switch: lift {best.total['C']:.1f} nats from "
-            f"continuation tokens, {best.total['W']:.1f} from whole words, mostly {_PART_WORDS[largest]}."
+            f"{name} is a previous-token head without a switch: lift {total['C']:.1f} nats from continuation tokens, "
+            f"{total['W']:.1f} from whole words, mostly {_PART_WORDS[best.largest]}."
         )
-    best = max(judged, key=lambda head: float(head.total["difference"]))
-    return f"The closest is {head_name(best.head)}, with {best.total['difference']:.2f} nats: {best.why_not}."
+    return f"The closest is {name}, with {total['difference']:.2f} nats: {best.why_not}.".replace("-", "−")
 
 
 def _check_reach(layer: Layer, position: int, n_keys: int) -> None:
@@ -539,44 +552,42 @@ def _conform(schema: Schema, rows: Sequence[Sequence[Any]]) -> pl.DataFrame:
     return schema.conform(pl.DataFrame(rows, schema=schema.names, orient="row", infer_schema_length=None))
 
 
-def _rows(lifts: Mapping[int, HeadLift], tokens: QueryTokens, draws: Draws, contrast: str) -> list[tuple[Any, ...]]:
-    """Rows of `lookback_by_head` for every part, without nulls."""
-    used = int(np.count_nonzero(tokens.contrast))
-    weights = [tokens.matched(label) for label in CLASSES]
+def _rows(
+    lifts: Mapping[int, HeadLift], draws: Draws, contrast: str, nulls: Mapping[tuple[int, str], Sequence[Any]] = {}
+) -> list[tuple[Any, ...]]:
+    """Rows of `lookback_by_head`; against the query itself, class and lexical part are those of the previous token."""
+    used = int(np.count_nonzero(draws.tokens.contrast))
+    weights = [draws.tokens.matched(label) for label in CLASSES]
     rows = []
     for head, lift in lifts.items():
         values = np.nan_to_num(lift.by_token)
         found = draws.estimate(values)
         for row, part in enumerate((*PARTS, "total")):
+            if contrast == SELF and part in ("class", "lexical"):
+                continue
             means = [values[row] @ each if each.any() else None for each in weights]
-            ends = (found.value[row], found.low[row], found.high[row])
-            rows.append((head, part, contrast, *means, *ends, *[None] * 6, used))
+            null = nulls.get((head, part), [None] * 6)
+            rows.append((head, part, contrast, *means, *(each[row] for each in found), *null, used))
     return rows
 
 
-def _rows_by_head(
-    lifts: Mapping[int, HeadLift], tokens: QueryTokens, draws: Draws, n_draws: int, seed: int
-) -> list[tuple[Any, ...]]:
-    """Rows of the contrasts previous, with both nulls, and self."""
+def _nulls(lifts: Mapping[int, HeadLift], seed: int) -> dict[tuple[int, str], list[float | None]]:
+    """Both nulls of each head and part: the ends of permuted labels and of rotated queries, and the two p-values."""
     matrices = np.stack([lift.matrices for lift in lifts.values()])
-    observed = np.trace(matrices, axis1=2, axis2=3)
-    rotated = random_alignments(matrices, n_draws, seed)
-    spread = np.maximum(rotated.std(axis=2), np.finfo(float).tiny)
-    largest = (rotated[:, :-1] / spread[:, :-1, None]).max(axis=1)
     labels = np.stack([lift.label_null for lift in lifts.values() if lift.label_null is not None])
-    p_labels = np.array([[tail_probability(abs(value), np.abs(null)) for value, null in zip(*pair, strict=True)]
-                         for pair in zip(observed, labels, strict=True)])  # fmt: skip
-    p_labels = np.stack([holm(each) for each in p_labels.T], axis=1)
-    rows = _rows(lifts, tokens, draws, PREVIOUS)
-    for number, row in enumerate(rows):
-        head, part = divmod(number, len(PARTS) + 1)
-        ends = [*np.quantile(labels[head, part], [0.025, 0.975]), *np.quantile(rotated[head, part], [0.025, 0.975])]
-        is_part = part < len(PARTS)
-        p = tail_probability(observed[head, part] / spread[head, part], largest[head]) if is_part else None
-        p_alignments = None if p is None else min(1.0, len(lifts) * p)
-        rows[number] = (*row[:9], *ends, p_labels[head, part], p_alignments, row[-1])
-    over_self = {head: _against_self(lift) for head, lift in lifts.items()}
-    return rows + [row for row in _rows(over_self, tokens, draws, SELF) if row[1] in ("position", "total")]
+    observed, rotated = np.trace(matrices, axis1=2, axis2=3), random_alignments(matrices, labels.shape[-1], seed)
+    spread = np.maximum(rotated.std(axis=2), np.finfo(float).tiny)
+    largest = (rotated[:, :-1] / spread[:, :-1, None]).max(axis=1)  # over parts, for each head and draw
+    found: dict[tuple[int, str], list[float | None]] = {}
+    for column, part in enumerate((*PARTS, "total")):
+        pairs = zip(observed[:, column], labels[:, column], strict=True)
+        p_labels = holm(np.array([tail_probability(abs(value), np.abs(null)) for value, null in pairs]))
+        for row, head in enumerate(lifts):
+            ends = [*np.quantile([labels[row, column], rotated[row, column]], [0.025, 0.975], axis=1).T.ravel()]
+            p = tail_probability(observed[row, column] / spread[row, column], largest[row])
+            p_alignments = None if part == "total" else min(1.0, len(lifts) * p)
+            found[head, part] = [*ends, p_labels[row], p_alignments]
+    return found
 
 
 def _against_self(lift: HeadLift) -> HeadLift:
