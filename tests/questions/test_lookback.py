@@ -101,6 +101,33 @@ def test_the_class_part_is_the_mean_over_other_tokens_of_the_class_and_bin(famil
     np.testing.assert_allclose(lift.parts[1].sum(axis=0), expected, atol=1e-10)
 
 
+@pytest.mark.parametrize("family", WIDE)
+def test_each_term_is_that_of_texts_with_the_query_and_the_key_in_their_places(family: str) -> None:
+    layer, (tokens, counts, before), place, head = as_layer(wide_layer(family, 9)), some_tokens(9), 20, 1
+    learned, unigram = layer.positions == "learned", counts / counts.sum()
+    mean = None if learned else counts
+    seen = Lifts(layer, tokens, counts, [place] if learned else (), mean)
+    lift, offsets = seen.of_heads([head], Runner())[head], np.arange(FARTHEST + 1)
+    for row in range(0, len(tokens.ids), 5):
+        scores = []  # key token, term, offset
+        for key in range(N_TOKENS):
+            text = np.full(place + 1, key)
+            text[place] = tokens.ids[row]
+            terms = layer.terms(text, mean)
+            scores.append([terms.full(name)[head, place, place - offsets] for name in terms.names])
+        own = np.array(scores) * layer.attention_scale
+        kin = [each for each in np.flatnonzero(tokens.groups == tokens.groups[row]) if each != row]
+        a, b, r = before[tokens.ids[row]] @ own[:, :, 1], unigram @ own[:, :, 1], unigram @ own[:, :, 2:].mean(axis=2)
+        n = (
+            np.mean([before[tokens.ids[each]] @ own[:, :, 1] for each in kin], axis=0)
+            if kin
+            else np.full(len(a), np.nan)
+        )
+        assert [str(term.name) for term in seen.terms] == list(terms.names)
+        np.testing.assert_allclose(lift.parts[:, :, row], [b - r, n - b, a - n], atol=1e-9)
+        np.testing.assert_allclose(lift.over_self[:, row], b - own[tokens.ids[row], :, 0], atol=1e-9)
+
+
 @pytest.mark.parametrize("family", [family for family in WIDE if "rotary" in family or family == "alibi"])
 def test_with_the_frequency_weighted_mean_the_position_part_depends_on_the_query_through_one_term(family: str) -> None:
     layer, (tokens, counts, _) = as_layer(wide_layer(family, 7)), some_tokens(7)
