@@ -23,7 +23,15 @@ from detoklens.corpus.counts import Counts
 from detoklens.errors import DetokLensError, MissingError, RangeError, TokenError
 from detoklens.measures.token_classes import word_evidence
 from detoklens.parallel import Runner
-from detoklens.questions.lookback.compute import FARTHEST, Draws, Lifts, QueryTokens, random_alignments, text_lookback
+from detoklens.questions.lookback.compute import (
+    FARTHEST,
+    Draws,
+    Lifts,
+    QueryTokens,
+    TextLookback,
+    random_alignments,
+    text_lookback,
+)
 from detoklens.questions.lookback.question import LOOKBACK_BY_HEAD, LOOKBACK_BY_TERM, judge_lookback
 from detoklens.questions.study import Study
 from detoklens.weights.first_layer import FirstLayer
@@ -246,6 +254,13 @@ def test_the_demo_has_a_lexical_switch_in_one_head(demo: Study, trial: dl.Answer
     assert gap["gap"] == pytest.approx(0.149, abs=0.01)
     assert gap["high"] - gap["low"] < 0.02
     assert abs(without["gap"]) < 0.01
+    for label in "CWF":
+        assert gap[f"attention_{label}_low"] < gap[f"attention_{label}"] < gap[f"attention_{label}_high"]
+    absent = TextLookback(
+        ("none",), np.ones((4, 1, 1, 3)) * [1, 1, 0], np.array([[5, 5, 0]] * 4), np.ones((1, 9)), np.ones(9, int)
+    )
+    means, _ = absent.estimates(0)
+    assert np.isnan([means.value[0, 0, 2], means.low[0, 0, 2]]).all(), "no first piece was read"
     predicted = trial.tables["lookback_prediction"].filter(head=1).row(0, named=True)
     assert predicted["spearman"] > 0.7
     assert predicted["low"] < predicted["spearman"] < predicted["high"]

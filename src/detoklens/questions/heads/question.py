@@ -286,7 +286,8 @@ class Heads(Joining):
         conditions = fewest_pieces(found)
         verdict, gain = twins_verdict(conditions), conditions.rows.get("additive", {}).get("rank_ratio")
         for head in marks.heads:
-            needed, lost = head_name(head) in verdict.heads, conditions.rows[f"cut_{head_name(head)}"]["share_lost"]
+            needed = head_name(head) in verdict.heads
+            lost = conditions.rows.get(f"cut_{head_name(head)}", {}).get("share_lost")
             why = verdict.reason if needed or not verdict else "the layer writes words, but does not need this head"
             marks.add(head, "writes_words", lost, None if verdict.value == "untestable" else verdict and needed, why)
         cuts = found.filter(pl.col("condition").str.starts_with("cut_L0H"), place="attention", pieces=2)

@@ -383,15 +383,17 @@ class TextLookback:
     token_sums: Float[np.ndarray, "head vocabulary"]
     token_places: Int[np.ndarray, "vocabulary"]
 
-    def gaps(self, seed: int) -> tuple[Float[np.ndarray, "head removed class"], Estimate]:
-        """Mean attention by class, and C − W with its interval over documents."""
+    def estimates(self, seed: int) -> tuple[Estimate, Estimate]:
+        """Mean attention [head, removed, class] and C − W of it, each with its interval over documents."""
         random, n = np.random.default_rng(seed), len(self.sums)
         times = np.concatenate([np.ones((1, n)), random.multinomial(n, np.full(n, 1 / n), RESAMPLES)])
         with np.errstate(invalid="ignore"):
             means = np.tensordot(times, self.sums, 1) / (times @ self.places)[:, None, None, :]
-        gaps = means[..., 0] - means[..., 1]
-        low, high = np.nanquantile(gaps[1:], [0.025, 0.975], axis=0)
-        return means[0], Estimate(gaps[0], low, high)
+        found = np.concatenate([means, means[..., :1] - means[..., 1:2]], axis=-1)
+        missing = np.append(~self.places.any(axis=0), False)  # classes without a place; C and W have some
+        ends = np.nanquantile(np.where(missing, 0.0, found[1:]), [0.025, 0.975], axis=0)
+        whole = [np.where(missing, np.nan, each) for each in (found[0], *ends)]
+        return Estimate(*(each[..., :-1] for each in whole)), Estimate(*(each[..., -1] for each in whole))
 
 
 def text_lookback(

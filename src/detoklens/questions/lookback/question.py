@@ -107,6 +107,11 @@ LOOKBACK_TEXT = Schema(
         Column("low", "Float64", "lower end of the gap's 95 % interval over documents"),
         Column("high", "Float64", "upper end of that interval"),
         Column("places", "Int64", "query places of C and W, from position 16 on"),
+        *(
+            Column(f"attention_{label}_{end}", "Float64", f"{side} end of the 95 % interval of attention_{label}")
+            for label in CLASSES
+            for end, side in (("low", "lower"), ("high", "upper"))
+        ),
     ),
 )
 LOOKBACK_PREDICTION = Schema(
@@ -232,8 +237,9 @@ class Lookback(SplitTerms):
             ("lookback_by_head", "lookback_by_term"),
             "Looking back, by class of query token",
             "Left: lift of the previous token from continuation tokens (C), whole words (W) and first pieces (F), by "
-            "part. Middle: C − W by term; the band is the middle 95 % with permuted labels. Right: C − W of the "
-            "attention to the previous token on text, whole and without each term.",
+            "part. Middle: C − W of all terms and by term; the band is the middle 95 % with permuted labels. Right: "
+            "attention to the previous token on text by class, with all terms and without each term; lines are 95 % "
+            "intervals over documents.",
             optional=("lookback_text",),
             per_head=True,
         ),
@@ -661,10 +667,17 @@ def _by_token(
 
 
 def _text_table(text: TextLookback, heads: Sequence[int], seed: int) -> pl.DataFrame:
-    means, gap = text.gaps(seed)
-    places = int(text.places[:, :2].sum())
+    means, gap = text.estimates(seed)
+    places, ends = int(text.places[:, :2].sum()), np.stack([means.low, means.high], axis=-1)
     rows = [
-        (head, removed, *means[row, column], *(each[row, column] for each in gap), places)
+        (
+            head,
+            removed,
+            *means.value[row, column],
+            *(each[row, column] for each in gap),
+            places,
+            *ends[row, column].ravel(),
+        )
         for row, head in enumerate(heads)
         for column, removed in enumerate(text.removed)
     ]
