@@ -148,9 +148,10 @@ class Heads(Joining):
             "heads:head_cards",
             ("heads",),
             "Head cards",
-            "One row per head: AUROC against corpus bigrams, over all keys and among equally frequent ones, each with "
-            "its null; rank of a word's preceding piece; rank of a word's twin lost when the head's attention to the "
-            "preceding piece is ablated; self-match; correlation with frequency; shape of the query-key product.",
+            "One row per head: AUROC against corpus bigrams with its null, and minus its strongest control; lift of "
+            "the previous token from continuation tokens minus whole words; rank of a word's preceding piece; rank of a "
+            "word's twin lost when the head's attention to the preceding piece is ablated; strength and shares of the "
+            "score's variance; self-match; correlation with frequency.",
         ),
     )
     compared_figures = (
