@@ -16,12 +16,12 @@ import zstandard
 from calibration import adversaries
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
 
 import detoklens as dl
 from detoklens import demo as demo_files
 from detoklens.corpus.counts import Counts
-from detoklens.errors import DetokLensError, MissingError, RangeError, TokenError
-from detoklens.measures.token_classes import word_evidence
+from detoklens.errors import MissingError, RangeError, TokenError
 from detoklens.parallel import Runner
 from detoklens.questions.lookback.compute import (
     FARTHEST,
@@ -278,11 +278,33 @@ def test_terms_add_up_to_parts_and_parts_to_the_total(trial: dl.Answer) -> None:
     np.testing.assert_allclose(wide["position"] + wide["class"] + wide["lexical"], wide["total"], atol=1e-10)
 
 
-def test_an_untrained_snapshot_has_no_switch() -> None:
-    answer = dl.study("demo@0", workers=2).ask(dl.Lookback())
-    assert answer.verdict is not None
-    assert answer.verdict.value == "no"
-    assert answer.sentence.startswith("No head looks back more")
+@pytest.fixture(scope="module")
+def over_training(demo: Study) -> list[dl.Answer]:
+    """The demo's snapshots and the demo."""
+    tokens = (0, 1_048_576, 4_194_304)
+    studies = [Study(dl.load(f"demo@{each}"), demo.counts) for each in tokens]
+    return [study.ask(dl.Lookback()) for study in (*studies, Study(demo.layer, demo.counts))]
+
+
+def test_the_switch_grows_in_training_and_is_absent_before(over_training: list[dl.Answer]) -> None:
+    tables = [answer.tables["lookback_by_head"].filter(head=1, contrast="previous") for answer in over_training]
+    totals = [table.filter(part="total")["difference"][0] for table in tables]
+    assert totals == pytest.approx([0.0, 0.056, 0.634, 0.574], abs=0.005)
+    assert [table.filter(part="position")["difference"][0] for table in tables[2:]] == pytest.approx(
+        [0.145, -0.166], abs=0.005
+    )
+    assert over_training[0].verdict is not None
+    assert over_training[0].verdict.value == "no"
+    assert over_training[0].sentence.startswith("No head looks back more")
+
+
+def test_the_documented_example_is_what_is_printed(over_training: list[dl.Answer]) -> None:
+    [view] = over_training[-1].views
+    page = (Path(__file__).parents[2] / "docs" / "lookback.md").read_text(encoding="utf-8")
+    shown = [line.split() for line in page.split("$ detoklens lookback demo\n")[1].split("```")[0].splitlines()[4:]]
+    for row, cells in zip(view.frame.iter_rows(), shown, strict=True):
+        assert [float(cell) for cell in cells[:9]] == list(row[:9])
+        assert " ".join(cells[9:]) == row[9]
 
 
 def test_a_previous_token_head_without_a_switch_is_named_with_its_part(tmp_path: Path) -> None:
@@ -378,22 +400,39 @@ def test_missing_counts_and_missing_tokenizer_are_named() -> None:
         Study(layer, counts).ask(dl.Lookback())
 
 
-def test_a_short_window_and_a_vocabulary_without_spaces_are_refused(demo: Study) -> None:
-    assert demo.counts is not None
-    checkpoint = replace(demo.layer.checkpoint, first_layer=replace(demo.layer.weights, window=8))
-    with pytest.raises(RangeError, match="sees at most 8 tokens"):
-        Study(type(demo.layer)(checkpoint), demo.counts).ask(dl.Lookback())
-    from tokenizers import Tokenizer, models
+def test_a_query_that_sees_fewer_than_16_tokens_is_refused(demo: Study) -> None:
+    weights, short = demo.layer.weights, {"window": 8}
+    cases = {
+        "sees at most 8 tokens": short,
+        "sees at most 12 tokens": {"position_embeddings": weights.position_embeddings[:12], "longest_text": 12},
+        "sees at most 15 tokens from position 20": {"position_embeddings": weights.position_embeddings[:35],
+                                                   "longest_text": 35, "is_causal": False},
+    }  # fmt: skip
+    for says, change in cases.items():
+        layer = type(demo.layer)(replace(demo.layer.checkpoint, first_layer=replace(weights, **change)))
+        asked = dl.Lookback(query_positions=[20] if "from" in says else None)
+        with pytest.raises(RangeError, match=says):
+            Study(layer, demo.counts).ask(asked)
 
-    letters = [chr(97 + place // 26) + chr(97 + place % 26) for place in range(N_TOKENS)]
-    spelled = dl.Vocabulary(Tokenizer(models.WordLevel({text: place for place, text in enumerate(letters)})))
-    evidence = word_evidence(spelled, Counts.from_arrays(
-        np.ones(N_TOKENS, int), np.array([1], np.uint32), np.array([0], np.uint32), np.ones(1, int)))  # fmt: skip
-    assert not evidence.begins.any()
+
+@pytest.mark.parametrize(
+    ("spell", "says"),
+    [
+        ("{}", r"no token of letters starts with a space, so whole words \(W\) and first pieces \(F\)"),
+        (" {}", "no token continues a word, so there are no continuation tokens"),
+    ],
+)
+def test_a_vocabulary_that_can_not_fill_a_class_is_refused(spell: str, says: str) -> None:
+    letters = [spell.format(chr(97 + place // 26) + chr(97 + place % 26)) for place in range(N_TOKENS)]
+    vocabulary = dl.Vocabulary(Tokenizer(models.WordLevel({text: place for place, text in enumerate(letters)})))
     layer = as_layer(wide_layer("rotary", 0))
-    with pytest.raises(TokenError, match=r"whole words \(W\) and first pieces \(F\)"):
-        dl.Lookback().classes(layer, None, evidence)  # type: ignore[arg-type]
-    assert issubclass(TokenError, DetokLensError)
+    spelled = type(layer)(replace(layer.checkpoint, vocabulary=vocabulary))
+    pairs = np.arange(N_TOKENS, dtype=np.uint32)
+    counts = Counts.from_arrays(
+        np.full(N_TOKENS, 50), pairs, pairs[::-1].copy(), np.ones(N_TOKENS, int), vocabulary.fingerprint
+    )
+    with pytest.raises(TokenError, match=says):
+        Study(spelled, counts).ask(dl.Lookback())
 
 
 def with_counts(folder: Path) -> Study:

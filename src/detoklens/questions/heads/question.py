@@ -149,9 +149,9 @@ class Heads(Joining):
             ("heads",),
             "Head cards",
             "One row per head: AUROC against corpus bigrams with its null, and minus its strongest control; lift of "
-            "the previous token from continuation tokens minus whole words; rank of a word's preceding piece; rank of a "
-            "word's twin lost when the head's attention to the preceding piece is ablated; strength and shares of the "
-            "score's variance; self-match; correlation with frequency.",
+            "the previous token from continuation tokens minus whole words; rank of a word's preceding piece; rank of "
+            "a word's twin lost when the head's attention to the preceding piece is ablated; strength and shares of "
+            "the score's variance; self-match; correlation with frequency.",
         ),
     )
     compared_figures = (
