@@ -405,7 +405,7 @@ def scorecard_note(tables: Frames) -> str:
     missing = [f"{listed([name.replace('_', ' ') for name in names])} ({why})" for why, names in reasons.iter_rows()]
     said = "Strength: standard deviation of the score. Score varies with: largest shares of its variance. "
     said += f"In brackets: {meanings}."
-    if (gain := tables["heads"]["twin_gain"].max()) is not None:
+    for gain in tables["heads"]["twin_gain"].drop_nulls()[:1]:  # the same for every head
         said += f" The layer writes words if the rank ratio of the additive control is {CLEARLY:g}; it is {gain:.2f}."
     return f"{said} Not testable: {'; '.join(missing)}." if missing else said
 

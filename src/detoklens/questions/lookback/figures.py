@@ -58,7 +58,9 @@ def lookback(
         rows = totals if term == "none" else in_order(by_term.filter(term=term), asked)
         points(panels[1], rows["difference"], style, shift=shifts[term])
         intervals(panels[1], rows["low"], rows["high"], style, shift=shifts[term])
-    for removed, style in styles.items() if text is not None else ():
+    for removed, style in styles.items():
+        if text is None:
+            break
         rows = in_order(text.filter(removed=removed), asked)
         for label, marker in MARKERS.items():
             name = f"attention_{label}"
