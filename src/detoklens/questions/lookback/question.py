@@ -407,7 +407,7 @@ class Lookback(SplitTerms):
         if others := [head_name(head.head) for head in switched if head is not best]:
             more.append(f"So {'does' if len(others) == 1 else 'do'} {listed_some(others, NAMED)}.")
         if names := [f"{head_name(head.head)}{head.kind.removeprefix('previous token')}" for head in alike]:
-            more.append(f"{listed_some(names, NAMED)} {'looks' if len(names) == 1 else 'look'} back from both alike.")
+            more.append(f"{listed_some(names, NAMED)} {'looks' if len(names) == 1 else 'look'} back without a switch.")
         for sentence in more:
             said += f" {sentence}" if len(f"{said} {sentence}".split()) <= LONGEST else ""
         return said
