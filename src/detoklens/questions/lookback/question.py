@@ -11,7 +11,7 @@ import polars as pl
 
 from detoklens.errors import RangeError, TokenError
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.chance import ALPHA, draws_for, holm, tail_probability
+from detoklens.measures.chance import ALPHA, draws_for, holm, interval, resampled, tail_probability
 from detoklens.measures.frequency import spearman
 from detoklens.measures.positions import trained_length
 from detoklens.measures.token_classes import word_evidence
@@ -614,14 +614,14 @@ def _spelled_alike(
     pairs = np.array([(each["C"], each["W"]) for each in words.values() if {"C", "W"} <= set(each)])
     if len(pairs) < FEWEST:
         return []
-    drawn = np.random.default_rng(seed).integers(len(pairs), size=(RESAMPLES, len(pairs)))
-    rows = []
-    for head, lift in lifts.items():
-        both = lift.lift[pairs]
-        gaps = both[:, 0] - both[:, 1]
-        means, ends = both.mean(axis=0), np.quantile(gaps[drawn].mean(axis=1), [0.025, 0.975])
-        rows.append((head, "total", ALIKE, *means, None, gaps.mean(), *ends, *[None] * 6, len(pairs)))
-    return rows
+    both = np.stack([lift.lift[pairs] for lift in lifts.values()])  # head, pair, class
+    gaps, times = both[..., 0] - both[..., 1], np.concatenate(list(resampled(len(pairs), RESAMPLES, seed)))
+    found = interval(gaps.mean(axis=1), times @ gaps.T / len(pairs))
+    means = both.mean(axis=1)
+    return [
+        (head, "total", ALIKE, *means[row], None, *(each[row] for each in found), *[None] * 6, len(pairs))
+        for row, head in enumerate(lifts)
+    ]
 
 
 def _by_term(lifts: Mapping[int, HeadLift], terms: Sequence[str], draws: Draws) -> pl.DataFrame:
@@ -689,10 +689,12 @@ def _prediction(by_token: pl.DataFrame, heads: Sequence[int], seed: int) -> pl.D
     lift = pl.col("position") + pl.col("class_part") + pl.col("lexical")
     for head in heads:
         pair = by_token.filter(head=head).select(lift, "measured").drop_nulls().to_numpy()
-        random, n = np.random.default_rng(seed), len(pair)
+        n = len(pair)
         value, ends = spearman(*pair.T) if n else None, (None, None)
         if value is not None and n >= FEWEST:
-            samples = [spearman(*pair[random.integers(n, size=n)].T) for _ in range(RESAMPLES)]
-            ends = tuple(np.quantile([each for each in samples if each is not None], [0.025, 0.975]))
+            drawn = (row.astype(int) for times in resampled(n, RESAMPLES, seed) for row in times)
+            samples = [spearman(*np.repeat(pair, times, axis=0).T) for times in drawn]
+            found = interval(np.array([value]), np.array(samples, np.float64)[:, None], skip_undefined=True)
+            ends = found.low[0], found.high[0]
         rows.append((head, value, *ends, n))
     return _conform(LOOKBACK_PREDICTION, rows)
