@@ -122,7 +122,7 @@ explorer-web/node_modules: explorer-web/package.json explorer-web/package-lock.j
 # Measure speed as a ratio to a named baseline in the same run; needs texts (TEXT=...) and a few minutes.
 benchmarks: forget-compiled .venv/installed-for-tests
 	$(BIN)/python benchmarks/counting.py $(TEXT) --tokenizer demo
-	for name in auroc lexicon contributions; do $(BIN)/python benchmarks/$$name.py || exit 1; done
+	for name in auroc lexicon contributions anatomy lookback; do $(BIN)/python benchmarks/$$name.py || exit 1; done
 	$(BIN)/python benchmarks/report.py --twice
 	$(BIN)/python benchmarks/explorer.py
 

@@ -13,15 +13,19 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from calibration.texts import EMBEDDINGS, Texts, demo_texts, small_texts
+from detoklens import demo
+from detoklens.measures.token_classes import word_evidence
 from detoklens.measures.twins import chains, merge_splits, word_tokens
+from detoklens.questions.lookback.compute import PARTS, QueryTokens
 
 LINEAR = 1e12  # an ε far above any variance
 SHARP = 30.0  # score margin of the previous token
 D_RANDOM, N_HEADS, N_POSITIONS, N_BLOCKS = 128, 4, 256, 2
 D_TOKEN, N_PLACES = 96, 8  # for planted models
+SLOW_PAIRS = range(8, 16)  # rotary pairs that turn by at most 0.01 radians per token
 Tensors = dict[str, np.ndarray]
 
 
@@ -76,6 +80,43 @@ def random_llama(embeddings: str, seed: int) -> Model:
         "bos_token_id": 0, "eos_token_id": 0,
     }  # fmt: skip
     return Model(config, tensors, texts)
+
+
+def random_weights_of(model_type: str, sizes: dict[str, Any], embeddings: str, seed: int) -> Model:
+    """Random weights for any architecture of transformers, with the names that its own model gives them."""
+    from transformers import AutoConfig, AutoModel
+
+    random, texts = np.random.default_rng(seed), small_texts()
+    config = AutoConfig.for_model(model_type, vocab_size=texts.size, bos_token_id=0, eos_token_id=0, **sizes)
+    tensors: Tensors = {}
+    for name, values in AutoModel.from_config(config).state_dict().items():
+        drawn, shape = random.normal(size=tuple(values.shape)), values.shape
+        if name.endswith("word_embeddings.weight"):
+            tensors[name] = EMBEDDINGS[embeddings](texts, D_RANDOM, random)
+        elif len(shape) == 2:
+            tensors[name] = 0.5 * drawn if "embeddings" in name else drawn / np.sqrt(shape[1])
+        else:
+            tensors[name] = 0.2 * drawn + (name.lower().endswith("norm.weight"))
+    return Model(config.to_dict(), tensors, texts)
+
+
+def random_bloom(embeddings: str, seed: int) -> Model:
+    """Random weights with ALiBi positions."""
+    sizes = {"hidden_size": D_RANDOM, "n_head": N_HEADS, "n_layer": N_BLOCKS}
+    return random_weights_of("bloom", sizes, embeddings, seed)
+
+
+def random_bert(embeddings: str, seed: int) -> Model:
+    """Random weights in an encoder, which looks both ways."""
+    sizes = {"hidden_size": D_RANDOM, "num_attention_heads": N_HEADS, "num_hidden_layers": N_BLOCKS}
+    sizes |= {"intermediate_size": 2 * D_RANDOM, "max_position_embeddings": N_POSITIONS}
+    return random_weights_of("bert", sizes, embeddings, seed)
+
+
+def trained(_seed: int) -> Model:
+    """The demo model."""
+    config = json.loads((demo.CHECKPOINT / "config.json").read_text(encoding="utf-8"))
+    return Model(config, load_file(demo.CHECKPOINT / "model.safetensors"), demo_texts())
 
 
 def drifting_positions(seed: int) -> Model:
@@ -177,27 +218,53 @@ def wave_table(strength: float, seed: int) -> Model:
     return model
 
 
-def switch(strength: float, seed: int) -> Model:
-    """A random Llama; from continuation tokens, L0H0's score is `strength` × cos(offset − 1) larger than from others.
+def switch(part: str, strength: float, seed: int) -> Model:
+    """A random Llama; L0H0 looks back `strength` nats more from continuation tokens, by one part of the lift.
 
-    The embeddings have a feature that all tokens share, which the keys read, and one of continuation tokens, which the
-    queries read. The strength is in nats, for a token whose norm is that of the average.
+    - position: its queries look for offset 1, by strength × cos(offset − 1), if the token continues a word
+    - class: its keys score by how often a continuation follows the token, for every query
+    - lexical: a continuation token scores its own predecessors above those of other continuation tokens
+
+    The strength is exact for tokens with the root mean square of the average one.
     """
     model = random_llama("spelled", seed)
-    texts, tensors = model.texts, model.tensors
-    tokens, d_head = tensors["model.embed_tokens.weight"], D_RANDOM // N_HEADS
-    continues = np.isin(np.arange(texts.size), texts.vocabulary.word_internal())
-    shared, marked = 0, 1
-    tokens[:, shared], tokens[:, marked] = 1.0, continues
+    tensors, d_head = model.tensors, D_RANDOM // N_HEADS
+    queries, keys, first_pair = _switch_features(part, model.texts, np.random.default_rng(seed + 1))
+    width, tokens = queries.shape[1], tensors["model.embed_tokens.weight"]
+    tokens[:, : 2 * width] = np.concatenate([queries, keys], axis=1)
     gain = tensors["model.layers.0.input_layernorm.weight"]
-    mean_square = np.mean(tokens**2)
-    for name, feature, pair in (("k", shared, (1.0, 0.0)), ("q", marked, (np.cos(1.0), -np.sin(1.0)))):
+    size = np.sqrt(strength * np.mean(tokens**2) * np.sqrt(d_head))
+    pairs = np.arange(first_pair, first_pair + width // 2)
+    rows = np.concatenate([pairs, pairs + d_head // 2])  # a rotary pair is dimensions i and i + d_head / 2
+    for name, columns in (("q", np.arange(width)), ("k", np.arange(width, 2 * width))):
         weight = tensors[f"model.layers.0.self_attn.{name}_proj.weight"]
         weight[:d_head] *= 0.1
-        weight[0], weight[d_head // 2] = 0, 0  # the fastest rotary pair: one radian per token
-        size = np.sqrt(strength * mean_square * np.sqrt(d_head)) / gain[feature]
-        weight[0, feature], weight[d_head // 2, feature] = size * pair[0], size * pair[1]
+        weight[rows] = 0
+        weight[rows, columns] = size / gain[columns]
     return model
+
+
+def _switch_features(part: str, texts: Texts, random: np.random.Generator) -> tuple[np.ndarray, np.ndarray, int]:
+    """Features that the queries and the keys of `switch` read, and the first rotary pair that they use."""
+    evidence = word_evidence(texts.vocabulary, texts.counts)
+    if part == "position":  # the fastest pair turns by one radian per token
+        turned = np.array([np.cos(1.0), -np.sin(1.0)])
+        return evidence.continues[:, None] * turned, np.tile([1.0, 0.0], (texts.size, 1)), 0
+    labels = evidence.labels(0.9, 0.05, 0.5)
+    tokens = QueryTokens.of(labels, texts.counts.tokens, texts.counts.bigrams)
+    if part == "class":
+        followed = np.nan_to_num(evidence.before_continuation)
+        followed /= tokens.contrast @ (tokens.neighbours @ followed)
+        return np.tile([1.0, 0.0], (texts.size, 1)), np.stack([followed, 0 * followed], axis=1), SLOW_PAIRS[0]
+    keys = random.normal(size=(texts.size, 2 * len(SLOW_PAIRS)))
+    before, queries = tokens.neighbours @ keys, np.zeros_like(keys)
+    others = tokens.mean_of_others(before)
+    of_class = others - texts.counts.tokens @ keys / texts.counts.tokens.sum()
+    for row in np.flatnonzero((tokens.labels == "C") & ~np.isnan(others[:, 0])):
+        own, shared = before[row] - others[row], of_class[row]
+        own = own - own @ shared / (shared @ shared) * shared  # nothing is left for the class part
+        queries[tokens.ids[row]] = own / (own @ own)
+    return queries, keys, SLOW_PAIRS[0]
 
 
 @dataclass(frozen=True)
@@ -332,11 +399,13 @@ STRENGTHS = {
     "writer": (0.01, 0.03, 0.1, 0.3, 1.0),
     "frequency bias": (0.25, 0.4, 0.5, 0.75, 1.0),
     "wave": (0.2, 0.4, 0.7, 1.0, 1.4),
-    "switch": (0.05, 0.1, 0.25, 0.5, 1.0),
+    **{f"{part} switch": (0.05, 0.1, 0.25, 0.5, 1.0) for part in PARTS},
 }
 NULLS: dict[str, Callable[[int], Model]] = {
     **{f"random, {name}": lambda seed, name=name: random_gpt2(name, seed) for name in STRUCTURED},
     **{f"rotary, {name}": lambda seed, name=name: random_llama(name, seed) for name in ("iid", "spelled", "demo")},
+    "ALiBi, spelled": lambda seed: random_bloom("spelled", seed),
+    "encoder, spelled": lambda seed: random_bert("spelled", seed),
     **{f"copier, {name}": lambda seed, name=name: copier(name, seed) for name in ("iid", "spelled", "classes")},
     **{f"{number} clusters": lambda seed, number=number: cluster_head(number, seed) for number in (6, 16)},
     "frequency × frequency": frequency_head,
@@ -344,11 +413,17 @@ NULLS: dict[str, Callable[[int], Model]] = {
     "drifting positions": drifting_positions,
 }
 """Models that neither write words nor encode corpus bigrams."""
+RELABELLED: dict[str, Callable[[int], Model]] = {
+    "permuted labels, demo": trained,
+    "permuted labels, random": lambda seed: random_gpt2("spelled", seed),
+    "permuted labels, rotary": lambda seed: random_llama("spelled", seed),
+}
+"""Models for which `lookback` is asked with the labels C and W permuted within frequency bins."""
 PLANTED: dict[str, Callable[[float, int], Model]] = {
     "lexical": lexical_head,
     "writer": writer,
     "frequency bias": frequency_bias,
     "wave": wave_table,
-    "switch": switch,
+    **{f"{part} switch": lambda strength, seed, part=part: switch(part, strength, seed) for part in PARTS},
 }
 """Models with a planted effect of known strength."""

@@ -7,11 +7,13 @@ the code of detoklens and of this folder; any change to either reruns everything
 from __future__ import annotations
 
 import argparse
+import datetime
 import hashlib
 import json
 import os
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -22,16 +24,18 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 KEPT = ROOT / "build" / "calibration"
 PAGE = ROOT / "docs" / "calibration.md"
-EACH = 12  # models per kind with random weights (five kinds make 60 models); all other kinds get half as many
+EACH = 12  # models per kind with random weights; all other kinds get half as many
+PERMUTATIONS = 10  # times as many models with permuted labels, which answer one question only
 VERDICTS = ("twins", "layers", "auroc", "auroc --pieces", "heads", "words", "lookback", "frequency", "shape")
-RANDOM = ("random, ", "rotary, ")
+RANDOM = ("random, ", "rotary, ", "ALiBi, ", "encoder, ")
+PERMUTED = "permuted labels, "
 JUDGED_SEEDS = 2_000_000  # all rules were chosen on smaller seeds
 ASKED = {  # for planted models: the verdicts that their ground truth determines
     "lexical": ("auroc", "auroc --pieces", "heads", "words"),
     "writer": ("twins", "layers"),
     "frequency bias": ("frequency",),
     "wave": ("shape",),
-    "switch": ("lookback",),
+    **{f"{part} switch": ("lookback",) for part in ("position", "class", "lexical")},
 }
 SCORES_ONLY = ("6 clusters", "16 clusters", "frequency × frequency", "same token")
 """Kinds whose scores depend on what the query is, so that they may look back from some classes more than others."""
@@ -39,6 +43,8 @@ SCORES_ONLY = ("6 clusters", "16 clusters", "frequency × frequency", "same toke
 
 def asked_of(kind: str) -> tuple[str, ...]:
     """The verdicts that the ground truth of a kind of model determines."""
+    if kind.startswith(PERMUTED):
+        return ("lookback",)
     everything = tuple(verdict for verdict in VERDICTS if verdict != "lookback" or kind not in SCORES_ONLY)
     return ASKED.get(kind, everything)
 
@@ -59,22 +65,29 @@ class Task:
 
 def tasks(each: int = EACH) -> list[Task]:
     """All models, identical in every run; seeds differ between kinds."""
-    from calibration.adversaries import NULLS, PLANTED, STRENGTHS
+    from calibration.adversaries import NULLS, PLANTED, RELABELLED, STRENGTHS
 
     kinds: list[tuple[str, float | None]] = [(kind, None) for kind in NULLS]
     kinds += [(kind, strength) for kind in PLANTED for strength in STRENGTHS[kind]]
+    kinds += [(kind, None) for kind in RELABELLED]
+
+    def number(kind: str) -> int:
+        return PERMUTATIONS * each if kind in RELABELLED else each if kind.startswith(RANDOM) else (each + 1) // 2
+
     return [
         Task(kind, strength, JUDGED_SEEDS + 1000 * place + seed)
-        for seed in range(each)
+        for seed in range(PERMUTATIONS * each)
         for place, (kind, strength) in enumerate(kinds)
-        if kind.startswith(RANDOM) or 2 * seed < each
+        if seed < number(kind)
     ]
 
 
-def questions() -> dict[str, Any]:
+def questions(task: Task) -> dict[str, Any]:
     """The question behind each verdict, by its command."""
     import detoklens as dl
 
+    if task.kind.startswith(PERMUTED):
+        return {"lookback": permuted_lookback(task.seed)}
     return {
         "twins": dl.Twins(),
         "layers": dl.Layers(),
@@ -88,16 +101,37 @@ def questions() -> dict[str, Any]:
     }
 
 
+def permuted_lookback(seed: int) -> Any:
+    """`lookback` with the labels C and W permuted within the frequency bins of its controls."""
+    import numpy as np
+
+    import detoklens as dl
+
+    class Permuted(dl.Lookback):
+        def classes(self, *given: Any) -> np.ndarray:
+            labels, counts = super().classes(*given), given[1].tokens
+            bins, random = np.log2(np.maximum(counts, 1)).astype(int), np.random.default_rng(seed)
+            for number in np.unique(bins):
+                members = np.flatnonzero((bins == number) & np.isin(labels, ["C", "W"]))
+                labels[members] = random.permutation(labels[members])
+            return labels
+
+    return Permuted()
+
+
 def answer(task: Task) -> dict[str, Any]:
     """Compute every verdict for one model; a question that raises is "untestable", with the error message."""
     import detoklens as dl
-    from calibration.adversaries import NULLS, PLANTED
+    from calibration.adversaries import NULLS, PLANTED, RELABELLED
 
-    model = NULLS[task.kind](task.seed) if task.strength is None else PLANTED[task.kind](task.strength, task.seed)
-    found: dict[str, Any] = {}
+    started, found = time.perf_counter(), dict[str, Any]()
+    if task.strength is None:
+        model = (NULLS | RELABELLED)[task.kind](task.seed)
+    else:
+        model = PLANTED[task.kind](task.strength, task.seed)
     with tempfile.TemporaryDirectory() as folder:
         study = dl.study(model.write(Path(folder)), counts=model.texts.counts, workers=1)
-        for name, question in questions().items():
+        for name, question in questions(task).items():
             if name not in asked_of(task.kind):
                 continue
             try:
@@ -105,7 +139,8 @@ def answer(task: Task) -> dict[str, Any]:
                 found[name] = None if verdict is None else verdict.to_dict()
             except dl.DetokLensError as error:
                 found[name] = {"value": "untestable", "heads": [], "reason": f"refused: {error}"}
-    return {"kind": task.kind, "strength": task.strength, "seed": task.seed, "verdicts": found}
+    seconds = time.perf_counter() - started
+    return {"kind": task.kind, "strength": task.strength, "seed": task.seed, "seconds": seconds, "verdicts": found}
 
 
 def run(chosen: list[Task], kept: Path, workers: int) -> Iterator[dict[str, Any]]:
@@ -142,6 +177,7 @@ def fingerprint() -> str:
 
 
 def main() -> None:
+    import detoklens as dl
     from calibration.table import write_tables
 
     options = argparse.ArgumentParser(prog="python -m calibration.run", description="Calibrate every verdict.")
@@ -154,7 +190,9 @@ def main() -> None:
     for number, one in enumerate(run(chosen, given.kept, given.workers), start=1):
         found.append(one)
         print(f"{number} of {len(chosen)} models", end="\r", file=sys.stderr, flush=True)
-    print(write_tables(found, given.page))
+    minutes = sum(one["seconds"] for one in found) / 60 / given.workers
+    made = f"detoklens {dl.__version__}, code {fingerprint()}, {datetime.date.today()}"
+    print(write_tables(found, given.page, f"{made}, {minutes:.0f} minutes on {given.workers} cores"))
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ from typing import Any
 from scipy.stats import binomtest
 
 from calibration.adversaries import NULLS
-from calibration.run import ASKED, RANDOM, VERDICTS
+from calibration.run import ASKED, PERMUTED, RANDOM, VERDICTS
 
 GROUPS = {
     "random weights": RANDOM,
@@ -20,15 +20,17 @@ GROUPS = {
     "frequency × frequency": ("frequency × frequency",),
     "same token": ("same token",),
     "drifting positions": ("drifting positions",),
+    "permuted labels": (PERMUTED,),
 }
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 
 
-def write_tables(found: Sequence[dict[str, Any]], page: Path) -> str:
+def write_tables(found: Sequence[dict[str, Any]], page: Path, made: str) -> str:
     """Write the tables between the page's two markers and return them."""
     tables = "\n\n".join(
         [
-            f"{len(found)} models.",
+            f"{len(found)} models ({made}).",
+            most_often_wrong(found),
             "### False positives",
             false_positives(found),
             "### Random weights, by embeddings",
@@ -41,6 +43,16 @@ def write_tables(found: Sequence[dict[str, Any]], page: Path) -> str:
     after = rest.split(END)[1]
     page.write_text(f"{before}{BEGIN}\n\n{tables}\n\n{END}{after}", encoding="utf-8")
     return tables
+
+
+def most_often_wrong(found: Sequence[dict[str, Any]]) -> str:
+    """The verdict with the most false positives among models with random weights, in a sentence."""
+    nulls = [one for one in found if one["kind"].startswith(RANDOM)]
+    wrong = {verdict: sum(_value(one, verdict) == "yes" for one in nulls) for verdict in VERDICTS}
+    worst = max(wrong, key=lambda verdict: wrong[verdict])
+    if not wrong[worst]:
+        return "No verdict is wrong for any model with random weights."
+    return f"With random weights, `{worst}` is wrong most often: {_rate(nulls, worst)}."
 
 
 def false_positives(found: Iterable[dict[str, Any]]) -> str:
@@ -83,7 +95,7 @@ def power(found: Iterable[dict[str, Any]]) -> str:
 
 def _rate(models: Sequence[dict[str, Any]], verdict: str, with_interval: bool = True) -> str:
     """Format `1 of 60 [0.0, 8.9] %`, with a 95 % Clopper–Pearson interval and the number of untestable models."""
-    values = Counter((one["verdicts"].get(verdict) or {"value": None})["value"] for one in models)
+    values = Counter(_value(one, verdict) for one in models)
     tested = values["yes"] + values["no"]
     if not tested:
         return "untestable" if values["untestable"] else "–"
@@ -92,6 +104,10 @@ def _rate(models: Sequence[dict[str, Any]], verdict: str, with_interval: bool = 
         interval = binomtest(values["yes"], tested).proportion_ci(method="exact")
         said += f" [{100 * interval.low:.1f}, {100 * interval.high:.1f}] %"
     return said + (f" ({values['untestable']} untestable)" if values["untestable"] else "")
+
+
+def _value(one: dict[str, Any], verdict: str) -> str | None:
+    return (one["verdicts"].get(verdict) or {"value": None})["value"]
 
 
 def _grid(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
 from calibration import adversaries, run, table
-from calibration.adversaries import NULLS, PLANTED, Model
+from calibration.adversaries import NULLS, PLANTED, RELABELLED, Model
 from calibration.texts import EMBEDDINGS, small_texts
 
 import detoklens as dl
+from detoklens.demo import COUNTS
+from detoklens.measures.token_classes import word_evidence
+from detoklens.questions.lookback.compute import PARTS
+from detoklens.questions.lookback.question import judge_lookback
 
 PAGE = f"Before.\n{table.BEGIN}\nold\n{table.END}\nAfter.\n"
 
@@ -106,7 +111,6 @@ def test_a_planted_bias_has_its_cosine_with_the_steepest_direction(tmp_path: Pat
     [
         ("frequency bias", 1.0, "frequency", "yes"),
         ("wave", 1.0, "shape", "yes"),
-        ("switch", 1.0, "lookback", "yes"),
         ("lexical", 1.0, "auroc --pieces", "yes"),
         ("writer", 1.0, "twins", "yes"),
         ("copier, spelled", None, "twins", "no"),
@@ -118,12 +122,12 @@ def test_what_is_planted_is_found_and_adversaries_are_not(
 ) -> None:
     model = NULLS[kind](0) if strength is None else PLANTED[kind](strength, 0)
     study = dl.study(model.write(tmp_path), counts=model.texts.counts, workers=1)
-    assert study.ask(run.questions()[name]).verdict.value == value
+    assert study.ask(run.questions(run.Task(kind, strength, 0))[name]).verdict.value == value
 
 
 def test_a_switch_looks_back_from_continuation_tokens_only(tmp_path: Path) -> None:
     """By its strength at offset 1 and the cosine elsewhere, up to the noise of the other dimensions."""
-    layer = loaded(adversaries.switch(2.0, 0), tmp_path)
+    layer = loaded(adversaries.switch("position", 2.0, 0), tmp_path)
     continues = np.isin(np.arange(1000), small_texts().vocabulary.word_internal())
     for offset in (1, 2, 4):
         scores = layer.token_affinity(heads=[0], offset=offset).scores(np.arange(1000))[0] * layer.attention_scale
@@ -131,11 +135,45 @@ def test_a_switch_looks_back_from_continuation_tokens_only(tmp_path: Path) -> No
         assert lift == pytest.approx(2.0 * np.cos(offset - 1), abs=0.35)
 
 
+@pytest.mark.parametrize("part", PARTS)
+def test_a_switch_is_found_in_the_planted_part_and_has_its_strength(part: str, tmp_path: Path) -> None:
+    model = adversaries.switch(part, 0.5, 0)
+    answer = dl.study(model.write(tmp_path), counts=model.texts.counts, workers=1).ask(dl.Lookback())
+    assert answer.verdict is not None
+    assert answer.verdict.heads == ("L0H0",)
+    found = judge_lookback(answer.tables["lookback_by_head"])[0]
+    assert found.part == part
+    assert found.total["difference"] == pytest.approx(0.5, rel=0.1)
+    assert found.parts[part]["difference"] >= 0.9 * found.total["difference"]
+
+
 def test_every_task_has_a_file_and_a_seed_of_its_own() -> None:
     chosen = run.tasks(2)
     assert len({task.file for task in chosen}) == len({task.seed for task in chosen}) == len(chosen)
-    assert {task.kind for task in chosen} == set(NULLS) | set(PLANTED)
-    assert sum(task.kind.startswith("random, ") for task in run.tasks()) == 60
+    assert {task.kind for task in chosen} == set(NULLS) | set(PLANTED) | set(RELABELLED)
+    numbers = Counter(task.kind for task in run.tasks())
+    assert numbers["random, iid"] == numbers["encoder, spelled"] == 12
+    assert numbers["same token"] == 6
+    assert numbers["permuted labels, demo"] == 120
+
+
+def test_permuted_labels_keep_the_number_of_each_class_in_every_bin_and_differ_by_seed() -> None:
+    layer, counts = dl.load("demo"), dl.Counts.open(COUNTS)
+    given = (layer, counts, word_evidence(layer.vocabulary, counts))
+    plain, one, other = (question.classes(*given) for question in (dl.Lookback(), *map(run.permuted_lookback, (0, 1))))
+    bins = np.log2(np.maximum(counts.tokens, 1)).astype(int)
+    for label in ("C", "W", "F", ""):
+        assert np.array_equal(np.bincount(bins[plain == label]), np.bincount(bins[one == label]))
+    assert np.array_equal(plain == "F", one == "F")
+    assert 0.1 < np.mean(plain[plain == "C"] == one[plain == "C"]) < 0.9
+    assert not np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("kind", list(RELABELLED))
+def test_permuted_labels_give_no_switch(kind: str) -> None:
+    found = run.answer(run.Task(kind, None, 3))["verdicts"]
+    assert list(found) == ["lookback"]
+    assert found["lookback"]["value"] == "no"
 
 
 def test_a_run_takes_up_what_is_finished_and_tabulates(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,20 +182,25 @@ def test_a_run_takes_up_what_is_finished_and_tabulates(tmp_path: Path, monkeypat
         value = "yes" if task.strength == 1.0 else "untestable" if task.kind.startswith("copier") else "no"
         said = {"value": value, "heads": [], "reason": ""}
         asked = {name: None if name == "twins" else said for name in run.VERDICTS}
-        one = {"kind": task.kind, "strength": task.strength, "seed": task.seed, "verdicts": asked}
+        one = {"kind": task.kind, "strength": task.strength, "seed": task.seed, "seconds": 1.0, "verdicts": asked}
         (tmp_path / task.file).write_text(json.dumps(one))
     monkeypatch.setattr(run, "answer", None)  # nothing is asked again
     found = list(run.run(chosen, tmp_path, 1))
     assert len(found) == len(chosen)
     page = tmp_path / "page.md"
     page.write_text(PAGE)
-    tables = table.write_tables(found, page)
-    assert "| `shape` | 0 of 8 [0.0, 36.9] % | untestable |" in tables
+    tables = table.write_tables(found, page, "code abc, 3 minutes")
+    assert tables.startswith("83 models (code abc, 3 minutes).\n\nNo verdict is wrong for any model")
+    assert "| `shape` | 0 of 10 [0.0, 30.8] % | 0 of 8 [0.0, 36.9] % | untestable |" in tables
+    assert "| `lookback` | 0 of 10 [0.0, 30.8] % |" in tables
+    assert "| 0 of 30 [0.0, 11.6] % |" in tables, "ten permutations of each model's labels"
     assert "| `twins` | – | – |" in tables
     assert "1: 1 of 1" in tables
     assert page.read_text().startswith("Before.\n")
     assert page.read_text().endswith("\nAfter.\n")
-    assert table.write_tables(found, page) == tables
+    assert table.write_tables(found, page, "code abc, 3 minutes") == tables
+    found[0]["verdicts"]["lookback"] = {"value": "yes"}
+    assert table.most_often_wrong(found).endswith("`lookback` is wrong most often: 1 of 10 [0.3, 44.5] %.")
     assert page.read_text().count(table.BEGIN) == 1
 
 

@@ -50,7 +50,7 @@ def test_heads_are_sorted_and_written(model, counts, tmp_path):
 
 
 def test_the_words_of_an_answer_give_its_table_again(model, counts, tmp_path):
-    question = Heads(sort="self_match", ascending=True, heads=[2, 0], centred=True, scale="bare")
+    question = Heads(sort="self_match", ascending=True, heads=[2, 0])
     answer = study(model, counts=counts, workers=1, seed=2).ask(question)
     run(*shlex.split(answer.command)[1:], "--workers", "1", "--out", tmp_path)
     again = read_answer(tmp_path)

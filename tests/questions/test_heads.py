@@ -177,16 +177,21 @@ def test_an_answer_is_kept_and_read_again(study, tmp_path) -> None:
     assert list(again.figures) == ["head_cards"]
 
 
-def test_what_matters_fits_80_columns_and_what_is_unknown_comes_last(study, silent) -> None:
-    [view] = study.ask(Heads(sort="effective_rank")).views
-    assert view.frame.columns[:4] == ["head", "effective_rank", "auroc", "above_null"]
-    heading, _, *rows = text_table(view.frame, "", 80).splitlines()[:5]
+def test_the_scorecard_is_printed_and_the_cards_have_what_matters_first(study, silent) -> None:
+    answer = study.ask(Heads(sort="effective_rank"))
+    [view] = answer.views
+    assert len(view.frame.columns) == 10
+    assert view.frame.columns[:2] == ["head", "effective_rank"]
+    assert view.frame["effective_rank"].equals(answer.tables["heads"]["effective_rank"])
+    assert study.ask(Heads()).views[0].frame.columns[3:] == [measure.replace("_", " ") for measure in MEASURES]
+    cards = answer.question.view(answer.tables, "heads")
+    heading, _, *rows = text_table(cards.frame, "", 80).splitlines()[:5]
     shown = heading.split()
     assert "self_match" in shown
     for name in shown:
-        assert all(cell in row for row, cell in zip(rows, column_cells(view.frame[name].to_list()), strict=True))
+        assert all(cell in row for row, cell in zip(rows, column_cells(cards.frame[name].to_list()), strict=True))
     assert all(len(row) <= 80 for row in rows)
-    [unknown] = silent.ask(Heads()).views
+    unknown = Heads().view(silent.ask(Heads()).tables, "heads")
     assert unknown.frame.columns[:3] == ["head", "self_match", "position_class"]
     assert sorted(unknown.frame.columns) == sorted(HEADS.names)
 
@@ -285,7 +290,11 @@ def test_the_demos_scorecard_names_the_head_that_every_question_names() -> None:
     assert yes.filter(measure="writes_words").is_empty()
     row = found.page_views[0].frame.row(1, named=True)
     assert row["looks back"].startswith("yes (+0.5")
-    assert row["writes words"].startswith("no (1.08")
+    lost = found.tables["scorecard"].filter(measure="writes_words")["value"].to_list()
+    cuts = dl.study("demo", workers=2).ask(dl.Twins()).tables["twins_by_condition"].filter(place="block", pieces=2)
+    assert lost == [cuts.filter(condition=f"cut_L0H{head}")["share_lost"][0] for head in range(4)]
+    assert row["writes words"] == f"no ({100 * lost[1]:.0f} %)"
+    assert found.page_views[0].note.count("1.08") == 1, "the layer's number, once"
     assert row["score varies with"].startswith("offset 80 %")
 
 

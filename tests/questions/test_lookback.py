@@ -13,17 +13,26 @@ import numpy as np
 import polars as pl
 import pytest
 import zstandard
+from calibration import adversaries
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tokenizers import Tokenizer, models
 
 import detoklens as dl
 from detoklens import demo as demo_files
 from detoklens.corpus.counts import Counts
-from detoklens.errors import DetokLensError, MissingError, RangeError, TokenError
-from detoklens.measures.token_classes import word_evidence
+from detoklens.errors import MissingError, RangeError, TokenError
 from detoklens.parallel import Runner
-from detoklens.questions.lookback.compute import FARTHEST, Draws, Lifts, QueryTokens, random_alignments, text_lookback
-from detoklens.questions.lookback.question import judge_lookback
+from detoklens.questions.lookback.compute import (
+    FARTHEST,
+    Draws,
+    Lifts,
+    QueryTokens,
+    TextLookback,
+    random_alignments,
+    text_lookback,
+)
+from detoklens.questions.lookback.question import LOOKBACK_BY_HEAD, LOOKBACK_BY_TERM, judge_lookback
 from detoklens.questions.study import Study
 from detoklens.weights.first_layer import FirstLayer
 from tests.command_line import refuse
@@ -98,6 +107,33 @@ def test_the_class_part_is_the_mean_over_other_tokens_of_the_class_and_bin(famil
         others = np.mean([near[row] @ before[tokens.ids[place]] for place in kin]) if kin else np.nan
         expected.append(others - near[row] @ (counts / counts.sum()))
     np.testing.assert_allclose(lift.parts[1].sum(axis=0), expected, atol=1e-10)
+
+
+@pytest.mark.parametrize("family", WIDE)
+def test_each_term_is_that_of_texts_with_the_query_and_the_key_in_their_places(family: str) -> None:
+    layer, (tokens, counts, before), place, head = as_layer(wide_layer(family, 9)), some_tokens(9), 20, 1
+    learned, unigram = layer.positions == "learned", counts / counts.sum()
+    mean = None if learned else counts
+    seen = Lifts(layer, tokens, counts, [place] if learned else (), mean)
+    lift, offsets = seen.of_heads([head], Runner())[head], np.arange(FARTHEST + 1)
+    for row in range(0, len(tokens.ids), 5):
+        scores = []  # key token, term, offset
+        for key in range(N_TOKENS):
+            text = np.full(place + 1, key)
+            text[place] = tokens.ids[row]
+            terms = layer.terms(text, mean)
+            scores.append([terms.full(name)[head, place, place - offsets] for name in terms.names])
+        own = np.array(scores) * layer.attention_scale
+        kin = [each for each in np.flatnonzero(tokens.groups == tokens.groups[row]) if each != row]
+        a, b, r = before[tokens.ids[row]] @ own[:, :, 1], unigram @ own[:, :, 1], unigram @ own[:, :, 2:].mean(axis=2)
+        n = (
+            np.mean([before[tokens.ids[each]] @ own[:, :, 1] for each in kin], axis=0)
+            if kin
+            else np.full(len(a), np.nan)
+        )
+        assert [str(term.name) for term in seen.terms] == list(terms.names)
+        np.testing.assert_allclose(lift.parts[:, :, row], [b - r, n - b, a - n], atol=1e-9)
+        np.testing.assert_allclose(lift.over_self[:, row], b - own[tokens.ids[row], :, 0], atol=1e-9)
 
 
 @pytest.mark.parametrize("family", [family for family in WIDE if "rotary" in family or family == "alibi"])
@@ -215,8 +251,16 @@ def test_the_demo_has_a_lexical_switch_in_one_head(demo: Study, trial: dl.Answer
         assert row["difference"] == pytest.approx(row["C"] - row["W"])
     text = trial.tables["lookback_text"].filter(head=1)
     gap, without = (text.filter(removed=removed).row(0, named=True) for removed in ("none", "ee"))
-    assert gap["low"] < 0.15 < gap["high"] or gap["gap"] == pytest.approx(0.144, abs=0.01)
+    assert gap["gap"] == pytest.approx(0.149, abs=0.01)
+    assert gap["high"] - gap["low"] < 0.02
     assert abs(without["gap"]) < 0.01
+    for label in "CWF":
+        assert gap[f"attention_{label}_low"] < gap[f"attention_{label}"] < gap[f"attention_{label}_high"]
+    absent = TextLookback(
+        ("none",), np.ones((4, 1, 1, 3)) * [1, 1, 0], np.array([[5, 5, 0]] * 4), np.ones((1, 9)), np.ones(9, int)
+    )
+    means, _ = absent.estimates(0)
+    assert np.isnan([means.value[0, 0, 2], means.low[0, 0, 2]]).all(), "no first piece was read"
     predicted = trial.tables["lookback_prediction"].filter(head=1).row(0, named=True)
     assert predicted["spearman"] > 0.7
     assert predicted["low"] < predicted["spearman"] < predicted["high"]
@@ -234,11 +278,82 @@ def test_terms_add_up_to_parts_and_parts_to_the_total(trial: dl.Answer) -> None:
     np.testing.assert_allclose(wide["position"] + wide["class"] + wide["lexical"], wide["total"], atol=1e-10)
 
 
-def test_an_untrained_snapshot_has_no_switch() -> None:
-    answer = dl.study("demo@0", workers=2).ask(dl.Lookback())
+@pytest.fixture(scope="module")
+def over_training(demo: Study) -> list[dl.Answer]:
+    """The demo's snapshots and the demo."""
+    tokens = (0, 1_048_576, 4_194_304)
+    studies = [Study(dl.load(f"demo@{each}"), demo.counts) for each in tokens]
+    return [study.ask(dl.Lookback()) for study in (*studies, Study(demo.layer, demo.counts))]
+
+
+def test_the_switch_grows_in_training_and_is_absent_before(over_training: list[dl.Answer]) -> None:
+    tables = [answer.tables["lookback_by_head"].filter(head=1, contrast="previous") for answer in over_training]
+    totals = [table.filter(part="total")["difference"][0] for table in tables]
+    assert totals == pytest.approx([0.0, 0.056, 0.634, 0.574], abs=0.005)
+    assert [table.filter(part="position")["difference"][0] for table in tables[2:]] == pytest.approx(
+        [0.145, -0.166], abs=0.005
+    )
+    assert over_training[0].verdict is not None
+    assert over_training[0].verdict.value == "no"
+    assert over_training[0].sentence.startswith("No head looks back more")
+
+
+def test_the_documented_example_is_what_is_printed(over_training: list[dl.Answer]) -> None:
+    [view] = over_training[-1].views
+    page = (Path(__file__).parents[2] / "docs" / "lookback.md").read_text(encoding="utf-8")
+    shown = [line.split() for line in page.split("$ detoklens lookback demo\n")[1].split("```")[0].splitlines()[4:]]
+    for row, cells in zip(view.frame.iter_rows(), shown, strict=True):
+        assert [float(cell) for cell in cells[:9]] == list(row[:9])
+        assert " ".join(cells[9:]) == row[9]
+
+
+def test_a_previous_token_head_without_a_switch_is_named_with_its_part(tmp_path: Path) -> None:
+    model = adversaries.switch("position", 3.0, 0)
+    tokens = model.tensors["model.embed_tokens.weight"]
+    tokens[:, :2] = tokens[:, :2][np.abs(tokens[:, 1]).argmax()]  # the planted feature in every token's query
+    answer = dl.study(model.write(tmp_path), counts=model.texts.counts, workers=1).ask(dl.Lookback())
     assert answer.verdict is not None
     assert answer.verdict.value == "no"
-    assert answer.sentence.startswith("No head looks back more")
+    assert judge_lookback(answer.tables["lookback_by_head"])[0].kind == "previous token (position)"
+    assert "L0H0 is a previous-token head without a switch: lift 3." in answer.sentence
+    assert answer.sentence.endswith("mostly positional.")
+
+
+def judged_rows(head: int, c: float, w: float, p: float) -> list[dict[str, Any]]:
+    """Rows of `lookback_by_head` of a head whose lift is all position."""
+    found = []
+    for part in ("position", "class", "lexical", "total"):
+        row: dict[str, Any] = dict.fromkeys(LOOKBACK_BY_HEAD.names)
+        size = part in ("position", "total")
+        row |= {"head": head, "part": part, "contrast": "previous", "C": c * size, "W": w * size, "tokens": 90}
+        row |= {"difference": (c - w) * size, "low": (c - w - 0.01) * size, "high": (c - w + 0.01) * size}
+        found.append(row | {"null_high": 0.05, "aligned_high": 0.05, "p_labels": p, "p_alignments": p})
+    return found
+
+
+def summary_of(*heads: tuple[int, float, float, float]) -> str:
+    rows = [row for head in heads for row in judged_rows(*head)]
+    by_term = [(head, "total", "ep", c - w, 0.0, 0.0) for head, c, w, _ in heads]
+    tables = {"lookback_by_head": LOOKBACK_BY_HEAD.conform(pl.DataFrame(rows, infer_schema_length=None))}
+    return dl.Lookback().summarize(
+        tables | {"lookback_by_term": pl.DataFrame(by_term, LOOKBACK_BY_TERM.names, orient="row")}
+    )
+
+
+def test_heads_that_look_back_without_a_switch_are_named_next_to_one_in_at_most_40_words() -> None:
+    said = summary_of((0, 3.0, 2.0, 0.001), (1, 4.0, 3.0, 0.01), (2, 9.0, 9.05, 0.9))
+    assert said.startswith("L0H0 looks back 1.00 nats more from continuation tokens than from whole words; ")
+    assert said.endswith("carried by Tᵉᵖ. So does L0H1. L0H2 (position) looks back without a switch.")
+    many = summary_of(
+        *((head, 3.0, 2.0, 0.001) for head in range(9)), *((head, 9.0, 9.0, 0.9) for head in range(9, 20))
+    )
+    assert len(many.split()) <= 40
+    assert "So do L0H1, L0H2, L0H3, L0H4 and 4 more." in many
+
+
+def test_a_head_that_looks_back_more_from_whole_words_is_said_to() -> None:
+    assert summary_of((0, 0.2, 0.5, 0.001)).endswith("with −0.30 nats: it looks back more from whole words.")
+    assert summary_of((0, 0.52, 0.5, 0.001)).endswith("with 0.02 nats: we require 0.1 nats.")
 
 
 def test_thresholds_and_pairs_spelled_alike_agree_with_the_whole(trial: dl.Answer) -> None:
@@ -285,22 +400,39 @@ def test_missing_counts_and_missing_tokenizer_are_named() -> None:
         Study(layer, counts).ask(dl.Lookback())
 
 
-def test_a_short_window_and_a_vocabulary_without_spaces_are_refused(demo: Study) -> None:
-    assert demo.counts is not None
-    checkpoint = replace(demo.layer.checkpoint, first_layer=replace(demo.layer.weights, window=8))
-    with pytest.raises(RangeError, match="sees at most 8 tokens"):
-        Study(type(demo.layer)(checkpoint), demo.counts).ask(dl.Lookback())
-    from tokenizers import Tokenizer, models
+def test_a_query_that_sees_fewer_than_16_tokens_is_refused(demo: Study) -> None:
+    weights, short = demo.layer.weights, {"window": 8}
+    cases = {
+        "sees at most 8 tokens": short,
+        "sees at most 12 tokens": {"position_embeddings": weights.position_embeddings[:12], "longest_text": 12},
+        "sees at most 15 tokens from position 20": {"position_embeddings": weights.position_embeddings[:35],
+                                                   "longest_text": 35, "is_causal": False},
+    }  # fmt: skip
+    for says, change in cases.items():
+        layer = type(demo.layer)(replace(demo.layer.checkpoint, first_layer=replace(weights, **change)))
+        asked = dl.Lookback(query_positions=[20] if "from" in says else None)
+        with pytest.raises(RangeError, match=says):
+            Study(layer, demo.counts).ask(asked)
 
-    letters = [chr(97 + place // 26) + chr(97 + place % 26) for place in range(N_TOKENS)]
-    spelled = dl.Vocabulary(Tokenizer(models.WordLevel({text: place for place, text in enumerate(letters)})))
-    evidence = word_evidence(spelled, Counts.from_arrays(
-        np.ones(N_TOKENS, int), np.array([1], np.uint32), np.array([0], np.uint32), np.ones(1, int)))  # fmt: skip
-    assert not evidence.begins.any()
+
+@pytest.mark.parametrize(
+    ("spell", "says"),
+    [
+        ("{}", r"no token of letters starts with a space, so whole words \(W\) and first pieces \(F\)"),
+        (" {}", "no token continues a word, so there are no continuation tokens"),
+    ],
+)
+def test_a_vocabulary_that_can_not_fill_a_class_is_refused(spell: str, says: str) -> None:
+    letters = [spell.format(chr(97 + place // 26) + chr(97 + place % 26)) for place in range(N_TOKENS)]
+    vocabulary = dl.Vocabulary(Tokenizer(models.WordLevel({text: place for place, text in enumerate(letters)})))
     layer = as_layer(wide_layer("rotary", 0))
-    with pytest.raises(TokenError, match=r"whole words \(W\) and first pieces \(F\)"):
-        dl.Lookback()._labels(layer, None, evidence)  # type: ignore[arg-type]
-    assert issubclass(TokenError, DetokLensError)
+    spelled = type(layer)(replace(layer.checkpoint, vocabulary=vocabulary))
+    pairs = np.arange(N_TOKENS, dtype=np.uint32)
+    counts = Counts.from_arrays(
+        np.full(N_TOKENS, 50), pairs, pairs[::-1].copy(), np.ones(N_TOKENS, int), vocabulary.fingerprint
+    )
+    with pytest.raises(TokenError, match=says):
+        Study(spelled, counts).ask(dl.Lookback())
 
 
 def with_counts(folder: Path) -> Study:
@@ -332,5 +464,7 @@ def test_a_real_model_that_looks_both_ways_answers_in_both_directions(minilm_fol
     answer = with_counts(minilm_folder).ask(dl.Lookback(fewest=5, query_positions=[40]))
     contrasts = set(answer.tables["lookback_by_head"]["contrast"])
     assert {"previous", "next", "self"} <= contrasts
+    ahead = answer.tables["lookback_by_head"].filter(contrast="next")
+    assert ahead["p_labels"].null_count() == ahead["aligned_high"].null_count() == 0
     assert set(answer.tables["lookback_by_token"].filter(pl.col("class") == "C")["token"].str.slice(0, 2)) == {"##"}
     assert answer.sentence.endswith(".")

@@ -26,14 +26,15 @@ from detoklens.wording import head_name
 
 MEASURES = (
     Measure("auroc", "AUROC\n(bigrams)", 0.5),
-    Measure("matched", "AUROC, equal\nfrequency", 0.5),
+    Measure("margin", "AUROC −\ncontrol", 0.0),
+    Measure("lookback", "lookback\nC − W", 0.0),
     Measure("word_share", "rank share\nin words", 0.5),
     Measure("rank_lost", "rank lost\nif ablated", 0.0),
+    Measure("sd", "sd of score\n(nats)"),
+    Measure("offset", "offset\nshare"),
+    Measure("query_key", "query × key\nshare"),
     Measure("self_match", "self-match\n(z of Tᵉᵉ)", 0.0),
     Measure("frequency_spearman", "ρ of Tᵉ with\nfrequency", 0.0),
-    Measure("symmetric_share", "symmetric\nshare"),
-    Measure("effective_rank", "effective\nrank"),
-    Measure("spectral_norm", "spectral\nnorm"),
 )
 COMPARED = (
     Measure("margin", "AUROC − strongest control", 0.0),
@@ -47,7 +48,6 @@ COMPARED = (
     Measure("frequency_spearman", "ρ of Tᵉ with frequency", 0.0),
 )
 MILLION = 1_000_000
-NULLS = {"auroc": "auroc_null", "matched": "matched_null"}
 WIDE_ENOUGH = 5.0  # inches; wider figures also show the position class
 HEAD, NULL = theme.SERIES[0], theme.SERIES[1]
 OTHERS = theme.Style(theme.INK, "solid", "o", "")
@@ -62,15 +62,15 @@ def head_cards(heads_table: pl.DataFrame, *, heads: Sequence[int] | None = None,
     names = [_name(head, kind if wide else None) for head, kind in zip(asked, rows["position_class"], strict=True)]
     measures = [measure for measure in MEASURES if rows[measure.column].null_count() < len(rows)] or MEASURES
     legend = [point_entry("head", HEAD)]
-    if any(measure.column in NULLS for measure in measures):
+    if measures[0].column == "auroc":
         legend.append(point_entry("larger plain null", NULL, filled=False))
     figure, panels = head_rows(asked, width, [measure.title for measure in measures], names=names, legend=legend)
     for axes, measure in zip(panels, measures, strict=True):
         show_neutral(axes, measure)
-        if measure.column in NULLS:
-            points(axes, rows[NULLS[measure.column]], NULL, filled=False)
+        if measure.column == "auroc":
+            points(axes, rows["auroc_null"], NULL, filled=False)
+            auroc_range([axes])
         points(axes, rows[measure.column], HEAD)
-    auroc_range([axes for axes, measure in zip(panels, measures, strict=True) if measure.column in NULLS])
     return figure
 
 

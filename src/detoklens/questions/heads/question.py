@@ -32,7 +32,7 @@ from detoklens.questions.options import Joining, SplitOff
 from detoklens.questions.parameters import Centred, Parameter, Scale
 from detoklens.questions.parameters import Heads as Chosen
 from detoklens.questions.shape.question import Shape
-from detoklens.questions.twins.compute import fewest_pieces, twins_verdict
+from detoklens.questions.twins.compute import CLEARLY, fewest_pieces, twins_verdict
 from detoklens.questions.twins.question import Twins, rest_settings
 from detoklens.questions.words.question import Words, best_by_words, words_verdict
 from detoklens.tables.schema import HEAD, Column, Schema
@@ -93,7 +93,7 @@ HEADS = Schema(
 MEASURES = {
     "detokenizes": "AUROC minus its strongest control",
     "looks_back": "lift from continuation tokens minus whole words, in nats",
-    "writes_words": "rank ratio of the additive control in twins",
+    "writes_words": "share of the twin's gain in rank that is lost without the head",
     "matches_itself": "mean z-score of Tᵉᵉ[i, i]",
     "sink": "attention to position 0 by position alone",
     "prefers_rare": "Spearman correlation of Tᵉ with frequency",
@@ -116,9 +116,9 @@ YES, NO, UNTESTABLE = "yes", "no", "not testable"
 class Heads(Joining):
     """Summarize every head in one row.
 
-    AUROC is over continuation tokens, or over all tokens if the vocabulary has none. AUROC, lookback and the
-    correlation with frequency need counts; without them those columns are empty. --by measure prints the scorecard:
-    yes, no or not testable for each head and measure, and why.
+    The scorecard says yes, no or not testable for each head and measure; --by measure also says why, and --by head
+    prints all columns. AUROC is over continuation tokens, or over all tokens if the vocabulary has none. AUROC,
+    lookback and the correlation with frequency need counts.
 
     Example: detoklens heads gpt2 --counts counts --sort above_null
     """
@@ -136,6 +136,7 @@ class Heads(Joining):
     parallel = True
     tables = (HEADS, SCORECARD)
     by: ClassVar[Mapping[str, str]] = {"head": "heads", "measure": "scorecard"}
+    display_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {"heads": SEEN_FIRST}
     equation = (
         "one row per head from anatomy, auroc, lookback, words, twins, shape, frequency;  self-match: mean over i of "
         "(Tᵉᵉ[i, i] − meanⱼ Tᵉᵉ[i, j]) / stdⱼ Tᵉᵉ[i, j];  W_QK = W̃_Q W̃_Kᵀ = S + A, S symmetric, A antisymmetric;  "
@@ -147,9 +148,10 @@ class Heads(Joining):
             "heads:head_cards",
             ("heads",),
             "Head cards",
-            "One row per head: AUROC against corpus bigrams, over all keys and among equally frequent ones, each with "
-            "its null; rank of a word's preceding piece; rank of a word's twin lost when the head's attention to the "
-            "preceding piece is ablated; self-match; correlation with frequency; shape of the query-key product.",
+            "One row per head: AUROC against corpus bigrams with its null, and minus its strongest control; lift of "
+            "the previous token from continuation tokens minus whole words; rank of a word's preceding piece; rank of "
+            "a word's twin lost when the head's attention to the preceding piece is ablated; strength and shares of "
+            "the score's variance; self-match; correlation with frequency.",
         ),
     )
     compared_figures = (
@@ -185,9 +187,10 @@ class Heads(Joining):
         marks = Marks(heads)
         for head, score in cards.iter_rows():
             marks.add(head, "matches_itself", score, score > CLEARLY_ITSELF, f"a z-score above {CLEARLY_ITSELF:g}")
-        parts = (self._forms, self._anatomy, self._auroc, self._words, self._lookback, self._positions, self._frequency)
+        parts = (self._auroc, self._words, self._lookback, self._positions, self._frequency)
         twins = self._twins(study, marks, runner.say)  # first: it needs the most memory
-        for part in (twins, *(each(study, marks) for each in parts)):
+        anatomy = study.ask(Anatomy(heads=self.heads)).tables["anatomy_by_head"]
+        for part in (twins, self._forms(study, heads), anatomy, *(each(study, marks) for each in parts)):
             if part is not None:
                 cards = cards.join(part, on="head", how="left", maintain_order="left")
         unknown = [pl.lit(None).alias(name) for name in HEADS.names if name not in cards.columns]
@@ -204,16 +207,12 @@ class Heads(Joining):
         """Tᵉ and Tᵖ need a mean even if none is split off Tᵉᵉ: without biases they would be zero."""
         return "vocabulary" if self.mean == "none" else self.mean
 
-    def _forms(self, study: Study, _marks: Marks) -> pl.DataFrame | None:
+    def _forms(self, study: Study, heads: Sequence[int]) -> pl.DataFrame | None:
         """The shape of W_QK (rotary: at the offset); None if queries and keys are normed."""
         if study.layer.weights.has_query_key_norms:
             return None
-        heads = study.heads(self.heads)
         forms = [{"head": head, **vars(bilinear_form(study.layer, head, self.offset))} for head in heads]
         return pl.DataFrame(forms).with_columns(pl.col("head").cast(pl.Int32))
-
-    def _anatomy(self, study: Study, _marks: Marks) -> pl.DataFrame:
-        return study.ask(Anatomy(heads=self.heads)).tables["anatomy_by_head"]
 
     def _lookback(self, study: Study, marks: Marks) -> pl.DataFrame | None:
         """The lift from continuation tokens minus whole words; None if the classes can't be formed."""
@@ -289,8 +288,9 @@ class Heads(Joining):
         verdict, gain = twins_verdict(conditions), conditions.rows.get("additive", {}).get("rank_ratio")
         for head in marks.heads:
             needed = head_name(head) in verdict.heads
+            lost = conditions.rows.get(f"cut_{head_name(head)}", {}).get("share_lost")
             why = verdict.reason if needed or not verdict else "the layer writes words, but does not need this head"
-            marks.add(head, "writes_words", gain, None if verdict.value == "untestable" else verdict and needed, why)
+            marks.add(head, "writes_words", lost, None if verdict.value == "untestable" else verdict and needed, why)
         cuts = found.filter(pl.col("condition").str.starts_with("cut_L0H"), place="attention", pieces=2)
         number = pl.col("condition").str.strip_prefix("cut_L0H").cast(pl.Int32)
         return cuts.select(number.alias("head"), "rank_lost", pl.lit(gain, pl.Float64).alias("twin_gain"))
@@ -335,18 +335,21 @@ class Heads(Joining):
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         cards = {label: tables["heads"] for label, tables in by_label.items()}
-        best = {label: _best(each, "self_match") for label, each in cards.items()}
+        best = {label: _best_self_match(each) for label, each in cards.items()}
         asked = {which for each in cards.values() for which in each["query_tokens"].drop_nulls()}
-        whom = _whom(asked.pop()) if len(asked) == 1 else "on continuation tokens (on all where there are none)"
-        found = [compare_heads(cards, whom), _compare_self_match(best)]
-        return " ".join(said for said in found if said) or super().summarize_comparison(by_label)
+        whom = f"on {asked.pop()} tokens" if len(asked) == 1 else "on continuation tokens (on all where there are none)"
+        said = [
+            f"{signed(row['self_match'])} in {label} ({head_name(row['head'])})" for label, row in best.items() if row
+        ]
+        found = [compare_heads(cards, whom), f"The highest self-match (z) is {listed(said)}." if said else ""]
+        return " ".join(each for each in found if each) or super().summarize_comparison(by_label)
 
     def views(self, tables: Frames) -> Sequence[View]:
-        """The sorted column first, then the most important ones; empty columns last."""
-        cards = tables["heads"]
-        order = dict.fromkeys(["head", self.sort, *SEEN_FIRST, *cards.columns])
-        known = [name for name in order if cards[name].null_count() < len(cards)]
-        return [View(HEADS.question, cards.select(list(dict.fromkeys([*known, *order]))))]
+        """The scorecard, and the column that it is sorted by."""
+        shown = scorecard_view(tables)
+        if self.sort != "head":
+            shown.insert_column(1, tables["heads"][self.sort])
+        return [View(SCORECARD.question, shown)]
 
     def page_views(self, tables: Frames) -> Sequence[View]:
         """The scorecard, at the top of the page."""
@@ -402,6 +405,8 @@ def scorecard_note(tables: Frames) -> str:
     missing = [f"{listed([name.replace('_', ' ') for name in names])} ({why})" for why, names in reasons.iter_rows()]
     said = "Strength: standard deviation of the score. Score varies with: largest shares of its variance. "
     said += f"In brackets: {meanings}."
+    for gain in tables["heads"]["twin_gain"].drop_nulls()[:1]:  # the same for every head
+        said += f" The layer writes words if the rank ratio of the additive control is {CLEARLY:g}; it is {gain:.2f}."
     return f"{said} Not testable: {'; '.join(missing)}." if missing else said
 
 
@@ -410,17 +415,13 @@ def _cell(measure: str, value: float | None, mark: str) -> str:
     if value is None:
         return mark
     z, rounded = round(value, 1) + 0.0, round(value, 2) + 0.0  # no −0.00
-    units = {"writes_words": f"{value:.2f} ×", "sink": percent(value), "matches_itself": f"z {z:+.1f}"}
+    units = {"writes_words": percent(value), "sink": percent(value), "matches_itself": f"z {z:+.1f}"}
     return f"{mark} ({units.get(measure, f'{rounded:+.2f}')})".replace("-", "−")
 
 
-def _best(cards: pl.DataFrame, column: str) -> dict[str, Any] | None:
-    known = cards.drop_nulls(column).sort(column, descending=True, maintain_order=True)
-    return None if known.is_empty() else known.row(0, named=True) | {"best": known[column][0]}
-
-
-def _whom(query_tokens: str) -> str:
-    return f"on {query_tokens} tokens"
+def _best_self_match(cards: pl.DataFrame) -> dict[str, Any] | None:
+    known = cards.drop_nulls("self_match").sort("self_match", descending=True, maintain_order=True)
+    return None if known.is_empty() else known.row(0, named=True)
 
 
 def _by_words(cards: pl.DataFrame) -> pl.DataFrame:
@@ -432,7 +433,7 @@ def _by_words(cards: pl.DataFrame) -> pl.DataFrame:
 def _summarize_detokenization(cards: pl.DataFrame) -> str:
     """By corpus bigrams, else by words."""
     if any(judged.margins for judged in judge_heads(cards)):
-        return summarize_heads(cards, _whom(cards["query_tokens"].drop_nulls()[0]))
+        return summarize_heads(cards, f"on {cards['query_tokens'].drop_nulls()[0]} tokens")
     best = best_by_words(_by_words(cards))
     if best is None:
         return "Untestable: this needs counts, or a tokenizer that splits words."
@@ -446,15 +447,10 @@ def _summarize_detokenization(cards: pl.DataFrame) -> str:
 
 
 def _summarize_self_match(cards: pl.DataFrame) -> str:
-    best = _best(cards, "self_match")
+    best = _best_self_match(cards)
     if best is None:
         return "Self-match is undefined."
     name, judged = head_name(best["head"]), f"mean z {signed(best['self_match'])}"
     if best["self_match"] > CLEARLY_ITSELF:
         return f"{name} matches its own token most ({judged})."
     return f"No head matches its own token (closest: {name}, {judged})."
-
-
-def _compare_self_match(best: Mapping[str, dict[str, Any] | None]) -> str:
-    said = [f"{signed(row['best'])} in {label} ({head_name(row['head'])})" for label, row in best.items() if row]
-    return f"The highest self-match (z) is {listed(said)}." if said else ""

@@ -19,13 +19,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.sparse import csr_array
 
 from detoklens.corpus.counts import Bigrams
+from detoklens.measures.chance import Interval, interval
 from detoklens.measures.documents import DocumentFactors, Rules, TokenIds, in_blocks, text_block
 from detoklens.parallel import Arrays, Runner, thread_map
 from detoklens.scores.factors import Mean, Side, key_side, query_side, rotated_by_offset
@@ -129,11 +130,11 @@ class Draws:
             called = random.permuted(ones, axis=1).astype(np.float32)
             self.called.append((weight, np.concatenate(both), called, sizes[0]))
 
-    def estimate(self, values: Float[np.ndarray, "*row token"]) -> Estimate:
+    def estimate(self, values: Float[np.ndarray, "*row token"]) -> Interval:
         """The matched difference C − W of each row, with the middle 95 % of its resamples."""
         known = np.nan_to_num(values)  # unknown are tokens alone in their class and bin, which have no weight
         samples = known.astype(np.float32) @ self.resampled.T
-        return Estimate(known @ self.tokens.contrast, *np.quantile(samples, [0.025, 0.975], axis=-1))
+        return interval(known @ self.tokens.contrast, np.moveaxis(samples, -1, 0))
 
     def sums(self, values: Float[np.ndarray, "token d"]) -> list[tuple[np.ndarray, np.ndarray]]:
         """For each bin and draw, the sum over tokens called C and the sum over those called W."""
@@ -159,14 +160,6 @@ class Draws:
                 n = (product - a) / (size - 1)
                 total += sign * weight / size * np.stack([b - r, n - b, a - n, a - r])
         return total
-
-
-class Estimate(NamedTuple):
-    """A value with the ends of its interval."""
-
-    value: np.ndarray
-    low: np.ndarray
-    high: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -383,15 +376,17 @@ class TextLookback:
     token_sums: Float[np.ndarray, "head vocabulary"]
     token_places: Int[np.ndarray, "vocabulary"]
 
-    def gaps(self, seed: int) -> tuple[Float[np.ndarray, "head removed class"], Estimate]:
-        """Mean attention by class, and C − W with its interval over documents."""
+    def estimates(self, seed: int) -> tuple[Interval, Interval]:
+        """Mean attention [head, removed, class] and C − W of it, each with its interval over documents."""
         random, n = np.random.default_rng(seed), len(self.sums)
         times = np.concatenate([np.ones((1, n)), random.multinomial(n, np.full(n, 1 / n), RESAMPLES)])
         with np.errstate(invalid="ignore"):
             means = np.tensordot(times, self.sums, 1) / (times @ self.places)[:, None, None, :]
-        gaps = means[..., 0] - means[..., 1]
-        low, high = np.nanquantile(gaps[1:], [0.025, 0.975], axis=0)
-        return means[0], Estimate(gaps[0], low, high)
+        found = np.concatenate([means, means[..., :1] - means[..., 1:2]], axis=-1)
+        missing = np.append(~self.places.any(axis=0), False)  # classes without a place; C and W have some
+        known = interval(found[0], np.where(missing, 0.0, found[1:]), skip_undefined=True)
+        whole = [np.where(missing, np.nan, each) for each in known]
+        return Interval(*(each[..., :-1] for each in whole)), Interval(*(each[..., -1] for each in whole))
 
 
 def text_lookback(

@@ -1,23 +1,24 @@
-"""Looking back by class of query token: parts of the lift, C − W by term, and the gap in attention on text."""
+"""Looking back by class of query token: parts of the lift, C − W by term, and attention on text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import polars as pl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from detoklens.figures import theme
 from detoklens.figures.marks import band_entry, patch_entry, point_entry, reference
-from detoklens.figures.panels import TALLEST, chosen_heads, head_rows, in_order, points, stacked
+from detoklens.figures.panels import TALLEST, chosen_heads, head_rows, in_order, intervals, points, stacked
 from detoklens.questions.lookback.compute import CLASSES, PARTS
 from detoklens.wording import term_symbol
 
-WHOLE = theme.Style(theme.INK, "solid", "o", "")
+ALL_TERMS = theme.Style(theme.INK, "solid", "o", "")
 NULL = theme.Style(theme.INK, "solid", "", "")
+MARKERS = dict(zip(CLASSES, ("o", "s", "^"), strict=True))
 BAR = 0.24  # height of a bar as a share of a row
-ROW, SMALLEST_ROW = 0.62, 0.28  # height of a row in inches: usual, and with many heads
+ROW, SMALLEST_ROW = 0.8, 0.28  # height of a row in inches: usual, and with many heads
 
 
 @theme.figure_function
@@ -29,15 +30,20 @@ def lookback(
     heads: Sequence[int] | None = None,
     width: theme.Width = "page",
 ) -> Figure:
-    """One row per head: the lift by part and class, C − W by term, and the gap in attention without each term."""
+    """One row per head: the lift by part and class, C − W by term, and attention by class without each term."""
     asked = chosen_heads(by_head, heads)
     by_head, by_term = by_head.filter(contrast="previous"), by_term.filter(part="total")
-    terms = {term: theme.style_of(place) for place, term in enumerate(by_term["term"].unique(maintain_order=True))}
+    names = by_term["term"].unique(maintain_order=True).to_list()
+    styles = {"none": ALL_TERMS} | {term: theme.style_of(place) for place, term in enumerate(names)}
+    shifts = {term: -0.4 + 0.8 * place / max(1, len(names)) for place, term in enumerate(styles)}
     legend = [patch_entry(part, theme.style_of(place)) for place, part in enumerate(PARTS)]
-    legend += [point_entry("whole", WHOLE), *(point_entry(term_symbol(term), style) for term, style in terms.items())]
+    legend += [point_entry("all terms", ALL_TERMS), *(point_entry(term_symbol(term), styles[term]) for term in names)]
     legend.append(band_entry("permuted labels", NULL))
     titles = ["lift from C, W, F\n(nats, top to bottom)", "C − W by term\n(nats)"]
-    titles += ["C − W of attention\nwithout the term"] if text is not None else []
+    if text is not None:
+        titles.append("attention with all terms\nand without each")
+        classes = [(f"from {label}", replace(ALL_TERMS, marker=marker)) for label, marker in MARKERS.items()]
+        legend += [point_entry(name, style, filled=name == "from C") for name, style in classes]
     figure, panels = head_rows(
         asked, width, titles, legend=legend, row=max(SMALLEST_ROW, min(ROW, TALLEST / max(1, len(asked))))
     )
@@ -48,19 +54,18 @@ def lookback(
     for place, (low, high) in enumerate(totals.select("null_low", "null_high").iter_rows()):
         if low is not None:
             panels[1].fill_betweenx([place - 0.45, place + 0.45], low, high, color=theme.INK, alpha=0.22, linewidth=0)
-    differences = [in_order(by_term.filter(term=term), asked)["difference"] for term in terms]
-    _rows_of_points(panels[1], totals["difference"], differences, list(terms.values()))
-    if text is not None:
-        gaps = {removed: in_order(text.filter(removed=removed), asked)["gap"] for removed in ("none", *terms)}
-        _rows_of_points(panels[2], gaps.pop("none"), list(gaps.values()), list(terms.values()))
+    for term, style in styles.items():
+        rows = totals if term == "none" else in_order(by_term.filter(term=term), asked)
+        points(panels[1], rows["difference"], style, shift=shifts[term])
+        intervals(panels[1], rows["low"], rows["high"], style, shift=shifts[term])
+    for removed, style in styles.items():
+        if text is None:
+            break
+        rows = in_order(text.filter(removed=removed), asked)
+        for label, marker in MARKERS.items():
+            name = f"attention_{label}"
+            intervals(panels[2], rows[f"{name}_low"], rows[f"{name}_high"], style, shift=shifts[removed])
+            points(panels[2], rows[name], replace(style, marker=marker), filled=label == "C", shift=shifts[removed])
     for axes in panels:
         reference(axes, x=0)
     return figure
-
-
-def _rows_of_points(axes: Axes, whole: pl.Series, by_term: Sequence[pl.Series], styles: Sequence[theme.Style]) -> None:
-    """The whole on top of each row, the terms below it."""
-    step = 0.8 / max(1, len(by_term))
-    points(axes, whole, WHOLE, shift=-0.4)
-    for number, (values, style) in enumerate(zip(by_term, styles, strict=True), 1):
-        points(axes, values, style, shift=-0.4 + number * step)

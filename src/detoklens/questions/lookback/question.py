@@ -11,7 +11,7 @@ import polars as pl
 
 from detoklens.errors import RangeError, TokenError
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.chance import ALPHA, draws_for, holm, tail_probability
+from detoklens.measures.chance import ALPHA, draws_for, holm, interval, resampled, tail_probability
 from detoklens.measures.frequency import spearman
 from detoklens.measures.positions import trained_length
 from detoklens.measures.token_classes import word_evidence
@@ -52,6 +52,7 @@ N_PLACES = 8  # query positions by default, if they are learned
 FEWEST_OCCURRENCES = 5  # of a token in the text, for its measured attention
 SWEEP = {"continuation": (0.8, 0.9, 0.95), "whole_word": (0.02, 0.05, 0.1)}
 NAMED = 4  # heads in a summary
+LONGEST = 40  # words of a summary
 PREVIOUS, SELF, NEXT, ALIKE = "previous", "self", "next", "spelled_alike"
 
 PART = Column("part", "String", "position, class or lexical part of the lift, or total: their sum")
@@ -106,6 +107,11 @@ LOOKBACK_TEXT = Schema(
         Column("low", "Float64", "lower end of the gap's 95 % interval over documents"),
         Column("high", "Float64", "upper end of that interval"),
         Column("places", "Int64", "query places of C and W, from position 16 on"),
+        *(
+            Column(f"attention_{label}_{end}", "Float64", f"{side} end of the 95 % interval of attention_{label}")
+            for label in CLASSES
+            for end, side in (("low", "lower"), ("high", "upper"))
+        ),
     ),
 )
 LOOKBACK_PREDICTION = Schema(
@@ -180,17 +186,18 @@ class Lookback(SplitTerms):
         ),
     ] = None
     continuation: Annotated[
-        float, Parameter("Continuation tokens follow a letter in more than this share.", least=0, advanced=True)
+        float,
+        Parameter("Continuation token: share of occurrences after a letter must exceed this.", least=0, advanced=True),
     ] = 0.9
     whole_word: Annotated[
-        float, Parameter("Whole words precede a continuation in less than this share.", least=0, advanced=True)
+        float,
+        Parameter("Whole word: share of occurrences before a continuation must be below this.", least=0, advanced=True),
     ] = 0.05
     first_piece: Annotated[
-        float, Parameter("First pieces precede a continuation in more than this share.", least=0, advanced=True)
+        float,
+        Parameter("First piece: share of occurrences before a continuation must exceed this.", least=0, advanced=True),
     ] = 0.5
-    fewest: Annotated[
-        int, Parameter("Ignore query tokens that occur less often in the corpus.", least=1, advanced=True)
-    ] = 20
+    fewest: Annotated[int, Parameter("Minimum corpus count of query tokens.", least=1, advanced=True)] = 20
     mean: SplitOff = field(default="frequency", kw_only=True)  # then the position part of C − W is Tᵉᵖ and nothing else
 
     progress_label = "looking back"
@@ -230,8 +237,9 @@ class Lookback(SplitTerms):
             ("lookback_by_head", "lookback_by_term"),
             "Looking back, by class of query token",
             "Left: lift of the previous token from continuation tokens (C), whole words (W) and first pieces (F), by "
-            "part. Middle: C − W by term; the band is the middle 95 % with permuted labels. Right: C − W of the "
-            "attention to the previous token on text, whole and without each term.",
+            "part. Middle: C − W of all terms and by term; the band is the middle 95 % with permuted labels. Right: "
+            "attention to the previous token on text by class, with all terms and without each term; lines are 95 % "
+            "intervals over documents.",
             optional=("lookback_text",),
             per_head=True,
         ),
@@ -285,7 +293,7 @@ class Lookback(SplitTerms):
         layer, counts, heads = study.layer, study.counts, study.heads(self.heads)
         assert counts is not None
         positions, evidence = self._positions(layer), word_evidence(layer.vocabulary, counts)
-        labels = self._labels(layer, counts, evidence)
+        labels = self.classes(layer, counts, evidence)
         if layer.weights.softcap is not None:
             runner.say("lifts are taken before softcapping")
         mean, seed = self.split_off(study), study.seed
@@ -294,20 +302,21 @@ class Lookback(SplitTerms):
         )
         also = (swept != "") & (counts.tokens >= self.fewest)
         tokens = QueryTokens.of(labels, counts.tokens, counts.bigrams, also=also)
-        n_draws = draws_for(len(heads))
-        draws = Draws(tokens, n_draws, seed)
+        draws = Draws(tokens, draws_for(len(heads)), seed)
         seen = Lifts(layer, tokens, counts.tokens.astype(np.float64), positions, mean)
         lifts = seen.of_heads(heads, runner, draws)
         text = self._on_text(study, labels, heads, runner)
-        rows = [_rows_by_head(lifts, tokens, draws, n_draws, seed), _spelled_alike(layer, lifts, tokens, seed)]
+        over_self = {head: _against_self(lift) for head, lift in lifts.items()}
+        rows = [*_rows(lifts, draws, PREVIOUS, _nulls(lifts, seed)), *_rows(over_self, draws, SELF)]
+        rows += _spelled_alike(layer, lifts, tokens, seed)
         if not layer.is_causal:
             after = QueryTokens.of(labels, counts.tokens, counts.bigrams, ahead=True)
             ahead = Lifts(layer, after, counts.tokens.astype(np.float64), positions, mean, ahead=True)
-            rows.append(_rows(ahead.of_heads(heads, runner), after, Draws(after, 1, seed), NEXT))
+            drawn = Draws(after, draws_for(len(heads)), seed)
+            found = ahead.of_heads(heads, runner, drawn)
+            rows += _rows(found, drawn, NEXT, _nulls(found, seed))
         tables = {
-            "lookback_by_head": _conform(LOOKBACK_BY_HEAD, [row for some in rows for row in some]).sort(
-                "head", maintain_order=True
-            ),
+            "lookback_by_head": _conform(LOOKBACK_BY_HEAD, rows).sort("head", maintain_order=True),
             "lookback_by_term": _by_term(lifts, [str(term.name) for term in seen.terms], draws),
             "lookback_by_threshold": self._by_threshold(lifts, tokens, counts, evidence),
             "lookback_by_token": _by_token(layer, lifts, tokens, text),
@@ -321,12 +330,12 @@ class Lookback(SplitTerms):
             "lookback_prediction": _prediction(tables["lookback_by_token"], heads, seed),
         }
 
-    def _labels(self, layer: Layer, counts: Counts, evidence: WordEvidence) -> np.ndarray:
+    def classes(self, layer: Layer, counts: Counts, evidence: WordEvidence) -> np.ndarray:
         """The class of every token; refuses a vocabulary or corpus that can't fill C and W."""
         if not evidence.begins.any():
             raise TokenError(
                 f"{layer.name}: no token of letters starts with a space, so whole words (W) and first pieces (F) can't "
-                "be told from continuations (C); lookback needs a tokenizer that marks where words begin"
+                "be distinguished from continuations (C); lookback needs a tokenizer that marks where words begin"
             )
         if not evidence.continues.any():
             raise TokenError(
@@ -377,7 +386,7 @@ class Lookback(SplitTerms):
             f"C − W is {total['difference']:.2f} nats in {name}, against at most {total['null_high']:.2f} with labels"
         )
         if best.part is None:
-            return Verdict("no", f"{labels} permuted; {best.why_not}")
+            return Verdict("no", f"{labels} permuted; {best.why_not}".replace("-", "−"))
         part = best.parts[best.part]
         reason = (
             f"{labels} permuted; its {best.part} part is {part['difference']:.2f}, against at most "
@@ -388,13 +397,20 @@ class Lookback(SplitTerms):
     def summarize(self, tables: Frames) -> str:
         judged = judge_lookback(tables["lookback_by_head"])
         switched = [head for head in judged if head.part is not None]
+        alike = [head for head in judged if head.kind.startswith("previous token")]
         if not switched:
-            return f"No head looks back more from continuation tokens than from whole words. {_other_kinds(judged)}"
+            none = "No head looks back more from continuation tokens than from whole words."
+            return f"{none} {_describe_closest(max(alike or judged, key=lambda head: head.total['difference']))}"
         gaps = _gaps(tables)
         best = max(switched, key=lambda head: (gaps.get((head.head, "none"), 0.0), head.total["difference"]))
-        others = [head_name(head.head) for head in switched if head is not best]
-        also = f" So {'does' if len(others) == 1 else 'do'} {listed_some(others, NAMED)}." if others else ""
-        return f"{_describe_switch(best, tables, gaps)}{also}"
+        said, more = _describe_switch(best, tables, gaps), []
+        if others := [head_name(head.head) for head in switched if head is not best]:
+            more.append(f"So {'does' if len(others) == 1 else 'do'} {listed_some(others, NAMED)}.")
+        if names := [f"{head_name(head.head)}{head.kind.removeprefix('previous token')}" for head in alike]:
+            more.append(f"{listed_some(names, NAMED)} {'looks' if len(names) == 1 else 'look'} back without a switch.")
+        for sentence in more:
+            said += f" {sentence}" if len(f"{said} {sentence}".split()) <= LONGEST else ""
+        return said
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         """The head with the largest difference in each model."""
@@ -448,6 +464,8 @@ class HeadJudgement:
     @property
     def why_not(self) -> str:
         """The condition of a switch that fails; empty if none does."""
+        if self.total["difference"] <= -LEAST:
+            return "it looks back more from whole words"
         if self.total["difference"] < LEAST:
             return f"we require {LEAST:g} nats"
         if self.total["low"] <= 0 or self.total["p_labels"] > ALPHA:
@@ -456,12 +474,17 @@ class HeadJudgement:
 
     @property
     def kind(self) -> str:
-        """What kind of head this is, in a few words."""
+        """What kind of head this is, in a few words; a previous-token head with its largest part."""
         if self.part is not None:
             return f"{self.part} switch"
-        if min(self.total["C"], self.total["W"]) >= LOOKS_BACK:
-            return "previous token, no switch"
-        return "no switch"
+        if min(self.total["C"], self.total["W"]) < LOOKS_BACK:
+            return "no switch"
+        return f"previous token ({self.largest})"
+
+    @property
+    def largest(self) -> str:
+        """The largest part of the lift from whole words."""
+        return max(PARTS, key=lambda part: float(self.parts[part]["W"]))
 
 
 def judge_lookback(by_head: pl.DataFrame) -> list[HeadJudgement]:
@@ -507,18 +530,15 @@ def _describe_switch(best: HeadJudgement, tables: Frames, gaps: Mapping[tuple[in
 _PART_WORDS = {"position": "positional", "class": "one of class", "lexical": "lexical"}
 
 
-def _other_kinds(judged: Sequence[HeadJudgement]) -> str:
-    """The previous-token heads without a switch, and the closest head."""
-    looking = [head for head in judged if head.kind.startswith("previous")]
-    if looking:
-        best = max(looking, key=lambda head: float(head.total["W"]))
-        largest = max(PARTS, key=lambda part: float(best.parts[part]["W"]))
+def _describe_closest(best: HeadJudgement) -> str:
+    """A previous-token head, or else the head with the largest difference."""
+    total, name = best.total, head_name(best.head)
+    if best.kind.startswith("previous token"):
         return (
-            f"{head_name(best.head)} is a previous-token head without a switch: lift {best.total['C']:.1f} nats from "
-            f"continuation tokens, {best.total['W']:.1f} from whole words, mostly {_PART_WORDS[largest]}."
+            f"{name} is a previous-token head without a switch: lift {total['C']:.1f} nats from continuation tokens, "
+            f"{total['W']:.1f} from whole words, mostly {_PART_WORDS[best.largest]}."
         )
-    best = max(judged, key=lambda head: float(head.total["difference"]))
-    return f"The closest is {head_name(best.head)}, with {best.total['difference']:.2f} nats: {best.why_not}."
+    return f"The closest is {name}, with {total['difference']:.2f} nats: {best.why_not}.".replace("-", "−")
 
 
 def _check_reach(layer: Layer, position: int, n_keys: int) -> None:
@@ -529,8 +549,8 @@ def _check_reach(layer: Layer, position: int, n_keys: int) -> None:
     if fewest <= FARTHEST:
         where = f" from position {position}" if layer.positions == "learned" and fewest < n_keys else ""
         raise RangeError(
-            f"{layer.name}: a query sees at most {plural(fewest, 'token')}{where}; lookback compares the previous "
-            f"token with those 2 to {FARTHEST} away and needs {FARTHEST + 1}"
+            f"{layer.name}: a query sees at most {plural(fewest, 'token')}{where}; lookback compares offset 1 "
+            f"with offsets 2 to {FARTHEST}, so it needs {FARTHEST + 1} visible tokens"
         )
 
 
@@ -538,44 +558,42 @@ def _conform(schema: Schema, rows: Sequence[Sequence[Any]]) -> pl.DataFrame:
     return schema.conform(pl.DataFrame(rows, schema=schema.names, orient="row", infer_schema_length=None))
 
 
-def _rows(lifts: Mapping[int, HeadLift], tokens: QueryTokens, draws: Draws, contrast: str) -> list[tuple[Any, ...]]:
-    """Rows of `lookback_by_head` for every part, without nulls."""
-    used = int(np.count_nonzero(tokens.contrast))
-    weights = [tokens.matched(label) for label in CLASSES]
+def _rows(
+    lifts: Mapping[int, HeadLift], draws: Draws, contrast: str, nulls: Mapping[tuple[int, str], Sequence[Any]] = {}
+) -> list[tuple[Any, ...]]:
+    """Rows of `lookback_by_head`; against the query itself, class and lexical part are those of the previous token."""
+    used = int(np.count_nonzero(draws.tokens.contrast))
+    weights = [draws.tokens.matched(label) for label in CLASSES]
     rows = []
     for head, lift in lifts.items():
         values = np.nan_to_num(lift.by_token)
         found = draws.estimate(values)
         for row, part in enumerate((*PARTS, "total")):
+            if contrast == SELF and part in ("class", "lexical"):
+                continue
             means = [values[row] @ each if each.any() else None for each in weights]
-            ends = (found.value[row], found.low[row], found.high[row])
-            rows.append((head, part, contrast, *means, *ends, *[None] * 6, used))
+            null = nulls.get((head, part), [None] * 6)
+            rows.append((head, part, contrast, *means, *(each[row] for each in found), *null, used))
     return rows
 
 
-def _rows_by_head(
-    lifts: Mapping[int, HeadLift], tokens: QueryTokens, draws: Draws, n_draws: int, seed: int
-) -> list[tuple[Any, ...]]:
-    """Rows of the contrasts previous, with both nulls, and self."""
+def _nulls(lifts: Mapping[int, HeadLift], seed: int) -> dict[tuple[int, str], list[float | None]]:
+    """Both nulls of each head and part: the ends of permuted labels and of rotated queries, and the two p-values."""
     matrices = np.stack([lift.matrices for lift in lifts.values()])
-    observed = np.trace(matrices, axis1=2, axis2=3)
-    rotated = random_alignments(matrices, n_draws, seed)
-    spread = np.maximum(rotated.std(axis=2), np.finfo(float).tiny)
-    largest = (rotated[:, :-1] / spread[:, :-1, None]).max(axis=1)
     labels = np.stack([lift.label_null for lift in lifts.values() if lift.label_null is not None])
-    p_labels = np.array([[tail_probability(abs(value), np.abs(null)) for value, null in zip(*pair, strict=True)]
-                         for pair in zip(observed, labels, strict=True)])  # fmt: skip
-    p_labels = np.stack([holm(each) for each in p_labels.T], axis=1)
-    rows = _rows(lifts, tokens, draws, PREVIOUS)
-    for number, row in enumerate(rows):
-        head, part = divmod(number, len(PARTS) + 1)
-        ends = [*np.quantile(labels[head, part], [0.025, 0.975]), *np.quantile(rotated[head, part], [0.025, 0.975])]
-        is_part = part < len(PARTS)
-        p = tail_probability(observed[head, part] / spread[head, part], largest[head]) if is_part else None
-        p_alignments = None if p is None else min(1.0, len(lifts) * p)
-        rows[number] = (*row[:9], *ends, p_labels[head, part], p_alignments, row[-1])
-    over_self = {head: _against_self(lift) for head, lift in lifts.items()}
-    return rows + [row for row in _rows(over_self, tokens, draws, SELF) if row[1] in ("position", "total")]
+    observed, rotated = np.trace(matrices, axis1=2, axis2=3), random_alignments(matrices, labels.shape[-1], seed)
+    spread = np.maximum(rotated.std(axis=2), np.finfo(float).tiny)
+    largest = (rotated[:, :-1] / spread[:, :-1, None]).max(axis=1)  # over parts, for each head and draw
+    found: dict[tuple[int, str], list[float | None]] = {}
+    for column, part in enumerate((*PARTS, "total")):
+        pairs = zip(observed[:, column], labels[:, column], strict=True)
+        p_labels = holm(np.array([tail_probability(abs(value), np.abs(null)) for value, null in pairs]))
+        for row, head in enumerate(lifts):
+            ends = [*np.quantile([labels[row, column], rotated[row, column]], [0.025, 0.975], axis=1).T.ravel()]
+            p = tail_probability(observed[row, column] / spread[row, column], largest[row])
+            p_alignments = None if part == "total" else min(1.0, len(lifts) * p)
+            found[head, part] = [*ends, p_labels[row], p_alignments]
+    return found
 
 
 def _against_self(lift: HeadLift) -> HeadLift:
@@ -596,14 +614,14 @@ def _spelled_alike(
     pairs = np.array([(each["C"], each["W"]) for each in words.values() if {"C", "W"} <= set(each)])
     if len(pairs) < FEWEST:
         return []
-    drawn = np.random.default_rng(seed).integers(len(pairs), size=(RESAMPLES, len(pairs)))
-    rows = []
-    for head, lift in lifts.items():
-        both = lift.lift[pairs]
-        gaps = both[:, 0] - both[:, 1]
-        means, ends = both.mean(axis=0), np.quantile(gaps[drawn].mean(axis=1), [0.025, 0.975])
-        rows.append((head, "total", ALIKE, *means, None, gaps.mean(), *ends, *[None] * 6, len(pairs)))
-    return rows
+    both = np.stack([lift.lift[pairs] for lift in lifts.values()])  # head, pair, class
+    gaps, times = both[..., 0] - both[..., 1], np.concatenate(list(resampled(len(pairs), RESAMPLES, seed)))
+    found = interval(gaps.mean(axis=1), times @ gaps.T / len(pairs))
+    means = both.mean(axis=1)
+    return [
+        (head, "total", ALIKE, *means[row], None, *(each[row] for each in found), *[None] * 6, len(pairs))
+        for row, head in enumerate(lifts)
+    ]
 
 
 def _by_term(lifts: Mapping[int, HeadLift], terms: Sequence[str], draws: Draws) -> pl.DataFrame:
@@ -649,10 +667,17 @@ def _by_token(
 
 
 def _text_table(text: TextLookback, heads: Sequence[int], seed: int) -> pl.DataFrame:
-    means, gap = text.gaps(seed)
-    places = int(text.places[:, :2].sum())
+    means, gap = text.estimates(seed)
+    places, ends = int(text.places[:, :2].sum()), np.stack([means.low, means.high], axis=-1)
     rows = [
-        (head, removed, *means[row, column], *(each[row, column] for each in gap), places)
+        (
+            head,
+            removed,
+            *means.value[row, column],
+            *(each[row, column] for each in gap),
+            places,
+            *ends[row, column].ravel(),
+        )
         for row, head in enumerate(heads)
         for column, removed in enumerate(text.removed)
     ]
@@ -664,10 +689,12 @@ def _prediction(by_token: pl.DataFrame, heads: Sequence[int], seed: int) -> pl.D
     lift = pl.col("position") + pl.col("class_part") + pl.col("lexical")
     for head in heads:
         pair = by_token.filter(head=head).select(lift, "measured").drop_nulls().to_numpy()
-        random, n = np.random.default_rng(seed), len(pair)
+        n = len(pair)
         value, ends = spearman(*pair.T) if n else None, (None, None)
         if value is not None and n >= FEWEST:
-            samples = [spearman(*pair[random.integers(n, size=n)].T) for _ in range(RESAMPLES)]
-            ends = tuple(np.quantile([each for each in samples if each is not None], [0.025, 0.975]))
+            drawn = (row.astype(int) for times in resampled(n, RESAMPLES, seed) for row in times)
+            samples = [spearman(*np.repeat(pair, times, axis=0).T) for times in drawn]
+            found = interval(np.array([value]), np.array(samples, np.float64)[:, None], skip_undefined=True)
+            ends = found.low[0], found.high[0]
         rows.append((head, value, *ends, n))
     return _conform(LOOKBACK_PREDICTION, rows)
