@@ -9,15 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import numpy as np
-
 from detoklens.errors import MissingError, RangeError
 from detoklens.questions.base import Question, ReportEntry
 from detoklens.questions.parameters import Parameter, settings_of
-from detoklens.wording import plural
 
 if TYPE_CHECKING:
-    from detoklens.parallel import Runner
     from detoklens.questions.base import Need
     from detoklens.questions.study import Study
     from detoklens.scores.affinity import Affinity
@@ -47,7 +43,7 @@ class SplitTerms(Question):
 
     mean: SplitOff = field(default="vocabulary", kw_only=True)
 
-    uses = frozenset({"counts"})
+    uses = frozenset({"counts", "vocabulary"})
     of_families: ClassVar[frozenset[str]] = frozenset({"mean", "length"})
     """The options that apply to some families only."""
     counted: ClassVar[bool] = False
@@ -74,6 +70,7 @@ class SplitTerms(Question):
         if self.mean == "none" or study.layer.positions == "learned":
             return None
         if self.mean == "vocabulary":
+            study.meaningful_tokens()  # notes how many are left out
             return "vocabulary"
         if study.counts is None:
             raise MissingError("counts", "a mean weighted by frequency needs corpus counts")
@@ -161,28 +158,6 @@ class Joining(AtOffset):
 
     def unusual(self) -> list[str]:
         return super().unusual() + (["keys after the query"] if self.is_ahead else [])
-
-
-@dataclass(frozen=True, repr=False)
-class Ranking(Joining):
-    """A question that ranks tokens; special and untrained ones are left out by default."""
-
-    all_tokens: Annotated[
-        bool, Parameter("Include special tokens and tokens that training never touched.", advanced=True)
-    ] = field(default=False, kw_only=True)
-
-    def ranked_tokens(self, layer: Layer, runner: Runner) -> np.ndarray:
-        """The tokens to rank; says how many are left out."""
-        if self.all_tokens:
-            return np.arange(layer.vocab_size)
-        untrained, kept = int(layer.untrained.sum()), layer.meaningful_tokens
-        if untrained:
-            runner.say(
-                f"{plural(untrained, 'token')} that training never touched and "
-                f"{plural(layer.vocab_size - len(kept) - untrained, 'special one')} are left out "
-                "(--all-tokens includes them, `frequency --by untrained` lists them)"
-            )
-        return kept
 
 
 SPLIT_SAID = {

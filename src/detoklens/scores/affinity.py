@@ -77,6 +77,12 @@ class Affinity:
         query, key = (side.astype(np.float32, copy=False) for side in (self.query, self.shared_key))
         return replace(self, query=query, shared_key=key)
 
+    def of_tokens(self, token_ids: Int[np.ndarray, "kept"]) -> Affinity:
+        """Select some tokens, as queries and as keys; their places in `token_ids` are their ids."""
+        if len(token_ids) == self.vocab_size:
+            return self
+        return replace(self, query=self.query[:, token_ids], shared_key=self.shared_key[:, token_ids])
+
     def of_heads(self, heads: list[int]) -> Affinity:
         """Select some heads."""
         if self.own_keys is None:

@@ -182,8 +182,8 @@ def for_each_head(
 
 
 Mean = str | np.ndarray | None
-"""The mean query and key to split off: None for none, "vocabulary" over all tokens equally, "frequency" weighted by
-token frequency, or an array with a weight for each token."""
+"""The mean query and key to split off: None for none, "vocabulary" over all tokens that are neither special nor
+untrained, "frequency" weighted by token frequency, or an array with a weight for each token."""
 
 
 @dataclass(frozen=True)
@@ -218,13 +218,12 @@ def token_shares(
     mean: Mean, vocab_size: int, frequencies: Float[np.ndarray, "_"] | None = None
 ) -> Float[np.ndarray, "token"]:
     """The weight of each token in a mean; weights add up to 1."""
-    named = {"vocabulary": np.ones(vocab_size), "frequency": frequencies}
     if isinstance(mean, str) and mean == "frequency" and frequencies is None:
         raise RangeError(
             "mean 'frequency' needs to know how often tokens occur: take the layer of a study with counts, "
             "study(model, counts=…).layer, or layer.with_frequencies(counts.tokens)"
         )
-    weights: Any = named.get(mean) if isinstance(mean, str) else mean
+    weights: Any = frequencies if isinstance(mean, str) and mean == "frequency" else mean
     if not isinstance(weights, np.ndarray) or weights.shape != (vocab_size,):
         raise RangeError(
             f"mean {shown(mean)} is neither 'vocabulary' nor 'frequency' nor an array of {vocab_size} weights, "

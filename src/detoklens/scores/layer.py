@@ -50,10 +50,11 @@ class Layer:
     Arrays are indexed head, query, key. Results are computed on first use and cached.
     """
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: Checkpoint, all_tokens: bool = False) -> None:
         self.checkpoint = checkpoint
         self.weights: FirstLayer = checkpoint.first_layer
         self.frequencies: Float[np.ndarray, "token"] | None = None
+        self.all_tokens = all_tokens
         self._factors: dict[tuple[str, int], Float[np.ndarray, "token d_head"]] = {}
         self._token_scales: dict[str, Float[np.ndarray, "token"]] = {}
 
@@ -166,18 +167,23 @@ class Layer:
 
     @cached_property
     def untrained(self) -> Bool[np.ndarray, "token"]:
-        """Tokens that training never touched (see `scores.untrained`); none without a tokenizer."""
+        """Tokens that training (almost) never touched (see `scores.untrained`); none without a tokenizer."""
         if not self.has_vocabulary:
             return np.zeros(self.vocab_size, bool)
         return untrained_tokens(self.weights.token_embeddings, impossible_tokens(self.vocabulary, self.vocab_size))
 
     @cached_property
     def meaningful_tokens(self) -> Int[np.ndarray, "token"]:
-        """Ids of the tokens that rankings are about: neither special nor untrained."""
+        """Ids of the tokens that means, candidates and rankings are about: neither special nor untrained.
+
+        All of them with `all_tokens`.
+        """
+        if self.all_tokens:
+            return np.arange(self.vocab_size)
         kept = ~self.untrained
         if self.has_vocabulary:
             kept[[token for token in self.vocabulary.apart if token < self.vocab_size]] = False
-        return np.flatnonzero(kept)
+        return np.flatnonzero(kept) if kept.any() else np.arange(self.vocab_size)
 
     @cached_property
     def folded(self) -> FoldedLayer:
@@ -238,8 +244,8 @@ class Layer:
         """The terms of a text that starts at position 0.
 
         Learned positions have six. For rotary and ALiBi positions, `mean` chooses what is split off as common to all
-        tokens: their biases (None), or the mean query and key over the "vocabulary", by "frequency" (for a layer with
-        frequencies, such as that of a study with counts), or with a weight for each token.
+        tokens: their biases (None), or the mean query and key over the "vocabulary" (its `meaningful_tokens`), by
+        "frequency" (for a layer with frequencies, such as that of a study with counts), or by a weight for each token.
         """
         ids = self.check_text(token_ids)
         if mean is not None and self.positions == "learned":
@@ -303,7 +309,7 @@ class Layer:
             self._check_offset(offset)
         affinity = token_affinity(map(self.token_factors, heads), len(heads), self._divisors(scale))
         if mean is not None:
-            affinity = affinity.less_means(self._shares(mean))
+            affinity = affinity.less_means(self.token_shares(mean))
         if self.positions == "rotary":
             for query in affinity.query:
                 query[:] = rotated_by_offset(self.weights, query, offset)
@@ -357,13 +363,16 @@ class Layer:
             return biases(self.weights, self.folded)
         if isinstance(mean, str) and mean == "vocabulary":
             return self._vocabulary_means
-        return means(self.weights, self.folded, self.scales.bare_tokens(), self._shares(mean))
+        return means(self.weights, self.folded, self.scales.bare_tokens(), self.token_shares(mean))
 
     @cached_property
     def _vocabulary_means(self) -> Common:
-        return means(self.weights, self.folded, self.scales.bare_tokens(), self._shares("vocabulary"))
+        return means(self.weights, self.folded, self.scales.bare_tokens(), self.token_shares("vocabulary"))
 
-    def _shares(self, mean: Mean) -> Float[np.ndarray, "token"]:
+    def token_shares(self, mean: Mean) -> Float[np.ndarray, "token"]:
+        """The weight of each token in a mean; special and untrained tokens have none in that of the "vocabulary"."""
+        if isinstance(mean, str) and mean == "vocabulary":
+            mean = np.isin(np.arange(self.vocab_size), self.meaningful_tokens).astype(np.float64)
         return token_shares(mean, self.vocab_size, self.frequencies)
 
     def _stream(self, ids: Int[np.ndarray, "query"]) -> Float[np.ndarray, "query d_model"]:
