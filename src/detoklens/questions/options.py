@@ -43,7 +43,7 @@ class SplitTerms(Question):
 
     mean: SplitOff = field(default="vocabulary", kw_only=True)
 
-    uses = frozenset({"counts", "vocabulary"})
+    uses = frozenset({"counts"})
     of_families: ClassVar[frozenset[str]] = frozenset({"mean", "length"})
     """The options that apply to some families only."""
     counted: ClassVar[bool] = False
@@ -55,7 +55,10 @@ class SplitTerms(Question):
     def settings(self, study: Study) -> dict[str, Any]:
         """Without the options that don't apply to this family."""
         given = super().settings(study)
-        return {name: given[name] for name in given if name not in self.of_families} | self.of_family(study)
+        settings = {name: given[name] for name in given if name not in self.of_families} | self.of_family(study)
+        left_out = study.layer.vocab_size - len(study.layer.meaningful_tokens)
+        has_mean = settings.get("mean") == "vocabulary"
+        return settings | ({"tokens_left_out": left_out} if has_mean and left_out else {})
 
     def of_family(self, study: Study) -> dict[str, Any]:
         """The options that apply to this family; an error if another one was set."""
@@ -133,9 +136,17 @@ class AtOffset(SplitTerms):
             for name, said, question in found
         ]
 
-    def affinity(self, study: Study, scale: TokenScale | None, centred: bool, heads: Sequence[int]) -> Affinity:
-        """Tᵉᵉ of the whole vocabulary with these options."""
-        return study.layer.token_affinity(scale, centred, heads, offset=self.offset, mean=self.split_off(study))
+    def affinity(
+        self,
+        study: Study,
+        scale: TokenScale | None,
+        centred: bool,
+        heads: Sequence[int],
+        queries: Sequence[int] | None = None,
+    ) -> Affinity:
+        """Tᵉᵉ of the whole vocabulary with these options, or of some queries."""
+        mean = self.split_off(study)
+        return study.layer.token_affinity(scale, centred, heads, offset=self.offset, mean=mean, queries=queries)
 
 
 @dataclass(frozen=True, repr=False)

@@ -195,20 +195,21 @@ class Layer:
 
         Queries are kept up to 256 MB: projecting them again takes about a hundredth of the time of their scores.
         """
-        own_keys, found = head // self.weights.heads_per_key, []
-        for name, side, own in zip(("query", "key"), self._sides, (head, own_keys), strict=True):
-            factor = self._factors.get((name, own))
-            if factor is None:
-                factor = side.of_vocabulary(self.weights.token_embeddings, self.scales.bare_tokens, own)
-                if name == "key" or sum(each.nbytes for each in self._factors.values()) < MOST_KEPT:
-                    self._factors[name, own] = factor
-            found.append(factor)
-        return TokenFactors(*found)
+        return TokenFactors(self._factor("query", head), self._factor("key", head // self.weights.heads_per_key))
+
+    def _factor(self, side: Literal["query", "key"], head: int) -> Float[np.ndarray, "token d_head"]:
+        factor = self._factors.get((side, head))
+        if factor is None:
+            embeddings, bare_scales = self.weights.token_embeddings, self.scales.bare_tokens
+            factor = self._sides[side].of_vocabulary(embeddings, bare_scales, head)
+            if side == "key" or sum(each.nbytes for each in self._factors.values()) < MOST_KEPT:
+                self._factors[side, head] = factor
+        return factor
 
     @cached_property
-    def _sides(self) -> tuple[Side, Side]:
+    def _sides(self) -> dict[str, Side]:
         """The query and the key projection."""
-        return query_side(self.weights, self.folded), key_side(self.weights, self.folded)
+        return {"query": query_side(self.weights, self.folded), "key": key_side(self.weights, self.folded)}
 
     @cached_property
     def scales(self) -> ScaleTable:
@@ -297,27 +298,39 @@ class Layer:
         *,
         offset: int = 1,
         mean: Mean = None,
+        queries: Sequence[int] | None = None,
     ) -> Affinity:
         """Tᵉᵉ of the whole vocabulary as thin factors, for all or some heads; scale=None leaves out the division.
 
         With rotary positions it is Tᵉᵉ at one offset. `mean` subtracts what all queries and all keys have in common, as
-        in `terms`. Memory and time grow with the number of heads.
+        in `terms`. Memory and time grow with the number of heads, and are much smaller for a few `queries`.
         """
         heads = range(self.n_heads) if heads is None else heads
         self.check_heads(heads)
         if self.positions == "rotary":
             self._check_offset(offset)
-        affinity = token_affinity(map(self.token_factors, heads), len(heads), self._divisors(scale))
+        asked = None if queries is None or centred or mean is not None else list(queries)  # a mean is over all queries
+        factors = (self.token_factors(head) if asked is None else self._factors_of(asked, head) for head in heads)
+        affinity = token_affinity(factors, len(heads), self._divisors(scale), asked)
         if mean is not None:
             affinity = affinity.less_means(self.token_shares(mean))
         if self.positions == "rotary":
             for query in affinity.query:
                 query[:] = rotated_by_offset(self.weights, query, offset)
-        return affinity.centred() if centred else affinity
+        affinity = affinity.centred() if centred else affinity
+        if asked is None and queries is not None:
+            affinity = replace(affinity, query=affinity.query[:, list(queries)])
+        return affinity
+
+    def _factors_of(self, queries: list[int], head: int) -> TokenFactors:
+        """One head's query factors of some tokens, and its key factors of the whole vocabulary."""
+        embeddings, scales = self.weights.token_embeddings[queries], self.scales.bare_tokens
+        query = self._sides["query"].of_vocabulary(embeddings, lambda: scales()[queries], head)
+        return TokenFactors(query, self._factor("key", head // self.weights.heads_per_key))
 
     def less_mean_query(self, affinity: Affinity, mean: Mean) -> Float[np.ndarray, "head key"]:
         """What splitting off a mean adds to the score of each key, apart from a number per query: −mean query · key."""
-        shares = self._shares(mean)
+        shares = self.token_shares(mean)
         means = [(shares @ query.astype(np.float64)).astype(query.dtype)[None] for query in affinity.query]
         return np.stack(
             [
@@ -332,7 +345,7 @@ class Layer:
         """Tᵉᵉ of these query tokens against the whole vocabulary."""
         ids = whole_numbers(token_ids)
         self.check_tokens(ids)
-        return self.token_affinity(scale, offset=offset, mean=mean).scores(ids)
+        return self.token_affinity(scale, offset=offset, mean=mean, queries=ids).scores(np.arange(len(ids)))
 
     def token_assertion(
         self,

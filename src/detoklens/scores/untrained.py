@@ -29,12 +29,12 @@ BLOCK = 1 << 14
 def impossible_tokens(vocabulary: Vocabulary, vocab_size: int) -> Bool[np.ndarray, "token"]:
     """Whether each row of the embedding table is one that no text has."""
     lone = {bytes([byte]) for byte in NOT_IN_UTF8}
-    known = range(min(vocab_size, vocabulary.size))
-    never = [
-        IMPOSSIBLE_NAME.fullmatch(vocabulary.raw(token)) is not None or vocabulary.as_bytes(token) in lone
-        for token in known
-    ]
-    return np.array(never + [True] * (vocab_size - len(known)))
+    impossible = np.ones(vocab_size, bool)
+    for token in range(min(vocab_size, vocabulary.size)):
+        raw = vocabulary.raw(token)
+        is_lone = len(raw) == 1 and vocabulary.as_bytes(token) in lone
+        impossible[token] = is_lone or (raw[:1] in "<[" and IMPOSSIBLE_NAME.fullmatch(raw) is not None)
+    return impossible
 
 
 def untrained_tokens(

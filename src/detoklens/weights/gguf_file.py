@@ -27,7 +27,7 @@ from detoklens.weights.sources import check_finite
 from detoklens.weights.spec import RotaryPositions, Spec, Switch
 
 SUFFIX = ".gguf"
-BLOCK_NUMBERS = 1 << 22  # dequantised at a time: 16 MB
+BLOCK_NUMBERS = 1 << 16  # dequantised at a time: fits into a processor's cache
 PLAIN_TYPES = ("F32", "F16", "BF16")
 FREQUENCY_FACTORS = "rope_freqs.weight"
 IN_A_BLOCK = re.compile(r"blk\.(\d+)\.")
@@ -274,7 +274,8 @@ class GGUFFile:
         step = max(1, BLOCK_NUMBERS // rows.shape[1])
         try:
             for begin in range(0, len(rows), step):
-                rows[begin : begin + step] = dequantize(np.array(stored[begin : begin + step]), kind)
+                block = rows[begin : begin + step]  # as one row: gguf works on 16 at a time, which is slow
+                block[:] = dequantize(np.array(stored[begin : begin + step]).reshape(1, -1), kind).reshape(block.shape)
         except (NotImplementedError, ValueError) as error:
             raise CheckpointError(
                 f"{self.where}: tensor {tensor.name!r} is quantised as {kind.name}, which is not read; convert the file"

@@ -159,10 +159,10 @@ class _Reader:
     def header(self, block_sizes: BlockSizes) -> GGUFHeader:
         if self._take(len(MAGIC)) != MAGIC:
             raise CheckpointError(f"{self._where}: not a GGUF file; download it again")
-        version = self._number("<u4")
+        version = self._number(4)
         if version not in VERSIONS:
             raise CheckpointError(f"{self._where}: GGUF version {version} is not read; {VERSIONS[0]} and 3 are")
-        n_tensors, n_settings = self._number("<u8"), self._number("<u8")
+        n_tensors, n_settings = self._number(8), self._number(8)
         if n_tensors > MOST_TENSORS or n_settings > MOST_SETTINGS:
             raise self._damaged(f"{n_tensors:,} tensors and {n_settings:,} settings are more than any model has")
         settings: dict[str, Any] = {}
@@ -170,7 +170,7 @@ class _Reader:
             name = self._string()
             if name in settings:
                 raise self._damaged(f"the setting {shown(name)} stands twice")
-            settings[name] = self._value(self._number("<u4"))
+            settings[name] = self._value(self._number(4))
         check_settings(settings, self._where)
         entries = [self._tensor(block_sizes) for _ in range(n_tensors)]
         return GGUFHeader(settings, self._placed(entries, settings.get("general.alignment", DEFAULT_ALIGNMENT)))
@@ -184,17 +184,17 @@ class _Reader:
         self._at += count
         return self._bytes[self._at - count : self._at]
 
-    def _number(self, kind: str) -> int:
-        return int(np.frombuffer(self._take(np.dtype(kind).itemsize), kind)[0])
+    def _number(self, n_bytes: int) -> int:
+        return int.from_bytes(self._take(n_bytes), "little")
 
     def _string(self) -> str:
-        return self._take(self._number("<u8")).decode("utf-8", "replace")
+        return self._take(self._number(8)).decode("utf-8", "replace")
 
     def _value(self, kind: int) -> Any:
         if kind == STRING:
             return self._string()
         if kind == ARRAY:
-            return self._array(self._number("<u4"), self._number("<u8"))
+            return self._array(self._number(4), self._number(8))
         return self._scalars(kind, 1)[0].item()
 
     def _array(self, kind: int, count: int) -> Any:
@@ -212,11 +212,11 @@ class _Reader:
 
     def _tensor(self, block_sizes: BlockSizes) -> GGUFTensor:
         """A tensor's entry, with offsets relative to the first tensor."""
-        name, n_dimensions = self._string(), self._number("<u4")
+        name, n_dimensions = self._string(), self._number(4)
         if not 1 <= n_dimensions <= MOST_DIMENSIONS:
             raise self._damaged(f"tensor {shown(name)} has {n_dimensions} dimensions")
-        sizes = [self._number("<u8") for _ in range(n_dimensions)]
-        kind, start = self._number("<u4"), self._number("<u8")
+        sizes = [self._number(8) for _ in range(n_dimensions)]
+        kind, start = self._number(4), self._number(8)
         if kind not in block_sizes:
             raise self._damaged(f"tensor {shown(name)} has the unknown type {kind}")
         numbers, width = block_sizes[kind]

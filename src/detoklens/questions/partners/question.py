@@ -118,7 +118,7 @@ class Partners(Joining):
 
     def ask(self, study: Study, _runner: Runner) -> Frames:
         heads, queries = study.heads(self.heads), self._queries(study)
-        affinity = self.affinity(study, self.scale, self.centred, heads)
+        affinity = self.affinity(study, self.scale, self.centred, heads, queries)
         found = partners_of(affinity, heads, queries, self.top, study.meaningful_tokens())
         return {"partners": _described(study, found, self.is_ahead)}
 
@@ -160,12 +160,14 @@ def _shown(text: str | None, token_id: int) -> str:
 def partners_of(
     affinity: Affinity, heads: Sequence[int], queries: Sequence[int], top: int, tokens: np.ndarray | None = None
 ) -> pl.DataFrame:
-    """The top keys of each query token in each head, among these tokens (default: all)."""
+    """The top keys of each query token in each head, among these tokens (default: all).
+
+    The affinity's queries are these query tokens.
+    """
     tokens = np.arange(affinity.vocab_size) if tokens is None else tokens
-    rows = [
-        HeadScores.of(affinity.key_of(place)[tokens]).rows(affinity.query[place, queries])
-        for place in range(len(heads))
-    ]
+    own_keys = affinity.own_keys or range(len(heads))
+    packed = {own: HeadScores.of(affinity.shared_key[own][tokens]) for own in sorted(set(own_keys))}
+    rows = [packed[own].rows(query) for own, query in zip(own_keys, affinity.query, strict=True)]
     keys = np.stack([top_keys(scores, top) for scores in rows], axis=1)
     scores = np.stack([np.take_along_axis(row, keys[:, place], 1) for place, row in enumerate(rows)], axis=1)
     query, head, rank = (axis.ravel() for axis in np.indices(keys.shape))

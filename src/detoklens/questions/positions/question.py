@@ -92,7 +92,7 @@ class OverVocabulary(Question):
     ] = field(default="even", kw_only=True)
 
     progress_label = "computing σ"
-    uses = frozenset({"counts", "vocabulary"})
+    uses = frozenset({"counts"})
 
     def depends_on(self, need: Need) -> bool:
         return super().depends_on(need) and (need != "counts" or self.weights == "frequency")
