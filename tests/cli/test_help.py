@@ -70,7 +70,7 @@ def test_python_and_the_command_line_have_the_same_defaults():
     python = inspect.signature(study).parameters
     shared = [setting for owner in (AnalysedModel, Corpus, Texts, SeedOptions, Work) for setting in settings_of(owner)]
     assert {setting.name: setting.default for setting in shared} == {
-        name: parameter.default for name, parameter in python.items() if name != "tokenizer"
+        name: parameter.default for name, parameter in python.items()
     }
 
 

@@ -43,6 +43,14 @@ class Model:
 class AnalysedModel(Model):
     """A model whose tokens are analysed."""
 
+    tokenizer: Annotated[
+        str | None,
+        Parameter(
+            "Tokenizer of a model whose own is missing or not read: a folder, a tokenizer.json or a hub id.",
+            metavar="TOKENIZER",
+            advanced=True,
+        ),
+    ] = None
     all_tokens: Annotated[
         bool,
         Parameter(
@@ -238,8 +246,9 @@ def open_study(
     model: AnalysedModel, corpus: Corpus | None, texts: Texts | None, chance: SeedOptions | None, work: Work | None
 ) -> Study:
     """The study that the command line describes."""
-    layer = load(model.model, revision=model.revision, all_tokens=model.all_tokens)
+    layer = load(model.model, revision=model.revision, tokenizer=model.tokenizer, all_tokens=model.all_tokens)
     counts = fitting_counts(corpus.counts, layer) if corpus is not None else None
     words = [model.model, *(["--revision", model.revision] if model.revision else [])]
+    words += ["--tokenizer", model.tokenizer] if model.tokenizer else []
     words += ["--all-tokens"] * model.all_tokens
     return Study(layer, counts, texts, chance.seed if chance else 0, work, words)

@@ -453,11 +453,11 @@ def study(
         else load(model, revision=revision, tokenizer=tokenizer, all_tokens=all_tokens)
     )
     words = [str(model) if isinstance(model, str | Path) else layer.name]
-    if layer.checkpoint.model is not None or tokenizer is not None:
+    words += ["--revision", revision] if revision else []
+    words += [] if tokenizer is None else ["--tokenizer", str(tokenizer)]
+    words += ["--all-tokens"] * layer.all_tokens
+    if layer.checkpoint.model is not None or not isinstance(tokenizer, str | Path | None):
         words = []  # no command opens this model
-    elif revision:
-        words += ["--revision", revision]
-    words += ["--all-tokens"] * (bool(words) and layer.all_tokens)
     return Study(layer, fitting_counts(counts, layer), texts, seed, Work(workers), words)
 
 

@@ -47,12 +47,12 @@ ROWS = 2048  # of the vocabulary at a time: 64 MB in float64 at a width of 4,096
 
 @dataclass(frozen=True)
 class TokenFactors:
-    """One head's Q_e and K_e of every token, before the division by σ.
+    """One head's Q_e of some or all tokens and K_e of every token, before the division by σ.
 
     If queries and keys are normed (Qwen3, Gemma 3), they are after that norm, and σ is already divided out.
     """
 
-    query: Float[np.ndarray, "token d_head"]
+    query: Float[np.ndarray, "query d_head"]
     key: Float[np.ndarray, "token d_head"]
 
 

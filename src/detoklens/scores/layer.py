@@ -345,7 +345,7 @@ class Layer:
         """Tᵉᵉ of these query tokens against the whole vocabulary."""
         ids = whole_numbers(token_ids)
         self.check_tokens(ids)
-        return self.token_affinity(scale, offset=offset, mean=mean, queries=ids).scores(np.arange(len(ids)))
+        return self.token_affinity(scale, offset=offset, mean=mean, queries=ids.tolist()).scores(np.arange(len(ids)))
 
     def token_assertion(
         self,
