@@ -324,8 +324,8 @@ class Layer:
 
     def _factors_of(self, queries: list[int], head: int) -> TokenFactors:
         """One head's query factors of some tokens, and its key factors of the whole vocabulary."""
-        embeddings, scales = self.weights.token_embeddings[queries], self.scales.bare_tokens
-        query = self._sides["query"].of_vocabulary(embeddings, lambda: scales()[queries], head)
+        embeddings, bare_scales = self.weights.token_embeddings, self.scales.bare_tokens
+        query = self._sides["query"].of_tokens(queries, embeddings, bare_scales, head)
         return TokenFactors(query, self._factor("key", head // self.weights.heads_per_key))
 
     def less_mean_query(self, affinity: Affinity, mean: Mean) -> Float[np.ndarray, "head key"]:
