@@ -122,8 +122,8 @@ def _revisions(model: str) -> list[str]:
     if model == demo.NAME:
         names = [name.partition("@")[2] for name in demo.snapshots()]
     else:
-        from detoklens.hub.errors import one_line_errors
         from detoklens.hub.repository import Repository
+        from detoklens.hub.session import one_line_errors
 
         repository = Repository("model", model)
         with one_line_errors(repository, None):

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 import detoklens as dl
 from detoklens.questions.base import Question
-from detoklens.scores.layer import Layer
-from detoklens.scores.untrained import impossible_tokens, untrained_tokens
+from detoklens.scores.layer import Layer, impossible_tokens, untrained_tokens
 from tests.layers import as_layer, random_first_layer
 
 
