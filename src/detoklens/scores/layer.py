@@ -344,7 +344,7 @@ class Layer:
         self, token_ids: TokenIds, scale: TokenScale | None = "mean", *, offset: int = 1, mean: Mean = None
     ) -> Float[np.ndarray, "head query key"]:
         """Tᵉᵉ of these query tokens against the whole vocabulary."""
-        ids = whole_numbers(token_ids)
+        ids = self._one_text(token_ids)
         self.check_tokens(ids)
         return self.token_affinity(scale, offset=offset, mean=mean, queries=ids.tolist()).scores(np.arange(len(ids)))
 
@@ -408,12 +408,15 @@ class Layer:
     def check_heads(self, heads: Sequence[int]) -> None:
         check_range("head", heads, self.n_heads)
 
-    def check_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
-        """Encode a text, or check token ids; an error if the model can't read them."""
+    def _one_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
         texts = [self.vocabulary.encode(token_ids)] if isinstance(token_ids, str) else id_lists(token_ids)
         if len(texts) != 1:
             raise RangeError(f"a text must be a string or one list of token ids, not {len(texts)} texts; pass one")
-        ids = np.asarray(texts[0], np.int64)
+        return np.asarray(texts[0], np.int64)
+
+    def check_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
+        """Encode a text, or check token ids; an error if the model can't read them."""
+        ids = self._one_text(token_ids)
         if not ids.size:
             raise RangeError("a text needs at least one token; pass a text or a list of token ids")
         if len(ids) > self.n_positions:
