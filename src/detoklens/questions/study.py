@@ -445,8 +445,8 @@ def study(
     inputs, given = texts_or_files(text)
     texts = Texts(inputs, documents, length, prepend_bos, text_field, document_per_line, skip_bad, given=given)
     if isinstance(model, Layer) and (tokenizer is not None or all_tokens):
-        given = "all_tokens" if tokenizer is None else "its tokenizer"
-        raise RangeError(f"this layer is loaded already; pass {given} to load(model, …)")
+        option = "all_tokens" if tokenizer is None else "its tokenizer"
+        raise RangeError(f"this layer is loaded already; pass {option} to load(model, …)")
     layer = (
         model
         if isinstance(model, Layer)

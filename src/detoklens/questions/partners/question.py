@@ -204,8 +204,9 @@ def example_tokens(study: Study) -> list[int]:
     candidates = study.layer.meaningful_tokens.tolist()
     if study.has("vocabulary"):
         vocabulary, known = study.layer.vocabulary, set(candidates)
-        papers = [vocabulary.tokenizer.token_to_id(text.replace(" ", "Ġ")) for text in PAPER_TOKENS]
-        if known.issuperset(papers):
+        spelled = [vocabulary.tokenizer.token_to_id(text.replace(" ", "Ġ")) for text in PAPER_TOKENS]
+        papers = [token for token in spelled if token is not None and token in known]
+        if len(papers) == EXAMPLES:
             return papers
         pieces = [token for token in vocabulary.word_internal() if token in known]
         long = [token for token in pieces if len(vocabulary.text(token)) >= SHORTEST_EXAMPLE]
