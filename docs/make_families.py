@@ -7,8 +7,9 @@ from pathlib import Path
 
 from detoklens.questions.base import Need
 from detoklens.questions.catalogue import QUESTIONS
-from detoklens.weights.families import SPEC_OF, SPECS
+from detoklens.weights.families import REFUSED, SPEC_OF, SPECS
 from detoklens.weights.gguf_file import ARCHITECTURES
+from detoklens.weights.gguf_tokenizer import PRE_TOKENIZERS
 from detoklens.weights.spec import AlibiPositions, LearnedPositions, RotaryPositions, Spec
 
 PAGE = Path(__file__).parent / "families.md"
@@ -17,7 +18,13 @@ GENERATED = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOT
 
 def families_page() -> str:
     """Return the page with regenerated tables; the prose around them stays as it is."""
-    tables = {"families": families_table(), "questions": questions_table(), "gguf": gguf_table()}
+    tables = {
+        "families": families_table(),
+        "questions": questions_table(),
+        "gguf": gguf_table(),
+        "refused": refused_table(),
+        "pre_tokenizers": ", ".join(f"`{name}`" for name in PRE_TOKENIZERS) + "\n",
+    }
     return GENERATED.sub(lambda found: found[1] + tables[found[2]] + found[3], PAGE.read_text(encoding="utf-8"))
 
 
@@ -36,6 +43,13 @@ def gguf_table() -> str:
         [f"`{name}`", f"`{kind.model_type}`", SPEC_OF[kind.model_type].models] for name, kind in ARCHITECTURES.items()
     ]
     return _table(["`general.architecture`", "read as", "models"], rows)
+
+
+def refused_table() -> str:
+    """One row per reason: the model types that can't be read exactly."""
+    reasons = dict.fromkeys(REFUSED.values())
+    rows = [[", ".join(f"`{name}`" for name in REFUSED if REFUSED[name] == reason), reason] for reason in reasons]
+    return _table(["`model_type`", "why"], rows)
 
 
 def questions_table() -> str:

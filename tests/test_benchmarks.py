@@ -22,6 +22,8 @@ from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.base import ReportEntry
 from detoklens.questions.heads.question import Heads
 from detoklens.tokens import Vocabulary
+from tests.weights.families.tiny import tiny
+from tests.weights.gguf_files import QUANTISED, write_gguf
 
 FOLDER = Path(__file__).resolve().parent.parent / "benchmarks"
 SMALL = "--vocabulary 300 --heads 2 --d-head 8"
@@ -121,6 +123,13 @@ def test_the_memory_of_a_large_model_is_measured():
     assert re.search(r"auroc of one head: 0\.\d+ GB peak", printed)
 
 
+def test_partners_of_a_gguf_file_are_compared_with_dequantising_it(tmp_path):
+    model = tiny("llama", hidden_size=32, num_attention_heads=4, num_key_value_heads=2, intermediate_size=40)
+    path = write_gguf(tmp_path / "m.gguf", model, "llama", {"token_embd.weight": QUANTISED.Q8_0})
+    found = json.loads(run("quantised", str(path)))
+    assert found["times_dequantising"] > 0
+
+
 def test_the_coverage_of_intervals_is_counted():
     found = json.loads(run("auroc_coverage", "--vocabularies", "2"))
     assert all(0 <= counted["this_vocabulary"] <= counted["of"] == 2 for counted in found.values())
@@ -132,6 +141,6 @@ def test_hops_are_counted():
 
 
 def test_the_one_of_fixed_size_has_all_that_it_imports():
-    others = {path.stem for path in FOLDER.glob("*.py")} - {*SMALLEST, "counting", "large_model"}
+    others = {path.stem for path in FOLDER.glob("*.py")} - {*SMALLEST, "counting", "large_model", "quantised"}
     assert others == {"auroc_coverage", "contributions", "hops"}
     runpy.run_path(str(FOLDER / "contributions.py"))

@@ -29,6 +29,7 @@ def load(
     dtype: Literal["float32", "float64"] = "float32",
     revision: str | None = None,
     tokenizer: Any = None,
+    all_tokens: bool = False,
 ) -> Layer:
     """Read a checkpoint's first layer.
 
@@ -47,6 +48,9 @@ def load(
     tokenizer
         The tokenizer, where the model's files have none: a fast transformers tokenizer, a ``tokenizers.Tokenizer``, or
         what `load_vocabulary` takes.
+    all_tokens
+        Include special tokens, and tokens that training (almost) never touched, in means over the vocabulary,
+        candidates and rankings.
 
     Returns
     -------
@@ -78,7 +82,7 @@ def load(
             f"the tokenizer has {vocabulary.size:,} tokens, but {checkpoint.name} has embeddings for {rows:,}; pass "
             "the model's own tokenizer"
         )
-    return Layer(checkpoint)
+    return Layer(checkpoint, all_tokens)
 
 
 def _vocabulary_of(tokenizer: Any) -> Vocabulary:
@@ -118,8 +122,8 @@ def _revisions(model: str) -> list[str]:
     if model == demo.NAME:
         names = [name.partition("@")[2] for name in demo.snapshots()]
     else:
-        from detoklens.hub.errors import one_line_errors
         from detoklens.hub.repository import Repository
+        from detoklens.hub.session import one_line_errors
 
         repository = Repository("model", model)
         with one_line_errors(repository, None):

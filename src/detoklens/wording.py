@@ -16,23 +16,21 @@ def head_name(head: int, layer: int = 0) -> str:
     return f"L{layer}H{head}"
 
 
+def _is_term(name: str) -> bool:
+    return 0 < len(name) <= 2 and set(name) <= _SIDES.keys()
+
+
 def term_symbol(term: str) -> str:
-    """`Tᵉᵖ` for `ep`."""
-    return "T" + term.replace("e", "ᵉ").replace("p", "ᵖ")
-
-
-def _spelled_out(term: str) -> str:
-    sides = [_SIDES[letter] for letter in term]
-    return f"{' and '.join(sides) if len(sides) > 1 else f'{sides[0]} alone'} ({term_symbol(term)})"
-
-
-TERMS = {term: _spelled_out(term) for term in ("ee", "pp", "e", "p", "ep", "pe")}
-"""The terms in words, in the order of legends; `scores.terms.TERMS` declares what they are."""
+    """`Tᵉᵖ` for `ep`; any other name unchanged. `scores.terms.TERMS` declares the terms."""
+    return "T" + term.replace("e", "ᵉ").replace("p", "ᵖ") if _is_term(term) else term
 
 
 def term_name(term: str) -> str:
     """A term in words, e.g. `token alone (Tᵉ)`; any other name unchanged."""
-    return TERMS.get(term, term)
+    if not _is_term(term):
+        return term
+    sides = [_SIDES[letter] for letter in term]
+    return f"{' and '.join(sides) if len(sides) > 1 else f'{sides[0]} alone'} ({term_symbol(term)})"
 
 
 def percent(share: float) -> str:

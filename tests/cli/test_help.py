@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from detoklens.cli.adapter import Corpus, Model, SeedOptions
+from detoklens.cli.adapter import AnalysedModel, Corpus, SeedOptions
 from detoklens.cli.app import topics
 from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.contributions.question import Contributions
@@ -68,9 +68,9 @@ def test_a_question_without_figures_has_no_option_for_their_width():
 
 def test_python_and_the_command_line_have_the_same_defaults():
     python = inspect.signature(study).parameters
-    shared = [setting for owner in (Model, Corpus, Texts, SeedOptions, Work) for setting in settings_of(owner)]
+    shared = [setting for owner in (AnalysedModel, Corpus, Texts, SeedOptions, Work) for setting in settings_of(owner)]
     assert {setting.name: setting.default for setting in shared} == {
-        name: parameter.default for name, parameter in python.items() if name != "tokenizer"
+        name: parameter.default for name, parameter in python.items()
     }
 
 

@@ -8,8 +8,7 @@ import time
 import pytest
 
 from detoklens.hub import session
-from detoklens.hub.errors import TransferError
-from detoklens.hub.session import TransferTimeout
+from detoklens.hub.session import TransferError, TransferTimeout
 
 
 @pytest.fixture

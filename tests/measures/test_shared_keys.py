@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -30,7 +32,9 @@ def both() -> tuple[Affinity, Affinity]:
 @pytest.mark.parametrize(
     "measured",
     [
-        lambda affinity: partners_of(affinity, range(4), TOKENS, 3).to_numpy(),
+        lambda affinity: partners_of(
+            replace(affinity, query=affinity.query[:, TOKENS]), range(4), TOKENS, 3
+        ).to_numpy(),
         lambda affinity: find_partners(affinity, TOKENS, 3),
         lambda affinity: scores_of(affinity, 5),
         lambda affinity: pair_ranks(affinity, TOKENS, TOKENS[None, ::-1])[0],

@@ -23,7 +23,7 @@ from transformers import (
 
 import detoklens as dl
 from detoklens import demo
-from detoklens.errors import MissingError
+from detoklens.errors import MissingError, RangeError
 
 TEXT = "the connection was lost"
 SIZE = {"vocab_size": 4096, "bos_token_id": 0, "eos_token_id": 0}
@@ -100,6 +100,18 @@ def test_every_form_of_ids_is_one_text(ids: list[int]) -> None:
 
 
 LAYER = dl.load(gpt2())
+
+
+def test_every_form_of_ids_is_a_parameter() -> None:
+    ids, tensor = [5, 4, 300], torch.tensor([[5, 4, 300]])
+    scores = LAYER.affinity(ids)
+    for form in (np.array(ids), np.array([ids]), tensor, tensor[0], {"input_ids": tensor}, [*tensor[0]]):
+        assert dl.Explain(token_ids=form) == dl.Explain(form) == dl.Explain(token_ids=ids)
+        assert dl.Partners(form) == dl.Partners(ids)
+        if not isinstance(form, list):
+            np.testing.assert_array_equal(LAYER.affinity(form), scores)
+    with pytest.raises(RangeError, match="token_ids is a list, each a whole number"):
+        dl.Explain(token_ids=torch.tensor([[1, 2], [3, 4]]))
 
 
 def test_what_tokenizers_return_is_a_text(tokenizer: PreTrainedTokenizerFast) -> None:

@@ -41,7 +41,7 @@ def test_ranks_are_places_in_the_sorted_row(study, layer, centred):
         scores -= scores.mean(axis=1, keepdims=True)
     for row in ranks.iter_rows(named=True):
         own = scores[row["head"], row["query_token_id"]]
-        assert row["rank"] == 1 + (own > own[row["key_token_id"]]).sum()
+        assert row["rank"] == 1 + (own[layer.meaningful_tokens] > own[row["key_token_id"]]).sum()
         assert row["score"] == pytest.approx(own[row["key_token_id"]], abs=1e-3)
         assert row["key_token"] == layer.token(row["key_token_id"])
         assert row["query_token"] == layer.token(row["query_token_id"])
@@ -59,7 +59,7 @@ def test_a_word_of_several_pieces_gives_each_adjacent_pair(study, layer):
 
 def test_summary_is_that_of_the_ranks(study, layer):
     tables = study.ask(Words(WORDS)).tables
-    size = layer.vocab_size
+    size = len(layer.meaningful_tokens)
     expected = (
         tables["word_ranks"]
         .group_by("head", maintain_order=True)
@@ -202,7 +202,8 @@ def test_the_table_has_ties_by_the_paired_interval(study):
 
 
 def test_how_many_words_were_split_is_told(study):
-    (note,) = study.ask(Words(["century", "sapiens"])).notes
+    left_out, note = study.ask(Words(["century", "sapiens"])).notes
+    assert left_out.startswith("1 special token left out")
     assert note == "2 words: 1 of one token (left out), 1 of two, 0 of more; 1 pairs are ranked"
 
 

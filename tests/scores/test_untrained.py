@@ -1,4 +1,4 @@
-"""Untrained tokens: found next to tokens that no text has, and left out of rankings."""
+"""Untrained tokens: found next to tokens that no text has, and left out of means, candidates and rankings."""
 
 from dataclasses import replace
 
@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import detoklens as dl
-from detoklens.scores.untrained import impossible_tokens, untrained_tokens
+from detoklens.questions.base import Question
+from detoklens.scores.layer import Layer, impossible_tokens, untrained_tokens
+from tests.layers import as_layer, random_first_layer
 
 
 @given(
@@ -53,14 +55,76 @@ def test_the_demo() -> None:
     assert not np.isin(layer.meaningful_tokens, np.flatnonzero(layer.untrained)).any()
 
 
-@pytest.mark.parametrize("question", [dl.Partners(["ion"], top=4096), dl.Lexicon(top=2000)])
-def test_rankings_leave_them_out_unless_asked(question: dl.Partners | dl.Lexicon) -> None:
-    study = dl.study("demo")
-    name = "partners" if isinstance(question, dl.Partners) else "lexicon"
-    kept = study.ask(question).tables[name]["key_token_id"]
-    assert np.isin(kept, study.layer.meaningful_tokens).all()
-    everything = study.ask(replace(question, all_tokens=True)).tables[name]["key_token_id"]
-    assert name == "lexicon" or everything.n_unique() == study.layer.vocab_size
+@pytest.fixture(scope="module")
+def by_default() -> dl.Study:
+    return dl.study("demo")
+
+
+@pytest.fixture(scope="module")
+def with_all() -> dl.Study:
+    return dl.study("demo", all_tokens=True)
+
+
+@pytest.mark.parametrize(
+    ("question", "table", "column"),
+    [
+        (dl.Partners(["ion"], top=4096), "partners", "key_token_id"),
+        (dl.Lexicon(top=2000), "lexicon", "key_token_id"),
+        (dl.Heatmap(tokens=2000), "heatmap_tokens", "token_id"),
+    ],
+)
+def test_they_are_left_out_unless_asked_for(
+    by_default: dl.Study, with_all: dl.Study, question: Question, table: str, column: str
+) -> None:
+    few, many = by_default.ask(question), with_all.ask(question)
+    assert np.isin(few.tables[table][column], by_default.layer.meaningful_tokens).all()
+    assert table == "lexicon" or not np.isin(many.tables[table][column], by_default.layer.meaningful_tokens).all()
+    [note] = [note for note in few.notes if "left out" in note]
+    assert note.startswith("82 tokens that training (almost) never touched and 1 special token left out of means")
+    assert not any("left out" in note for note in many.notes)
+    assert many.provenance.options["all_tokens"]
+    assert "all_tokens" not in few.provenance.options
+    assert " demo --all-tokens" in many.command
+
+
+def test_twins_are_ranked_among_the_others(by_default: dl.Study, with_all: dl.Study) -> None:
+    few, many = (study.ask(dl.Twins(triples=40, bootstrap=0)) for study in (by_default, with_all))
+    sizes = [answer.tables["twins_by_condition"]["candidates"][0] for answer in (few, many)]
+    assert sizes == [len(by_default.layer.meaningful_tokens), by_default.layer.vocab_size]
+    assert not np.isin(few.tables["twins"]["token_id"], np.flatnonzero(by_default.layer.untrained)).any()
+
+
+def test_words_are_ranked_among_the_others(by_default: dl.Study, with_all: dl.Study) -> None:
+    """A piece that is itself left out would still be ranked."""
+    few, many = (study.ask(dl.Words()).tables["word_ranks"] for study in (by_default, with_all))
+    assert (few["rank"] <= many["rank"]).all()
+    assert (few["rank"] < many["rank"]).any()
+    np.testing.assert_array_equal(few["score"], many["score"])
+    dropped = len(np.setdiff1d(np.arange(4096), by_default.layer.meaningful_tokens))
+    assert (many["rank"] - few["rank"]).max() <= dropped
+
+
+def test_means_over_the_vocabulary_leave_them_out(by_default: dl.Study) -> None:
+    """40 rows without a token: no weight in the mean, unless all tokens are asked for."""
+    vocabulary = by_default.layer.vocabulary
+    size = vocabulary.size + 40
+    plain = random_first_layer(n_heads=2, d_head=6, vocab_size=size)
+    plain.token_embeddings[vocabulary.size :] = 5.0
+    rotary = replace(
+        plain,
+        position_embeddings=plain.position_embeddings[:0],
+        longest_text=40,
+        rotary_frequencies=np.array([1.0, 0.3]),
+    )
+    checkpoint = replace(as_layer(rotary).checkpoint, vocabulary=vocabulary)
+    layer, everything = Layer(checkpoint), Layer(checkpoint, all_tokens=True)
+    kept = np.isin(np.arange(size), layer.meaningful_tokens).astype(float)
+    assert kept.sum() == vocabulary.size - len(vocabulary.apart)
+    ids = [5, 500, 7]
+    by_weight = {"ee": layer.terms(ids, mean=kept)["ee"], "all": layer.terms(ids, mean=np.ones(size))["ee"]}
+    np.testing.assert_array_equal(layer.terms(ids, mean="vocabulary")["ee"], by_weight["ee"])
+    np.testing.assert_array_equal(everything.terms(ids, mean="vocabulary")["ee"], by_weight["all"])
+    assert np.abs(by_weight["all"] - by_weight["ee"]).max() > 1e-3
 
 
 def test_they_are_listed() -> None:

@@ -109,10 +109,17 @@ def write_gguf(
     kinds: dict[str, Any] | None = None,
     more: dict[str, Any] | None = None,
     extra_tensors: dict[str, np.ndarray] | None = None,
+    instead: dict[str, Any] | None = None,
 ) -> Path:
-    """A model of transformers as a GGUF file; `kinds` names tensors to quantise, `more` settings to add."""
+    """A model of transformers as a GGUF file.
+
+    `kinds` names tensors to quantise, `more` settings to add, `instead` settings of the architecture to replace.
+    """
     writer = gguf.GGUFWriter(path, architecture)
     write_settings(writer, model.config, architecture)
+    for name, value in (instead or {}).items():
+        writer.kv_data[0].pop(f"{architecture}.{name}", None)
+        more = (more or {}) | {f"{architecture}.{name}": value}
     for name, value in (more or {}).items():
         adders = {list: writer.add_array, float: writer.add_float32, str: writer.add_string, int: writer.add_uint32}
         adders[type(value)](name, value)

@@ -17,6 +17,7 @@ from detoklens.loading import load_vocabulary
 from detoklens.model import checks
 from detoklens.model.verify import verify
 from detoklens.tokens import Vocabulary
+from detoklens.tokens.vocabulary import token_bytes
 from detoklens.weights import gguf_file
 from detoklens.weights.gguf_tokenizer import gguf_vocabulary
 from tests.fuzz.budget import cases
@@ -46,35 +47,34 @@ FALCON = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("architecture", "settings"),
-    [
-        ("llama", LLAMA),
-        ("llama", LLAMA | {"attention_bias": True, "num_key_value_heads": 4}),
-        ("qwen2", LLAMA),
-        ("qwen3", LLAMA | {"head_dim": 6}),
-        ("qwen3moe", LLAMA | {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 5}),
-        ("gpt2", GPT2),
-        ("gemma", SIZES | {"head_dim": 10}),
-        ("gemma2", SIZES | {"head_dim": 10, "query_pre_attn_scalar": 10, "sliding_window": 3}),
-        ("gemma3", SIZES | {"head_dim": 10, "query_pre_attn_scalar": 10, "sliding_window": 3}),
-        ("phi2", LLAMA | ALL_HEADS),
-        ("phi2", LLAMA | ALL_HEADS | {"hidden_size": 40, "partial_rotary_factor": 0.6}),
-        ("phi3", SIZES | {"sliding_window": 3}),
-        ("olmo2", SIZES),
-        ("starcoder2", SIZES),
-        ("starcoder2", SIZES | {"use_bias": False}),
-        ("gptneox", LLAMA | ALL_HEADS | {"use_parallel_residual": False}),
-        ("gptneox", LLAMA | ALL_HEADS | {"rotary_pct": 0.5}),
-        ("falcon", FALCON),
-        ("falcon", FALCON | {"new_decoder_architecture": True, "num_kv_heads": 3}),
-        ("falcon", FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1}),
-        ("falcon", FALCON | {"multi_query": False, "bias": True}),
-        ("bloom", BLOOM),
-        ("mpt", MPT),
-    ],
-    ids=lambda value: value if isinstance(value, str) else "",
-)
+MADE = [
+    ("llama", LLAMA),
+    ("llama", LLAMA | {"attention_bias": True, "num_key_value_heads": 4}),
+    ("qwen2", LLAMA),
+    ("qwen3", LLAMA | {"head_dim": 6}),
+    ("qwen3moe", LLAMA | {"num_experts": 3, "num_experts_per_tok": 2, "moe_intermediate_size": 5}),
+    ("gpt2", GPT2),
+    ("gemma", SIZES | {"head_dim": 10}),
+    ("gemma2", SIZES | {"head_dim": 10, "query_pre_attn_scalar": 10, "sliding_window": 3}),
+    ("gemma3", SIZES | {"head_dim": 10, "query_pre_attn_scalar": 10, "sliding_window": 3}),
+    ("phi2", LLAMA | ALL_HEADS),
+    ("phi2", LLAMA | ALL_HEADS | {"hidden_size": 40, "partial_rotary_factor": 0.6}),
+    ("phi3", SIZES | {"sliding_window": 3}),
+    ("olmo2", SIZES),
+    ("starcoder2", SIZES),
+    ("starcoder2", SIZES | {"use_bias": False}),
+    ("gptneox", LLAMA | ALL_HEADS | {"use_parallel_residual": False}),
+    ("gptneox", LLAMA | ALL_HEADS | {"rotary_pct": 0.5}),
+    ("falcon", FALCON),
+    ("falcon", FALCON | {"new_decoder_architecture": True, "num_kv_heads": 3}),
+    ("falcon", FALCON | {"new_decoder_architecture": True, "num_kv_heads": 2, "num_ln_in_parallel_attn": 1}),
+    ("falcon", FALCON | {"multi_query": False, "bias": True}),
+    ("bloom", BLOOM),
+    ("mpt", MPT),
+]
+
+
+@pytest.mark.parametrize(("architecture", "settings"), MADE, ids=lambda value: value if isinstance(value, str) else "")
 def test_a_file_holds_the_model_it_was_made_of(tmp_path, architecture, settings):
     model = tiny(MODEL_TYPES.get(architecture, architecture), **settings)
     layer, whole = detoklens.load(write_gguf(tmp_path / "m.gguf", model, architecture)), detoklens.load(model)
@@ -91,8 +91,54 @@ def test_a_file_holds_the_model_it_was_made_of(tmp_path, architecture, settings)
 
 
 def test_every_architecture_is_tested():
-    tested = {"llama", "qwen2", "qwen3", "qwen3moe", "gpt2", "gemma", "gemma2", "gemma3", "phi2", "phi3", "olmo2"}
-    assert set(gguf_file.ARCHITECTURES) == tested | {"starcoder2", "gptneox", "falcon", "bloom", "mpt"}
+    assert set(gguf_file.ARCHITECTURES) == {architecture for architecture, _ in MADE}
+
+
+@pytest.mark.parametrize("is_local", [True, False])
+def test_olmo_3_is_olmo_2_with_a_window(tmp_path, is_local):
+    kind = "sliding_attention" if is_local else "full_attention"
+    model = tiny("olmo3", **SIZES, sliding_window=3, layer_types=[kind])
+    more = {"olmo2.attention.sliding_window": 3, "olmo2.attention.sliding_window_pattern": [is_local]}
+    layer, whole = detoklens.load(write_gguf(tmp_path / "m.gguf", model, "olmo2", more=more)), detoklens.load(model)
+    assert layer.weights.window == (3 if is_local else None)
+    np.testing.assert_allclose(layer.terms(IDS).attention(), whole.terms(IDS).attention(), atol=1e-5)
+
+
+@pytest.mark.parametrize("architecture", ["gemma2", "gemma3"])
+def test_the_27b_gemmas_scale_queries_by_width_over_heads(tmp_path, architecture):
+    model = tiny(MODEL_TYPES.get(architecture, architecture), **SIZES | {"head_dim": 10, "sliding_window": 3})
+    model.config.num_hidden_layers = {"gemma2": 46, "gemma3": 62}[architecture]
+    layer = detoklens.load(write_gguf(tmp_path / "m.gguf", model, architecture))
+    assert layer.attention_scale == pytest.approx((layer.d_model // layer.n_heads) ** -0.5)
+
+
+def test_gemma_3s_local_layers_have_a_base_of_their_own(tmp_path):
+    model = tiny("gemma3_text", **SIZES | {"head_dim": 10, "query_pre_attn_scalar": 10, "sliding_window": 3})
+    layers = [
+        detoklens.load(write_gguf(tmp_path / f"{number}.gguf", model, "gemma3", more=more))
+        for number, more in enumerate([{}, {"gemma3.rope.freq_base_swa": 500.0}])
+    ]
+    found = [layer.weights.rotary_frequencies for layer in layers]
+    exponents = np.arange(5) / 5
+    np.testing.assert_allclose(found[0], 10_000.0**-exponents)
+    np.testing.assert_allclose(found[1], 500.0**-exponents)
+
+
+@pytest.mark.parametrize(
+    ("architecture", "settings", "name", "value"),
+    [
+        ("falcon", FALCON, "tensor_data_layout", "other"),
+        ("mpt", MPT, "attention.clamp_kqv", 6.0),
+        ("mpt", MPT, "attention.max_alibi_bias", 16.0),
+    ],
+    ids=str,
+)
+def test_values_that_change_the_scores_are_refused_by_name(tmp_path, architecture, settings, name, value):
+    path = write_gguf(tmp_path / "m.gguf", tiny(architecture, **settings), architecture, instead={name: value})
+    with pytest.raises(
+        UnsupportedModelError, match=rf"the setting {architecture}\.{name} = '?{value}'? is not handled"
+    ):
+        detoklens.load(path)
 
 
 @pytest.mark.parametrize("kind", [QUANTISED.Q8_0, QUANTISED.Q4_0, QUANTISED.F16, QUANTISED.BF16], ids=str)
@@ -279,6 +325,69 @@ def test_a_sentencepiece_tokenizer_gives_the_ids_of_the_original(stories_folder,
         assert vocabulary.encode(text) == theirs.encode(text)
 
 
+def test_gemmas_tokenizer_gives_the_ids_of_the_original(corpus_folder):
+    """Without a space before the text; its first 20,000 tokens and all characters."""
+    original = json.loads(shared_tokenizer(corpus_folder, "gemma"))
+    kept = [token for token, number in original["model"]["vocab"].items() if number < 20_000 or len(token) == 1]
+    ids = original["model"]["vocab"] = {token: number for number, token in enumerate(kept)}
+    merges = original["model"]["merges"]
+    original["model"]["merges"] = [
+        merge for merge in merges if {*merge.split(" "), merge.replace(" ", "")} <= ids.keys()
+    ]
+    order = {merge.replace(" ", ""): -rank for rank, merge in reversed(list(enumerate(original["model"]["merges"])))}
+    added = {token["id"] for token in original["added_tokens"]}
+    tokens = sorted(ids, key=ids.__getitem__)
+    settings = {
+        "tokenizer.ggml.model": "llama",
+        "tokenizer.ggml.tokens": tokens,
+        "tokenizer.ggml.scores": [float(order.get(token, -1e6)) for token in tokens],
+        "tokenizer.ggml.token_type": [3 if number in added else 1 for number in range(len(tokens))],
+        "tokenizer.ggml.unknown_token_id": ids["<unk>"],
+        "tokenizer.ggml.add_space_prefix": False,
+    }
+    vocabulary, _ = gguf_vocabulary(settings)
+    assert vocabulary is not None
+    theirs = Vocabulary.from_json(json.dumps(original | {"post_processor": None}))
+    for text in (text_of(corpus_folder), " It's 12345 o'clock!\n\n  naïve ﬁ 東京 🤦\t<eos> x"):
+        assert vocabulary.encode(text) == theirs.encode(text)
+
+
+TEXT = "He'll PAY $1234.50 to café²'S iPhone!\n\n  (x, y) мир"
+
+
+@pytest.mark.parametrize(
+    ("pre", "pieces"),
+    [
+        ("phi-2", "He|'ll| PAY| $|1234|.|50| to| café|²|'|S| iPhone|!|\n\n | (|x|,| y|)| мир"),
+        ("mpt", "He|'ll| PAY| $|1234|.|50| to| café|²|'|S| iPhone|!|\n\n | (|x|,| y|)| мир"),
+        ("starcoder", "He|'ll| PAY| $|1|2|3|4|.|5|0| to| café|²|'|S| iPhone|!|\n\n | (|x|,| y|)| мир"),
+        ("falcon", "He|'|ll| PAY| |$|123|4|.|50| to| café|�|�|'|S| iPhone|!|\n\n  |(|x|,| y|)| �|�|ир"),
+        ("bloom", "He'll| PAY| $1234|.|50| to| café²'S| iPhone|!\n\n  (|x|,| y|)| мир"),
+        ("dbrx", "He|'ll| PAY| $|123|4|.|50| to| café|²|'S| iPhone|!\n\n| | (|x|,| y|)| мир"),
+        ("gpt-4o", "He'll| PAY| $|123|4|.|50| to| café|²|'S| i|Phone|!\n\n| | (|x|,| y|)| мир"),
+        ("tekken", "He|'ll| PAY| $|1|2|3|4|.|5|0| to| café|²|'S| i|Phone|!\n\n| | (|x|,| y|)| мир"),
+    ],
+    ids=str,
+)
+def test_pre_tokenizers_cut_as_the_models_own(pre, pieces):
+    """The tokenizer.json of a model of each kind cuts this text so."""
+    settings = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.pre": pre, "tokenizer.ggml.tokens": ["a"]}
+    vocabulary, notes = gguf_vocabulary(settings)
+    assert not notes
+    found = vocabulary.tokenizer.pre_tokenizer.pre_tokenize_str(TEXT)
+    assert "|".join(token_bytes(piece).decode("utf-8", "replace") for piece, _ in found) == pieces
+
+
+@pytest.mark.parametrize(("architecture", "is_read"), [("gpt2", True), ("phi2", True), ("llama", False), (None, False)])
+@pytest.mark.parametrize("pre", [{}, {"tokenizer.ggml.pre": "default"}], ids=["unnamed", "default"])
+def test_an_unnamed_pre_tokenizer_is_gpt_2s_where_the_architecture_says_so(architecture, is_read, pre):
+    settings = {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ["a"], "general.architecture": architecture}
+    vocabulary, notes = gguf_vocabulary(settings | pre)
+    assert (vocabulary is not None) == is_read
+    wanted = "the GGUF file's pre-tokenizer 'default' is not read; pass the model's tokenizer.json as tokenizer"
+    assert notes == (() if is_read else (wanted,))
+
+
 def split_merge(merge: str | list[str]) -> list[str]:
     return merge.split(" ") if isinstance(merge, str) else merge
 
@@ -296,7 +405,12 @@ def shared_tokenizer(corpus_folder: Path, name: str) -> bytes:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"tokenizer.ggml.model": "gpt2", "tokenizer.ggml.tokens": ["a", "b"], "tokenizer.ggml.merges": ["x"]},
+        {
+            "tokenizer.ggml.model": "gpt2",
+            "tokenizer.ggml.pre": "gpt-2",
+            "tokenizer.ggml.tokens": ["a", "b"],
+            "tokenizer.ggml.merges": ["x"],
+        },
         {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": ["a", "b"], "tokenizer.ggml.scores": [1.0]},
         {"tokenizer.ggml.model": "llama", "tokenizer.ggml.tokens": ["a"], "tokenizer.ggml.unknown_token_id": "x"},
     ],

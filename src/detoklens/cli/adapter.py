@@ -40,6 +40,28 @@ class Model:
 
 
 @dataclass(frozen=True)
+class AnalysedModel(Model):
+    """A model whose tokens are analysed."""
+
+    tokenizer: Annotated[
+        str | None,
+        Parameter(
+            "Tokenizer of a model whose own is missing or not read: a folder, a tokenizer.json or a hub id.",
+            metavar="TOKENIZER",
+            advanced=True,
+        ),
+    ] = None
+    all_tokens: Annotated[
+        bool,
+        Parameter(
+            "Include special tokens, and tokens that training (almost) never touched, in means over the vocabulary, "
+            "candidates and rankings.",
+            advanced=True,
+        ),
+    ] = False
+
+
+@dataclass(frozen=True)
 class Corpus:
     """Which corpus counts are used."""
 
@@ -80,7 +102,7 @@ def question_command(question: type[Question]) -> Callable[..., None]:
         made = dict(zip(owners, parts, strict=True))
         made[Output].check(made[question])
         note_ignored_inputs(made[question], made.get(Corpus), made.get(Texts))
-        study = open_study(made[Model], *(made.get(owner) for owner in (Corpus, Texts, SeedOptions, Work)))
+        study = open_study(made[AnalysedModel], *(made.get(owner) for owner in (Corpus, Texts, SeedOptions, Work)))
         show_answer(study.ask(made[question], made[Output].out), made[Output])
 
     return command_of(run, owners, question)
@@ -109,7 +131,7 @@ def command_of(
 
 def owners_of(question: type[Question]) -> dict[type, list[Setting]]:
     """The dataclasses that a command's options come from, with their settings."""
-    owners: dict[type, list[Setting]] = {Model: list(settings_of(Model)), question: list(settings_of(question))}
+    owners: dict[type, list[Setting]] = {each: list(settings_of(each)) for each in (AnalysedModel, question)}
     if question.takes("counts"):
         only_a_mean = issubclass(question, OnText)  # there, counts can only weight the mean that is split off
         owners[Corpus] = [as_advanced(s) if only_a_mean else s for s in settings_of(Corpus)]
@@ -221,10 +243,12 @@ def read_settings(settings: Iterable[Setting], given: dict[str, Any]) -> dict[st
 
 
 def open_study(
-    model: Model, corpus: Corpus | None, texts: Texts | None, chance: SeedOptions | None, work: Work | None
+    model: AnalysedModel, corpus: Corpus | None, texts: Texts | None, chance: SeedOptions | None, work: Work | None
 ) -> Study:
     """The study that the command line describes."""
-    layer = load(model.model, revision=model.revision)
+    layer = load(model.model, revision=model.revision, tokenizer=model.tokenizer, all_tokens=model.all_tokens)
     counts = fitting_counts(corpus.counts, layer) if corpus is not None else None
     words = [model.model, *(["--revision", model.revision] if model.revision else [])]
+    words += ["--tokenizer", model.tokenizer] if model.tokenizer else []
+    words += ["--all-tokens"] * model.all_tokens
     return Study(layer, counts, texts, chance.seed if chance else 0, work, words)

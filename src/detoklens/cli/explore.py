@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from detoklens.cli.adapter import Corpus, Model, command_of, open_study
+from detoklens.cli.adapter import AnalysedModel, Corpus, command_of, open_study
 from detoklens.cli.output import say
 from detoklens.errors import DetokLensError
 from detoklens.explorer.server import Server, serving
@@ -32,7 +32,7 @@ class Explore:
     no_open: Annotated[bool, Parameter("Don't open the browser.")] = False
 
 
-def explore(model: Model, asked: Explore, corpus: Corpus) -> None:
+def explore(model: AnalysedModel, asked: Explore, corpus: Corpus) -> None:
     """Explore a model's first layer in the browser.
 
     Shows tokens, texts, positions and heads, and serves them on this machine only, until Ctrl-C. Head cards appear once
@@ -52,7 +52,7 @@ def explore(model: Model, asked: Explore, corpus: Corpus) -> None:
         _serve_model(model, asked, corpus)
 
 
-def _export(model: Model, folder: Path, corpus: Corpus) -> None:
+def _export(model: AnalysedModel, folder: Path, corpus: Corpus) -> None:
     from detoklens.explorer.bundle import refuse_foreign, write_bundle
 
     refuse_foreign(folder)
@@ -74,7 +74,7 @@ def _serve_exported(folder: Path, asked: Explore, corpus: Corpus) -> None:
         _wait()
 
 
-def _serve_model(model: Model, asked: Explore, corpus: Corpus) -> None:
+def _serve_model(model: AnalysedModel, asked: Explore, corpus: Corpus) -> None:
     from detoklens.explorer.bundle import add_cards
     from detoklens.explorer.explore import served
 
@@ -106,4 +106,4 @@ def _until_interrupted() -> Iterator[None]:
         yield
 
 
-command = command_of(explore, (Model, Explore, Corpus))
+command = command_of(explore, (AnalysedModel, Explore, Corpus))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from detoklens.cli.adapter import Corpus, Model, SeedOptions, command_of, open_study
+from detoklens.cli.adapter import AnalysedModel, Corpus, SeedOptions, command_of, open_study
 from detoklens.cli.output import chosen_width
 from detoklens.cli.progress import shown_progress, step_list
 from detoklens.corpus.records import ReadingOptions
@@ -43,7 +43,7 @@ class Report:
     ] = "page"
 
 
-def report(model: Model, made: Report, corpus: Corpus, texts: Texts, chance: SeedOptions, work: Work) -> None:
+def report(model: AnalysedModel, made: Report, corpus: Corpus, texts: Texts, chance: SeedOptions, work: Work) -> None:
     """Write a full report of a model: page, figures, tables, provenance.
 
     Writes report.html, figures (SVG, PDF, PNG) and tables (parquet, CSV). Without --counts or --corpus, or without
@@ -80,4 +80,4 @@ def _with_counts(study: Study, made: Report, texts: Texts, engine: Engine) -> St
     return Study(study.layer, counts, study.texts, study.seed, study.work, study.model_words)
 
 
-command = command_of(report, [Model, Report, Corpus, Texts, SeedOptions, Work])
+command = command_of(report, [AnalysedModel, Report, Corpus, Texts, SeedOptions, Work])

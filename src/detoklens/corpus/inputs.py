@@ -181,8 +181,8 @@ def download_dataset(argument: str, accepted: Accepted = TEXTS) -> list[tuple[st
 
     Files are stored in the hub's cache and downloaded once.
     """
-    from detoklens.hub.errors import one_line_errors
     from detoklens.hub.repository import MAIN, Repository
+    from detoklens.hub.session import one_line_errors
 
     owner, name, *pattern = argument.split("/")
     dataset = Repository("dataset", f"{owner}/{name}")
@@ -214,7 +214,7 @@ def _find_files(dataset: Repository, pattern: str, accepted: Accepted) -> tuple[
 
 
 def _list_files(dataset: Repository, branch: str) -> tuple[str, Collection[str]]:
-    from detoklens.hub.errors import RefusedError
+    from detoklens.hub.session import RefusedError
 
     try:
         return dataset.list_files(branch)

@@ -19,11 +19,9 @@ from detoklens.scores.factors import (
     biases,
     for_each_head,
     key_side,
-    means,
     project,
     query_side,
     rotated_by_offset,
-    token_shares,
 )
 from detoklens.scores.layer import Layer
 from detoklens.weights.scale import ScaleTable
@@ -158,8 +156,7 @@ def write_layer(layer: Layer, arrays: Arrays, text_limit: int, watch: Watcher | 
         _write_positions(layer, arrays)
         _write_scales(layer, arrays, text_limit)
     else:
-        shares = token_shares("vocabulary", layer.vocab_size)
-        mean = means(layer.weights, layer.folded, layer.scales.bare_tokens(), shares)
+        mean = layer.common_part("vocabulary")
         arrays.add("mean_query", mean.query)
         arrays.add("mean_key", mean.key)
 

@@ -11,8 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from detoklens.errors import first_line
-from detoklens.hub.errors import AnswerError, BusyError, HTTPError, RefusedError, TransferError
-from detoklens.hub.session import TransferTimeout, open_response, refuse_compressed
+from detoklens.hub.session import (
+    AnswerError,
+    BusyError,
+    HTTPError,
+    RefusedError,
+    TransferError,
+    TransferTimeout,
+    open_response,
+    refuse_compressed,
+)
 
 MAX_ATTEMPTS = 5  # in a row without a new byte
 FIRST_PAUSE_SECONDS = 1.0  # doubled each time: 15 s in total

@@ -21,9 +21,8 @@ from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils import WeakFileLock, validate_repo_id
 
 from detoklens.errors import HubError
-from detoklens.hub.errors import AnswerError, one_line_errors
 from detoklens.hub.ranges import RemoteFile, stream_ranges
-from detoklens.hub.session import read_headers, read_json
+from detoklens.hub.session import AnswerError, one_line_errors, read_headers, read_json
 from detoklens.writing import write_whole
 
 MAIN = "main"

@@ -2,8 +2,10 @@
 
 Bodies are read as they arrive and never decompressed: a compressed answer, which was not asked for, is refused. Bodies
 of redirects and of errors are not read at all. A read timeout ends silence; `TransferTimeout` also ends a server that
-sends one byte at a time.
+sends one byte at a time. Every way in which the hub, the connection or the cache can fail becomes one line.
 """
+
+from __future__ import annotations
 
 import threading
 import time
@@ -11,13 +13,16 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from http.cookiejar import DefaultCookiePolicy
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from huggingface_hub import constants, get_session, get_token
+from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
-from detoklens.errors import parse_json
-from detoklens.hub.errors import AnswerError, HTTPError, RefusedError, TransferError
+from detoklens.errors import HubError, OutputError, first_line, parse_json
 from detoklens.version import __version__
+
+if TYPE_CHECKING:
+    from detoklens.hub.repository import Repository
 
 Result = TypeVar("Result")
 
@@ -25,6 +30,30 @@ LARGEST_JSON = 32_000_000  # bytes of an API answer; a list of 100,000 files has
 MAX_REDIRECTS = 10
 GRACE_SECONDS = 60.0
 MIN_BYTES_PER_SECOND = 10_000
+HTTPError: type[Exception] = next(kind for kind in HfHubHTTPError.__mro__ if kind.__name__ == "HTTPError")
+"""The base class of connection errors: that of httpx or httpx2, whichever huggingface_hub uses."""
+
+
+class AnswerError(Exception):
+    """The answer can't be used; another attempt may succeed."""
+
+
+class BusyError(AnswerError):
+    """The hub has a temporary problem."""
+
+
+class RefusedError(Exception):
+    """The hub refuses (401, 404, …); another attempt would not help."""
+
+    def __init__(self, response: Any) -> None:
+        self.status: int = response.status_code
+        self.code: str = response.headers.get("X-Error-Code", "")
+        self.file = str(response.request.url).rpartition("/")[2]
+        super().__init__(f"HTTP {self.status}")
+
+
+class TransferError(Exception):
+    """The transfer was abandoned; the bytes received so far are kept."""
 
 
 class TransferTimeout:
@@ -153,3 +182,53 @@ def _send(method: str, url: str, timeout: TransferTimeout, headers: Mapping[str,
 def _describes_file(response: Any) -> bool:
     """Whether a redirect to another host already states the file's etag and size."""
     return response.has_redirect_location and {"x-linked-etag", "x-linked-size"} <= response.headers.keys()
+
+
+@contextmanager
+def one_line_errors(repository: Repository, revision: str | None) -> Iterator[None]:
+    """Turn errors of the hub, the connection and the cache into a HubError."""
+    local = "a local folder" if repository.kind == "model" else "local files"
+    try:
+        yield
+    except HFValidationError as error:
+        raise HubError(
+            f"{repository.repo_id!r} is neither a local folder nor the name of a {repository.kind} on the hub (e.g. "
+            "gpt2 or openai-community/gpt2-xl); check the spelling"
+        ) from error
+    except RefusedError as error:
+        raise HubError(_describe_refusal(error, repository, revision, local)) from error
+    except AnswerError as error:
+        raise HubError(
+            f"{repository}: unusable answer from {constants.ENDPOINT}: {first_line(error)}; check HF_ENDPOINT, try "
+            f"again later, or use {local}"
+        ) from error
+    except TransferError as error:
+        raise HubError(f"{first_line(error)}; run the same command again to resume, or use {local}") from error
+    except (OfflineModeIsEnabled, HTTPError) as error:
+        raise HubError(
+            f"{repository} is not a local folder, and {constants.ENDPOINT} can't be reached "
+            f"({first_line(error)}); check the connection, use {local}, or set HF_HUB_OFFLINE=1 to use cached files"
+        ) from error
+    except (OSError, OutputError) as error:
+        reason = error if isinstance(error, OSError) else error.__cause__
+        raise HubError(
+            f"can't use the hub's cache ({first_line(reason or error)}); free some space, or set HF_HOME to another "
+            "folder"
+        ) from error
+
+
+def _describe_refusal(error: RefusedError, repository: Repository, revision: str | None, local: str) -> str:
+    page = f"{constants.ENDPOINT}/{repository}"
+    if error.status in (401, 403):
+        return (
+            f"{repository}: access refused (HTTP {error.status}); the {repository.kind} is gated, private or "
+            f"misspelled: accept its licence at {page}, then log in with `hf auth login` or set HF_TOKEN"
+        )
+    if error.code == "RevisionNotFound":
+        return f"{repository} has no revision {revision!r}; see {page}/tree/main"
+    if error.code == "EntryNotFound":
+        return f"{repository} has no {error.file} on the hub; choose another {repository.kind}"
+    if error.status == 404:
+        found = f"no {repository.kind} {repository.repo_id!r} on {constants.ENDPOINT} (HTTP 404)"
+        return f"{found}; check the name, or use {local}"
+    return f"{repository}: HTTP {error.status} from {constants.ENDPOINT}; try again later, or use {local}"

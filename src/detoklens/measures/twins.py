@@ -39,7 +39,7 @@ from detoklens.measures.ranking import BLOCK_BYTES, HeadScores
 from detoklens.measures.words import exchange_within, split_words
 from detoklens.parallel import thread_map
 from detoklens.scores.block import LastPlace, block_output, last_place, stream_after_attention
-from detoklens.scores.factors import Common, biases, means, token_shares
+from detoklens.scores.factors import Common
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
 from detoklens.weights.first_layer import MlpSublayer
@@ -354,10 +354,7 @@ class ClosedWorld:
     @classmethod
     def of(cls, layer: Layer, beginning: tuple[int, ...], rest: MlpSublayer | None) -> ClosedWorld:
         """Without learned positions, terms are split by the mean query and key of the vocabulary."""
-        if layer.positions == "learned":
-            return cls(layer, beginning, rest, biases(layer.weights, layer.folded))
-        shares = token_shares("vocabulary", layer.vocab_size)
-        return cls(layer, beginning, rest, means(layer.weights, layer.folded, layer.scales.bare_tokens(), shares))
+        return cls(layer, beginning, rest, layer.common_part(None if layer.positions == "learned" else "vocabulary"))
 
     @property
     def places(self) -> tuple[str, ...]:

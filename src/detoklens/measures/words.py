@@ -71,6 +71,11 @@ class WordPairs:
         """The same pairs with keys and queries exchanged."""
         return WordPairs(self.words, self.pair, self.queries, self.keys)
 
+    def places_in(self, tokens: Int[np.ndarray, "token"]) -> WordPairs:
+        """The same pairs with the places of their tokens in a sorted list that has them all."""
+        keys, queries = np.searchsorted(tokens, self.keys), np.searchsorted(tokens, self.queries)
+        return WordPairs(self.words, self.pair, keys, queries)
+
 
 def given_words(words: Path | Sequence[str] | None) -> list[str]:
     """The words of a file or sequence, each once; the bundled ones for None."""

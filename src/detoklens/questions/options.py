@@ -9,15 +9,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import numpy as np
-
 from detoklens.errors import MissingError, RangeError
 from detoklens.questions.base import Question, ReportEntry
 from detoklens.questions.parameters import Parameter, settings_of
-from detoklens.wording import plural
 
 if TYPE_CHECKING:
-    from detoklens.parallel import Runner
     from detoklens.questions.base import Need
     from detoklens.questions.study import Study
     from detoklens.scores.affinity import Affinity
@@ -59,7 +55,10 @@ class SplitTerms(Question):
     def settings(self, study: Study) -> dict[str, Any]:
         """Without the options that don't apply to this family."""
         given = super().settings(study)
-        return {name: given[name] for name in given if name not in self.of_families} | self.of_family(study)
+        settings = {name: given[name] for name in given if name not in self.of_families} | self.of_family(study)
+        left_out = study.layer.vocab_size - len(study.layer.meaningful_tokens)
+        has_mean = settings.get("mean") == "vocabulary"
+        return settings | ({"tokens_left_out": left_out} if has_mean and left_out else {})
 
     def of_family(self, study: Study) -> dict[str, Any]:
         """The options that apply to this family; an error if another one was set."""
@@ -74,6 +73,7 @@ class SplitTerms(Question):
         if self.mean == "none" or study.layer.positions == "learned":
             return None
         if self.mean == "vocabulary":
+            study.meaningful_tokens()  # notes how many are left out
             return "vocabulary"
         if study.counts is None:
             raise MissingError("counts", "a mean weighted by frequency needs corpus counts")
@@ -136,9 +136,17 @@ class AtOffset(SplitTerms):
             for name, said, question in found
         ]
 
-    def affinity(self, study: Study, scale: TokenScale | None, centred: bool, heads: Sequence[int]) -> Affinity:
-        """Tᵉᵉ of the whole vocabulary with these options."""
-        return study.layer.token_affinity(scale, centred, heads, offset=self.offset, mean=self.split_off(study))
+    def affinity(
+        self,
+        study: Study,
+        scale: TokenScale | None,
+        centred: bool,
+        heads: Sequence[int],
+        queries: Sequence[int] | None = None,
+    ) -> Affinity:
+        """Tᵉᵉ of the whole vocabulary with these options, or of some queries."""
+        mean = self.split_off(study)
+        return study.layer.token_affinity(scale, centred, heads, offset=self.offset, mean=mean, queries=queries)
 
 
 @dataclass(frozen=True, repr=False)
@@ -161,28 +169,6 @@ class Joining(AtOffset):
 
     def unusual(self) -> list[str]:
         return super().unusual() + (["keys after the query"] if self.is_ahead else [])
-
-
-@dataclass(frozen=True, repr=False)
-class Ranking(Joining):
-    """A question that ranks tokens; special and untrained ones are left out by default."""
-
-    all_tokens: Annotated[
-        bool, Parameter("Include special tokens and tokens that training never touched.", advanced=True)
-    ] = field(default=False, kw_only=True)
-
-    def ranked_tokens(self, layer: Layer, runner: Runner) -> np.ndarray:
-        """The tokens to rank; says how many are left out."""
-        if self.all_tokens:
-            return np.arange(layer.vocab_size)
-        untrained, kept = int(layer.untrained.sum()), layer.meaningful_tokens
-        if untrained:
-            runner.say(
-                f"{plural(untrained, 'token')} that training never touched and "
-                f"{plural(layer.vocab_size - len(kept) - untrained, 'special one')} are left out "
-                "(--all-tokens includes them, `frequency --by untrained` lists them)"
-            )
-        return kept
 
 
 SPLIT_SAID = {

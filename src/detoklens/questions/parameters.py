@@ -15,6 +15,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from detoklens.errors import DetokLensError, RangeError
+from detoklens.scores.softmax import id_lists
 
 LONGEST_RANGE = 1_000_000  # numbers in one `first-last`
 LONGEST_SHOWN = 60  # characters of an invalid value in a message
@@ -130,15 +131,27 @@ def choices_of(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
+def _as_one_list(value: Any) -> Any:
+    """An array or tensor, or what a tokenizer returns for one text, as a list; anything else as it is."""
+    if hasattr(value, "ids") or (isinstance(value, Mapping) and "input_ids" in value):
+        rows = id_lists(value)
+        return rows[0].tolist() if len(rows) == 1 else value
+    if getattr(value, "ndim", 0) not in (1, 2) or not hasattr(value, "tolist"):
+        return value
+    return (value[0] if value.ndim == 2 and len(value) == 1 else value).tolist()
+
+
 def _as(kind: Any, value: Any) -> Any:
     """The value as one type, a single value as a sequence of one; TypeError if it does not fit."""
     if get_origin(kind) is Sequence:
+        value = _as_one_list(value)
         several = not isinstance(value, str | bytes | Mapping) and isinstance(value, Iterable)
         return tuple(_first_fitting(get_args(kind)[0], each) for each in (value if several else [value]))
     if get_origin(kind) is Literal:
         fits = type(value) is str and value in get_args(kind)
     else:
         accepted = SIMPLE[kind][0] if kind in SIMPLE else kind
+        value = value.item() if getattr(value, "ndim", None) == 0 else value  # a number of numpy or torch
         fits = isinstance(value, accepted) and not (kind in (int, float) and isinstance(value, bool))
     if not fits:
         raise TypeError

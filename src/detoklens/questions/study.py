@@ -26,6 +26,7 @@ from detoklens.questions.parameters import Parameter, check_settings, settings_o
 from detoklens.questions.texts import Texts, beginning_token, fallback_notes, read_documents, texts_or_files
 from detoklens.scores.layer import Layer
 from detoklens.tables.files import Provenance
+from detoklens.wording import plural
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts
@@ -167,6 +168,20 @@ class Study:
         self.layer.check_heads(asked)
         return list(dict.fromkeys(asked))
 
+    def meaningful_tokens(self) -> np.ndarray:
+        """Ids of the tokens that means, candidates and rankings are about; a note says how many are left out."""
+        kept, untrained = self.layer.meaningful_tokens, int(self.layer.untrained.sum())
+        others = self.layer.vocab_size - len(kept) - untrained
+        if len(kept) < self.layer.vocab_size:
+            found = {"token": untrained, "special token": others}
+            number = [plural(count, name) for name, count in found.items() if count]
+            number[0] += " that training (almost) never touched" if untrained else ""
+            self.notes.append(
+                f"{' and '.join(number)} left out of means, candidates and rankings (all_tokens includes them; the "
+                "table untrained of frequency lists the first)"
+            )
+        return kept
+
     def token_ids(self, tokens: Sequence[str | int]) -> list[int]:
         """Tokens given as text or ids, as ids."""
         return [self.layer.token_id(token) for token in tokens]
@@ -255,6 +270,8 @@ class Study:
         options = dict(question.settings(self))
         if self.layer.weights.token_embeddings.dtype != "float32":
             options["dtype"] = str(self.layer.weights.token_embeddings.dtype)
+        if self.layer.all_tokens:
+            options["all_tokens"] = True
         if self.layer.checkpoint.quantised:
             options.setdefault("dequantised_from", list(self.layer.checkpoint.quantised))  # a question may read more
         if question.depends_on("seed"):
@@ -371,6 +388,7 @@ def study(
     workers: int | None = None,
     revision: str | None = None,
     tokenizer: Any = None,
+    all_tokens: bool = False,
 ) -> Study:
     """Open a model plus optional corpus counts and documents; `demo` has its own of both.
 
@@ -404,6 +422,8 @@ def study(
         Branch, tag or commit of a hub model.
     tokenizer
         The tokenizer of a model that comes without one; see `detoklens.load`.
+    all_tokens
+        Include special and untrained tokens in means, candidates and rankings; see `detoklens.load`.
 
     Returns
     -------
@@ -424,14 +444,20 @@ def study(
     """
     inputs, given = texts_or_files(text)
     texts = Texts(inputs, documents, length, prepend_bos, text_field, document_per_line, skip_bad, given=given)
-    if isinstance(model, Layer) and tokenizer is not None:
-        raise RangeError("this layer is loaded already; pass its tokenizer to load(model, tokenizer=…)")
-    layer = model if isinstance(model, Layer) else load(model, revision=revision, tokenizer=tokenizer)
+    if isinstance(model, Layer) and (tokenizer is not None or all_tokens):
+        option = "all_tokens" if tokenizer is None else "its tokenizer"
+        raise RangeError(f"this layer is loaded already; pass {option} to load(model, …)")
+    layer = (
+        model
+        if isinstance(model, Layer)
+        else load(model, revision=revision, tokenizer=tokenizer, all_tokens=all_tokens)
+    )
     words = [str(model) if isinstance(model, str | Path) else layer.name]
-    if layer.checkpoint.model is not None or tokenizer is not None:
+    words += ["--revision", revision] if revision else []
+    words += [] if tokenizer is None else ["--tokenizer", str(tokenizer)]
+    words += ["--all-tokens"] * layer.all_tokens
+    if layer.checkpoint.model is not None or not isinstance(tokenizer, str | Path | None):
         words = []  # no command opens this model
-    elif revision:
-        words += ["--revision", revision]
     return Study(layer, fitting_counts(counts, layer), texts, seed, Work(workers), words)
 
 

@@ -11,7 +11,7 @@ them in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -29,7 +29,7 @@ class Affinity:
     `own_keys` gives the index of each head's keys if heads share them; None means that every head has its own.
     """
 
-    query: Float[np.ndarray, "head token d_head"]
+    query: Float[np.ndarray, "head query d_head"]  # all tokens, unless some were asked for
     shared_key: Float[np.ndarray, "key_head token d_head"]
     own_keys: tuple[int, ...] | None = None
 
@@ -39,7 +39,7 @@ class Affinity:
 
     @property
     def vocab_size(self) -> int:
-        return self.query.shape[1]
+        return self.shared_key.shape[1]
 
     @property
     def key(self) -> Float[np.ndarray, "head token d_head"]:
@@ -50,7 +50,7 @@ class Affinity:
         """One head's keys, as a view."""
         return self.shared_key[head if self.own_keys is None else self.own_keys[head]]
 
-    def heads(self) -> Iterator[tuple[Float[np.ndarray, "token d_head"], Float[np.ndarray, "token d_head"]]]:
+    def heads(self) -> Iterator[tuple[Float[np.ndarray, "query d_head"], Float[np.ndarray, "token d_head"]]]:
         """Each head's queries and keys, as views."""
         for head, query in enumerate(self.query):
             yield query, self.key_of(head)
@@ -77,6 +77,12 @@ class Affinity:
         query, key = (side.astype(np.float32, copy=False) for side in (self.query, self.shared_key))
         return replace(self, query=query, shared_key=key)
 
+    def of_tokens(self, token_ids: Int[np.ndarray, "kept"]) -> Affinity:
+        """Select some tokens, as queries and as keys; their places in `token_ids` are their ids."""
+        if len(token_ids) == self.vocab_size:
+            return self
+        return replace(self, query=self.query[:, token_ids], shared_key=self.shared_key[:, token_ids])
+
     def of_heads(self, heads: list[int]) -> Affinity:
         """Select some heads."""
         if self.own_keys is None:
@@ -85,22 +91,31 @@ class Affinity:
 
 
 def token_affinity(
-    factors: Iterable[TokenFactors], n_heads: int, scales: Float[np.ndarray, "token"] | None
+    factors: Iterable[TokenFactors],
+    n_heads: int,
+    scales: Float[np.ndarray, "token"] | None,
+    asked: Sequence[int] | None = None,
 ) -> Affinity:
-    """Tᵉᵉ of some heads with one σ per token; without scales, Tᵉᵉ without the division. The arrays are new."""
+    """Tᵉᵉ of some heads with one σ per token; without scales, Tᵉᵉ without the division. The arrays are new.
+
+    The query factors are those of the tokens `asked`, by default of all tokens.
+    """
     queries, keys, own_keys = None, dict[int, np.ndarray](), []
+    query_scales = scales if scales is None or asked is None else scales[list(asked)]
     for place, head in enumerate(factors):
         if queries is None:
             dtype = head.query.dtype if scales is None else np.result_type(head.query, scales)
             queries = np.empty((n_heads, *head.query.shape), dtype)
-        _divide(head.query, scales, queries[place])
+        _divide(head.query, query_scales, queries[place])
         keys[id(head.key)] = head.key
         own_keys.append(list(keys).index(id(head.key)))
     assert queries is not None
-    shared_key = np.empty((len(keys), *queries.shape[1:]), queries.dtype)
+    shared_key = np.empty((len(keys), *next(iter(keys.values())).shape), queries.dtype)
     for key, divided in zip(keys.values(), shared_key, strict=True):
         _divide(key, scales, divided)
-    _refuse_undefined(queries, shared_key)
+    _refuse_undefined(queries, range(queries.shape[1]) if asked is None else asked)
+    _refuse_undefined(shared_key, range(shared_key.shape[1]))
+    _refuse_overflow(queries, shared_key)
     return Affinity(queries, shared_key, None if len(keys) == n_heads else tuple(own_keys))
 
 
@@ -116,16 +131,19 @@ def _divide(
         np.divide(side, scales[:, None], out=into)
 
 
-def _refuse_undefined(
-    query: Float[np.ndarray, "head token d_head"], key: Float[np.ndarray, "key_head token d_head"]
-) -> None:
+def _refuse_undefined(vectors: Float[np.ndarray, "head token d_head"], tokens: Sequence[int]) -> None:
     """Refuse non-finite scores, which would leave keys without an order."""
-    defined = np.logical_and.reduce([np.isfinite(side).all(axis=1) for side in (*query, *key)])
+    defined = np.logical_and.reduce([np.isfinite(side).all(axis=1) for side in vectors])
     if not defined.all():
         raise CheckpointError(
-            f"Tᵉᵉ of token id {int(np.argmin(defined))} is not finite, so keys have no order: its σ is 0, or the "
-            "weights are damaged; check the checkpoint, or pass another scale"
+            f"Tᵉᵉ of token id {int(tokens[int(np.argmin(defined))])} is not finite, so keys have no order: its σ is 0, "
+            "or the weights are damaged; check the checkpoint, or pass another scale"
         )
+
+
+def _refuse_overflow(
+    query: Float[np.ndarray, "head query d_head"], key: Float[np.ndarray, "key_head token d_head"]
+) -> None:
     largest = float(_largest_norm(query)) * float(_largest_norm(key))
     if largest > float(np.finfo(query.dtype).max):
         raise CheckpointError(

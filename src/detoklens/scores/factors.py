@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,12 +47,12 @@ ROWS = 2048  # of the vocabulary at a time: 64 MB in float64 at a width of 4,096
 
 @dataclass(frozen=True)
 class TokenFactors:
-    """One head's Q_e and K_e of every token, before the division by σ.
+    """One head's Q_e of some or all tokens and K_e of every token, before the division by σ.
 
     If queries and keys are normed (Qwen3, Gemma 3), they are after that norm, and σ is already divided out.
     """
 
-    query: Float[np.ndarray, "token d_head"]
+    query: Float[np.ndarray, "query d_head"]
     key: Float[np.ndarray, "token d_head"]
 
 
@@ -122,16 +122,38 @@ class Side:
         head: int,
     ) -> Float[np.ndarray, "token d_head"]:
         """One head's factor of every token: before the division by σ or, if a norm follows, after that norm."""
-        if self.norm is None:
-            return table @ self.weight[head]
-        scales, vectors = bare_scales(), np.empty((len(table), self.weight.shape[2]), table.dtype)
-        norm = replace(self.norm, gain=self.norm.gain[head])
-        divisors = None if self.joint is None else self._joint_divisors(table, scales)
+        vectors = np.empty((len(table), self.weight.shape[2]), np.result_type(table, self.weight))
         for begin in range(0, len(table), ROWS):
-            rows = slice(begin, begin + ROWS)
-            linear = table[rows] @ self.weight[head] / scales[rows, None] + self.bias[head]
-            vectors[rows] = norm(linear) if divisors is None else linear / divisors[rows] * norm.gain
+            vectors[begin : begin + ROWS] = self._of_block(table, bare_scales, slice(begin, begin + ROWS), head)
         return vectors
+
+    def of_tokens(
+        self,
+        tokens: Sequence[int],
+        table: Float[np.ndarray, "token d_model"],
+        bare_scales: Callable[[], Float[np.ndarray, "token"]],
+        head: int,
+    ) -> Float[np.ndarray, "query d_head"]:
+        """The same of some tokens, with the same bits: their blocks of rows are multiplied as in `of_vocabulary`."""
+        begins = {token - token % ROWS for token in tokens}
+        blocks = {at: self._of_block(table, bare_scales, slice(at, at + ROWS), head) for at in begins}
+        return np.stack([blocks[token - token % ROWS][token % ROWS] for token in tokens])
+
+    def _of_block(
+        self,
+        table: Float[np.ndarray, "token d_model"],
+        bare_scales: Callable[[], Float[np.ndarray, "token"]],
+        rows: slice,
+        head: int,
+    ) -> Float[np.ndarray, "row d_head"]:
+        linear = table[rows] @ self.weight[head]
+        if self.norm is None:
+            return linear
+        scales, norm = bare_scales(), replace(self.norm, gain=self.norm.gain[head])
+        vectors = linear / scales[rows, None] + self.bias[head]
+        if self.joint is None:
+            return norm(vectors)
+        return vectors / self._joint_divisors(table, scales)[rows] * norm.gain
 
     def _joint_divisors(
         self, table: Float[np.ndarray, "token d_model"], scales: Float[np.ndarray, "token"]
@@ -182,8 +204,8 @@ def for_each_head(
 
 
 Mean = str | np.ndarray | None
-"""The mean query and key to split off: None for none, "vocabulary" over all tokens equally, "frequency" weighted by
-token frequency, or an array with a weight for each token."""
+"""The mean query and key to split off: None for none, "vocabulary" over all tokens that are neither special nor
+untrained, "frequency" weighted by token frequency, or an array with a weight for each token."""
 
 
 @dataclass(frozen=True)
@@ -218,13 +240,12 @@ def token_shares(
     mean: Mean, vocab_size: int, frequencies: Float[np.ndarray, "_"] | None = None
 ) -> Float[np.ndarray, "token"]:
     """The weight of each token in a mean; weights add up to 1."""
-    named = {"vocabulary": np.ones(vocab_size), "frequency": frequencies}
     if isinstance(mean, str) and mean == "frequency" and frequencies is None:
         raise RangeError(
             "mean 'frequency' needs to know how often tokens occur: take the layer of a study with counts, "
             "study(model, counts=…).layer, or layer.with_frequencies(counts.tokens)"
         )
-    weights: Any = named.get(mean) if isinstance(mean, str) else mean
+    weights: Any = frequencies if isinstance(mean, str) and mean == "frequency" else mean
     if not isinstance(weights, np.ndarray) or weights.shape != (vocab_size,):
         raise RangeError(
             f"mean {shown(mean)} is neither 'vocabulary' nor 'frequency' nor an array of {vocab_size} weights, "

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -16,6 +18,7 @@ from detoklens.kernels import product
 from detoklens.scores.affinity import Affinity, token_affinity
 from detoklens.scores.block import block_output
 from detoklens.scores.factors import (
+    ROWS,
     Common,
     Mean,
     Side,
@@ -31,7 +34,6 @@ from detoklens.scores.factors import (
 )
 from detoklens.scores.softmax import Numbers, check_finite_scores, check_range, id_lists, whole_numbers
 from detoklens.scores.terms import MEANINGS, Terms, kernel, text_terms
-from detoklens.scores.untrained import impossible_tokens, untrained_tokens
 from detoklens.tokens import Vocabulary
 from detoklens.weights.checkpoint import Checkpoint
 from detoklens.weights.first_layer import FirstLayer, FoldedLayer, MlpSublayer, Positions, fold
@@ -50,10 +52,11 @@ class Layer:
     Arrays are indexed head, query, key. Results are computed on first use and cached.
     """
 
-    def __init__(self, checkpoint: Checkpoint) -> None:
+    def __init__(self, checkpoint: Checkpoint, all_tokens: bool = False) -> None:
         self.checkpoint = checkpoint
         self.weights: FirstLayer = checkpoint.first_layer
         self.frequencies: Float[np.ndarray, "token"] | None = None
+        self.all_tokens = all_tokens
         self._factors: dict[tuple[str, int], Float[np.ndarray, "token d_head"]] = {}
         self._token_scales: dict[str, Float[np.ndarray, "token"]] = {}
 
@@ -166,18 +169,23 @@ class Layer:
 
     @cached_property
     def untrained(self) -> Bool[np.ndarray, "token"]:
-        """Tokens that training never touched (see `scores.untrained`); none without a tokenizer."""
+        """Tokens that training (almost) never touched (see `untrained_tokens`); none without a tokenizer."""
         if not self.has_vocabulary:
             return np.zeros(self.vocab_size, bool)
         return untrained_tokens(self.weights.token_embeddings, impossible_tokens(self.vocabulary, self.vocab_size))
 
     @cached_property
     def meaningful_tokens(self) -> Int[np.ndarray, "token"]:
-        """Ids of the tokens that rankings are about: neither special nor untrained."""
+        """Ids of the tokens that means, candidates and rankings are about: neither special nor untrained.
+
+        All of them with `all_tokens`.
+        """
+        if self.all_tokens:
+            return np.arange(self.vocab_size)
         kept = ~self.untrained
         if self.has_vocabulary:
             kept[[token for token in self.vocabulary.apart if token < self.vocab_size]] = False
-        return np.flatnonzero(kept)
+        return np.flatnonzero(kept) if kept.any() else np.arange(self.vocab_size)
 
     @cached_property
     def folded(self) -> FoldedLayer:
@@ -189,20 +197,21 @@ class Layer:
 
         Queries are kept up to 256 MB: projecting them again takes about a hundredth of the time of their scores.
         """
-        own_keys, found = head // self.weights.heads_per_key, []
-        for name, side, own in zip(("query", "key"), self._sides, (head, own_keys), strict=True):
-            factor = self._factors.get((name, own))
-            if factor is None:
-                factor = side.of_vocabulary(self.weights.token_embeddings, self.scales.bare_tokens, own)
-                if name == "key" or sum(each.nbytes for each in self._factors.values()) < MOST_KEPT:
-                    self._factors[name, own] = factor
-            found.append(factor)
-        return TokenFactors(*found)
+        return TokenFactors(self._factor("query", head), self._factor("key", head // self.weights.heads_per_key))
+
+    def _factor(self, side: Literal["query", "key"], head: int) -> Float[np.ndarray, "token d_head"]:
+        factor = self._factors.get((side, head))
+        if factor is None:
+            embeddings, bare_scales = self.weights.token_embeddings, self.scales.bare_tokens
+            factor = self._sides[side].of_vocabulary(embeddings, bare_scales, head)
+            if side == "key" or sum(each.nbytes for each in self._factors.values()) < MOST_KEPT:
+                self._factors[side, head] = factor
+        return factor
 
     @cached_property
-    def _sides(self) -> tuple[Side, Side]:
+    def _sides(self) -> dict[str, Side]:
         """The query and the key projection."""
-        return query_side(self.weights, self.folded), key_side(self.weights, self.folded)
+        return {"query": query_side(self.weights, self.folded), "key": key_side(self.weights, self.folded)}
 
     @cached_property
     def scales(self) -> ScaleTable:
@@ -238,8 +247,8 @@ class Layer:
         """The terms of a text that starts at position 0.
 
         Learned positions have six. For rotary and ALiBi positions, `mean` chooses what is split off as common to all
-        tokens: their biases (None), or the mean query and key over the "vocabulary", by "frequency" (for a layer with
-        frequencies, such as that of a study with counts), or with a weight for each token.
+        tokens: their biases (None), or the mean query and key over the "vocabulary" (its `meaningful_tokens`), by
+        "frequency" (for a layer with frequencies, such as that of a study with counts), or by a weight for each token.
         """
         ids = self.check_text(token_ids)
         if mean is not None and self.positions == "learned":
@@ -291,27 +300,39 @@ class Layer:
         *,
         offset: int = 1,
         mean: Mean = None,
+        queries: Sequence[int] | None = None,
     ) -> Affinity:
         """Tᵉᵉ of the whole vocabulary as thin factors, for all or some heads; scale=None leaves out the division.
 
         With rotary positions it is Tᵉᵉ at one offset. `mean` subtracts what all queries and all keys have in common, as
-        in `terms`. Memory and time grow with the number of heads.
+        in `terms`. Memory and time grow with the number of heads, and are much smaller for a few `queries`.
         """
         heads = range(self.n_heads) if heads is None else heads
         self.check_heads(heads)
         if self.positions == "rotary":
             self._check_offset(offset)
-        affinity = token_affinity(map(self.token_factors, heads), len(heads), self._divisors(scale))
+        asked = None if queries is None or centred or mean is not None else list(queries)  # a mean is over all queries
+        factors = (self.token_factors(head) if asked is None else self._factors_of(asked, head) for head in heads)
+        affinity = token_affinity(factors, len(heads), self._divisors(scale), asked)
         if mean is not None:
-            affinity = affinity.less_means(self._shares(mean))
+            affinity = affinity.less_means(self.token_shares(mean))
         if self.positions == "rotary":
             for query in affinity.query:
                 query[:] = rotated_by_offset(self.weights, query, offset)
-        return affinity.centred() if centred else affinity
+        affinity = affinity.centred() if centred else affinity
+        if asked is None and queries is not None:
+            affinity = replace(affinity, query=affinity.query[:, list(queries)])
+        return affinity
+
+    def _factors_of(self, queries: list[int], head: int) -> TokenFactors:
+        """One head's query factors of some tokens, and its key factors of the whole vocabulary."""
+        embeddings, bare_scales = self.weights.token_embeddings, self.scales.bare_tokens
+        query = self._sides["query"].of_tokens(queries, embeddings, bare_scales, head)
+        return TokenFactors(query, self._factor("key", head // self.weights.heads_per_key))
 
     def less_mean_query(self, affinity: Affinity, mean: Mean) -> Float[np.ndarray, "head key"]:
         """What splitting off a mean adds to the score of each key, apart from a number per query: −mean query · key."""
-        shares = self._shares(mean)
+        shares = self.token_shares(mean)
         means = [(shares @ query.astype(np.float64)).astype(query.dtype)[None] for query in affinity.query]
         return np.stack(
             [
@@ -324,9 +345,9 @@ class Layer:
         self, token_ids: TokenIds, scale: TokenScale | None = "mean", *, offset: int = 1, mean: Mean = None
     ) -> Float[np.ndarray, "head query key"]:
         """Tᵉᵉ of these query tokens against the whole vocabulary."""
-        ids = whole_numbers(token_ids)
+        ids = self._one_text(token_ids)
         self.check_tokens(ids)
-        return self.token_affinity(scale, offset=offset, mean=mean).scores(ids)
+        return self.token_affinity(scale, offset=offset, mean=mean, queries=ids.tolist()).scores(np.arange(len(ids)))
 
     def token_assertion(
         self,
@@ -357,13 +378,16 @@ class Layer:
             return biases(self.weights, self.folded)
         if isinstance(mean, str) and mean == "vocabulary":
             return self._vocabulary_means
-        return means(self.weights, self.folded, self.scales.bare_tokens(), self._shares(mean))
+        return means(self.weights, self.folded, self.scales.bare_tokens(), self.token_shares(mean))
 
     @cached_property
     def _vocabulary_means(self) -> Common:
-        return means(self.weights, self.folded, self.scales.bare_tokens(), self._shares("vocabulary"))
+        return means(self.weights, self.folded, self.scales.bare_tokens(), self.token_shares("vocabulary"))
 
-    def _shares(self, mean: Mean) -> Float[np.ndarray, "token"]:
+    def token_shares(self, mean: Mean) -> Float[np.ndarray, "token"]:
+        """The weight of each token in a mean; special and untrained tokens have none in that of the "vocabulary"."""
+        if isinstance(mean, str) and mean == "vocabulary":
+            mean = np.isin(np.arange(self.vocab_size), self.meaningful_tokens).astype(np.float64)
         return token_shares(mean, self.vocab_size, self.frequencies)
 
     def _stream(self, ids: Int[np.ndarray, "query"]) -> Float[np.ndarray, "query d_model"]:
@@ -385,12 +409,15 @@ class Layer:
     def check_heads(self, heads: Sequence[int]) -> None:
         check_range("head", heads, self.n_heads)
 
-    def check_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
-        """Encode a text, or check token ids; an error if the model can't read them."""
+    def _one_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
         texts = [self.vocabulary.encode(token_ids)] if isinstance(token_ids, str) else id_lists(token_ids)
         if len(texts) != 1:
             raise RangeError(f"a text must be a string or one list of token ids, not {len(texts)} texts; pass one")
-        ids = np.asarray(texts[0], np.int64)
+        return np.asarray(texts[0], np.int64)
+
+    def check_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
+        """Encode a text, or check token ids; an error if the model can't read them."""
+        ids = self._one_text(token_ids)
         if not ids.size:
             raise RangeError("a text needs at least one token; pass a text or a list of token ids")
         if len(ids) > self.n_positions:
@@ -400,3 +427,45 @@ class Layer:
             raise RangeError(f"token id {padding} is padding that takes no position; leave it out")
         self.check_tokens(ids)
         return ids
+
+
+NOT_IN_UTF8 = (0xC0, 0xC1, *range(0xF5, 0x100))
+IMPOSSIBLE_NAME = re.compile(
+    r"<unused \d+>|[<\[]\|?(?:unused|reserved)[\w-]*\|?[>\]]|" + "|".join(f"<0x{byte:02X}>" for byte in NOT_IN_UTF8),
+    re.IGNORECASE,
+)
+FEWEST_IMPOSSIBLE = 3
+WITHIN = 2.0  # times the impossible tokens' own median distance from their centre
+ROUNDING = 0.02  # of the distance of trained tokens: quantisation and late drift
+TRAINED_QUANTILE = 0.99  # a distance that trained tokens have, even if most tokens are untrained
+
+
+def impossible_tokens(vocabulary: Vocabulary, vocab_size: int) -> Bool[np.ndarray, "token"]:
+    """Whether each row of the embedding table is one that no text has."""
+    lone = {bytes([byte]) for byte in NOT_IN_UTF8}
+    impossible = np.ones(vocab_size, bool)
+    for token in range(min(vocab_size, vocabulary.size)):
+        raw = vocabulary.raw(token)
+        is_lone = len(raw) == 1 and vocabulary.as_bytes(token) in lone
+        impossible[token] = is_lone or (raw[:1] in "<[" and IMPOSSIBLE_NAME.fullmatch(raw) is not None)
+    return impossible
+
+
+def untrained_tokens(
+    embeddings: Float[np.ndarray, "token d_model"], impossible: Bool[np.ndarray, "token"]
+) -> Bool[np.ndarray, "token"]:
+    """Whether training (almost) never touched each token; none if those that no text has don't stand apart.
+
+    Rows of the table without a token, bytes that UTF-8 never has, and names such as `[unused7]` are impossible in any
+    text. What training does to them (nothing, decay, or one common push) it also does to every other token that it
+    never met. So a token is untrained if its embedding is as near to the median of the impossible ones as they are.
+    """
+    found = np.zeros(len(embeddings), bool)
+    if np.count_nonzero(impossible) < FEWEST_IMPOSSIBLE:
+        return found
+    centre = np.median(embeddings[impossible], axis=0)
+    starts = range(0, len(embeddings), ROWS)
+    distance = np.concatenate([np.linalg.norm(embeddings[at : at + ROWS] - centre, axis=1) for at in starts])
+    trained = np.quantile(distance, TRAINED_QUANTILE)
+    limit = max(WITHIN * float(np.median(distance[impossible])), ROUNDING * trained)
+    return distance <= limit if limit < trained / 2 else found

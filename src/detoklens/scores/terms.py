@@ -1,7 +1,8 @@
 """The attention score of layer 0 as a sum of named terms.
 
-`TERMS` declares each term once: its name, what it means, and the query factor and key factor whose product it is. Texts
-(`text_terms`), documents (`measures.documents`) and last positions (`scores.block`) all multiply these factors.
+`TERMS` declares each term once: its name, from which its symbol follows, what it means, and the query factor and key
+factor whose product it is. Texts (`text_terms`), documents (`measures.documents`) and last positions (`scores.block`)
+all multiply these factors.
 
 For learned absolute positions three query factors meet two key factors, which makes six terms. With σ_i = σ(e_i + p_i):
 
@@ -42,6 +43,7 @@ from detoklens.errors import RangeError
 from detoklens.scores.factors import Common, for_each_head, key_side, project, query_side, rotated, rotated_by_offset
 from detoklens.scores.softmax import masked, softcapped, softmax
 from detoklens.weights.first_layer import FirstLayer, Positions
+from detoklens.wording import term_symbol
 
 if TYPE_CHECKING:
     from detoklens.scores.layer import Layer
@@ -75,6 +77,11 @@ class ScoreTerm(NamedTuple):
     meaning: str
     query: Factor
     key: Factor
+
+    @property
+    def symbol(self) -> str:
+        """`Tᵉᵖ`."""
+        return term_symbol(self.name)
 
 
 TERMS: Mapping[Positions, tuple[ScoreTerm, ...]] = {

@@ -4,16 +4,21 @@ Quantised tensors are dequantised in blocks of rows: the numbers are those that 
 the original model. What llama.cpp's converter does to tensors is undone: Llama's queries and keys have the coordinates
 of a rotary pair next to each other, Gemma's gains include the added 1, joint projections are stacked, and GPT-2's
 matrices are transposed.
+
+A file consists of `GGUF`, a version, the numbers of tensors and settings; the settings (name, type, value); each
+tensor's name, sizes (fastest first), type and offset; and the aligned bytes of the tensors. All numbers are little
+endian. The file is untrusted: every length is checked against the bytes that are left.
 """
 
 from __future__ import annotations
 
+import mmap
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
-from math import nextafter, prod
+from math import isfinite, nextafter, prod
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +27,11 @@ import numpy as np
 from detoklens.errors import CheckpointError, MissingExtraError, UnsupportedModelError, shown
 from detoklens.weights.families import SPEC_OF, spec_of
 from detoklens.weights.first_layer import FirstLayer
-from detoklens.weights.gguf_header import GGUFTensor, read_gguf_header
 from detoklens.weights.sources import check_finite
 from detoklens.weights.spec import RotaryPositions, Spec, Switch
 
 SUFFIX = ".gguf"
-BLOCK_NUMBERS = 1 << 22  # dequantised at a time: 16 MB
+BLOCK_NUMBERS = 1 << 16  # dequantised at a time: fits into a processor's cache
 PLAIN_TYPES = ("F32", "F16", "BF16")
 FREQUENCY_FACTORS = "rope_freqs.weight"
 IN_A_BLOCK = re.compile(r"blk\.(\d+)\.")
@@ -274,7 +278,8 @@ class GGUFFile:
         step = max(1, BLOCK_NUMBERS // rows.shape[1])
         try:
             for begin in range(0, len(rows), step):
-                rows[begin : begin + step] = dequantize(np.array(stored[begin : begin + step]), kind)
+                block = rows[begin : begin + step]  # as one row: gguf works on 16 at a time, which is slow
+                block[:] = dequantize(np.array(stored[begin : begin + step]).reshape(1, -1), kind).reshape(block.shape)
         except (NotImplementedError, ValueError) as error:
             raise CheckpointError(
                 f"{self.where}: tensor {tensor.name!r} is quantised as {kind.name}, which is not read; convert the file"
@@ -395,3 +400,224 @@ def dequantised_note(kinds: Sequence[str], tensors: str) -> tuple[str, ...]:
 def _of_first_layer(value: Any) -> Any:
     """A setting's value in layer 0, if it is given per layer."""
     return value[0].item() if isinstance(value, np.ndarray) and value.size else value
+
+
+MAGIC = b"GGUF"
+VERSIONS = (2, 3)
+MOST_DIMENSIONS = 4
+DEFAULT_ALIGNMENT = 32
+STRING, ARRAY = 8, 9
+SCALARS = {
+    0: "<u1", 1: "<i1", 2: "<u2", 3: "<i2", 4: "<u4", 5: "<i4", 6: "<f4", 7: "?", 10: "<u8", 11: "<i8", 12: "<f8",
+}  # fmt: skip
+MOST_SETTINGS, MOST_TENSORS = 10_000, 1_000_000  # the largest models have some 100 and some 100,000
+LARGEST_SIZE = 2**32 - 1  # llama.cpp reads sizes as uint32
+BlockSizes = Mapping[int, tuple[int, int]]  # numbers and bytes of a block, by the tensor's type
+
+
+def _is_size(value: Any, least: int = 1) -> bool:
+    return type(value) is int and least <= value <= LARGEST_SIZE
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) in (int, float) and isfinite(value) and value >= 0
+
+
+def _is_numbers(value: Any, kinds: str) -> bool:
+    """Whether this is an array of finite numbers of one of these numpy kinds: `i`, `u`, `f`."""
+    return isinstance(value, np.ndarray) and value.dtype.kind in kinds and bool(np.isfinite(value).all())
+
+
+def _is_size_per_layer(value: Any) -> bool:
+    of_layers = _is_numbers(value, "iu") and value.size > 0 and value.min() >= 0 and value.max() <= LARGEST_SIZE
+    return _is_size(value) or of_layers
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a setting may hold, in words and as a check."""
+
+    meaning: str
+    accepts: Callable[[Any], bool]
+
+
+SIZE = _Kind(f"a whole number from 1 to {LARGEST_SIZE}", _is_size)
+SIZE_OR_ZERO = _Kind(f"a whole number from 0 to {LARGEST_SIZE}", lambda value: _is_size(value, least=0))
+SIZE_PER_LAYER = _Kind(f"a whole number from 1 to {LARGEST_SIZE}, or one per layer", _is_size_per_layer)
+NUMBER = _Kind("a finite number of at least 0", _is_number)
+POSITIVE_NUMBER = _Kind("a finite number above 0", lambda value: _is_number(value) and value > 0)
+TEXT = _Kind("text", lambda value: type(value) is str)
+TEXTS = _Kind("a list of texts", lambda value: type(value) is list)
+YES_OR_NO = _Kind("true or false", lambda value: type(value) is bool)
+INTEGERS = _Kind("a list of whole numbers", lambda value: _is_numbers(value, "iu"))
+FLAGS = _Kind("a list of true and false", lambda value: isinstance(value, np.ndarray) and value.dtype.kind == "b")
+NUMBERS = _Kind("a list of finite numbers", lambda value: _is_numbers(value, "iuf"))
+KINDS = {
+    "general.architecture": TEXT,
+    "{architecture}.attention.head_count": SIZE_PER_LAYER,
+    "{architecture}.attention.head_count_kv": SIZE_PER_LAYER,
+    "{architecture}.attention.key_length": SIZE,
+    "{architecture}.attention.layer_norm_epsilon": NUMBER,
+    "{architecture}.attention.layer_norm_rms_epsilon": NUMBER,
+    "{architecture}.attention.clamp_kqv": NUMBER,
+    "{architecture}.attention.max_alibi_bias": NUMBER,
+    "{architecture}.attention.sliding_window": SIZE,
+    "{architecture}.attention.sliding_window_pattern": FLAGS,
+    "{architecture}.attention.value_length": SIZE,
+    "{architecture}.attn_logit_softcapping": POSITIVE_NUMBER,
+    "{architecture}.block_count": SIZE,
+    "{architecture}.context_length": SIZE,
+    "{architecture}.embedding_length": SIZE,
+    "{architecture}.expert_count": SIZE_OR_ZERO,
+    "{architecture}.expert_used_count": SIZE_OR_ZERO,
+    "{architecture}.feed_forward_length": SIZE_PER_LAYER,
+    "{architecture}.rope.dimension_count": SIZE,
+    "{architecture}.rope.freq_base": POSITIVE_NUMBER,
+    "{architecture}.rope.freq_base_swa": POSITIVE_NUMBER,
+    "{architecture}.rope.scaling.factor": NUMBER,
+    "{architecture}.rope.scaling.finetuned": YES_OR_NO,
+    "{architecture}.rope.scaling.original_context_length": SIZE_OR_ZERO,
+    "{architecture}.rope.scaling.type": TEXT,
+    "{architecture}.tensor_data_layout": TEXT,
+    "{architecture}.use_parallel_residual": YES_OR_NO,
+    "{architecture}.vocab_size": SIZE,
+    "tokenizer.ggml.add_space_prefix": YES_OR_NO,
+    "tokenizer.ggml.bos_token_id": SIZE_OR_ZERO,
+    "tokenizer.ggml.eos_token_id": SIZE_OR_ZERO,
+    "tokenizer.ggml.merges": TEXTS,
+    "tokenizer.ggml.model": TEXT,
+    "tokenizer.ggml.pre": TEXT,
+    "tokenizer.ggml.scores": NUMBERS,
+    "tokenizer.ggml.token_type": INTEGERS,
+    "tokenizer.ggml.tokens": TEXTS,
+    "tokenizer.ggml.unknown_token_id": SIZE_OR_ZERO,
+}
+"""Accepted values of each setting that is read; other settings are ignored."""
+
+
+@dataclass(frozen=True)
+class GGUFTensor:
+    """One tensor: its type's number, its shape as numpy has it (slowest first), and its bytes `start:end`."""
+
+    name: str
+    kind: int
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class GGUFHeader:
+    """The settings and tensors of a file."""
+
+    settings: Mapping[str, Any]
+    tensors: Mapping[str, GGUFTensor]
+
+
+def read_gguf_header(path: Path, block_sizes: BlockSizes) -> GGUFHeader:
+    """Read the settings and the tensors' locations."""
+    if path.stat().st_size < len(MAGIC):
+        raise CheckpointError(f"{path}: {path.stat().st_size} bytes are no GGUF file; download it again")
+    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        return _Reader(mapped, str(path)).header(block_sizes)
+
+
+def check_settings(settings: Mapping[str, Any], where: str) -> None:
+    """Refuse settings of a wrong type or out of range."""
+    architecture = settings.get("general.architecture")
+    for template, kind in KINDS.items():
+        name = template.format(architecture=architecture) if type(architecture) is str else template
+        if name in settings and not kind.accepts(settings[name]):
+            raise CheckpointError(
+                f"{where}: the setting {shown(name)} must be {kind.meaning}, not {shown(settings[name])}; convert the "
+                "model to GGUF again"
+            )
+
+
+class _Reader:
+    """Reads the header's bytes in order and never past their end."""
+
+    def __init__(self, mapped: mmap.mmap, where: str) -> None:
+        self._bytes, self._where, self._at = mapped, where, 0
+
+    def header(self, block_sizes: BlockSizes) -> GGUFHeader:
+        if self._take(len(MAGIC)) != MAGIC:
+            raise CheckpointError(f"{self._where}: not a GGUF file; download it again")
+        version = self._number(4)
+        if version not in VERSIONS:
+            raise CheckpointError(f"{self._where}: GGUF version {version} is not read; {VERSIONS[0]} and 3 are")
+        n_tensors, n_settings = self._number(8), self._number(8)
+        if n_tensors > MOST_TENSORS or n_settings > MOST_SETTINGS:
+            raise self._damaged(f"{n_tensors:,} tensors and {n_settings:,} settings are more than any model has")
+        settings: dict[str, Any] = {}
+        for _ in range(n_settings):
+            name = self._string()
+            if name in settings:
+                raise self._damaged(f"the setting {shown(name)} stands twice")
+            settings[name] = self._value(self._number(4))
+        check_settings(settings, self._where)
+        entries = [self._tensor(block_sizes) for _ in range(n_tensors)]
+        return GGUFHeader(settings, self._placed(entries, settings.get("general.alignment", DEFAULT_ALIGNMENT)))
+
+    def _damaged(self, what: str) -> CheckpointError:
+        return CheckpointError(f"{self._where}: {what}; the file is cut off or damaged, download it again")
+
+    def _take(self, count: int) -> bytes:
+        if count > len(self._bytes) - self._at:
+            raise self._damaged(f"{count:,} bytes are announced at byte {self._at:,} of {len(self._bytes):,}")
+        self._at += count
+        return self._bytes[self._at - count : self._at]
+
+    def _number(self, n_bytes: int) -> int:
+        return int.from_bytes(self._take(n_bytes), "little")
+
+    def _string(self) -> str:
+        return self._take(self._number(8)).decode("utf-8", "replace")
+
+    def _value(self, kind: int) -> Any:
+        if kind == STRING:
+            return self._string()
+        if kind == ARRAY:
+            return self._array(self._number(4), self._number(8))
+        return self._scalars(kind, 1)[0].item()
+
+    def _array(self, kind: int, count: int) -> Any:
+        if kind != STRING:
+            return self._scalars(kind, count)
+        if count * 8 > len(self._bytes) - self._at:
+            raise self._damaged(f"{count:,} texts are announced at byte {self._at:,} of {len(self._bytes):,}")
+        return [self._string() for _ in range(count)]
+
+    def _scalars(self, kind: int, count: int) -> np.ndarray:
+        if kind not in SCALARS:
+            raise self._damaged(f"a setting has the unknown type {kind}")
+        dtype = np.dtype(SCALARS[kind])
+        return np.frombuffer(self._take(count * dtype.itemsize), dtype)
+
+    def _tensor(self, block_sizes: BlockSizes) -> GGUFTensor:
+        """A tensor's entry, with offsets relative to the first tensor."""
+        name, n_dimensions = self._string(), self._number(4)
+        if not 1 <= n_dimensions <= MOST_DIMENSIONS:
+            raise self._damaged(f"tensor {shown(name)} has {n_dimensions} dimensions")
+        sizes = [self._number(8) for _ in range(n_dimensions)]
+        kind, start = self._number(4), self._number(8)
+        if kind not in block_sizes:
+            raise self._damaged(f"tensor {shown(name)} has the unknown type {kind}")
+        numbers, width = block_sizes[kind]
+        if sizes[0] % numbers or not all(sizes):
+            raise self._damaged(f"tensor {shown(name)} has the impossible shape {shown(tuple(sizes))}")
+        return GGUFTensor(name, kind, tuple(reversed(sizes)), start, start + prod(sizes) // numbers * width)
+
+    def _placed(self, entries: Iterable[GGUFTensor], alignment: Any) -> dict[str, GGUFTensor]:
+        if type(alignment) is not int or alignment < 1 or alignment & (alignment - 1):
+            raise self._damaged(f"the alignment {shown(alignment)} is not a power of two")
+        begin, end = -(-self._at // alignment) * alignment, 0
+        placed: dict[str, GGUFTensor] = {}
+        for entry in sorted(entries, key=lambda entry: entry.start):
+            if entry.name in placed:
+                raise self._damaged(f"tensor {shown(entry.name)} stands twice")
+            if entry.start < end or begin + entry.end > len(self._bytes):
+                raise self._damaged(f"tensor {shown(entry.name)} claims bytes of another, or beyond the file's end")
+            end = entry.end
+            placed[entry.name] = GGUFTensor(entry.name, entry.kind, entry.shape, begin + entry.start, begin + entry.end)
+        return placed

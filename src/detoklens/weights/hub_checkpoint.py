@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from detoklens.errors import CheckpointError, HubError, parse_json
-from detoklens.hub.errors import one_line_errors
 from detoklens.hub.repository import MAIN, Repository, is_offline, is_plain_path, lock_folder
+from detoklens.hub.session import one_line_errors
 from detoklens.weights.safetensors_files import INDEX_FILE, SINGLE_FILE, read_header, shard_names
 from detoklens.weights.tensor_selection import download, read_remote_header, select
 from detoklens.weights.torch_pickle import PICKLE_FILE

@@ -15,7 +15,6 @@ from detoklens.measures.positions import trained_length
 from detoklens.questions.anatomy.compute import SHARES, HeadAnatomy, anatomies, visible_offsets
 from detoklens.questions.base import Question, ReportEntry, View
 from detoklens.questions.parameters import Heads, Parameter
-from detoklens.scores.factors import token_shares
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent, plural
 
@@ -104,7 +103,7 @@ class Anatomy(Question):
 
     progress_label = "heads"
     report_section = "Anatomy of heads"
-    uses = frozenset({"counts"})
+    uses = frozenset({"counts", "vocabulary"})
     parallel = True
     compared_tables = ("anatomy_by_head",)
     tables = (ANATOMY_BY_HEAD, ANATOMY_BY_ROTARY_PAIR)
@@ -174,12 +173,12 @@ class Anatomy(Question):
         if offsets.max() + 1 < self.offsets:
             runner.say(f"a query sees {plural(int(offsets.max()) + 1, 'offset')} back, not {self.offsets}")
         if study.counts is None:
-            runner.say("no corpus counts: every token of the vocabulary has the same weight")
+            runner.say("no corpus counts: every token has the same weight")
         if layer.weights.softcap is not None:
             runner.say("scores are taken before softcapping")
-        shares = token_shares(
-            "vocabulary" if study.counts is None else "frequency", layer.vocab_size, layer.frequencies
-        )
+        if study.counts is None:
+            study.meaningful_tokens()  # notes how many are left out
+        shares = layer.token_shares("vocabulary" if study.counts is None else "frequency")
         found = anatomies(layer, heads, shares, self.offsets, position, runner)
         tables = {"anatomy_by_head": _by_head(heads, found)}
         if layer.weights.rotary_frequencies is None:

@@ -11,7 +11,7 @@ from detoklens.figures import theme
 from detoklens.figures.labels import QUERY_POSITION
 from detoklens.figures.marks import line, line_entry, logarithmic_y, patch_entry
 from detoklens.figures.panels import chosen_heads, head_panels, head_rows, in_order, name_places, stacked, titled_panels
-from detoklens.wording import TERMS, term_name
+from detoklens.wording import term_name
 
 
 @theme.figure_function
@@ -80,7 +80,10 @@ def compare_contributions(contributions_by_label: Mapping[str, pl.DataFrame], *,
     return figure
 
 
+PAPER_ORDER = ("ee", "pp", "e", "p", "ep", "pe")
+
+
 def terms_in_order(terms: pl.Series) -> list[str]:
     """The terms that occur, in the paper's order."""
     found = terms.unique(maintain_order=True).to_list()
-    return [term for term in TERMS if term in found] + [term for term in found if term not in TERMS]
+    return [term for term in PAPER_ORDER if term in found] + [term for term in found if term not in PAPER_ORDER]

@@ -13,13 +13,12 @@ from detoklens.questions.base import View
 from detoklens.scores.terms import MEANINGS
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.weights.first_layer import Positions
-from detoklens.wording import TERMS, head_name, term_symbol, token_shown
+from detoklens.wording import head_name, term_symbol, token_shown
 
 if TYPE_CHECKING:
     from detoklens.measures.explain import Explanation, Links
 
 
-SIX = ("ee", "pp", "pe", "ep", "e", "p")  # the terms of learned positions; other families have fewer
 TOKEN = 12  # terminal columns of a token and its position
 BAR = 4  # terminal columns of attention 1
 LIFTS = 2  # largest lifts shown per link
@@ -146,11 +145,6 @@ def _positions_of(terms: Sequence[str]) -> Positions:
     return "rotary" if "ep" in terms or len(terms) == 1 else "alibi"
 
 
-def symbol(term: str) -> str:
-    """`Tᵉᵉ` for `ee`; other terms by name."""
-    return term_symbol(term) if term in TERMS else term
-
-
 def links_view(links: pl.DataFrame) -> View:
     """One link per line of at most 80 characters."""
     terms = terms_of(links)
@@ -196,7 +190,7 @@ def legend_view(links: pl.DataFrame) -> View:
     explained = [(links["term"] == term).sum() for term in terms]
     legend = {
         "term": terms,
-        "symbol": [symbol(term) for term in terms],
+        "symbol": [term_symbol(term) for term in terms],
         "reads as": [meanings[term] for term in terms],
         "explains": [f"{number} of {len(links)}" for number in explained],
     }

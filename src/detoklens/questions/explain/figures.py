@@ -19,7 +19,7 @@ from detoklens.figures import theme
 from detoklens.figures.labels import KEY, QUERY, text_inches, token_label
 from detoklens.figures.marks import numbers, patch_entry, point_entry
 from detoklens.figures.panels import EDGE, LABEL, TALLEST, Grid, Margins, add_labels, chosen_heads, head_rows, points
-from detoklens.wording import TERMS, head_name, term_symbol
+from detoklens.wording import head_name, term_symbol
 
 MOST_LINKS = 5  # per head
 MOST_BARS = 60  # per figure: a full page
@@ -99,7 +99,7 @@ def _widest_label(links: pl.DataFrame) -> float:
 
 
 def _label(terms: Sequence[str]) -> str:
-    return " ".join(term_symbol(term) if term in TERMS else term for term in terms)
+    return " ".join(term_symbol(term) for term in terms)
 
 
 def _matrices(

@@ -12,21 +12,20 @@ from detoklens.figures.spec import FigureSpec
 from detoklens.measures.explain import explain
 from detoklens.questions.base import View
 from detoklens.questions.explain.compute import (
-    SIX,
     explanation_schema,
     legend_view,
     links_schema,
     links_view,
     pair_table,
     strongest_links,
-    symbol,
     terms_of,
 )
 from detoklens.questions.options import SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, in_one_word, to_cli_args, whole_numbers
 from detoklens.questions.texts import beginning_token, fallback_notes
+from detoklens.scores.terms import MEANINGS
 from detoklens.tables.schema import Schema
-from detoklens.wording import head_name, listed, plural, term_name, token_shown
+from detoklens.wording import head_name, listed, plural, term_name, term_symbol, token_shown
 
 if TYPE_CHECKING:
     from detoklens.parallel import Runner
@@ -47,6 +46,9 @@ def read_text(given: str) -> str:
         return sys.stdin.buffer.read().decode("utf-8")
     except UnicodeDecodeError as error:
         raise TokenError(f"the text is not valid UTF-8 at byte {error.start}; convert it first") from error
+
+
+MOST_TERMS = tuple(map(str, MEANINGS["learned"]))  # other families have fewer
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,7 +81,7 @@ class Explain(SplitTerms):
 
     progress_label = "explaining"
     uses = frozenset({"vocabulary", "counts"})
-    tables = (explanation_schema(SIX), links_schema(SIX))
+    tables = (explanation_schema(MOST_TERMS), links_schema(MOST_TERMS))
     equation = (
         "s = Σ T,  α[h, i, :] = softmax over the visible keys of s / √d′,  without T: softmax of (s − T) / √d′;  "
         "strength of a link: α log₂(α n), n the query's visible keys;  its term: the one whose removal lowers α most"
@@ -140,7 +142,7 @@ class Explain(SplitTerms):
         if link["term"] is None:
             return f"{strongest}; removing any one term does not lower it."
         counted = links["term"].drop_nulls().value_counts(sort=True).sort("count", "term", descending=[True, False])
-        shares = [f"{symbol(term)} {number}" for term, number in counted.iter_rows()]
+        shares = [f"{term_symbol(term)} {number}" for term, number in counted.iter_rows()]
         return (
             f"{strongest}, explained by {term_name(link['term'])}: {link['without_term']:.2f} without it. Of the "
             f"{plural(len(links), 'strongest link')}, each term explains: {listed(shares)}."

@@ -181,8 +181,8 @@ class Heads(Joining):
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         heads = study.heads(self.heads)
-        matches = self_match_scores(self.affinity(study, self.scale, self.centred, heads)).mean(axis=1)
-        cards = pl.DataFrame({"head": heads, "self_match": matches})
+        affinity = self.affinity(study, self.scale, self.centred, heads).of_tokens(study.meaningful_tokens())
+        cards = pl.DataFrame({"head": heads, "self_match": self_match_scores(affinity).mean(axis=1)})
         cards = cards.with_columns(pl.col("head").cast(pl.Int32))
         marks = Marks(heads)
         for head, score in cards.iter_rows():

@@ -114,7 +114,7 @@ class Heatmap(AtOffset):
 
     @classmethod
     def report_entries(cls, study: Study) -> Sequence[ReportEntry]:
-        drawn = cls(tokens=max(2, min(REPORTED_TOKENS, study.layer.vocab_size)))
+        drawn = cls(tokens=max(2, min(REPORTED_TOKENS, len(study.layer.meaningful_tokens))))
         return [ReportEntry(drawn, headline=False), *drawn.report_variants(study, "heatmap")]
 
     @classmethod
@@ -122,21 +122,22 @@ class Heatmap(AtOffset):
         return (cls(tokens=60),)
 
     def settings(self, study: Study) -> dict[str, Any]:
-        return super().settings(study) | {"tokens": min(self.tokens, study.layer.vocab_size)}
+        return super().settings(study) | {"tokens": min(self.tokens, len(study.layer.meaningful_tokens))}
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         """With and without division by σ; if queries and keys are normed themselves, only with it."""
-        layer, heads = study.layer, study.heads(self.heads)
-        if self.tokens > layer.vocab_size:
-            runner.say(f"the vocabulary has {layer.vocab_size} tokens, fewer than {self.tokens}; all are compared")
-        ids = draw_tokens(layer.vocab_size, min(self.tokens, layer.vocab_size), study.seed)
+        layer, heads, candidates = study.layer, study.heads(self.heads), study.meaningful_tokens()
+        if self.tokens > len(candidates):
+            runner.say(f"the vocabulary has {len(candidates)} tokens, fewer than {self.tokens}; all are compared")
+        places = draw_tokens(len(candidates), min(self.tokens, len(candidates)), study.seed)
+        ids = candidates[places]
         scores, by_head = [], []
         for divided in (True,) if layer.weights.has_query_key_norms else (True, False):
-            affinity = self.affinity(study, self.scale if divided else None, self.centred, heads)
-            drawn = drawn_scores(affinity, ids)
+            affinity = self.affinity(study, self.scale if divided else None, self.centred, heads).of_tokens(candidates)
+            drawn = drawn_scores(affinity, places)
             scores.append(_long(heads, divided, ids, drawn))
             columns = {"head": heads, "layer_norm": [divided] * len(heads)}
-            by_head.append(HEATMAP_BY_HEAD.frame(columns | identical_tokens(affinity, ids, drawn, runner.watch)))
+            by_head.append(HEATMAP_BY_HEAD.frame(columns | identical_tokens(affinity, places, drawn, runner.watch)))
         tokens = {"place": np.arange(len(ids)), "token_id": ids, "token": token_texts(layer, ids)}
         return {
             "heatmap_by_head": pl.concat(by_head).sort("head", maintain_order=True),

@@ -172,7 +172,7 @@ class Layers(Question):
         layer = study.layer
         beginning = beginning_of(layer, runner.say, self.bos)
         chains = twin_words(layer, self.words, [PIECES], self.triples, study.seed, runner.say)[PIECES]
-        candidates = candidate_tokens(layer, self.candidates, [chains.whole], study.seed)
+        candidates = candidate_tokens(study, self.candidates, [chains.whole])
         null, partners = null_pieces(layer, chains, study.seed), partners_of(chains, study.seed, runner.say)
         return Words(chains, null, partners, candidates, beginning)
 

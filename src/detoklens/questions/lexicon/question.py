@@ -19,7 +19,7 @@ from detoklens.measures.ranking import largest_pairs
 from detoklens.measures.words import fingerprint_of, given_words, has_wordfreq, in_list, known_to_wordfreq
 from detoklens.questions.base import ReportEntry, View
 from detoklens.questions.lexicon.compute import LEXICON, LEXICON_BY_HEAD, by_chance, by_head, described, ranked
-from detoklens.questions.options import AFFINITY, Ranking
+from detoklens.questions.options import AFFINITY, Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
 from detoklens.questions.words.question import by_file
 from detoklens.wording import SEAM, head_name, listed, pair_shown, percent, plural
@@ -42,7 +42,7 @@ MOST_PAIRS = 10_000_000
 
 
 @dataclass(frozen=True, repr=False)
-class Lexicon(Ranking):
+class Lexicon(Joining):
     """Mine the token pairs with the highest Tᵉᵉ over the whole vocabulary.
 
     The printed table shows the first 20 pairs of each head; other formats and --out have all. With --out, an
@@ -129,8 +129,7 @@ class Lexicon(Ranking):
                 "into memory; choose fewer pairs or heads"
             )
         affinity = self.affinity(study, self.scale, self.centred, heads)
-        tokens = self.ranked_tokens(study.layer, runner)
-        best = largest_pairs(affinity, self.top, not self.no_self, runner, tokens)
+        best = largest_pairs(affinity, self.top, not self.no_self, runner, study.meaningful_tokens())
         pairs_of = dict(zip(heads, best, strict=True))
         pairs = pl.concat([ranked(head, of_head) for head, of_head in pairs_of.items()])
         lexicon = described(study, pairs, is_word, self.is_ahead)

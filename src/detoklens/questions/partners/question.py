@@ -14,7 +14,7 @@ from detoklens.figures.spec import FigureSpec
 from detoklens.measures.ranking import HeadScores, pair_counts, top_keys
 from detoklens.measures.words import joined_texts, token_texts
 from detoklens.questions.base import ReportEntry, View
-from detoklens.questions.options import AFFINITY, Ranking
+from detoklens.questions.options import AFFINITY, Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, to_cli_args
 from detoklens.tables.schema import (
     BIGRAM_COUNT,
@@ -54,7 +54,7 @@ def token_words(tokens: Sequence[str | int]) -> list[str]:
 
 
 @dataclass(frozen=True, repr=False)
-class Partners(Ranking):
+class Partners(Joining):
     """List the key tokens with the highest Tᵉᵉ for a query token, per head.
 
     Tokens must match exactly: " Korea" with its space and "Korea" are two tokens.
@@ -116,11 +116,10 @@ class Partners(Ranking):
         named = [study.layer.token_id(token) if str(token).startswith("-") else token for token in self.tokens]
         return to_cli_args(replace(self, tokens=named))
 
-    def ask(self, study: Study, runner: Runner) -> Frames:
+    def ask(self, study: Study, _runner: Runner) -> Frames:
         heads, queries = study.heads(self.heads), self._queries(study)
-        affinity = self.affinity(study, self.scale, self.centred, heads)
-        tokens = self.ranked_tokens(study.layer, runner)
-        found = partners_of(affinity, heads, queries, self.top, tokens)
+        affinity = self.affinity(study, self.scale, self.centred, heads, queries)
+        found = partners_of(affinity, heads, queries, self.top, study.meaningful_tokens())
         return {"partners": _described(study, found, self.is_ahead)}
 
     def summarize(self, tables: Frames) -> str:
@@ -161,13 +160,14 @@ def _shown(text: str | None, token_id: int) -> str:
 def partners_of(
     affinity: Affinity, heads: Sequence[int], queries: Sequence[int], top: int, tokens: np.ndarray | None = None
 ) -> pl.DataFrame:
-    """The top keys of each query token in each head, among these tokens (default: all)."""
-    rows = [HeadScores.of(affinity.key_of(place)).rows(affinity.query[place, queries]) for place in range(len(heads))]
-    if tokens is not None and len(tokens) < affinity.vocab_size:
-        others = np.setdiff1d(np.arange(affinity.vocab_size), tokens)
-        top = min(top, len(tokens))
-        for row in rows:
-            row[:, others] = -np.inf
+    """The top keys of each query token in each head, among these tokens (default: all).
+
+    The affinity's queries are these query tokens.
+    """
+    tokens = np.arange(affinity.vocab_size) if tokens is None else tokens
+    own_keys = affinity.own_keys or range(len(heads))
+    packed = {own: HeadScores.of(affinity.shared_key[own][tokens]) for own in sorted(set(own_keys))}
+    rows = [packed[own].rows(query) for own, query in zip(own_keys, affinity.query, strict=True)]
     keys = np.stack([top_keys(scores, top) for scores in rows], axis=1)
     scores = np.stack([np.take_along_axis(row, keys[:, place], 1) for place, row in enumerate(rows)], axis=1)
     query, head, rank = (axis.ravel() for axis in np.indices(keys.shape))
@@ -176,7 +176,7 @@ def partners_of(
             "head": np.asarray(heads)[head],
             "query_token_id": np.asarray(queries)[query],
             "rank": rank + 1,
-            "key_token_id": keys.ravel(),
+            "key_token_id": tokens[keys.ravel()],
             "score": scores.ravel(),
         }
     )
@@ -201,14 +201,14 @@ def example_tokens(study: Study) -> list[int]:
 
     Without a tokenizer: the most frequent tokens. Without counts, the first instead of the most frequent.
     """
-    candidates = list(range(study.layer.vocab_size))
+    candidates = study.layer.meaningful_tokens.tolist()
     if study.has("vocabulary"):
-        vocabulary = study.layer.vocabulary
+        vocabulary, known = study.layer.vocabulary, set(candidates)
         spelled = [vocabulary.tokenizer.token_to_id(text.replace(" ", "Ġ")) for text in PAPER_TOKENS]
-        papers = [token for token in spelled if token is not None and token < len(candidates)]
+        papers = [token for token in spelled if token is not None and token in known]
         if len(papers) == EXAMPLES:
             return papers
-        pieces = [token for token in vocabulary.word_internal() if token < len(candidates)]
+        pieces = [token for token in vocabulary.word_internal() if token in known]
         long = [token for token in pieces if len(vocabulary.text(token)) >= SHORTEST_EXAMPLE]
         candidates = long or pieces or candidates
     if study.counts is not None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from detoklens.measures.twins import Chains, Splits
+    from detoklens.questions.study import Study
     from detoklens.scores.layer import Layer
 
 
@@ -182,13 +183,14 @@ def bos_name(layer: Layer, beginning: tuple[int, ...]) -> str | None:
     return token_shown(layer.token(beginning[0])) if beginning else None
 
 
-def candidate_tokens(layer: Layer, size: int | None, wholes: Iterable[np.ndarray], seed: int) -> np.ndarray:
-    """The tokens to rank, in order of id: all of them, or a sample plus the twins."""
-    unread = layer.weights.padding_token_id
-    everything = np.setdiff1d(np.arange(layer.vocab_size), [] if unread is None else [unread])
+def candidate_tokens(study: Study, size: int | None, wholes: Iterable[np.ndarray]) -> np.ndarray:
+    """The tokens to rank, in order of id: all that are neither special nor untrained, or a sample plus the twins."""
+    unread = study.layer.weights.padding_token_id
+    everything = np.setdiff1d(study.meaningful_tokens(), [] if unread is None else [unread])
     if size is None or size >= len(everything):
         return everything
-    return np.unique(np.concatenate([np.random.default_rng(seed).choice(everything, size, replace=False), *wholes]))
+    sample = np.random.default_rng(study.seed).choice(everything, size, replace=False)
+    return np.unique(np.concatenate([sample, *wholes]))
 
 
 def null_pieces(layer: Layer, words: Chains, seed: int) -> np.ndarray:
@@ -244,10 +246,10 @@ def twin_words(
 
 
 def _readable(layer: Layer, words: Chains) -> Chains:
-    """The words whose tokens all have an embedding and can be given a position."""
+    """The words whose tokens are all trained and can be given a position."""
     unread = -1 if layer.weights.padding_token_id is None else layer.weights.padding_token_id
     tokens = np.concatenate([words.pieces, words.whole[:, None]], axis=1)
-    return words.only(np.flatnonzero(((tokens < layer.vocab_size) & (tokens != unread)).all(axis=1)))
+    return words.only(np.flatnonzero((np.isin(tokens, layer.meaningful_tokens) & (tokens != unread)).all(axis=1)))
 
 
 CLEARLY = 1.2  # rank ratio: with thousands of words, any difference is significant

@@ -166,7 +166,7 @@ class Twins(Question):
                 "ask for fewer pieces"
             )
         world = ClosedWorld.of(layer, beginning, _rest(layer, runner.say))
-        token_ids = candidate_tokens(layer, self.candidates, [some.whole for some in words.values()], study.seed)
+        token_ids = candidate_tokens(study, self.candidates, [some.whole for some in words.values()])
         each = layer.d_model * (len(world.places) * layer.weights.token_embeddings.itemsize + COPIES * 4)
         checks.refuse_too_large(
             len(token_ids) * each,

@@ -201,13 +201,15 @@ class Words(Joining):
     def _ranked(self, study: Study, pairs: WordPairs, runner: Runner) -> Frames:
         heads, layer = study.heads(self.heads), study.layer
         classes = exchange_classes(layer.vocabulary, pairs.keys)
-        found = piece_ranks(self.affinity(study, self.scale, self.centred, heads), pairs, classes, runner.watch)
+        tokens = np.union1d(study.meaningful_tokens(), np.concatenate([pairs.keys, pairs.queries]))
+        affinity = self.affinity(study, self.scale, self.centred, heads).of_tokens(tokens)
+        found = piece_ranks(affinity, pairs.places_in(tokens), classes, runner.watch)
         summary: dict[str, Any] = {"head": heads, "pairs": [len(pairs.words)] * len(heads)}
-        summary |= rank_summary(found, pairs.words, layer.vocab_size)
+        summary |= rank_summary(found, pairs.words, len(tokens))
         best = best_by_words(pl.DataFrame(summary).fill_nan(None))
         place = heads.index(best["head"]) if best else 0
         summary |= null_ratios(found, pairs.words).columns("null_ratio")
-        summary |= behind_best(found.ranks, pairs.words, place, layer.vocab_size).columns("behind")
+        summary |= behind_best(found.ranks, pairs.words, place, len(tokens)).columns("behind")
         return {"words_by_head": WORDS_BY_HEAD.frame(summary), "word_ranks": _pair_by_pair(layer, heads, pairs, found)}
 
     def verdict(self, tables: Frames) -> Verdict:

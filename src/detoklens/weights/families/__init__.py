@@ -18,7 +18,7 @@ REFUSED = {
     **dict.fromkeys(("t5", "mt5", "umt5"), "its scores have a learned bias per distance, which is not computed"),
     **dict.fromkeys(("deberta", "deberta-v2"), "its scores compare tokens with distances, which is not computed"),
     "gpt_oss": "its softmax has a learned sink per head, which is not computed",
-    "neobert": "its code is not part of transformers, so that nothing says whether ours is exact",
+    "neobert": "its code is not part of transformers, so there is nothing to compare with",
 }
 """Architectures that people ask for and that can't be read exactly, with the reason."""
 LANGUAGE_MODELS = ("text_config", "language_config", "llm_config")
