@@ -126,13 +126,13 @@ class Vocabulary:
         """The text of every id from 0 to size − 1."""
         return [self.text(token_id) for token_id in range(self.size)]
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of a text, without added special tokens."""
+    def encode(self, text: str, special_tokens: bool = False) -> list[int]:
+        """The ids of a text; on request with the special tokens that the tokenizer adds, e.g. [CLS] and [SEP]."""
         _refuse_lone_surrogates(text)
         with library_call(
             lambda reason: TokenError(f"this tokenizer can't read {text[:40]!r} ({reason}); download it again")
         ):
-            return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+            return list(self.tokenizer.encode(text, add_special_tokens=special_tokens).ids)
 
     def id(self, text: str) -> int:
         """The id of the token with exactly this text or, failing that, written like this in the tokenizer file."""
