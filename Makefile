@@ -104,11 +104,19 @@ PYTHONS ?= python3.11 python3.13
 release-check:
 	bash .ci/release-check $(PYTHONS)
 
-# Tests open the report in a real browser. They are skipped, with a note, where Chromium can't be installed.
+# Tests open the pages in a real browser, check them with axe-core and list the fonts of PDFs with pdffonts. Where one of
+# these can't be installed, its tests are skipped, with a note.
 browser:
-	@command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
-	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq chromium; } \
-	  || echo "Chromium was not found; browser tests will be skipped."
+	@missing=; \
+	command -v chromium >/dev/null || command -v chromium-browser >/dev/null || command -v google-chrome >/dev/null \
+	  || missing="$$missing chromium"; \
+	command -v pdffonts >/dev/null || missing="$$missing poppler-utils"; \
+	[ -z "$$missing" ] \
+	  || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -y -qq $$missing; } \
+	  || echo "Not found:$$missing. Their tests will be skipped."
+	@[ -f explorer-web/node_modules/axe-core/axe.min.js ] \
+	  || { command -v npm >/dev/null && npm install --prefix explorer-web --no-save --no-audit --no-fund --silent; } \
+	  || echo "axe-core was not found and npm can't install it. Accessibility tests will be skipped."
 
 # Build the explorer's page into the package; only this needs Node. `npm ci` rejects a lock file without the optional
 # binaries of other platforms; this also installs the locked versions and leaves the file alone.

@@ -28,6 +28,11 @@ BESIDE = {
     "src/detoklens/demo/MODEL_CARD.md": "model-card.md",
 }
 """Pages outside docs/, and their names on the site."""
+ACCESSIBLE = {
+    '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
+    '<div class="highlight"><pre>': '<div class="highlight"><pre tabindex="0">',
+}
+"""What Sphinx and its theme write, and what screen readers and keyboards need."""
 
 
 def main() -> None:
@@ -94,6 +99,12 @@ def build(source: Path, out: Path) -> None:
     done = subprocess.run([*words, "-d", str(source.with_name("site-doctrees")), str(source), str(built)])
     if done.returncode:
         raise SystemExit("the site was not built; fix the Sphinx errors above")
+    for page in built.glob("**/*.html"):
+        if "live" not in page.relative_to(built).parts:
+            text = page.read_text(encoding="utf-8")
+            for found, better in ACCESSIBLE.items():
+                text = text.replace(found, better)
+            page.write_text(text, encoding="utf-8")
     (built / ".nojekyll").touch()  # otherwise some hosts skip folders that start with an underscore
     shutil.rmtree(out, ignore_errors=True)
     out.parent.mkdir(parents=True, exist_ok=True)

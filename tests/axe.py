@@ -14,7 +14,7 @@ RUN = "async () => (await axe.run(document, {resultTypes: ['violations'], iframe
 def serious_findings(page: Any) -> list[str]:
     """What axe-core calls serious or critical, with the first element of each; skips if axe-core is not installed."""
     if not AXE.is_file():
-        pytest.skip("ACCESSIBILITY NOT CHECKED: axe-core is missing; `make explorer-web` installs it")
+        pytest.skip("ACCESSIBILITY NOT CHECKED: axe-core is missing; `make browser` installs it where npm is")
     page.evaluate(AXE.read_text(encoding="utf-8"))
     return [
         f"{found['id']} ({len(found['nodes'])}): {found['nodes'][0]['html'][:160]}"

@@ -57,7 +57,7 @@ export class Explorer {
     const { model } = bundle;
     this.arrays = new Arrays(bundle.arrays);
     this.counts = bundle.counts && new Counts(bundle.counts, model.vocab_size);
-    this.tokenizer = new TextTokenizer(bundle.has_tokens);
+    this.tokenizer = new TextTokenizer(bundle.has_tokens, !bundle.model.is_causal);
     this.sight = {
       attentionScale: model.attention_scale,
       softcap: model.softcap,
@@ -170,7 +170,7 @@ export class Explorer {
     }
     ids.forEach((id) => this.checkToken(id));
     if (model.placeless_token !== null && ids.includes(model.placeless_token)) {
-      throw new Problem(`Token id ${model.placeless_token} is padding and takes no position; remove it.`);
+      throw new Problem(`Token id ${model.placeless_token} is padding and has no position; remove it.`);
     }
   }
 

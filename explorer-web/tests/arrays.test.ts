@@ -52,6 +52,17 @@ test("what is there is not fetched again; what was asked for longest ago makes r
   expect(fetched).toEqual(["one", "two", "three", "two"]);
 });
 
+test("a head larger than the cache stays, with the small arrays that are used next to it", async () => {
+  serve();
+  const arrays = new Arrays({ ...descriptions, small: described("small", "uint32", [1]) }, 16);
+  files.small = Uint32Array.of(1).buffer;
+  for (const name of ["one", "two", "small", "one", "two", "small"]) await arrays.get(name);
+  expect(fetched).toEqual(["one", "two", "small"]);
+  await arrays.get("three");
+  await arrays.get("one");
+  expect(fetched).toEqual(["one", "two", "small", "three", "one"]);
+});
+
 test("a file that is cut short or missing is named, and may be asked for again", async () => {
   serve();
   const arrays = new Arrays({ ...descriptions, lost: described("lost", "float32", [2]) });

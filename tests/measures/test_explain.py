@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detoklens.errors import RangeError
-from detoklens.measures.explain import Explanation, explain, link_strength
+from detoklens.measures.explain import Explanation, explain
 from detoklens.questions.explain.compute import pair_table, strongest_links
 from detoklens.scores.layer import Layer
 from detoklens.scores.terms import Term
@@ -59,17 +59,26 @@ def test_every_pair_says_what_the_terms_say(size: dict) -> None:
 
 
 @given(sizes, st.integers(1, 9))
-def test_links_are_the_strongest_pairs(size: dict, top: int) -> None:
+def test_links_are_the_pairs_with_the_largest_attention(size: dict, top: int) -> None:
+    """A query that sees only itself is left out: its attention is 1 whatever the scores."""
     layer = random_layer(**size)
     found = explain(layer, some_ids(layer, size["seed"]))
-    pairs = pairs_of(found).with_columns(n=pl.col("query_position") + 1.0)
-    strength = pairs["attention"] * (pairs["attention"] * pairs["n"]).log(2)
-    pairs = pairs.with_columns(strength=strength.fill_nan(0.0))
+    pairs = pairs_of(found)
+    if len(found.token_ids) > 1:
+        pairs = pairs.filter(pl.col("query_position") > 0)
     for (head,), links in links_of(found, top).group_by("head", maintain_order=True):
         of_head = pairs.filter(pl.col("head") == head)
-        expected = of_head["strength"].sort(descending=True).head(top)
-        np.testing.assert_allclose(links["strength"], expected, atol=1e-9)
-        assert links["rank"].to_list() == list(range(1, len(expected) + 1))
+        expected = of_head["attention"].sort(descending=True).head(top)
+        assert links["attention"].to_list() == expected.to_list()
+        assert links["rank"].to_list() == expected.rank("min", descending=True).to_list()
+
+
+def test_links_of_equal_attention_have_equal_rank() -> None:
+    first = random_first_layer(n_heads=1, d_head=8, vocab_size=6, seed=1)
+    layer = Layer(Checkpoint("flat", {}, replace(first, attention_scale=0.0), None, None))
+    links = links_of(explain(layer, [0, 1, 2]), 4)
+    assert links["attention"].round(6).to_list() == [0.5, 0.5, 0.333333, 0.333333]
+    assert links["rank"].to_list() == [1, 1, 3, 3]
 
 
 @given(sizes)
@@ -93,8 +102,8 @@ def test_a_link_that_rounds_to_one_still_has_its_term() -> None:
     first = random_first_layer(n_heads=1, d_head=8, vocab_size=6, seed=1)
     layer = Layer(Checkpoint("steep", {}, replace(first, attention_scale=50.0), None, None))
     found = explain(layer, [0, 1, 2, 3])
-    link = links_of(found, 1).row(0, named=True)
-    assert link["attention"] == link["without_term"] == 1.0
+    saturated = links_of(found, 9).filter(attention=1.0, without_term=1.0)
+    link = saturated.row(0, named=True)
     row = pairs_of(found).filter(pl.col("query_position") == link["query_position"])
     j = link["key_position"]
     leads = {}
@@ -129,7 +138,6 @@ def test_heads_are_chosen_and_named() -> None:
 def test_one_token_attends_to_itself_for_no_reason() -> None:
     links = links_of(explain(random_layer(), [4]), 5)
     assert links["attention"].to_list() == [1.0] * 3
-    assert links["strength"].to_list() == [0.0] * 3
     assert links["term"].null_count() == 3
 
 
@@ -138,12 +146,6 @@ def test_a_planted_partner_is_explained_by_ee() -> None:
     layer = Layer(Checkpoint("planted", {}, replace(first, token_embeddings=first.token_embeddings * 30), None, None))
     links = links_of(explain(layer, [0, 1, 2, 3]), 1)
     assert links["term"].to_list() == ["ee"]
-
-
-def test_strength_is_bits_above_even_attention() -> None:
-    attention = np.array([[1.0, 0.0, 0.0], [0.5, 0.5, 0.0], [0.0, 1.0, 0.0]])
-    expected = [[0, -np.inf, -np.inf], [0, 0, -np.inf], [0, np.log2(3), 0]]
-    np.testing.assert_allclose(link_strength(attention, np.tri(len(attention), dtype=bool)), expected)
 
 
 @pytest.mark.parametrize(

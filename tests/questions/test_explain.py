@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
 import pytest
 from rich.cells import cell_len
+from tokenizers import Tokenizer, models, processors
 
 import detoklens as dl
 from detoklens.errors import DetokLensError, RangeError, TokenError
@@ -19,6 +21,8 @@ from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
 from detoklens.scores.terms import Term, Terms
 from detoklens.tables.rendering import text_table
+from detoklens.tokens.vocabulary import Vocabulary
+from detoklens.weights.checkpoint import Checkpoint
 from tests.layers import random_first_layer, random_layer, write_gpt2
 from tests.questions.asking import (
     TERMINAL,
@@ -103,9 +107,9 @@ def links(*rows: tuple[int, float, str | None]) -> dict[str, pl.DataFrame]:
         [
             {
                 "head": head, "query_text": " b", "key_text": "a", "query_position": 1, "key_position": 0,
-                "attention": 0.9, "strength": strength, "term": term, "without_term": None if term is None else 0.25,
+                "attention": attention, "term": term, "without_term": None if term is None else 0.25,
             }
-            for head, strength, term in rows
+            for head, attention, term in rows
         ],
         schema_overrides={"term": pl.String, "without_term": pl.Float64},
     )  # fmt: skip
@@ -113,13 +117,37 @@ def links(*rows: tuple[int, float, str | None]) -> dict[str, pl.DataFrame]:
 
 
 def test_the_sentence_names_the_strongest_link_and_counts_the_terms():
-    said = Explain(TEXT).summarize(links((0, 0.1, "pp"), (3, 0.8, "ee"), (1, 0.2, "e"), (1, 0.1, "pp"), (2, 0.0, None)))
+    said = Explain(TEXT).summarize(links((0, 0.1, "pp"), (3, 0.9, "ee"), (1, 0.2, "e"), (1, 0.1, "pp"), (2, 0.0, None)))
     assert said == (
-        "The strongest link is “␣b” to “a” in L0H3 (attention 0.90), explained by token and token (Tᵉᵉ): 0.25 without "
+        "The strongest link is “␣b” to “a” in L0H3 (attention 0.90), explained by Tᵉᵉ: attention falls to 0.25 without "
         "it. Of the 5 strongest links, each term explains: Tᵖᵖ 2, Tᵉ 1 and Tᵉᵉ 1."
     )
-    nothing = Explain("a").summarize(links((0, 0.0, None)))
+    nothing = Explain("a").summarize(links((0, 0.9, None)))
     assert nothing.endswith("in L0H0 (attention 0.90); removing any one term does not lower it.")
+
+
+def test_links_that_tie_are_counted():
+    said = Explain(TEXT).summarize(links((0, 0.9, "pp"), (3, 0.9, "ee"), (1, 0.2, "e")))
+    assert said.startswith(
+        "2 links share the largest attention (0.90); the first is “␣b” to “a” in L0H0, explained by Tᵖᵖ"
+    )
+
+
+def test_an_encoder_reads_its_special_tokens():
+    """BERT is never run without [CLS] and [SEP]; ids are taken as given."""
+    words = {word: place for place, word in enumerate(["[CLS]", "[SEP]", "[UNK]", "wind", "##y"])}
+    tokenizer = Tokenizer(models.WordPiece(words, unk_token="[UNK]"))
+    tokenizer.post_processor = processors.BertProcessing(("[SEP]", 1), ("[CLS]", 0))
+    for is_causal, ids in ((False, [0, 3, 4, 1]), (True, [3, 4])):
+        first = replace(random_first_layer(vocab_size=5), is_causal=is_causal)
+        study = Study(Layer(Checkpoint("encoder", {}, first, Vocabulary(tokenizer), None)))
+        assert study.provenance(Explain("windy")).options["token_ids"] == ids
+        assert study.provenance(Explain("windy", prepend_bos=True)).options["token_ids"] == (
+            [0, 3, 4] if is_causal else ids
+        )
+        assert study.provenance(Explain([3, 4])).options["token_ids"] == [3, 4]
+        with pytest.raises(TokenError, match="the text is empty"):
+            study.ask(Explain(""))
 
 
 @pytest.mark.parametrize("heads", [3, 12])

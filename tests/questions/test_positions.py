@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
@@ -230,10 +231,15 @@ def test_an_answer_is_read_back_from_files_with_a_label(kind: type[Question], tm
 
 @pytest.mark.parametrize("kind", ALL)
 def test_a_notebook_sees_sentence_table_and_figure(kind: type[Question]) -> None:
-    html = Study(random_layer(n_positions=30)).ask(kind())._repr_html_()
+    answer = Study(random_layer(n_positions=30, n_heads=5)).ask(kind())
+    html = answer._repr_html_()
     assert html.startswith("<p><strong>")
     assert "<table>" in html
     assert "<svg" in html
+    for view, shown in zip(answer.views, html.split("<table>")[1:], strict=True):
+        named = re.findall(r"L0H(\d+)", answer.sentence)
+        if view.frame.columns[0] == "head" and len(view.frame) > 10 and named:
+            assert re.search(r"<td[^>]*>(\d+)</td>", shown)[1] in named, "the rows of the head that the sentence names"
 
 
 @pytest.mark.parametrize("kind", ALL)

@@ -25,7 +25,7 @@ from detoklens.questions.words.question import Words
 from detoklens.report import folder as answers
 from detoklens.report.content import Listener
 from detoklens.report.drawing import Drawing, FigureCache, draw_files, drawings, heads_drawn
-from detoklens.report.folder import claim, column_guide, refuse_foreign
+from detoklens.report.folder import claim, column_guide, refuse_foreign, report_entries
 from detoklens.report.report import KIND, _cell, _part, _unasked
 from tests.figures.synthetic import tables as made_tables
 from tests.layers import random_layer
@@ -147,6 +147,8 @@ def test_without_a_tokenizer_examples_are_the_most_frequent_ids():
     counts = Counts.from_arrays(often, np.array([31, 32, 32]), np.array([1, 1, 2]), np.array([5, 1, 1]), "nobody")
     assert example_tokens(Study(without, counts)) == list(range(32, 24, -1))
     assert Auroc.report_entries(Study(without, counts))[-1].question == Auroc(roc=[32, 31])
+    titles = [entry.title for entry in report_entries(Study(without, counts))]
+    assert len(set(titles)) == len(titles), "they are ids of the page"
 
 
 def test_spaces_are_shown_where_text_is_of_tokens():

@@ -6,15 +6,13 @@ import base64
 import contextlib
 import csv
 import io
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from tests.axe import serious_findings
 from tests.report.made import HOSTILE
 
-AXE = Path(__file__).parents[2] / "explorer-web/node_modules/axe-core/axe.min.js"
-SERIOUS = ("serious", "critical")
 WAIT = 60_000  # milliseconds; a machine may be busy
 UNFOLD = "document.querySelectorAll('details').forEach((each) => { each.open = true; })"
 
@@ -284,11 +282,7 @@ def test_every_hostile_token_is_in_the_data_as_text(browser, hostile):
 @pytest.mark.parametrize("width", [1280, 400])
 def test_axe_finds_nothing_serious(browser, whole, width, scheme):
     """The page passes axe-core's checks of accessibility, unfolded, on wide and narrow screens."""
-    if not AXE.is_file():
-        pytest.skip("NOT CHECKED FOR ACCESSIBILITY: axe-core is missing; run npm install axe-core in explorer-web")
     viewport = {"width": width, "height": 900}
     with opened(browser, whole, bypass_csp=True, color_scheme=scheme, viewport=viewport) as page:
         page.evaluate(UNFOLD)
-        page.evaluate(AXE.read_text(encoding="utf-8"))
-        found = page.evaluate("axe.run(document, { resultTypes: ['violations'] })")["violations"]
-    assert [(each["id"], each["nodes"][0]["html"]) for each in found if each["impact"] in SERIOUS] == []
+        assert serious_findings(page) == []

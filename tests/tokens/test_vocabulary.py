@@ -7,7 +7,7 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tokenizers import AddedToken, Tokenizer, normalizers
+from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers
 
 import detoklens
 from detoklens.errors import CheckpointError, TokenError
@@ -28,8 +28,6 @@ def vocabulary(folder):
 
 
 def test_a_vocabulary_says_its_size_and_kind(vocabulary):
-    from tokenizers import Tokenizer, models
-
     assert repr(vocabulary) == f"Vocabulary of {vocabulary.size} tokens (byte-level BPE)"
     words = Tokenizer(models.WordLevel({str(word): word for word in range(1500)}, unk_token="0"))
     assert repr(Vocabulary(words)) == "Vocabulary of 1,500 tokens (WordLevel)"
@@ -161,15 +159,11 @@ def test_word_internal_tokens_begin_with_a_letter(tmp_path):
 
 
 def test_wordpiece_marks_its_word_internal_tokens():
-    from tokenizers import Tokenizer, models
-
     words = {"[UNK]": 0, "play": 1, "##ing": 2, "##9": 3, "##": 4}
     assert Vocabulary(Tokenizer(models.WordPiece(words, unk_token="[UNK]"))).word_internal() == [2]
 
 
 def test_wordpiece_joins_pieces_and_keeps_words_apart():
-    from tokenizers import Tokenizer, models
-
     words = {"[UNK]": 0, "dwell": 1, "##ing": 2, "house": 3, "boat": 4, "##s": 5}
     vocabulary = Vocabulary(Tokenizer(models.WordPiece(words, unk_token="[UNK]")))
     assert vocabulary.join([1, 2]) == "dwelling"
@@ -237,3 +231,14 @@ def test_added_tokens_that_the_normalizer_makes_one_are_refused(folder, tmp_path
         CheckpointError, match=r"'<PAD>' and '<Pad>' are one text to the normalizer; take one|Duplicate"
     ):
         Vocabulary.from_folder(tmp_path)
+
+
+def test_a_misspelled_token_gets_a_suggestion():
+    words = {word: place for place, word in enumerate(["[UNK]", "connection", "con", "##ek", "##tion", "zebra"])}
+    tokenizer = Tokenizer(models.WordPiece(words, unk_token="[UNK]"))
+    tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    vocabulary = Vocabulary(tokenizer)
+    with pytest.raises(TokenError, match=r"is 3 tokens: .*; did you mean 'connection'\? Or name one of them"):
+        vocabulary.id("conektion")
+    with pytest.raises(TokenError, match=r"'zebra' \(5\); name one of them"):
+        vocabulary.id("contion zebra")

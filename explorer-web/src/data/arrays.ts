@@ -9,7 +9,7 @@ import type { Factors } from "../math/affinity";
 export type Numbers = Float32Array | Float64Array | Uint32Array;
 
 const BYTES = { float16: 2, float32: 4, float64: 8, uint32: 4 } as const;
-const CAPACITY = 64e6; // bytes of what is kept: four heads of GPT-2 small; of larger models the head that is shown
+const CAPACITY = 64e6; // bytes of what is kept: four heads of GPT-2 small; more only if one head is larger
 
 interface Kept {
   content: Promise<Numbers | ArrayBuffer>;
@@ -104,11 +104,13 @@ export class Arrays {
   }
 
   private makeRoom(): void {
+    const largest = [...this.kept].filter(([, each]) => each.bytes > this.capacity / 4).slice(-2);
+    const spared = new Set(largest.map(([name]) => name)); // a head's queries and keys stay together, however large
+    const limit = Math.max(this.capacity, largest.reduce((sum, [, each]) => sum + each.bytes, 0) + this.capacity / 4);
     let used = [...this.kept.values()].reduce((sum, each) => sum + each.bytes, 0);
-    const newest = [...this.kept.keys()].slice(-2); // a head's queries and keys stay together
     for (const [name, each] of this.kept) {
-      if (used <= this.capacity) return;
-      if (newest.includes(name)) continue;
+      if (used <= limit) return;
+      if (spared.has(name)) continue;
       this.kept.delete(name);
       used -= each.bytes;
     }

@@ -9,9 +9,12 @@ export class TextTokenizer {
   private readonly waiting = new Map<number, (answer: Answered) => void>();
   private asked = 0;
 
-  constructor(private readonly has: boolean) {}
+  constructor(
+    private readonly has: boolean,
+    private readonly special: boolean,
+  ) {}
 
-  /** The ids of a text, without special tokens. */
+  /** The ids of a text; an encoder's with the special tokens that it always reads ([CLS] and [SEP]). */
   async encode(text: string): Promise<number[]> {
     if (!this.has)
       throw new Problem("This model has no tokenizer: type token ids, separated by spaces or commas.");
@@ -19,7 +22,8 @@ export class TextTokenizer {
       this.worker = null; // the next text tries again
       throw problem;
     });
-    return this.ask(await this.worker, { number: ++this.asked, text: text.replace(/\p{Surrogate}/gu, "\uFFFD") });
+    const whole = text.replace(/\p{Surrogate}/gu, "\uFFFD");
+    return this.ask(await this.worker, { number: ++this.asked, text: whole, special: this.special && whole !== "" });
   }
 
   private async start(): Promise<Worker> {

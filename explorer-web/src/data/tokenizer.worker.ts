@@ -6,6 +6,7 @@ export interface Asked {
   number: number;
   file?: object;
   text?: string;
+  special?: boolean;
 }
 
 export interface Answered {
@@ -21,7 +22,7 @@ function answer(asked: Asked): Answered {
     if (asked.file) tokenizer = new Tokenizer(asked.file, {});
     if (asked.text === undefined) return { number: asked.number, ids: [] };
     if (!tokenizer) throw new Error("no tokenizer was read");
-    return { number: asked.number, ids: tokenizer.encode(asked.text, { add_special_tokens: false }).ids };
+    return { number: asked.number, ids: tokenizer.encode(asked.text, { add_special_tokens: asked.special }).ids };
   } catch (error) {
     return { number: asked.number, failed: error instanceof Error ? error.message : String(error) };
   }

@@ -23,9 +23,9 @@ export function HeadPicker({ most = 1 }: { most?: number }) {
             type="button"
             key={head}
             aria-pressed={shown.includes(head)}
-            aria-label={headName(head)}
             onClick={(event) => press(head, adding || event.ctrlKey || event.metaKey || event.shiftKey)}
           >
+            <span class="unseen">L0H</span>
             {head}
           </button>
         ))}

@@ -14,6 +14,8 @@ import typer
 from detoklens.cli.adapter import AnalysedModel, Corpus, command_of, open_study
 from detoklens.cli.output import say
 from detoklens.errors import DetokLensError
+from detoklens.explorer.bundle import add_cards, check_bundle, is_bundle, refuse_foreign, write_bundle
+from detoklens.explorer.explore import open_browser, served
 from detoklens.explorer.server import Server, serving
 from detoklens.questions.parameters import Parameter
 
@@ -40,8 +42,6 @@ def explore(model: AnalysedModel, asked: Explore, corpus: Corpus) -> None:
 
     Example: detoklens explore gpt2 --counts counts --export gpt2-explorer
     """
-    from detoklens.explorer.bundle import is_bundle
-
     if asked.export is not None and (asked.port or asked.no_open):
         raise DetokLensError("--export does not serve, so --port and --no-open don't apply; leave them out")
     if is_bundle(Path(model.model)):
@@ -53,8 +53,6 @@ def explore(model: AnalysedModel, asked: Explore, corpus: Corpus) -> None:
 
 
 def _export(model: AnalysedModel, folder: Path, corpus: Corpus) -> None:
-    from detoklens.explorer.bundle import refuse_foreign, write_bundle
-
     refuse_foreign(folder)
     write_bundle(open_study(model, corpus, None, None, None), folder)
     say(f"upload {folder} to a web host, or open it with `detoklens explore {folder}`")
@@ -62,8 +60,6 @@ def _export(model: AnalysedModel, folder: Path, corpus: Corpus) -> None:
 
 
 def _serve_exported(folder: Path, asked: Explore, corpus: Corpus) -> None:
-    from detoklens.explorer.bundle import check_bundle
-
     check_bundle(folder)
     if asked.export is not None or corpus.counts is not None:
         raise DetokLensError(
@@ -75,9 +71,6 @@ def _serve_exported(folder: Path, asked: Explore, corpus: Corpus) -> None:
 
 
 def _serve_model(model: AnalysedModel, asked: Explore, corpus: Corpus) -> None:
-    from detoklens.explorer.bundle import add_cards
-    from detoklens.explorer.explore import served
-
     study = open_study(model, corpus, None, None, None)
     with _until_interrupted(), served(study, asked.port) as server:
         _show(server.url, asked)
@@ -86,8 +79,6 @@ def _serve_model(model: AnalysedModel, asked: Explore, corpus: Corpus) -> None:
 
 
 def _show(url: str, asked: Explore) -> None:
-    from detoklens.explorer.explore import open_browser
-
     typer.echo(url)
     opened = not asked.no_open and open_browser(url)
     say("press Ctrl-C to stop" if opened else "open this address in a browser on this machine; press Ctrl-C to stop")

@@ -206,8 +206,8 @@ def one_line_errors(repository: Repository, revision: str | None) -> Iterator[No
         raise HubError(f"{first_line(error)}; run the same command again to resume, or use {local}") from error
     except (OfflineModeIsEnabled, HTTPError) as error:
         raise HubError(
-            f"{repository} is not a local folder, and {constants.ENDPOINT} can't be reached "
-            f"({first_line(error)}); check the connection, use {local}, or set HF_HUB_OFFLINE=1 to use cached files"
+            f"there is no {'folder' if repository.kind == 'model' else 'file'} {repository.repo_id} here; if it is on "
+            f"the hub, check the connection: {constants.ENDPOINT} can't be reached ({first_line(error)})"
         ) from error
     except (OSError, OutputError) as error:
         reason = error if isinstance(error, OSError) else error.__cause__

@@ -2,8 +2,8 @@
 
 1. The score of a pair is the sum of its terms and the attention its softmax; `without_t` is the softmax of the sum
    without term t.
-2. A link's strength is α log2(α n) for a query with n visible keys: the link's part of the divergence from uniform
-   attention, in bits. The same attention counts more among many keys than among two.
+2. Links are ranked by their attention; equal attention is equal rank. A query that sees one key attends to it whatever
+   the scores, so its link is left out (unless no query of the text sees two).
 3. The term that explains a link is the one whose removal lowers its attention most. Log-odds,
    s_j − log Σ_k≠j exp s_k, are compared, because they still differ where the attention rounds to 1.
 4. A term's lift is what it adds to the link's scaled score beyond its mean over the visible keys. Softmax ignores a
@@ -35,8 +35,8 @@ class Links:
     head: int
     query: Int[np.ndarray, "link"]
     key: Int[np.ndarray, "link"]
+    rank: Int[np.ndarray, "link"]
     attention: Float[np.ndarray, "link"]
-    strength: Float[np.ndarray, "link"]
     terms: Sequence[str | None]
     """The term that explains each link; None if no removal lowers it."""
     without: Sequence[float | None]
@@ -67,16 +67,20 @@ class Explanation:
         return [self._links_of(place, top) for place in range(len(self.heads))]
 
     def _links_of(self, place: int, top: int) -> Links:
-        strength = link_strength(self.attention[place], self.seen())
-        query, key = _largest(strength, top)
+        seen = self.seen()
+        candidates = seen & (seen.sum(axis=1) > 1)[:, None]
+        query, key = np.nonzero(candidates if candidates.any() else seen)
+        attention = self.attention[place][query, key]
+        order = np.argsort(-attention, kind="stable")[:top]
+        query, key, attention = query[order], key[order], attention[order]
+        rank = 1 + np.searchsorted(-attention, -attention)
         terms = self._explaining(place, query, key)
         without = [
             None if term is None else float(self.without[term][place, i, j])
             for term, i, j in zip(terms, query, key, strict=True)
         ]
         lifts = {name: self._lifts(name, place, query, key) for name in self.without}
-        attention = self.attention[place][query, key]
-        return Links(self.heads[place], query, key, attention, strength[query, key], terms, without, lifts)
+        return Links(self.heads[place], query, key, rank, attention, terms, without, lifts)
 
     def _explaining(self, place: int, query: np.ndarray, key: np.ndarray) -> list[str | None]:
         """The term whose removal lowers each link most; None if none does, e.g. with a single key."""
@@ -128,19 +132,3 @@ def explain(layer: Layer, token_ids: TokenIds, heads: Sequence[int] | None = Non
         attention=terms.attention(),
         without={name: terms.attention_without(name) for name in terms.parts},
     )
-
-
-def link_strength(
-    attention: Float[np.ndarray, "query key"], seen: Bool[np.ndarray, "query key"]
-) -> Float[np.ndarray, "query key"]:
-    """α log2(α n) for the n visible keys of a query; −inf for all others."""
-    times_even = attention.astype(np.float64) * seen.sum(axis=1)[:, None]
-    bits = np.log2(times_even, out=np.zeros_like(times_even), where=times_even > 0)
-    return np.where(seen, attention * bits, -np.inf)
-
-
-def _largest(values: Float[np.ndarray, "query key"], count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the largest finite values, largest first, ties in order."""
-    order = np.argsort(-values, axis=None, kind="stable")[: min(count, int(np.isfinite(values).sum()))]
-    query, key = np.unravel_index(order, values.shape)
-    return query, key

@@ -7,6 +7,7 @@ a checksum. A file is used only if its checksum is right and its description fit
 from __future__ import annotations
 
 import json
+import re
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,8 @@ from html import escape
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import polars as pl
 
 from detoklens.errors import (
     DetokLensError,
@@ -45,7 +48,6 @@ from detoklens.tables.rendering import html_table, text_table
 from detoklens.tables.schema import Column, Schema
 
 if TYPE_CHECKING:
-    import polars as pl
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
@@ -257,7 +259,12 @@ class Answer:
     def _repr_html_(self) -> str:
         """Summary, first table rows and first figure, for a notebook."""
         parts = [f"<p><strong>{escape(self.sentence)}</strong></p>"]
-        parts += [html_table(view.frame, view.title, SHOWN_ROWS) for view in self.views]
+        for view in self.views:
+            frame = view.frame
+            if len(frame) > SHOWN_ROWS and frame.schema.get("head") == pl.Int32:  # first the heads the summary names
+                named = [int(head) for head in re.findall(r"\bL0H(\d+)", self.sentence)]
+                frame = frame.sort(~pl.col("head").is_in(named), maintain_order=True)
+            parts.append(html_table(frame, view.title, SHOWN_ROWS))
         for spec in [*self.figures.values()][:1]:
             from detoklens.figures.save import svg_text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
+from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 
+CLOSE = 0.8  # similarity of a token to suggest, by difflib's ratio
 PRINTABLE_BYTES = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
 OTHER_BYTES = tuple(byte for byte in range(256) if byte not in PRINTABLE_BYTES)
 
@@ -126,13 +128,13 @@ class Vocabulary:
         """The text of every id from 0 to size − 1."""
         return [self.text(token_id) for token_id in range(self.size)]
 
-    def encode(self, text: str) -> list[int]:
-        """The ids of a text, without added special tokens."""
+    def encode(self, text: str, special_tokens: bool = False) -> list[int]:
+        """The ids of a text; on request with the special tokens that the tokenizer adds, e.g. [CLS] and [SEP]."""
         _refuse_lone_surrogates(text)
         with library_call(
             lambda reason: TokenError(f"this tokenizer can't read {text[:40]!r} ({reason}); download it again")
         ):
-            return list(self.tokenizer.encode(text, add_special_tokens=False).ids)
+            return list(self.tokenizer.encode(text, add_special_tokens=special_tokens).ids)
 
     def id(self, text: str) -> int:
         """The id of the token with exactly this text or, failing that, written like this in the tokenizer file."""
@@ -146,7 +148,10 @@ class Vocabulary:
         shown = ", ".join(f"{self.text(piece)!r} ({piece})" for piece in pieces)
         if len(pieces) < 2:
             raise TokenError(f"{text!r} is not a token of this vocabulary; its nearest reading is {shown or 'nothing'}")
-        raise TokenError(f"{text!r} is {len(pieces)} tokens: {shown}; name one of them, as text or by its id")
+        similar = [known for known in self._id_of_text if abs(len(known) - len(text)) < 3]
+        close = get_close_matches(text, similar, n=1, cutoff=CLOSE)
+        meant = f"did you mean {close[0]!r}? Or " if close else ""
+        raise TokenError(f"{text!r} is {len(pieces)} tokens: {shown}; {meant}name one of them, as text or by its id")
 
     def merges(self) -> list[tuple[int, int, int]]:
         """The tokenizer's merges as ids (left, right, merged); empty if it is not a BPE tokenizer."""

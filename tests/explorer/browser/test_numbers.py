@@ -173,3 +173,15 @@ def test_other_tokenizers_are_read_alike(opened, site, folder, request):
         page.route("**/tokenizer.json", lambda route: route.fulfill(body=vocabulary.to_json()))
         for text in texts:
             assert page.evaluate(ENCODE, text) == vocabulary.encode(text)
+
+
+def test_an_encoder_reads_its_special_tokens(opened, minilm_folder):
+    from detoklens.loading import load_vocabulary
+
+    vocabulary = load_vocabulary(minilm_folder)
+    with opened("learned-both-ways/#/token") as page:
+        page.route("**/tokenizer.json", lambda route: route.fulfill(body=vocabulary.to_json()))
+        ids = page.evaluate(ENCODE, "dwelling")
+        assert [vocabulary.raw(each) for each in ids] == ["[CLS]", "dwelling", "[SEP]"]
+        assert ids == vocabulary.encode("dwelling", special_tokens=True)
+        assert page.evaluate(ENCODE, "") == []

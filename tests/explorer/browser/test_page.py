@@ -122,7 +122,7 @@ def test_the_keyboard_is_enough(opened):
         press("ArrowDown")
         press("Enter")
         page.wait_for_function("() => location.hash.includes('token=')")
-        _tab_to(page, "[aria-label=L0H2]")
+        _tab_to(page, ".heads button:nth-of-type(3)")
         press("Enter")
         page.wait_for_function("() => location.hash.includes('head=2')")
         _tab_to(page, "nav a[href*='text']")

@@ -173,7 +173,7 @@ def test_a_term_switched_off_changes_attention_at_once(opened, demo):
         ("demo/#/text?text=" + "word+" * 300, r"\d+ tokens.*256"),
         ("learned/#/text?text=" + "x" * 60, r"60 tokens.*40"),
         ("demo/#/text?ids=5,99999", "99999"),
-        ("learned-both-ways/#/text?ids=5,3", "takes no position"),
+        ("learned-both-ways/#/text?ids=5,3", "has no position"),
         ("demo/#/text?text=", "type at least one"),
     ],
 )
@@ -192,7 +192,7 @@ def test_positions_follow_the_query(opened, demo):
         settled(page)
         found = page.evaluate("() => window.detoklens.positions({head: 1, query: 40, ln: true})")
         best = int(np.argmax(found["attention"]))
-        assert f"From position 40, key {best} gets most" in page.locator("main").inner_text()
+        assert f"From position 40, key {best} receives the most attention" in page.locator("main").inner_text()
         slider = page.get_by_label("Query position", exact=True)
         slider.focus()
         slider.press("ArrowRight")

@@ -150,5 +150,5 @@ function PositionResult({ answer }: { answer: PositionAnswer }) {
 function peak(answer: PositionAnswer, norm: boolean): string {
   const { first, attention } = norm || !answer.undivided ? answer.normed : answer.undivided;
   const best = attention.reduce((most, value, place) => (value > attention[most] ? place : most), 0);
-  return `From position ${answer.query}, key ${first + best} gets most: ${share(attention[best])}.`;
+  return `From position ${answer.query}, key ${first + best} receives the most attention (${share(attention[best])}).`;
 }

@@ -38,6 +38,6 @@ export function LegendDrawing({ matrix, theme }: { matrix: Coloured; theme: Sche
 }
 
 function said(matrix: Coloured): string {
-  if (matrix.isShare) return "Colours from 0 to 1: darker is more (lighter in dark mode)";
+  if (matrix.isShare) return "Colours from 0 to 1: darker means more attention (lighter in dark mode)";
   return `Colours: orange is negative, blue positive, up to ${brief(matrix.most)}`;
 }

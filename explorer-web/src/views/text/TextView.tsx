@@ -44,7 +44,7 @@ export function TextView() {
     <section aria-labelledby="view-title">
       <h2 id="view-title">Attention on text</h2>
       <p class="note">
-        Which earlier tokens each token attends to, with each score split exactly into its terms. Point at a link to see
+        Which tokens each token attends to, with each score split exactly into its terms. Point at a link to see
         its terms; choose a second head or text to compare.
       </p>
       <TextControls count={answer.problem ? null : (answer.value?.[0].ids.length ?? null)} split={split} />
@@ -168,7 +168,7 @@ function TextPanel({ seen, matrix, name, what, terms, cell, choose, draw, isAlon
             {name}: {what}.
           </strong>{" "}
           {draw === "arcs" &&
-            `Each arc leads from a query to a key; links below ${matrix.isShare ? "" : "5 % of the largest"}${matrix.isShare ? LEAST : ""} are not drawn.`}
+            `Arcs connect queries to keys; links below ${matrix.isShare ? "" : "5 % of the largest"}${matrix.isShare ? LEAST : ""} are not drawn.`}
         </figcaption>
         {draw === "arcs" ? (
           <Arcs {...common} hovered={hovered} terms={terms} />

@@ -28,7 +28,7 @@ export function linksOf(matrix: Coloured): Link[] {
   return links.sort((one, other) => one.size - other.size).slice(-MOST);
 }
 
-/** Tokens stand in a row if there is room for it, else in a column. Arcs to later keys are on the other side. */
+/** Tokens stand in a row if they fit, else in a column. Arcs to later keys are on the other side. */
 export interface ArcLayout {
   isRow: boolean;
   width: number;
@@ -36,7 +36,7 @@ export interface ArcLayout {
   middles: number[]; // of the tokens, along the text
   sizes: number[]; // of the tokens, along the text
   band: [number, number]; // where the tokens stand, across the text
-  room: number; // of the arcs, on each side
+  depth: number; // of the arcs, on each side
   farthest: number; // tokens
 }
 
@@ -54,12 +54,12 @@ export function arcLayout(labels: string[], width: number, links: Link[]): ArcLa
   const [isBefore, isAfter] = [links.some(({ query, key }) => key < query), links.some(({ query, key }) => key > query)];
   const across = isRow ? LINE : Math.min(Math.max(...lengths), width / 3);
   const free = isRow ? 40 + total / 5 : (width - across - 16) / (isAfter ? 2 : 1);
-  const room = Math.max(20, Math.min(isRow ? 190 : 220, free));
-  const begin = (isRow ? isBefore : isAfter) ? room + 6 : 4;
-  const whole = begin + across + ((isRow ? isAfter : isBefore) ? room + 6 : 4);
+  const depth = Math.max(20, Math.min(isRow ? 190 : 220, free));
+  const begin = (isRow ? isBefore : isAfter) ? depth + 6 : 4;
+  const whole = begin + across + ((isRow ? isAfter : isBefore) ? depth + 6 : 4);
   const farthest = Math.max(1, ...links.map(({ query, key }) => Math.abs(query - key)));
   const [wide, high] = isRow ? [end, whole] : [whole, end];
-  return { isRow, width: wide, height: high, middles, sizes, band: [begin, begin + across], room, farthest };
+  return { isRow, width: wide, height: high, middles, sizes, band: [begin, begin + across], depth, farthest };
 }
 
 /** The path of a link, and its farthest point from the tokens. */
@@ -67,7 +67,7 @@ export function arcOf(layout: ArcLayout, { query, key }: Link): { path: string; 
   const { isRow, middles, band } = layout;
   const towardsStart = isRow ? key < query : key > query; // above a row, left of a column
   const side = towardsStart ? band[0] : band[1];
-  const bulge = layout.room * Math.sqrt(Math.abs(query - key) / layout.farthest) * (towardsStart ? -1 : 1);
+  const bulge = layout.depth * Math.sqrt(Math.abs(query - key) / layout.farthest) * (towardsStart ? -1 : 1);
   const [from, to] = [middles[query], middles[key]];
   const at = (along: number, across: number) => (isRow ? [along, across] : [across, along]) as [number, number];
   const point = (along: number, across: number) => at(along, across).map((each) => each.toFixed(1)).join(" ");

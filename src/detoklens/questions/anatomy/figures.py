@@ -33,7 +33,9 @@ def anatomy(
     styles = [theme.style_of(place) for place in range(len(SHARE_NAMES))]
     legend = [patch_entry(name, style) for name, style in zip(SHARE_NAMES.values(), styles, strict=True)]
     legend += [point_entry("score", STRENGTH), point_entry("token pair at offset 1", LEXICAL, filled=False)]
-    figure, (shares, strength) = head_rows(asked, width, ["share of score variance", "sd of the score"], legend=legend)
+    figure, (shares, strength) = head_rows(
+        asked, width, ["share of score variance", "sd of the score (nats)"], legend=legend
+    )
     stacked(shares, [rows[column] for column in SHARE_NAMES], styles, shift=0.0, height=0.7)
     shares.set_xlim(0, 1)
     points(strength, rows["sd"], STRENGTH)

@@ -464,7 +464,7 @@ class Auroc(Joining):
             entries = [first, *question.report_variants(study, *named), *entries]
         examples = [] if study.counts is None else example_tokens(study)
         curves = [token for token in examples if _has_curve(study, token)][:DRAWN_CURVES]
-        return [*entries, *([ReportEntry(cls(roc=curves), headline=False)] if curves else [])]
+        return [*entries, *([ReportEntry(cls(roc=curves), remark=", ROC curves", headline=False)] if curves else [])]
 
     @classmethod
     def examples(cls) -> Sequence[Question]:

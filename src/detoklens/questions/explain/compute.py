@@ -60,13 +60,8 @@ def links_schema(terms: Sequence[str]) -> Schema:
         "Each head's strongest links and the term that explains each",
         (
             *_PAIR,
-            Column("rank", "Int32", "1 for the head's strongest link"),
+            Column("rank", "Int32", "rank by attention within the head; equal attention, equal rank"),
             Column("attention", "Float64", "attention of the link", defined=True),
-            Column(
-                "strength",
-                "Float64",
-                "attention × log2(attention × number of visible keys): bits above uniform attention",
-            ),
             Column("term", "String", "the term whose removal lowers the link's attention most; null if none does"),
             Column("without_term", "Float64", "the link's attention without that term"),
             *(
@@ -114,9 +109,8 @@ def strongest_links(found: Explanation, texts: Sequence[str], top: int) -> pl.Da
 def _link_columns(links: Links, token_ids: np.ndarray, texts: Sequence[str]) -> dict[str, Any]:
     return {
         **_pair_columns(links.head, links.query, links.key, token_ids, texts),
-        "rank": range(1, len(links.query) + 1),
+        "rank": links.rank,
         "attention": links.attention,
-        "strength": links.strength,
         "term": pl.Series(links.terms, dtype=pl.String),
         "without_term": pl.Series(links.without, dtype=pl.Float64),
         **{f"lift_{name}": lifts for name, lifts in links.lifts.items()},
@@ -153,7 +147,7 @@ def links_view(links: pl.DataFrame) -> View:
     rows = [
         row | {"head": "" if row["head"] == above else row["head"]} for row, above in zip(shown, before, strict=False)
     ]
-    return View("each head's strongest links; lifts in nats", pl.DataFrame(rows))
+    return View("each head's strongest links, by attention; lifts in nats", pl.DataFrame(rows))
 
 
 def _cells(link: Mapping[str, Any], terms: Sequence[str]) -> dict[str, str]:

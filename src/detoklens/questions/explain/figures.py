@@ -52,7 +52,7 @@ def explain(
 ) -> Figure:
     """Draw matrices if all names are legible, else the links as bars."""
     asked = chosen_heads(explanation, heads)
-    shown = links.filter(pl.col("head").is_in(asked) & (pl.col("rank") <= top))
+    shown = links.filter(pl.col("head").is_in(asked)).group_by("head", maintain_order=True).head(top)
     texts = explanation.unique("query_position").sort("query_position")["query_text"]
     names = [token_label(text, LONGEST) for text in texts]
     layout = _layout(len(asked), names, _widest_label(shown), theme.inches(width))
@@ -198,7 +198,7 @@ def _add_colour_key(figure: Figure) -> None:
 def _bars(heads: Sequence[int], links: pl.DataFrame, width: theme.Width) -> Figure:
     """One bar per link, with its attention without its term."""
     each = max(1, MOST_BARS // max(1, len(heads)))
-    by_head = [links.filter(pl.col("head") == head, pl.col("rank") <= each).sort("rank") for head in heads]
+    by_head = [links.filter(head=head).head(each) for head in heads]
     rows = pl.concat([links.clear(), *by_head])
     names = [_link_name(link) for link in rows.iter_rows(named=True)] or [head_name(head) for head in heads] or ["–"]
     legend = [patch_entry("attention of the link", ATTENTION), point_entry("without the term at its end", WITHOUT)]

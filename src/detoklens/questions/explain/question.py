@@ -25,7 +25,7 @@ from detoklens.questions.parameters import Heads, Parameter, in_one_word, to_cli
 from detoklens.questions.texts import beginning_token, fallback_notes
 from detoklens.scores.terms import MEANINGS
 from detoklens.tables.schema import Schema
-from detoklens.wording import head_name, listed, plural, term_name, term_symbol, token_shown
+from detoklens.wording import head_name, listed, plural, term_symbol, token_shown
 
 if TYPE_CHECKING:
     from detoklens.parallel import Runner
@@ -84,7 +84,7 @@ class Explain(SplitTerms):
     tables = (explanation_schema(MOST_TERMS), links_schema(MOST_TERMS))
     equation = (
         "s = Σ T,  α[h, i, :] = softmax over the visible keys of s / √d′,  without T: softmax of (s − T) / √d′;  "
-        "strength of a link: α log₂(α n), n the query's visible keys;  its term: the one whose removal lowers α most"
+        "links: by α, of queries that see two keys or more;  a link's term: the one whose removal lowers α most"
     )
     figures = (
         FigureSpec(
@@ -117,7 +117,7 @@ class Explain(SplitTerms):
     def cli_args(self, study: Study) -> list[str]:
         """A text that looks like an option, or contains a null character, is passed as token ids."""
         if isinstance(self.text, str) and (self.text.startswith("-") or "\0" in self.text):
-            return to_cli_args(replace(self, text=None, token_ids=study.layer.vocabulary.encode(self.text)))
+            return to_cli_args(replace(self, text=None, token_ids=_encoded(study, self.text)))
         return to_cli_args(self)
 
     def ask(self, study: Study, runner: Runner) -> Frames:
@@ -132,20 +132,24 @@ class Explain(SplitTerms):
         return [explanation_schema(terms), links_schema(terms)]
 
     def summarize(self, tables: Frames) -> str:
-        """The strongest link with its term, and how many links each term explains."""
+        """The strongest link with its term (all of them, if their attention is equal), and the links of each term."""
         links = tables["links"]
-        link = links.sort("strength", descending=True, maintain_order=True).row(0, named=True)
+        tied = links.filter(attention=links["attention"].max())
+        link = tied.row(0, named=True)
         query, key = (f"“{token_shown(link[name])}”" for name in ("query_text", "key_text"))
         strongest = (
             f"The strongest link is {query} to {key} in {head_name(link['head'])} (attention {link['attention']:.2f})"
+            if len(tied) == 1
+            else f"{plural(len(tied), 'link')} share the largest attention ({link['attention']:.2f}); the first is "
+            f"{query} to {key} in {head_name(link['head'])}"
         )
         if link["term"] is None:
             return f"{strongest}; removing any one term does not lower it."
         counted = links["term"].drop_nulls().value_counts(sort=True).sort("count", "term", descending=[True, False])
         shares = [f"{term_symbol(term)} {number}" for term, number in counted.iter_rows()]
         return (
-            f"{strongest}, explained by {term_name(link['term'])}: {link['without_term']:.2f} without it. Of the "
-            f"{plural(len(links), 'strongest link')}, each term explains: {listed(shares)}."
+            f"{strongest}, explained by {term_symbol(link['term'])}: attention falls to {link['without_term']:.2f} "
+            f"without it. Of the {plural(len(links), 'strongest link')}, each term explains: {listed(shares)}."
         )
 
     def views(self, tables: Frames) -> Sequence[View]:
@@ -157,14 +161,16 @@ class Explain(SplitTerms):
         if (self.text is None) == (self.token_ids is None):
             raise TokenError('pass either a text, e.g. "Homo sapiens", or token ids')
         ids = list(self.token_ids) if self.token_ids is not None else _encoded(study, str(self.text))
-        if not ids:
+        if not ids or self.text == "":
             raise TokenError('the text is empty, so there is no token to attend; pass a text, e.g. "Homo sapiens"')
-        return [beginning_token(study.layer), *ids] if self.prepend_bos else ids
+        beginning = [beginning_token(study.layer)] if self.prepend_bos else []
+        return ids if ids[:1] == beginning else beginning + ids
 
 
 def _encoded(study: Study, text: str) -> list[int]:
+    """The ids of the text; an encoder's with the special tokens it always reads ([CLS] and [SEP])."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         raise TokenError(f"the text is not valid UTF-8 at character {error.start}; convert it first") from error
-    return study.layer.vocabulary.encode(text)
+    return study.layer.vocabulary.encode(text, special_tokens=not study.layer.is_causal)
