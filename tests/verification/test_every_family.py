@@ -73,6 +73,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "smollm3": LLAMA | {"hidden_size": 24, "pad_token_id": 0},
     "ministral": GQA,
     "ministral3": GQA | {"pad_token_id": 0},
+    "seed_oss": GQA,
     "granite": LLAMA | {
         "hidden_size": 24, "embedding_multiplier": 3.0, "attention_multiplier": 0.3, "residual_multiplier": 0.7,
     },

@@ -1,4 +1,4 @@
-"""OLMo, Granite, Cohere, StableLM, StarCoder, Falcon, ModernBERT, Llama 4, Ministral, SmolLM3: equal to transformers."""
+"""OLMo, Seed-OSS, Granite, Cohere, StableLM, StarCoder, Falcon, ModernBERT, Llama 4, Ministral, SmolLM3: exact."""
 
 from __future__ import annotations
 
@@ -52,6 +52,8 @@ YARN = {
             "olmo3",
             RMS | {"layer_types": ["full_attention"] * 2, "rope_scaling": {"rope_type": "linear", "factor": 2.0}},
         ),
+        ("seed_oss", RMS | {"head_dim": 6, "rope_theta": 60.0}),
+        ("seed_oss", RMS | {"head_dim": 6, "attention_bias": False, "attention_out_bias": True, "mlp_bias": True}),
         ("granite", RMS | {"embedding_multiplier": 2.5, "attention_multiplier": 0.4, "residual_multiplier": 0.3}),
         ("granite", RMS | {"attention_bias": True, "mlp_bias": True}),
         ("cohere", LAYER),

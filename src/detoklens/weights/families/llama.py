@@ -252,6 +252,21 @@ PHI3 = replace(
 )
 
 
+SEED_OSS = replace(
+    LLAMA,
+    models="Seed-OSS",
+    special="as Llama, with biases on queries, keys and values",
+    model_types=("seed_oss",),
+    projections=Projections(
+        PROJECTIONS,
+        bias=Switch("attention_bias", default=True),
+        output_bias=Switch("attention_out_bias", default=False),
+    ),
+    default_head_size=128,
+    default_longest=524_288,
+)
+
+
 def granite_multipliers(spec: Spec, config: Config) -> Spec:
     return replace(
         spec,
@@ -439,5 +454,5 @@ MINISTRAL3 = replace(
 )
 SPECS = (
     LLAMA, LLAMA4, SMOLLM3, MISTRAL, MINISTRAL, MINISTRAL3, MIXTRAL, QWEN2, QWEN3, QWEN3_MOE, GEMMA, GEMMA2, GEMMA3,
-    PHI3, GRANITE, OLMO, OLMO2, OLMO3,
+    PHI3, SEED_OSS, GRANITE, OLMO, OLMO2, OLMO3,
 )  # fmt: skip
