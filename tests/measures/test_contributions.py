@@ -17,6 +17,7 @@ from detoklens.errors import CorpusError, RangeError
 from detoklens.measures import contributions as measures
 from detoklens.measures.contributions import PAPER, PUBLISHED, Formula
 from detoklens.questions.contributions.question import contribution_table, contributions_by_head
+from detoklens.scores import terms
 from detoklens.scores.layer import Layer
 from tests.layers import as_layer, random_first_layer, random_layer, sizes
 from tests.measures.plain_contributions import TERMS, plain_contributions, plain_divergence
@@ -108,6 +109,15 @@ def test_single_precision_is_near_double_precision(seed):
     documents = some_documents(as_layer(exact), [150, 70, 33], seed)
     double, single = (contributions(as_layer(layer), documents) for layer in (gentle, rounded))
     np.testing.assert_allclose(single["kl"], double["kl"], rtol=2e-4, atol=2e-5)
+
+
+def test_a_term_that_documents_do_not_compute_is_noticed(monkeypatch):
+    """The compiled loop would read memory beyond the scores."""
+    declared = terms.TERMS["learned"]
+    monkeypatch.setitem(terms.TERMS, "learned", (*declared, declared[-1]._replace(name="more")))
+    layer = random_layer()
+    with pytest.raises(AssertionError, match="documents lack a declared term"):
+        contributions(layer, some_documents(layer, [5]))
 
 
 def test_a_layer_without_biases_gains_nothing_from_self_assertion():

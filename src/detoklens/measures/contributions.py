@@ -148,6 +148,8 @@ def _divergences(
             visible = keys[:, :, : ends[rows][-1]]
             pair_scores = factors.pair_scores(head, positions[rows], visible, unit)
             key_scores = factors.key_scores(head, visible, unit)
+            # The compiled loop does not check.
+            assert len(pair_scores) + len(key_scores) == len(order), "documents lack a declared term"
             check_rounding(pair_scores, float(np.log(2.0)))
             check_rounding(key_scores, float(np.log(2.0)))
             term_divergences(

@@ -61,7 +61,7 @@ class Term(StrEnum):
 
 
 class Factor(IntEnum):
-    """What the query or key side of a term depends on."""
+    """What the query or key side of a term depends on; documents stack their terms in this order."""
 
     TOKEN = 0
     POSITION = 1  # the learned position embedding
