@@ -8,8 +8,11 @@ import json
 import re
 import sys
 from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -133,6 +136,25 @@ def test_a_changed_key_gives_the_attention_of_transformers_or_is_refused(tmp_pat
     sys.stdout.write(f"{tried} of {len(PAIRS)} pairs of {len(SPEC_OF)} model types and their keys: {dict(outcomes)}\n")
 
 
+def differing(model_type: str, root: Path, keys: Iterable[str] = ()) -> list[str]:
+    """Every key of one model type, or some of them, with every value: the settings that differ from transformers."""
+    folders, spec = Folders(root), SPEC_OF[model_type]
+    found = []
+    for key in keys or sorted(spec.read_keys | spec.ignored):
+        for value in VALUES + SPECIFIC.get(key, []):
+            distance = difference(folders.with_config(model_type, key, value))
+            if distance is not None and not distance < 1e-9:
+                found.append(f"{key} = {'absent' if value is ABSENT else repr(value)}: {distance:.2g}")
+    return found
+
+
+def test_a_key_that_is_wrongly_ignored_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert differing("llama", tmp_path, ["rms_norm_eps"]) == []
+    wrong = replace(SPEC_OF["llama"], epsilon=1e-6, ignored=frozenset({"rms_norm_eps"}))
+    monkeypatch.setitem(SPEC_OF, "llama", wrong)
+    assert "rms_norm_eps = 0.5" in " ".join(differing("llama", tmp_path, ["rms_norm_eps"]))
+
+
 @pytest.mark.parametrize(
     ("model_type", "key", "value", "is_read"),
     [
@@ -151,3 +173,8 @@ def test_keys_that_once_differed(tmp_path: Path, model_type: str, key: str, valu
     found = difference(Folders(tmp_path).with_config(model_type, key, value))
     assert (found is not None) == is_read
     assert found is None or found < 1e-9
+
+
+if __name__ == "__main__":
+    with TemporaryDirectory() as folder:
+        sys.exit("\n".join(differing(sys.argv[1], Path(folder))) or 0)
