@@ -17,7 +17,7 @@ WORDS_ONLY = {"partners"}  # a figure of text: it has no panels
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure_names_declared_tables_and_says_what_it_shows(name: str) -> None:
     spec = FIGURES[name]
-    assert set(spec.tables) | set(spec.optional) <= set(DRAWN)
+    assert set(spec.tables) | set(spec.optional) <= set(DRAWN), "tests/figures/synthetic.py makes every table up"
     assert spec.caption.endswith(".")
     assert spec.title
     assert spec.can_draw(DRAWN)
