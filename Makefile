@@ -54,7 +54,7 @@ dependencies: .venv/installed-for-tests
 quick: .venv/installed-for-tests
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow" -q
 
-# Measure how much of the code the tests run; the figure is in CONTRIBUTING.md. Compiled loops count as not run.
+# Measure how much of the code the tests run. Compiled loops count as not run.
 coverage: .venv/installed-for-tests browser
 	$(BIN)/python -m pytest -n 2 --dist worksteal --cov --cov-report=term:skip-covered
 
