@@ -1,7 +1,7 @@
 """The catalogue of questions: names, topics and summaries, without importing any question.
 
-Adding a question means adding its package and one line here. Another package registers one through an entry point in
-the group `detoklens.questions`, whose name is the command and whose value is the class.
+Adding a question means adding its package, one line here, and what CONTRIBUTING.md lists. Another package registers one
+through an entry point in the group `detoklens.questions`, whose name is the command and whose value is the class.
 """
 
 from __future__ import annotations
