@@ -77,16 +77,18 @@ def test_each_step_of_a_report_is_timed(monkeypatch):
     two = [ReportEntry(Auroc()), ReportEntry(Heads())]
     monkeypatch.setattr("detoklens.report.folder.report_entries", lambda study, layers=None: two)
     printed = run("report", *SMALLEST["report"].split())
-    assert " s  auroc\n" in printed
+    assert re.search(r"CPU s.*times the products.* GB  auroc\n", printed)
     assert "page and figures take" in printed
 
 
 def test_the_explorers_page_is_measured(browser):
     script = [sys.executable, FOLDER / "explorer.py", *SMALLEST["explorer"].split()]  # it has a browser of its own
-    found = json.loads(subprocess.run(script, stdout=subprocess.PIPE, check=True).stdout)
+    done = subprocess.run(script, capture_output=True, text=True)  # a busy machine may exceed a limit of time
+    found = json.loads(done.stdout)
+    assert (done.returncode, "above the limit" in done.stderr) in ((0, False), (1, True)), done.stderr
     assert found["token_change_milliseconds"] > 0
     assert 0 < found["first_view_megabytes"] < found["bundle_megabytes"]
-    assert found["tab_megabytes_must_be_below"] == 500
+    assert found["tab_megabytes_must_be_below"] == 300
 
 
 def test_counting_is_compared_with_the_published_way(tmp_path, monkeypatch, capsys):

@@ -112,7 +112,7 @@ def test_the_command_line_and_python_give_the_same_answer(model, counts, tmp_pat
 @pytest.mark.parametrize(
     "question",
     [
-        Auroc(["7", "t", 40, 41, 45], controls=False, bootstrap=0, centred=True, scale=3),
+        Auroc(["7", "t", 40, 41, 45], controls=False, bootstrap=0, centred=True),
         Auroc(pieces=True, negatives="matched", bootstrap=10),
         Auroc(roc=[" the", 401, 400]),
     ],

@@ -48,5 +48,5 @@ def test_only_what_may_be_sampled_is_kept():
 
 
 def test_a_sample_of_nothing_is_refused():
-    with pytest.raises(RangeError, match="ask for at least 1"):
+    with pytest.raises(RangeError, match="documents must be at least 1"):
         sample_by_hash(["a"], 0, str)

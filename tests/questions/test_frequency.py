@@ -191,7 +191,7 @@ def test_the_sentence_counts_heads_beyond_chance_and_names_the_control():
     )
 
 
-@pytest.mark.parametrize("question", [{}, {"unseen": "exclude", "heads": [2, 1], "scale": "published"}])
+@pytest.mark.parametrize("question", [{}, {"unseen": "exclude", "heads": [2, 1]}])
 def test_python_command_line_folder_and_notebook_say_the_same(tmp_path, question):
     folder = write_spelled(tmp_path / "model")
     counts = Counts.open(write_counts(tmp_path / "corpus", folder))

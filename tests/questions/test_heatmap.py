@@ -137,7 +137,7 @@ def test_the_sentence_says_whether_a_head_looks_for_the_identical_token():
     )
 
 
-@pytest.mark.parametrize("question", [{}, {"tokens": 7, "centred": True, "heads": [1], "scale": "bare"}])
+@pytest.mark.parametrize("question", [{}, {"tokens": 7, "centred": True, "heads": [1]}])
 def test_python_command_line_folder_and_notebook_say_the_same(tmp_path, question):
     study = Study(load(write_spelled(tmp_path / "model")), seed=5)
     check_faces(study.ask(Heatmap(**question)), tmp_path)

@@ -230,9 +230,7 @@ def test_a_table_for_eyes_is_short_and_says_so(study):
     assert "first 20" not in short.title
 
 
-@pytest.mark.parametrize(
-    "question", [{"top": 30}, {"top": 25, "no_self": True, "centred": True, "heads": [1], "scale": 2}]
-)
+@pytest.mark.parametrize("question", [{"top": 30}, {"top": 25, "no_self": True, "centred": True, "heads": [1]}])
 def test_python_command_line_folder_and_notebook_say_the_same(tmp_path, question):
     folder = write_spelled(tmp_path / "model")
     counts = Counts.open(write_counts(tmp_path / "corpus", folder))

@@ -51,7 +51,7 @@ class Things:
         ({"quiet": 1}, "quiet is True or False"),
         ({"scale": "median"}, "scale is one of 'mean', 'published', 'bare' or a whole number"),
         ({"file": 3}, "file is a path or None"),
-        ({"heads": np.array([[0]])}, "heads is a list"),
+        ({"heads": np.array([[0], [1]])}, "heads is a list"),
     ],
 )
 def test_a_wrong_value_is_one_line_that_says_what_is_accepted(given, said):

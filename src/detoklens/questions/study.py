@@ -169,18 +169,14 @@ class Study:
         return list(dict.fromkeys(asked))
 
     def meaningful_tokens(self) -> np.ndarray:
-        """Ids of the tokens that means, candidates and rankings are about; a note says how many are left out."""
-        kept, untrained = self.layer.meaningful_tokens, int(self.layer.untrained.sum())
-        others = self.layer.vocab_size - len(kept) - untrained
-        if len(kept) < self.layer.vocab_size:
-            found = {"token": untrained, "special token": others}
-            number = [plural(count, name) for name, count in found.items() if count]
-            number[0] += " that training (almost) never touched" if untrained else ""
+        """Ids of the tokens that means, candidates and rankings are about; a note counts the untrained others."""
+        untrained = int(self.layer.untrained.sum())
+        if untrained and len(self.layer.meaningful_tokens) < self.layer.vocab_size:
             self.notes.append(
-                f"{' and '.join(number)} left out of means, candidates and rankings (all_tokens includes them; the "
-                "table untrained of frequency lists the first)"
+                f"{plural(untrained, 'token')} that training hardly changed left out of means, candidates and "
+                "rankings; all_tokens includes them, the table `untrained` of frequency lists them"
             )
-        return kept
+        return self.layer.meaningful_tokens
 
     def token_ids(self, tokens: Sequence[str | int]) -> list[int]:
         """Tokens given as text or ids, as ids."""

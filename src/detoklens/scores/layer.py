@@ -169,7 +169,7 @@ class Layer:
 
     @cached_property
     def untrained(self) -> Bool[np.ndarray, "token"]:
-        """Tokens that training (almost) never touched (see `untrained_tokens`); none without a tokenizer."""
+        """Tokens that training hardly changed (see `untrained_tokens`); none without a tokenizer."""
         if not self.has_vocabulary:
             return np.zeros(self.vocab_size, bool)
         return untrained_tokens(self.weights.token_embeddings, impossible_tokens(self.vocabulary, self.vocab_size))
@@ -454,7 +454,7 @@ def impossible_tokens(vocabulary: Vocabulary, vocab_size: int) -> Bool[np.ndarra
 def untrained_tokens(
     embeddings: Float[np.ndarray, "token d_model"], impossible: Bool[np.ndarray, "token"]
 ) -> Bool[np.ndarray, "token"]:
-    """Whether training (almost) never touched each token; none if those that no text has don't stand apart.
+    """Whether training hardly changed each token; none if those that no text has don't stand apart.
 
     Rows of the table without a token, bytes that UTF-8 never has, and names such as `[unused7]` are impossible in any
     text. What training does to them (nothing, decay, or one common push) it also does to every other token that it

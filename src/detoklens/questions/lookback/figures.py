@@ -41,7 +41,7 @@ def lookback(
     legend.append(band_entry("permuted labels", NULL))
     titles = ["lift from C, W, F\n(nats, top to bottom)", "C − W by term\n(nats)"]
     if text is not None:
-        titles.append("attention with all terms\nand without each")
+        titles.append("attention, all terms\nor one removed")
         classes = [(f"from {label}", replace(ALL_TERMS, marker=marker)) for label, marker in MARKERS.items()]
         legend += [point_entry(name, style, filled=name == "from C") for name, style in classes]
     figure, panels = head_rows(
