@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import pytest
 
 from detoklens import demo
-from detoklens.cli.completion import complete_heads, complete_model, complete_tokens
+from detoklens.cli.completion import complete_heads, complete_model, complete_question, complete_tokens
 
 
 def context(model: str | None) -> SimpleNamespace:
@@ -43,6 +43,10 @@ def test_models(same_environment: Path) -> None:
     assert complete_model("/nothing/at/all") == []
 
 
+def test_questions() -> None:
+    assert complete_question("pa") == ["partners", "paper"]
+
+
 def test_heads() -> None:
     assert complete_heads(context("demo"), "") == ["0", "1", "2", "3"]
     assert complete_heads(context(None), "1,") == ["1,0", "1,2", "1,3"]
@@ -60,15 +64,22 @@ def test_tokens() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
-    [("partners dem", "demo"), ("auroc demo --heads 2,", "2,3"), ("partners demo io", "ion"), ("sch", "schema")],
+    ("shell", "words", "expected"),
+    [
+        ("bash", "auroc demo --heads 2,", "2,3"),
+        ("bash", "partners demo io", "ion"),
+        ("zsh", "count texts --tokenizer dem", '"demo@0"'),
+        ("fish", "schema par", "partners"),
+    ],
 )
-def test_bash_asks_the_program(words: str, expected: str) -> None:
+def test_shells_ask_the_program(shell: str, words: str, expected: str) -> None:
     environment = {
         **os.environ,
-        "_DETOKLENS_COMPLETE": "complete_bash",
+        "_DETOKLENS_COMPLETE": f"complete_{shell}",
         "COMP_WORDS": f"detoklens {words}",
         "COMP_CWORD": str(words.count(" ") + 1),
+        "_TYPER_COMPLETE_ARGS": f"detoklens {words}",
+        "_TYPER_COMPLETE_FISH_ACTION": "get-args",
     }
     code = "import sys; sys.argv = ['detoklens']; from detoklens.__main__ import main; main()"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)

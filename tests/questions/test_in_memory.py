@@ -186,6 +186,13 @@ def test_a_bridge_is_unwrapped(tokenizer: PreTrainedTokenizerFast) -> None:
     assert study.ask(dl.Partners([" the"], top=2, heads=[0])).sentence
 
 
+def test_a_bridge_with_other_weights_is_refused() -> None:
+    bridge = Bridge(gpt2())
+    bridge._weights_processed = True  # as TransformerLens' enable_compatibility_mode leaves it
+    with pytest.raises(dl.DetokLensError, match="has changed this bridge's weights"):
+        dl.load(bridge)
+
+
 @pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")
 def test_wrappers_of_torch_are_unwrapped() -> None:
     model = gpt2()

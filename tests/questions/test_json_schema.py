@@ -52,6 +52,18 @@ def test_printed_answers_fit(words: str) -> None:
         Draft202012Validator(schema).validate(printed)
 
 
+@pytest.mark.parametrize("words", ["verify demo --length 4", "counts show demo", "counts show demo ion"])
+def test_rows_of_other_commands_fit(words: str) -> None:
+    done = call(*words.split(), "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    printed, check = json.loads(done.stdout), Draft202012Validator(dl.schema(words.split()[0]))
+    check.check_schema(check.schema)
+    check.validate(printed)
+    with pytest.raises(ValidationError):
+        check.validate([{**printed[0], "nothing": 1}])
+    assert dl.schema()["commands"][words.split()[0]] == check.schema
+
+
 def test_the_command_prints_the_same() -> None:
     assert json.loads(call("schema", "auroc").stdout) == dl.schema("auroc")
     assert json.loads(call("schema").stdout) == dl.schema()

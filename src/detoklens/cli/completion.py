@@ -1,4 +1,4 @@
-"""Shell completion of models, heads and tokens, from what is on this machine; nothing is downloaded."""
+"""Shell completion of models, questions, heads and tokens, from what is on this machine; nothing is downloaded."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, get_args, get_origin
 import typer
 
 from detoklens import demo
+from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.parameters import Setting, choices_of
 
 MOST = 60  # suggestions at a time
@@ -19,8 +20,10 @@ HEAD_COUNTS = ("n_head", "num_attention_heads", "num_heads", "decoder_attention_
 
 def completion_of(setting: Setting) -> Callable[..., Sequence[Any]] | None:
     """The function that completes a parameter's values, if there is one."""
-    if setting.name in ("model", "models"):
+    if setting.name in ("model", "models", "tokenizer"):
         return complete_model
+    if setting.name == "question":
+        return complete_question
     if setting.name == "heads":
         return complete_heads
     sequences = [choice for choice in choices_of(setting.kind) if get_origin(choice) is Sequence]
@@ -33,6 +36,11 @@ def complete_model(incomplete: str) -> list[str]:
     label, equals, typed = incomplete.rpartition("=")
     names = [demo.NAME, *demo.snapshots(), *_cached_models(typed), *_local(typed)]
     return [f"{label}{equals}{name}" for name in names if name.startswith(typed)][:MOST]
+
+
+def complete_question(incomplete: str) -> list[str]:
+    """Names of questions."""
+    return [name for name in QUESTIONS if name.startswith(incomplete)]
 
 
 def _local(typed: str) -> list[str]:

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from detoklens.cli.adapter import Cluster, command_of
-from detoklens.cli.counts import COUNT_TOTALS
 from detoklens.cli.output import Printed, print_table, say
 from detoklens.cli.progress import shown_progress
 from detoklens.corpus.memory import parse_size
@@ -18,6 +17,7 @@ from detoklens.engines import open_engine
 from detoklens.loading import load_vocabulary
 from detoklens.questions.parameters import REQUIRED, Parameter
 from detoklens.questions.texts import DocumentPerLine, SkipBad, TextField
+from detoklens.tables.schema import COUNT_TOTALS
 
 if TYPE_CHECKING:
     from detoklens.corpus.counts import Counts

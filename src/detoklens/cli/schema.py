@@ -18,7 +18,10 @@ class Asked:
     """Which schema is printed."""
 
     question: Annotated[
-        str | None, Parameter("Name of a question. Default: all.", metavar="[QUESTION]", positional=True)
+        str | None,
+        Parameter(
+            "Name of a question, or verify, count or counts. Default: all.", metavar="[QUESTION]", positional=True
+        ),
     ] = None
 
 

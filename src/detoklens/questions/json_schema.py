@@ -1,4 +1,4 @@
-"""JSON schemas of questions, generated from their parameters and tables."""
+"""JSON schemas of questions and of the other tables that commands print, generated from their declarations."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from types import NoneType
 from typing import Any, Literal, get_args, get_origin
 
 from detoklens.errors import RangeError
+from detoklens.model.verify import VERIFICATION
 from detoklens.questions.base import Question, Value
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.parameters import REQUIRED, Setting, choices_of, settings_of
-from detoklens.tables.schema import Schema
+from detoklens.tables.schema import COUNT_TOTALS, PREDECESSORS, Schema
 from detoklens.version import __version__
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", Path: "string", NoneType: "null"}
 COLUMN_TYPES = {"String": "string", "Boolean": "boolean", "Float32": "number", "Float64": "number"}
+OTHER_TABLES = {"verify": [VERIFICATION], "count": [COUNT_TOTALS], "counts": [COUNT_TOTALS, PREDECESSORS]}
+"""What commands that are not questions print, as a list of rows."""
 VERDICT = {
     "description": "the conclusion; null for a question that only measures",
     "type": ["object", "null"],
@@ -35,13 +38,14 @@ def schema(question: str | None = None) -> dict[str, Any]:
     Parameters
     ----------
     question
-        The name of a question, e.g. ``"auroc"``; all questions by default.
+        The name of a question, e.g. ``"auroc"``, or ``"verify"``, ``"count"``, ``"counts"``, which print a list of
+        rows; all of them by default.
 
     Returns
     -------
     dict
         A schema of the printed object. Under ``$defs``, ``parameters`` describes the arguments and every table has the
-        schema of a row. Without a question, the schemas by name under ``questions``.
+        schema of a row. Without a question, the schemas by name under ``questions`` and ``commands``.
 
     Raises
     ------
@@ -54,9 +58,19 @@ def schema(question: str | None = None) -> dict[str, Any]:
     >>> list(dl.schema("shape")["$defs"]["parameters"]["properties"])  # doctest: +SKIP
     """
     if question is None:
-        return {"detoklens": __version__, "questions": {name: _question(name, QUESTIONS[name]) for name in QUESTIONS}}
+        questions = {name: _question(name, QUESTIONS[name]) for name in QUESTIONS}
+        return {
+            "detoklens": __version__,
+            "questions": questions,
+            "commands": {name: _rows(name) for name in OTHER_TABLES},
+        }
+    if question in OTHER_TABLES:
+        return _rows(question)
     if question not in QUESTIONS:
-        raise RangeError(f"there is no question {question!r}; the questions are {', '.join(QUESTIONS)}")
+        raise RangeError(
+            f"there is no question {question!r}; the questions are {', '.join(QUESTIONS)}; "
+            f"{', '.join(OTHER_TABLES)} have a schema too"
+        )
     return _question(question, QUESTIONS[question])
 
 
@@ -89,6 +103,18 @@ def _question(name: str, question: type[Question]) -> dict[str, Any]:
         "required": ["question", "model", "verdict", "summary", "table", "rows"],
         "oneOf": tables,
         "$defs": {"parameters": parameters, **{table.name: _row(table) for table in question.tables}},
+    }
+
+
+def _rows(name: str) -> dict[str, Any]:
+    """The schema of a list of rows, all of one of the command's tables."""
+    tables = OTHER_TABLES[name]
+    return {
+        "$schema": DIALECT,
+        "title": name,
+        "type": "array",
+        "anyOf": [{"items": {"$ref": f"#/$defs/{table.name}"}} for table in tables],
+        "$defs": {table.name: _row(table) for table in tables},
     }
 
 

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from detoklens.errors import CheckpointError, shown
+from detoklens.errors import CheckpointError, UnsupportedModelError, shown
 
 BLOCK = 1 << 22  # numbers checked at a time
 ACCEPTED = ("float64", "float32", "float16", "bfloat16")
@@ -39,6 +39,11 @@ BRIDGED = "._original_component"
 
 def unwrapped(model: Any) -> Any:
     """The transformers model inside a wrapper; the model itself without one."""
+    if getattr(model, "_weights_processed", False) is True:
+        raise UnsupportedModelError(
+            "TransformerLens has changed this bridge's weights (enable_compatibility_mode), so they may give another "
+            "attention than the model's; pass the bridge before that, or the transformers model"
+        )
     for name in WRAPPERS:
         inside = getattr(model, name, None)
         if hasattr(inside, "state_dict") and hasattr(inside, "config"):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import detoklens as dl
 from detoklens import demo
 from detoklens.errors import DetokLensError
 from detoklens.loading import expand_revisions
+from detoklens.questions.base import ReportEntry
 from tests.command_line import call
 from tests.weights.hub.server import COMMIT, HubServer, Repository
 from tests.weights.hub.tiny_model import go_offline
@@ -151,6 +154,30 @@ def test_the_command_line_takes_a_range(steps: HubServer, tmp_path: Path) -> Non
     assert list(labelled_models([f"mine={PYTHIA}@step0..step1"])) == ["mine@step0", "mine@step1"]
     done = call("partners", f"{PYTHIA}@step1", "ion", "--top", "1")
     assert done.exit_code == 0, done.stderr
+
+
+@pytest.mark.usefixtures("only_svg")
+def test_the_command_compares_a_range(steps: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    one = [ReportEntry(dl.Partners(["ion"], top=2), compared=True)]
+    monkeypatch.setattr("detoklens.report.folder.report_entries", lambda study, layers: one)
+    done = call("compare", f"{PYTHIA}@step0..step143000:3", "--workers", "1", "--out", tmp_path / "steps")
+    assert done.exit_code == 0, done.stderr
+    found = pl.read_parquet(tmp_path / "steps" / "tables" / "partners.parquet")
+    assert found["model"].unique(maintain_order=True).to_list() == [
+        "pythia@step0",
+        "pythia@step1000",
+        "pythia@step143000",
+    ]
+
+
+def test_the_real_model_is_that_of_the_revision(steps: HubServer) -> None:
+    done = call("verify", f"{PYTHIA}@step512", "--length", "5")
+    assert done.exit_code == 0, done.stderr
+    assert f"{PYTHIA}@step512: decomposition against the real first layer" in done.stdout
+    steps.repositories[PYTHIA].branches["step7"] = steps.repositories[PYTHIA]
+    done = call("layers", f"{PYTHIA}@step7", "--up-to", "1", "--triples", "20", "--bootstrap", "0", "--format", "json")
+    assert done.exit_code == 0, done.stderr
+    assert json.loads(done.stdout)["model"] == f"{PYTHIA}@step7"
 
 
 @pytest.fixture
