@@ -19,6 +19,7 @@ from detoklens.questions.auroc import compute as auroc_beyond
 from detoklens.questions.auroc.compute import asked_beyond, closed_world_inputs, deeper_layer, real_links, validity
 from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.study import Study
+from detoklens.questions.twins.compute import beginning_of
 from detoklens.scores.layer import Layer
 from detoklens.weights.blocks import blocks_fingerprint, source_of
 from tests.model.test_first_blocks import FAMILIES, HEADS, LAYERS, LLAMA
@@ -63,7 +64,7 @@ NAMES = [
 def deeper(model: Any, number: int) -> tuple[Any, Any, np.ndarray]:
     layer = detoklens.load(model)
     blocks = open_blocks(layer.checkpoint, number + 1, HEADS)
-    inputs = closed_world_inputs(blocks, layer, number, Runner())
+    inputs = closed_world_inputs(blocks, layer, number, beginning_of(layer), Runner())
     return blocks, deeper_layer(blocks, layer, number, inputs), inputs
 
 
@@ -88,11 +89,22 @@ def test_closed_world_inputs_are_what_enters_the_block():
     model = tiny("llama", **LLAMA)
     layer = detoklens.load(model)
     blocks = open_blocks(layer.checkpoint, 3, HEADS)
-    inputs = closed_world_inputs(blocks, layer, 2, Runner())
+    inputs = closed_world_inputs(blocks, layer, 2, beginning_of(layer), Runner())
     bos = layer.checkpoint.config["bos_token_id"]
     for token in (0, 5, 22):
         alone = blocks.run(np.array([[bos, token]])).last_places(1)[0]
         np.testing.assert_allclose(inputs[token], alone, rtol=1e-5, atol=1e-5)
+
+
+def test_a_deeper_layer_is_about_the_same_tokens():
+    """Which tokens are untrained shows in the embeddings, not in what enters a later block."""
+    layer = detoklens.load(tiny("llama", **LLAMA), all_tokens=True)
+    layer.meaningful_tokens = np.array([3, 4, 7])
+    blocks = open_blocks(layer.checkpoint, 2, HEADS)
+    inputs = closed_world_inputs(blocks, layer, 1, beginning_of(layer), Runner())
+    found = deeper_layer(blocks, layer, 1, inputs)
+    assert found.all_tokens
+    assert found.meaningful_tokens.tolist() == [3, 4, 7]
 
 
 @pytest.mark.parametrize(("name", "back"), [("gpt2", 1), ("llama", 1), ("llama", 2), ("bert", -1)])

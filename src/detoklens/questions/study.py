@@ -176,9 +176,9 @@ class Study:
             found = {"token": untrained, "special token": others}
             number = [plural(count, name) for name, count in found.items() if count]
             number[0] += " that training (almost) never touched" if untrained else ""
+            listed = "; the table untrained of frequency lists the first" if untrained else ""
             self.notes.append(
-                f"{' and '.join(number)} left out of means, candidates and rankings (all_tokens includes them; the "
-                "table untrained of frequency lists the first)"
+                f"{' and '.join(number)} left out of means, candidates and rankings (all_tokens includes them{listed})"
             )
         return kept
 
