@@ -96,6 +96,17 @@ def test_closed_world_inputs_are_what_enters_the_block():
         np.testing.assert_allclose(inputs[token], alone, rtol=1e-5, atol=1e-5)
 
 
+def test_a_deeper_layer_is_about_the_same_tokens():
+    """Which tokens are untrained shows in the embeddings, not in what enters a later block."""
+    layer = detoklens.load(tiny("llama", **LLAMA), all_tokens=True)
+    layer.meaningful_tokens = np.array([3, 4, 7])
+    blocks = open_blocks(layer.checkpoint, 2, HEADS)
+    inputs = closed_world_inputs(blocks, layer, 1, beginning_of(layer), Runner())
+    found = deeper_layer(blocks, layer, 1, inputs)
+    assert found.all_tokens
+    assert found.meaningful_tokens.tolist() == [3, 4, 7]
+
+
 @pytest.mark.parametrize(("name", "back"), [("gpt2", 1), ("llama", 1), ("llama", 2), ("bert", -1)])
 def test_links_are_scores_without_what_no_softmax_sees(name, back):
     """What really enters the block, through our arrays: the score of each pair so far apart, all terms together."""

@@ -286,8 +286,9 @@ def test_a_comparison_names_the_heads_of_each_model() -> None:
 def rotary_study(layer: Layer) -> Study:
     """A spelled vocabulary with rotary positions, two heads to a key."""
     plain = random_first_layer(n_heads=4, d_head=6, vocab_size=layer.vocab_size, dtype="float32")
-    checkpoint = replace(layer.checkpoint, first_layer=with_rotary_positions(plain, 2))
-    return Study(Layer(checkpoint), counts_of(layer), work=Work(1))
+    rotary = Layer(replace(layer.checkpoint, first_layer=with_rotary_positions(plain, 2)))
+    rotary.meaningful_tokens = np.arange(2, layer.vocab_size)
+    return Study(rotary, counts_of(layer), work=Work(1))
 
 
 @pytest.mark.parametrize("centred", [False, True])
@@ -317,5 +318,7 @@ def test_upcoming_questions_with_the_same_scores_are_computed_together(layer, tm
     for question, answer in zip(questions, answers, strict=False):
         alone = rotary_study(layer).ask(question)
         assert answer.sentence == alone.sentence
+        assert answer.notes == alone.notes
+        assert any("left out of means" in note for note in answer.notes) == (question.mean == "vocabulary")
         for name, table in alone.tables.items():
             assert_frame_equal(answer.tables[name], table, check_exact=True)

@@ -113,7 +113,8 @@ def links(*rows: tuple[int, float, str | None]) -> dict[str, pl.DataFrame]:
         ],
         schema_overrides={"term": pl.String, "without_term": pl.Float64},
     )  # fmt: skip
-    return {"links": frame}
+    lower = frame.with_columns(attention=pl.lit(-1.0))  # another key of each query
+    return {"links": frame, "explanation": pl.concat([frame, lower])}
 
 
 def test_the_sentence_names_the_strongest_link_and_counts_the_terms():
@@ -131,6 +132,11 @@ def test_links_that_tie_are_counted():
     assert said.startswith(
         "2 links share the largest attention (0.90); the first is “␣b” to “a” in L0H0, explained by Tᵖᵖ"
     )
+    whole = pl.DataFrame(
+        {"head": [0] * 7, "query_position": [0, *[1, 2, 3] * 2], "attention": [1.0, *[0.9] * 3, *[0.1] * 3]}
+    )
+    said = Explain(TEXT, top=1).summarize(links((0, 0.9, "pp")) | {"explanation": whole})
+    assert said.startswith("3 links share the largest attention (0.90)")  # two are beyond the links that are listed
 
 
 def test_an_encoder_reads_its_special_tokens():

@@ -32,7 +32,7 @@ from detoklens.questions.lookback.compute import (
     random_alignments,
     text_lookback,
 )
-from detoklens.questions.lookback.question import LOOKBACK_BY_HEAD, LOOKBACK_BY_TERM, judge_lookback
+from detoklens.questions.lookback.question import LOOKBACK_BY_HEAD, LOOKBACK_BY_TERM, HeadJudgement, judge_lookback
 from detoklens.questions.study import Study
 from detoklens.weights.first_layer import FirstLayer
 from tests.command_line import refuse
@@ -354,6 +354,14 @@ def test_heads_that_look_back_without_a_switch_are_named_next_to_one_in_at_most_
 def test_a_head_that_looks_back_more_from_whole_words_is_said_to() -> None:
     assert summary_of((0, 0.2, 0.5, 0.001)).endswith("with −0.30 nats: it looks back more from whole words.")
     assert summary_of((0, 0.52, 0.5, 0.001)).endswith("with 0.02 nats: we require 0.1 nats.")
+
+
+def test_the_condition_that_fails_is_the_one_named() -> None:
+    rows = {row["part"]: row for row in judged_rows(0, 3.0, 2.0, 0.5)}
+    parts = {part: rows[part] for part in ("position", "class", "lexical")}
+    assert HeadJudgement(0, rows["total"], parts).why_not == "permuted labels give as much (p = 0.5)"
+    doubtful = rows["total"] | {"p_labels": 0.001, "low": -0.2}
+    assert HeadJudgement(0, doubtful, parts).why_not == "its interval reaches 0"
 
 
 def test_thresholds_and_pairs_spelled_alike_agree_with_the_whole(trial: dl.Answer) -> None:

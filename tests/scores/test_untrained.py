@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import detoklens as dl
 from detoklens.questions.base import Question
 from detoklens.scores.layer import Layer, impossible_tokens, untrained_tokens
-from tests.layers import as_layer, random_first_layer
+from tests.layers import as_layer, random_first_layer, with_rotary_positions
 
 
 @given(
@@ -125,6 +125,16 @@ def test_means_over_the_vocabulary_leave_them_out(by_default: dl.Study) -> None:
     np.testing.assert_array_equal(layer.terms(ids, mean="vocabulary")["ee"], by_weight["ee"])
     np.testing.assert_array_equal(everything.terms(ids, mean="vocabulary")["ee"], by_weight["all"])
     assert np.abs(by_weight["all"] - by_weight["ee"]).max() > 1e-3
+
+
+def test_another_tokenizer_with_as_many_of_them_is_another_provenance() -> None:
+    checkpoint = as_layer(with_rotary_positions(random_first_layer(n_heads=4, d_head=6, vocab_size=9), 2)).checkpoint
+    first, last = Layer(checkpoint), Layer(checkpoint)
+    first.meaningful_tokens, last.meaningful_tokens = np.arange(1, 9), np.arange(8)
+    found = [dl.study(layer).provenance(dl.Positions()) for layer in (first, last, Layer(checkpoint))]
+    assert len({provenance.to_json() for provenance in found}) == 3
+    alike = [dl.study(layer).provenance(dl.Positions(mean="none")) for layer in (first, last)]
+    assert alike[0] == alike[1]
 
 
 def test_they_are_listed() -> None:

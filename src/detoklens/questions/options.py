@@ -9,7 +9,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+import numpy as np
+
 from detoklens.errors import MissingError, RangeError
+from detoklens.measures.documents import digest
 from detoklens.questions.base import Question, ReportEntry
 from detoklens.questions.parameters import Parameter, settings_of
 
@@ -56,9 +59,10 @@ class SplitTerms(Question):
         """Without the options that don't apply to this family."""
         given = super().settings(study)
         settings = {name: given[name] for name in given if name not in self.of_families} | self.of_family(study)
-        left_out = study.layer.vocab_size - len(study.layer.meaningful_tokens)
-        has_mean = settings.get("mean") == "vocabulary"
-        return settings | ({"tokens_left_out": left_out} if has_mean and left_out else {})
+        if settings.get("mean") != "vocabulary":
+            return settings
+        left_out = np.setdiff1d(np.arange(study.layer.vocab_size), study.layer.meaningful_tokens)
+        return settings | ({"tokens_left_out": digest([left_out])} if left_out.size else {})
 
     def of_family(self, study: Study) -> dict[str, Any]:
         """The options that apply to this family; an error if another one was set."""

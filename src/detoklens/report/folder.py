@@ -196,9 +196,13 @@ def ask_all(
     """Ask all questions of a report; answers in the folder with the same inputs are reused."""
     entries = [entry for entry in report_entries(study, layers) if entry.compared or not only_compared]
     asked = []
-    for number, entry in enumerate(entries):
-        study.upcoming = [each.question for each in entries[number + 1 :]]
-        asked.append(_ask(study, entry, folder, listener))
+    try:
+        for number, entry in enumerate(entries):
+            study.upcoming = [each.question for each in entries[number + 1 :]]
+            asked.append(_ask(study, entry, folder, listener))
+    finally:  # also after an interrupt: the study may be asked other questions
+        study.upcoming = ()
+        study.prepared.clear()
     return asked
 
 

@@ -613,7 +613,9 @@ def deeper_layer(blocks: FirstBlocks, layer: Layer, number: int, inputs: np.ndar
     Refused if the scores of some random pairs differ from those of the real block.
     """
     kinds = {name: blocks.config_list(name) for name in KINDS}
-    found = Layer(replace(layer.checkpoint, first_layer=read_block(layer.checkpoint, number, inputs, kinds), notes=()))
+    weights = read_block(layer.checkpoint, number, inputs, kinds)
+    found = Layer(replace(layer.checkpoint, first_layer=weights, notes=()), layer.all_tokens)
+    found.meaningful_tokens = layer.meaningful_tokens  # shown by the embeddings, not by what enters a later block
     tokens = np.random.default_rng(0).integers(0, layer.vocab_size, (CHECKED, 2))
     real = blocks.scores(blocks.run(tokens, until=number), number, inputs[tokens])[0][:, :, 1]
     real = real[..., 0] - real[..., 1]

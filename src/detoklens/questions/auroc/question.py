@@ -548,6 +548,7 @@ class Auroc(Joining):
         return ahead.where(np.isin(ahead.keys, study.layer.vocabulary.word_internal())) if self.pieces else ahead
 
     def ask(self, study: Study, runner: Runner) -> Frames:
+        self.split_off(study)  # notes the tokens that its mean leaves out, also if another question computed it
         if self.layer:
             return asked_beyond(self, study, runner)
         heads = study.heads(self.heads)
@@ -590,8 +591,9 @@ class Auroc(Joining):
 
     def _shift(self, study: Study, affinity: Affinity) -> Float[np.ndarray, "head key"] | None:
         """What the mean adds to the scores of Tᵉᵉ without it; nothing if that is centred."""
-        mean = self.split_off(study)
-        return None if mean is None or self.centred else study.layer.less_mean_query(affinity, mean)
+        if self.mean == "none" or self.centred or study.layer.positions == "learned":
+            return None
+        return study.layer.less_mean_query(affinity, self.mean)
 
     def verdict(self, tables: Frames) -> Verdict | None:
         """ "yes" if at least one head is lexical; ROC curves have no verdict."""

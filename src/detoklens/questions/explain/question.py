@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
+import polars as pl
+
 from detoklens.errors import TokenError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.explain import explain
@@ -133,9 +135,10 @@ class Explain(SplitTerms):
 
     def summarize(self, tables: Frames) -> str:
         """The strongest link with its term (all of them, if their attention is equal), and the links of each term."""
-        links = tables["links"]
-        tied = links.filter(attention=links["attention"].max())
-        link = tied.row(0, named=True)
+        links, pairs = tables["links"], tables["explanation"]
+        link = links.sort("attention", descending=True, maintain_order=True).row(0, named=True)
+        chosen = pairs.filter(pl.len().over("head", "query_position") > 1)  # of queries that see two keys or more
+        tied = (pairs if chosen.is_empty() else chosen).filter(attention=link["attention"])
         query, key = (f"“{token_shown(link[name])}”" for name in ("query_text", "key_text"))
         strongest = (
             f"The strongest link is {query} to {key} in {head_name(link['head'])} (attention {link['attention']:.2f})"

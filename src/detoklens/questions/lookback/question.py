@@ -468,7 +468,9 @@ class HeadJudgement:
             return "it looks back more from whole words"
         if self.total["difference"] < LEAST:
             return f"we require {LEAST:g} nats"
-        if self.total["low"] <= 0 or self.total["p_labels"] > ALPHA:
+        if self.total["low"] <= 0:
+            return "its interval reaches 0"
+        if self.total["p_labels"] > ALPHA:
             return f"permuted labels give as much (p = {self.total['p_labels']:.2g})"
         return "" if self._beyond else "randomly rotated queries give parts as large"
 
