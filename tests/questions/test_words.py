@@ -207,7 +207,7 @@ def test_how_many_words_were_split_is_told(study):
     assert note == "2 words: 1 of one token (left out), 1 of two, 0 of more; 1 pairs are ranked"
 
 
-@pytest.mark.parametrize("question", [{}, {"centred": True, "heads": [2, 0], "scale": 3, "no_space": True}])
+@pytest.mark.parametrize("question", [{}, {"centred": True, "heads": [2, 0], "no_space": True}])
 def test_python_command_line_folder_and_notebook_say_the_same(tmp_path, question):
     folder = write_spelled(tmp_path / "model")
     check_faces(Study(load(folder)).ask(Words(**question)), tmp_path)
