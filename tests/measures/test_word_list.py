@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from tokenizers import Tokenizer
-from tokenizers.models import WordPiece
+from tokenizers import Tokenizer, normalizers
+from tokenizers.models import BPE, WordPiece
 from tokenizers.pre_tokenizers import Whitespace
 
 from detoklens.errors import DetokLensError, TokenError
@@ -61,6 +61,12 @@ def test_unknown_and_special_tokens_are_no_pieces_of_words():
     assert list(zip(pairs.pair, pairs.keys, pairs.queries, strict=True)) == [(0, 2, 3), (2, 2, 3), (0, 4, 2), (1, 2, 3)]
     with pytest.raises(TokenError, match="this tokenizer splits none of the 2 words into known pieces"):
         word_pairs(split[2:4])
+
+
+def test_a_tokenizer_that_adds_a_space_is_not_given_a_second_one():
+    tokenizer = Tokenizer(BPE({"▁": 0, "a": 1, "b": 2, "▁a": 3}, [("▁", "a")]))
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    assert [word.token_ids for word in split_words(Vocabulary(tokenizer), ["ab"])] == [(3, 2)]
 
 
 def test_a_list_with_nothing_that_splits_is_refused(vocabulary):

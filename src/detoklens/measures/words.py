@@ -113,9 +113,17 @@ def fingerprint_of(words: Sequence[str]) -> str:
 
 
 def split_words(vocabulary: Vocabulary, words: Iterable[str], leading_space: bool = True) -> list[SplitWord]:
-    """Each word's tokens with a leading space, as in running text, or without."""
-    space = " " if leading_space else ""
-    return [SplitWord(word, tuple(vocabulary.encode(space + word)), vocabulary.apart) for word in words]
+    """Each word's tokens with a leading space, as in running text, or without.
+
+    A tokenizer that puts a space before every text (Llama's) is not given a second one.
+    """
+
+    def tokens(word: str) -> list[int]:
+        found = vocabulary.encode(word)
+        adds_space = vocabulary.join(found[:1]).startswith(" ")
+        return vocabulary.encode(" " + word) if leading_space and not adds_space else found
+
+    return [SplitWord(word, tuple(tokens(word)), vocabulary.apart) for word in words]
 
 
 def word_pairs(split: Sequence[SplitWord]) -> WordPairs:
