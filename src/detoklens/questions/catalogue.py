@@ -14,6 +14,7 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from detoklens.errors import DetokLensError, first_line
+from detoklens.questions.parameters import document
 
 if TYPE_CHECKING:
     from detoklens.questions.base import Question
@@ -99,6 +100,7 @@ class Catalogue(Mapping[str, "type[Question]"]):
             raise DetokLensError(
                 f"question {name}: {target} can't be imported ({reason}); update or uninstall its package"
             ) from error
+        document(question)
         return question
 
     def __iter__(self) -> Iterator[str]:
@@ -122,6 +124,7 @@ class Catalogue(Mapping[str, "type[Question]"]):
 
     def register(self, question: type[Question]) -> type[Question]:
         """Add a question to this process: it becomes a command and its answers can be read back from a folder."""
+        document(question)
         self._registered[question.name()] = question
         return question
 

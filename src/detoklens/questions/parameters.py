@@ -6,6 +6,7 @@ from them.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -20,6 +21,8 @@ from detoklens.scores.softmax import id_lists
 LONGEST_RANGE = 1_000_000  # numbers in one `first-last`
 LONGEST_SHOWN = 60  # characters of an invalid value in a message
 REQUIRED: Any = ...  # the default of a required parameter
+PARAMETERS = "\n\nParameters\n----------"
+"""The title of a docstring's section; `document` adds one, and the command line's help leaves it out."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +88,21 @@ def settings_of(owner: type) -> tuple[Setting, ...]:
         if isinstance(parameter, Parameter)
     )
     return _SETTINGS[owner]
+
+
+def document(owner: type) -> None:
+    """Add a numpydoc section of its parameters to a class's docstring, and their plain types to its signature."""
+    text = inspect.getdoc(owner) or ""
+    if PARAMETERS in text:
+        return
+    settings, plain = {setting.name: setting for setting in settings_of(owner)}, inspect.signature(owner)
+    lines = (f"{name}\n    {settings[name].parameter.help}" for name in plain.parameters if name in settings)
+    owner.__doc__ = "\n".join([text + PARAMETERS, *lines])
+    shown = [
+        each.replace(annotation=settings[name].kind) if name in settings else each
+        for name, each in plain.parameters.items()
+    ]
+    owner.__signature__ = plain.replace(parameters=shown)  # type: ignore[attr-defined]
 
 
 def to_cli_args(owner: Any) -> list[str]:
