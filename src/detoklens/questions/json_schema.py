@@ -51,8 +51,8 @@ def schema(question: str | None = None) -> dict[str, Any]:
     Examples
     --------
     >>> import detoklens as dl
-    >>> list(dl.schema("partners")["$defs"]["parameters"]["properties"])[:4]
-    ['mean', 'offset', 'direction', 'all_tokens']
+    >>> list(dl.schema("partners")["$defs"]["parameters"]["properties"])[:3]
+    ['mean', 'offset', 'direction']
     """
     if question is None:
         return {"detoklens": __version__, "questions": {name: _question(name, QUESTIONS[name]) for name in QUESTIONS}}
