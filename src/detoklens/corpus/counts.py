@@ -49,6 +49,7 @@ class Bigrams:
     counts: Int64[np.ndarray, "pair"]
 
     def predecessors(self, token: int) -> Predecessors:
+        """The tokens that precede a token, by id, with counts."""
         row = slice(self.indptr[token], self.indptr[token + 1])
         return Predecessors(self.prefixes[row], self.counts[row])
 

@@ -426,6 +426,7 @@ class Description:
         return cls(**found)
 
     def to_json(self) -> str:
+        """The description as stored in a table's file."""
         described = {name: value for name, value in vars(self).items() if value is not None}
         return json.dumps({"format": FORMAT, **described}, sort_keys=True, default=str)
 
