@@ -165,7 +165,7 @@ def import_counts(
     Raises
     ------
     CorpusError, OutputError
-        A file can't be read, or `out` holds something else.
+        A file can't be read, or `out` contains other files.
 
     Examples
     --------

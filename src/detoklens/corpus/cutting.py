@@ -3,7 +3,7 @@
 A tokenizer first splits a text into pieces and then tokenizes each piece alone. A cut is exact if the tokenizer's own
 splitting always has a border there and finds the same borders on both sides without the other. For a regex this is
 decided by pairs of adjacent characters. If no match and no lookahead can look at the characters a and b one after the
-other, matching to the left of "a|b" ends as it does at the end of a text, and starts anew to the right of it. Text
+other, matching to the left of "a|b" ends as it does at the end of a text, and starts again to the right of it. Text
 between matches is a piece too, so a cut must not lie in there either: only characters that don't match alone can be.
 
 Pairs of characters are kept as pairs of bytes, the last of a and the first of b, for the compiled loop that cuts. Where
@@ -196,7 +196,7 @@ def _no_border() -> Stage:
 
 
 def _before_normalizing(normalizer: dict[str, Any], joined: ByteTable) -> ByteTable:
-    """The table for texts that are normalized first: a character stands for whatever it may become."""
+    """The table for texts that are normalized first: a character counts as every character that it may become."""
     kind = normalizer["type"]
     before = joined.copy()
     if kind == "Replace" and normalizer["pattern"] == {"Regex": " {2,}"}:
@@ -361,11 +361,11 @@ class Node:
     last: frozenset[int] = frozenset()
     is_nullable: bool = True
     alone: Bool[np.ndarray, "known"] = field(default_factory=lambda: NONE)
-    """Characters that it matches alone, whatever follows."""
+    """Characters that it matches alone, regardless of what follows."""
     skips_before: bool = True
-    """Whether it can match nothing, whatever follows, and let the next part match instead."""
+    """Whether it can match nothing, regardless of what follows, and let the next part match instead."""
     skips_after: bool = True
-    """Whether it matches something or nothing, whatever follows."""
+    """Whether it matches something or nothing, regardless of what follows."""
     translated: str = ""
     """The same in the syntax of Python's `re`."""
 
@@ -505,7 +505,7 @@ class _Parser:
         return Node(inside.first, frozenset(), True, NONE, False, False, translated)
 
     def _character(self, character: str) -> CharacterSet:
-        """A character of the pattern, or what its escape stands for."""
+        """A character of the pattern, or the one that its escape denotes."""
         if character != "\\":
             return self._literal(character)
         character = self._next()

@@ -399,7 +399,7 @@ def _check_ids(file: TokenFile, ids: np.ndarray, vocabulary_size: int) -> None:
 
 
 def _document_starts(file: TokenFile) -> Int64[np.ndarray, "document_and_end"] | None:
-    """Where documents start, and the last one ends; None if no other file says so."""
+    """Where documents start, and the last one ends; None if no other file stores that."""
     return None if file.bounds is None else _read_bounds(file, os.stat(file.bounds).st_mtime_ns)
 
 

@@ -92,7 +92,7 @@ def term_divergences(
     for row in range(len(begins)):
         begin, end = begins[row], ends[row]
         keys = end - begin
-        if keys == 1:  # All attention is on the one key, whatever its score; rounding would leave 1e-9.
+        if keys == 1:  # All attention is on the one key, regardless of its score; rounding would leave 1e-9.
             divergence[row, :] = 0.0
             top_changed[row, :] = False
             continue

@@ -168,7 +168,7 @@ def count_by_bins(
 
 @compiled()
 def prepare_bins(positives: np.ndarray, n: int | np.int64, slots: np.ndarray) -> tuple[np.float32, np.float32, int]:
-    """Fill the slots of n distinct sorted positives, once for all parts of a row; `positives` has room for one more."""
+    """Fill the slots of n distinct sorted positives, once for all parts of a row; `positives` has one spare entry."""
     lowest, per_unit, bins = bins_over(positives, n, BINS_TO_COUNT)
     fill_slots(positives, n, lowest, per_unit, bins, slots)
     positives[n] = np.inf

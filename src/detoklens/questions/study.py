@@ -547,7 +547,7 @@ def study(
     text_field
         Field of a JSON line or column of a parquet file.
     document_per_line
-        Each line of a .txt file is a document; otherwise the file is one.
+        Treat each line of a .txt file as a document, not the whole file.
     skip_bad
         Skip records that are broken or lack the field.
     seed

@@ -766,7 +766,7 @@ class Layer:
             raise RangeError(f"a text of {len(ids)} tokens is longer than the {self.n_positions} positions; shorten it")
         padding = self.weights.padding_token_id
         if padding in ids:
-            raise RangeError(f"token id {padding} is padding that takes no position; leave it out")
+            raise RangeError(f"token id {padding} is padding, which has no position; leave it out")
         self.check_tokens(ids)
         return ids
 

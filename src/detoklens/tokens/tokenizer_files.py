@@ -114,7 +114,9 @@ def checked_tokenizer(tokenizer: Tokenizer, where: str) -> Tokenizer:
     ids = tokenizer.get_vocab(with_added_tokens=True)
     largest = max(ids.values(), default=0)
     if largest > LARGEST_ID:
-        raise CheckpointError(f"{where}: token id {largest} is beyond any vocabulary in use; download it again")
+        raise CheckpointError(
+            f"{where}: token id {largest} is beyond any supported vocabulary; download it again"
+        )
     if len(set(ids.values())) < len(ids):
         shared, _ = Counter(ids.values()).most_common(1)[0]
         first, second, *_ = sorted(token for token, token_id in ids.items() if token_id == shared)

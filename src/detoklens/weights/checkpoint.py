@@ -106,7 +106,7 @@ def plain_file_errors() -> Iterator[None]:
         yield
     except OSError as error:
         raise CheckpointError(
-            f"{error.filename}: {error.strerror or error}; check the name of the model and who may read its files"
+            f"{error.filename}: {error.strerror or error}; check the model's name and the file permissions"
         ) from error
 
 

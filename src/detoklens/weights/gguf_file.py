@@ -325,7 +325,7 @@ class GGUFFile:
             raise UnsupportedModelError(f"{self.where}: RoPE scaling by the tensor {shown(other[0])} is not computed")
 
     def _sizes(self, spec: Spec, own: Settings) -> dict[str, Any]:
-        """What the settings say about sizes that no config key states: it must be what the architecture implies."""
+        """Check sizes in the settings that no config key states against the architecture."""
         width, heads = own.get("embedding_length"), own.get("attention.head_count")
         d_head = width // heads if width and heads else None
         implied = {"attention.head_count_kv": heads, "attention.key_length": d_head}
@@ -349,7 +349,7 @@ class GGUFFile:
         return {}
 
     def _biases(self, spec: Spec) -> dict[str, Any]:
-        """Whether there are biases, where a config key says so."""
+        """Whether the model has biases, for the config keys that state it."""
         first = "attn_q" if spec.projections.layout == "separate" else "attn_qkv"
         stored = {"ffn_up": None if spec.mlp is None else spec.mlp.bias, first: spec.projections.bias}
         return {
@@ -517,7 +517,7 @@ class GGUFHeader:
 def read_gguf_header(path: Path, block_sizes: BlockSizes) -> GGUFHeader:
     """Read the settings and the tensors' locations."""
     if path.stat().st_size < len(MAGIC):
-        raise CheckpointError(f"{path}: {path.stat().st_size} bytes are no GGUF file; download it again")
+        raise CheckpointError(f"{path}: not a GGUF file ({path.stat().st_size} bytes); download it again")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         return _Reader(mapped, str(path)).header(block_sizes)
 

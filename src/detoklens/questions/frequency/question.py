@@ -101,7 +101,7 @@ FREQUENCY_BY_TOKEN = Schema(
 
 UNTRAINED = Schema(
     "untrained",
-    "Tokens that training never touched, by their embeddings",
+    "Untrained tokens, recognised by their embeddings",
     (TOKEN_ID, TOKEN, COUNT, Column("norm", "Float64", "|e|", defined=True)),
 )
 
