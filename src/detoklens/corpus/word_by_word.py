@@ -199,7 +199,7 @@ def splittable(description: dict[str, Any]) -> tuple[Bool[np.ndarray, "256 256"]
 
 
 def _bytes_stand_alone(model: dict[str, Any]) -> bool:
-    """Whether every byte has a token (or its character does), so that nothing is unknown, and none is merged."""
+    """Whether every byte has a token (or its character does), so that nothing is unknown, and no byte is merged."""
     unknown = [byte for byte, token in enumerate(BYTE_TOKENS) if token not in model["vocab"]]
     if any(byte >= 0x80 or chr(byte) not in model["vocab"] for byte in unknown):
         return False

@@ -1,4 +1,4 @@
-"""One question asked of several models, their answers joined."""
+"""Ask several models one question and join their answers."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ class OnText(SplitTerms):
 
 @dataclass(frozen=True, repr=False)
 class AtOffset(SplitTerms):
-    """A question about token terms; rotary models are asked at one offset, by default with no mean split off."""
+    """A question about token terms; for rotary models at one offset, by default with no mean split off."""
 
     offset: Annotated[
         int, Parameter("Rotary positions: distance from query back to key; 1 is the previous token.", advanced=True)

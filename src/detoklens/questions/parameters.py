@@ -119,7 +119,7 @@ def check_settings(owner: Any) -> None:
 
 
 def checked(owner: str, setting: Setting, value: Any) -> Any:
-    """The value, converted to its type; an error that says what is accepted otherwise."""
+    """The value, converted to its type; otherwise an error that says what is accepted."""
     try:
         found = _first_fitting(setting.kind, value)
     except TypeError as error:
@@ -145,7 +145,7 @@ SIMPLE: dict[Any, tuple[Any, str]] = {
 
 
 def choices_of(kind: Any) -> tuple[Any, ...]:
-    """The alternatives of a union; a type that is none is its only one."""
+    """The alternatives of a union; any other type is its own only alternative."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 

@@ -783,7 +783,7 @@ TRAINED_QUANTILE = 0.99  # a distance that trained tokens have, even if most tok
 
 
 def impossible_tokens(vocabulary: Vocabulary, vocab_size: int) -> Bool[np.ndarray, "token"]:
-    """Whether each row of the embedding table is one that no text has."""
+    """Whether each row of the embedding table belongs to a token that no text can contain."""
     lone = {bytes([byte]) for byte in NOT_IN_UTF8}
     impossible = np.ones(vocab_size, bool)
     for token in range(min(vocab_size, vocabulary.size)):
@@ -796,7 +796,7 @@ def impossible_tokens(vocabulary: Vocabulary, vocab_size: int) -> Bool[np.ndarra
 def untrained_tokens(
     embeddings: Float[np.ndarray, "token d_model"], impossible: Bool[np.ndarray, "token"]
 ) -> Bool[np.ndarray, "token"]:
-    """Whether training (almost) never touched each token; none if those that no text has don't stand apart.
+    """Whether each token is (almost) untrained; none if the tokens that no text contains are not distinct.
 
     Rows of the table without a token, bytes that UTF-8 never has, and names such as `[unused7]` are impossible in any
     text. What training does to them (nothing, decay, or one common push) it also does to every other token that it

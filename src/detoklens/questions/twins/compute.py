@@ -157,7 +157,7 @@ def check_pieces(pieces: Sequence[int]) -> None:
 def beginning_of(
     layer: Layer, say: Callable[[str], None] = lambda _note: None, bos: str | int | None = None
 ) -> tuple[int, ...]:
-    """The BOS token asked for, or the model's own; empty without one. A note tells which."""
+    """The requested BOS token, or the model's own; empty without one. A note names it."""
     if bos == NO_BOS:
         say("no beginning-of-text token, as asked: words are at the very start of the text")
         return ()

@@ -173,9 +173,7 @@ def xglm_positions(config: Config, width: int) -> np.ndarray:
     """XGLM's sines, then cosines, of the position; the row of the padding token's id is 0."""
     longest = read_size(config, "max_position_embeddings")
     if longest > LARGEST_COMPUTED_TABLE:
-        raise UnsupportedModelError(
-            f"config.json: max_position_embeddings = {longest:,} is not supported"
-        )
+        raise UnsupportedModelError(f"config.json: max_position_embeddings = {longest:,} is not supported")
     half = width // 2
     if half < 2:
         raise UnsupportedModelError(f"config.json: a width of {width} is too small for sinusoidal positions")
