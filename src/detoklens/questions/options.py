@@ -88,7 +88,7 @@ class OnText(SplitTerms):
     """
 
     prepend_bos: Annotated[
-        bool | None, Parameter("Prepend the beginning-of-text token; None as the study does.", cli=False)
+        bool | None, Parameter("Prepend the beginning-of-text token. Default: as in the study.", cli=False)
     ] = field(default=None, kw_only=True)
 
     needs = frozenset({"text"})

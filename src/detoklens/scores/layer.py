@@ -357,7 +357,7 @@ class Layer:
             with np.errstate(over="ignore"):
                 found = self.scales.mean_over_positions(np.float16 if over == "published" else None)
             if over == "published" and not np.isfinite(found).all():
-                raise RangeError("σ of some tokens is too large for float16, to which `published` rounds; take `mean`")
+                raise RangeError("σ of some tokens is too large for float16, to which `published` rounds; use `mean`")
             self._token_scales[over] = found
         return self._token_scales[over]
 

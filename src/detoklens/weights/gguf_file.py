@@ -145,7 +145,7 @@ class GGUFFile:
         name = self.settings.get("general.architecture")
         if name not in ARCHITECTURES:
             raise UnsupportedModelError(
-                f"{self.where}: a GGUF file of architecture {shown(name)} is not read; supported are: "
+                f"{self.where}: the GGUF architecture {shown(name)} is not supported; supported are: "
                 f"{', '.join(ARCHITECTURES)}"
             )
         return ARCHITECTURES[name]
@@ -553,7 +553,7 @@ class _Reader:
         for _ in range(n_settings):
             name = self._string()
             if name in settings:
-                raise self._damaged(f"the setting {shown(name)} stands twice")
+                raise self._damaged(f"the setting {shown(name)} occurs twice")
             settings[name] = self._value(self._number(4))
         check_settings(settings, self._where)
         entries = [self._tensor(block_sizes) for _ in range(n_tensors)]
@@ -615,7 +615,7 @@ class _Reader:
         placed: dict[str, GGUFTensor] = {}
         for entry in sorted(entries, key=lambda entry: entry.start):
             if entry.name in placed:
-                raise self._damaged(f"tensor {shown(entry.name)} stands twice")
+                raise self._damaged(f"tensor {shown(entry.name)} occurs twice")
             if entry.start < end or begin + entry.end > len(self._bytes):
                 raise self._damaged(f"tensor {shown(entry.name)} claims bytes of another, or beyond the file's end")
             end = entry.end

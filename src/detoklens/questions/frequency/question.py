@@ -145,7 +145,7 @@ class Frequency(AtOffset):
 
     progress_label = "correlating"
     report_section = "Token frequency"
-    caveat = "Does not show that the preference was learned for its own sake."
+    caveat = "Does not show that the preference was learned because of frequency."
     uses = frozenset({"counts", "vocabulary", "seed"})
     counted = True
     tables = (FREQUENCY_BY_HEAD, EMBEDDING_VARIANCE, FREQUENCY_BY_TOKEN, SELF_ASSERTION, UNTRAINED)

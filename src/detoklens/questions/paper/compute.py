@@ -524,7 +524,7 @@ def _corpus(e: Evidence, total: str) -> Finding:
         raise Inapplicable(MISSING["counts"])
     found = e.study.counts.manifest.get("totals", {}).get(total)
     if found is None:
-        raise Inapplicable("the counts do not say")
+        raise Inapplicable("the counts don't record it")
     return of_count(found, AUTHORS_TOTALS[total])
 
 
