@@ -14,7 +14,6 @@ from importlib.metadata import entry_points
 from typing import TYPE_CHECKING
 
 from detoklens.errors import DetokLensError, first_line
-from detoklens.questions.parameters import document
 
 if TYPE_CHECKING:
     from detoklens.questions.base import Question
@@ -100,6 +99,8 @@ class Catalogue(Mapping[str, "type[Question]"]):
             raise DetokLensError(
                 f"question {name}: {target} can't be imported ({reason}); update or uninstall its package"
             ) from error
+        from detoklens.questions.parameters import document  # it imports numpy
+
         document(question)
         return question
 
@@ -124,7 +125,6 @@ class Catalogue(Mapping[str, "type[Question]"]):
 
     def register(self, question: type[Question]) -> type[Question]:
         """Add a question to this process: it becomes a command and its answers can be read back from a folder."""
-        document(question)
         self._registered[question.name()] = question
         return question
 
