@@ -11,7 +11,7 @@ author = "The detoklens developers"
 copyright = "the detoklens developers, MIT licence"
 version = release = __version__
 
-extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx_copybutton", "sphinx_design"]
+extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "sphinx_design"]
 exclude_patterns = ["made/home/*", "made/questions.md", "extra"]
 
 myst_enable_extensions = ["colon_fence"]
@@ -24,6 +24,7 @@ default_role = "code"  # docstrings use single backticks for code
 autodoc_member_order = "bysource"
 autodoc_typehints = "signature"
 autodoc_typehints_format = "short"
+napoleon_use_ivar = True  # attributes as a list; those with a page entry have one already
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 80
 nitpicky = True
@@ -46,9 +47,9 @@ copybutton_only_copy_prompt_lines = True
 
 
 def plain_prose(_app: Any, _what: str, _name: str, _object: Any, _options: Any, lines: list[str]) -> None:
-    """Escape globs and |norms| in docstrings, which are prose, not markup."""
-    lines[:] = [line.replace("*", r"\*").replace("|", r"\|") for line in lines]
+    """Escape globs and |norms| in docstrings, which are prose, not markup; examples stay as they are."""
+    lines[:] = [line if line.startswith(">>>") else line.replace("*", r"\*").replace("|", r"\|") for line in lines]
 
 
 def setup(app: Any) -> None:
-    app.connect("autodoc-process-docstring", plain_prose)
+    app.connect("autodoc-process-docstring", plain_prose, priority=400)  # before napoleon, which writes markup

@@ -1,4 +1,4 @@
-"""detoklens: what does a language model's first attention layer do, and why?
+"""Exact, weight-based analysis of a language model's first attention layer.
 
     study = detoklens.study("demo")                       # a model plus corpus counts and documents
     study.ask(detoklens.Auroc(pieces=True)).sentence      # an answer: summary, tables, figures

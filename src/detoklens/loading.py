@@ -61,6 +61,8 @@ def load(
     ------
     CheckpointError, UnsupportedModelError, HubError
         The model can't be read, is not supported, or can't be downloaded.
+    TokenError, RangeError
+        The tokenizer has more tokens than the model, or the dtype is not supported.
 
     Examples
     --------
@@ -154,7 +156,8 @@ def load_vocabulary(model: str | Path, revision: str | None = None) -> Vocabular
     Examples
     --------
     >>> import detoklens as dl
-    >>> dl.load_vocabulary("demo").encode(" the")  # doctest: +SKIP
+    >>> dl.load_vocabulary("demo").encode("the priest")
+    [1022, 1377, 420]
     """
     if str(model).endswith(".json.zst") and Path(model).is_file():
         raise TokenError(f"{model} is compressed; decompress it (zstd -d) and name the tokenizer.json")

@@ -44,7 +44,7 @@ def test_agreement_is_printed_and_both_tables_are_written(model, texts, tmp_path
     assert sums["predicted"].to_list() == pytest.approx([1] * 6)
     assert (keys["low"] <= keys["high"]).all()
     assert "documents are too short for query position 20" in result.stderr
-    assert "40 documents of 2 to 32 tokens, from 40 read" in result.stderr
+    assert "40 documents of 2 to 32 tokens (40 read)" in result.stderr
 
 
 def test_keys_are_printed_when_asked_for(model, texts):

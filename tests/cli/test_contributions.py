@@ -114,13 +114,13 @@ def test_the_beginning_token_is_the_configs_or_the_usual_one(tmp_path, config, e
 def test_special_tokens_in_a_text_are_text(model, tmp_path):
     (tmp_path / "a.txt").write_text("<|endoftext|>", encoding="utf-8")
     result = ask(model, tmp_path / "a.txt", "--query-positions", "5")
-    assert "documents of 1 to 1 tokens" not in result.stderr
+    assert "documents of 1 tokens" not in result.stderr
 
 
 def test_documents_are_cut_and_sampled(model, texts, tmp_path):
     result = ask(model, texts, "--documents", "7", "--length", "6", "--out", tmp_path)
     assert "7 documents of" in result.stderr
-    assert "to 6 tokens, from 40 read" in result.stderr
+    assert "to 6 tokens (40 read" in result.stderr
     written = pl.read_parquet(tmp_path / "contributions.parquet")
     assert written["query_position"].max() == 5
     assert written["documents"].max() <= 7

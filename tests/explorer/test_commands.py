@@ -112,7 +112,7 @@ def test_what_can_not_be_done_is_one_line(model, exported, tmp_path):
     assert "is an exported explorer" in refuse("explore", exported, "--export", tmp_path / "out")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("x")
-    assert "holds something else and is not overwritten" in refuse("explore", model, "--export", tmp_path / "mine")
+    assert "contains other files and is not overwritten" in refuse("explore", model, "--export", tmp_path / "mine")
     assert not (tmp_path / "out").exists()
 
 

@@ -47,7 +47,7 @@ def test_something_else_is_never_overwritten(study, tmp_path):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/thesis.txt").write_text("x")
     (tmp_path / "file").write_text("x")
-    with pytest.raises(OutputError, match="holds something else and is not overwritten"):
+    with pytest.raises(OutputError, match="contains other files and is not overwritten"):
         write_bundle(study, tmp_path / "mine")
     with pytest.raises(OutputError, match="is a file; pass a folder"):
         refuse_foreign(tmp_path / "file")

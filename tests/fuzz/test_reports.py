@@ -107,12 +107,12 @@ def test_a_report_without_a_readable_provenance_is_known_by_its_tables(
         (said,) = caplog.messages
         assert said == f"detoklens: {out / 'provenance.json'} is damaged; computing it again"
     (out / "provenance.json").unlink()
-    with pytest.raises(OutputError, match="holds something else"):
+    with pytest.raises(OutputError, match="contains other files"):
         answers.claim(out, "report")
     (out / "provenance.json").write_bytes(b"")
     for path in (out / "tables").iterdir():
         path.write_bytes(b"")
-    with pytest.raises(OutputError, match="holds something else"):
+    with pytest.raises(OutputError, match="contains other files"):
         answers.claim(out, "report")
 
 

@@ -69,7 +69,7 @@ def test_what_decides_the_numbers_is_kept_and_nothing_else(files, study):
 def test_notes_say_what_was_read_each_time(study):
     first, second = study.ask(Attention([20])), study.ask(Attention([4, 20]))
     for answer in (first, second):
-        assert "40 documents of 2 to 32 tokens, from 40 read" in answer.notes
+        assert "40 documents of 2 to 32 tokens (40 read)" in answer.notes
         assert any(note.endswith("documents are too short for query position 20") for note in answer.notes)
 
 

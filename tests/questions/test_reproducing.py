@@ -127,7 +127,7 @@ def test_every_claim_about_gpt2s_tokens_is_judged(
     found = judged(Study(layer, counts, texts), asked)
     unjudged = found.filter(verdict="not applicable")
     assert unjudged["where"].to_list() == ["published files, OpenWebText"] * 3
-    assert unjudged["why"].unique().to_list() == ["the counts do not say"]
+    assert unjudged["why"].unique().to_list() == ["the counts don't record it"]
     assert found.filter(verdict="agrees")["claim"].to_list() == [
         "L0H1 has a clear diagonal and L0H7 has none",
         "bigram count of ` Al` and `iens`, within 1 %",

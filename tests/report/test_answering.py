@@ -217,7 +217,7 @@ def test_the_heads_that_a_sentence_names_are_drawn_first(own, others, n_heads):
 @pytest.mark.parametrize("found", ["notes.txt", "provenance.json"])
 def test_a_folder_that_is_not_ours_is_left_alone(tmp_path, found):
     (tmp_path / found).write_text('{"detoklens": "no kind"}', encoding="utf-8")
-    with pytest.raises(OutputError, match="holds something else and is not overwritten"):
+    with pytest.raises(OutputError, match="contains other files and is not overwritten"):
         claim(tmp_path, KIND)
     assert [path.name for path in tmp_path.iterdir()] == [found]
 

@@ -124,7 +124,7 @@ def test_an_id_beyond_any_vocabulary_is_refused(tmp_path):
     """Such an id would make the tokenizing library ask for 17 GB when it writes the vocabulary out."""
     model = {"type": "BPE", "vocab": {"a": 4_000_000_000}, "merges": []}
     (tmp_path / "tokenizer.json").write_text(json.dumps({"version": "1.0", "model": model}))
-    with pytest.raises(CheckpointError, match="token id 4000000000 is beyond any vocabulary in use"):
+    with pytest.raises(CheckpointError, match="token id 4000000000 is beyond any supported vocabulary"):
         Vocabulary.from_folder(tmp_path)
 
 

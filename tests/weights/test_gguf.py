@@ -221,7 +221,7 @@ def test_other_files_are_refused_by_name(tmp_path):
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.close()
-    with pytest.raises(UnsupportedModelError, match="architecture 'mamba' is not read; supported are: llama"):
+    with pytest.raises(UnsupportedModelError, match="architecture 'mamba' is not supported; supported are: llama"):
         detoklens.load(tmp_path / "c.gguf")
 
 

@@ -173,7 +173,7 @@ def test_numbers_too_large_for_the_type_are_one_line(tmp_path):
 
 
 def test_files_that_can_not_be_opened_are_one_line(tmp_path):
-    with pytest.raises(CheckpointError, match="File name too long; check the name of the model"):
+    with pytest.raises(CheckpointError, match="File name too long; check the model's name"):
         detoklens.load("a" * 5000)
     with pytest.raises(CheckpointError, match="File name too long"):
         detoklens.load_vocabulary("a" * 5000)

@@ -43,7 +43,7 @@ def test_what_has_no_names_is_refused(folder, held):
 
 def test_a_state_dict_inside_something_else_is_missed(folder):
     torch.save({"model": TENSORS}, folder / PICKLE_FILE)
-    assert "is missing; is the checkpoint whole?" in refusal(folder)
+    assert "is missing; the checkpoint may be incomplete" in refusal(folder)
 
 
 def odd_tensors() -> list[tuple[str, object]]:

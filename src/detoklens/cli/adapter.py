@@ -14,7 +14,7 @@ from detoklens.cli.output import Output, say, show_answer
 from detoklens.demo import NAME as DEMO
 from detoklens.loading import load
 from detoklens.questions.options import OnText
-from detoklens.questions.parameters import REQUIRED, Parameter, Setting, settings_of
+from detoklens.questions.parameters import PARAMETERS, REQUIRED, Parameter, Setting, settings_of
 from detoklens.questions.study import Study, Work, fitting_counts
 from detoklens.questions.texts import Texts
 
@@ -177,7 +177,7 @@ def with_parameters(command: Callable[..., None], settings: Sequence[Setting], d
     ]
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {}
-    command.__doc__ = inspect.getdoc(described)
+    command.__doc__ = (inspect.getdoc(described) or "").partition(PARAMETERS)[0]  # its options describe them
     return command
 
 

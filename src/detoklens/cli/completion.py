@@ -100,5 +100,5 @@ def _model_of(ctx: typer.Context) -> str:
 
 
 def _nothing_on_error() -> suppress:
-    """A wrong or absent model completes nothing, and says nothing in the middle of a command line."""
+    """Complete nothing, silently, if the model is missing or invalid."""
     return suppress(Exception)

@@ -49,7 +49,7 @@ GROUPS_AHEAD = 2
 
 @dataclass(frozen=True)
 class CountingOptions:
-    """What is counted (the first three) and how the work is done, which changes no byte of the result."""
+    """What is counted (the first three), and how the work is done, which does not affect the result."""
 
     reading: ReadingOptions = field(default_factory=ReadingOptions)
     limit_documents: int | None = None
@@ -60,7 +60,7 @@ class CountingOptions:
 
 @dataclass
 class Progress:
-    """How far a run is: bytes of text (about) done in this run and before it, of all."""
+    """Progress of a run: approximate bytes of text done in this run and before it, and in total."""
 
     total_size: int = 0
     finished_before: int = 0
@@ -165,7 +165,7 @@ def import_counts(
     Raises
     ------
     CorpusError, OutputError
-        A file can't be read, or `out` holds something else.
+        A file can't be read, or `out` contains other files.
 
     Examples
     --------
@@ -229,7 +229,7 @@ class Run:
         self.progress = Progress(total_size=sum(shard.size for shard in shards))
 
     def note_cost(self, choice: Choice) -> None:
-        """Tell why the slow library is used, and what that costs."""
+        """Note why the slow library is used, and its cost."""
         if choice.library != TOKENIZERS:
             return
         note = f"tokenizing with tokenizers, which takes {COST}: {choice.reason}"
@@ -277,7 +277,7 @@ class Run:
         merges, waiting = tree.ready_merges(), iter(open_shards)
 
         def tasks() -> Iterator[CountTask | ImportTask | MergeTask]:
-            """Merges as soon as they are possible, so that few parts lie about; else the next shard."""
+            """Merges as soon as they are possible, to keep the number of parts small; else the next shard."""
             while True:
                 if merges:
                     node = merges.pop()

@@ -49,6 +49,7 @@ class Bigrams:
     counts: Int64[np.ndarray, "pair"]
 
     def predecessors(self, token: int) -> Predecessors:
+        """The tokens that precede a token, by id, with counts."""
         row = slice(self.indptr[token], self.indptr[token + 1])
         return Predecessors(self.prefixes[row], self.counts[row])
 
@@ -60,7 +61,30 @@ class Bigrams:
 
 
 class Counts:
-    """Token and bigram counts. Bigrams of a folder are read on first use."""
+    """Token and bigram counts of a corpus. `detoklens count` writes them to a folder; `open` reads them back.
+
+    Bigrams of a folder are read on first use.
+
+    Parameters
+    ----------
+    tokens
+        The count of each token.
+    texts
+        The text of each token.
+    manifest
+        What was counted, and with which tokenizer.
+    folder
+        The folder of the counts; None for counts in memory.
+
+    Examples
+    --------
+    >>> import detoklens as dl
+    >>> counts = dl.Counts.open("demo")
+    >>> counts.vocabulary_size
+    4096
+    >>> counts.most_frequent_predecessors(counts.token_id("ion"), top=3)["prefix"]
+    [' not', 'cript', ' profess']
+    """
 
     def __init__(
         self,
@@ -78,10 +102,25 @@ class Counts:
 
     @classmethod
     def open(cls, folder: Path | str, vocabulary_fingerprint: str | None = None) -> Counts:
-        """Open a folder made by `detoklens count`; with a fingerprint, refuse counts of another tokenizer.
+        """Open a folder made by `detoklens count`.
 
-        `demo` names the bundled counts, unless there is a folder of that name; `hf:USER/NAME` (also with `/FOLDER` and
-        `@REVISION`) a dataset on the hub.
+        Parameters
+        ----------
+        folder
+            The folder; ``demo`` for the bundled counts, unless a folder has that name; ``hf:USER/NAME`` (also with
+            ``/FOLDER`` and ``@REVISION``) for a dataset on the hub.
+        vocabulary_fingerprint
+            Refuse counts of a tokenizer with another fingerprint.
+
+        Returns
+        -------
+        Counts
+            The counts.
+
+        Raises
+        ------
+        CountsError
+            The folder has no counts, they are damaged, or they were made with another tokenizer.
         """
         place = folder = as_path(folder, "a folder of counts")
         if str(folder).startswith("hf:"):
@@ -116,7 +155,36 @@ class Counts:
         vocabulary_fingerprint: str = "",
         texts: Sequence[str] | None = None,
     ) -> Counts:
-        """Make counts from arrays; pairs may be in any order, each at most once."""
+        """Make counts from arrays; pairs may be in any order, each at most once.
+
+        Parameters
+        ----------
+        tokens
+            The count of each token.
+        suffixes
+            The second token of each pair.
+        prefixes
+            The first token of each pair.
+        counts
+            The count of each pair.
+        vocabulary_fingerprint
+            The fingerprint of the tokenizer, from `Vocabulary.fingerprint`.
+        texts
+            The text of each token; its id by default.
+
+        Returns
+        -------
+        Counts
+            The counts, in memory.
+
+        Examples
+        --------
+        >>> import detoklens as dl
+        >>> import numpy as np
+        >>> first, second = np.array([0], np.uint32), np.array([1], np.uint32)
+        >>> dl.Counts.from_arrays(np.array([2, 1]), suffixes=second, prefixes=first, counts=np.array([1]))
+        Counts of 3 tokens: 1 distinct bigrams, a vocabulary of 2, in memory
+        """
         order = np.lexsort((prefixes, suffixes))
         made = cls(
             np.asarray(tokens, np.int64),
@@ -142,10 +210,12 @@ class Counts:
 
     @property
     def vocabulary_size(self) -> int:
+        """Number of tokens in the vocabulary."""
         return len(self.tokens)
 
     @property
     def vocabulary_fingerprint(self) -> str:
+        """The fingerprint of the tokenizer."""
         return str(self.manifest["tokenizer"]["fingerprint"])
 
     @cached_property
@@ -160,7 +230,18 @@ class Counts:
         return digest.hexdigest()
 
     def check(self, vocabulary_fingerprint: str) -> None:
-        """Refuse counts of another tokenizer than the model's."""
+        """Raise an error if the counts were made with another tokenizer.
+
+        Parameters
+        ----------
+        vocabulary_fingerprint
+            The fingerprint of the model's tokenizer.
+
+        Raises
+        ------
+        CountsError
+            The fingerprints differ.
+        """
         if vocabulary_fingerprint != self.vocabulary_fingerprint:
             raise CountsError(
                 f"{self.folder or 'these counts'}: made with another tokenizer (fingerprint "
@@ -184,14 +265,48 @@ class Counts:
         return Bigrams(starts, prefixes, counts)
 
     def predecessors(self, token: int) -> Predecessors:
-        """The tokens before `token`, by id, with counts; reads only their rows unless bigrams are loaded."""
+        """Return the tokens that precede a token; this reads only their rows unless bigrams are loaded.
+
+        Parameters
+        ----------
+        token
+            The token's id.
+
+        Returns
+        -------
+        Predecessors
+            `prefixes`, sorted by id, and their `counts`.
+
+        Raises
+        ------
+        TokenError
+            The counts have no such token.
+        """
         self.check_token(token)
         if "bigrams" in self.__dict__:
             return self.bigrams.predecessors(token)
         return self._predecessors_from_file(token)
 
     def most_frequent_predecessors(self, token: int, top: int) -> dict[str, Any]:
-        """Columns of a table of the `top` most frequent tokens before `token`; ties by id."""
+        """Return the most frequent tokens before a token; ties are ordered by id.
+
+        Parameters
+        ----------
+        token
+            The token's id.
+        top
+            The number of tokens.
+
+        Returns
+        -------
+        dict
+            Columns of a table: rank, prefix_id, prefix, count and share.
+
+        Raises
+        ------
+        TokenError
+            The counts have no such token.
+        """
         prefixes, counts = self.predecessors(token)
         order = np.argsort(-counts, kind="stable")[:top]
         return {
@@ -211,7 +326,23 @@ class Counts:
         }
 
     def token_id(self, text: str) -> int:
-        """The id of the token with exactly this text."""
+        """Return the id of the token with exactly this text.
+
+        Parameters
+        ----------
+        text
+            The text, with its leading space if it has one.
+
+        Returns
+        -------
+        int
+            The id.
+
+        Raises
+        ------
+        TokenError
+            No token has this text.
+        """
         if text not in self._id_of_text:
             raise TokenError(
                 f"{text!r} is not a single token in these counts; include its leading space, or pass its id"
@@ -219,6 +350,18 @@ class Counts:
         return self._id_of_text[text]
 
     def check_token(self, token: int) -> None:
+        """Raise an error unless the counts have this token.
+
+        Parameters
+        ----------
+        token
+            The token's id.
+
+        Raises
+        ------
+        TokenError
+            The counts have no such token.
+        """
         if not 0 <= token < self.vocabulary_size:
             raise TokenError(f"token id {token} is not in these counts; ids go from 0 to {self.vocabulary_size - 1}")
 

@@ -1,13 +1,13 @@
-"""Where a text may be cut so that its parts, tokenized separately, have the tokens of the whole.
+"""Find the places where a text can be cut so that its parts, tokenized separately, give the tokens of the whole.
 
 A tokenizer first splits a text into pieces and then tokenizes each piece alone. A cut is exact if the tokenizer's own
 splitting always has a border there and finds the same borders on both sides without the other. For a regex this is
 decided by pairs of adjacent characters. If no match and no lookahead can look at the characters a and b one after the
-other, matching to the left of "a|b" ends as it does at the end of a text, and starts anew to the right of it. Text
-between matches is a piece too, so a cut must not lie in there either: only characters that don't match alone can be.
+other, matching to the left of "a|b" ends as it does at the end of a text, and starts again to the right of it. Text
+between matches is a piece too, so a cut must not lie inside it. Only characters that don't match alone can be there.
 
-Pairs of characters are kept as pairs of bytes, the last of a and the first of b, for the compiled loop that cuts. Where
-anything is in doubt, bytes are joined. Texts of a tokenizer that can't be analysed are not cut at all.
+Pairs of characters are kept as pairs of bytes, the last of a and the first of b, for the compiled loop that cuts. When
+in doubt, bytes count as joined. If a tokenizer can't be analysed, its texts are not cut at all.
 
 Most words are also split into pieces here, by Python's `re` (`PieceSplitter`): once character classes are written out,
 a regex means the same to every library. Characters that differ between versions of Unicode are left to `tokenizers`.
@@ -47,7 +47,7 @@ UNCHANGED = (*range(0x80, 0x300), *range(0x2010, 0x2028))
 
 
 def bytes_never_cut(description: dict[str, Any]) -> ByteTable | None:
-    """Which bytes may not be parted by a cut between them; None if no cut before a space after a letter is exact.
+    """Which pairs of bytes a cut must not separate; None if no cut before a space after a letter is exact.
 
     `description` is a tokenizer.json. All kinds of models are meant: each of them tokenizes a piece alone.
     """
@@ -196,7 +196,7 @@ def _no_border() -> Stage:
 
 
 def _before_normalizing(normalizer: dict[str, Any], joined: ByteTable) -> ByteTable:
-    """The table for texts that are normalized first: a character stands for whatever it may become."""
+    """The table for texts that are normalized first: a character counts as every character that it may become."""
     kind = normalizer["type"]
     before = joined.copy()
     if kind == "Replace" and normalizer["pattern"] == {"Regex": " {2,}"}:
@@ -224,7 +224,7 @@ def _regex_stage(pattern: str) -> Stage:
 
 @dataclass(frozen=True)
 class Analysed:
-    """What is known of a regex."""
+    """What is known about a regex."""
 
     looked_at: ByteTable
     """The bytes that one match, or a lookahead of it, may look at together."""
@@ -361,11 +361,11 @@ class Node:
     last: frozenset[int] = frozenset()
     is_nullable: bool = True
     alone: Bool[np.ndarray, "known"] = field(default_factory=lambda: NONE)
-    """Characters that it matches alone, whatever follows."""
+    """Characters that it matches alone, regardless of what follows."""
     skips_before: bool = True
-    """Whether it can match nothing, whatever follows, and let the next part match instead."""
+    """Whether it can match nothing, regardless of what follows, and let the next part match instead."""
     skips_after: bool = True
-    """Whether it matches something or nothing, whatever follows."""
+    """Whether it matches something or nothing, regardless of what follows."""
     translated: str = ""
     """The same in the syntax of Python's `re`."""
 
@@ -501,11 +501,11 @@ class _Parser:
         return replace(inside, translated=translated)
 
     def _lookahead(self, inside: Node, translated: str) -> Node:
-        """Looked at after what comes before, and not matched."""
+        """A lookahead: checked after the preceding part, and not matched."""
         return Node(inside.first, frozenset(), True, NONE, False, False, translated)
 
     def _character(self, character: str) -> CharacterSet:
-        """A character of the pattern, or what its escape stands for."""
+        """A character of the pattern, or the one that its escape denotes."""
         if character != "\\":
             return self._literal(character)
         character = self._next()

@@ -1,7 +1,7 @@
-"""The output folder of a count: its lock, what is finished, and what is left over.
+"""The output folder of a count: lock, finished files and leftovers.
 
-While a corpus is counted, everything lies in COUNTS/.counting: the lock, the plan, a copy of the tokenizer, the parts.
-At the end the three files of the artefact are there, and nothing else.
+While a corpus is counted, everything is in COUNTS/.counting: the lock, the plan, a copy of the tokenizer, the parts. At
+the end, the folder holds the three files of the counts and nothing else.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ class PairCounter:
     def add_counts(
         self, suffixes: Int64[np.ndarray, "row"], prefixes: Int64[np.ndarray, "row"], counts: Int64[np.ndarray, "row"]
     ) -> None:
-        """Add bigrams that were counted before; a token counts as often as it is the second of one."""
+        """Add bigrams that were counted before; a token's count is the number of bigrams that it ends."""
         np.add.at(self.tokens, suffixes, counts)
         keys = (suffixes.astype(np.uint64) * np.uint64(self.vocabulary_size) + prefixes.astype(np.uint64)).astype(
             self._keys.dtype

@@ -60,7 +60,7 @@ class Part(RunFile):
 def write_part(
     path: Path, runs: Iterable[Run], keys: np.dtype[Any], tokens: Int64[np.ndarray, "token"], tally: Tally
 ) -> None:
-    """Write sorted runs, each beginning after the one before it, as one part, unless they are not all of its text's."""
+    """Write sorted runs, each beginning after the one before it, as one part; refuse an incomplete set."""
     header = {"tally": json.dumps(vars(tally)), "tokens": tokens.astype("<i8").tobytes()}
     with whole_files(path, when_full=WHEN_FULL) as (temporary,):
         bigrams = _write(temporary, runs, keys, header)
@@ -138,7 +138,7 @@ TEMPORARY = ".part-"
 
 
 class Spills:
-    """The files of one shard; left, they are removed.
+    """The files of one shard, removed when the block ends.
 
     FAN files of a level become one of the next, so that memory and open files stay few however large the shard is.
     """

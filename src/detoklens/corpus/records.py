@@ -66,7 +66,7 @@ def bad_record(problem: str, options: ReadingOptions, tally: Tally) -> None:
 
 
 def name_the_field(fields: Sequence[str]) -> str:
-    """Advice for a corpus without the field that was asked for: those that hold text, the likeliest first."""
+    """Advice for a corpus without the requested field: the fields that hold text, the likeliest first."""
     if not fields:
         return "none of them holds text; check the input"
     fields = sorted(fields, key=lambda field: field.lower() not in LIKELY_FIELDS)

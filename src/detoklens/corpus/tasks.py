@@ -1,7 +1,7 @@
-"""The pure functions that engines run, count a shard into a part and merge parts into one, and the tree of merges.
+"""The pure functions that engines run (count a shard into a part, merge parts into one), and the tree of merges.
 
-All write exactly one file, whole or not at all, and give the same file however often they are started: a lost worker's
-task is simply started again.
+Each writes exactly one file atomically, and the same file every time it runs, so the task of a lost worker is simply
+started again.
 """
 
 from __future__ import annotations

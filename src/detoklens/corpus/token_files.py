@@ -1,11 +1,11 @@
-"""Token ids and bigram counts in files that others have made: what is in them, and how each kind is read.
+"""Read token ids and bigram counts from files made by other tools.
 
 | kind | files | documents end |
 |---|---|---|
 | bigram table | `.parquet` with columns id0, id1, count | unknown |
 | rows of ids | `.parquet` or `.arrow` with a column of lists, as Hugging Face datasets have | with the row |
-| flat ids | `.npy`, or `.bin` and `.npy` without a header | at a separator, or as a `.csv.gz` says |
-| Megatron | `.bin` with an `.idx` | as the `.idx` says |
+| flat ids | `.npy`, or `.bin` and `.npy` without a header | at a separator, or as listed in a `.csv.gz` |
+| Megatron | `.bin` with an `.idx` | as listed in the `.idx` |
 | infini-gram | `tokenized.*` | before each separator, all bits of which are 1 |
 """
 
@@ -114,7 +114,7 @@ def _is_infini_gram(path: str) -> bool:
 
 
 def recognize(file: InputFile, options: ImportOptions, vocabulary_size: int) -> TokenFile:
-    """Find out what a file holds; refuse what can't be read for certain."""
+    """Recognize the kind of a file; refuse one whose content is ambiguous."""
     suffix = Path(file.path).suffix.lower()
     if _is_infini_gram(file.path):
         return _infini_gram(file, options, vocabulary_size)
@@ -399,13 +399,13 @@ def _check_ids(file: TokenFile, ids: np.ndarray, vocabulary_size: int) -> None:
 
 
 def _document_starts(file: TokenFile) -> Int64[np.ndarray, "document_and_end"] | None:
-    """Where documents start, and the last one ends; None if no other file says so."""
+    """Where documents start, and the last one ends; None if no other file stores that."""
     return None if file.bounds is None else _read_bounds(file, os.stat(file.bounds).st_mtime_ns)
 
 
 @lru_cache(maxsize=4)
 def _read_bounds(file: TokenFile, _changed: int) -> Int64[np.ndarray, "document_and_end"]:
-    """Read each state of the file once: every block asks for it."""
+    """Read each state of the file once: every block needs it."""
     assert file.bounds is not None
     if file.kind == MEGATRON:
         return _read_megatron_index(file.name, file.bounds, os.path.getsize(file.path))[2]

@@ -1,6 +1,6 @@
 """Word-by-word tokenization for tokenizers that don't split text: known words are not tokenized again.
 
-The BPE of Gemma, Mistral and Llama 2 treats a text as one long word. It can be split without changing ids wherever no
+The BPE of Gemma, Mistral and Llama 2 treats a text as one long word. It can be split without changing ids where no
 token contains two adjacent characters, since no merge can join them. Their tokens never have a `▁` after a letter, so
 texts split into words that can be tokenized separately.
 """
@@ -164,7 +164,7 @@ class ByteLevelWords:
     def _whole_pieces(
         self, text: UInt8[np.ndarray, "byte"], starts: Int[np.ndarray, "piece_and_end"]
     ) -> Int[np.ndarray, "piece"]:
-        """The ids of the pieces that are tokens whatever the merges say, -1 for others."""
+        """The ids of the pieces that are tokens regardless of the merges, -1 for others."""
         if not self._wholes:
             return np.full(len(starts) - 1, -1, np.int32)
         raw, places = text.tobytes(), starts.tolist()
@@ -172,7 +172,7 @@ class ByteLevelWords:
 
 
 def _raw_bytes(token: str) -> bytes:
-    """The bytes of a byte-level token; those of its characters where it is no such token."""
+    """The bytes of a byte-level token; 0xFF for a character outside that alphabet."""
     return bytes(BYTE_OF_CHARACTER.get(character, 0xFF) for character in token)
 
 
@@ -199,7 +199,7 @@ def splittable(description: dict[str, Any]) -> tuple[Bool[np.ndarray, "256 256"]
 
 
 def _bytes_stand_alone(model: dict[str, Any]) -> bool:
-    """Whether every byte has a token (or its character does), so that nothing is unknown, and none is merged."""
+    """Whether every byte has a token (or its character does), so that nothing is unknown, and no byte is merged."""
     unknown = [byte for byte, token in enumerate(BYTE_TOKENS) if token not in model["vocab"]]
     if any(byte >= 0x80 or chr(byte) not in model["vocab"] for byte in unknown):
         return False

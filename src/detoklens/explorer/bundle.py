@@ -70,7 +70,7 @@ def refuse_foreign(folder: Path) -> None:
         if folder.exists() and not folder.is_dir():
             raise OutputError(f"{folder} is a file; pass a folder")
         if folder.is_dir() and any(folder.iterdir()) and not is_bundle(folder):
-            raise OutputError(f"{folder} holds something else and is not overwritten; pass a new or empty folder")
+            raise OutputError(f"{folder} contains other files and is not overwritten; pass a new or empty folder")
         strange = {path.name for path in folder.iterdir()} - OURS if folder.is_dir() else set()
         if strange:
             raise OutputError(

@@ -1,4 +1,4 @@
-"""Byte ranges of a remote file, exact however often the connection breaks.
+"""Byte ranges of a remote file, exact no matter how often the connection breaks.
 
 An answer counts only if it states the requested bytes: status 206 with the exact Content-Range and Content-Length. A
 server that ignores `Range` answers 200 with the whole file, which is read once, from the start to the last wanted byte.

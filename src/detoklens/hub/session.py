@@ -57,7 +57,7 @@ class TransferError(Exception):
 
 
 class TransferTimeout:
-    """The deadline of one transfer, however many requests it takes.
+    """The deadline of one transfer, over all of its requests.
 
     Receiving n bytes may take GRACE_SECONDS + n / MIN_BYTES_PER_SECOND.
     """
@@ -132,7 +132,7 @@ def refuse_compressed(response: Any) -> None:
 
 
 def _try_twice(method: str, url: str) -> tuple[Mapping[str, str], bytes]:
-    """Headers and body; asked for again if the connection fails, since the server may have closed a kept one."""
+    """Headers and body; requested again if the connection fails, since the server may have closed an idle one."""
     try:
         return _request(method, url)
     except HTTPError:

@@ -1,4 +1,4 @@
-"""Compile loops with numba, and cache them if anything can be written.
+"""Compile loops with numba, and cache them if any folder is writable.
 
 numba caches compiled loops next to the source or in the user's home, and refuses to cache if it can write to neither,
 as in some containers. Then a temporary folder is used for this run and its workers. If there is none, or the disk is

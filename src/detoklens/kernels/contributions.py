@@ -1,7 +1,7 @@
 """Compiled loops over rows of scores: the divergence of each row's softmax when one term is removed.
 
 With a the whole score of a row in units of ln 2, t one term and a′ = a − t, the distributions are Q = 2^a / 2^ℓ and
-P = 2^a′ / 2^ℓ′, where ℓ = log₂ Σ 2^a. The logarithms of P and Q differ by a straight −t − ℓ′ + ℓ, so that
+P = 2^a′ / 2^ℓ′, where ℓ = log₂ Σ 2^a. The logarithms of P and Q differ by −t − ℓ′ + ℓ, so that
 
     D(P‖Q) = ln 2 · ( −E_P[t] − ℓ′ + ℓ )        D(Q‖P) = ln 2 · ( E_Q[t] + ℓ′ − ℓ )
 
@@ -92,7 +92,7 @@ def term_divergences(
     for row in range(len(begins)):
         begin, end = begins[row], ends[row]
         keys = end - begin
-        if keys == 1:  # All attention is on the one key, whatever its score; rounding would leave 1e-9.
+        if keys == 1:  # All attention is on the one key, regardless of its score; rounding would leave 1e-9.
             divergence[row, :] = 0.0
             top_changed[row, :] = False
             continue
@@ -164,7 +164,7 @@ def _bend(scores: np.ndarray, cap: float, bent: np.ndarray) -> None:
 
 @compiled(inline="always", fastmath=SIMD)
 def _bent_apart(scores: np.ndarray, bent: np.ndarray, term: np.ndarray, cap: float, moved: np.ndarray) -> None:
-    """Write by how much each bent score falls when a term is taken away before bending."""
+    """Write by how much each capped score falls when a term is removed before capping."""
     for key in range(len(scores)):
         moved[key] = bent[key] - cap * math.tanh((scores[key] - term[key]) / cap)
 

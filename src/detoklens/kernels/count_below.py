@@ -41,7 +41,7 @@ def bin_of(score: np.float32, lowest: np.float32, per_unit: np.float32, last: np
 def fill_starts(
     positives: np.ndarray, n: int | np.int64, lowest: np.float32, per_unit: np.float32, bins: int, starts: np.ndarray
 ) -> np.int64:
-    """starts[b] = how many of the first n positives lie in bins below b; how many has the fullest bin?"""
+    """starts[b] = how many of the first n positives lie in bins below b; return the size of the fullest bin."""
     last = np.float32(bins - 1)
     for bin_number in range(bins + 1):
         starts[bin_number] = 0
@@ -101,7 +101,7 @@ def sort_with_weights(
 
 @compiled()
 def insert_at_gaps(scores: np.ndarray, weights: np.ndarray, n: int | np.int64, gap: int | np.int64) -> None:
-    """One pass of Shell's sort; with gap 1 an insertion sort, which is quick where nearly all is in order."""
+    """One pass of Shell's sort; with gap 1 an insertion sort, which is fast on nearly sorted data."""
     for place in range(gap, n):
         score, weight, free = scores[place], weights[place], np.int64(place)
         while free >= gap and scores[free - gap] > score:
@@ -168,7 +168,7 @@ def count_by_bins(
 
 @compiled()
 def prepare_bins(positives: np.ndarray, n: int | np.int64, slots: np.ndarray) -> tuple[np.float32, np.float32, int]:
-    """Fill the slots of n distinct sorted positives, once for all parts of a row; `positives` has room for one more."""
+    """Fill the slots of n distinct sorted positives, once for all parts of a row; `positives` has one spare entry."""
     lowest, per_unit, bins = bins_over(positives, n, BINS_TO_COUNT)
     fill_slots(positives, n, lowest, per_unit, bins, slots)
     positives[n] = np.inf

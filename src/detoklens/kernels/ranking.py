@@ -420,7 +420,7 @@ def gather(
     found: np.ndarray,
     weight: np.ndarray,
 ) -> np.int64:
-    """Copy columns and weights of a token's positives to `first` and on; where do they end?"""
+    """Copy columns and weights of a token's positives to `first` and on; return their end."""
     for pair in range(indptr[token], indptr[token + 1]):
         found[first], weight[first] = columns[keys[pair]], weights[pair]
         first += 1

@@ -85,7 +85,7 @@ def over_words(
 ) -> Interval:
     """A measure of all words, and its interval over resamples; no interval below 30 words or without resamples.
 
-    `measure` is told how often each word counts.
+    `measure` receives how often each word counts.
     """
     value = measure(np.ones((1, n_words)))[0]
     times = list(resampled(n_words, resamples if n_words >= FEWEST_WORDS else 0, seed))

@@ -2,8 +2,8 @@
 
 For each document, head, query i and term t: the KL divergence between the attention without the term, P, and the full
 attention, Q (the paper's Figure 4). Averaged over documents, with the standard error of that mean and the share of
-documents in which the most attended key changes. Terms that pull the same way cover for each other when only one of
-them is removed, so groups of terms are removed at once, too.
+documents in which the most attended key changes. Terms that act in the same direction can mask each other when only
+one of them is removed, so groups of terms are removed together as well.
 """
 
 from __future__ import annotations

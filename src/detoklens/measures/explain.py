@@ -2,8 +2,8 @@
 
 1. The score of a pair is the sum of its terms and the attention its softmax; `without_t` is the softmax of the sum
    without term t.
-2. Links are ranked by their attention; equal attention is equal rank. A query that sees one key attends to it whatever
-   the scores, so its link is left out (unless no query of the text sees two).
+2. Links are ranked by their attention; equal attention is equal rank. A query that sees one key attends to it
+   regardless of the scores, so its link is left out (unless no query of the text sees two).
 3. The term that explains a link is the one whose removal lowers its attention most. Log-odds,
    s_j − log Σ_k≠j exp s_k, are compared, because they still differ where the attention rounds to 1.
 4. A term's lift is what it adds to the link's scaled score beyond its mean over the visible keys. Softmax ignores a

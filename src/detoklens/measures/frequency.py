@@ -6,11 +6,11 @@ With rotary positions, Tᵉ is taken at one offset, and q_b may be the mean quer
 
 Spearman's correlation is Pearson's correlation of the ranks; ties share their mean rank.
 
-The control is a random query bias: the same keys with a query of random direction. Embeddings themselves carry
-frequency (rare tokens are shorter, or lie apart), so random directions correlate with it, too. ρ saturates where they
-do: a bias that points at frequency has barely a larger ρ than many random ones. Its slope over log10(count + 1) does
-not: slope = b · g, with g the slopes of the key dimensions, so for a random direction of b in d dimensions
-cos²(b, g) has a Beta(1/2, (d − 1)/2) distribution, which gives p in closed form.
+The control is a random query bias: the same keys with a query of random direction. Embeddings themselves encode
+frequency (rare tokens are shorter, or lie in a separate region), so random directions correlate with it, too. ρ then
+saturates: that of a bias pointing at frequency is barely larger than that of many random ones. Its slope over
+log10(count + 1) does not saturate: slope = b · g, with g the slopes of the key dimensions, so for a random direction of
+b in d dimensions cos²(b, g) has a Beta(1/2, (d − 1)/2) distribution, which gives p in closed form.
 """
 
 from __future__ import annotations

@@ -196,7 +196,7 @@ def distant_rows(
 ) -> Float[np.ndarray, "chosen dimension"]:
     """The start of k-means++: each row is drawn by its squared distance to the nearest one before it.
 
-    `kmeans2(minit="++")` starts from the same rows, but computes all distances anew for each of them.
+    `kmeans2(minit="++")` starts from the same rows, but computes all distances again for each of them.
     """
     chosen, nearest = [int(random.integers(len(rows)))], np.full(len(rows), np.inf)
     while len(chosen) < n_chosen:

@@ -43,7 +43,7 @@ def exchange_classes(vocabulary: Vocabulary, tokens: Int[np.ndarray, "word"]) ->
     """Classes within which the null exchanges tokens: orthography and frequency, then orthography alone.
 
     Orthography means a leading space (or no continuation mark), a capital and a digit anywhere: coarser than
-    `orthographic_classes`, because these few hundred words would often be alone in a class of their own. Tokenizers
+    `orthographic_classes`, because these few hundred words would often be alone in a separate class. Tokenizers
     number tokens by decreasing frequency, so a frequency bin is a doubling of the token id and needs no corpus.
     """
     found = {token: _orthography(vocabulary, token) for token in set(tokens.tolist())}

@@ -1,4 +1,4 @@
-"""What must hold before the real model is run: extras, memory, layers; nothing here imports torch."""
+"""Checks before the real model runs: extras, memory, layers. Nothing here imports torch."""
 
 from __future__ import annotations
 

@@ -5,8 +5,8 @@ ablate something in block l, only blocks l, l + 1, … run again, from the cache
 zeroing its part of the input of the attention's output projection, an MLP by zeroing its output. The hooks that do this
 look at a thread-local setting, so several threads can share one model.
 
-Blocks are loaded with transformers and eager attention. The config is cut to the blocks asked for, so only their
-tensors are read from the checkpoint.
+Blocks are loaded with transformers and eager attention. The config is truncated to the requested blocks, so only
+their tensors are read from the checkpoint.
 """
 
 from __future__ import annotations

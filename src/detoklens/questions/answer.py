@@ -64,6 +64,10 @@ class Answer:
 
     Attributes
     ----------
+    question
+        The question, with its parameters.
+    model
+        The model's name.
     sentence
         The answer in one sentence.
     verdict
@@ -72,12 +76,23 @@ class Answer:
         Polars tables by name.
     figures
         The figures that `figure` can draw, by name.
+    provenance
+        Everything that determined the numbers: parameters and fingerprints of the inputs.
     command
         The command line that gives the same numbers.
     notes
-        What to know about the input.
+        Remarks about the input.
     read_from
-        The folder that the answer was read from, if it was.
+        The folder that the answer was read from, or None.
+
+    Examples
+    --------
+    >>> import detoklens as dl
+    >>> answer = dl.study("demo").ask(dl.Partners(["ion"], heads=[1], top=3))
+    >>> answer.sentence
+    '“ion” scores highest in L0H1, with “␣interrupt”, “␣mot” and “␣nat”.'
+    >>> answer.tables["partners"]["joined"].to_list()
+    [' interruption', ' motion', ' nation']
     """
 
     question: Question
@@ -156,7 +171,9 @@ class Answer:
 
         Examples
         --------
-        >>> answer.figure(heads=[1], width="column").savefig("figure.pdf")  # doctest: +SKIP
+        >>> import detoklens as dl
+        >>> answer = dl.study("demo").ask(dl.Positions(heads=[1]))
+        >>> answer.figure("position_attention", width="column").savefig("figure.pdf")
         """
         spec = self.spec(name)
         chosen = {} if heads is None else {"heads": self._heads_drawn(spec, heads)}
@@ -189,7 +206,8 @@ class Answer:
 
         Examples
         --------
-        >>> answer.to_pandas("auroc_by_head")  # doctest: +SKIP
+        >>> import detoklens as dl
+        >>> frame = dl.study("demo").ask(dl.Shape()).to_pandas("reach")  # doctest: +SKIP
         """
         if find_spec("pandas") is None:
             raise MissingExtraError("to_pandas needs pandas: pip install pandas; answer.tables has polars tables")
@@ -209,9 +227,22 @@ class Answer:
 
     @property
     def drawn_from(self) -> Mapping[str, Any]:
+        """The tables that figures are drawn from."""
         return self.tables
 
     def spec(self, name: str | None) -> FigureSpec:
+        """Look up a figure.
+
+        Parameters
+        ----------
+        name
+            One of `figures`; None for the first.
+
+        Returns
+        -------
+        FigureSpec
+            Its title, caption and tables.
+        """
         return chosen_spec(list(self.figures.values()), name, self.question.name())
 
     def write(self, folder: str | Path) -> list[Path]:
@@ -225,7 +256,7 @@ class Answer:
         Returns
         -------
         list of Path
-            The written files.
+            The parquet files; the CSV files are next to them.
 
         Raises
         ------
@@ -234,7 +265,10 @@ class Answer:
 
         Examples
         --------
-        >>> answer.write("results")  # doctest: +SKIP
+        >>> import detoklens as dl
+        >>> answer = dl.study("demo").ask(dl.Partners(["ion"]))
+        >>> [path.name for path in answer.write("results")]
+        ['partners.parquet']
         """
         return Store(as_path(folder, "the folder to write to")).keep(self)
 
@@ -286,6 +320,13 @@ class Comparison(Answer):
         Each model's tables.
     verdicts
         Each model's verdict; `verdict` is None.
+
+    Examples
+    --------
+    >>> import detoklens as dl
+    >>> compared = dl.compare({"start": "demo@0", "end": "demo"}, dl.Partners(["ion"], heads=[1], top=1))
+    >>> compared.tables["partners"]["model"].to_list()
+    ['start', 'end']
     """
 
     labels: tuple[str, ...] = ()
@@ -326,6 +367,7 @@ class Comparison(Answer):
 
     @property
     def drawn_from(self) -> Mapping[str, Any]:
+        """For each table, those of the models that have rows in it."""
         return by_table(self.by_label)
 
     @property
@@ -336,6 +378,7 @@ class Comparison(Answer):
 
     @property
     def page_views(self) -> Sequence[View]:
+        """The first table, with all models."""
         return self.views
 
 
@@ -383,6 +426,7 @@ class Description:
         return cls(**found)
 
     def to_json(self) -> str:
+        """The description as stored in a table's file."""
         described = {name: value for name, value in vars(self).items() if value is not None}
         return json.dumps({"format": FORMAT, **described}, sort_keys=True, default=str)
 
@@ -473,7 +517,10 @@ def read_answer(folder: str | Path, question: str | None = None) -> Answer | Com
 
     Examples
     --------
-    >>> dl.read_answer("results").sentence  # doctest: +SKIP
+    >>> import detoklens as dl
+    >>> answer = dl.study("demo").ask(dl.Partners(["ion"]), folder="results")
+    >>> dl.read_answer("results") == answer
+    True
     """
     folder = as_path(folder, "a folder of answers")
     if str(folder).startswith("hf:"):

@@ -112,7 +112,7 @@ class Question:
     """Tables joined in a comparison; all of them by default."""
     equation: ClassVar[str] = ""
     by: ClassVar[Mapping[str, str]] = {}
-    """Tables by what a row is, for `--by`."""
+    """Tables named after their rows, for `--by`."""
     display_columns: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     """Columns of a table to display first."""
     parallel: ClassVar[bool] = False

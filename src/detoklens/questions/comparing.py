@@ -1,4 +1,4 @@
-"""One question asked of several models, their answers joined."""
+"""Ask several models one question and join their answers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ def compare(models: Mapping[str, Any] | str, question: Question, **options: Any)
 
     Examples
     --------
-    >>> dl.compare({"start": "demo@0", "end": "demo"}, dl.Heads())  # doctest: +SKIP
+    >>> import detoklens as dl
+    >>> compared = dl.compare({"start": "demo@0", "end": "demo"}, dl.Variance())
+    >>> compared.labels
+    ('start', 'end')
     """
     if isinstance(models, str):
         models = {name.rpartition("@")[2]: name for name in expand_revisions(models)}

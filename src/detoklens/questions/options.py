@@ -92,7 +92,7 @@ class OnText(SplitTerms):
     """
 
     prepend_bos: Annotated[
-        bool | None, Parameter("Prepend the beginning-of-text token; None as the study does.", cli=False)
+        bool | None, Parameter("Prepend the beginning-of-text token. Default: as in the study.", cli=False)
     ] = field(default=None, kw_only=True)
 
     needs = frozenset({"text"})
@@ -108,7 +108,7 @@ class OnText(SplitTerms):
 
 @dataclass(frozen=True, repr=False)
 class AtOffset(SplitTerms):
-    """A question about token terms; rotary models are asked at one offset, by default with no mean split off."""
+    """A question about token terms; for rotary models at one offset, by default with no mean split off."""
 
     offset: Annotated[
         int, Parameter("Rotary positions: distance from query back to key; 1 is the previous token.", advanced=True)

@@ -6,6 +6,7 @@ from them.
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields
@@ -20,6 +21,8 @@ from detoklens.scores.softmax import id_lists
 LONGEST_RANGE = 1_000_000  # numbers in one `first-last`
 LONGEST_SHOWN = 60  # characters of an invalid value in a message
 REQUIRED: Any = ...  # the default of a required parameter
+PARAMETERS = "\n\nParameters\n----------"
+"""The title of a docstring's section; `document` adds one, and the command line's help leaves it out."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +90,21 @@ def settings_of(owner: type) -> tuple[Setting, ...]:
     return _SETTINGS[owner]
 
 
+def document(owner: type) -> None:
+    """Add a numpydoc section of its parameters to a class's docstring, and their plain types to its signature."""
+    text = inspect.getdoc(owner) or ""
+    if PARAMETERS in text:
+        return
+    settings, plain = {setting.name: setting for setting in settings_of(owner)}, inspect.signature(owner)
+    lines = (f"{name}\n    {settings[name].parameter.help}" for name in plain.parameters if name in settings)
+    owner.__doc__ = "\n".join([text + PARAMETERS, *lines])
+    shown = [
+        each.replace(annotation=settings[name].kind) if name in settings else each
+        for name, each in plain.parameters.items()
+    ]
+    owner.__signature__ = plain.replace(parameters=shown)  # type: ignore[attr-defined]
+
+
 def to_cli_args(owner: Any) -> list[str]:
     """The command-line arguments for all parameters that differ from their defaults, positional ones first."""
     settings = sorted(settings_of(type(owner)), key=lambda setting: not setting.parameter.positional)
@@ -101,7 +119,7 @@ def check_settings(owner: Any) -> None:
 
 
 def checked(owner: str, setting: Setting, value: Any) -> Any:
-    """The value, converted to its type; an error that says what is accepted otherwise."""
+    """The value, converted to its type; otherwise an error that says what is accepted."""
     try:
         found = _first_fitting(setting.kind, value)
     except TypeError as error:
@@ -127,7 +145,7 @@ SIMPLE: dict[Any, tuple[Any, str]] = {
 
 
 def choices_of(kind: Any) -> tuple[Any, ...]:
-    """The alternatives of a union; a type that is none is its only one."""
+    """The alternatives of a union; any other type is its own only alternative."""
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 

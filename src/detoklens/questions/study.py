@@ -52,11 +52,27 @@ class Study:
 
     Documents are read when a question first needs them.
 
+    Parameters
+    ----------
+    layer
+        The layer that `detoklens.load` returns.
+    counts
+        Corpus counts made with the same tokenizer.
+    texts
+        Where documents come from, and how many.
+    seed
+        Random seed.
+    work
+        The number of threads.
+    model_words
+        The model as written on the command line; the layer's name by default.
+
     Examples
     --------
     >>> import detoklens as dl
     >>> study = dl.study("demo")
-    >>> print(study.ask(dl.Auroc(pieces=True)).sentence)  # doctest: +SKIP
+    >>> study.ask(dl.Partners(["ion"], heads=[1], top=3)).sentence
+    '“ion” scores highest in L0H1, with “␣interrupt”, “␣mot” and “␣nat”.'
     """
 
     def __init__(
@@ -128,7 +144,23 @@ class Study:
         return documents
 
     def read(self, prepend_bos: bool | None = None) -> list[np.ndarray]:
-        """The sampled documents, with or without a beginning-of-text token; None for the study's own setting."""
+        """Return the sampled documents.
+
+        Parameters
+        ----------
+        prepend_bos
+            Whether each begins with the beginning-of-text token; None for the study's own setting.
+
+        Returns
+        -------
+        list of numpy.ndarray
+            Token ids.
+
+        Raises
+        ------
+        MissingError
+            The study has no text.
+        """
         if not (self.texts.prepend_bos if prepend_bos is None else prepend_bos):
             return self._bare_documents
         first, length = beginning_token(self.layer), self.texts.length or self.layer.n_positions
@@ -145,7 +177,18 @@ class Study:
         return self.work.workers or available_cores()
 
     def has(self, need: Need) -> bool:
-        """Whether the study has an input."""
+        """Tell whether the study has an input.
+
+        Parameters
+        ----------
+        need
+            ``"vocabulary"``, ``"counts"``, ``"text"``, ``"seed"``, ``"position_table"`` or ``"causal"``.
+
+        Returns
+        -------
+        bool
+            Whether it has the input.
+        """
         return {
             "vocabulary": self.layer.has_vocabulary,
             "counts": self.counts is not None,
@@ -156,11 +199,44 @@ class Study:
         }[need]
 
     def missing(self, question: Question | type[Question]) -> list[Need]:
-        """The required inputs of a question that the study lacks."""
+        """List the required inputs of a question that the study lacks.
+
+        Parameters
+        ----------
+        question
+            The question or its class.
+
+        Returns
+        -------
+        list of str
+            The missing inputs, named as in `has`.
+
+        Examples
+        --------
+        >>> import detoklens as dl
+        >>> dl.study("demo").missing(dl.Auroc)
+        []
+        """
         return sorted(need for need in question.needs if not self.has(need))
 
     def heads(self, asked: Sequence[int] | None) -> list[int]:
-        """The given heads, each once; all heads for None."""
+        """Return the given heads, each once.
+
+        Parameters
+        ----------
+        asked
+            Heads, from 0; None for all.
+
+        Returns
+        -------
+        list of int
+            The heads.
+
+        Raises
+        ------
+        RangeError
+            The list is empty or the model has no such head.
+        """
         if asked is None:
             return list(range(self.layer.n_heads))
         if not asked:
@@ -179,7 +255,23 @@ class Study:
         return self.layer.meaningful_tokens
 
     def token_ids(self, tokens: Sequence[str | int]) -> list[int]:
-        """Tokens given as text or ids, as ids."""
+        """Return the ids of tokens.
+
+        Parameters
+        ----------
+        tokens
+            Tokens, as text or ids.
+
+        Returns
+        -------
+        list of int
+            Their ids.
+
+        Raises
+        ------
+        TokenError
+            A text is not a single token, or the model has no such id.
+        """
         return [self.layer.token_id(token) for token in tokens]
 
     def ask(
@@ -211,7 +303,10 @@ class Study:
 
         Examples
         --------
-        >>> answer = dl.study("demo").ask(dl.Partners([" the"], top=3))  # doctest: +SKIP
+        >>> import detoklens as dl
+        >>> answer = dl.study("demo").ask(dl.Partners(["ion"], heads=[1], top=3))
+        >>> answer.sentence
+        '“ion” scores highest in L0H1, with “␣interrupt”, “␣mot” and “␣nat”.'
         """
         if not isinstance(question, Question):
             raise RangeError(f"{question!r} is not a question; pass one, e.g. dl.Auroc(pieces=True)")
@@ -237,7 +332,18 @@ class Study:
         return answer
 
     def is_answered(self, question: Question) -> bool:
-        """Whether the answer is cached."""
+        """Tell whether the answer is cached.
+
+        Parameters
+        ----------
+        question
+            The question.
+
+        Returns
+        -------
+        bool
+            Whether `ask` would return without computing.
+        """
         return self.provenance(question).to_json() in self._answers
 
     def _answered(
@@ -262,7 +368,18 @@ class Study:
         return Answer(question, self.layer.name, tables, provenance, self.command(question), notes)
 
     def provenance(self, question: Question) -> Provenance:
-        """Everything that determines the numbers of a question, and nothing else."""
+        """Collect everything that determines the numbers of a question, and nothing else.
+
+        Parameters
+        ----------
+        question
+            The question.
+
+        Returns
+        -------
+        Provenance
+            Parameters and fingerprints of the inputs.
+        """
         options = dict(question.settings(self))
         if self.layer.weights.token_embeddings.dtype != "float32":
             options["dtype"] = str(self.layer.weights.token_embeddings.dtype)
@@ -286,7 +403,24 @@ class Study:
         )
 
     def command(self, question: Question) -> str:
-        """The command line that gives the same numbers; a Python call if a parameter has no option."""
+        """Spell the command line that gives the same numbers.
+
+        Parameters
+        ----------
+        question
+            The question.
+
+        Returns
+        -------
+        str
+            The command; a Python call if a parameter has no option.
+
+        Examples
+        --------
+        >>> import detoklens as dl
+        >>> dl.study("demo").command(dl.Partners(["ion"], heads=[1]))
+        'detoklens partners demo ion --heads 1'
+        """
         python_only = [
             setting
             for setting in settings_of(type(question))
@@ -330,6 +464,7 @@ class Study:
 
         Examples
         --------
+        >>> import detoklens as dl
         >>> dl.study("demo").report("demo-report")  # doctest: +SKIP
         """
         from detoklens.report.report import make_report
@@ -351,6 +486,7 @@ class Study:
 
         Examples
         --------
+        >>> import detoklens as dl
         >>> explorer = dl.study("demo").explore()  # doctest: +SKIP
         """
         from detoklens.explorer.explore import explore
@@ -407,7 +543,7 @@ def study(
     text_field
         Field of a JSON line or column of a parquet file.
     document_per_line
-        Each line of a .txt file is a document; otherwise the file is one.
+        Treat each line of a .txt file as a document, not the whole file.
     skip_bad
         Skip records that are broken or lack the field.
     seed
@@ -432,10 +568,15 @@ def study(
         The model can't be read, is not supported, or can't be downloaded.
     CountsError
         The counts are damaged or belong to another tokenizer.
+    RangeError
+        An argument is out of range, or can't be changed for a layer that is already loaded.
 
     Examples
     --------
     >>> import detoklens as dl
+    >>> study = dl.study("demo", text=["the priest was descending"])
+    >>> study.ask(dl.Attention(query_positions=[5])).tables["attention_agreement"]["head"].to_list()
+    [0, 1, 2, 3]
     >>> study = dl.study("gpt2", counts="counts", text="openwebtext/*.parquet")  # doctest: +SKIP
     """
     inputs, given = texts_or_files(text)

@@ -33,7 +33,7 @@ OWN_TEXT = (
 )
 TextField = Annotated[str, Parameter("Field of a JSON line or column of a parquet file.", advanced=True)]
 DocumentPerLine = Annotated[
-    bool, Parameter("Each line of a .txt file is a document; otherwise the file is one.", advanced=True)
+    bool, Parameter("Treat each line of a .txt file as a document, not the whole file.", advanced=True)
 ]
 SkipBad = Annotated[bool, Parameter("Skip records that are broken or lack the field.", advanced=True)]
 
@@ -169,9 +169,9 @@ def _described(sample: Sample[np.ndarray], skipped: int) -> str:
     lengths = [len(ids) for ids in sample.documents]
     left_out = {"empty": sample.empty, "repeated": sample.repeated, "bad": skipped}
     others = "".join(f", {number:,} {what}" for what, number in left_out.items() if number)
-    return (
-        f"{len(lengths):,} documents of {min(lengths):,} to {max(lengths):,} tokens, from {sample.read:,} read{others}"
-    )
+    shortest, longest = f"{min(lengths):,}", f"{max(lengths):,}"
+    length = longest if shortest == longest else f"{shortest} to {longest}"
+    return f"{len(lengths):,} documents of {length} tokens ({sample.read:,} read{others})"
 
 
 def too_short(documents: Sequence[np.ndarray], query_positions: Sequence[int]) -> list[str]:

@@ -64,7 +64,7 @@ class Part:
 
     @property
     def is_scorecard(self) -> bool:
-        """Whether a table at the top of the page says it all; its summary repeats that of other questions."""
+        """Whether a table at the top of the page is the whole answer; its summary repeats that of other questions."""
         return any(grid.is_open for grid in self.grids)
 
     @property

@@ -47,14 +47,14 @@ def refuse_foreign(folder: Path, kind: str) -> None:
         return
     found = _kind_of(folder)
     if found is None:
-        raise OutputError(f"{folder} holds something else and is not overwritten; pass a new or empty folder")
+        raise OutputError(f"{folder} contains other files and is not overwritten; pass a new or empty folder")
     if found != kind:
         raise OutputError(f"{folder} holds a {found} and is not overwritten by a {kind}; pass another folder")
     refuse_links(folder)
 
 
 def claim(folder: Path, kind: str) -> None:
-    """Create the folder and mark it as a report; refuse one that holds something else."""
+    """Create the folder and mark it as a report; refuse one with other content."""
     refuse_foreign(folder, kind)
     make_folder(folder)
     if _recorded_kind(folder) is None:

@@ -242,7 +242,7 @@ def token_shares(
     """The weight of each token in a mean; weights add up to 1."""
     if isinstance(mean, str) and mean == "frequency" and frequencies is None:
         raise RangeError(
-            "mean 'frequency' needs to know how often tokens occur: take the layer of a study with counts, "
+            "mean 'frequency' needs token frequencies: use the layer of a study with counts, "
             "study(model, counts=…).layer, or layer.with_frequencies(counts.tokens)"
         )
     weights: Any = frequencies if isinstance(mean, str) and mean == "frequency" else mean

@@ -50,6 +50,22 @@ class Layer:
     """The first attention layer of a checkpoint: its sizes, tokens and terms.
 
     Arrays are indexed head, query, key. Results are computed on first use and cached.
+
+    Parameters
+    ----------
+    checkpoint
+        The checkpoint that `detoklens.load` has read.
+    all_tokens
+        Include special and untrained tokens in means, candidates and rankings.
+
+    Examples
+    --------
+    >>> import detoklens as dl
+    >>> layer = dl.load("demo")
+    >>> layer.n_heads, layer.vocab_size
+    (4, 4096)
+    >>> layer.terms("the priest was descending").attention().shape
+    (4, 6, 6)
     """
 
     def __init__(self, checkpoint: Checkpoint, all_tokens: bool = False) -> None:
@@ -68,6 +84,7 @@ class Layer:
 
     @property
     def name(self) -> str:
+        """The model's name: a folder, a file, a hub id or `demo`."""
         return self.checkpoint.name
 
     @property
@@ -89,18 +106,22 @@ class Layer:
 
     @property
     def n_heads(self) -> int:
+        """Number of heads."""
         return self.weights.query_weight.shape[1]
 
     @property
     def d_head(self) -> int:
+        """Dimension of a head's queries and keys, d'."""
         return self.weights.query_weight.shape[2]
 
     @property
     def d_model(self) -> int:
+        """Dimension of the residual stream."""
         return self.weights.query_weight.shape[0]
 
     @property
     def vocab_size(self) -> int:
+        """Number of rows of the token embeddings."""
         return len(self.weights.token_embeddings)
 
     @property
@@ -110,6 +131,7 @@ class Layer:
 
     @property
     def has_vocabulary(self) -> bool:
+        """Whether the checkpoint has a tokenizer."""
         return self.checkpoint.vocabulary is not None
 
     @property
@@ -122,7 +144,18 @@ class Layer:
         return self.checkpoint.vocabulary
 
     def with_frequencies(self, frequencies: Sequence[float] | np.ndarray) -> Layer:
-        """A copy with token frequencies, by which `mean="frequency"` weights tokens."""
+        """Copy the layer and add token frequencies, by which `mean="frequency"` weights tokens.
+
+        Parameters
+        ----------
+        frequencies
+            A number per token, such as its count.
+
+        Returns
+        -------
+        Layer
+            The copy; it shares the weights.
+        """
         other = copy(self)
         other.frequencies = np.asarray(frequencies, np.float64)
         return other
@@ -153,14 +186,51 @@ class Layer:
         return self.weights.attention_scale
 
     def token(self, token_id: int) -> str:
-        """The text of a token; `<id 7>` without a tokenizer."""
+        """Return the text of a token.
+
+        Parameters
+        ----------
+        token_id
+            The token's id.
+
+        Returns
+        -------
+        str
+            Its text, or `<id 7>` without a tokenizer.
+
+        Examples
+        --------
+        >>> import detoklens as dl
+        >>> dl.load("demo").token(262)
+        ' w'
+        """
         self.check_tokens([token_id])
         return self.vocabulary.text(token_id) if self.has_vocabulary else f"<id {token_id}>"
 
     def token_id(self, token: str | int) -> int:
-        """The id of the token with exactly this text; the error for a text of several tokens shows them.
+        """Return the id of the token with exactly this text.
 
-        An id is returned unchanged if the model has it.
+        Parameters
+        ----------
+        token
+            The text, with its leading space if it has one. An id is returned unchanged.
+
+        Returns
+        -------
+        int
+            The id.
+
+        Raises
+        ------
+        TokenError
+            The text is not a single token (the message shows its pieces), or the model has no such id.
+
+        Examples
+        --------
+        >>> import detoklens as dl
+        >>> layer = dl.load("demo")
+        >>> layer.token(layer.token_id("ion"))
+        'ion'
         """
         if isinstance(token, str):
             return self.vocabulary.id(token)
@@ -196,6 +266,16 @@ class Layer:
         """One head's query and key factors of the whole vocabulary; heads that share keys share the array.
 
         Queries are kept up to 256 MB: projecting them again takes about a hundredth of the time of their scores.
+
+        Parameters
+        ----------
+        head
+            The head, from 0.
+
+        Returns
+        -------
+        TokenFactors
+            `query` and `key`, each [token, d_head], before the division by σ.
         """
         return TokenFactors(self._factor("query", head), self._factor("key", head // self.weights.heads_per_key))
 
@@ -219,16 +299,54 @@ class Layer:
         return ScaleTable(self.weights)
 
     def scale(self, position: int | Numbers, token: int | Numbers) -> Float[np.ndarray, "..."]:
-        """σ(e_token + p_position), elementwise; `scales` has the means over positions and over tokens."""
+        """σ(e_token + p_position), elementwise; `scales` has the means over positions and over tokens.
+
+        Parameters
+        ----------
+        position
+            One or several positions, from 0.
+        token
+            One or several token ids, broadcast against the positions.
+
+        Returns
+        -------
+        numpy.ndarray
+            σ of each pair.
+
+        Raises
+        ------
+        RangeError
+            The model has no such position or token.
+
+        Examples
+        --------
+        >>> import detoklens as dl
+        >>> dl.load("demo").scale(position=[0, 1, 2], token=7).shape
+        (3,)
+        """
         positions, tokens = np.broadcast_arrays(np.asarray(position, np.int64), np.asarray(token, np.int64))
         self.check_positions(positions.ravel())
         self.check_tokens(tokens.ravel())
         return self.scales.at(positions, tokens)
 
     def token_scale(self, over: TokenScale = "mean") -> Float[np.ndarray, "token"]:
-        """One σ per token: its mean over positions, σ of the bare embedding, or σ at one position.
+        """One σ per token.
 
-        `published` is the mean as the paper's published code has it, of σ rounded to float16.
+        Parameters
+        ----------
+        over
+            ``"mean"`` for the mean over positions, ``"published"`` for the mean of σ rounded to float16 (as in the
+            paper's published code), ``"bare"`` for σ of the embedding alone, or a position.
+
+        Returns
+        -------
+        numpy.ndarray
+            σ by token.
+
+        Raises
+        ------
+        RangeError
+            The model has no such position, or ``"published"`` overflows float16.
         """
         if over == "bare":
             return self.scales.bare_tokens()
@@ -239,16 +357,44 @@ class Layer:
             with np.errstate(over="ignore"):
                 found = self.scales.mean_over_positions(np.float16 if over == "published" else None)
             if over == "published" and not np.isfinite(found).all():
-                raise RangeError("σ of some tokens is too large for float16, to which `published` rounds; take `mean`")
+                raise RangeError("σ of some tokens is too large for float16, to which `published` rounds; use `mean`")
             self._token_scales[over] = found
         return self._token_scales[over]
 
     def terms(self, token_ids: TokenIds, mean: Mean = None) -> Terms:
-        """The terms of a text that starts at position 0.
+        """Compute the terms of a text that starts at position 0.
 
-        Learned positions have six. For rotary and ALiBi positions, `mean` chooses what is split off as common to all
-        tokens: their biases (None), or the mean query and key over the "vocabulary" (its `meaningful_tokens`), by
-        "frequency" (for a layer with frequencies, such as that of a study with counts), or by a weight for each token.
+        Learned positions have six terms, ALiBi at most three, rotary positions at most four.
+
+        Parameters
+        ----------
+        token_ids
+            A text, or its token ids: a list, an array, a tensor of one row, or what a transformers tokenizer returns.
+        mean
+            For rotary and ALiBi positions, what is split off as common to all tokens: their biases (None), or the mean
+            query and key over the ``"vocabulary"`` (its `meaningful_tokens`), by ``"frequency"`` (for a layer with
+            frequencies, such as that of a study with counts), or with an array of weights, one per token.
+
+        Returns
+        -------
+        Terms
+            The terms, their sum and its softmax.
+
+        Raises
+        ------
+        RangeError
+            The text is empty, too long, or has an unknown token id.
+        UnsupportedModelError
+            `mean` was given for a model with learned positions.
+
+        Examples
+        --------
+        >>> import detoklens as dl
+        >>> terms = dl.load("demo").terms("the priest was descending")
+        >>> terms.names
+        ('ee', 'pp', 'pe', 'ep', 'e', 'p')
+        >>> terms.ee.shape  # head, query, key
+        (4, 6, 6)
         """
         ids = self.check_text(token_ids)
         if mean is not None and self.positions == "learned":
@@ -256,7 +402,27 @@ class Layer:
         return text_terms(self, ids, self.common_part(mean))
 
     def kernel(self, offsets: Numbers, mean: Mean = "vocabulary") -> Float[np.ndarray, "head offset"]:
-        """The position kernel of rotary and ALiBi positions: the score as a function of i − j alone, not yet scaled."""
+        """The position kernel of rotary and ALiBi positions: the score as a function of i − j alone, not yet scaled.
+
+        Parameters
+        ----------
+        offsets
+            Offsets i − j; negative ones only in bidirectional models.
+        mean
+            What queries and keys have in common, as in `terms`.
+
+        Returns
+        -------
+        numpy.ndarray
+            The kernel, [head, offset].
+
+        Raises
+        ------
+        RangeError
+            An offset is beyond the model's length.
+        UnsupportedModelError
+            The model has learned positions.
+        """
         if self.positions == "learned":
             raise UnsupportedModelError(
                 f"{self.name} has learned positions, which are not a function of the offset; use `terms`"
@@ -267,13 +433,40 @@ class Layer:
         return kernel(self.weights, self.common_part(mean), asked)
 
     def attention_output(self, token_ids: TokenIds) -> Float[np.ndarray, "query d_model"]:
-        """What layer 0's attention adds to the residual stream at each position of a text."""
+        """What layer 0's attention adds to the residual stream at each position of a text.
+
+        Parameters
+        ----------
+        token_ids
+            A text or its token ids, as in `terms`.
+
+        Returns
+        -------
+        numpy.ndarray
+            The output, [query, d_model].
+
+        Examples
+        --------
+        >>> import detoklens as dl
+        >>> dl.load("demo").attention_output("the priest was descending").shape
+        (6, 128)
+        """
         return self.head_outputs(token_ids).sum(axis=0) + self.folded.output_bias
 
     def head_outputs(self, token_ids: TokenIds) -> Float[np.ndarray, "head query d_model"]:
         """Each head's output: (Σ_j α[h,i,j] (x_j / σ_j) W̃_V[h] + b̃_V[h]) W_O[h]; b_O belongs to no head.
 
         The sum over heads plus b_O is the layer's output, since Σ_j α = 1.
+
+        Parameters
+        ----------
+        token_ids
+            A text or its token ids, as in `terms`.
+
+        Returns
+        -------
+        numpy.ndarray
+            The outputs, [head, query, d_model].
         """
         ids = self.check_text(token_ids)
         inputs = self._stream(ids) / self.scales.at(np.arange(len(ids)), ids)[:, None]
@@ -287,7 +480,23 @@ class Layer:
         return self.checkpoint.read_mlp()
 
     def block_output(self, token_ids: TokenIds) -> Float[np.ndarray, "query d_model"]:
-        """The residual stream after the first block, at each position of a text."""
+        """The residual stream after the first block, at each position of a text.
+
+        Parameters
+        ----------
+        token_ids
+            A text or its token ids, as in `terms`.
+
+        Returns
+        -------
+        numpy.ndarray
+            The residual stream, [query, d_model].
+
+        Raises
+        ------
+        CheckpointError, UnsupportedModelError
+            The MLP is missing from the checkpoint or not supported.
+        """
         ids = self.check_text(token_ids)
         rest = self.mlp_sublayer  # before the attention is computed: it may be missing
         return block_output(self.weights, rest, self._stream(ids), self.attention_output(ids))
@@ -302,10 +511,34 @@ class Layer:
         mean: Mean = None,
         queries: Sequence[int] | None = None,
     ) -> Affinity:
-        """Tᵉᵉ of the whole vocabulary as thin factors, for all or some heads; scale=None leaves out the division.
+        """Tᵉᵉ of the whole vocabulary as thin factors.
 
-        With rotary positions it is Tᵉᵉ at one offset. `mean` subtracts what all queries and all keys have in common, as
-        in `terms`. Memory and time grow with the number of heads, and are much smaller for a few `queries`.
+        Memory and time grow with the number of heads, and are much smaller for a few `queries`.
+
+        Parameters
+        ----------
+        scale
+            σ to divide by, as in `token_scale`; None leaves out the division.
+        centred
+            Subtract each key's mean over all query tokens.
+        heads
+            Heads to include; all by default.
+        offset
+            Offset i − j, for rotary positions.
+        mean
+            Mean query and key to subtract, as in `terms`.
+        queries
+            Ids of the query tokens; all by default.
+
+        Returns
+        -------
+        Affinity
+            Query and key factors; their product is the score.
+
+        Raises
+        ------
+        RangeError
+            The model has no such head or offset.
         """
         heads = range(self.n_heads) if heads is None else heads
         self.check_heads(heads)
@@ -331,7 +564,20 @@ class Layer:
         return TokenFactors(query, self._factor("key", head // self.weights.heads_per_key))
 
     def less_mean_query(self, affinity: Affinity, mean: Mean) -> Float[np.ndarray, "head key"]:
-        """What splitting off a mean adds to the score of each key, apart from a number per query: −mean query · key."""
+        """What splitting off a mean adds to the score of each key, apart from a number per query: −mean query · key.
+
+        Parameters
+        ----------
+        affinity
+            The factors of the whole vocabulary.
+        mean
+            The mean that is split off, as in `terms`.
+
+        Returns
+        -------
+        numpy.ndarray
+            The addition, [head, key].
+        """
         shares = self.token_shares(mean)
         means = [(shares @ query.astype(np.float64)).astype(query.dtype)[None] for query in affinity.query]
         return np.stack(
@@ -344,7 +590,33 @@ class Layer:
     def affinity(
         self, token_ids: TokenIds, scale: TokenScale | None = "mean", *, offset: int = 1, mean: Mean = None
     ) -> Float[np.ndarray, "head query key"]:
-        """Tᵉᵉ of these query tokens against the whole vocabulary."""
+        """Tᵉᵉ of some query tokens against the whole vocabulary.
+
+        Parameters
+        ----------
+        token_ids
+            Ids of the query tokens.
+        scale, offset, mean
+            As in `token_affinity`.
+
+        Returns
+        -------
+        numpy.ndarray
+            The scores, [head, query, key].
+
+        Raises
+        ------
+        RangeError
+            The model has no such token or offset.
+
+        Examples
+        --------
+        >>> import detoklens as dl
+        >>> layer = dl.load("demo")
+        >>> scores = layer.affinity([layer.token_id("ion")])
+        >>> layer.token(int(scores[1, 0].argmax()))  # the best key in head 1
+        ' interrupt'
+        """
         ids = self._one_text(token_ids)
         self.check_tokens(ids)
         return self.token_affinity(scale, offset=offset, mean=mean, queries=ids.tolist()).scores(np.arange(len(ids)))
@@ -357,7 +629,18 @@ class Layer:
         offset: int = 1,
         mean: Mean = None,
     ) -> Float[np.ndarray, "head token"]:
-        """Tᵉ of the whole vocabulary: how strongly every query prefers each token."""
+        """Tᵉ of the whole vocabulary: how strongly every query prefers each token.
+
+        Parameters
+        ----------
+        scale, heads, offset, mean
+            As in `token_affinity`.
+
+        Returns
+        -------
+        numpy.ndarray
+            Tᵉ, [head, token].
+        """
         heads = list(range(self.n_heads) if heads is None else heads)
         keys = self.token_affinity(scale, heads=heads, offset=offset, mean=mean)
         asking = rotated_by_offset(self.weights, self.common_part(mean).query[heads], offset)
@@ -373,7 +656,18 @@ class Layer:
         return None if scale is None else self.token_scale(scale)
 
     def common_part(self, mean: Mean) -> Common:
-        """What all queries and all keys have in common: their biases, or their means over the vocabulary."""
+        """What all queries and all keys have in common: their biases, or their means over the vocabulary.
+
+        Parameters
+        ----------
+        mean
+            None for the biases, or a mean as in `terms`.
+
+        Returns
+        -------
+        Common
+            The common query and key of each head.
+        """
         if mean is None:
             return biases(self.weights, self.folded)
         if isinstance(mean, str) and mean == "vocabulary":
@@ -385,7 +679,18 @@ class Layer:
         return means(self.weights, self.folded, self.scales.bare_tokens(), self.token_shares("vocabulary"))
 
     def token_shares(self, mean: Mean) -> Float[np.ndarray, "token"]:
-        """The weight of each token in a mean; special and untrained tokens have none in that of the "vocabulary"."""
+        """Return the weight of each token in a mean.
+
+        Parameters
+        ----------
+        mean
+            The mean, as in `terms`.
+
+        Returns
+        -------
+        numpy.ndarray
+            The weights; special and untrained tokens have none in the mean over the ``"vocabulary"``.
+        """
         if isinstance(mean, str) and mean == "vocabulary":
             mean = np.isin(np.arange(self.vocab_size), self.meaningful_tokens).astype(np.float64)
         return token_shares(mean, self.vocab_size, self.frequencies)
@@ -401,12 +706,33 @@ class Layer:
             raise RangeError(f"offset {offset} does not exist; offsets go from {first} to {self.n_positions - 1}")
 
     def check_tokens(self, token_ids: Numbers) -> None:
+        """Raise an error unless the model has all of these tokens.
+
+        Parameters
+        ----------
+        token_ids
+            One or several token ids.
+        """
         check_range("token id", token_ids, self.vocab_size)
 
     def check_positions(self, positions: Numbers) -> None:
+        """Raise an error unless the model has all of these positions.
+
+        Parameters
+        ----------
+        positions
+            One or several positions.
+        """
         check_range("position", positions, self.n_positions)
 
     def check_heads(self, heads: Sequence[int]) -> None:
+        """Raise an error unless the model has all of these heads.
+
+        Parameters
+        ----------
+        heads
+            Heads, from 0.
+        """
         check_range("head", heads, self.n_heads)
 
     def _one_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
@@ -416,7 +742,23 @@ class Layer:
         return np.asarray(texts[0], np.int64)
 
     def check_text(self, token_ids: TokenIds) -> Int[np.ndarray, "query"]:
-        """Encode a text, or check token ids; an error if the model can't read them."""
+        """Encode a text, or check its token ids.
+
+        Parameters
+        ----------
+        token_ids
+            A text or its token ids, as in `terms`.
+
+        Returns
+        -------
+        numpy.ndarray
+            The token ids.
+
+        Raises
+        ------
+        RangeError
+            The text is empty, too long, or has an unknown token id.
+        """
         ids = self._one_text(token_ids)
         if not ids.size:
             raise RangeError("a text needs at least one token; pass a text or a list of token ids")
@@ -424,7 +766,7 @@ class Layer:
             raise RangeError(f"a text of {len(ids)} tokens is longer than the {self.n_positions} positions; shorten it")
         padding = self.weights.padding_token_id
         if padding in ids:
-            raise RangeError(f"token id {padding} is padding that takes no position; leave it out")
+            raise RangeError(f"token id {padding} is padding, which has no position; leave it out")
         self.check_tokens(ids)
         return ids
 
@@ -441,7 +783,7 @@ TRAINED_QUANTILE = 0.99  # a distance that trained tokens have, even if most tok
 
 
 def impossible_tokens(vocabulary: Vocabulary, vocab_size: int) -> Bool[np.ndarray, "token"]:
-    """Whether each row of the embedding table is one that no text has."""
+    """Whether each row of the embedding table belongs to a token that no text can contain."""
     lone = {bytes([byte]) for byte in NOT_IN_UTF8}
     impossible = np.ones(vocab_size, bool)
     for token in range(min(vocab_size, vocabulary.size)):
@@ -454,7 +796,7 @@ def impossible_tokens(vocabulary: Vocabulary, vocab_size: int) -> Bool[np.ndarra
 def untrained_tokens(
     embeddings: Float[np.ndarray, "token d_model"], impossible: Bool[np.ndarray, "token"]
 ) -> Bool[np.ndarray, "token"]:
-    """Whether training hardly changed each token; none if those that no text has don't stand apart.
+    """Whether each token is (almost) untrained; none if the tokens that no text contains are not distinct.
 
     Rows of the table without a token, bytes that UTF-8 never has, and names such as `[unused7]` are impossible in any
     text. What training does to them (nothing, decay, or one common push) it also does to every other token that it

@@ -50,7 +50,29 @@ if TYPE_CHECKING:
 
 
 class Term(StrEnum):
-    """Names of the terms: e for embedding (token), p for position; the query's letter first."""
+    """Names of the terms: e for embedding (token), p for position; the query's letter first.
+
+    Attributes
+    ----------
+    EE
+        Token and token.
+    PP
+        Position and position.
+    PE
+        Query position and key token.
+    EP
+        Query token and key position.
+    E
+        Key token alone.
+    P
+        Key position alone.
+
+    Examples
+    --------
+    >>> import detoklens as dl
+    >>> dl.load("demo").terms("the priest")[dl.Term.E].shape  # head, key
+    (4, 3)
+    """
 
     EE = "ee"
     PP = "pp"
@@ -191,7 +213,34 @@ def _slope_term(layer: FirstLayer, offsets: Int[np.ndarray, "offset"]) -> Float[
 
 @dataclass(frozen=True)
 class Terms:
-    """Named terms of a score, each [head, query, key], or [head, key] if it is the same for every query."""
+    """The terms of a text's scores, each [head, query, key], or [head, key] if it is the same for every query.
+
+    `terms.ee` and `terms["ee"]` are the same array.
+
+    Attributes
+    ----------
+    parts
+        The terms by name.
+    attention_scale
+        The factor on scores before the softmax.
+    is_causal
+        Whether a query sees no later keys.
+    window
+        The number of keys that a query sees, or None for all.
+    softcap
+        The bound of capped scores, or None.
+    meanings
+        What each term means.
+
+    Examples
+    --------
+    >>> import detoklens as dl
+    >>> terms = dl.load("demo").terms("the priest was descending")
+    >>> terms
+    Terms: ee, pp, pe, ep [head 4, query 6, key 6]; e, p [head 4, key 6]; attention scale 0.176777
+    >>> bool(abs(terms.attention().sum(axis=-1) - 1).max() < 1e-6)
+    True
+    """
 
     parts: Mapping[str, np.ndarray]
     attention_scale: float
@@ -229,7 +278,23 @@ class Terms:
         raise AttributeError(f"Terms has no term {term!r}; the terms are {', '.join(parts)}")
 
     def full(self, term: str) -> Float[np.ndarray, "head query key"]:
-        """One term as [head, query, key], broadcast if it is the same for every query."""
+        """Return one term as [head, query, key], broadcast if it is the same for every query.
+
+        Parameters
+        ----------
+        term
+            The term's name.
+
+        Returns
+        -------
+        numpy.ndarray
+            The term.
+
+        Raises
+        ------
+        RangeError
+            The model has no such term.
+        """
         part = self[term]
         if part.ndim == 3:
             return part
@@ -245,7 +310,23 @@ class Terms:
         return self._sum(list(self.parts))
 
     def without(self, term: str) -> Float[np.ndarray, "head query key"]:
-        """The score without one term."""
+        """Return the score without one term, not yet divided by sqrt(d').
+
+        Parameters
+        ----------
+        term
+            The term's name.
+
+        Returns
+        -------
+        numpy.ndarray
+            The sum of the other terms, [head, query, key].
+
+        Raises
+        ------
+        RangeError
+            The model has no such term.
+        """
         self[term]
         return self._sum([name for name in self.parts if name != term])
 
@@ -254,7 +335,31 @@ class Terms:
         return self._softmax(self.total())
 
     def attention_without(self, term: str) -> Float[np.ndarray, "head query key"]:
-        """The attention without one term."""
+        """Return the attention without one term.
+
+        Parameters
+        ----------
+        term
+            The term's name.
+
+        Returns
+        -------
+        numpy.ndarray
+            The softmax of `without(term)`, [head, query, key].
+
+        Raises
+        ------
+        RangeError
+            The model has no such term.
+
+        Examples
+        --------
+        >>> import detoklens as dl
+        >>> terms = dl.load("demo").terms("the priest was descending")
+        >>> kept = terms.attention_without("ee")[1, 5, 4]  # head 1, from "ing" to " descend"
+        >>> print(f"{terms.attention()[1, 5, 4]:.2f}, without Tᵉᵉ {kept:.2f}")
+        0.89, without Tᵉᵉ 0.36
+        """
         return self._softmax(self.without(term))
 
     def _sum(self, names: list[str]) -> Float[np.ndarray, "head query key"]:

@@ -1,4 +1,4 @@
-"""What is token 10465? The vocabulary, shared by checkpoints and corpora."""
+"""The vocabulary: token ids and their text, shared by checkpoints and corpora."""
 
 from detoklens.tokens.vocabulary import Vocabulary
 

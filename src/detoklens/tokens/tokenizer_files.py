@@ -1,4 +1,4 @@
-"""From a folder's tokenizer files to a `tokenizers.Tokenizer`.
+"""Read a folder's tokenizer files into a `tokenizers.Tokenizer`.
 
 `tokenizer.json` is read directly. Older checkpoints have `vocab.json` and `merges.txt`: GPT-2's byte-level BPE.
 """
@@ -114,7 +114,7 @@ def checked_tokenizer(tokenizer: Tokenizer, where: str) -> Tokenizer:
     ids = tokenizer.get_vocab(with_added_tokens=True)
     largest = max(ids.values(), default=0)
     if largest > LARGEST_ID:
-        raise CheckpointError(f"{where}: token id {largest} is beyond any vocabulary in use; download it again")
+        raise CheckpointError(f"{where}: token id {largest} is beyond any supported vocabulary; download it again")
     if len(set(ids.values())) < len(ids):
         shared, _ = Counter(ids.values()).most_common(1)[0]
         first, second, *_ = sorted(token for token, token_id in ids.items() if token_id == shared)
@@ -130,7 +130,7 @@ def checked_tokenizer(tokenizer: Tokenizer, where: str) -> Tokenizer:
 
 
 def _check_added_tokens(tokenizer: Tokenizer, where: str) -> None:
-    """Of added tokens that the normalizer makes alike (<PAD> and <pad>) the library takes either, by chance."""
+    """Refuse added tokens that the normalizer makes equal (<PAD> and <pad>): the library takes either, by chance."""
     found: dict[str, str] = {}
     for token in tokenizer.get_added_tokens_decoder().values():
         if token.normalized and tokenizer.normalizer is not None:
@@ -138,7 +138,7 @@ def _check_added_tokens(tokenizer: Tokenizer, where: str) -> None:
             if other != token.content:
                 raise CheckpointError(
                     f"{where}: the added tokens {other!r} and {token.content!r} are one text to the normalizer; "
-                    "take one of them out, or say that they are not normalized"
+                    "remove one of them, or mark them as not normalized"
                 )
 
 

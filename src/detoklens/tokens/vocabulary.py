@@ -40,7 +40,22 @@ def readable(raw_bytes: bytes) -> str:
 
 
 class Vocabulary:
-    """A tokenizer's tokens as readable text, its ids, and its fingerprint."""
+    """A tokenizer's tokens as readable text, its ids, and its fingerprint.
+
+    Parameters
+    ----------
+    tokenizer
+        A `tokenizers.Tokenizer`.
+
+    Examples
+    --------
+    >>> import detoklens as dl
+    >>> vocabulary = dl.load_vocabulary("demo")
+    >>> vocabulary
+    Vocabulary of 4,096 tokens (byte-level BPE)
+    >>> [vocabulary.text(token) for token in vocabulary.encode("the priest")]
+    ['the', ' pri', 'est']
+    """
 
     def __init__(self, tokenizer: Tokenizer) -> None:
         self.tokenizer = tokenizer
@@ -52,7 +67,25 @@ class Vocabulary:
 
     @classmethod
     def from_folder(cls, folder: Path | str) -> Vocabulary:
-        """Read tokenizer.json, or vocab.json and merges.txt; raise an error if there is neither."""
+        """Read tokenizer.json, or vocab.json and merges.txt.
+
+        Parameters
+        ----------
+        folder
+            The model's folder.
+
+        Returns
+        -------
+        Vocabulary
+            The vocabulary.
+
+        Raises
+        ------
+        CheckpointError
+            The folder has no tokenizer.
+        TokenError
+            The tokenizer can't be read.
+        """
         vocabulary = cls.find(Path(folder))
         if vocabulary is None:
             raise CheckpointError(
@@ -62,18 +95,56 @@ class Vocabulary:
 
     @classmethod
     def find(cls, folder: Path) -> Vocabulary | None:
-        """Like `from_folder`, but None if the folder has no tokenizer."""
+        """Like `from_folder`, but None if the folder has no tokenizer.
+
+        Parameters
+        ----------
+        folder
+            The model's folder.
+
+        Returns
+        -------
+        Vocabulary or None
+            The vocabulary, if there is one.
+        """
         tokenizer = read_tokenizer(folder)
         return None if tokenizer is None else cls(tokenizer)
 
     @classmethod
     def from_file(cls, path: Path) -> Vocabulary:
-        """Read a tokenizer.json under any file name."""
+        """Read a tokenizer.json under any file name.
+
+        Parameters
+        ----------
+        path
+            The file.
+
+        Returns
+        -------
+        Vocabulary
+            The vocabulary.
+        """
         return cls(read_tokenizer_file(path))
 
     @classmethod
     def of_tokenizer(cls, tokenizer: Any) -> Vocabulary:
-        """The vocabulary of a fast transformers tokenizer or a `tokenizers.Tokenizer`, copied."""
+        """Copy the vocabulary of a tokenizer in memory.
+
+        Parameters
+        ----------
+        tokenizer
+            A fast transformers tokenizer or a `tokenizers.Tokenizer`.
+
+        Returns
+        -------
+        Vocabulary
+            The vocabulary.
+
+        Raises
+        ------
+        TokenError
+            It is not a fast tokenizer, or it can't be copied.
+        """
         from tokenizers import Tokenizer
 
         fast = getattr(tokenizer, "backend_tokenizer", tokenizer)
@@ -88,12 +159,24 @@ class Vocabulary:
 
     @classmethod
     def from_json(cls, text: str) -> Vocabulary:
-        """Read the text of a tokenizer.json, as returned by `to_json`."""
+        """Read the text of a tokenizer.json, as returned by `to_json`.
+
+        Parameters
+        ----------
+        text
+            The JSON text.
+
+        Returns
+        -------
+        Vocabulary
+            The vocabulary.
+        """
         from tokenizers import Tokenizer
 
         return cls(Tokenizer.from_str(text))
 
     def to_json(self) -> str:
+        """The tokenizer as the text of a tokenizer.json."""
         return self.tokenizer.to_str()
 
     @cached_property
@@ -107,17 +190,62 @@ class Vocabulary:
         return max(map(len, self._raw_tokens.values()), default=0)
 
     def raw(self, token_id: int) -> str:
-        """The token as written in the tokenizer file (`Ġsap`)."""
+        """Return a token as written in the tokenizer file (`Ġsap`).
+
+        Parameters
+        ----------
+        token_id
+            The token's id.
+
+        Returns
+        -------
+        str
+            The token; `<unused 7>` for an id without one.
+
+        Raises
+        ------
+        TokenError
+            The id is outside the vocabulary.
+        """
         if not 0 <= token_id < self.size:
             raise TokenError(f"token id {token_id} is not in the vocabulary; ids go from 0 to {self.size - 1}")
         return self._raw_tokens.get(token_id, f"<unused {token_id}>")
 
     def text(self, token_id: int) -> str:
-        r"""The token as text (` sap`); bytes that form no whole character are shown as \xNN."""
+        r"""Return a token as text (` sap`).
+
+        Parameters
+        ----------
+        token_id
+            The token's id.
+
+        Returns
+        -------
+        str
+            The text; bytes that form no whole character are shown as \xNN.
+
+        Raises
+        ------
+        TokenError
+            The id is outside the vocabulary.
+        """
         return self.join([token_id])
 
     def join(self, token_ids: Sequence[int]) -> str:
-        """The text of consecutive tokens: `dwell` and `##ing` are `dwelling`, two WordPiece words stay apart."""
+        """Return the text of consecutive tokens.
+
+        `dwell` and `##ing` are joined to `dwelling`; two WordPiece words stay separate.
+
+        Parameters
+        ----------
+        token_ids
+            The tokens' ids.
+
+        Returns
+        -------
+        str
+            The text.
+        """
         pieces, mark = [self.as_bytes(token_id) for token_id in token_ids], self.continuing_mark
         for place, token_id in enumerate(token_ids[1:] if mark else (), start=1):
             continues = self.raw(token_id).startswith(mark)
@@ -129,7 +257,25 @@ class Vocabulary:
         return [self.text(token_id) for token_id in range(self.size)]
 
     def encode(self, text: str, special_tokens: bool = False) -> list[int]:
-        """The ids of a text; on request with the special tokens that the tokenizer adds, e.g. [CLS] and [SEP]."""
+        """Tokenize a text.
+
+        Parameters
+        ----------
+        text
+            The text.
+        special_tokens
+            Whether to add the tokenizer's special tokens, e.g. [CLS] and [SEP].
+
+        Returns
+        -------
+        list of int
+            The token ids.
+
+        Raises
+        ------
+        TokenError
+            The text is not valid Unicode, or the tokenizer fails.
+        """
         _refuse_lone_surrogates(text)
         with library_call(
             lambda reason: TokenError(f"this tokenizer can't read {text[:40]!r} ({reason}); download it again")
@@ -137,7 +283,23 @@ class Vocabulary:
             return list(self.tokenizer.encode(text, add_special_tokens=special_tokens).ids)
 
     def id(self, text: str) -> int:
-        """The id of the token with exactly this text or, failing that, written like this in the tokenizer file."""
+        """Return the id of the token with exactly this text or, failing that, written like this in the tokenizer file.
+
+        Parameters
+        ----------
+        text
+            The text, with its leading space if it has one.
+
+        Returns
+        -------
+        int
+            The id.
+
+        Raises
+        ------
+        TokenError
+            No single token has this text; the message shows its pieces.
+        """
         if text in self._id_of_text:
             return self._id_of_text[text]
         _refuse_lone_surrogates(text)
@@ -223,7 +385,18 @@ class Vocabulary:
         return {self.text(token_id): token_id for token_id in sorted(self._raw_tokens, reverse=True)}
 
     def as_bytes(self, token_id: int) -> bytes:
-        """The bytes of a token, which may be only part of a character."""
+        """Return the bytes of a token, which may be only part of a character.
+
+        Parameters
+        ----------
+        token_id
+            The token's id.
+
+        Returns
+        -------
+        bytes
+            The bytes.
+        """
         raw = self.raw(token_id)
         return token_bytes(raw) if self._is_byte_level else raw.replace("▁", " ").encode("utf-8")
 

@@ -106,7 +106,7 @@ def plain_file_errors() -> Iterator[None]:
         yield
     except OSError as error:
         raise CheckpointError(
-            f"{error.filename}: {error.strerror or error}; check the name of the model and who may read its files"
+            f"{error.filename}: {error.strerror or error}; check the model's name and the file permissions"
         ) from error
 
 
@@ -169,7 +169,7 @@ def split_revision(model: str | Path, revision: str | None = None) -> tuple[str 
     if not at or demo.folder_of(str(model)) or Path(model).exists() or not HUB_ID.fullmatch(name):
         return model, revision
     if revision not in (None, named):
-        raise CheckpointError(f"{model} names the revision {named}, and revision is {revision}; name one of them")
+        raise CheckpointError(f"{model} names revision {named}, but revision={revision} was passed; pass only one")
     return name, named
 
 

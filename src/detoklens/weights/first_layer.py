@@ -1,6 +1,6 @@
 """The first block as plain arrays, the same for every architecture. Row vectors: y = x W + b.
 
-The attention of layer 0 is a `FirstLayer`; `fold` puts its norm into the projections. The rest of the block is an
+The attention of layer 0 is a `FirstLayer`; `fold` folds its norm into the projections. The rest of the block is an
 `MlpSublayer`.
 """
 

@@ -145,7 +145,7 @@ class GGUFFile:
         name = self.settings.get("general.architecture")
         if name not in ARCHITECTURES:
             raise UnsupportedModelError(
-                f"{self.where}: a GGUF file of architecture {shown(name)} is not read; supported are: "
+                f"{self.where}: the GGUF architecture {shown(name)} is not supported; supported are: "
                 f"{', '.join(ARCHITECTURES)}"
             )
         return ARCHITECTURES[name]
@@ -325,7 +325,7 @@ class GGUFFile:
             raise UnsupportedModelError(f"{self.where}: RoPE scaling by the tensor {shown(other[0])} is not computed")
 
     def _sizes(self, spec: Spec, own: Settings) -> dict[str, Any]:
-        """What the settings say about sizes that no config key states: it must be what the architecture implies."""
+        """Check sizes in the settings that no config key states against the architecture."""
         width, heads = own.get("embedding_length"), own.get("attention.head_count")
         d_head = width // heads if width and heads else None
         implied = {"attention.head_count_kv": heads, "attention.key_length": d_head}
@@ -349,7 +349,7 @@ class GGUFFile:
         return {}
 
     def _biases(self, spec: Spec) -> dict[str, Any]:
-        """Whether there are biases, where a config key says so."""
+        """Whether the model has biases, for the config keys that state it."""
         first = "attn_q" if spec.projections.layout == "separate" else "attn_qkv"
         stored = {"ffn_up": None if spec.mlp is None else spec.mlp.bias, first: spec.projections.bias}
         return {
@@ -517,7 +517,7 @@ class GGUFHeader:
 def read_gguf_header(path: Path, block_sizes: BlockSizes) -> GGUFHeader:
     """Read the settings and the tensors' locations."""
     if path.stat().st_size < len(MAGIC):
-        raise CheckpointError(f"{path}: {path.stat().st_size} bytes are no GGUF file; download it again")
+        raise CheckpointError(f"{path}: not a GGUF file ({path.stat().st_size} bytes); download it again")
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
         return _Reader(mapped, str(path)).header(block_sizes)
 
@@ -553,7 +553,7 @@ class _Reader:
         for _ in range(n_settings):
             name = self._string()
             if name in settings:
-                raise self._damaged(f"the setting {shown(name)} stands twice")
+                raise self._damaged(f"the setting {shown(name)} occurs twice")
             settings[name] = self._value(self._number(4))
         check_settings(settings, self._where)
         entries = [self._tensor(block_sizes) for _ in range(n_tensors)]
@@ -615,7 +615,7 @@ class _Reader:
         placed: dict[str, GGUFTensor] = {}
         for entry in sorted(entries, key=lambda entry: entry.start):
             if entry.name in placed:
-                raise self._damaged(f"tensor {shown(entry.name)} stands twice")
+                raise self._damaged(f"tensor {shown(entry.name)} occurs twice")
             if entry.start < end or begin + entry.end > len(self._bytes):
                 raise self._damaged(f"tensor {shown(entry.name)} claims bytes of another, or beyond the file's end")
             end = entry.end

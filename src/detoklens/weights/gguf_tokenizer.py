@@ -108,7 +108,7 @@ def gguf_vocabulary(
 def _vocabulary(settings: Mapping[str, Any]) -> tuple[Vocabulary | None, tuple[str, ...]]:
     kind, tokens = settings.get("tokenizer.ggml.model"), settings.get("tokenizer.ggml.tokens")
     if isinstance(tokens, list) and len(tokens) > MOST_TOKENS:
-        raise ValueError(f"{len(tokens):,} tokens are more than any vocabulary in use has")
+        raise ValueError(f"{len(tokens):,} tokens are more than any supported vocabulary has")
     if not isinstance(tokens, list) or len(set(tokens)) < len(tokens):
         return None, ("the GGUF file's tokens are missing or not all different: its tokenizer is not read",)
     if kind == "llama":

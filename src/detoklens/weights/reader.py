@@ -122,7 +122,7 @@ class _Reader:
         """One tensor. None in `shape` accepts any size above 0."""
         name = self.spec.prefix(self.source.names()) + name
         if name not in self.source.names():
-            raise CheckpointError(f"{self.source.where}: tensor {name!r} is missing; is the checkpoint whole?")
+            raise CheckpointError(f"{self.source.where}: tensor {name!r} is missing; the checkpoint may be incomplete")
         found = self.source.shape(name)
         fits = len(found) == len(shape) and all(
             have > 0 if want is None else have == want for want, have in zip(shape, found, strict=True)

@@ -30,7 +30,7 @@ def read_pickle(folder: Path) -> StateDict:
     path = folder / PICKLE_FILE
     if find_spec("torch") is None:
         raise MissingExtraError(
-            f"{path} is a pickle and is not opened without torch: convert it with "
+            f"{path} is a pickle, and reading one requires torch: convert it with "
             f"`pip install torch transformers` and `AutoModel.from_pretrained(...).save_pretrained(...)`, "
             "or `pip install 'detoklens[model]'` (in a clone: '.[model]')"
         )

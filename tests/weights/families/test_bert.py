@@ -37,7 +37,7 @@ def test_roberta_is_exact(family, tmp_path):
     folder = saved(tiny(family, **SIZES, pad_token_id=7), tmp_path)
     layer = assert_equals_real(folder)
     assert layer.n_positions == 30 - 8
-    with pytest.raises(RangeError, match="token id 7 is padding that takes no position"):
+    with pytest.raises(RangeError, match="token id 7 is padding, which has no position"):
         layer.terms([1, 7])
     ids = default_token_ids(layer, None, None)
     assert len(ids) == 22

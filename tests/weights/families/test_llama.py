@@ -201,7 +201,7 @@ def test_offsets_and_means_that_make_no_sense_are_refused():
         with pytest.raises(RangeError, match="is neither 'vocabulary' nor 'frequency' nor an array of 29 weights"):
             layer.terms(IDS, mean=mean)
     for ask in (lambda: layer.terms(IDS, mean="frequency"), lambda: layer.token_affinity(mean="frequency")):
-        with pytest.raises(RangeError, match="needs to know how often tokens occur: take the layer of a study with"):
+        with pytest.raises(RangeError, match="needs token frequencies: use the layer of a study with"):
             ask()
     with pytest.raises(RangeError, match="from 0 up, not all 0"):
         layer.terms(IDS, mean=np.zeros(29))

@@ -62,7 +62,7 @@ def test_a_revision_that_does_not_exist(steps: HubServer) -> None:
     ]:
         with pytest.raises(DetokLensError, match=said):
             dl.load(name)
-    with pytest.raises(DetokLensError, match="names the revision step1, and revision is step2; name one"):
+    with pytest.raises(DetokLensError, match="names revision step1, but revision=step2 was passed; pass only one"):
         dl.load(f"{PYTHIA}@step1", revision="step2")
 
 

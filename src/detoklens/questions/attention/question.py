@@ -95,7 +95,7 @@ class Attention(OnText):
     parallel = True
     equation = (
         "α[h, i, :] = softmax over j ≤ i (all j in a bidirectional model) of s[h, i, j] / √d′,  s = Tᵉᵉ + Tᵖᵖ + Tᵖᵉ + "
-        "Tᵉᵖ + Tᵉ + Tᵖ, as far as the model has them"
+        "Tᵉᵖ + Tᵉ + Tᵖ (those the model has)"
     )
     figures = (
         FigureSpec(

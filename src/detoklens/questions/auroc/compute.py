@@ -128,7 +128,7 @@ AUROC_CONTROLS = Schema(
         *_with_interval("matched_above_null", "matched minus matched_null"),
         *_with_interval("matched_frequency", "frequency with matched negatives; 0.5 if strata remove it"),
         Column("strata", "Int32", "strata of equally frequent tokens; unseen tokens are one stratum"),
-        *_with_interval("behind", "smallest of the margins above, of the best head minus this one; tied if it holds 0"),
+        *_with_interval("behind", "smallest margin above, of the best head minus this one; tied if it contains 0"),
     ),
 )
 
@@ -139,7 +139,7 @@ PRECISION_BY_HEAD = Schema(
         HEAD,
         Column("average_precision", "Float64", "mean weighted average precision over query tokens with positives"),
         Column("chance_average_precision", "Float64", "that of a constant score: the positives' share of the weight"),
-        Column("k", "Int32", "how many of the first keys are looked at"),
+        Column("k", "Int32", "number of top keys"),
         Column("precision_at_k", "Float64", "mean share of positives among the top k keys"),
         Column("chance_precision_at_k", "Float64", "that of a constant score: the positives' share of all keys"),
     ),
@@ -153,7 +153,7 @@ PRECISION_BY_TOKEN = Schema(
         TOKEN_ID,
         TOKEN,
         Column("average_precision", "Float64", "weighted average precision; null where the AUROC is undefined"),
-        Column("k", "Int32", "how many of the first keys are looked at"),
+        Column("k", "Int32", "number of top keys"),
         Column("precision_at_k", "Float64", "share of positives among the top k keys; ties in expectation"),
     ),
 )

@@ -315,7 +315,7 @@ class Auroc(Joining):
     layer: Annotated[
         int,
         Parameter(
-            "Layer. Above 0 an approximation, with its validity; needs text and the `model` extra.",
+            "Layer to analyse. Above 0, an approximation whose validity is reported; needs text and detoklens[model].",
             least=0,
         ),
     ] = field(default=0, kw_only=True)

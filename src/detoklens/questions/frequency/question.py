@@ -101,7 +101,7 @@ FREQUENCY_BY_TOKEN = Schema(
 
 UNTRAINED = Schema(
     "untrained",
-    "Tokens that training never touched, by their embeddings",
+    "Untrained tokens, recognised by their embeddings",
     (TOKEN_ID, TOKEN, COUNT, Column("norm", "Float64", "|e|", defined=True)),
 )
 
@@ -145,7 +145,7 @@ class Frequency(AtOffset):
 
     progress_label = "correlating"
     report_section = "Token frequency"
-    caveat = "Does not show that the preference was learned for its own sake."
+    caveat = "Does not show that the preference was learned because of frequency."
     uses = frozenset({"counts", "vocabulary", "seed"})
     counted = True
     tables = (FREQUENCY_BY_HEAD, EMBEDDING_VARIANCE, FREQUENCY_BY_TOKEN, SELF_ASSERTION, UNTRAINED)

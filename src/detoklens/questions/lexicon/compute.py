@@ -63,7 +63,7 @@ LEXICON_BY_HEAD = Schema(
         Column("seen_null", "Float64", EXCHANGED),
         Column("identical_share", "Float64", "share of pairs of a token with itself"),
         Column("query_tokens", "Int32", "distinct query tokens"),
-        Column("key_tokens", "Int32", "distinct key tokens; few if the same keys suit every query"),
+        Column("key_tokens", "Int32", "distinct key tokens; few if every query prefers the same keys"),
         Column("largest_score", "Float64", "largest Tᵉᵉ"),
         Column("smallest_score", "Float64", "smallest Tᵉᵉ in the lexicon"),
     ),

@@ -48,7 +48,7 @@ Factors = Mapping[Factor, Vectors]
 
 @dataclass(frozen=True)
 class QueryTokens:
-    """The query tokens with a class, the frequency bin of each, and what stands before (or after) it."""
+    """The query tokens with a class, the frequency bin of each, and the tokens before (or after) it."""
 
     ids: Int[np.ndarray, "token"]
     labels: np.ndarray
@@ -356,7 +356,7 @@ def random_alignments(
     """⟨O, M⟩ for rotations O drawn evenly, the same for all rows: C − W if queries were turned at random against keys.
 
     Norms and spectra of queries and keys stay as they are; what the two have learned of each other is lost. Under
-    Gaussian random weights O changes nothing but the draw, so the control is exact there, whatever the embeddings.
+    Gaussian random weights O changes nothing but the draw, so the control is exact there, for any embeddings.
     """
     random, d_head = np.random.default_rng(seed), matrices.shape[-1]
     flat, found = matrices.reshape(-1, d_head * d_head), []

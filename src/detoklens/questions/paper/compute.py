@@ -1,7 +1,7 @@
 """The claims of the paper as one table, each with the rule that judges it on a model.
 
 A claim about GPT-2 small's own numbers, heads or tokens is judged on GPT-2 small only; for other models the number is
-shown where there is one. A claim about the mechanism is judged on every model that has what it speaks of, by a rule
+shown where there is one. A claim about the mechanism is judged on every model that has the parts in question, by a rule
 that its text states. "Nearly every head" is at least 80 % of them, "most heads" more than half.
 """
 
@@ -524,7 +524,7 @@ def _corpus(e: Evidence, total: str) -> Finding:
         raise Inapplicable(MISSING["counts"])
     found = e.study.counts.manifest.get("totals", {}).get(total)
     if found is None:
-        raise Inapplicable("the counts do not say")
+        raise Inapplicable("the counts don't record it")
     return of_count(found, AUTHORS_TOTALS[total])
 
 

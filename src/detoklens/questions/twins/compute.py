@@ -157,7 +157,7 @@ def check_pieces(pieces: Sequence[int]) -> None:
 def beginning_of(
     layer: Layer, say: Callable[[str], None] = lambda _note: None, bos: str | int | None = None
 ) -> tuple[int, ...]:
-    """The BOS token asked for, or the model's own; empty without one. A note tells which."""
+    """The requested BOS token, or the model's own; empty without one. A note names it."""
     if bos == NO_BOS:
         say("no beginning-of-text token, as asked: words are at the very start of the text")
         return ()
@@ -184,7 +184,7 @@ def bos_name(layer: Layer, beginning: tuple[int, ...]) -> str | None:
 
 
 def candidate_tokens(study: Study, size: int | None, wholes: Iterable[np.ndarray]) -> np.ndarray:
-    """The tokens to rank, in order of id: all that are neither special nor untrained, or a sample plus the twins."""
+    """The tokens to rank, in order of id: those that are neither special nor untrained, or a sample plus the twins."""
     unread = study.layer.weights.padding_token_id
     everything = np.setdiff1d(study.meaningful_tokens(), [] if unread is None else [unread])
     if size is None or size >= len(everything):

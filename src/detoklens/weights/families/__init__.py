@@ -57,6 +57,6 @@ def _refuse_multimodal(config: Config) -> None:
     part = next((key for key in LANGUAGE_MODELS if isinstance(config.get(key), dict)), None)
     if part is not None:
         raise UnsupportedModelError(
-            f"model type {shown(config.get('model_type'))} has its language model inside ({part}: model type "
-            f"{shown(config[part].get('model_type'))}); save that part alone as a checkpoint and give it"
+            f"model type {shown(config.get('model_type'))} contains its language model ({part}: model type "
+            f"{shown(config[part].get('model_type'))}); save that part as a checkpoint and pass it"
         )

@@ -173,10 +173,10 @@ def xglm_positions(config: Config, width: int) -> np.ndarray:
     """XGLM's sines, then cosines, of the position; the row of the padding token's id is 0."""
     longest = read_size(config, "max_position_embeddings")
     if longest > LARGEST_COMPUTED_TABLE:
-        raise UnsupportedModelError(f"config.json: max_position_embeddings = {longest:,} waves are not computed")
+        raise UnsupportedModelError(f"config.json: max_position_embeddings = {longest:,} is not supported")
     half = width // 2
     if half < 2:
-        raise UnsupportedModelError(f"config.json: a width of {width} has no waves to count positions with")
+        raise UnsupportedModelError(f"config.json: a width of {width} is too small for sinusoidal positions")
     frequencies = np.exp(-np.arange(half) * math.log(10_000) / (half - 1))
     numbers = np.arange(XGLM_FIRST_POSITION, XGLM_FIRST_POSITION + longest)
     angles = np.multiply.outer(numbers, frequencies)

@@ -347,7 +347,7 @@ def smollm3_window(spec: Spec, config: Config) -> Spec:
     refuse_layer_without_positions(config)
     is_windowed = read_flag(config, "use_sliding_window", False)
     if is_windowed or first_layer_is_local(config, by_default=False):
-        raise UnsupportedModelError("config.json: a sliding window is not handled for smollm3; no published model has")
+        raise UnsupportedModelError("config.json: a sliding window is not handled for smollm3; no model uses it")
     return spec
 
 
