@@ -146,10 +146,6 @@ class Repository:
         return hf_hub_url(self.repo_id, name, repo_type=self.kind, revision=revision, endpoint=constants.ENDPOINT)
 
 
-HUB_FOLDER = "hf:"
-"""Begins the name of a folder of a hub dataset."""
-
-
 def fetch_folder(place: str, suffixes: tuple[str, ...]) -> Path:
     """Return a local copy of a dataset's folder, `hf:USER/NAME[/FOLDER][@REVISION]`, with its files of some kinds.
 
