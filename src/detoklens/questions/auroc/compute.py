@@ -185,19 +185,17 @@ AUROC_VALIDITY = Schema(
     ),
 )
 OF_HEADS = (AUROC_BY_HEAD, AUROC_CONTROLS, PRECISION_BY_HEAD)
-_SHOWN = ["head", "seen", "seen_low", "seen_high", "shuffled_queries", "permuted_keys"]
-_SHOWN += ["within_class", "within_cluster", "frequency", "matched"]
-_SHOWN += [
-    "matched_low",
-    "matched_high",
-    "matched_null",
-    "matched_frequency",
-    "all",
-    "weighted",
-    "average_precision",
-    "k",
-]
-_SHOWN += ["precision_at_k", "tokens_seen"]
+_VERDICT = (
+    "above_null",
+    "above_within_class",
+    "above_within_cluster",
+    "matched_above_null",
+    "frequency",
+    "tokens_seen",
+)
+_NULLS = ("shuffled_queries", "permuted_keys", "within_class", "within_cluster", "matched", "matched_null")
+_OTHERS = ("matched_frequency", "all", "weighted", "average_precision", "k", "precision_at_k")
+_SHOWN = ("head", "seen", "seen_low", "seen_high", *_VERDICT, *_NULLS, *_OTHERS)
 _COLUMNS = {column.name: column for schema in OF_HEADS for column in schema.columns}
 GLANCE = Schema("auroc", "AUROC by head, with controls", tuple(_COLUMNS[name] for name in _SHOWN))
 
