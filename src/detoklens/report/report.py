@@ -211,7 +211,7 @@ def _short_name(model: str) -> str:
 def _facts(study: Study) -> list[tuple[str, str]]:
     layer, counts = study.layer, study.counts
     return [
-        ("Heads", f"{layer.n_heads} of {layer.d_head} dimensions"),
+        ("Heads", f"{layer.n_heads}, each of {layer.d_head} dimensions"),
         ("Width", f"{layer.d_model}"),
         ("Vocabulary", f"{layer.vocab_size:,} tokens"),
         ("Positions", f"{layer.n_positions:,}"),

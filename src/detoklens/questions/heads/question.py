@@ -93,7 +93,7 @@ HEADS = Schema(
 MEASURES = {
     "detokenizes": "AUROC minus its strongest control",
     "looks_back": "lift from continuation tokens minus whole words, in nats",
-    "writes_words": "share of the twin's gain in rank that is lost without the head",
+    "writes_words": "the layer's verdict, and the share of its gain in rank that is lost without the head",
     "matches_itself": "mean z-score of Tᵉᵉ[i, i]",
     "sink": "attention to position 0 by position alone",
     "prefers_rare": "Spearman correlation of Tᵉ with frequency",
@@ -404,7 +404,7 @@ def scorecard_note(tables: Frames) -> str:
     reasons = unknown.group_by("why", maintain_order=True).agg(pl.col("measure").unique(maintain_order=True))
     missing = [f"{listed([name.replace('_', ' ') for name in names])} ({why})" for why, names in reasons.iter_rows()]
     said = "Strength: standard deviation of the score. Score varies with: largest shares of its variance. "
-    said += f"In brackets: {meanings}."
+    said += f"In parentheses: {meanings}."
     for gain in tables["heads"]["twin_gain"].drop_nulls()[:1]:  # the same for every head
         said += f" The layer writes words if the rank ratio of the additive control is {CLEARLY:g}; it is {gain:.2f}."
     return f"{said} Not testable: {'; '.join(missing)}." if missing else said

@@ -516,9 +516,11 @@ def _gaps(tables: Frames) -> dict[tuple[int, str], float]:
 def _describe_switch(best: HeadJudgement, tables: Frames, gaps: Mapping[tuple[int, str], float]) -> str:
     assert best.part is not None
     term, size, carries = largest_term(tables["lookback_by_term"], best.head)
+    total, low, high = (best.total[name] for name in ("difference", "low", "high"))
+    part = f"{_PART_WORDS[best.part]} ({best.parts[best.part]['difference']:.2f} nats)"
     said = (
-        f"{head_name(best.head)} looks back {best.total['difference']:.2f} nats more from continuation tokens than "
-        f"from whole words; the difference is {_PART_WORDS[best.part]} ({best.parts[best.part]['difference']:.2f}) and "
+        f"{head_name(best.head)} looks back {total:.2f} nats more [{low:.2f}, {high:.2f}] from continuation tokens "
+        f"than from whole words; the difference is {part} and "
     )
     said += f"carried by {term_symbol(term)}" if carries else f"its largest term is {term_symbol(term)} ({size:.2f})"
     if (best.head, "none") not in gaps:
