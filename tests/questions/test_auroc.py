@@ -288,6 +288,7 @@ def rotary_study(layer: Layer) -> Study:
     plain = random_first_layer(n_heads=4, d_head=6, vocab_size=layer.vocab_size, dtype="float32")
     rotary = Layer(replace(layer.checkpoint, first_layer=with_rotary_positions(plain, 2)))
     rotary.meaningful_tokens = np.arange(2, layer.vocab_size)
+    rotary.untrained = np.arange(layer.vocab_size) < 2
     return Study(rotary, counts_of(layer), work=Work(1))
 
 

@@ -228,7 +228,7 @@ def test_added_tokens_that_the_normalizer_makes_one_are_refused(folder, tmp_path
     description["added_tokens"].append(last | {"id": last["id"] + 1, "content": "<Pad>", "normalized": True})
     (tmp_path / "tokenizer.json").write_text(json.dumps(description))
     with pytest.raises(
-        CheckpointError, match=r"'<PAD>' and '<Pad>' are one text to the normalizer; take one|Duplicate"
+        CheckpointError, match=r"'<PAD>' and '<Pad>' are one text to the normalizer; remove one|Duplicate"
     ):
         Vocabulary.from_folder(tmp_path)
 
