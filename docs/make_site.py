@@ -31,6 +31,7 @@ BESIDE = {
 ACCESSIBLE = {
     '<p class="caption" role="heading">': '<p class="caption" role="heading" aria-level="2">',
     '<div class="highlight"><pre>': '<div class="highlight"><pre tabindex="0">',
+    '<div class="table-wrapper ': '<div tabindex="0" class="table-wrapper ',
 }
 """What Sphinx and its theme write, and what screen readers and keyboards need."""
 
