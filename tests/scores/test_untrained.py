@@ -80,7 +80,7 @@ def test_they_are_left_out_unless_asked_for(
     assert np.isin(few.tables[table][column], by_default.layer.meaningful_tokens).all()
     assert table == "lexicon" or not np.isin(many.tables[table][column], by_default.layer.meaningful_tokens).all()
     [note] = [note for note in few.notes if "left out" in note]
-    assert note.startswith("82 tokens that training hardly changed left out of means")
+    assert note.startswith("82 tokens that training barely changed left out of means")
     assert not any("left out" in note for note in many.notes)
     assert many.provenance.options["all_tokens"]
     assert "all_tokens" not in few.provenance.options

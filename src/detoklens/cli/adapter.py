@@ -54,7 +54,7 @@ class AnalysedModel(Model):
     all_tokens: Annotated[
         bool,
         Parameter(
-            "Include special tokens, and tokens that training hardly changed, in means over the vocabulary, "
+            "Include special tokens, and tokens that training barely changed, in means over the vocabulary, "
             "candidates and rankings.",
             advanced=True,
         ),

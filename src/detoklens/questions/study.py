@@ -249,7 +249,7 @@ class Study:
         untrained = int(self.layer.untrained.sum())
         if untrained and len(self.layer.meaningful_tokens) < self.layer.vocab_size:
             self.notes.append(
-                f"{plural(untrained, 'token')} that training hardly changed left out of means, candidates and "
+                f"{plural(untrained, 'token')} that training barely changed left out of means, candidates and "
                 "rankings; all_tokens includes them, the table `untrained` of frequency lists them"
             )
         return self.layer.meaningful_tokens

@@ -239,7 +239,7 @@ class Layer:
 
     @cached_property
     def untrained(self) -> Bool[np.ndarray, "token"]:
-        """Tokens that training hardly changed (see `untrained_tokens`); none without a tokenizer."""
+        """Tokens that training barely changed (see `untrained_tokens`); none without a tokenizer."""
         if not self.has_vocabulary:
             return np.zeros(self.vocab_size, bool)
         return untrained_tokens(self.weights.token_embeddings, impossible_tokens(self.vocabulary, self.vocab_size))
