@@ -50,6 +50,11 @@ def test_loading_and_asking_imports_no_torch(tmp_path):
     assert imported(f"{load}; {ask}", ("torch", "transformers", "matplotlib", "huggingface_hub", "httpx")) == "[]"
 
 
+def test_no_question_imports_matplotlib_before_it_draws():
+    code = "from detoklens.questions.catalogue import QUESTIONS; list(QUESTIONS.values())"
+    assert imported(code, ("matplotlib", "torch", "transformers")) == "[]"
+
+
 def test_opening_counts_imports_no_pandas():
     ask = "import detoklens; counts = detoklens.Counts.open('demo'); counts.bigrams; counts.predecessors(7)"
     assert imported(ask, ("pandas",)) == "[]"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -12,6 +13,7 @@ from detoklens.questions import catalogue
 from detoklens.questions.base import Question
 from detoklens.questions.catalogue import QUESTIONS, Catalogue, summary_of
 from tests.command_line import call, refuse, run
+from tests.questions import toy
 from tests.questions.toy import Lengths
 
 
@@ -28,6 +30,15 @@ def test_terms_are_written_with_raised_letters(question: type[Question]) -> None
     figures = [text for spec in question.figures for text in (spec.title, spec.caption)]
     titles = [schema.question for schema in question.tables]
     assert [text for text in [*meanings, *titles, *figures, question.equation, question.__doc__] if "T^" in text] == []
+
+
+def test_a_question_may_be_a_single_file(monkeypatch):
+    monkeypatch.setitem(sys.modules, "detoklens.questions.lengths", toy)
+    monkeypatch.setitem(catalogue.TOPICS, "Toys", {"lengths": "Measure the query vectors of every head."})
+    assert Catalogue()["lengths"] is Lengths
+    (spec,) = Lengths.figures
+    tables = {"lengths": toy.LENGTHS.frame({"head": [0, 1], "length": [1.0, 2.0]})}
+    assert replace(spec, function="lengths:draw_lengths").draw(tables).axes
 
 
 @pytest.fixture

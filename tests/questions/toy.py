@@ -26,13 +26,9 @@ def draw_lengths(lengths: pl.DataFrame, *, width: str | float = "page") -> Figur
     from detoklens.figures import theme
     from detoklens.figures.panels import head_rows, points
 
-    @theme.figure_function
-    def drawn() -> Figure:
-        figure, (axes,) = head_rows(lengths["head"].to_list(), width, ["mean length"])
-        points(axes, lengths["length"], theme.SERIES[0])
-        return figure
-
-    return drawn()
+    figure, (axes,) = head_rows(lengths["head"].to_list(), width, ["mean length"])
+    points(axes, lengths["length"], theme.SERIES[0])
+    return figure
 
 
 @dataclass(frozen=True, repr=False)

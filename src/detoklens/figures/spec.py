@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 class FigureSpec:
     """One figure: its tables, its texts and the function that draws it.
 
-    `function` is the function itself, or `question:name` for `questions/question/figures.py`. A `per_head` figure has
-    one panel per head. `{band}` in a caption is replaced with the share of values inside a band.
+    `function` is the function itself, or `x:name` for `questions/x/figures.py`, or for `questions/x.py` if that is a
+    single file; a function without the decorator `figure_function` gets it here. A `per_head` figure has one panel per
+    head. `{band}` in a caption is replaced with the share of values inside a band.
     """
 
     name: str
@@ -54,15 +55,17 @@ class FigureSpec:
 
     def draw(self, tables: Mapping[str, Any], **options: Any) -> Figure:
         """Draw the figure from tables by name; a figure of one panel can be drawn into an Axes, `ax`."""
+        from detoklens.figures.theme import drawing_into, figure_function
+
         ax = options.pop("ax", None)
         function = self._function()
+        if not hasattr(function, "__wrapped__"):
+            function = figure_function(function)
         if "heads" in options and "heads" not in signature(function).parameters:
             raise RangeError(f"the figure {self.name} does not show single heads; omit heads")
         used = [tables[name] for name in self.tables] + [tables.get(name) for name in self.optional]
         if ax is None:
             return function(*used, **dict(self.options), **options)
-        from detoklens.figures.theme import drawing_into
-
         with drawing_into(ax):
             figure = function(*used, **dict(self.options), **options)
         if figure is not ax.figure:
@@ -72,8 +75,11 @@ class FigureSpec:
     def _function(self) -> Callable[..., Figure]:
         if not isinstance(self.function, str):
             return self.function
-        module, _, name = self.function.partition(":")
-        found: Callable[..., Figure] = getattr(import_module(f"detoklens.questions.{module}.figures"), name or module)
+        question, _, name = self.function.partition(":")
+        module = import_module(f"detoklens.questions.{question}")
+        if hasattr(module, "__path__"):
+            module = import_module(f"{module.__name__}.figures")
+        found: Callable[..., Figure] = getattr(module, name or question)
         return found
 
 

@@ -191,6 +191,9 @@ def _mathtext_symbols(figure: Figure) -> Iterator[None]:
             text.set_parse_math(False)
 
 
+NO_DATA = "no data"
+
+
 def figure_function(draw: Callable[Parameters, Figure]) -> Callable[Parameters, Figure]:
     """Draw in the theme, label panels without data, and fix everything that outside settings could change."""
 
@@ -207,9 +210,10 @@ def figure_function(draw: Callable[Parameters, Figure]) -> Callable[Parameters, 
 
 def _finish(panels: Sequence[Axes]) -> None:
     for axes in panels:
-        if axes.axison and not _has_data(axes):
+        said = any(text.get_text() == NO_DATA for text in axes.texts)  # by a figure function that this one called
+        if axes.axison and not said and not _has_data(axes):
             axes.set(xticks=[], yticks=[])
-            axes.text(0.5, 0.5, "no data", transform=axes.transAxes, ha="center", va="center", alpha=SOFT)
+            axes.text(0.5, 0.5, NO_DATA, transform=axes.transAxes, ha="center", va="center", alpha=SOFT)
         for axis in (axes.xaxis, axes.yaxis):
             axis.get_majorticklabels()  # creates the ticks in this theme, not when the figure is saved
             axis.set_label_coords(0.5, 0.5)  # panels have no axis labels: skip matplotlib's search for a place

@@ -75,7 +75,7 @@ class Catalogue(Mapping[str, "type[Question]"]):
     def listings(self) -> dict[str, Listing]:
         """Topic, summary and class of every question."""
         built_in = {
-            name: Listing(topic, summary, f"detoklens.questions.{name}.question:{name.capitalize()}")
+            name: Listing(topic, summary, f"detoklens.questions.{name}:{name.capitalize()}")
             for topic, summaries in TOPICS.items()
             for name, summary in summaries.items()
         }
@@ -91,7 +91,10 @@ class Catalogue(Mapping[str, "type[Question]"]):
         target = self.listings[name].target
         module, _, class_name = target.partition(":")
         try:
-            question: type[Question] = getattr(import_module(module), class_name)
+            found = import_module(module)
+            if hasattr(found, "__path__") and not hasattr(found, class_name):  # questions/x/question.py
+                found = import_module(f"{module}.question")
+            question: type[Question] = getattr(found, class_name)
         except (ImportError, AttributeError) as error:
             if module.startswith("detoklens."):
                 raise
