@@ -105,8 +105,10 @@ def contributions(
     total = Moments.none(shape)
     for found in (runner or Runner()).run(compute, len(blocks)):
         total = total.merged(Moments(**found))
-    by_head = (each.transpose(1, 0, 2) for each in (total.mean, total.standard_error(), total.share_flagged()))
-    return Divergences((*names, *present), reached, *by_head, total.count)
+    mean, error, changed = (
+        each.transpose(1, 0, 2) for each in (total.mean, total.standard_error(), total.share_flagged())
+    )
+    return Divergences((*names, *present), reached, mean, error, changed, total.count)
 
 
 def _divergences(
