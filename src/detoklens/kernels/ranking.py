@@ -425,3 +425,25 @@ def gather(
         found[first], weight[first] = columns[keys[pair]], weights[pair]
         first += 1
     return np.int64(first)
+
+
+@compiled()
+def rank_correlations(values: np.ndarray, order: np.ndarray, unit_ranks: np.ndarray) -> np.ndarray:
+    """The correlation of each row's ranks with other ranks of mean 0 and length 1; ties share their mean rank.
+
+    `order` sorts each row. Not defined for a row of equal values.
+    """
+    n_rows, n_values = values.shape
+    found = np.empty(n_rows)
+    for row in range(n_rows):
+        product, squares, begin, together = 0.0, 0.0, 0, 0.0
+        for place in range(n_values):
+            together += unit_ranks[order[row, place]]
+            if place + 1 < n_values and values[row, order[row, place + 1]] == values[row, order[row, place]]:
+                continue
+            rank = (begin + place - n_values + 1) / 2
+            product += rank * together
+            squares += rank * rank * (place + 1 - begin)
+            begin, together = place + 1, 0.0
+        found[row] = product / np.sqrt(squares) if squares > 0 else 0.0
+    return found
