@@ -152,6 +152,26 @@ def fill_slots(
 
 
 @compiled()
+def count_ranks(
+    row: np.ndarray,
+    positives: np.ndarray,
+    n: int | np.int64,
+    between: np.ndarray,
+    narrow_slots: np.ndarray,
+    slots: np.ndarray,
+    below: np.ndarray,
+    equal: np.ndarray,
+) -> None:
+    """For each of n distinct sorted positives, how many scores of the row are below and equal; one entry is spare."""
+    if n <= COMPARED_ONE_BY_ONE:
+        count_by_comparison(row, positives, n, below, equal)
+    elif n <= MOST_IN_NARROW_SLOTS:
+        count_by_bins(row, positives, n, narrow_slots, between, below, equal)
+    else:
+        count_by_bins(row, positives, n, slots, between, below, equal)
+
+
+@compiled()
 def count_by_bins(
     row: np.ndarray,
     positives: np.ndarray,
@@ -161,38 +181,14 @@ def count_by_bins(
     below: np.ndarray,
     equal: np.ndarray,
 ) -> None:
-    """For each of n distinct sorted positives: how many scores of the row are below, how many equal?"""
-    lowest, per_unit, bins = prepare_bins(positives, n, slots)
-    count_in_bins(row, positives, n, lowest, per_unit, bins, slots, between, below, equal)
-
-
-@compiled()
-def prepare_bins(positives: np.ndarray, n: int | np.int64, slots: np.ndarray) -> tuple[np.float32, np.float32, int]:
-    """Fill the slots of n distinct sorted positives, once for all parts of a row; `positives` has one spare entry."""
-    lowest, per_unit, bins = bins_over(positives, n, BINS_TO_COUNT)
-    fill_slots(positives, n, lowest, per_unit, bins, slots)
-    positives[n] = np.inf
-    return lowest, per_unit, bins
-
-
-@compiled()
-def count_in_bins(
-    row: np.ndarray,
-    positives: np.ndarray,
-    n: int | np.int64,
-    lowest: np.float32,
-    per_unit: np.float32,
-    bins: int,
-    slots: np.ndarray,
-    between: np.ndarray,
-    below: np.ndarray,
-    equal: np.ndarray,
-) -> None:
-    """The same for a part of a row, whose bins are prepared.
+    """The same by bins.
 
     `between[2 p]` counts the scores just below positive p, `between[2 p + 1]` those equal to it. A bin's slot says at
     once where its scores belong, but for the few that share their bin with a positive.
     """
+    lowest, per_unit, bins = bins_over(positives, n, min(BINS_TO_COUNT, BINS_TO_SORT + 4 * row.size // n))
+    fill_slots(positives, n, lowest, per_unit, bins, slots)
+    positives[n] = np.inf
     last = np.float32(bins - 1)
     for empty in range(2 * n + 2):
         between[empty] = 0

@@ -25,7 +25,7 @@ from jaxtyping import Float, Float32, Int, Int64
 
 from detoklens.errors import CountsError, RangeError
 from detoklens.kernels import product
-from detoklens.kernels.ranking import ANOTHER_QUERYS, AUROC, CELLS, EXCHANGED, MATCHED, MEASURES, OWN, measure_rows
+from detoklens.kernels.ranking import OTHER_QUERY, AUROC, CELLS, EXCHANGED, MATCHED, MEASURES, OWN, measure_rows
 from detoklens.measures.chance import Interval, interval, resampled
 from detoklens.measures.positives import (
     DERANGEMENTS,
@@ -152,8 +152,8 @@ def share(
 ) -> Shared:
     """The arrays that blocks of these queries need; the scores of a query token serve all of its trials."""
     queries = np.unique(np.concatenate([each.seen for each in trials]))
-    arrays = {"indptr": positives.indptr, "keys": positives.keys, "weights": positives.weights}
-    arrays |= {"asked": queries, **columns.arrays()}
+    arrays = {"indptr": positives.indptr, "weights": positives.weights, "asked": queries, **columns.arrays()}
+    arrays["columns"] = arrays["columns"].astype(np.int32)[positives.keys]
 
     made = list(scorers)
     own = {scorer.own_key: scorer.key for scorer in made}
@@ -195,7 +195,7 @@ def judge_block(block: Block) -> Arrays:
     n_panels = panels_of_block(len(shared["indptr"]) - 1)
     panels = slice(block.number * n_panels, (block.number + 1) * n_panels)
     asked = shared["asked"][panels.start * product.QUERIES : panels.stop * product.QUERIES]
-    given = [shared[name] for name in ("indptr", "keys", "weights", "columns", "bounds", "strata")]
+    given = [shared[name] for name in ("indptr", "columns", "weights", "bounds", "strata")]
     found: Arrays = {}
     for scorer in range(block.n_scorers):
         keys = shared[f"key-{shared.own_keys[scorer]}"]
@@ -396,7 +396,7 @@ def _by_cell(
     """The measures of each cell, placed at the token whose positives were ranked."""
     asked = dict.fromkeys((OWN, EXCHANGED, MATCHED + OWN), seen)
     if another is not None:
-        asked |= dict.fromkeys((ANOTHER_QUERYS, MATCHED + ANOTHER_QUERYS), another)
+        asked |= dict.fromkeys((OTHER_QUERY, MATCHED + OTHER_QUERY), another)
     return {cell: _about(queries, found[:, cell], of_row, vocab_size) for cell, of_row in asked.items()}
 
 
@@ -438,7 +438,7 @@ def _measured(
     about: ByCell, first_cell: int, n_heads: int, within: Mapping[str, Float[np.ndarray, "head query"]]
 ) -> Measured:
     """The cells of one kind of negatives; the frequency baseline, if any, follows the heads."""
-    own, shuffled = about[first_cell + OWN], about.get(first_cell + ANOTHER_QUERYS)
+    own, shuffled = about[first_cell + OWN], about.get(first_cell + OTHER_QUERY)
     controls = len(own) > n_heads
     exchanged = about[EXCHANGED] if first_cell == 0 else _half_where_defined(own)
     return Measured(
