@@ -103,7 +103,7 @@ ONE, WORD, IN_WORD = np.uint64(1), np.uint64(6), np.uint64(63)
 @intrinsic
 def count_ones(_: Any, word: Any) -> tuple[Any, Any]:
     """The number of set bits of a 64-bit word."""
-    return types.int64(types.uint64), lambda _context, builder, _signature, arguments: builder.ctpop(arguments[0])
+    return types.int64(word), lambda _context, builder, _signature, arguments: builder.ctpop(arguments[0])
 
 
 @compiled()
@@ -343,8 +343,8 @@ def auroc_of_columns(
 ) -> float:
     """The AUROC of positives against all other keys, NaN without any; `bits` are 0 before and after.
 
-    A positive of weight w wins twice against negatives below and once against equal ones: w times the negatives that are
-    below plus w times those that are not above.
+    A positive wins twice against negatives below and once against equal ones: its weight times the negatives below plus
+    its weight times those not above.
     """
     n_negatives = n_keys - len(columns)
     if len(columns) == 0 or n_negatives == 0:
