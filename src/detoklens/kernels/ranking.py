@@ -81,6 +81,22 @@ def rank_rows(scores: np.ndarray, columns: np.ndarray, ranks: np.ndarray) -> Non
         ranks[row] = above
 
 
+@compiled()
+def resampled_medians(values: np.ndarray, order: np.ndarray, times: np.ndarray, medians: np.ndarray) -> None:
+    """The median of each resample; `times` says how often each value counts, `order` sorts the values."""
+    for resample in range(len(times)):
+        total = times[resample].sum()
+        passed, lower, found = 0.0, -1.0, False
+        medians[resample] = values[order[0]]
+        for place in order:
+            passed += times[resample, place]
+            if not found and passed > (total - 1) // 2:
+                lower, found = values[place], True
+            if passed > total // 2:
+                medians[resample] = (lower + values[place]) / 2
+                break
+
+
 MEASURES = 5
 AUROC, AVERAGE_PRECISION, PRECISION_AT_K, CHANCE_AVERAGE_PRECISION, CHANCE_PRECISION_AT_K = range(MEASURES)
 
