@@ -12,8 +12,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from detoklens import demo
-from detoklens.corpus import documents as corpus
-from detoklens.corpus.documents import Sample, sample_by_hash
 from detoklens.corpus.encoding import TokenizersEncoder
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.errors import CorpusError, RangeError, TokenError
@@ -75,6 +73,8 @@ class Texts:
 
 def read_documents(layer: Layer, texts: Texts, seed: int, say: Callable[[str], None]) -> list[np.ndarray]:
     """The token ids of the documents, truncated and without a beginning-of-text token; notes what was left out."""
+    from detoklens.corpus import documents as corpus  # most questions need no text
+
     if texts.length is not None and texts.length > layer.n_positions:
         raise RangeError(
             f"a length of {texts.length} exceeds the {layer.n_positions} positions of {layer.name}; lower it"
@@ -93,7 +93,7 @@ def read_documents(layer: Layer, texts: Texts, seed: int, say: Callable[[str], N
         documents = [encode(text) for text in texts.given if len(text)]
         for ids in documents:
             layer.check_text(ids)
-        sample = Sample(documents, len(texts.given), len(texts.given) - len(documents), 0)
+        sample = corpus.Sample(documents, len(texts.given), len(texts.given) - len(documents), 0)
     else:
         if not texts.text:
             say(OWN_TEXT)
@@ -107,7 +107,7 @@ def read_documents(layer: Layer, texts: Texts, seed: int, say: Callable[[str], N
                         watch(number, number + UPDATE_EVERY)  # the total is not known in advance
                     yield document.text
 
-            sample = sample_by_hash(counted(), texts.documents, encode, seed)
+            sample = corpus.sample_by_hash(counted(), texts.documents, encode, seed)
     if not sample.documents:
         empty = f"all {sample.read} documents are empty" if sample.read else "the input has no documents"
         raise CorpusError(f"no text: {empty}; pass documents with text")
