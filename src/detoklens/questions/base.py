@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
+import polars as pl
+
 from detoklens.figures.spec import FigureSpec
 from detoklens.questions.parameters import check_settings, settings_of, to_cli_args, values_of
 from detoklens.tables.schema import Schema
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from detoklens.parallel import Runner
     from detoklens.questions.study import Study
 
@@ -186,8 +186,12 @@ class Question:
         return values | ({"heads": study.heads(values["heads"])} if "heads" in values else {})
 
     def schemas(self, tables: Frames) -> list[Schema]:
-        """The schemas of these tables."""
-        return [schema.as_found(tables[schema.name]) for schema in self.tables if schema.name in tables]
+        """The schemas of these tables, without the columns that they lack, such as counts."""
+        return [
+            schema.without(*(set(schema.names) - set(tables[schema.name].columns)))
+            for schema in self.tables
+            if schema.name in tables
+        ]
 
     def specs(self) -> Sequence[FigureSpec]:
         """The figures with these parameters."""
