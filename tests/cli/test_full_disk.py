@@ -19,6 +19,8 @@ from detoklens.tables.files import MARK, read_stored
 from tests.command_line import PROGRAM, Result, call, run
 from tests.spelled import LINES, write_spelled
 
+pytestmark = pytest.mark.usefixtures("few_words", "undrawn")
+
 COMMANDS = [name for names in topics().values() for name in names]
 
 FULL = "/dev/full"
@@ -65,7 +67,7 @@ PRINTING = [
 AT_THE_END = [
     *(["partners", "MODEL", "--token-id", "300", "--format", name] for name in FORMATS),
     ["verify", "MODEL", "--tolerance", "0", "--format", "csv"],
-    ["report", "MODEL", "--out", "OUT"],
+    ["report", "MODEL", "--workers", "1", "--out", "OUT"],
     ["schema", "auroc"],
     ["--version"],
     ["--help"],
