@@ -33,7 +33,7 @@ import psutil
 from sklearn.metrics import roc_auc_score
 
 from detoklens.kernels.ranking import AUROC
-from detoklens.measures.auroc import RankingOptions, Measures, measure_heads
+from detoklens.measures.auroc import Measures, RankingOptions, measure_heads
 from detoklens.measures.positives import Positives
 from detoklens.measures.ranking import scores_of
 from detoklens.parallel import Runner, available_cores
