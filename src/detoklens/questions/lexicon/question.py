@@ -186,10 +186,9 @@ class Lexicon(Joining):
         affinity = self.affinity(study, self.scale, self.centred, heads)
         best = largest_pairs(affinity, self.top, not self.no_self, runner, study.meaningful_tokens())
         pairs = pl.concat(_ranked(head, of_head) for head, of_head in zip(heads, best, strict=True))
-        described = describe_pairs(study, pairs, self.is_ahead)
-        words = _check_words(described["joined"], is_word)
-        lexicon = described.with_columns(pl.Series("is_word", words, pl.Boolean))
-        lexicon = LEXICON.as_found(lexicon).conform(lexicon)
+        lexicon = describe_pairs(study, LEXICON, pairs.with_columns(is_word=None), self.is_ahead)
+        words = pl.Series("is_word", _check_words(lexicon["joined"], is_word), pl.Boolean)
+        lexicon = lexicon.with_columns(words)
         nulls = [self._nulls(study, head, of_head, is_word) for head, of_head in zip(heads, best, strict=True)]
         return {"lexicon": lexicon, "lexicon_by_head": _by_head(lexicon, pl.DataFrame(nulls, NULLS))}
 

@@ -120,8 +120,7 @@ class Partners(Joining):
         heads, queries = study.heads(self.heads), self._query_ids(study)
         affinity = self.affinity(study, self.scale, self.centred, heads, queries)
         partners = partners_of(affinity, heads, queries, self.top, study.meaningful_tokens())
-        described = describe_pairs(study, partners, self.is_ahead)
-        return {"partners": PARTNERS.as_found(described).conform(described)}
+        return {"partners": describe_pairs(study, PARTNERS, partners, self.is_ahead)}
 
     def summarize(self, tables: Frames) -> str:
         """The top partners of the first token, in the head with its largest score."""
@@ -180,8 +179,8 @@ def partners_of(
     )
 
 
-def describe_pairs(study: Study, pairs: pl.DataFrame, is_ahead: bool) -> pl.DataFrame:
-    """Add texts and, with counts, how often the pair occurs."""
+def describe_pairs(study: Study, schema: Schema, pairs: pl.DataFrame, is_ahead: bool) -> pl.DataFrame:
+    """A table of pairs with their texts and, with counts, how often they occur."""
     queries, keys = pairs["query_token_id"].to_numpy(), pairs["key_token_id"].to_numpy()
     first, second = (queries, keys) if is_ahead else (keys, queries)
     described = pairs.with_columns(
@@ -190,8 +189,8 @@ def describe_pairs(study: Study, pairs: pl.DataFrame, is_ahead: bool) -> pl.Data
         pl.Series("joined", joined_texts(study.layer, first, second), pl.String),
     )
     if study.counts is None:
-        return described
-    return described.with_columns(pl.Series("count", pair_counts(study.counts, first, second)))
+        return schema.without("count").conform(described)
+    return schema.conform(described.with_columns(pl.Series("count", pair_counts(study.counts, first, second))))
 
 
 def example_tokens(study: Study) -> list[int]:
