@@ -189,9 +189,10 @@ class Words(Joining):
     def ask(self, study: Study, runner: Runner) -> Frames:
         layer, heads = study.layer, study.heads(self.heads)
         split = split_words(layer.vocabulary, given_words(self.word_list), not self.no_space)
+        sizes = [len(word.token_ids) for word in split]
         columns = {
             "word": [word.word for word in split],
-            "pieces": [len(word.token_ids) for word in split],
+            "pieces": sizes,
             "split": ["|".join(map(layer.token, word.token_ids)) for word in split],
         }
         pieces = WORD_PIECES.frame(columns)
@@ -222,7 +223,7 @@ class Words(Joining):
             "rank": ranks.ranks.T.ravel(),
             "score": ranks.scores.T.ravel(),
         }
-        single, double = (columns["pieces"].count(number) for number in (1, 2))
+        single, double = sizes.count(1), sizes.count(2)
         runner.say(
             f"{len(split)} words: {single} of one token (left out), {double} of two, "
             f"{len(split) - single - double} of more; {len(pairs.words)} pairs are ranked"
