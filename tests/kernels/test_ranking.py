@@ -144,7 +144,8 @@ def test_both_ways_of_counting_agree() -> None:
         plain, binned = np.empty((2, distinct), np.int64), np.empty((2, distinct), np.int64)
         below.count_by_comparison(row, positives, distinct, plain[0], plain[1])
         for table in (narrow_slots, slots):
-            below.count_by_bins(row, positives, distinct, table, between, binned[0], binned[1])
+            prepared = below.prepare_bins(positives, distinct, table)
+            below.count_in_bins(row, positives, distinct, *prepared, table, between, binned[0], binned[1])
             np.testing.assert_array_equal(plain, binned)
         np.testing.assert_array_equal(plain[0], np.searchsorted(np.sort(row), positives[:-1]))
 
