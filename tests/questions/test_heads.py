@@ -29,6 +29,8 @@ from detoklens.wording import column_cells
 from tests.layers import random_layer
 from tests.spelled import counts_of, spelled_layer
 
+pytestmark = pytest.mark.usefixtures("few_words")
+
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory) -> Study:
