@@ -16,10 +16,10 @@ from detoklens import demo
 from detoklens.errors import DetokLensError, MissingError, RangeError
 from detoklens.measures.frequency import spearman
 from detoklens.model.first_blocks import FirstBlocks
+from detoklens.questions.answer import side_by_side
 from detoklens.questions.auroc import compute as auroc_beyond
 from detoklens.questions.auroc.compute import AUROC_VALIDITY, ROC_POINTS
 from detoklens.questions.auroc.question import CONTROLS, summarize_validity
-from detoklens.questions.comparing import side_by_side
 from tests.command_line import refuse, run
 from tests.questions.asking import assert_kept_and_read_again, same_tables
 
