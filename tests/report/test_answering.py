@@ -33,6 +33,8 @@ from tests.spelled import LINES, counts_of, spelled_layer
 
 QUICK = [ReportEntry(each) for each in (Auroc(), Words(), Lexicon(top=9), Variance(), Heads(), Contributions())]
 
+pytestmark = pytest.mark.usefixtures("few_words")
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
