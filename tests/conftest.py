@@ -160,7 +160,7 @@ def shared_answers(answers_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """Answers and figures of reports are made once per run: for tests that check what is shown, not how it is made."""
     from tests.answers import SharingDrawings, sharing_answers
 
-    monkeypatch.setattr("detoklens.questions.study.Study._answered", sharing_answers(answers_folder))
+    monkeypatch.setattr("detoklens.questions.study.Study._computed", sharing_answers(answers_folder))
     monkeypatch.setattr("detoklens.report.drawing.draw_files", SharingDrawings(answers_folder))
 
 

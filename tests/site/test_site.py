@@ -67,7 +67,7 @@ def build(host: Path, answers_folder: Path) -> None:
         patch.syspath_prepend(ROOT / "docs")
         patch.setenv("PYTHONWARNINGS", "")
         patch.setattr(drawing, "FORMATS", ("svg",))
-        patch.setattr(Study, "_answered", sharing_answers(answers_folder))
+        patch.setattr(Study, "_computed", sharing_answers(answers_folder))
         patch.setattr(drawing, "draw_files", SharingDrawings(answers_folder))
         make_site = importlib.import_module("make_site")
         source = host.with_name("source")
