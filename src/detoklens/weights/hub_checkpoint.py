@@ -34,7 +34,7 @@ from detoklens.weights.safetensors_files import (
     read_header,
     shard_names,
 )
-from detoklens.weights.torch_pickle import PICKLE_FILE
+from detoklens.weights.sources import PICKLE_FILE
 from detoklens.writing import write_whole
 
 CONFIG_FILE = "config.json"
