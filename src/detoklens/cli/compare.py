@@ -20,8 +20,7 @@ from detoklens.questions.parameters import Parameter
 from detoklens.questions.study import Study, Work, fitting_counts
 from detoklens.questions.texts import Texts
 from detoklens.report.comparison import KIND, make_comparison, models_folder
-from detoklens.report.content import Listener
-from detoklens.report.folder import ask_all, claim, refuse_foreign
+from detoklens.report.folder import Listener, ask_all, claim, refuse_foreign
 from detoklens.wording import plural
 
 if TYPE_CHECKING:

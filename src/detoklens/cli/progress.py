@@ -13,12 +13,12 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColum
 from rich.progress import Progress as Bar
 
 from detoklens.cli.output import say
-from detoklens.report.content import Listener
+from detoklens.report.folder import Listener
 
 if TYPE_CHECKING:
     from detoklens.corpus.count import CountWatcher, Progress
     from detoklens.progress import Watcher
-    from detoklens.report.content import Step
+    from detoklens.report.folder import Step
 
 
 @contextlib.contextmanager
