@@ -179,8 +179,9 @@ def _raw(html: str) -> str:
 def _index(drawn: list[Drawn]) -> str:
     """One card per figure, grouped by topic, and the table of contents for the sidebar."""
     parts = ["# Gallery", "", "Every figure that the package draws, for the bundled demo model.", ""]
-    for topic in dict.fromkeys(QUESTIONS.topic(each.question.name()) for each in drawn):
-        cards = [_card(each) for each in drawn if QUESTIONS.topic(each.question.name()) == topic]
+    topics = {each.name: QUESTIONS.listings[each.question.name()].topic for each in drawn}
+    for topic in dict.fromkeys(topics.values()):
+        cards = [_card(each) for each in drawn if topics[each.name] == topic]
         parts += [f"## {topic}", "", "::::{grid} 1 2 3 3", ":gutter: 3", "", *cards, "::::", ""]
     names = [f"made/gallery/{each.name}" for each in drawn]
     return "\n".join([*parts, "```{toctree}", ":hidden:", "", *names, "```", ""])

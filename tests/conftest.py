@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -122,6 +123,25 @@ def _shared(*parts: str) -> Path:
 def only_svg(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports without two of the three formats of their figures: drawing is most of their work."""
     monkeypatch.setattr("detoklens.report.drawing.FORMATS", ("svg",))
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reports whose figures are files and no drawings, for tests that look at neither."""
+
+    def draw_files(task: Any) -> dict[str, bytes]:
+        return dict.fromkeys((*task.formats, "phone.svg"), b"<?xml?>\n<svg/>")
+
+    monkeypatch.setattr("detoklens.report.drawing.draw_files", draw_files)
+
+
+@pytest.fixture
+def few_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A twentieth of the shipped word list, for tests that look at no word's rank."""
+    from detoklens.measures import words
+
+    shipped = words.shipped_words()
+    monkeypatch.setattr(words, "shipped_words", lambda: shipped[::20])
 
 
 @pytest.fixture(scope="session")

@@ -22,12 +22,12 @@ from tests.corpus.plain_counting import folder_bytes, write_jsonl
 from tests.corpus.spill_stages import STAGES, noted_stages
 from tests.fuzz.budget import cases
 
-KILLS = 10
+KILLS = 4
 SHARE_OF_A_RUN = 1.2  # is the longest that a run gets before it is killed: some are done by then and begin anew
 MEMORIES = [20_000, 100_000, 200_000, 400_000, 1_000_000]
 """Bytes for each worker: from some dozen spills a shard to none. In earnest none is less than 32 MB."""
 
-# Small shards make many parts and two levels of merging out of little text; each part is slowed a little, so that ten
+# Small shards make many parts and two levels of merging out of little text; each part is slowed a little, so that
 # kills find the run in its counting, merging and writing. It says when its libraries are loaded and the work begins.
 SCRIPT = """
 import sys, time

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from detoklens.corpus.counts import Counts
 from detoklens.errors import OutputError
+from detoklens.progress import Listener
 from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.base import ReportEntry
 from detoklens.questions.contributions.question import Contributions
@@ -24,7 +25,7 @@ from detoklens.questions.variance.question import Variance
 from detoklens.questions.words.question import Words
 from detoklens.report import folder as answers
 from detoklens.report.drawing import Drawing, draw_all, draw_files, drawings, heads_drawn
-from detoklens.report.folder import Listener, claim, column_guide, refuse_foreign, report_entries
+from detoklens.report.folder import claim, column_guide, refuse_foreign, report_entries
 from detoklens.report.report import KIND, _cell, _part, _unasked
 from tests.figures.synthetic import tables as made_tables
 from tests.layers import random_layer

@@ -197,10 +197,6 @@ class Question:
         """The figures that compare models, with these parameters."""
         return self.compared_figures
 
-    def table_by(self, row: str) -> str | None:
-        """The table that a value of `--by` names, with these parameters."""
-        return self.by.get(row)
-
     def view(self, tables: Frames, name: str) -> View:
         """One table for display: the columns that matter first, empty columns last."""
         schema = next(schema for schema in self.tables if schema.name == name)

@@ -7,8 +7,8 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from detoklens.errors import MissingError, OutputError, RangeError, TokenError
 from detoklens.measures.documents import digest
-from detoklens.progress import Watcher
+from detoklens.progress import Listener, Step, Watcher
 from detoklens.questions.answer import Store, labelled
 from detoklens.questions.base import ReportEntry
 from detoklens.questions.catalogue import QUESTIONS
@@ -32,44 +32,6 @@ if TYPE_CHECKING:
     from detoklens.questions.answer import Answer, Comparison
     from detoklens.questions.study import Study
     from detoklens.tables.schema import Schema
-
-
-@dataclass(frozen=True)
-class Step:
-    """A finished step: its duration, whether its result was `kept` from before, or why it is `missing`."""
-
-    title: str
-    seconds: float = 0.0
-    kept: bool = False
-    missing: str = ""
-
-
-@dataclass
-class Listener:
-    """Receives the progress of a report; `begin` may return a watcher for a progress bar."""
-
-    begin: Callable[[str], Watcher | None] = lambda _title: None
-    end: Callable[[Step], None] = lambda _step: None
-    passed: list[Step] = field(default_factory=list)
-    label: str = ""
-    """Prefix that names one of several models."""
-
-    def about(self, label: str) -> Listener:
-        """The same listener, with a model's label before each step."""
-        return replace(self, label=f"{label}: ")
-
-    @contextlib.contextmanager
-    def step(self, title: str) -> Iterator[Watcher | None]:
-        """Time a step that is always run."""
-        started = time.perf_counter()
-        yield self.begin(self.label + title)
-        self.tell(Step(title, time.perf_counter() - started))
-
-    def tell(self, step: Step) -> None:
-        """Report a finished step."""
-        told = replace(step, title=self.label + step.title)
-        self.passed.append(told)
-        self.end(told)
 
 
 PAGE, PROVENANCE = "report.html", "provenance.json"

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 from detoklens.errors import MissingError
 from detoklens.model.checks import refuse_layers
+from detoklens.progress import Listener
 from detoklens.questions.answer import Comparison
 from detoklens.questions.study import Study
 from detoklens.report.drawing import Drawing, draw_all, drawings, heads_drawn
-from detoklens.report.folder import PAGE, REPORT, Asked, Listener, all_tables, ask_all, claim, column_guide, record
+from detoklens.report.folder import PAGE, REPORT, Asked, all_tables, ask_all, claim, column_guide, record
 from detoklens.report.page import PIECES, Cell, Content, Download, Grid, Part, Picture, Unasked, render_page
 from detoklens.report.search import example_word, partner_index
 from detoklens.tables.files import csv_bytes
