@@ -172,9 +172,9 @@ def write_counts(counts: Counts, vocab_size: int, folder: Path, most: int = MOST
     """Write the pairs by query and by key, at most so many of each; return their description for bundle.json."""
     (folder / COUNTS_FOLDER).mkdir()
     bigrams, threshold = counts.bigrams, 1
-    if len(bigrams.counts) > most:  # the smallest count above one that would let in too many
-        too_many = np.partition(bigrams.counts, -most - 1)[-most - 1]
-        threshold = int(bigrams.counts[bigrams.counts > too_many].min(initial=LARGEST))
+    if len(bigrams.counts) > most:
+        least = int(np.partition(bigrams.counts, -most)[-most])
+        threshold = least if np.count_nonzero(bigrams.counts >= least) <= most else least + 1
     kept = (bigrams.counts >= threshold) & (bigrams.prefixes < vocab_size) & (bigrams.suffixes < vocab_size)
     keys, queries, occurrences = bigrams.prefixes[kept], bigrams.suffixes[kept], bigrams.counts[kept]
     order = np.lexsort((queries, keys))
