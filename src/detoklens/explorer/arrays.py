@@ -15,7 +15,7 @@ from jaxtyping import Float, Float16, UInt32
 
 from detoklens.corpus.counts import Counts
 from detoklens.progress import Watcher
-from detoklens.scores.factors import Side, biases, for_each_head, key_side, project, query_side, rotated_by_offset
+from detoklens.scores.factors import Side, for_each_head, key_side, project, query_side, rotated_by_offset
 from detoklens.scores.layer import Layer
 from detoklens.weights.scale import ScaleTable
 
@@ -109,7 +109,7 @@ def write_layer(layer: Layer, arrays: Arrays, text_limit: int, watch: Watcher | 
     scale = np.ones(layer.vocab_size, np.float32) if layer.weights.has_query_key_norms else layer.token_scale("mean")
     arrays.add("token_scale", scale)
     _write_factors(layer, arrays, scale, watch)
-    common = biases(layer.weights, layer.folded)
+    common = layer.common_part(None)
     arrays.add("bias_query", common.query)
     arrays.add("bias_key", common.key)
     if layer.positions != "learned":

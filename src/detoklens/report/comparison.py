@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from detoklens.progress import Listener
-from detoklens.questions.comparing import side_by_side
+from detoklens.questions.answer import side_by_side
 from detoklens.report.folder import COMPARISON, PAGE, Asked, ReportStore, ask_all, claim, record
 from detoklens.report.page import Content
 from detoklens.report.report import TERMS, downloads, draw_parts, write_page

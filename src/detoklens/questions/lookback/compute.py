@@ -29,10 +29,10 @@ from detoklens.corpus.counts import Bigrams
 from detoklens.measures.chance import Interval, interval
 from detoklens.measures.documents import DocumentFactors, Rules, TokenIds, in_blocks, text_block
 from detoklens.parallel import Arrays, Runner, thread_map
-from detoklens.scores.factors import Mean, Side, key_side, query_side, rotated_by_offset
+from detoklens.scores.factors import Factor, Mean, Side, key_side, query_side, rotated_by_offset
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import softcapped, softmax
-from detoklens.scores.terms import Factor, kernel, terms_present
+from detoklens.scores.terms import kernel, terms_present
 
 PARTS = ("position", "class", "lexical")
 CLASSES = ("C", "W", "F")
