@@ -14,10 +14,9 @@ from pathlib import Path
 import detoklens as dl
 from detoklens.figures.save import svg_text
 from detoklens.figures.spec import FigureSpec
-from detoklens.questions.answer import Answer, Comparison
+from detoklens.questions.answer import Answer, Comparison, side_by_side
 from detoklens.questions.base import Question
 from detoklens.questions.catalogue import QUESTIONS
-from detoklens.questions.comparing import side_by_side
 
 START, END = "demo@0", "demo"
 ROTARY = "a small Llama with random weights, to show the form of the figure; it is not a finding"

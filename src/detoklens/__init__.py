@@ -31,7 +31,7 @@ HOMES = {
     "Term": "detoklens.scores.terms",
     "Terms": "detoklens.scores.terms",
     "Vocabulary": "detoklens.tokens",
-    "compare": "detoklens.questions.comparing",
+    "compare": "detoklens.questions.study",
     "import_counts": "detoklens.corpus.count",
     "load": "detoklens.loading",
     "load_vocabulary": "detoklens.loading",

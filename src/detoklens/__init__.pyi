@@ -10,7 +10,6 @@ from detoklens.questions.answer import Comparison as Comparison
 from detoklens.questions.answer import read_answer as read_answer
 from detoklens.questions.attention.question import Attention as Attention
 from detoklens.questions.auroc.question import Auroc as Auroc
-from detoklens.questions.comparing import compare as compare
 from detoklens.questions.contributions.question import Contributions as Contributions
 from detoklens.questions.explain.question import Explain as Explain
 from detoklens.questions.frequency.question import Frequency as Frequency
@@ -25,6 +24,7 @@ from detoklens.questions.partners.question import Partners as Partners
 from detoklens.questions.positions.question import Positions as Positions
 from detoklens.questions.shape.question import Shape as Shape
 from detoklens.questions.study import Study as Study
+from detoklens.questions.study import compare as compare
 from detoklens.questions.study import study as study
 from detoklens.questions.twins.question import Twins as Twins
 from detoklens.questions.variance.question import Variance as Variance

@@ -12,12 +12,14 @@ from scipy.special import log_softmax, softmax
 
 import detoklens as dl
 from detoklens.errors import MissingError, RangeError
+from detoklens.questions.answer import side_by_side
 from detoklens.questions.auroc.compute import AUROC_CONTROLS
 from detoklens.questions.catalogue import QUESTIONS
-from detoklens.questions.comparing import side_by_side
 from tests.command_line import refuse, run
 from tests.layers import as_layer, random_first_layer
 from tests.weights.families.tiny import real, tiny
+
+pytestmark = pytest.mark.usefixtures("few_words")
 
 IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
 WORDS = ["the little girl went to the park", "Once upon a time there was a big dog who liked to play"]
