@@ -27,6 +27,15 @@ if TYPE_CHECKING:
 NAMED = 2  # heads in a summary
 QUERY_POSITION = Column("query_position", "Int32", "position of the query, from 0")
 
+LAST = tuple(
+    Column(f"last_{count}", "Float64", f"attention {where}")
+    for count, where in (
+        (1, "by position alone on the query itself"),
+        (5, "on the last 5 tokens, the query included"),
+        (15, "on the last 15 tokens, the query included"),
+    )
+)
+
 SHAPE = Schema(
     "shape",
     "Shape of the position terms",
@@ -66,9 +75,7 @@ SHAPE = Schema(
             "total variation between attention by position alone with and without the leading waves: 0 if the softmax "
             "suppresses them; null with fewer than 1.5 periods in view",
         ),
-        Column("last_1", "Float64", "attention by position alone on the query itself"),
-        Column("last_5", "Float64", "attention on the last 5 tokens, the query included"),
-        Column("last_15", "Float64", "attention on the last 15 tokens, the query included"),
+        *LAST,
         Column("next_1", "Float64", "attention on the token after the query; bidirectional models only"),
         Column("next_5", "Float64", "attention on the 5 tokens after the query"),
         Column("next_15", "Float64", "attention on the 15 tokens after the query"),
@@ -103,9 +110,7 @@ REACH = Schema(
     (
         HEAD,
         QUERY_POSITION,
-        Column("last_1", "Float64", "attention by position alone on the query itself"),
-        Column("last_5", "Float64", "attention on the last 5 tokens, the query included"),
-        Column("last_15", "Float64", "attention on the last 15 tokens, the query included"),
+        *LAST,
         Column("on_first", "Float64", "attention on position 0, the attention sink"),
         Column(
             "on_first_usual_scale",
