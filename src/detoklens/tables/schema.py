@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import polars as pl
 
 from detoklens.errors import CheckpointError
@@ -48,6 +49,12 @@ class Schema:
         if set(self.names) != set(data):
             raise ValueError(f"table {self.name} has columns {self.names}, not {list(data)}")
         return self.conform(pl.DataFrame({name: data[name] for name in self.names}, strict=False))
+
+    def grid(self, axes: Mapping[str, Any], cells: Mapping[str, np.ndarray], **same: Any) -> pl.DataFrame:
+        """Make a table with a row for each cell of arrays that have these axes; `same` are the same in every row."""
+        places = zip(axes, np.meshgrid(*map(np.asarray, axes.values()), indexing="ij"), strict=True)
+        columns = {name: values.ravel() for name, values in (*places, *cells.items())}
+        return self.conform(pl.DataFrame(columns).with_columns(**{name: pl.lit(value) for name, value in same.items()}))
 
     def conform(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Bring a table into the declared order and types; an undefined number becomes null.

@@ -11,14 +11,13 @@ import polars as pl
 
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.chance import ALPHA
-from detoklens.measures.shape import SINUSOIDAL_SHARE, masses, position_shape
+from detoklens.measures.shape import SINUSOIDAL_SHARE, Beyond, PositionShape, masses, position_shape
 from detoklens.questions.base import ReportEntry, Verdict, View
 from detoklens.questions.positions.question import OfPositions
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, listed_some, percent, plural
 
 if TYPE_CHECKING:
-    from detoklens.measures.shape import Beyond, PositionShape
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames
     from detoklens.questions.study import Study
@@ -294,13 +293,8 @@ def _waves_table(found: PositionShape) -> pl.DataFrame:
 
 
 def _reach_table(found: PositionShape) -> pl.DataFrame:
-    n_heads, n_queries = found.reach["on_first"].shape
-    places = {
-        "head": np.repeat(np.arange(n_heads), n_queries),
-        "query_position": np.tile(np.arange(n_queries), n_heads),
-    }
-    schema = REACH.without(*(name for name in REACH.names if name not in places and name not in found.reach))
-    return schema.frame(places | {name: values.ravel() for name, values in found.reach.items()})
+    axes = {name: range(size) for name, size in zip(REACH.names, found.reach["on_first"].shape, strict=False)}
+    return REACH.without(*set(REACH.names) - {*axes, *found.reach}).grid(axes, found.reach)
 
 
 def _from_the_last(shape: pl.DataFrame) -> pl.DataFrame:
