@@ -131,10 +131,19 @@ def _correlations(
     values: Float[np.ndarray, "row token"], unit_ranks: Float[np.ndarray, "token"]
 ) -> Float[np.ndarray, "row"]:
     """Spearman's correlation of each row with the tokens that have these unit ranks."""
-    order, places = np.argsort(values, axis=1), np.arange(values.shape[1], dtype=np.float64)
-    found = unit_ranks[order] @ _unit_ranks(places)
-    tied = (np.diff(np.take_along_axis(values, order, axis=1), axis=1) == 0).any(axis=1)
-    found[tied] = [_unit_ranks(row) @ unit_ranks for row in values[tied]]
+    n = values.shape[1]
+    order = np.argsort(values, axis=1)
+    in_order, unit_ranks = np.take_along_axis(values, order, axis=1), unit_ranks[order]
+    equal = in_order[:, 1:] == in_order[:, :-1]
+    tied = np.flatnonzero(equal.any(axis=1))
+    found = unit_ranks @ _unit_ranks(np.arange(n, dtype=np.float64))
+    is_first = np.concatenate([np.ones((len(tied), 1), bool), ~equal[tied]], axis=1)
+    first = np.flatnonzero(is_first)  # of each group of equal values, over all rows with ties
+    sizes = np.diff(first, append=is_first.size)
+    ranks = np.repeat(first % n + (sizes - n) / 2, sizes).reshape(-1, n)
+    lengths = np.linalg.norm(ranks, axis=1)
+    products = np.einsum("rt,rt->r", ranks, unit_ranks[tied])
+    found[tied] = np.divide(products, lengths, out=np.zeros(len(tied)), where=lengths > 0)
     return found
 
 
