@@ -69,20 +69,6 @@ def draw_stand_ins(
         members[first], members[swapped[place]] = members[swapped[place]], members[first]
 
 
-@compiled()
-def rank_rows(scores: np.ndarray, columns: np.ndarray, ranks: np.ndarray) -> None:
-    """Rank of one column in each row: 1 + the number of larger scores + that of equal ones in earlier columns."""
-    for row in range(len(columns)):
-        place = columns[row]
-        own = scores[row, place]
-        above = 1
-        for column in range(place):
-            above += scores[row, column] >= own
-        for column in range(place + 1, scores.shape[1]):
-            above += scores[row, column] > own
-        ranks[row] = above
-
-
 MEASURES = 5
 AUROC, AVERAGE_PRECISION, PRECISION_AT_K, CHANCE_AVERAGE_PRECISION, CHANCE_PRECISION_AT_K = range(MEASURES)
 

@@ -32,7 +32,6 @@ from jaxtyping import Float, Int
 
 from detoklens.errors import CheckpointError
 from detoklens.kernels import product
-from detoklens.kernels.ranking import rank_rows
 from detoklens.measures.chance import Interval, medians, over_words
 from detoklens.measures.ranking import BLOCK_BYTES, HeadScores
 from detoklens.measures.words import exchange_within, split_words
@@ -117,6 +116,7 @@ def chains(splits: Splits, wholes: Iterable[int], pieces: int) -> Chains:
 
 
 CLIP = 5.0  # standard deviations
+RANKED_AT_ONCE = 100 * product.QUERIES  # words: 4 MB at a width of 1,536
 PARTNERS = 16  # words that the additive control averages over
 WORDS_AT_ONCE = 256  # in the additive control: at most 4,096 texts, 64 MB at a width of 4,096
 
@@ -179,14 +179,14 @@ class Candidates:
     ) -> Int[np.ndarray, "word"]:
         """The same for float32 vectors that are already standardised."""
         ranks = np.empty(len(twins), np.int64)
-        panels = max(1, BLOCK_BYTES // (4 * product.QUERIES * max(1, self.scores.n_keys)))
-        step = panels * product.QUERIES  # a panel that is not full costs as much
+        step = min(RANKED_AT_ONCE, -(-len(twins) // (product.QUERIES * threads)) * product.QUERIES)
 
         def rank(begin: int) -> None:
             block = slice(begin, begin + step)
-            rank_rows(self.scores.rows(directions[block]), twins[block], ranks[block])
+            panels = product.query_panels(directions[block])
+            product.rank_keys(panels, self.scores.keys, self.scores.n_keys, twins[block], ranks[block])
 
-        list(thread_map(rank, range(0, len(twins), step), threads))
+        list(thread_map(rank, range(0, len(twins), max(1, step)), threads))
         return ranks
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -50,7 +50,7 @@ class Schema:
             raise ValueError(f"table {self.name} has columns {self.names}, not {list(data)}")
         return self.conform(pl.DataFrame({name: data[name] for name in self.names}, strict=False))
 
-    def grid(self, axes: Mapping[str, Sequence[Any]], data: Mapping[str, Any]) -> pl.DataFrame:
+    def grid(self, axes: Mapping[str, Any], data: Mapping[str, Any]) -> pl.DataFrame:
         """Make a table with one row for each combination of the axes' values, the last axis fastest.
 
         `data` holds arrays that broadcast to one dimension per axis, whole columns as lists, and single values.
