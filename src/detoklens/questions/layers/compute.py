@@ -106,12 +106,12 @@ class Measuring:
             name: [blocks.run(batch) for batch in batches(pieces, beginning)] for name, pieces in texts.items()
         }
         self._candidates = self._measure_candidates(candidates)
-        self._additive: Sequence[np.ndarray] = () if words.partners is None else self._measure_additive(words.partners)
+        self._additive = [] if words.partners is None else self._measure_additive(words.partners)
 
     @property
     def conditions(self) -> tuple[str, ...]:
         """The conditions that `after_every_block` ranks, in order."""
-        return (*self._caches, *(("additive",) if len(self._additive) else ()))
+        return (*self._caches, *(("additive",) if self._additive else ()))
 
     def _measure_candidates(self, token_ids: np.ndarray) -> list[Candidates]:
         """Run every candidate alone through all blocks."""
@@ -119,8 +119,8 @@ class Measuring:
         found = self.runner.under("candidates").run(lambda number: {"states": self._states(cut[number])}, len(cut))
         return [Candidates.of(states) for states in np.concatenate([part["states"] for part in found], axis=1)]
 
-    def _measure_additive(self, partners: np.ndarray) -> np.ndarray:
-        """The vectors of the additive control after every block: [block, word, d_model]."""
+    def _measure_additive(self, partners: np.ndarray) -> list[np.ndarray]:
+        """The vectors of the additive control after every block."""
         tasks = partner_texts(self.words.chains.pieces, partners, WORDS_AT_ONCE)
 
         def states(texts: np.ndarray) -> np.ndarray:
@@ -130,7 +130,8 @@ class Measuring:
             lambda number: {"means": mean_over_partners(tasks[number][1], states)}, len(tasks)
         )
         whole = np.stack([self._last_places("whole", layer) for layer in range(self.blocks.n_blocks)])
-        return add_means(whole, partners, ((rows, part["means"]) for (rows, _), part in zip(tasks, found, strict=True)))
+        means = ((rows, part["means"]) for (rows, _), part in zip(tasks, found, strict=True))
+        return [*add_means(whole, partners, means)]
 
     def _states(self, batch: np.ndarray) -> np.ndarray:
         """The residual stream at the last positions of one batch after every block: [block, text, d_model]."""
