@@ -99,7 +99,6 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 Factors = dict[Factor, np.ndarray]
 Texts = Int[np.ndarray, "text key"]
-PerKey = Float[np.ndarray, "side_head text key d_head"]
 
 
 @dataclass(frozen=True)
@@ -139,64 +138,49 @@ class LastPlace:
 
 
 def last_place(layer: Layer, ids: Texts, common: Common) -> LastPlace:
-    """The last positions of texts that start at position 0; `common` is what tokens have in common (see `terms`)."""
+    """The last positions of texts that start at position 0; `common` is what tokens have in common (see `terms`).
+
+    A token that several texts have at one position is projected once.
+    """
     weights, folded, n_keys = layer.weights, layer.folded, ids.shape[1]
-    scales = layer.scales.at(np.broadcast_to(np.arange(n_keys), ids.shape), ids)
-    tokens = weights.token_embeddings[ids] / scales[..., None]
+    pairs, pair_of = np.unique(ids * n_keys + np.arange(n_keys), return_inverse=True)
+    pair_of = pair_of.reshape(ids.shape)
+    last, last_of = np.unique(pair_of[:, -1], return_inverse=True)
+    token_ids, positions = np.divmod(pairs, n_keys)
+    scales = layer.scales.at(positions, token_ids)[:, None]
+    tokens = weights.token_embeddings[token_ids] / scales
     stream, inputs, distance = weights.token_embeddings[ids[:, -1]], tokens, None
     if layer.positions == "learned":
-        stream = stream + weights.position_embeddings[n_keys - 1]
-        inputs = tokens + weights.position_embeddings[:n_keys] / scales[..., None]
-        queries, keys = _learned_factors(weights, folded, tokens, scales)
+        places = weights.position_embeddings[:n_keys]
+        stream = stream + places[-1]
+        inputs = tokens + places[positions] / scales
+        queries = {
+            Factor.TOKEN: project(tokens[last], folded.query_weight)[:, last_of],
+            Factor.POSITION: (project(places[-1:], folded.query_weight) / scales[last])[:, last_of],
+            Factor.CONSTANT: folded.query_bias[:, None],
+        }
+        keys = {
+            Factor.TOKEN: project(tokens, folded.key_weight)[:, pair_of],
+            Factor.POSITION: (project(places, folded.key_weight)[:, positions] / scales)[:, pair_of],
+        }
     else:
-        queries, keys = _offset_factors(weights, folded, tokens, common)
+        query = query_side(weights, folded).less_constant(tokens[last], common.query)
+        key = key_side(weights, folded).less_constant(tokens, common.key)
+        at_last = np.full(len(last), n_keys - 1)
+        queries = {Factor.TOKEN: rotated(weights, query, at_last)[:, last_of]}
+        keys = {Factor.TOKEN: rotated(weights, key, positions)[:, pair_of]}
         if layer.positions == "alibi":
+            queries[Factor.CONSTANT] = common.query[:, None]
             distance = kernel(weights, common, np.arange(n_keys)[::-1])[:, None]
+        else:
+            places = np.arange(n_keys)
+            queries[Factor.COMMON] = rotated(weights, common.query[:, None], places[-1:])
+            keys[Factor.COMMON] = rotated(weights, np.tile(common.key[:, None], (1, n_keys, 1)), places)[:, None]
+        keys = {factor: for_each_head(shared, weights) for factor, shared in keys.items()}
     terms = multiply_factors(TERMS[layer.positions], queries, keys, _multiply_last, distance)
     parts = {name: np.broadcast_to(part, (layer.n_heads, *ids.shape)) for name, part in terms.items()}
-    values = _per_key(project(inputs.reshape(-1, inputs.shape[-1]), folded.value_weight), n_keys)
-    return LastPlace(weights, folded, stream, parts, values + folded.value_bias[:, None, None])
-
-
-def _per_key(rows: Float[np.ndarray, "side_head row d_head"], n_keys: int) -> PerKey:
-    return rows.reshape(len(rows), -1, n_keys, rows.shape[2])
-
-
-def _learned_factors(
-    weights: FirstLayer,
-    folded: FoldedLayer,
-    tokens: Float[np.ndarray, "text key d_model"],
-    scales: Float[np.ndarray, "text key"],
-) -> tuple[Factors, Factors]:
-    n_keys, places = tokens.shape[1], weights.position_embeddings[: tokens.shape[1]]
-    queries = {
-        Factor.TOKEN: project(tokens[:, -1], folded.query_weight),
-        Factor.POSITION: project(places[-1:], folded.query_weight) / scales[:, -1, None],
-        Factor.CONSTANT: folded.query_bias[:, None],
-    }
-    keys = {
-        Factor.TOKEN: _per_key(project(tokens.reshape(-1, tokens.shape[2]), folded.key_weight), n_keys),
-        Factor.POSITION: project(places, folded.key_weight)[:, None] / scales[..., None],
-    }
-    return queries, keys
-
-
-def _offset_factors(
-    weights: FirstLayer, folded: FoldedLayer, tokens: Float[np.ndarray, "text key d_model"], common: Common
-) -> tuple[Factors, Factors]:
-    """Factors of the last position for rotary and ALiBi positions."""
-    n_texts, n_keys, _ = tokens.shape
-    places, last = np.arange(n_keys), np.full(n_texts, n_keys - 1)
-    query = query_side(weights, folded).less_constant(tokens[:, -1], common.query)
-    key = key_side(weights, folded).less_constant(tokens.reshape(n_texts * n_keys, -1), common.key)
-    queries = {Factor.TOKEN: rotated(weights, query, last)}
-    keys = {Factor.TOKEN: _per_key(rotated(weights, key, np.tile(places, n_texts)), n_keys)}
-    if weights.positions == "alibi":
-        queries[Factor.CONSTANT] = common.query[:, None]
-    else:
-        queries[Factor.COMMON] = rotated(weights, common.query[:, None], last[:1])
-        keys[Factor.COMMON] = rotated(weights, np.tile(common.key[:, None], (1, n_keys, 1)), places)[:, None]
-    return queries, {factor: for_each_head(shared, weights) for factor, shared in keys.items()}
+    values = project(inputs, folded.value_weight) + folded.value_bias[:, None]
+    return LastPlace(weights, folded, stream, parts, values[:, pair_of])
 
 
 def _multiply_last(
