@@ -14,10 +14,9 @@ from pathlib import Path
 import detoklens as dl
 from detoklens.figures.save import svg_text
 from detoklens.figures.spec import FigureSpec
-from detoklens.questions.answer import Answer, Comparison
+from detoklens.questions.answer import Answer, Comparison, side_by_side
 from detoklens.questions.base import Question
 from detoklens.questions.catalogue import QUESTIONS
-from detoklens.questions.comparing import side_by_side
 
 START, END = "demo@0", "demo"
 ROTARY = "a small Llama with random weights, to show the form of the figure; it is not a finding"
@@ -179,8 +178,9 @@ def _raw(html: str) -> str:
 def _index(drawn: list[Drawn]) -> str:
     """One card per figure, grouped by topic, and the table of contents for the sidebar."""
     parts = ["# Gallery", "", "Every figure that the package draws, for the bundled demo model.", ""]
-    for topic in dict.fromkeys(QUESTIONS.topic(each.question.name()) for each in drawn):
-        cards = [_card(each) for each in drawn if QUESTIONS.topic(each.question.name()) == topic]
+    topics = {each.name: QUESTIONS.listings[each.question.name()].topic for each in drawn}
+    for topic in dict.fromkeys(topics.values()):
+        cards = [_card(each) for each in drawn if topics[each.name] == topic]
         parts += [f"## {topic}", "", "::::{grid} 1 2 3 3", ":gutter: 3", "", *cards, "::::", ""]
     names = [f"made/gallery/{each.name}" for each in drawn]
     return "\n".join([*parts, "```{toctree}", ":hidden:", "", *names, "```", ""])

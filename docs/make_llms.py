@@ -36,7 +36,7 @@ def llms_text(source: Path) -> str:
         pages = [page for name in chapter["pages"].split() for page in _pages(source, name)]
         parts.append("\n".join([f"## {chapter['caption']}", "", *pages, ""]))
     for topic, names in TOPICS.items():
-        lines = [f"- [{name}](tables.html#{name}): {QUESTIONS.summary(name)}" for name in names]
+        lines = [f"- [{name}](tables.html#{name}): {QUESTIONS.listings[name].summary}" for name in names]
         parts.append("\n".join([f"## Questions: {topic}", "", *lines, ""]))
     parts.append("## Schemas\n\n- [schema.json](schema.json): the parameters and tables of every question\n")
     return "\n".join(parts)

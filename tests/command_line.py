@@ -11,11 +11,20 @@ from unittest.mock import patch
 
 from detoklens.__main__ import main
 
-# Starts the program in a new process with one of the three formats of figures: drawing is most of a report's work.
+# Starts the program in a new process, with a short word list and with figures that are files and no drawings: both are
+# most of a report's work.
 PROGRAM = [
     sys.executable,
     "-c",
-    "from detoklens.report import drawing; drawing.FORMATS = ('svg',); from detoklens.__main__ import main; main()",
+    """
+from detoklens.measures import words
+from detoklens.report import drawing
+shipped = words.shipped_words()
+words.shipped_words = lambda: shipped[::20]
+drawing.draw_files = lambda task: dict.fromkeys((*task.formats, drawing.PHONE), b"<?xml?>\\n<svg/>")
+from detoklens.__main__ import main
+main()
+""",
 ]
 
 

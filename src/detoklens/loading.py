@@ -75,7 +75,11 @@ def load(
     in_memory = is_in_memory(model)
     if not in_memory:
         as_path(model, "a model that is not in memory")
-    vocabulary = None if tokenizer is None else _vocabulary_of(tokenizer)
+    vocabulary = tokenizer
+    if isinstance(tokenizer, str | Path):
+        vocabulary = load_vocabulary(tokenizer)
+    elif not isinstance(tokenizer, Vocabulary | None):
+        vocabulary = Vocabulary.of_tokenizer(tokenizer)
     with errors_in_memory(in_memory):
         checkpoint = read_checkpoint(model, np.dtype(dtype), revision, vocabulary)
     rows = len(checkpoint.first_layer.token_embeddings)
@@ -85,12 +89,6 @@ def load(
             "the model's own tokenizer"
         )
     return Layer(checkpoint, all_tokens)
-
-
-def _vocabulary_of(tokenizer: Any) -> Vocabulary:
-    if isinstance(tokenizer, Vocabulary):
-        return tokenizer
-    return load_vocabulary(tokenizer) if isinstance(tokenizer, str | Path) else Vocabulary.of_tokenizer(tokenizer)
 
 
 def expand_revisions(models: str) -> list[str]:
@@ -105,7 +103,17 @@ def expand_revisions(models: str) -> list[str]:
     model, ends = found["model"], (found["first"], found["last"])
     numbers = re.compile(r"\d+")
     form = re.compile(numbers.sub(r"\\d+", re.escape(ends[0])))
-    known = [name for name in _revisions(model) if form.fullmatch(name)]
+    if model == demo.NAME:
+        names = [name.partition("@")[2] for name in demo.snapshots()]
+    else:
+        from detoklens.hub.repository import Repository
+        from detoklens.hub.session import one_line_errors
+
+        repository = Repository("model", model)
+        with one_line_errors(repository, None):
+            names = repository.list_revisions()
+    names.sort(key=lambda name: ([int(each) for each in re.findall(r"\d{1,18}", name)], name))
+    known = [name for name in names if form.fullmatch(name)]
     missing = [end for end in ends if end not in known]
     if missing:
         others = f"those of its form go from {known[0]} to {known[-1]}" if known else "see its branches on the hub"
@@ -117,20 +125,6 @@ def expand_revisions(models: str) -> list[str]:
         raise RangeError(f"{models}: there are {len(chosen)} such revisions; take 2 to {len(chosen)}, not {number}")
     places = sorted({round(place) for place in np.linspace(0, len(chosen) - 1, number)})
     return [f"{model}@{chosen[place]}" for place in places]
-
-
-def _revisions(model: str) -> list[str]:
-    """All revisions of a model, in the order of the numbers in their names."""
-    if model == demo.NAME:
-        names = [name.partition("@")[2] for name in demo.snapshots()]
-    else:
-        from detoklens.hub.repository import Repository
-        from detoklens.hub.session import one_line_errors
-
-        repository = Repository("model", model)
-        with one_line_errors(repository, None):
-            names = repository.list_revisions()
-    return sorted(names, key=lambda name: ([int(each) for each in re.findall(r"\d{1,18}", name)], name))
 
 
 def load_vocabulary(model: str | Path, revision: str | None = None) -> Vocabulary:

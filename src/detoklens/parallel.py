@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -48,21 +47,20 @@ def thread_map(function: Callable[[Item], Result], items: Iterable[Item], worker
     is started and running items are waited for.
     """
     with one_core_each():
-        yield from map(function, items) if workers == 1 else _on_threads(function, items, workers)
-
-
-def _on_threads(function: Callable[[Item], Result], items: Iterable[Item], workers: int) -> Iterator[Result]:
-    running: deque[Future[Result]] = deque()
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="detoklens")
-    try:
-        for item in items:
-            running.append(pool.submit(function, item))
-            if len(running) >= AHEAD * workers:
+        if workers == 1:
+            yield from map(function, items)
+            return
+        running: deque[Future[Result]] = deque()
+        pool = ThreadPoolExecutor(workers, thread_name_prefix="detoklens")
+        try:
+            for item in items:
+                running.append(pool.submit(function, item))
+                if len(running) >= AHEAD * workers:
+                    yield running.popleft().result()
+            while running:
                 yield running.popleft().result()
-        while running:
-            yield running.popleft().result()
-    finally:
-        pool.shutdown(cancel_futures=True)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 @contextmanager
@@ -89,25 +87,21 @@ class Runner:
         finished = 0 if self.parts is None else sum(number in self.parts for number in range(blocks))
         if finished:
             LOG.warning("detoklens: continuing an interrupted run: %d of %d blocks are finished", finished, blocks)
-        self._tell(0, blocks)
-        found = thread_map(partial(self._kept_or_computed, compute), range(blocks), self.workers)
-        for done, arrays in enumerate(found, 1):
+
+        def kept_or_computed(number: int) -> Arrays:
+            found = None if self.parts is None else self.parts.load(number)
+            if found is None:
+                found = compute(number)
+                if self.parts is not None:
+                    self.parts.save(number, found)
+            return found
+
+        watch = self.watch or (lambda _done, _total: None)
+        watch(0, blocks)
+        for done, arrays in enumerate(thread_map(kept_or_computed, range(blocks), self.workers), 1):
             yield arrays
-            self._tell(done, blocks)
+            watch(done, blocks)
 
     def under(self, name: str) -> Runner:
         """A runner for another kind of blocks of the same question, with a separate folder of parts."""
         return replace(self, parts=None if self.parts is None else self.parts.under(name))
-
-    def _kept_or_computed(self, compute: Callable[[int], Arrays], number: int) -> Arrays:
-        kept = None if self.parts is None else self.parts.load(number)
-        if kept is not None:
-            return kept
-        found = compute(number)
-        if self.parts is not None:
-            self.parts.save(number, found)
-        return found
-
-    def _tell(self, done: int, blocks: int) -> None:
-        if self.watch is not None:
-            self.watch(done, blocks)

@@ -8,9 +8,6 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
 Watcher = Callable[[int, int], None]  # steps done, total steps
 Watching = Callable[[str], contextlib.AbstractContextManager[Watcher | None]]  # takes a title
 
@@ -35,16 +32,22 @@ def in_notebook() -> bool:
 
 @contextlib.contextmanager
 def _in_terminal(title: str) -> Iterator[Watcher]:
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+    bar: Any = None
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
-        bar = Progress(*columns, console=Console(stderr=True), transient=True)
-        line = bar.add_task(title)
 
         def watch(done: int, total: int) -> None:
-            if not bar.live.is_started and time.monotonic() - started > PATIENCE:
-                stack.enter_context(bar)
-            bar.update(line, completed=done, total=total)
+            nonlocal bar
+            if bar is None:
+                if time.monotonic() - started < PATIENCE:
+                    return
+                from rich.console import Console  # a short command never needs it
+                from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+                columns = (TextColumn("{task.description}"), BarColumn(), TimeRemainingColumn())
+                bar = stack.enter_context(Progress(*columns, console=Console(stderr=True), transient=True))
+                bar.add_task(title)
+            bar.update(bar.task_ids[0], completed=done, total=total)
 
         yield watch
 
@@ -55,25 +58,20 @@ def _in_notebook(title: str) -> Iterator[Watcher]:
     from IPython.display import display
 
     line: Any = None
-    told = time.monotonic() + PATIENCE - OFTEN
+    updated = time.monotonic() + PATIENCE - OFTEN
 
     def watch(done: int, total: int) -> None:
-        nonlocal line, told
-        if time.monotonic() - told < OFTEN:
+        nonlocal line, updated
+        if time.monotonic() - updated < OFTEN:
             return
-        told = time.monotonic()
-        drawn = {"text/plain": f"{title} {drawn_bar(done, total)}"}
+        updated = time.monotonic()
+        filled = BAR * done // max(1, total)
+        text = f"{title} {'█' * filled}{'·' * (BAR - filled)} {done:,} of {total:,}"
         if line is None:
-            line = display(drawn, raw=True, display_id=True)
+            line = display({"text/plain": text}, raw=True, display_id=True)
         else:
-            line.update(drawn, raw=True)
+            line.update({"text/plain": text}, raw=True)
 
     yield watch
     if line is not None:
         line.update({"text/plain": ""}, raw=True)
-
-
-def drawn_bar(done: int, total: int) -> str:
-    """`████······ 4 of 10`."""
-    filled = BAR * done // max(1, total)
-    return f"{'█' * filled}{'·' * (BAR - filled)} {done:,} of {total:,}"

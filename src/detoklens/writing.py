@@ -71,8 +71,12 @@ def whole_files(*paths: Path, mode: int = ANYONE, when_full: str = FREE_SPACE) -
     with plain_output_errors(paths[0], when_full), ExitStack() as files:
         partial_paths = [files.enter_context(_partial_file(path, mode)) for path in paths]
         yield partial_paths
-        for partial in partial_paths:
-            _flush(partial)
+        for partial in partial_paths:  # to the disk: after a crash no renamed file is empty
+            descriptor = os.open(partial, os.O_RDWR | os.O_CLOEXEC)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
         for partial, path in zip(partial_paths, paths, strict=True):
             partial.replace(path)
 
@@ -92,22 +96,18 @@ def plain_output_errors(place: Path, when_full: str = FREE_SPACE) -> Iterator[No
 def _partial_file(path: Path, mode: int) -> Iterator[Path]:
     """An empty, locked file next to `path`, removed at the end unless it was renamed."""
     remove_leftovers(path.parent, escape(path.name))
-    partial, descriptor = _created(path, mode)
+    while True:
+        partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}{PARTIAL}")
+        descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
+        if _is_held(descriptor, partial):
+            break
+        os.close(descriptor)  # another process took it for a leftover before it was locked
     try:
         yield partial
     finally:
         os.close(descriptor)
         if partial.exists():
             partial.unlink(missing_ok=True)
-
-
-def _created(path: Path, mode: int) -> tuple[Path, int]:
-    while True:
-        partial = path.with_name(f".{path.name}.{secrets.token_hex(8)}{PARTIAL}")
-        descriptor = os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
-        if _is_held(descriptor, partial):
-            return partial, descriptor
-        os.close(descriptor)  # another process took it for a leftover before it was locked
 
 
 def _is_held(descriptor: int, partial: Path) -> bool:
@@ -131,15 +131,6 @@ def remove_leftovers(folder: Path, pattern: str) -> None:
                 partial.unlink()
             finally:
                 os.close(descriptor)
-
-
-def _flush(path: Path) -> None:
-    """Bring a file from the system's cache to the disk: after a crash no renamed file is empty."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 PREFIX, LOCK = "detoklens-", "held-by"

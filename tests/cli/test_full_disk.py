@@ -13,15 +13,19 @@ import polars as pl
 import pytest
 
 from detoklens.cli.app import topics
+from detoklens.questions.base import Question
+from detoklens.questions.catalogue import QUESTIONS
 from detoklens.tables.files import MARK, read_stored
 from tests.command_line import PROGRAM, Result, call, run
 from tests.spelled import LINES, write_spelled
+
+pytestmark = pytest.mark.usefixtures("few_words", "undrawn")
 
 COMMANDS = [name for names in topics().values() for name in names]
 
 FULL = "/dev/full"
 NO_SPACE = "No space left on device"
-ASKED: dict[str, tuple[str, ...]] = {
+CHOSEN: dict[str, tuple[str, ...]] = {
     "partners": ("MODEL", "--token-id", "300", "--top", "300"),
     "words": ("MODEL", "WORDS"),
     "heatmap": ("MODEL", "--tokens", "120"),
@@ -33,18 +37,23 @@ ASKED: dict[str, tuple[str, ...]] = {
     "lookback": ("demo", "--query-positions", "60", "--documents", "5", "--workers", "1"),
     "twins": ("demo", "--triples", "40", "--pieces", "2", "--candidates", "60", "--bootstrap", "0"),
     "layers": ("demo", "--up-to", "1", "--triples", "40", "--candidates", "60", "--bootstrap", "0", "--workers", "1"),
-    "positions": ("MODEL",),
-    "shape": ("MODEL",),
-    "variance": ("MODEL",),
     "attention": ("MODEL", "--text", "TEXT", "--workers", "1"),
     "contributions": ("MODEL", "--text", "TEXT", "--workers", "1"),
     "explain": ("MODEL", "--token-ids", "1,2,300,5"),
-    "paper": ("MODEL",),
     "count": ("TEXT", "--tokenizer", "MODEL", "--workers", "1"),
     "report": ("MODEL", "--counts", "COUNTS", "--text", "TEXT", "--workers", "1"),
     "compare": ("MODEL", "again=MODEL", "--workers", "1"),
 }
-"""Every command that writes under --out, asked for tables that are not small."""
+
+
+def inputs_of(question: type[Question]) -> tuple[str, ...]:
+    """Arguments for the inputs that a question needs."""
+    inputs = {"counts": ("--counts", "COUNTS"), "text": ("--text", "TEXT")}
+    return tuple(word for need, words in inputs.items() if need in question.needs for word in words)
+
+
+ASKED = {name: ("MODEL", *inputs_of(question)) for name, question in QUESTIONS.items()} | CHOSEN
+"""Every command that writes under --out; those in CHOSEN are asked for tables that are not small."""
 
 READING = {"verify": ("MODEL",), "counts": ("show", "COUNTS"), "schema": ("auroc",)}
 SERVING = {"explore"}  # writes by --export, see below
@@ -58,7 +67,7 @@ PRINTING = [
 AT_THE_END = [
     *(["partners", "MODEL", "--token-id", "300", "--format", name] for name in FORMATS),
     ["verify", "MODEL", "--tolerance", "0", "--format", "csv"],
-    ["report", "MODEL", "--out", "OUT"],
+    ["report", "MODEL", "--workers", "1", "--out", "OUT"],
     ["schema", "auroc"],
     ["--version"],
     ["--help"],

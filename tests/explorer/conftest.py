@@ -8,6 +8,7 @@ import pytest
 
 from detoklens.explorer import bundle as page
 from detoklens.explorer.bundle import write_bundle
+from detoklens.measures import words
 from detoklens.questions.study import Study
 from detoklens.tokens import Vocabulary
 from tests.explorer.kinds import KINDS, study_of, vocabulary
@@ -22,12 +23,14 @@ def tokens(tmp_path_factory) -> Vocabulary:
 
 @pytest.fixture(scope="session")
 def bundles(tokens, tmp_path_factory) -> dict[str, tuple[Study, Bundle]]:
-    """Each kind's study and its bundle; head cards in the first alone, which take the longest."""
-    place, found = tmp_path_factory.mktemp("bundles"), {}
-    for kind in KINDS:
-        study = study_of(kind, tokens)
-        folder = write_bundle(study, place / kind.replace(" ", "-"), cards_later=kind != "learned")
-        found[kind] = study, Bundle(folder)
+    """Each kind's study and its bundle; head cards in the first alone, of few words: they take the longest."""
+    place, found, shipped = tmp_path_factory.mktemp("bundles"), {}, words.shipped_words()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words, "shipped_words", lambda: shipped[::20])
+        for kind in KINDS:
+            study = study_of(kind, tokens)
+            folder = write_bundle(study, place / kind.replace(" ", "-"), cards_later=kind != "learned")
+            found[kind] = study, Bundle(folder)
     return found
 
 

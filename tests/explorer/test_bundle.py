@@ -162,6 +162,7 @@ def test_tokens_are_the_vocabularys(bundles):
     assert (found.folder / "tokenizer.json").read_text(encoding="utf-8") == vocabulary.to_json()
 
 
+@pytest.mark.usefixtures("few_words")
 def test_head_cards_are_the_questions_answer(bundles):
     study, found = bundles["learned"]
     said = json.loads((found.folder / "heads.json").read_text(encoding="utf-8"))
@@ -174,6 +175,7 @@ def test_head_cards_are_the_questions_answer(bundles):
     assert len(names) + len(said["missing"]) == len(answer.tables["heads"].columns)
 
 
+@pytest.mark.usefixtures("few_words")
 def test_head_cards_may_come_later(tokens, tmp_path):
     study = study_of("rotary", tokens, with_counts=False)
     folder = write_bundle(study, tmp_path / "out", cards_later=True)

@@ -15,6 +15,7 @@ from detoklens.questions.auroc.compute import (
     PRECISION_BY_HEAD,
     ROC_POINTS,
 )
+from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.contributions.question import CONTRIBUTIONS, CONTRIBUTIONS_BY_HEAD, GROUP_CONTRIBUTIONS
 from detoklens.questions.frequency.question import (
     EMBEDDING_VARIANCE,
@@ -25,7 +26,7 @@ from detoklens.questions.frequency.question import (
 from detoklens.questions.heads.question import HEADS
 from detoklens.questions.heatmap.question import HEATMAP, HEATMAP_TOKENS
 from detoklens.questions.layers.compute import TWINS_BY_COMPONENT, TWINS_BY_LAYER
-from detoklens.questions.lexicon.compute import LEXICON
+from detoklens.questions.lexicon.question import LEXICON
 from detoklens.questions.lookback.question import LOOKBACK_BY_HEAD, LOOKBACK_BY_TERM, LOOKBACK_TEXT
 from detoklens.questions.partners.question import PARTNERS
 from detoklens.questions.positions.question import POSITIONS, POSITIONS_BY_OFFSET
@@ -41,7 +42,7 @@ TERMS = ["ee", "pp", "pe", "ep", "e", "p"]
 
 
 def tables(n_heads: int = 3, positions: int = 64, vocabulary: int = 200, seed: int = 0) -> dict[str, pl.DataFrame]:
-    """Every table that a figure takes, by its schema's name."""
+    """Every table by its schema's name, with one row per head if nothing else is written here."""
     rng = np.random.default_rng(seed)
     heads = range(n_heads)
     queries = sorted({positions // 20, positions // 2, positions - 1})
@@ -69,7 +70,9 @@ def tables(n_heads: int = 3, positions: int = 64, vocabulary: int = 200, seed: i
         _twins(rng, heads),
         *_layers(rng, heads),
     ]
-    return {schema.name: frame for schema, frame in made}
+    frames = {schema.name: frame for schema, frame in made}
+    others = [schema for question in QUESTIONS.values() for schema in question.tables if schema.name not in frames]
+    return frames | {schema.name: _by_head(schema, rng, heads)[1] for schema in others}
 
 
 Named = tuple[Schema, pl.DataFrame]

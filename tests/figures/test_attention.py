@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
-import polars.selectors as cs
 import pytest
 from matplotlib.axes import Axes
 
 from detoklens.figures.labels import KEY
 from detoklens.questions.attention.question import Attention
 from tests.figures.synthetic import tables
-from tests.figures.test_layout import MANY, SMALL, USUAL, collisions
 
 DRAWN = tables(3)
 FIGURES = {spec.name: spec for spec in Attention.figures}
@@ -59,22 +57,3 @@ def test_parts_of_attention_are_means_over_queries_or_one_query() -> None:
         means = wanted.group_by("head", maintain_order=True).mean()
         np.testing.assert_allclose(widths[0], means["measured_first"])
         np.testing.assert_allclose(widths[8], means["predicted_self"])
-
-
-@pytest.mark.parametrize("name", FIGURES)
-@pytest.mark.parametrize(("drawn", "width"), [(SMALL, "column"), (USUAL, "page"), (MANY, "column")])
-def test_labels_stand_apart(name: str, drawn: dict, width: str) -> None:
-    assert collisions(FIGURES[name].draw(drawn, width=width)) == []
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_panels_without_any_number_say_so(name: str) -> None:
-    nothing = {table: frame.with_columns(pl.when(False).then(cs.float())) for table, frame in DRAWN.items()}
-    panels = [axes for axes in FIGURES[name].draw(nothing).axes if axes.axison]
-    assert all([text.get_text() for text in axes.texts] == ["no data"] for axes in panels)
-    assert panels
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_one_head_and_one_position_are_enough(name: str) -> None:
-    assert FIGURES[name].draw(tables(1, positions=1, vocabulary=1), width="column").get_size_inches()[0] == 3.3

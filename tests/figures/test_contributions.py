@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import polars as pl
-import polars.selectors as cs
-import pytest
 from matplotlib.axes import Axes
 
 from detoklens.figures.labels import QUERY
 from detoklens.questions.contributions.figures import terms_in_order
 from detoklens.questions.contributions.question import Contributions
 from tests.figures.synthetic import TERMS, tables
-from tests.figures.test_layout import MANY, SMALL, USUAL, collisions
 
 DRAWN = tables(3)
 FIGURES = {spec.name: spec for spec in Contributions.figures}
@@ -67,29 +64,3 @@ def test_compared_terms_are_means_over_heads() -> None:
     (axes,) = COMPARED["compare_contributions"].draw(both).axes
     means = [table.filter(term="ee")["share"].mean() for table in both["contributions_by_head"].values()]
     np.testing.assert_allclose(axes.lines[0].get_ydata(), means)
-
-
-@pytest.mark.parametrize("name", FIGURES)
-@pytest.mark.parametrize(("drawn", "width"), [(SMALL, "column"), (USUAL, "page"), (MANY, "column")])
-def test_labels_stand_apart(name: str, drawn: dict, width: str) -> None:
-    assert collisions(FIGURES[name].draw(drawn, width=width)) == []
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_panels_without_any_number_say_so(name: str) -> None:
-    nothing = {table: frame.with_columns(pl.when(False).then(cs.float())) for table, frame in DRAWN.items()}
-    panels = [axes for axes in FIGURES[name].draw(nothing).axes if axes.axison]
-    assert all([text.get_text() for text in axes.texts] == ["no data"] for axes in panels)
-    assert panels
-
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_one_head_and_one_position_are_enough(name: str) -> None:
-    assert FIGURES[name].draw(tables(1, positions=1, vocabulary=1), width="column").get_size_inches()[0] == 3.3
-
-
-@pytest.mark.parametrize("width", ["column", "page"])
-def test_labels_of_several_checkpoints_stand_apart(width: str) -> None:
-    several = {f"step {number}000 of a long run": USUAL["contributions_by_head"] for number in range(4)}
-    figure = COMPARED["compare_contributions"].draw({"contributions_by_head": several}, width=width)
-    assert collisions(figure) == []

@@ -91,7 +91,7 @@ def test_every_token_is_named_on_both_axes(width: str, tokens: int) -> None:
 
 
 @pytest.mark.parametrize("width", ["column", "page"])
-@pytest.mark.parametrize(("tokens", "heads"), [(5, 12), (12, 12), (ALL_NAMES, 3), (ALL_NAMES, 12), (120, 3), (5, 32)])
+@pytest.mark.parametrize(("tokens", "heads"), [(5, 12), (ALL_NAMES, 12), (120, 3), (5, 32)])
 def test_labels_stand_apart_and_fit_a_page(width: str, tokens: int, heads: int) -> None:
     figure = SPEC.draw(explained(tokens, heads), width=width)
     assert collisions(figure) == []

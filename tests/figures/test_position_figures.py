@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 import pytest
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
@@ -18,24 +19,17 @@ from detoklens.questions.positions.question import Positions
 from detoklens.questions.shape.question import Shape
 from detoklens.questions.variance.question import Variance
 from tests.figures.synthetic import tables
-from tests.figures.test_layout import MANY, SMALL, USUAL, collisions
+from tests.figures.test_layout import SMALL, collisions
 
 DRAWN = tables(3)
 POSITIONS = DRAWN["positions"]
 FIGURES = {spec.name: spec for kind in (Positions, Shape, Variance) for spec in kind.figures}
 COMPARED = {spec.name: spec for spec in Positions.compared_figures}
-PER_HEAD = [name for name, spec in (FIGURES | COMPARED).items() if spec.per_head]
 
 
-def given(name: str, drawn: dict[str, pl.DataFrame]) -> dict[str, object]:
-    """The tables as the figure takes them: a comparison takes one for each of several checkpoints."""
-    if name in FIGURES:
-        return dict(drawn)
+def compared(name: str, drawn: dict[str, pl.DataFrame]) -> dict[str, dict[str, pl.DataFrame]]:
+    """The tables of a comparison: one for each of several checkpoints."""
     return {table: {f"step {n}000 of a long run": drawn[table] for n in range(4)} for table in COMPARED[name].tables}
-
-
-def spec_of(name: str):
-    return FIGURES.get(name) or COMPARED[name]
 
 
 def curve(axes: Axes, index: int = -1) -> np.ndarray:
@@ -167,72 +161,47 @@ def test_the_switch_shows_position_0_beside_the_next_ten() -> None:
         assert points(axes) == [DRAWN["switch"][name].to_list() for name in names]
 
 
-@pytest.mark.parametrize("name", PER_HEAD)
+@pytest.mark.parametrize("name", [name for name, spec in (FIGURES | COMPARED).items() if spec.per_head])
 def test_axes_say_who_is_attended_to(name: str) -> None:
-    assert (QUERY if name == "reach" else KEY) in spec_of(name).draw(given(name, DRAWN)).get_supxlabel()
+    figure = FIGURES[name].draw(DRAWN) if name in FIGURES else COMPARED[name].draw(compared(name, DRAWN))
+    assert (QUERY if name == "reach" else KEY) in figure.get_supxlabel()
 
 
-@pytest.mark.parametrize("name", [*FIGURES, *COMPARED])
-def test_a_figure_names_declared_tables_and_says_what_it_shows(name: str) -> None:
-    spec = spec_of(name)
-    declared = {schema.name for kind in (Positions, Shape, Variance) for schema in kind.tables}
-    assert set(spec.tables) | set(spec.optional) <= declared
+@pytest.mark.parametrize("name", COMPARED)
+def test_a_comparison_names_declared_tables_and_says_what_it_shows(name: str) -> None:
+    spec = COMPARED[name]
+    assert {*spec.tables, *spec.optional} <= {schema.name for schema in Positions.tables}
     assert spec.caption.endswith(".")
     assert spec.title
-    assert spec.can_draw(given(name, DRAWN))
+    assert spec.can_draw(compared(name, DRAWN))
     assert not spec.can_draw({})
 
 
-@pytest.mark.parametrize("name", [*FIGURES, *COMPARED])
-def test_a_figure_does_without_its_optional_tables(name: str) -> None:
-    needed = {table: given(name, DRAWN)[table] for table in spec_of(name).tables}
-    assert spec_of(name).draw(needed, width="column").get_size_inches()[0] == 3.3
-
-
-@pytest.mark.parametrize("name", PER_HEAD)
-def test_a_figure_with_a_panel_a_head_shows_the_asked_heads_in_the_asked_order(name: str) -> None:
-    figure = spec_of(name).draw(given(name, DRAWN), heads=[2, 0])
+@pytest.mark.parametrize("name", [name for name, spec in COMPARED.items() if spec.per_head])
+def test_a_comparison_shows_the_asked_heads_in_the_asked_order(name: str) -> None:
+    figure = COMPARED[name].draw(compared(name, DRAWN), heads=[2, 0])
     titles = [axes.get_title(loc="left").split()[0].strip(",") for axes in figure.axes if axes.axison]
     assert list(dict.fromkeys(titles)) == ["L0H2", "L0H0"]
 
 
-@pytest.mark.parametrize("name", [*FIGURES, *COMPARED])
-def test_panels_without_any_number_say_so(name: str) -> None:
-    nothing = {table: _without_values(frame) for table, frame in DRAWN.items()}
-    panels = [axes for axes in spec_of(name).draw(given(name, nothing)).axes if axes.axison]
+@pytest.mark.parametrize("name", COMPARED)
+def test_panels_of_a_comparison_without_any_number_say_so(name: str) -> None:
+    nothing = {table: frame.with_columns(pl.when(False).then(cs.float())) for table, frame in DRAWN.items()}
+    panels = [axes for axes in COMPARED[name].draw(compared(name, nothing)).axes if axes.axison]
     assert panels
     for axes in panels:
         assert [text.get_text() for text in axes.texts if text.get_text() == "no data"] == ["no data"]
 
 
-def _without_values(frame: pl.DataFrame) -> pl.DataFrame:
-    values = [name for name, dtype in frame.schema.items() if dtype.is_float() or name in ("outlier", "undertrained")]
-    return frame.with_columns(pl.lit(None, dtype=frame.schema[name]).alias(name) for name in values)
-
-
-@pytest.mark.parametrize("name", [*FIGURES, *COMPARED])
-def test_one_head_and_one_position_are_enough(name: str) -> None:
-    assert spec_of(name).draw(given(name, tables(1, positions=1, vocabulary=1)), width="column")
-
-
-@pytest.mark.parametrize("name", [*FIGURES, *COMPARED])
-@pytest.mark.parametrize(("drawn", "width"), [(SMALL, "column"), (USUAL, "page")], ids=["1-column", "12-page"])
-def test_labels_stand_apart(name: str, drawn: dict, width: str) -> None:
-    assert collisions(spec_of(name).draw(given(name, drawn), width=width)) == []
-
-
-@pytest.mark.parametrize("name", ["position_alone", "last_positions"])
-def test_labels_of_32_heads_stand_apart_in_a_column(name: str) -> None:
-    assert collisions(FIGURES[name].draw(MANY, width="column")) == []
+@pytest.mark.parametrize("name", COMPARED)
+def test_one_head_and_one_position_are_enough_for_a_comparison(name: str) -> None:
+    drawn = tables(1, positions=1, vocabulary=1)
+    assert COMPARED[name].draw(compared(name, drawn), width="column").get_size_inches()[0] == 3.3
 
 
 @pytest.mark.parametrize("name", COMPARED)
-def test_labels_of_several_checkpoints_stand_apart_in_a_column(name: str) -> None:
-    assert collisions(COMPARED[name].draw(given(name, USUAL), width="column")) == []
-
-
-def test_a_low_figure_still_holds_its_axis_label() -> None:
-    assert collisions(FIGURES["position_sum"].draw(tables(2), width="column")) == []
+def test_labels_of_one_head_stand_apart_in_a_comparison(name: str) -> None:
+    assert collisions(COMPARED[name].draw(compared(name, SMALL), width="column")) == []
 
 
 def test_compared_figures_are_titled_by_their_quantity() -> None:

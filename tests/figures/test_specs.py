@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
+from detoklens.figures.theme import ShownFigure
 from tests.figures import specs
 from tests.figures.synthetic import tables
 from tests.figures.test_layout import MANY, SMALL, USUAL, collisions
@@ -58,7 +59,7 @@ def _values(frame: pl.DataFrame) -> list[tuple[str, pl.DataType]]:
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_one_head_and_one_position_are_enough(name: str) -> None:
-    assert FIGURES[name].draw(tables(1, positions=1, vocabulary=1), width="column")
+    assert isinstance(FIGURES[name].draw(tables(1, positions=1, vocabulary=1), width="column"), ShownFigure)
 
 
 @pytest.mark.parametrize("name", FIGURES)

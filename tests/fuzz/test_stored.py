@@ -22,12 +22,11 @@ from detoklens.errors import OutputError
 from detoklens.model.closed_worlds import kept_vectors
 from detoklens.questions.answer import Answer, Store, read_answer
 from detoklens.questions.base import Question
-from detoklens.questions.comparing import compare
 from detoklens.questions.heatmap.question import Heatmap
 from detoklens.questions.partners.question import Partners
 from detoklens.questions.positions.question import Positions
 from detoklens.questions.shape.question import Shape
-from detoklens.questions.study import Study
+from detoklens.questions.study import Study, compare
 from detoklens.questions.variance.question import Variance
 from detoklens.report.drawing import FORMATS, PHONE, Drawing, FigureCache
 from detoklens.tables.files import (

@@ -12,17 +12,19 @@ from scipy.special import log_softmax, softmax
 
 import detoklens as dl
 from detoklens.errors import MissingError, RangeError
+from detoklens.questions.answer import side_by_side
 from detoklens.questions.auroc.compute import AUROC_CONTROLS
 from detoklens.questions.catalogue import QUESTIONS
-from detoklens.questions.comparing import side_by_side
 from tests.command_line import refuse, run
 from tests.layers import as_layer, random_first_layer
 from tests.weights.families.tiny import real, tiny
 
+pytestmark = pytest.mark.usefixtures("few_words")
+
 IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
 WORDS = ["the little girl went to the park", "Once upon a time there was a big dog who liked to play"]
 SPLIT_WORDS = ["embedding", "tokenizers", "unbelievably", "photosynthesis"]
-ASKED = {
+CHOSEN = {
     "partners": dl.Partners([5], top=3),
     "words": dl.Words(SPLIT_WORDS, heads=[0]),
     "heatmap": dl.Heatmap(tokens=5, heads=[0]),
@@ -31,16 +33,18 @@ ASKED = {
     "heads": dl.Heads(heads=[0]),
     "anatomy": dl.Anatomy(heads=[0]),
     "twins": dl.Twins(pieces=[2], triples=50, candidates=300, bootstrap=20),
-    "frequency": dl.Frequency(),
-    "positions": dl.Positions(),
-    "shape": dl.Shape(),
-    "variance": dl.Variance(),
     "attention": dl.Attention(query_positions=[2]),
     "contributions": dl.Contributions(query_positions=[2]),
     "explain": dl.Explain(token_ids=IDS),
-    "paper": dl.Paper(),
 }
-NEEDS_TABLE = {"variance"}
+"""Small questions, and those with a required argument; any other question is asked with its defaults."""
+ELSEWHERE = {"layers", "lookback"}
+"""They need the real model and counts: see test_layers.py and test_lookback.py."""
+ASKED = {
+    name: CHOSEN[name] if name in CHOSEN else question()
+    for name, question in QUESTIONS.items()
+    if name not in ELSEWHERE
+}
 
 
 def random_rotary(**more: object):
@@ -93,11 +97,6 @@ def seen(layer, query: int, n_keys: int) -> np.ndarray:
     keys = np.arange(n_keys)
     window = layer.weights.window or n_keys
     return keys[(np.abs(query - keys) < window) & ((keys <= query) | (not layer.is_causal))]
-
-
-def test_every_question_is_asked_here():
-    elsewhere = {"layers", "lookback"}  # they need the real model and counts: see test_layers.py, test_lookback.py
-    assert set(ASKED) | elsewhere == set(QUESTIONS)
 
 
 @pytest.mark.parametrize(("name", "mean"), SPLITS)
@@ -332,7 +331,7 @@ def test_what_has_no_part_does_not_enter_the_provenance_nor_the_command():
 
 @pytest.mark.parametrize("name", ASKED)
 def test_a_real_rotary_model_answers_or_says_why_not(name, stories):
-    if name not in NEEDS_TABLE:
+    if "position_table" not in ASKED[name].needs:
         assert stories.ask(ASKED[name]).sentence.endswith(".")
         return
     with pytest.raises(MissingError, match="needs learned position embeddings"):

@@ -13,9 +13,11 @@ from tests.questions.toy import LENGTHS, Lengths
 
 
 @pytest.fixture
-def registered(monkeypatch):
+def registered():
     """The toy among all questions."""
-    monkeypatch.setattr(catalogue.QUESTIONS, "_registered", {"lengths": Lengths})
+    catalogue.register(Lengths)
+    yield
+    del catalogue.QUESTIONS.listings["lengths"]
 
 
 def test_it_is_a_command_with_options_and_help(registered, tmp_path):

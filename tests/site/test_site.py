@@ -25,7 +25,7 @@ import pytest
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.study import Study
 from detoklens.report import drawing
-from tests.answers import sharing_answers
+from tests.answers import SharingDrawings, sharing_answers
 from tests.axe import serious_findings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -64,6 +64,7 @@ def site(answers_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path
         patch.setenv("PYTHONWARNINGS", "")
         patch.setattr(drawing, "FORMATS", ("svg",))
         patch.setattr(Study, "_answered", sharing_answers(answers_folder))
+        patch.setattr(drawing, "draw_files", SharingDrawings(answers_folder))
         make_site = importlib.import_module("make_site")
         make_site.lay_out(host.parent / "source")
         make_site.build(host.parent / "source", host / UNDER)

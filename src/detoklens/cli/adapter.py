@@ -3,23 +3,30 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, get_args, get_origin
 
 import typer
 
 from detoklens.cli.completion import completion_of
 from detoklens.cli.output import Output, say, show_answer
 from detoklens.demo import NAME as DEMO
+from detoklens.figures.spec import chosen_spec
 from detoklens.loading import load
+from detoklens.questions.base import Question
 from detoklens.questions.options import OnText
-from detoklens.questions.parameters import PARAMETERS, REQUIRED, Parameter, Setting, settings_of
+from detoklens.questions.parameters import (
+    PARAMETERS,
+    REQUIRED,
+    Parameter,
+    Setting,
+    choices_of,
+    settings_of,
+    to_cli_args,
+)
 from detoklens.questions.study import Study, Work, fitting_counts
 from detoklens.questions.texts import Texts
-
-if TYPE_CHECKING:
-    from detoklens.questions.base import Question
 
 ADVANCED = "Advanced options"
 
@@ -96,159 +103,130 @@ class SeedOptions:
 
 def question_command(question: type[Question]) -> Callable[..., None]:
     """The command of a question, with its options and those of inputs and output."""
-    owners = owners_of(question)
 
-    def run(*parts: Any) -> None:
-        made = dict(zip(owners, parts, strict=True))
-        made[Output].check(made[question])
-        note_ignored_inputs(made[question], made.get(Corpus), made.get(Texts))
-        study = open_study(made[AnalysedModel], *(made.get(owner) for owner in (Corpus, Texts, SeedOptions, Work)))
-        show_answer(study.ask(made[question], made[Output].out), made[Output])
+    def run(*options: Any) -> None:
+        given = dict(zip(owners, options, strict=True))
+        asked, output, corpus, texts = given[question], given[Output], given.get(Corpus), given.get(Texts)
+        if output.figure is not None:
+            chosen_spec(asked.specs(), output.figure_name, asked.name())
+        if corpus is not None and corpus.counts is not None and not asked.depends_on("counts"):
+            say("--counts is ignored with these options")
+        if texts is not None and texts.text and not asked.depends_on("text"):
+            say("--text is ignored with these options")
+        study = open_study(given[AnalysedModel], corpus, texts, given.get(SeedOptions), given.get(Work))
+        show_answer(study.ask(asked, output.out), output)
 
+    owners = option_owners(question)
     return command_of(run, owners, question)
 
 
-def note_ignored_inputs(question: Question, corpus: Corpus | None, texts: Texts | None) -> None:
-    """Say which inputs are ignored with these parameters."""
-    if corpus is not None and corpus.counts is not None and not question.depends_on("counts"):
-        say("--counts is ignored with these options")
-    if texts is not None and texts.text and not question.depends_on("text"):
-        say("--text is ignored with these options")
+def option_owners(question: type[Question]) -> dict[type, Sequence[Setting]]:
+    """The dataclasses that a command's options come from, with their settings."""
+    owners: dict[type, Sequence[Setting]] = {each: settings_of(each) for each in (AnalysedModel, question)}
+    if question.takes("counts"):  # on text, counts can only weight the mean that is split off
+        owners[Corpus] = _advanced(settings_of(Corpus), issubclass(question, OnText))
+    if question.takes("text"):
+        owners[Texts] = _advanced(settings_of(Texts), "text" not in question.needs)
+    if question.takes("seed") or question.takes("text"):
+        owners[SeedOptions] = settings_of(SeedOptions)
+    if question.parallel:
+        owners[Work] = settings_of(Work)
+    figures = tuple(spec.name for spec in question.figures)
+    tables = tuple(schema.name for schema in question.tables)
+    choices = {"table": tables if len(tables) > 1 else (), "by": tuple(question.by), "figure_name": figures}
+    without_use = {name for name, values in choices.items() if not values}
+    without_use |= set() if figures else {"figure", "force", "width"}
+    owners[Output] = tuple(
+        replace(setting, kind=Literal[choices[setting.name]] | None) if setting.name in choices else setting
+        for setting in settings_of(Output)
+        if setting.name not in without_use
+    )
+    return owners
+
+
+def _advanced(settings: tuple[Setting, ...], advanced: bool) -> tuple[Setting, ...]:
+    """The same settings, listed under the advanced options if `advanced`."""
+    return tuple(
+        replace(setting, parameter=replace(setting.parameter, advanced=advanced or setting.parameter.advanced))
+        for setting in settings
+    )
 
 
 def command_of(
     run: Callable[..., None], owners: Mapping[type, Sequence[Setting]] | Sequence[type], described: Any = None
 ) -> Callable[..., None]:
-    """A function with a parameter per setting of some dataclasses; it calls `run` with one object of each."""
+    """A function for typer with a parameter per setting of some dataclasses; it calls `run` with one object of each."""
     settings = owners if isinstance(owners, Mapping) else {owner: settings_of(owner) for owner in owners}
 
     def command(**given: Any) -> None:
-        run(*(owner(**read_settings(of_owner, given)) for owner, of_owner in settings.items()))
+        run(
+            *(
+                owner(**{setting.name: _value(setting, given.get(setting.name)) for setting in of_owner})
+                for owner, of_owner in settings.items()
+            )
+        )
 
-    flat = [setting for of_owner in settings.values() for setting in of_owner if setting.parameter.cli]
-    return with_parameters(command, flat, described or run)
-
-
-def owners_of(question: type[Question]) -> dict[type, list[Setting]]:
-    """The dataclasses that a command's options come from, with their settings."""
-    owners: dict[type, list[Setting]] = {each: list(settings_of(each)) for each in (AnalysedModel, question)}
-    if question.takes("counts"):
-        only_a_mean = issubclass(question, OnText)  # there, counts can only weight the mean that is split off
-        owners[Corpus] = [as_advanced(s) if only_a_mean else s for s in settings_of(Corpus)]
-    if question.takes("text"):
-        owners[Texts] = [s if "text" in question.needs else as_advanced(s) for s in settings_of(Texts)]
-    if question.takes("seed") or question.takes("text"):
-        owners[SeedOptions] = list(settings_of(SeedOptions))
-    if question.parallel:
-        owners[Work] = list(settings_of(Work))
-    owners[Output] = output_settings(question)
-    return owners
-
-
-def as_advanced(setting: Setting) -> Setting:
-    """The same setting, listed under the advanced options."""
-    return replace(setting, parameter=replace(setting.parameter, advanced=True))
-
-
-def output_settings(question: type[Question]) -> list[Setting]:
-    """The output settings of a question, with its tables and figures as choices."""
-    names = tuple(schema.name for schema in question.tables)
-    figures = tuple(spec.name for spec in question.figures)
-    kinds = {"table": names if len(names) > 1 else (), "by": tuple(question.by), "figure_name": figures}
-    settings = []
-    for setting in settings_of(Output):
-        choices = kinds.get(setting.name)
-        if setting.name in ("figure", "force", "width") and not figures:
-            continue
-        if choices is None:
-            settings.append(setting)
-        elif choices:
-            settings.append(replace(setting, kind=Literal[choices] | None))
-    return settings
-
-
-def with_parameters(command: Callable[..., None], settings: Sequence[Setting], described: Any) -> Callable[..., None]:
-    """Give a function the signature that typer reads and the docstring of `described`."""
-    ordered = sorted(settings, key=lambda setting: not setting.parameter.positional)
-    parameters = [
-        inspect.Parameter(setting.name, inspect.Parameter.KEYWORD_ONLY, default=default_of(setting), annotation=kind)
-        for setting in ordered
-        for kind in [annotation_of(setting)]
-    ]
-    command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    offered = [setting for of_owner in settings.values() for setting in of_owner if setting.parameter.cli]
+    offered.sort(key=lambda setting: not setting.parameter.positional)
+    command.__signature__ = inspect.Signature([_typer_parameter(each) for each in offered])  # type: ignore[attr-defined]
     command.__annotations__ = {}
-    command.__doc__ = (inspect.getdoc(described) or "").partition(PARAMETERS)[0]  # its options describe them
+    command.__doc__ = (inspect.getdoc(described or run) or "").partition(PARAMETERS)[0]  # its options describe them
     return command
 
 
-def default_of(setting: Setting) -> Any:
-    """The default as the command line shows it."""
-    default = inspect.Parameter.empty if setting.default is REQUIRED else setting.default
-    if isinstance(default, tuple):
-        return None
-    written = setting.parameter.read is not None and default is not None and setting.default is not REQUIRED
-    return str(default) if written else default
+def _value(setting: Setting, given: Any) -> Any:
+    """The value of a setting from the command line's argument."""
+    if given is None or setting.parameter.read is None:
+        return setting.default if given is None else given
+    try:
+        return setting.parameter.read(given)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint=f"'{setting.flag}'") from error
 
 
-def annotation_of(setting: Setting) -> Any:
-    """The type that typer reads, with the option's name and help."""
-    parameter = setting.parameter
-    kind = _typed(setting)
-    hide = default_of(setting) in (None, inspect.Parameter.empty)
-    least = {"min": parameter.least} if parameter.least is not None and kind in (int, float, int | None) else {}
+def _typer_parameter(setting: Setting) -> inspect.Parameter:
+    """What typer makes an option or argument of.
+
+    It is text if the setting has its own reader, and a list if it may be repeated.
+    """
+    parameter, kind, default = setting.parameter, setting.kind, setting.default
+    required = default is REQUIRED
+    sequences = [choice for choice in choices_of(kind) if get_origin(choice) is Sequence]
+    if parameter.read is not None and not parameter.repeated:
+        kind = str | None if default is None else str
+        default = default if default is None or required else str(default)
+    elif sequences:
+        kind = list[int] if get_args(sequences[0]) == (int,) else list[str]
+        kind = kind if required else kind | None
+    if isinstance(setting.default, tuple):
+        default = None
+    looks: dict[str, Any] = {"metavar": parameter.metavar, "help": parameter.help}
+    looks["autocompletion"] = completion_of(setting)
+    shown = not required and default is not None
     if parameter.positional:
-        look: dict[str, Any] = {"metavar": parameter.metavar, "help": parameter.help, "show_default": not hide}
-        return Annotated[kind, typer.Argument(**look, autocompletion=completion_of(setting))]
-    return Annotated[
-        kind,
-        typer.Option(
-            setting.flag,
-            metavar=parameter.metavar,
-            help=parameter.help,
-            rich_help_panel=ADVANCED if parameter.advanced else None,
-            autocompletion=completion_of(setting),
-            show_default=not hide and not isinstance(setting.default, bool),
-            **least,  # type: ignore[arg-type]
-        ),
-    ]
-
-
-def _typed(setting: Setting) -> Any:
-    """The type that typer converts to: text if the setting has its own reader, a list if it may be repeated."""
-    if setting.parameter.read is not None and not setting.parameter.repeated:
-        return str | None if setting.default is None else str
-    sequence = next(
-        (choice for choice in (setting.kind, *get_args(setting.kind)) if get_origin(choice) is Sequence), None
+        option = typer.Argument(show_default=shown, **looks)
+    else:
+        if parameter.least is not None and kind in (int, float, int | None):
+            looks["min"] = parameter.least
+        looks["rich_help_panel"] = ADVANCED if parameter.advanced else None
+        option = typer.Option(setting.flag, show_default=shown and not isinstance(default, bool), **looks)
+    return inspect.Parameter(
+        setting.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=inspect.Parameter.empty if required else default,
+        annotation=Annotated[kind, option],
     )
-    if sequence is not None:
-        several = list[int] if get_args(sequence) == (int,) else list[str]
-        return several if setting.default is REQUIRED else several | None
-    return setting.kind
-
-
-def read_settings(settings: Iterable[Setting], given: dict[str, Any]) -> dict[str, Any]:
-    """The values of settings from the command line's arguments."""
-    values: dict[str, Any] = {}
-    for setting in settings:
-        value = given.get(setting.name)
-        if value is None:
-            value = setting.default
-        elif setting.parameter.read is not None:
-            try:
-                value = setting.parameter.read(value)
-            except ValueError as error:
-                raise typer.BadParameter(str(error), param_hint=f"'{setting.flag}'") from error
-        values[setting.name] = value
-    return values
 
 
 def open_study(
-    model: AnalysedModel, corpus: Corpus | None, texts: Texts | None, chance: SeedOptions | None, work: Work | None
+    model: AnalysedModel,
+    corpus: Corpus | None = None,
+    texts: Texts | None = None,
+    seed: SeedOptions | None = None,
+    work: Work | None = None,
 ) -> Study:
     """The study that the command line describes."""
     layer = load(model.model, revision=model.revision, tokenizer=model.tokenizer, all_tokens=model.all_tokens)
     counts = fitting_counts(corpus.counts, layer) if corpus is not None else None
-    words = [model.model, *(["--revision", model.revision] if model.revision else [])]
-    words += ["--tokenizer", model.tokenizer] if model.tokenizer else []
-    words += ["--all-tokens"] * model.all_tokens
-    return Study(layer, counts, texts, chance.seed if chance else 0, work, words)
+    words = [model.model, *to_cli_args(replace(model, model=DEMO))]
+    return Study(layer, counts, texts, seed.seed if seed else 0, work, words)

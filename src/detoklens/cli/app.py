@@ -1,21 +1,26 @@
-"""The command line. Each question is a command, built from the question class when it is called."""
+"""The command line. Each question is a command, built from the question class when it is called.
+
+An error that the user can fix is one line on stderr, in any state of the streams.
+"""
 
 from __future__ import annotations
 
+import codecs
+import errno
+import io
+import os
 import sys
 import warnings
-from collections.abc import Callable
 from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand, TyperGroup
-from typer.main import get_command_from_info
+from typer.main import get_command_from_info, get_group
 from typer.models import CommandInfo
 
 from detoklens.__main__ import INTERRUPTED
-from detoklens.cli.errors import forget_unwritten, one_line, open_streams
-from detoklens.errors import DetokLensError
+from detoklens.errors import DetokLensError, MissingError, OutputError, first_line
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.version import __version__
 
@@ -32,7 +37,17 @@ OTHER_COMMANDS = {
     "Checks": {"verify": "Compare the decomposition with transformers' own first layer."},
     "Other programs": {"schema": "Print the JSON schema of a question's parameters, tables and JSON output."},
 }
+RESERVED = {name for summaries in OTHER_COMMANDS.values() for name in summaries}
 CONTEXT = {"help_option_names": ["-h", "--help"]}
+
+
+def topics() -> dict[str, dict[str, str]]:
+    """The commands' names and summaries by topic; a question can't take the name of another command."""
+    found: dict[str, dict[str, str]] = {}
+    for name, listing in QUESTIONS.listings.items():
+        if name not in RESERVED:
+            found.setdefault(listing.topic, {})[name] = listing.summary
+    return found | OTHER_COMMANDS
 
 
 class Command(TyperCommand):
@@ -64,50 +79,26 @@ class Commands(TyperGroup):
         return [name for names in topics().values() for name in names]
 
     def get_command(self, _context: Any, name: str) -> Any:
-        if name not in self.list_commands(_context):
+        """Build a command; imports only what it needs."""
+        if name in RESERVED:
+            function = import_module(f"detoklens.cli.{name}").command
+            if isinstance(function, typer.Typer):
+                return get_group(function)
+        elif name in QUESTIONS:
+            from detoklens.cli.adapter import question_command
+
+            function = question_command(QUESTIONS[name])
+        else:
             return None
-        function = callback(name)
-        if isinstance(function, typer.Typer):
-            return typer.main.get_group(function)
         info = CommandInfo(name, cls=Command, callback=function, context_settings=CONTEXT)
         return get_command_from_info(info, pretty_exceptions_short=False, rich_markup_mode=None)
 
     def format_commands(self, _context: Any, formatter: Any) -> None:
         """Whole summaries, grouped by topic."""
-        for topic, names in topics().items():
+        for topic, summaries in topics().items():
             formatter.write(f"\n{topic}\n")
             with formatter.indentation():
-                formatter.write_dl([(name, summary(name)) for name in names])
-
-
-def topics() -> dict[str, list[str]]:
-    """The commands by topic."""
-    found: dict[str, list[str]] = {}
-    for name in QUESTIONS:
-        if name in others():
-            continue
-        found.setdefault(QUESTIONS.topic(name), []).append(name)
-    return found | {topic: list(names) for topic, names in OTHER_COMMANDS.items()}
-
-
-def callback(name: str) -> Callable[..., None] | typer.Typer:
-    """The function that a command calls; imports only what that command needs."""
-    if name not in others():
-        from detoklens.cli.adapter import question_command
-
-        return question_command(QUESTIONS[name])
-    found: Callable[..., None] | typer.Typer = import_module(f"detoklens.cli.{name}").command
-    return found
-
-
-def summary(name: str) -> str:
-    """The one-line summary of a command."""
-    return others()[name] if name in others() else QUESTIONS.summary(name)
-
-
-def others() -> dict[str, str]:
-    """The commands that are not questions, with their summaries; a question can't take their names."""
-    return {name: text for summaries in OTHER_COMMANDS.values() for name, text in summaries.items()}
+                formatter.write_dl(list(summaries.items()))
 
 
 app = typer.Typer(
@@ -121,8 +112,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool) -> None:
-    if asked:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         typer.echo(f"detoklens {__version__}")
         raise typer.Exit
 
@@ -142,22 +133,92 @@ def main() -> None:
     warnings.filterwarnings("ignore", r".* encountered in ", RuntimeWarning, append=True)
     try:
         open_streams()
-        run_command()
+        try:
+            app(prog_name="detoklens")
+        except SystemExit as ended:
+            if ended.code == INTERRUPTED:  # typer turns Ctrl-C into a silent exit
+                raise KeyboardInterrupt from None
+            sys.stdout.flush()  # a failed write is reported before the interpreter exits
+            raise
     except (DetokLensError, OSError, MemoryError) as error:
-        line = one_line(error)
+        line = error_line(error)
         if line is None:
             raise
         sys.stderr.write(line)
-        forget_unwritten()
+        discard_unwritten()
         sys.exit(1)
 
 
-def run_command() -> None:
-    """Run the command and flush stdout here, so that a failed write is reported before the interpreter exits."""
+def open_streams() -> None:
+    """Refuse a closed stdout, replace a closed stderr, and let stdout print every character."""
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+    if sys.stdout is None:
+        raise OutputError("stdout is closed; redirect it, e.g. > /dev/null")
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        codecs.register_error("detoklens", _escape)
+        sys.stdout.reconfigure(errors="detoklens")
+
+
+def _escape(error: UnicodeError) -> tuple[str | bytes, int]:
+    """The bytes of a path that is not UTF-8; a backslash escape for a character that stdout's encoding lacks."""
     try:
-        app(prog_name="detoklens")
-    except SystemExit as ended:
-        if ended.code == INTERRUPTED:  # typer turns Ctrl-C into a silent exit
-            raise KeyboardInterrupt from None
+        return codecs.lookup_error("surrogateescape")(error)
+    except UnicodeError:
+        return codecs.lookup_error("backslashreplace")(error)
+
+
+def discard_unwritten() -> None:
+    """Discard unwritten output, so that the interpreter does not fail on it again at exit."""
+    if sys.stdout is None:
+        return
+    try:
         sys.stdout.flush()
-        raise
+    except OSError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+LONGEST_PATH = 200  # characters of a path in a message
+UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EBADF})
+"""Errors of writing to stdout, which come without a file name: full, too large, broken, read-only."""
+LESS = "lower --heads, --tokens, --documents, --top, --workers, --batch or --memory, whichever the command has"
+MISSING = {
+    "counts": "add --counts COUNTS (made by `detoklens count`)",
+    "text": "add --text with files, folders, globs or a hub dataset",
+    "vocabulary": "put the model's tokenizer.json next to its weights",
+}
+AS_FLAGS = {
+    "with skip_bad=True": "with --skip-bad",
+    "set document_per_line=True": "add --document-per-line",
+    "pass text_field=": "pass --text-field ",
+    "as ids_field": "as --ids-field",
+    "pass dtype=": "pass --dtype ",
+    "omit dtype": "omit --dtype",
+    "pass its tokenizer, load(model, tokenizer=…)": "put its tokenizer.json next to the weights",
+}
+"""Python parameters in messages, and the command-line options in place of them."""
+
+
+def error_line(error: Exception) -> str | None:
+    """The message of an error that the user can fix; empty for a closed pipe, None for a bug."""
+    if isinstance(error, MissingError) and error.need in MISSING:
+        return f"detoklens: {error.what}; {MISSING[error.need]}\n"
+    if isinstance(error, DetokLensError):
+        message = str(error)
+        for keyword, flag in AS_FLAGS.items():
+            message = message.replace(keyword, flag)
+        return f"detoklens: {message}\n"
+    if isinstance(error, MemoryError):
+        return f"detoklens: not enough memory ({first_line(error)}); {LESS}\n"
+    if isinstance(error, BrokenPipeError):
+        return ""
+    if isinstance(error, OSError) and error.filename is not None:
+        name = error.filename
+        path = os.fsdecode(name) if isinstance(name, str | bytes | os.PathLike) else str(name)
+        path = path if len(path) <= LONGEST_PATH else f"{path[:LONGEST_PATH]}…"
+        return f"detoklens: {path}: {error.strerror}; name another file or folder\n"
+    if isinstance(error, OSError) and error.errno in UNWRITABLE:
+        return f"detoklens: the output can't be written: {error.strerror}; redirect it elsewhere\n"
+    return None

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -24,13 +25,9 @@ from detoklens.report.content import Listener
 from detoklens.report.folder import ask_all, claim, refuse_foreign
 from detoklens.wording import plural
 
-if TYPE_CHECKING:
-    from detoklens.corpus.counts import Counts
-    from detoklens.scores.layer import Layer
-
 
 @dataclass(frozen=True)
-class Compared:
+class Compare:
     """Options of a comparison."""
 
     models: Annotated[
@@ -48,7 +45,7 @@ class Compared:
     ] = "page"
 
 
-def compare(made: Compared, corpus: Corpus, texts: Texts, chance: SeedOptions, work: Cluster) -> None:
+def compare(options: Compare, corpus: Corpus, texts: Texts, seed: SeedOptions, work: Cluster) -> None:
     """Compare several checkpoints in one report.
 
     For example sizes, training steps or fine-tunes. Counts are used for the models whose tokenizer made them; a note
@@ -59,53 +56,46 @@ def compare(made: Compared, corpus: Corpus, texts: Texts, chance: SeedOptions, w
 
     Example: detoklens compare EleutherAI/pythia-70m@step1000..step143000:8 --counts hf:someone/pile-counts
     """
-    refuse_foreign(made.out, KIND)
-    width = chosen_width(made.figure_width)
-    named = labelled_models(list(made.models) or [*demo.snapshots(), demo.NAME])
+    refuse_foreign(options.out, KIND)
+    width = chosen_width(options.figure_width)
+    named = labelled_models(list(options.models) or [*demo.snapshots(), demo.NAME])
     checkpoints = [
-        Checkpoint(label, model, corpus.counts, texts, chance.seed, made.out.absolute())
+        Checkpoint(label, model, corpus.counts, texts, seed.seed, options.out.absolute())
         for label, model in named.items()
     ]
     studies = {each.label: each.study(work) for each in checkpoints}
     with step_list() as listener:
-        if work.engine == "ray":
-            claim(made.out, KIND)
-            _ask_on_cluster(checkpoints, work, listener)
+        if work.engine == "ray":  # one task per checkpoint; the comparison then reads their answers
+            claim(options.out, KIND)
+            title = f"Answer for {len(checkpoints)} checkpoints on Ray"
+            with listener.step(title) as watch, open_engine(work.engine, work.workers, work.ray_address) as engine:
+                for done, _ in enumerate(engine.run(ask_checkpoint, checkpoints), 1):
+                    if watch is not None:
+                        watch(done, len(checkpoints))
         with open_engine(workers=work.workers if work.engine == "local" else None) as engine:
-            page = make_comparison(studies, made.out, width, listener, engine)
+            page = make_comparison(studies, options.out, width, listener, engine)
     typer.echo(page)
 
 
 def labelled_models(models: list[str]) -> dict[str, str]:
     """Models by label: LABEL=MODEL, or the name without the folders that all models share."""
-    given = []
-    for label, named_models in map(_label_and_model, models):
-        several = expand_revisions(named_models)
-        in_range = label is not None and several != [named_models]
+    given: list[tuple[str, str]] = []
+    for text in models:
+        label, _, model = text.partition("=")
+        if not (label and model) or Path(text).exists():
+            label, model = "", text.rstrip("/")
+        several = expand_revisions(model)
+        in_range = label and several != [model]
         given += [(f"{label}@{each.rpartition('@')[2]}" if in_range else label, each) for each in several]
     if len(given) < 2:
         raise DetokLensError(f"{plural(len(given), 'model')} to compare; name at least two")
-    shared = _shared_folders([model for label, model in given if label is None])
+    unlabelled = [model for label, model in given if not label]
+    folders = zip(*(model.split("/")[:-1] for model in unlabelled), strict=False) if len(unlabelled) > 1 else ()
+    shared = "".join(f"{parts[0]}/" for parts in takewhile(lambda parts: len(set(parts)) == 1, folders))
     named = {printable(label or model[len(shared) :]): model for label, model in given}
     if len(named) < len(given):
         raise DetokLensError("two models have the same label; distinguish them with LABEL=MODEL")
     return named
-
-
-def _label_and_model(text: str) -> tuple[str | None, str]:
-    label, equals, model = text.partition("=")
-    return (label, model) if equals and label and model and not Path(text).exists() else (None, text.rstrip("/"))
-
-
-def _shared_folders(models: list[str]) -> str:
-    """The folders that all names start with."""
-    folders = [model.split("/")[:-1] for model in models]
-    shared = []
-    for parts in zip(*folders, strict=False):
-        if len(set(parts)) > 1:
-            break
-        shared.append(parts[0])
-    return "".join(f"{part}/" for part in shared) if len(models) > 1 else ""
 
 
 @dataclass(frozen=True)
@@ -121,7 +111,15 @@ class Checkpoint:
 
     def study(self, work: Work) -> Study:
         layer = load(self.model)
-        return Study(layer, _counts_that_fit(self.counts, layer), self.texts, self.seed, work, [self.model])
+        try:
+            counts = fitting_counts(self.counts, layer)
+        except CountsError as error:  # another tokenizer made them
+            folder = self.counts
+            if folder is None or not (folder.startswith("hf:") or (Path(folder) / "manifest.json").is_file()):
+                raise
+            say(f"{layer.name}: without counts: {error}")
+            counts = None
+        return Study(layer, counts, self.texts, self.seed, work, [self.model])
 
 
 def ask_checkpoint(checkpoint: Checkpoint) -> str:
@@ -130,24 +128,4 @@ def ask_checkpoint(checkpoint: Checkpoint) -> str:
     return checkpoint.label
 
 
-def _ask_on_cluster(checkpoints: Sequence[Checkpoint], work: Cluster, listener: Listener) -> None:
-    """Run one Ray task per checkpoint; the comparison then reads their answers."""
-    title = f"Answer for {len(checkpoints)} checkpoints on Ray"
-    with listener.step(title) as watch, open_engine(work.engine, work.workers, work.ray_address) as engine:
-        for done, _ in enumerate(engine.run(ask_checkpoint, checkpoints), 1):
-            if watch is not None:
-                watch(done, len(checkpoints))
-
-
-def _counts_that_fit(folder: str | None, layer: Layer) -> Counts | None:
-    """The counts, or None where another tokenizer made them."""
-    try:
-        return fitting_counts(folder, layer)
-    except CountsError as error:
-        if folder is None or not (folder.startswith("hf:") or (Path(folder) / "manifest.json").is_file()):
-            raise
-        say(f"{layer.name}: without counts: {error}")
-        return None
-
-
-command = command_of(compare, [Compared, Corpus, Texts, SeedOptions, Cluster])
+command = command_of(compare, [Compare, Corpus, Texts, SeedOptions, Cluster])

@@ -70,7 +70,7 @@ def complete_heads(ctx: typer.Context, incomplete: str) -> list[str]:
     from detoklens.weights.gguf_file import GGUFFile
 
     before, comma, typed = incomplete.rpartition(",")
-    with _nothing_on_error():
+    with suppress(Exception):  # a missing or invalid model completes nothing
         model = _model_of(ctx)
         config = GGUFFile(Path(model)).config if is_gguf(model) else read_config(find_folder(model))
         number = next(config[key] for key in HEAD_COUNTS if isinstance(config.get(key), int))
@@ -83,22 +83,16 @@ def complete_tokens(ctx: typer.Context, incomplete: str) -> list[tuple[str, str]
     """The shortest tokens that begin like this; those with a leading space after a quote and a space."""
     from detoklens.loading import load_vocabulary
 
-    with _nothing_on_error():
-        texts = enumerate(load_vocabulary(_model_of(ctx)).texts())
-        found = sorted((len(text), text, token) for token, text in texts if _fits(text, incomplete))
-        return [(text, f"token {token}") for _, text, token in found[:MOST]]
+    with suppress(Exception):
+        fitting = [
+            (len(text), text, token)
+            for token, text in enumerate(load_vocabulary(_model_of(ctx)).texts())
+            if text.startswith(incomplete) and text.isprintable() and text.startswith(" ") == incomplete.startswith(" ")
+        ]
+        return [(text, f"token {token}") for _, text, token in sorted(fitting)[:MOST]]
     return []
-
-
-def _fits(text: str, typed: str) -> bool:
-    return text.startswith(typed) and text.isprintable() and text.startswith(" ") == typed.startswith(" ")
 
 
 def _model_of(ctx: typer.Context) -> str:
     os.environ["HF_HUB_OFFLINE"] = "1"  # before huggingface_hub is imported
     return str(ctx.params.get("model") or demo.NAME)
-
-
-def _nothing_on_error() -> suppress:
-    """Complete nothing, silently, if the model is missing or invalid."""
-    return suppress(Exception)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from detoklens.cli.adapter import Cluster, command_of
 from detoklens.cli.output import Printed, print_table, say
 from detoklens.cli.progress import shown_progress
+from detoklens.corpus.count import CountingOptions, count_corpus
 from detoklens.corpus.memory import parse_size
 from detoklens.corpus.records import ReadingOptions
 from detoklens.demo import NAME as DEMO
@@ -18,9 +19,6 @@ from detoklens.loading import load_vocabulary
 from detoklens.questions.parameters import REQUIRED, Parameter
 from detoklens.questions.texts import DocumentPerLine, SkipBad, TextField
 from detoklens.tables.schema import COUNT_TOTALS
-
-if TYPE_CHECKING:
-    from detoklens.corpus.counts import Counts
 
 
 @dataclass(frozen=True)
@@ -66,9 +64,7 @@ def count(counting: Counting, work: Cluster, printed: Printed) -> None:
 
     Example: detoklens count 'openwebtext/*.parquet' --tokenizer gpt2 --out counts
     """
-    from detoklens.corpus.count import CountingOptions, count_corpus
-
-    asked = CountingOptions(
+    options = CountingOptions(
         reading=ReadingOptions(counting.text_field, counting.document_per_line, counting.skip_bad),
         limit_documents=counting.limit_documents,
         parse_special_tokens=counting.parse_special_tokens,
@@ -79,12 +75,7 @@ def count(counting: Counting, work: Cluster, printed: Printed) -> None:
         say("counting with the demo model's tokenizer; choose another with --tokenizer")
     vocabulary = load_vocabulary(counting.tokenizer or DEMO)
     with open_engine(work.engine, work.workers, work.ray_address) as running, shown_progress() as watch:
-        counts = count_corpus(list(counting.inputs), vocabulary, counting.out, asked, running, watch)
-    _answer(counts, counting.out, printed)
-
-
-def _answer(counts: Counts, out: Path, printed: Printed) -> None:
-    """Print problems of the input to stderr, the totals to stdout."""
+        counts = count_corpus(list(counting.inputs), vocabulary, counting.out, options, running, watch)
     totals = counts.manifest["totals"]
     if totals["replaced_characters"]:
         say(
@@ -93,7 +84,7 @@ def _answer(counts: Counts, out: Path, printed: Printed) -> None:
         )
     if totals["skipped_records"]:
         say(f"{totals['skipped_records']} bad records were skipped, first {'; '.join(totals['first_skipped'])}")
-    print_table(COUNT_TOTALS.frame(counts.totals()), printed.output_format, f"{out}: {COUNT_TOTALS.question}")
+    print_table(COUNT_TOTALS.frame(counts.totals()), printed.output_format, f"{counting.out}: {COUNT_TOTALS.question}")
 
 
 command = command_of(count, [Counting, Cluster, Printed])

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
 from detoklens.cli.adapter import Cluster, command_of
 from detoklens.cli.output import Printed, print_table, say
 from detoklens.cli.progress import shown_progress
+from detoklens.corpus.count import import_counts
+from detoklens.corpus.counts import Counts
 from detoklens.corpus.memory import parse_size
 from detoklens.engines import open_engine
 from detoklens.errors import TokenError
@@ -19,12 +21,9 @@ from detoklens.loading import load_vocabulary
 from detoklens.questions.parameters import REQUIRED, Parameter
 from detoklens.tables.schema import COUNT_TOTALS, PREDECESSORS
 
-if TYPE_CHECKING:
-    from detoklens.corpus.counts import Counts
-
 
 @dataclass(frozen=True)
-class Shown:
+class Show:
     """Which counts and which token to show."""
 
     folder: Annotated[
@@ -38,35 +37,27 @@ class Shown:
     top: Annotated[int, Parameter("Number of predecessors.", least=1)] = 10
 
 
-def show(shown: Shown, printed: Printed) -> None:
+def show(options: Show, printed: Printed) -> None:
     """Show the totals, or the most frequent predecessors of a token.
 
     Example: detoklens counts show demo ion --top 5
     """
-    from detoklens.corpus.counts import Counts
-
-    opened = Counts.open(shown.folder)
-    if shown.token is None and shown.token_id is None:
-        title = f"{shown.folder}: {COUNT_TOTALS.question}"
+    opened = Counts.open(options.folder)
+    if options.token is None and options.token_id is None:
+        title = f"{options.folder}: {COUNT_TOTALS.question}"
         print_table(COUNT_TOTALS.frame(opened.totals()), printed.output_format, title)
         return
-    suffix = _token_id(opened, shown.token, shown.token_id)
-    title = f"{opened.texts[suffix]!r} ({suffix}) occurs {opened.tokens[suffix]:,} times, after"
-    found = PREDECESSORS.frame(opened.most_frequent_predecessors(suffix, shown.top))
+    if options.token is not None and options.token_id is not None:
+        raise TokenError("a token was given both as text and as --token-id; pass one of them")
+    token_id = opened.token_id(options.token or "") if options.token_id is None else options.token_id
+    opened.check_token(token_id)
+    title = f"{opened.texts[token_id]!r} ({token_id}) occurs {opened.tokens[token_id]:,} times, after"
+    found = PREDECESSORS.frame(opened.most_frequent_predecessors(token_id, options.top))
     print_table(found, printed.output_format, title)
 
 
-def _token_id(opened: Counts, token: str | None, token_id: int | None) -> int:
-    if token is not None and token_id is not None:
-        raise TokenError("a token was given both as text and as --token-id; pass one of them")
-    if token_id is not None:
-        opened.check_token(token_id)
-        return token_id
-    return opened.token_id(token or "")
-
-
 @dataclass(frozen=True)
-class Imported:
+class Import:
     """What to import, and how it is read."""
 
     files: Annotated[
@@ -98,7 +89,7 @@ class Imported:
     ] = None
 
 
-def import_(imported: Imported, work: Cluster, printed: Printed) -> None:
+def import_(options: Import, work: Cluster, printed: Printed) -> None:
     """Make counts from published token ids or bigram counts.
 
     The result is what `detoklens count` gives for the same documents. Without a separator or bounds, a flat file of
@@ -106,26 +97,24 @@ def import_(imported: Imported, work: Cluster, printed: Printed) -> None:
 
     Example: detoklens counts import tokens.npy --tokenizer gpt2 --separator 50256 --out counts
     """
-    from detoklens.corpus.count import import_counts
-
-    memory = None if imported.memory is None else parse_size(imported.memory, "--memory")
-    vocabulary = load_vocabulary(imported.tokenizer)
+    memory = None if options.memory is None else parse_size(options.memory, "--memory")
+    vocabulary = load_vocabulary(options.tokenizer)
     with open_engine(work.engine, work.workers, work.ray_address) as running, shown_progress() as watch:
         counts = import_counts(
-            list(imported.files),
+            list(options.files),
             vocabulary,
-            imported.out,
-            ids_field=imported.ids_field,
-            dtype=imported.dtype,
-            separator=imported.separator,
-            packed=imported.packed,
+            options.out,
+            ids_field=options.ids_field,
+            dtype=options.dtype,
+            separator=options.separator,
+            packed=options.packed,
             memory=memory,
             engine=running,
             watch=watch,
         )
     if counts.manifest["source"]["pairs_may_cross_documents"]:
         say("bigrams may cross documents: nothing says where documents end")
-    print_table(COUNT_TOTALS.frame(counts.totals()), printed.output_format, f"{imported.out}: {COUNT_TOTALS.question}")
+    print_table(COUNT_TOTALS.frame(counts.totals()), printed.output_format, f"{options.out}: {COUNT_TOTALS.question}")
 
 
 command = typer.Typer(help="Inspect and import corpus counts.", no_args_is_help=True, rich_markup_mode=None)
@@ -136,5 +125,5 @@ def _about() -> None:
     """Inspect and import corpus counts."""
 
 
-command.command("show")(command_of(show, [Shown, Printed]))
-command.command("import")(command_of(import_, [Imported, Cluster, Printed]))
+command.command("show")(command_of(show, [Show, Printed]))
+command.command("import")(command_of(import_, [Import, Cluster, Printed]))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -34,7 +33,7 @@ class Explore:
     no_open: Annotated[bool, Parameter("Don't open the browser.")] = False
 
 
-def explore(model: AnalysedModel, asked: Explore, corpus: Corpus) -> None:
+def explore(model: AnalysedModel, options: Explore, corpus: Corpus) -> None:
     """Explore a model's first layer in the browser.
 
     Shows tokens, texts, positions and heads, and serves them on this machine only, until Ctrl-C. Head cards appear once
@@ -42,45 +41,34 @@ def explore(model: AnalysedModel, asked: Explore, corpus: Corpus) -> None:
 
     Example: detoklens explore gpt2 --counts counts --export gpt2-explorer
     """
-    if asked.export is not None and (asked.port or asked.no_open):
+    if options.export is not None and (options.port or options.no_open):
         raise DetokLensError("--export does not serve, so --port and --no-open don't apply; leave them out")
-    if is_bundle(Path(model.model)):
-        _serve_exported(Path(model.model), asked, corpus)
-    elif asked.export is not None:
-        _export(model, asked.export, corpus)
+    folder = Path(model.model)
+    if is_bundle(folder):
+        check_bundle(folder)
+        if options.export is not None or corpus.counts is not None:
+            raise DetokLensError(
+                f"{folder} is an exported explorer and can only be served; name its model to export it again"
+            )
+        with Server(folder, options.port) as server, serving(server), contextlib.suppress(KeyboardInterrupt):
+            _show(server.url, options)
+            _wait()
+    elif options.export is not None:
+        refuse_foreign(options.export)
+        write_bundle(open_study(model, corpus), options.export)
+        say(f"upload {options.export} to a web host, or open it with `detoklens explore {options.export}`")
+        typer.echo(options.export)
     else:
-        _serve_model(model, asked, corpus)
+        study = open_study(model, corpus)
+        with contextlib.suppress(KeyboardInterrupt), served(study, options.port) as server:
+            _show(server.url, options)
+            add_cards(study, server.folder)
+            _wait()
 
 
-def _export(model: AnalysedModel, folder: Path, corpus: Corpus) -> None:
-    refuse_foreign(folder)
-    write_bundle(open_study(model, corpus, None, None, None), folder)
-    say(f"upload {folder} to a web host, or open it with `detoklens explore {folder}`")
-    typer.echo(folder)
-
-
-def _serve_exported(folder: Path, asked: Explore, corpus: Corpus) -> None:
-    check_bundle(folder)
-    if asked.export is not None or corpus.counts is not None:
-        raise DetokLensError(
-            f"{folder} is an exported explorer and can only be served; name its model to export it again"
-        )
-    with Server(folder, asked.port) as server, serving(server), _until_interrupted():
-        _show(server.url, asked)
-        _wait()
-
-
-def _serve_model(model: AnalysedModel, asked: Explore, corpus: Corpus) -> None:
-    study = open_study(model, corpus, None, None, None)
-    with _until_interrupted(), served(study, asked.port) as server:
-        _show(server.url, asked)
-        add_cards(study, server.folder)
-        _wait()
-
-
-def _show(url: str, asked: Explore) -> None:
+def _show(url: str, options: Explore) -> None:
     typer.echo(url)
-    opened = not asked.no_open and open_browser(url)
+    opened = not options.no_open and open_browser(url)
     say("press Ctrl-C to stop" if opened else "open this address in a browser on this machine; press Ctrl-C to stop")
 
 
@@ -88,13 +76,6 @@ def _wait() -> None:
     """Wait for Ctrl-C; polls, because polars' signal handler lets a blocking system call continue."""
     while True:
         time.sleep(POLL)
-
-
-@contextlib.contextmanager
-def _until_interrupted() -> Iterator[None]:
-    """Ctrl-C is the normal way to stop."""
-    with contextlib.suppress(KeyboardInterrupt):
-        yield
 
 
 command = command_of(explore, (AnalysedModel, Explore, Corpus))

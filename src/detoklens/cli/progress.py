@@ -1,11 +1,10 @@
-"""Progress on stderr: bars and a live list of steps; plain lines if stderr is not a terminal."""
+"""Progress on stderr: a bar of counting and the list of a report's steps; plain lines if stderr is not a terminal."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 import typer
 from rich.console import Console
@@ -13,29 +12,32 @@ from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColum
 from rich.progress import Progress as Bar
 
 from detoklens.cli.output import say
-from detoklens.report.content import Listener
+from detoklens.corpus.count import CountWatcher, Progress
+from detoklens.progress import Watcher
+from detoklens.report.content import Listener, Step
 
-if TYPE_CHECKING:
-    from detoklens.corpus.count import CountWatcher, Progress
-    from detoklens.progress import Watcher
-    from detoklens.report.content import Step
+COLUMNS = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
 
 
 @contextlib.contextmanager
 def shown_progress() -> Iterator[CountWatcher]:
     """A watcher of counting: a bar in a terminal, otherwise only notes."""
+
+    def say_notes(progress: Progress) -> None:
+        while progress.notes:
+            say(progress.notes.pop(0))
+
     if not sys.stderr.isatty():
-        yield _say_notes
+        yield say_notes
         return
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Bar(*columns, console=Console(stderr=True), transient=True) as bar:
+    with Bar(*COLUMNS, console=Console(stderr=True), transient=True) as bar:
         line = bar.add_task("listing the input", total=None)
 
         def watch(progress: Progress) -> None:
-            _say_notes(progress)
+            say_notes(progress)
             done = progress.finished_before + progress.finished
-            elapsed = bar.tasks[0].elapsed or 0.0
-            bar.update(line, description=describe(progress, elapsed), completed=done, total=progress.total_size)
+            description = describe(progress, bar.tasks[0].elapsed or 0.0)
+            bar.update(line, description=description, completed=done, total=progress.total_size)
 
         yield watch
 
@@ -44,23 +46,18 @@ def describe(progress: Progress, elapsed: float) -> str:
     """One line: what was read, how fast, and the time left."""
     tally = progress.tally
     speed = tally.text_bytes / 1e6 / elapsed if elapsed else 0.0
+    left = progress.total_size - progress.finished_before - progress.finished
+    if left <= 0:
+        remaining = "almost done"
+    elif progress.finished == 0:
+        remaining = "time left unknown"
+    else:
+        seconds = round(elapsed * left / progress.finished)
+        remaining = f"{seconds // 3600}:{seconds % 3600 // 60:02}:{seconds % 60:02} left"
     return (
         f"{progress.stage}: {tally.documents:,} documents, {tally.text_bytes / 1e6:,.0f} MB, {speed:.1f} MB/s, "
-        f"{tally.tokens:,} tokens, {_time_left(progress, elapsed)}"
+        f"{tally.tokens:,} tokens, {remaining}"
     )
-
-
-def _time_left(progress: Progress, elapsed: float) -> str:
-    left = progress.total_size - progress.finished_before - progress.finished
-    if progress.finished == 0 or left <= 0:
-        return "almost done" if left <= 0 else "time left unknown"
-    seconds = round(elapsed * left / progress.finished)
-    return f"{seconds // 3600}:{seconds % 3600 // 60:02}:{seconds % 60:02} left"
-
-
-def _say_notes(progress: Progress) -> None:
-    while progress.notes:
-        say(progress.notes.pop(0))
 
 
 NEEDS = {
@@ -79,8 +76,7 @@ def step_list() -> Iterator[Listener]:
         yield Listener(end=lambda step: typer.echo(_outcome(step), err=True))
         return
     console = Console(stderr=True)
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Bar(*columns, console=console, transient=True) as bar:
+    with Bar(*COLUMNS, console=console, transient=True) as bar:
 
         def begin(title: str) -> Watcher:
             for task in bar.task_ids:

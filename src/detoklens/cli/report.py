@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from detoklens.cli.adapter import AnalysedModel, Corpus, SeedOptions, command_of, open_study
 from detoklens.cli.output import chosen_width
 from detoklens.cli.progress import shown_progress, step_list
+from detoklens.corpus.count import CountingOptions, count_corpus
 from detoklens.corpus.records import ReadingOptions
 from detoklens.engines import open_engine
 from detoklens.errors import DetokLensError
@@ -20,9 +21,6 @@ from detoklens.questions.study import Study, Work, fitting_counts
 from detoklens.questions.texts import Texts
 from detoklens.report.folder import claim, refuse_foreign
 from detoklens.report.report import KIND, make_report
-
-if TYPE_CHECKING:
-    from detoklens.engines import Engine
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Report:
     ] = "page"
 
 
-def report(model: AnalysedModel, made: Report, corpus: Corpus, texts: Texts, chance: SeedOptions, work: Work) -> None:
+def report(model: AnalysedModel, options: Report, corpus: Corpus, texts: Texts, seed: SeedOptions, work: Work) -> None:
     """Write a full report of a model: page, figures, tables, provenance.
 
     Writes report.html, figures (SVG, PDF, PNG) and tables (parquet, CSV). Without --counts or --corpus, or without
@@ -53,31 +51,25 @@ def report(model: AnalysedModel, made: Report, corpus: Corpus, texts: Texts, cha
 
     Example: detoklens report gpt2 --counts counts --text 'openwebtext/*.parquet' --out gpt2-report
     """
-    refuse_foreign(made.out, KIND)
-    width = chosen_width(made.figure_width)
-    if corpus.counts is not None and made.corpus:
+    refuse_foreign(options.out, KIND)
+    width = chosen_width(options.figure_width)
+    if corpus.counts is not None and options.corpus:
         raise DetokLensError("--counts and --corpus exclude each other; pass one of them")
-    study = open_study(model, corpus, texts, chance, work)
-    study.heads(made.heads)
+    study = open_study(model, corpus, texts, seed, work)
+    study.heads(options.heads)
     with open_engine(workers=work.workers) as engine:
-        if made.corpus:
-            claim(made.out, KIND)
-            study = _with_counts(study, made, texts, engine)
+        if options.corpus:
+            claim(options.out, KIND)
+            folder = options.out / "counts"
+            reading = ReadingOptions(texts.text_field, texts.document_per_line, texts.skip_bad)
+            with shown_progress() as watch:  # continues an interrupted count
+                inputs, vocabulary = list(options.corpus), study.layer.vocabulary
+                count_corpus(inputs, vocabulary, folder, CountingOptions(reading), engine, watch)
+            counts = fitting_counts(folder, study.layer)
+            study = Study(study.layer, counts, study.texts, study.seed, study.work, study.model_words)
         with step_list() as listener:
-            page = make_report(study, made.out, width, made.heads, listener, made.layers, engine)
+            page = make_report(study, options.out, width, options.heads, listener, options.layers, engine)
     typer.echo(page)
-
-
-def _with_counts(study: Study, made: Report, texts: Texts, engine: Engine) -> Study:
-    """The same study with its corpus counted by the model's tokenizer; continues an interrupted count."""
-    from detoklens.corpus.count import CountingOptions, count_corpus
-
-    folder = made.out / "counts"
-    reading = ReadingOptions(texts.text_field, texts.document_per_line, texts.skip_bad)
-    with shown_progress() as watch:
-        count_corpus(list(made.corpus), study.layer.vocabulary, folder, CountingOptions(reading), engine, watch)
-    counts = fitting_counts(folder, study.layer)
-    return Study(study.layer, counts, study.texts, study.seed, study.work, study.model_words)
 
 
 command = command_of(report, [AnalysedModel, Report, Corpus, Texts, SeedOptions, Work])

@@ -14,7 +14,7 @@ from detoklens.questions.parameters import Parameter
 
 
 @dataclass(frozen=True)
-class Asked:
+class Chosen:
     """Which schema is printed."""
 
     question: Annotated[
@@ -25,12 +25,12 @@ class Asked:
     ] = None
 
 
-def print_schema(asked: Asked) -> None:
+def print_schema(chosen: Chosen) -> None:
     """Print the JSON schema of a question's parameters, tables and JSON output.
 
     Example: detoklens schema auroc
     """
-    typer.echo(json.dumps(schema(asked.question), indent=1, ensure_ascii=False))
+    typer.echo(json.dumps(schema(chosen.question), indent=1, ensure_ascii=False))
 
 
-command = command_of(print_schema, [Asked])
+command = command_of(print_schema, [Chosen])

@@ -11,12 +11,14 @@ from detoklens.cli.adapter import Model, command_of
 from detoklens.cli.output import Printed, print_table, say
 from detoklens.errors import DetokLensError, printable
 from detoklens.loading import load
+from detoklens.model.verify import default_token_ids
+from detoklens.model.verify import verify as compare_with_transformers
 from detoklens.questions.parameters import Parameter
 from detoklens.wording import listed
 
 
 @dataclass(frozen=True)
-class Check:
+class Verify:
     """Options of the comparison with transformers."""
 
     text: Annotated[str | None, Parameter("Text to run. Default: a built-in one.")] = None
@@ -28,7 +30,7 @@ class Check:
     ] = None
 
 
-def verify(model: Model, check: Check, printed: Printed) -> None:
+def verify(model: Model, options: Verify, printed: Printed) -> None:
     """Compare the decomposition with transformers' own first layer.
 
     Prints, per head, the largest difference in attention and in the head's output, in float32 and float64. The exit
@@ -36,16 +38,12 @@ def verify(model: Model, check: Check, printed: Printed) -> None:
 
     Example: detoklens verify gpt2 --text "Homo sapiens"
     """
-    from detoklens.model.verify import default_token_ids
-    from detoklens.model.verify import verify as compare
-
-    if printable(model.model) != model.model:
-        named = printable(model.model)
+    if (named := printable(model.model)) != model.model:
         raise DetokLensError(f"{named} is not UTF-8 and transformers can't read such a path; rename the folder")
     layer = load(model.model, revision=model.revision)
     for note in layer.notes:
         say(note)
-    frame = compare(layer, default_token_ids(layer, check.text, check.length), check.tolerance)
+    frame = compare_with_transformers(layer, default_token_ids(layer, options.text, options.length), options.tolerance)
     title = f"{layer.name}: decomposition against the real first layer"
     print_table(frame, printed.output_format, title, ("dtype", "head", "passed"))
     failed = int((~frame["passed"]).sum())
@@ -56,4 +54,4 @@ def verify(model: Model, check: Check, printed: Printed) -> None:
     say(f"The decomposition equals the real first layer: attention differs by at most {listed(largest)}.")
 
 
-command = command_of(verify, [Model, Check, Printed])
+command = command_of(verify, [Model, Verify, Printed])

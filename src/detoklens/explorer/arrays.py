@@ -16,7 +16,6 @@ from detoklens.corpus.counts import Counts
 from detoklens.progress import Watcher
 from detoklens.scores.factors import (
     Side,
-    biases,
     for_each_head,
     key_side,
     project,
@@ -149,7 +148,7 @@ def write_layer(layer: Layer, arrays: Arrays, text_limit: int, watch: Watcher | 
     scale = token_divisor(layer)
     arrays.add("token_scale", scale)
     _write_factors(layer, arrays, scale, watch)
-    common = biases(layer.weights, layer.folded)
+    common = layer.common_part(None)
     arrays.add("bias_query", common.query)
     arrays.add("bias_key", common.key)
     if layer.positions == "learned":

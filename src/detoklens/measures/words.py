@@ -237,8 +237,10 @@ def _deranged(
         same = np.flatnonzero(tokens[dealt] == tokens[members])
         if not len(same):
             break
-        for place, other in zip(same, random.integers(len(members), size=len(same)), strict=True):
-            dealt[[place, other]] = dealt[[other, place]]
+        swapped = dealt.tolist()
+        for place, other in zip(same.tolist(), random.integers(len(members), size=len(same)).tolist(), strict=True):
+            swapped[place], swapped[other] = swapped[other], swapped[place]
+        dealt = np.array(swapped)
     return dealt
 
 

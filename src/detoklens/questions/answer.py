@@ -32,7 +32,7 @@ from detoklens.errors import (
 from detoklens.figures.spec import FigureSpec, chosen_spec
 from detoklens.questions.base import Question, View
 from detoklens.questions.catalogue import QUESTIONS
-from detoklens.questions.parameters import settings_of
+from detoklens.questions.parameters import values_of
 from detoklens.tables.files import (
     ABOUT,
     MARK,
@@ -108,7 +108,7 @@ class Answer:
         if not isinstance(other, Answer):
             return NotImplemented
         mine, theirs = ((each.provenance.to_json(), each.model, [*each.tables]) for each in (self, other))
-        return mine == theirs and all(frame.equals(other.tables[name]) for name, frame in self.tables.items())
+        return mine == theirs and all(map(pl.DataFrame.equals, self.tables.values(), other.tables.values()))
 
     def __hash__(self) -> int:
         return hash(self.provenance.to_json())
@@ -176,9 +176,15 @@ class Answer:
         >>> answer.figure("position_attention", width="column").savefig("figure.pdf")
         """
         spec = self.spec(name)
-        chosen = {} if heads is None else {"heads": self._heads_drawn(spec, heads)}
+        options = dict(more)
+        if heads is not None:
+            options["heads"] = [heads] if isinstance(heads, int) else list(heads)
+            known = {head for table in spec.tables for head in self.tables[table].get_column("head", default=[])}
+            if not options["heads"] or (known and not known.issuperset(options["heads"])):
+                present = ", ".join(map(str, sorted(known)))
+                raise RangeError(f"heads={options['heads']}: the heads of this answer are {present}")
         try:
-            return spec.draw(self.drawn_from, ax=ax, width=width, **chosen, **more)
+            return spec.draw(self.drawn_from, ax=ax, width=width, **options)
         except Exception as error:
             if self.read_from is None or more or isinstance(error, DetokLensError):
                 raise
@@ -215,15 +221,6 @@ class Answer:
         if name not in self.tables:
             raise RangeError(f"there is no table {name!r}; the tables are {', '.join(self.tables)}")
         return self.tables[name].to_pandas()
-
-    def _heads_drawn(self, spec: FigureSpec, heads: int | Sequence[int]) -> list[int]:
-        """The heads to draw, refused if the figure's tables lack one."""
-        asked = [heads] if isinstance(heads, int) else list(heads)
-        known = {head for name in spec.tables for head in self.tables[name].get_column("head", default=[])}
-        wrong = [head for head in asked if known and head not in known]
-        if wrong or not asked:
-            raise RangeError(f"heads={asked}: the heads of this answer are {', '.join(map(str, sorted(known)))}")
-        return asked
 
     @property
     def drawn_from(self) -> Mapping[str, Any]:
@@ -367,8 +364,13 @@ class Comparison(Answer):
 
     @property
     def drawn_from(self) -> Mapping[str, Any]:
-        """For each table, those of the models that have rows in it."""
-        return by_table(self.by_label)
+        """For each table, those of the models that have rows in it, in order."""
+        drawn: dict[str, dict[str, pl.DataFrame]] = {}
+        for label, tables in self.by_label.items():
+            for name, frame in tables.items():
+                if len(frame):
+                    drawn.setdefault(name, {})[label] = frame
+        return drawn
 
     @property
     def views(self) -> Sequence[View]:
@@ -382,14 +384,31 @@ class Comparison(Answer):
         return self.views
 
 
-def by_table(by_label: Mapping[str, Mapping[str, pl.DataFrame]]) -> dict[str, dict[str, pl.DataFrame]]:
-    """For each table, the models that have rows in it, in order."""
-    names = dict.fromkeys(name for tables in by_label.values() for name in tables)
-    found = {
-        name: {label: tables[name] for label, tables in by_label.items() if name in tables and len(tables[name])}
+def side_by_side(question: Question, answers: Mapping[str, Answer]) -> Comparison:
+    """Join the answers of several models; each table gets a column with the model's label."""
+    names = dict.fromkeys(name for answer in answers.values() for name in answer.tables)
+    tables = {
+        name: pl.concat(
+            [
+                answer.tables[name].select(pl.lit(label).alias("model"), pl.all())
+                for label, answer in answers.items()
+                if name in answer.tables
+            ],
+            how="diagonal",
+        )
         for name in names
+        if not question.compared_tables or name in question.compared_tables
     }
-    return {name: tables for name, tables in found.items() if tables}
+    models = ", ".join(answers)
+    provenance = Provenance(
+        command="compare",
+        model=models,
+        model_fingerprint="",
+        options={label: answer.provenance.to_json() for label, answer in answers.items()},
+    )
+    command = " && ".join(answer.command for answer in answers.values())
+    notes = tuple(f"{label}: {note}" for label, answer in answers.items() for note in answer.notes)
+    return Comparison(question, models, tables, provenance, command, notes, tuple(answers))
 
 
 FORMAT = 2
@@ -409,26 +428,23 @@ class Description:
     tables: list[str]
     labels: list[str] | None = None
 
-    @classmethod
-    def from_json(cls, text: str) -> Description:
-        """Read a description; a ValueError if its format or a type is wrong."""
-        found = json.loads(text)
+
+def _description_in(stored: StoredTable) -> Description:
+    """The description in a table's file; an OutputError if its format or a type is wrong."""
+    try:
+        found = json.loads(stored.metadata[ABOUT])
         if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
             raise ValueError("its description has another format")
         kinds = {"question": str, "settings": dict, "model": str, "command": str, "notes": list, "tables": list}
-        if "labels" in found:
-            kinds["labels"] = list
-        lists = ("notes", "tables", "labels")
-        if set(found) != set(kinds) or not all(isinstance(found[name], kind) for name, kind in kinds.items()):
+        kinds |= {"labels": list} if "labels" in found else {}
+        if found.keys() != kinds.keys() or not all(isinstance(found[name], kind) for name, kind in kinds.items()):
             raise ValueError("its description has other fields, or fields of other types")
-        if not all(isinstance(each, str) for name in lists for each in found.get(name, ())):
+        texts = [text for name, kind in kinds.items() if kind is list for text in found[name]]
+        if not all(isinstance(text, str) for text in texts):
             raise ValueError("its notes, tables or labels are not text")
-        return cls(**found)
-
-    def to_json(self) -> str:
-        """The description as stored in a table's file."""
-        described = {name: value for name, value in vars(self).items() if value is not None}
-        return json.dumps({"format": FORMAT, **described}, sort_keys=True, default=str)
+    except (ValueError, RecursionError) as error:
+        raise OutputError(f"{stored.path} was written by another version of detoklens ({first_line(error)})") from error
+    return Description(**found)
 
 
 def labelled(label: str, question: Question, name: str) -> str:
@@ -454,10 +470,6 @@ class Store:
         """The file of a table."""
         return self.folder / f"{labelled(self.label, question, table)}.parquet"
 
-    def parts(self, provenance: Provenance) -> Parts:
-        """The finished parts of an interrupted answer."""
-        return Parts.of_question(self.folder, provenance)
-
     def find(self, question: Question, provenance: Provenance) -> Answer | None:
         """The stored answer with this provenance, if it is complete."""
         try:
@@ -466,13 +478,14 @@ class Store:
             same = {path: each for path, each in found.items() if each and each.metadata[MARK] == provenance.to_json()}
             if not same:
                 return None
-            about = _described(next(iter(same.values())))
+            about = _description_in(next(iter(same.values())))
             paths = {name: self.path(question, name) for name in about.tables}
             if not set(paths.values()) <= set(same):
                 return None
             for stored in same.values():
                 stored.check_csv()
-            return _answer(self.folder, question, about, {name: same[path] for name, path in paths.items()}, provenance)
+            tables = {name: same[path].frame() for name, path in paths.items()}
+            return _restored(self.folder, question, about, tables, provenance)
         except OutputError as error:
             note_recomputed(error)
             return None
@@ -480,18 +493,21 @@ class Store:
     def keep(self, answer: Answer | Comparison) -> list[Path]:
         """Write all tables of an answer and remove its finished parts."""
         question, provenance = answer.question, answer.provenance
-        described = Description(
-            question.name(),
-            {setting.name: getattr(question, setting.name) for setting in settings_of(type(question))},
-            answer.model,
-            answer.command,
-            list(answer.notes),
-            list(answer.tables),
-            list(answer.labels) if isinstance(answer, Comparison) else None,
-        )
+        described = {
+            "format": FORMAT,
+            "question": question.name(),
+            "settings": values_of(question),
+            "model": answer.model,
+            "command": answer.command,
+            "notes": answer.notes,
+            "tables": list(answer.tables),
+        }
+        if isinstance(answer, Comparison):
+            described["labels"] = answer.labels
+        about = json.dumps(described, sort_keys=True, default=str)
         tables = {self.path(question, schema.name): (schema, answer.tables[schema.name]) for schema in answer.schemas}
-        written = write_tables(tables, provenance, described.to_json(), self.claimed)
-        self.parts(provenance).remove()
+        written = write_tables(tables, provenance, about, self.claimed)
+        Parts.of_question(self.folder, provenance).remove()
         return written
 
 
@@ -527,100 +543,66 @@ def read_answer(folder: str | Path, question: str | None = None) -> Answer | Com
         from detoklens.hub.repository import fetch_folder
 
         folder = fetch_folder(str(folder), (".parquet",))
-    found, refused = _answers_in(folder)
-    names = sorted({answer.about.question for answer in found})
-    chosen = [answer for answer in found if question in (None, answer.about.question)]
-    if not chosen:
-        raise OutputError(f"{folder} has no answer to {question!r}, only to {', '.join(names)}{refused}")
-    whole = [answer for answer in chosen if not answer.missing]
-    chosen = whole if len(whole) == 1 else chosen
-    if len(chosen) > 1 and len(names) > 1 and question is None:
-        raise OutputError(
-            f"{folder} has {len(chosen)} answers ({', '.join(names)}); name one: read_answer(folder, {names[0]!r})"
-        )
-    if len(chosen) > 1:
-        raise OutputError(
-            f"{folder} has {len(chosen)} answers to {chosen[0].about.question}; write each to a separate folder"
-        )
-    return chosen[0].answer(folder)
-
-
-@dataclass(frozen=True)
-class _Stored:
-    """A stored answer: its description and the tables that were found."""
-
-    provenance: str
-    about: Description
-    tables: dict[str, StoredTable]
-
-    @property
-    def missing(self) -> list[str]:
-        return [name for name in self.about.tables if name not in self.tables]
-
-    def answer(self, folder: Path) -> Answer | Comparison:
-        if self.missing:
-            raise OutputError(
-                f"{folder}: the table {self.missing[0]} is missing or damaged, so the answer is incomplete; {ASK_AGAIN}"
-            )
-        try:
-            question = QUESTIONS[self.about.question](**self.about.settings)
-            provenance = Provenance.from_json(self.provenance)
-        except (DetokLensError, KeyError, TypeError, ValueError, RecursionError) as error:
-            raise OutputError(
-                f"{folder}: this version of detoklens lacks the question or one of its parameters "
-                f"({first_line(error)}); {ASK_AGAIN}"
-            ) from error
-        return _answer(
-            folder, question, self.about, {name: self.tables[name] for name in self.about.tables}, provenance
-        )
-
-
-def _answers_in(folder: Path) -> tuple[list[_Stored], str]:
-    """The answers in a folder, and a remark about the first refused table."""
     if not folder.is_dir():
         raise OutputError(f"{folder}: no such folder; name one that an answer was written to")
-    found: dict[str, _Stored] = {}
+    found: dict[str, tuple[Description, dict[str, StoredTable]]] = {}  # by provenance
     refused: list[OutputError] = []
     for path in sorted(folder.glob("*.parquet")):
         try:
-            stored = read_stored(path)
-            if stored is not None:
-                provenance = stored.metadata[MARK]
-                answer = found.setdefault(provenance, _Stored(provenance, _described(stored), {}))
-                answer.tables[stored.metadata[TABLE]] = stored
+            if stored := read_stored(path):
+                _, tables = found.setdefault(stored.metadata[MARK], (_description_in(stored), {}))
+                tables[stored.metadata[TABLE]] = stored
         except OutputError as error:
             refused.append(error)
     if not found and refused:
         raise OutputError(f"{refused[0]}; {ASK_AGAIN}")
     if not found:
         raise OutputError(f"{folder} contains no answer of detoklens; name a folder that an answer was written to")
-    return list(found.values()), f"; {refused[0]}" if refused else ""
-
-
-def _described(stored: StoredTable) -> Description:
+    names = sorted({about.question for about, _ in found.values()})
+    chosen = {origin: each for origin, each in found.items() if question in (None, each[0].question)}
+    if not chosen:
+        remark = f"; {refused[0]}" if refused else ""
+        raise OutputError(f"{folder} has no answer to {question!r}, only to {', '.join(names)}{remark}")
+    complete = {origin: each for origin, each in chosen.items() if {*each[0].tables} <= each[1].keys()}
+    chosen = complete if len(complete) == 1 else chosen
+    if len(chosen) > 1 and len(names) > 1 and question is None:
+        raise OutputError(
+            f"{folder} has {len(chosen)} answers ({', '.join(names)}); name one: read_answer(folder, {names[0]!r})"
+        )
+    origin, (about, tables) = next(iter(chosen.items()))
+    if len(chosen) > 1:
+        raise OutputError(f"{folder} has {len(chosen)} answers to {about.question}; write each to a separate folder")
+    for name in about.tables:
+        if name not in tables:
+            raise OutputError(
+                f"{folder}: the table {name} is missing or damaged, so the answer is incomplete; {ASK_AGAIN}"
+            )
     try:
-        return Description.from_json(stored.metadata[ABOUT])
-    except (ValueError, RecursionError) as error:
-        raise OutputError(f"{stored.path} was written by another version of detoklens ({first_line(error)})") from error
+        asked = QUESTIONS[about.question](**about.settings)
+        provenance = Provenance.from_json(origin)
+    except (DetokLensError, KeyError, TypeError, ValueError, RecursionError) as error:
+        raise OutputError(
+            f"{folder}: this version of detoklens lacks the question or one of its parameters "
+            f"({first_line(error)}); {ASK_AGAIN}"
+        ) from error
+    return _restored(folder, asked, about, {name: tables[name].frame() for name in about.tables}, provenance)
 
 
-def _answer(
-    folder: Path, question: Question, about: Description, stored: Mapping[str, StoredTable], provenance: Provenance
+def _restored(
+    folder: Path, question: Question, about: Description, tables: Mapping[str, pl.DataFrame], provenance: Provenance
 ) -> Answer | Comparison:
     """The answer, refused if its tables don't fit the question or can't be displayed."""
-    tables = {name: each.frame() for name, each in stored.items()}
     common = (question, about.model, tables, provenance, about.command, tuple(about.notes))
-    answer = (
-        Answer(*common, read_from=folder)
-        if about.labels is None
-        else Comparison(*common, tuple(about.labels), read_from=folder)
-    )
+    if about.labels is None:
+        answer = Answer(*common, read_from=folder)
+    else:
+        answer = Comparison(*common, tuple(about.labels), read_from=folder)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # polars warns of comparing with a value that is missing
             _check_tables(answer)
-            shown_first = [text_table(view.frame.head(1)) for view in answer.views]
-            if not (shown_first and answer.sentence):
+            displayed = [text_table(view.frame.head(1)) for view in answer.views]
+            if not (displayed and answer.sentence):
                 raise ValueError("nothing to display")
     except Exception as error:
         raise OutputError(
@@ -632,7 +614,7 @@ def _answer(
 def _check_tables(answer: Answer) -> None:
     """Raise an error if tables, columns or types differ from the question's schemas, or for NaN and infinity."""
     schemas = {schema.name: schema for schema in answer.schemas}
-    if set(schemas) != set(answer.tables):
+    if schemas.keys() != answer.tables.keys():
         raise ValueError(f"tables {shown(list(answer.tables))} instead of {shown(list(schemas))}")
     for name, frame in answer.tables.items():
         declared = {column.name: column.polars_type for column in schemas[name].columns}

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
+import polars as pl
+
 from detoklens.figures.spec import FigureSpec
-from detoklens.questions.parameters import check_settings, settings_of, to_cli_args
+from detoklens.questions.parameters import check_settings, settings_of, to_cli_args, values_of
 from detoklens.tables.schema import Schema
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from detoklens.parallel import Runner
     from detoklens.questions.study import Study
 
@@ -127,9 +127,9 @@ class Question:
 
     def __repr__(self) -> str:
         """The class and the parameters that differ from their defaults."""
-        values = {setting: getattr(self, setting.name) for setting in settings_of(type(self))}
-        changed = ", ".join(f"{each.name}={value!r}" for each, value in values.items() if value != each.default)
-        return f"{type(self).__name__}({changed})"
+        defaults = {setting.name: setting.default for setting in settings_of(type(self))}
+        changed = (f"{name}={value!r}" for name, value in values_of(self).items() if value != defaults[name])
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     @classmethod
     def name(cls) -> str:
@@ -182,12 +182,16 @@ class Question:
 
     def settings(self, study: Study) -> dict[str, Any]:
         """The parameters that determine the numbers, as provenance records them."""
-        given = {setting.name: getattr(self, setting.name) for setting in settings_of(type(self))}
-        return given | ({"heads": study.heads(given["heads"])} if "heads" in given else {})
+        values = values_of(self)
+        return values | ({"heads": study.heads(values["heads"])} if "heads" in values else {})
 
     def schemas(self, tables: Frames) -> list[Schema]:
-        """The schemas of these tables."""
-        return [schema.as_found(tables[schema.name]) for schema in self.tables if schema.name in tables]
+        """The schemas of these tables, without the columns that they lack, such as counts."""
+        return [
+            schema.without(*(set(schema.names) - set(tables[schema.name].columns)))
+            for schema in self.tables
+            if schema.name in tables
+        ]
 
     def specs(self) -> Sequence[FigureSpec]:
         """The figures with these parameters."""
@@ -196,10 +200,6 @@ class Question:
     def compared_specs(self) -> Sequence[FigureSpec]:
         """The figures that compare models, with these parameters."""
         return self.compared_figures
-
-    def table_by(self, row: str) -> str | None:
-        """The table that a value of `--by` names, with these parameters."""
-        return self.by.get(row)
 
     def view(self, tables: Frames, name: str) -> View:
         """One table for display: the columns that matter first, empty columns last."""

@@ -1,7 +1,7 @@
 """The catalogue of questions: names, topics and summaries, without importing any question.
 
-Adding a question means adding its package, one line here, and what CONTRIBUTING.md lists. Another package registers one
-through an entry point in the group `detoklens.questions`, whose name is the command and whose value is the class.
+Adding a question means adding its package and one line here. Another package registers one through an entry point in
+the group `detoklens.questions`, whose name is the command and whose value is the class.
 """
 
 from __future__ import annotations
@@ -53,42 +53,34 @@ TOPICS = {
 
 @dataclass(frozen=True)
 class Listing:
-    """What help shows of a question without importing it; `target` is `module:Class`."""
+    """What help shows of a question without importing it; `target` is the class, or `module:Class`."""
 
     topic: str
     summary: str
-    target: str
-
-
-def summary_of(question: type[Question]) -> str:
-    """The first line of a question's docstring, which the catalogue repeats."""
-    return (question.__doc__ or "").strip().split("\n")[0]
+    target: str | type[Question]
 
 
 class Catalogue(Mapping[str, "type[Question]"]):
     """The question classes by command name, in help order; a class is imported on first use."""
 
-    def __init__(self) -> None:
-        self._registered: dict[str, type[Question]] = {}
-
     @cached_property
     def listings(self) -> dict[str, Listing]:
         """Topic, summary and class of every question."""
+        installed = {
+            point.name: Listing("Installed questions", f"From {point.module.partition('.')[0]}.", point.value)
+            for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
+        }
         built_in = {
             name: Listing(topic, summary, f"detoklens.questions.{name}:{name.capitalize()}")
             for topic, summaries in TOPICS.items()
             for name, summary in summaries.items()
         }
-        found = {
-            point.name: Listing("Installed questions", f"From {point.module.partition('.')[0]}.", point.value)
-            for point in sorted(entry_points(group=ENTRY_POINTS), key=lambda point: point.name)
-        }
-        return built_in | {name: listing for name, listing in found.items() if name not in built_in}
+        return built_in | {name: listing for name, listing in installed.items() if name not in built_in}
 
     def __getitem__(self, name: str) -> type[Question]:
-        if name in self._registered:
-            return self._registered[name]
         target = self.listings[name].target
+        if not isinstance(target, str):
+            return target
         module, _, class_name = target.partition(":")
         try:
             found = import_module(module)
@@ -98,9 +90,8 @@ class Catalogue(Mapping[str, "type[Question]"]):
         except (ImportError, AttributeError) as error:
             if module.startswith("detoklens."):
                 raise
-            reason = first_line(error)
             raise DetokLensError(
-                f"question {name}: {target} can't be imported ({reason}); update or uninstall its package"
+                f"question {name}: {target} can't be imported ({first_line(error)}); update or uninstall its package"
             ) from error
         from detoklens.questions.parameters import document  # it imports numpy
 
@@ -108,27 +99,18 @@ class Catalogue(Mapping[str, "type[Question]"]):
         return question
 
     def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys([*self.listings, *self._registered]))
+        return iter(self.listings)
+
+    def __contains__(self, name: object) -> bool:  # Mapping's own would import the question
+        return name in self.listings
 
     def __len__(self) -> int:
-        return len(list(iter(self)))
-
-    def __contains__(self, name: object) -> bool:
-        return name in self.listings or name in self._registered
-
-    def topic(self, name: str) -> str:
-        """The heading under which help lists a question."""
-        return self.listings[name].topic if name in self.listings else "Registered questions"
-
-    def summary(self, name: str) -> str:
-        """The one-line summary of a question."""
-        if name in self.listings:
-            return self.listings[name].summary
-        return summary_of(self._registered[name])
+        return len(self.listings)
 
     def register(self, question: type[Question]) -> type[Question]:
         """Add a question to this process: it becomes a command and its answers can be read back from a folder."""
-        self._registered[question.name()] = question
+        summary = (question.__doc__ or "").strip().partition("\n")[0]
+        self.listings[question.name()] = Listing("Registered questions", summary, question)
         return question
 
 

@@ -91,7 +91,7 @@ def _question(name: str, question: type[Question]) -> dict[str, Any]:
     return {
         "$schema": DIALECT,
         "title": name,
-        "description": QUESTIONS.summary(name),
+        "description": QUESTIONS.listings[name].summary,
         "type": "object",
         "properties": {
             "question": {"const": name},

@@ -5,8 +5,9 @@ For other families any value except the default is refused, and provenance omits
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -57,8 +58,8 @@ class SplitTerms(Question):
 
     def settings(self, study: Study) -> dict[str, Any]:
         """Without the options that don't apply to this family."""
-        given = super().settings(study)
-        settings = {name: given[name] for name in given if name not in self.of_families} | self.of_family(study)
+        values = super().settings(study).items()
+        settings = {name: value for name, value in values if name not in self.of_families} | self.of_family(study)
         if settings.get("mean") != "vocabulary":
             return settings
         left_out = np.setdiff1d(np.arange(study.layer.vocab_size), study.layer.meaningful_tokens)
@@ -66,11 +67,17 @@ class SplitTerms(Question):
 
     def of_family(self, study: Study) -> dict[str, Any]:
         """The options that apply to this family; an error if another one was set."""
-        given = {setting.name: setting for setting in settings_of(type(self)) if setting.name in self.of_families}
-        for name, setting in given.items():
-            if not _applies(name, study.layer) and getattr(self, name) != setting.default:
-                raise RangeError(f"{study.layer.name}: {REFUSED[name]}")
-        return {name: getattr(self, name) for name in given if _applies(name, study.layer)}
+        found = {}
+        for setting in settings_of(type(self)):
+            if setting.name not in self.of_families:
+                continue
+            applies, refusal = APPLIES[setting.name]
+            value = getattr(self, setting.name)
+            if applies(study.layer):
+                found[setting.name] = value
+            elif value != setting.default:
+                raise RangeError(f"{study.layer.name}: {refusal}")
+        return found
 
     def split_off(self, study: Study) -> Mean:
         """The mean to split off, as `Layer` takes it."""
@@ -120,25 +127,22 @@ class AtOffset(SplitTerms):
     @property
     def manner(self) -> str:
         """The options that differ from their defaults: ` (offset 2, means split off)`."""
-        said = self.unusual()
-        return f" ({', '.join(said)})" if said else ""
-
-    def unusual(self) -> list[str]:
-        """The options that differ from their defaults, in words."""
-        offset = [f"offset {self.offset}"] if self.offset != 1 else []
-        return offset + ([SPLIT_SAID[self.mean]] if self.mean != type(self).mean else [])
+        words = [f"offset {self.offset}"] if self.offset != 1 else []
+        words += [SPLIT_OFF[self.mean]] if self.mean != type(self).mean else []
+        words += ["keys after the query"] if isinstance(self, Joining) and self.is_ahead else []
+        return f" ({', '.join(words)})" if words else ""
 
     def report_variants(self, study: Study, label: str, remark: str = "") -> list[ReportEntry]:
         """Report entries for some families only: with means split off, or with the key after the query."""
-        found = []
+        entry = partial(ReportEntry, compared=True, headline=False)
+        entries = []
         if study.layer.positions != "learned":
-            found.append(("split", "means split off", replace(self, mean="vocabulary")))
+            split = replace(self, mean="vocabulary")
+            entries.append(entry(split, f"{label}_split", f"{remark}, means split off"))
         if isinstance(self, Joining) and not study.layer.is_causal:
-            found.append(("ahead", "key after query", replace(self, direction="ahead")))
-        return [
-            ReportEntry(question, f"{label}_{name}", f"{remark}, {said}", compared=True, headline=False)
-            for name, said, question in found
-        ]
+            ahead = replace(self, direction="ahead")
+            entries.append(entry(ahead, f"{label}_ahead", f"{remark}, key after query"))
+        return entries
 
     def affinity(
         self,
@@ -171,29 +175,28 @@ class Joining(AtOffset):
     def is_ahead(self) -> bool:
         return self.direction == "ahead"
 
-    def unusual(self) -> list[str]:
-        return super().unusual() + (["keys after the query"] if self.is_ahead else [])
 
-
-SPLIT_SAID = {
+SPLIT_OFF = {
     "none": "no mean split off",
     "vocabulary": "means split off",
     "frequency": "means by frequency split off",
 }
-REFUSED = {
-    "mean": "learned positions have no mean to split off; leave mean out",
-    "offset": "Tᵉᵉ is the same at every offset because positions are not rotary; leave offset out",
-    "length": "a causal model's attention does not depend on the text's length; leave length out",
-    "direction": "a causal model does not attend to later keys; leave direction out",
+APPLIES: dict[str, tuple[Callable[[Layer], bool], str]] = {
+    "mean": (
+        lambda layer: layer.positions != "learned",
+        "learned positions have no mean to split off; leave mean out",
+    ),
+    "offset": (
+        lambda layer: layer.positions == "rotary",
+        "Tᵉᵉ is the same at every offset because positions are not rotary; leave offset out",
+    ),
+    "length": (
+        lambda layer: not layer.is_causal and layer.positions == "learned",
+        "a causal model's attention does not depend on the text's length; leave length out",
+    ),
+    "direction": (
+        lambda layer: not layer.is_causal,
+        "a causal model does not attend to later keys; leave direction out",
+    ),
 }
-"""Why an option is refused where it does not apply."""
-
-
-def _applies(name: str, layer: Layer) -> bool:
-    applies = {
-        "mean": layer.positions != "learned",
-        "offset": layer.positions == "rotary",
-        "length": not layer.is_causal and layer.positions == "learned",
-        "direction": not layer.is_causal,
-    }
-    return applies[name]
+"""Where each option applies, and why it is refused elsewhere."""

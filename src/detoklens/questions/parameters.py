@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
 from numbers import Integral, Real
 from pathlib import Path
@@ -59,35 +60,27 @@ class Setting:
     def flag(self) -> str:
         return self.parameter.flag or f"--{self.name.replace('_', '-')}"
 
-    def words(self, value: Any) -> list[str]:
-        """The command-line arguments for this value; none for the default."""
-        if value == self.default:
-            return []
-        if self.parameter.spell is not None:
-            return list(self.parameter.spell(value))
-        if isinstance(value, bool):
-            return [self.flag.split("/")[0 if value else -1]]
-        values = value if isinstance(value, tuple) else (value,)
-        flag = [] if self.parameter.positional else [self.flag]
-        return [word for each in values for word in (*flag, str(each))]
-
 
 _SETTINGS: dict[type, tuple[Setting, ...]] = {}  # evaluating type hints is slow
 
 
 def settings_of(owner: type) -> tuple[Setting, ...]:
     """The parameters of a dataclass, in order; fields without a Parameter are skipped."""
-    if owner in _SETTINGS:
-        return _SETTINGS[owner]
-    hints = get_type_hints(owner, include_extras=True)
-    _SETTINGS[owner] = tuple(
-        Setting(field.name, get_args(hint)[0], () if field.default is MISSING else field.default, parameter)
-        for field in fields(owner)
-        if get_origin(hint := hints[field.name]) is Annotated
-        for parameter in get_args(hint)[1:]
-        if isinstance(parameter, Parameter)
-    )
+    if owner not in _SETTINGS:
+        hints = get_type_hints(owner, include_extras=True)
+        _SETTINGS[owner] = tuple(
+            Setting(field.name, get_args(hint)[0], () if field.default is MISSING else field.default, parameter)
+            for field in fields(owner)
+            if get_origin(hint := hints[field.name]) is Annotated
+            for parameter in get_args(hint)[1:]
+            if isinstance(parameter, Parameter)
+        )
     return _SETTINGS[owner]
+
+
+def values_of(owner: Any) -> dict[str, Any]:
+    """The values of a dataclass's parameters, by name."""
+    return {setting.name: getattr(owner, setting.name) for setting in settings_of(type(owner))}
 
 
 def document(owner: type) -> None:
@@ -107,30 +100,19 @@ def document(owner: type) -> None:
 
 def to_cli_args(owner: Any) -> list[str]:
     """The command-line arguments for all parameters that differ from their defaults, positional ones first."""
-    settings = sorted(settings_of(type(owner)), key=lambda setting: not setting.parameter.positional)
-    return [word for setting in settings for word in setting.words(getattr(owner, setting.name))]
-
-
-def check_settings(owner: Any) -> None:
-    """Refuse values of a wrong type or size; lists become tuples, so that a question is immutable."""
-    for setting in settings_of(type(owner)):
-        value = checked(type(owner).__name__, setting, getattr(owner, setting.name))
-        object.__setattr__(owner, setting.name, value)
-
-
-def checked(owner: str, setting: Setting, value: Any) -> Any:
-    """The value, converted to its type; otherwise an error that says what is accepted."""
-    try:
-        found = _first_fitting(setting.kind, value)
-    except TypeError as error:
-        accepted = " or ".join(dict.fromkeys(_described(kind) for kind in choices_of(setting.kind)))
-        given = repr(value).replace("\n", " ")
-        given = given if len(given) <= LONGEST_SHOWN else f"{given[:LONGEST_SHOWN]}…"
-        raise RangeError(f"{owner}({setting.name}={given}): {setting.name} is {accepted}") from error
-    least = setting.parameter.least
-    if least is not None and found is not None and found < least:
-        raise RangeError(f"{owner}({setting.name}={found}): at least {least:g} is needed")
-    return found
+    words: list[str] = []
+    for setting in sorted(settings_of(type(owner)), key=lambda setting: not setting.parameter.positional):
+        value = getattr(owner, setting.name)
+        if value == setting.default:
+            continue
+        if setting.parameter.spell is not None:
+            words += setting.parameter.spell(value)
+        elif isinstance(value, bool):
+            words.append(setting.flag.split("/")[0 if value else -1])
+        else:
+            flag = [] if setting.parameter.positional else [setting.flag]
+            words += [word for each in (value if isinstance(value, tuple) else [value]) for word in (*flag, str(each))]
+    return words
 
 
 SIMPLE: dict[Any, tuple[Any, str]] = {
@@ -149,22 +131,35 @@ def choices_of(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
-def _as_one_list(value: Any) -> Any:
-    """An array or tensor, or what a tokenizer returns for one text, as a list; anything else as it is."""
-    if hasattr(value, "ids") or (isinstance(value, Mapping) and "input_ids" in value):
-        rows = id_lists(value)
-        return rows[0].tolist() if len(rows) == 1 else value
-    if getattr(value, "ndim", 0) not in (1, 2) or not hasattr(value, "tolist"):
-        return value
-    return (value[0] if value.ndim == 2 and len(value) == 1 else value).tolist()
+def check_settings(owner: Any) -> None:
+    """Refuse values of a wrong type or size; lists become tuples, so that a question is immutable."""
+    for setting in settings_of(type(owner)):
+        name, value = setting.name, getattr(owner, setting.name)
+        try:
+            found = _converted(setting.kind, value)
+        except TypeError as error:
+            accepted = " or ".join(dict.fromkeys(map(_described, choices_of(setting.kind))))
+            given = repr(value).replace("\n", " ")
+            given = given if len(given) <= LONGEST_SHOWN else f"{given[:LONGEST_SHOWN]}…"
+            raise RangeError(f"{type(owner).__name__}({name}={given}): {name} is {accepted}") from error
+        least = setting.parameter.least
+        if least is not None and found is not None and found < least:
+            raise RangeError(f"{type(owner).__name__}({name}={found}): at least {least:g} is needed")
+        object.__setattr__(owner, name, found)
 
 
-def _as(kind: Any, value: Any) -> Any:
-    """The value as one type, a single value as a sequence of one; TypeError if it does not fit."""
+def _converted(kind: Any, value: Any) -> Any:
+    """The value as the first type that fits, a single value as a sequence of one; TypeError if none fits."""
+    choices = choices_of(kind)
+    if len(choices) > 1:
+        for choice in choices:
+            with suppress(TypeError):
+                return _converted(choice, value)
+        raise TypeError
     if get_origin(kind) is Sequence:
         value = _as_one_list(value)
         several = not isinstance(value, str | bytes | Mapping) and isinstance(value, Iterable)
-        return tuple(_first_fitting(get_args(kind)[0], each) for each in (value if several else [value]))
+        return tuple(_converted(get_args(kind)[0], each) for each in (value if several else [value]))
     if get_origin(kind) is Literal:
         fits = type(value) is str and value in get_args(kind)
     else:
@@ -176,20 +171,21 @@ def _as(kind: Any, value: Any) -> Any:
     return kind(value) if kind in (int, float, Path) else value
 
 
-def _first_fitting(kind: Any, value: Any) -> Any:
-    for choice in choices_of(kind):
-        try:
-            return _as(choice, value)
-        except TypeError:
-            continue
-    raise TypeError
+def _as_one_list(value: Any) -> Any:
+    """An array or tensor, or what a tokenizer returns for one text, as a list; anything else as it is."""
+    if hasattr(value, "ids") or (isinstance(value, Mapping) and "input_ids" in value):
+        rows = id_lists(value)
+        return rows[0].tolist() if len(rows) == 1 else value
+    if getattr(value, "ndim", 0) not in (1, 2) or not hasattr(value, "tolist"):
+        return value
+    return (value[0] if value.ndim == 2 and len(value) == 1 else value).tolist()
 
 
 def _described(kind: Any) -> str:
     if get_origin(kind) is Literal:
         return "one of " + ", ".join(map(repr, get_args(kind)))
     if get_origin(kind) is Sequence:
-        return "a list, each " + " or ".join(_described(choice) for choice in choices_of(get_args(kind)[0]))
+        return "a list, each " + " or ".join(map(_described, choices_of(get_args(kind)[0])))
     return SIMPLE[kind][1] if kind in SIMPLE else str(kind)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from html import escape
@@ -14,25 +14,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 
 from detoklens import demo
-from detoklens.errors import CountsError, MissingError, RangeError, as_path, errors_in_memory
-from detoklens.loading import load
+from detoklens.corpus.counts import Counts
+from detoklens.errors import CountsError, DetokLensError, MissingError, RangeError, as_path, errors_in_memory
+from detoklens.loading import expand_revisions, load
 from detoklens.measures.documents import digest
 from detoklens.parallel import Runner, available_cores
 from detoklens.progress import Watching, shown_steps
-from detoklens.questions.answer import Answer, Store
+from detoklens.questions.answer import Answer, Comparison, Store, side_by_side
 from detoklens.questions.base import Question
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.parameters import Parameter, check_settings, settings_of, to_cli_args
 from detoklens.questions.texts import Texts, beginning_token, fallback_notes, read_documents, texts_or_files
 from detoklens.scores.layer import Layer
 from detoklens.tables.files import Provenance
+from detoklens.tables.parts import Parts
 from detoklens.wording import plural
 
 if TYPE_CHECKING:
-    from detoklens.corpus.counts import Counts
     from detoklens.explorer.explore import Explorer
     from detoklens.questions.base import Need
-    from detoklens.tables.parts import Parts
 
 KEPT = 16  # answers that a study caches: a question may ask others
 
@@ -316,17 +316,16 @@ class Study:
         provenance = self.provenance(question)
         if not (folder is None or isinstance(folder, Store)):
             folder = Store(as_path(folder, "the folder for an answer"))
-        store, begun = folder, len(self._parts)
-        kept = None if store is None else store.find(question, provenance)
-        answer = kept or self._answers.get(provenance.to_json())
+        stored = None if folder is None else folder.find(question, provenance)
+        answer, begun = stored or self._answers.get(provenance.to_json()), len(self._parts)
         if answer is None:
-            answer = self._answered(question, provenance, store, watching)
-        if store is not None and kept is None:
-            store.keep(answer)
+            answer = self._computed(question, provenance, folder, watching)
+        if folder is not None and stored is None:
+            folder.keep(answer)
             for parts in self._parts[begun:]:  # of this answer and of those it asked for
                 parts.remove()
             del self._parts[begun:]
-        self._answers[answer.provenance.to_json()] = answer
+        self._answers[provenance.to_json()] = answer
         while len(self._answers) > KEPT:
             self._answers.popitem(last=False)
         return answer
@@ -346,14 +345,14 @@ class Study:
         """
         return self.provenance(question).to_json() in self._answers
 
-    def _answered(
+    def _computed(
         self, question: Question, provenance: Provenance, store: Store | None, watching: Watching | None
     ) -> Answer:
         """Compute an answer; the questions it asks in turn share its folder and progress display."""
-        outer, told = (self._store, self._watching), len(self.notes)
+        outer, noted = (self._store, self._watching), len(self.notes)
         self._store, self._watching = store or self._store, watching or self._watching
         try:
-            parts = None if self._store is None else self._store.parts(provenance)
+            parts = None if self._store is None else Parts.of_question(self._store.folder, provenance)
             self._parts += [] if parts is None else [parts]
             with errors_in_memory(self.is_in_memory), self._watching(question.progress_label) as watch:
                 runner = Runner(self.workers, parts, watch, self.notes.append)
@@ -364,7 +363,7 @@ class Study:
         with_bos = self.texts.prepend_bos if question.begins_with_bos is None else question.begins_with_bos
         if document_notes and with_bos:
             document_notes += fallback_notes(self.layer)
-        notes = tuple(dict.fromkeys([*self.layer.notes, *document_notes, *self.notes[told:]]))
+        notes = tuple(dict.fromkeys([*self.layer.notes, *document_notes, *self.notes[noted:]]))
         return Answer(question, self.layer.name, tables, provenance, self.command(question), notes)
 
     def provenance(self, question: Question) -> Provenance:
@@ -421,12 +420,11 @@ class Study:
         >>> dl.study("demo").command(dl.Partners(["ion"], heads=[1]))
         'detoklens partners demo ion --heads 1'
         """
-        python_only = [
-            setting
+        set_in_python = any(
+            getattr(question, setting.name) != setting.default
             for setting in settings_of(type(question))
             if not setting.parameter.cli and setting.name != "prepend_bos"  # that is an option of the texts
-        ]
-        set_in_python = any(getattr(question, setting.name) != setting.default for setting in python_only)
+        )
         given_ids = question.depends_on("text") and not all(isinstance(text, str) for text in self.texts.given)
         if set_in_python or given_ids or not self.model_words:
             return f"study.ask(dl.{question!r})  # in Python, on the same study"
@@ -581,14 +579,13 @@ def study(
     """
     inputs, given = texts_or_files(text)
     texts = Texts(inputs, documents, length, prepend_bos, text_field, document_per_line, skip_bad, given=given)
-    if isinstance(model, Layer) and (tokenizer is not None or all_tokens):
+    if not isinstance(model, Layer):
+        layer = load(model, revision=revision, tokenizer=tokenizer, all_tokens=all_tokens)
+    elif tokenizer is not None or all_tokens:
         option = "all_tokens" if tokenizer is None else "its tokenizer"
         raise RangeError(f"this layer is loaded already; pass {option} to load(model, …)")
-    layer = (
-        model
-        if isinstance(model, Layer)
-        else load(model, revision=revision, tokenizer=tokenizer, all_tokens=all_tokens)
-    )
+    else:
+        layer = model
     words = [str(model) if isinstance(model, str | Path) else layer.name]
     words += ["--revision", revision] if revision else []
     words += [] if tokenizer is None else ["--tokenizer", str(tokenizer)]
@@ -598,21 +595,60 @@ def study(
     return Study(layer, fitting_counts(counts, layer), texts, seed, Work(workers), words)
 
 
+def compare(models: Mapping[str, Any] | str, question: Question, **options: Any) -> Comparison:
+    """Ask several models the same question.
+
+    Parameters
+    ----------
+    models
+        Studies, or what `study` takes, by label; or the training steps of one model, such as
+        ``"EleutherAI/pythia-70m@step1000..step143000:8"``.
+    question
+        The question, e.g. ``dl.Heads()``.
+    **options
+        Arguments of `study` for the models that are not studies yet.
+
+    Returns
+    -------
+    Comparison
+        The joined answer; its tables have a column ``model``.
+
+    Raises
+    ------
+    DetokLensError
+        Fewer than two models, or a model can't answer the question.
+
+    Examples
+    --------
+    >>> import detoklens as dl
+    >>> compared = dl.compare({"start": "demo@0", "end": "demo"}, dl.Variance())
+    >>> compared.labels
+    ('start', 'end')
+    """
+    if isinstance(models, str):
+        models = {name.rpartition("@")[2]: name for name in expand_revisions(models)}
+    if not isinstance(models, Mapping):
+        raise DetokLensError('models is not a mapping; pass models by label, e.g. {"start": "demo@0", "end": "demo"}')
+    if len(models) < 2:
+        raise DetokLensError(f"{plural(len(models), 'model')} to compare; name at least two")
+    studies = {label: model if isinstance(model, Study) else study(model, **options) for label, model in models.items()}
+    return side_by_side(question, {label: each.ask(question) for label, each in studies.items()})
+
+
 def fitting_counts(counts: str | Path | Counts | None, layer: Layer) -> Counts | None:
     """The counts, refused if another tokenizer made them; the bundled ones by default for the demo model."""
-    from detoklens.corpus.counts import Counts
-
     if counts is None and demo.is_demo(layer.name):
         counts = demo.COUNTS
     if counts is None:
         return None
     fingerprint = layer.vocabulary.fingerprint if layer.has_vocabulary else None
-    opened = counts if isinstance(counts, Counts) else Counts.open(counts, fingerprint)
-    if isinstance(counts, Counts) and fingerprint is not None:
+    if not isinstance(counts, Counts):
+        counts = Counts.open(counts, fingerprint)
+    elif fingerprint is not None:
         counts.check(fingerprint)
-    if opened.vocabulary_size != layer.vocab_size:
+    if counts.vocabulary_size != layer.vocab_size:
         raise CountsError(
-            f"{opened.folder or 'these counts'}: the vocabulary has {opened.vocabulary_size} tokens, that of "
+            f"{counts.folder or 'these counts'}: the vocabulary has {counts.vocabulary_size} tokens, that of "
             f"{layer.name} {layer.vocab_size}; count with this model's tokenizer"
         )
-    return opened
+    return counts

@@ -15,12 +15,11 @@ from detoklens import demo
 from detoklens.corpus.encoding import TokenizersEncoder
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.errors import CorpusError, RangeError, TokenError
-from detoklens.progress import Watching, shown_steps
+from detoklens.progress import shown_steps
 from detoklens.questions.parameters import Parameter, check_settings
 from detoklens.scores.softmax import id_lists
 
 if TYPE_CHECKING:
-    from detoklens.corpus.documents import Sample
     from detoklens.scores.layer import Layer
 
 BEGINNINGS = ("<|endoftext|>", "<s>", "<bos>", "[CLS]")
@@ -72,12 +71,9 @@ class Texts:
         return replace(self, text=("TEXTS.txt",), documents=documents, document_per_line=True, given=())
 
 
-def read_documents(
-    layer: Layer, texts: Texts, seed: int, say: Callable[[str], None], watching: Watching = shown_steps
-) -> list[np.ndarray]:
+def read_documents(layer: Layer, texts: Texts, seed: int, say: Callable[[str], None]) -> list[np.ndarray]:
     """The token ids of the documents, truncated and without a beginning-of-text token; notes what was left out."""
-    from detoklens.corpus import documents
-    from detoklens.corpus.documents import Sample, sample_by_hash
+    from detoklens.corpus import documents as corpus  # most questions need no text
 
     if texts.length is not None and texts.length > layer.n_positions:
         raise RangeError(
@@ -92,23 +88,35 @@ def read_documents(
         ids = encoder.encode([text.encode()]).ids if encoder is not None and isinstance(text, str) else text
         return np.array(ids[:length], np.int64)
 
+    tally = Tally()
     if texts.given:
-        kept = [encode(text) for text in texts.given if len(text)]
-        for ids in kept:
+        documents = [encode(text) for text in texts.given if len(text)]
+        for ids in documents:
             layer.check_text(ids)
-        sample = Sample(kept, len(texts.given), len(texts.given) - len(kept), 0)
-        skipped = 0
+        sample = corpus.Sample(documents, len(texts.given), len(texts.given) - len(documents), 0)
     else:
         if not texts.text:
             say(OWN_TEXT)
-        tally = Tally()
         reading = ReadingOptions(texts.text_field, texts.document_per_line, texts.skip_bad)
-        inputs = list(texts.text) or [str(demo.DOCUMENTS)]
-        with watching("reading documents") as watch:
-            read = (document.text for document in documents.read_documents(inputs, reading, tally=tally))
-            sample = sample_by_hash(_counted(read, watch), texts.documents, encode, seed)
-        skipped = tally.skipped_records
-    say(_described(sample, skipped))
+        found = corpus.read_documents(list(texts.text) or [str(demo.DOCUMENTS)], reading, tally=tally)
+        with shown_steps("reading documents") as watch:
+
+            def counted() -> Iterator[str]:
+                for number, document in enumerate(found, 1):
+                    if watch is not None and number % UPDATE_EVERY == 0:
+                        watch(number, number + UPDATE_EVERY)  # the total is not known in advance
+                    yield document.text
+
+            sample = corpus.sample_by_hash(counted(), texts.documents, encode, seed)
+    if not sample.documents:
+        empty = f"all {sample.read} documents are empty" if sample.read else "the input has no documents"
+        raise CorpusError(f"no text: {empty}; pass documents with text")
+    lengths = [len(ids) for ids in sample.documents]
+    left_out = {"empty": sample.empty, "repeated": sample.repeated, "bad": tally.skipped_records}
+    others = "".join(f", {number:,} {what}" for what, number in left_out.items() if number)
+    shortest, longest = f"{min(lengths):,}", f"{max(lengths):,}"
+    extent = longest if shortest == longest else f"{shortest} to {longest}"
+    say(f"{len(lengths):,} documents of {extent} tokens ({sample.read:,} read{others})")
     return sample.documents
 
 
@@ -128,8 +136,8 @@ def beginning_token(layer: Layer) -> int:
 def fallback_notes(layer: Layer) -> list[str]:
     """A note for texts that begin with a beginning-of-text token that is a fallback."""
     found = find_beginning(layer)
-    note = f"texts begin with token {found.token_id}, {found.source}"
-    return [note] if found.source.startswith("a fallback") else []
+    is_fallback = found.source.startswith("a fallback")
+    return [f"texts begin with token {found.token_id}, {found.source}"] if is_fallback else []
 
 
 def find_beginning(layer: Layer) -> Beginning:
@@ -152,26 +160,6 @@ def find_beginning(layer: Layer) -> Beginning:
         f"no beginning-of-text token: {layer.name} has neither a bos_token_id or eos_token_id with an embedding, nor a "
         f"token named {', '.join(BEGINNINGS)}; leave the token out"
     )
-
-
-def _counted(texts: Iterable[str], watch: Callable[[int, int], None] | None) -> Iterator[str]:
-    """The same texts, with progress; the total is not known in advance."""
-    for number, text in enumerate(texts, 1):
-        if watch is not None and number % UPDATE_EVERY == 0:
-            watch(number, number + UPDATE_EVERY)
-        yield text
-
-
-def _described(sample: Sample[np.ndarray], skipped: int) -> str:
-    if not sample.documents:
-        found = f"all {sample.read} documents are empty" if sample.read else "the input has no documents"
-        raise CorpusError(f"no text: {found}; pass documents with text")
-    lengths = [len(ids) for ids in sample.documents]
-    left_out = {"empty": sample.empty, "repeated": sample.repeated, "bad": skipped}
-    others = "".join(f", {number:,} {what}" for what, number in left_out.items() if number)
-    shortest, longest = f"{min(lengths):,}", f"{max(lengths):,}"
-    length = longest if shortest == longest else f"{shortest} to {longest}"
-    return f"{len(lengths):,} documents of {length} tokens ({sample.read:,} read{others})"
 
 
 def too_short(documents: Sequence[np.ndarray], query_positions: Sequence[int]) -> list[str]:
@@ -215,17 +203,18 @@ def texts_or_files(text: Any) -> tuple[tuple[str, ...], tuple[str | np.ndarray, 
         return (), tuple(ids for entry in entries for ids in id_lists(entry))
     if not all(isinstance(entry, str) for entry in entries):
         raise CorpusError(f"{accepted}; not a mix")
-    files = [str(entry) for entry in entries if _looks_like_a_file(str(entry))]
-    if files:
-        raise CorpusError(
-            f"text is a list, so {files[0]!r} would be read as a text, but it looks like a file; name files with one "
-            "string (a glob) or with pathlib.Path"
-        )
-    return (), tuple(map(str, entries))
+    for entry in entries:
+        if _looks_like_a_file(entry):
+            raise CorpusError(
+                f"text is a list, so {entry!r} would be read as a text, but it looks like a file; name files with one "
+                "string (a glob) or with pathlib.Path"
+            )
+    return (), entries
 
 
 def _looks_like_a_file(text: str) -> bool:
-    plain = bool(text.strip()) and not any(character.isspace() for character in text.strip())
+    if not text.strip() or any(character.isspace() for character in text.strip()):
+        return False
     with contextlib.suppress(OSError, ValueError):
-        return plain and (text.lower().endswith(LOOK_LIKE_FILES) or "*" in text or Path(text).exists())
+        return text.lower().endswith(LOOK_LIKE_FILES) or "*" in text or Path(text).exists()
     return False

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from detoklens.questions.comparing import side_by_side
+from detoklens.questions.answer import side_by_side
 from detoklens.report.content import Content, Listener
 from detoklens.report.folder import COMPARISON, PAGE, Asked, ReportStore, ask_all, claim, record
 from detoklens.report.report import downloads, draw_parts, write_page

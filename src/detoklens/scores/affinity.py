@@ -11,14 +11,13 @@ them in memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from detoklens.errors import CheckpointError
-from detoklens.scores.factors import TokenFactors
 from detoklens.weights.scale import FLOAT64_ADVICE
 
 
@@ -29,7 +28,7 @@ class Affinity:
     `own_keys` gives the index of each head's keys if heads share them; None means that every head has its own.
     """
 
-    query: Float[np.ndarray, "head query d_head"]  # all tokens, unless some were asked for
+    query: Float[np.ndarray, "head query d_head"]  # of all tokens, or of some
     shared_key: Float[np.ndarray, "key_head token d_head"]
     own_keys: tuple[int, ...] | None = None
 
@@ -91,65 +90,52 @@ class Affinity:
 
 
 def token_affinity(
-    factors: Iterable[TokenFactors],
-    n_heads: int,
+    queries: Iterable[Float[np.ndarray, "query d_head"]],
+    key_of: Callable[[int], Float[np.ndarray, "token d_head"]],
+    key_heads: Sequence[int],
     scales: Float[np.ndarray, "token"] | None,
-    asked: Sequence[int] | None = None,
+    query_ids: Sequence[int] | None = None,
 ) -> Affinity:
     """Tᵉᵉ of some heads with one σ per token; without scales, Tᵉᵉ without the division. The arrays are new.
 
-    The query factors are those of the tokens `asked`, by default of all tokens.
+    `key_heads` are the keys that each head uses. The queries are those of the tokens `query_ids`, or of all tokens.
     """
-    queries, keys, own_keys = None, dict[int, np.ndarray](), []
-    query_scales = scales if scales is None or asked is None else scales[list(asked)]
-    for place, head in enumerate(factors):
-        if queries is None:
-            dtype = head.query.dtype if scales is None else np.result_type(head.query, scales)
-            queries = np.empty((n_heads, *head.query.shape), dtype)
-        _divide(head.query, query_scales, queries[place])
-        keys[id(head.key)] = head.key
-        own_keys.append(list(keys).index(id(head.key)))
-    assert queries is not None
-    shared_key = np.empty((len(keys), *next(iter(keys.values())).shape), queries.dtype)
-    for key, divided in zip(keys.values(), shared_key, strict=True):
-        _divide(key, scales, divided)
-    _refuse_undefined(queries, range(queries.shape[1]) if asked is None else asked)
-    _refuse_undefined(shared_key, range(shared_key.shape[1]))
-    _refuse_overflow(queries, shared_key)
-    return Affinity(queries, shared_key, None if len(keys) == n_heads else tuple(own_keys))
-
-
-def _divide(
-    side: Float[np.ndarray, "token d_head"],
-    scales: Float[np.ndarray, "token"] | None,
-    into: Float[np.ndarray, "token d_head"],
-) -> None:
-    if scales is None:
-        into[:] = side
-        return
-    with np.errstate(divide="ignore", invalid="ignore"):
-        np.divide(side, scales[:, None], out=into)
-
-
-def _refuse_undefined(vectors: Float[np.ndarray, "head token d_head"], tokens: Sequence[int]) -> None:
-    """Refuse non-finite scores, which would leave keys without an order."""
-    defined = np.logical_and.reduce([np.isfinite(side).all(axis=1) for side in vectors])
-    if not defined.all():
-        raise CheckpointError(
-            f"Tᵉᵉ of token id {int(tokens[int(np.argmin(defined))])} is not finite, so keys have no order: its σ is 0, "
-            "or the weights are damaged; check the checkpoint, or pass another scale"
-        )
-
-
-def _refuse_overflow(
-    query: Float[np.ndarray, "head query d_head"], key: Float[np.ndarray, "key_head token d_head"]
-) -> None:
+    query_scales = scales if scales is None or query_ids is None else scales[list(query_ids)]
+    shared = list(dict.fromkeys(key_heads))
+    query = _divided(queries, len(key_heads), query_scales, query_ids)
+    key = _divided(map(key_of, shared), len(shared), scales, None)
     largest = float(_largest_norm(query)) * float(_largest_norm(key))
     if largest > float(np.finfo(query.dtype).max):
         raise CheckpointError(
             f"Tᵉᵉ can be as large as {largest:.0e}, too large for {query.dtype}: the weights are damaged or unusually "
             f"large; check them{FLOAT64_ADVICE}"
         )
+    own_keys = None if len(shared) == len(key_heads) else tuple(map(shared.index, key_heads))
+    return Affinity(query, key, own_keys)
+
+
+def _divided(
+    factors: Iterable[Float[np.ndarray, "row d_head"]],
+    n_heads: int,
+    scales: Float[np.ndarray, "row"] | None,
+    token_ids: Sequence[int] | None,
+) -> Float[np.ndarray, "head row d_head"]:
+    """All heads' factors divided by σ, one head at a time; what is not finite would leave keys without an order."""
+    divided = np.empty((0, 0, 0))
+    for head, factor in enumerate(factors):
+        if head == 0:
+            dtype = factor.dtype if scales is None else np.result_type(factor, scales)
+            divided = np.empty((n_heads, *factor.shape), dtype)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            np.divide(factor, 1 if scales is None else scales[:, None], out=divided[head])
+    defined = np.logical_and.reduce([np.isfinite(factor).all(axis=1) for factor in divided])
+    if not defined.all():
+        row = int(np.argmin(defined))
+        raise CheckpointError(
+            f"Tᵉᵉ of token id {row if token_ids is None else token_ids[row]} is not finite, so keys have no order: "
+            "its σ is 0, or the weights are damaged; check the checkpoint, or pass another scale"
+        )
+    return divided
 
 
 def _largest_norm(vectors: Float[np.ndarray, "head token d_head"]) -> float:

@@ -17,14 +17,13 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import erf, expit
 
-from detoklens.scores.factors import Common, for_each_head, key_side, project, query_side, rotated
+from detoklens.scores.factors import Common, Factor, for_each_head, key_head_of, project, rotated_factors, side_factors
 from detoklens.scores.softmax import softcapped, softmax
-from detoklens.scores.terms import TERMS, Factor, kernel, multiply_factors
+from detoklens.scores.terms import TERMS, multiply_factors, slope_term
 from detoklens.weights.first_layer import FeedForward, FirstLayer, FoldedLayer, MlpSublayer, Norm
 
 if TYPE_CHECKING:
     from detoklens.scores.layer import Layer
-
 
 Rows = Float[np.ndarray, "query d_model"]
 
@@ -33,8 +32,8 @@ def block_output(layer: FirstLayer, rest: MlpSublayer, stream: Rows, attention_o
     """The residual stream after the block, from the stream before it and the attention output."""
     between = stream_after_attention(layer, rest, stream, attention_output)
     seen = _entered(layer, stream) if rest.is_parallel else between
-    written = feed_forward(rest.feed_forward, _normed(rest.input_norm, seen))
-    return _normed(rest.output_norm, between + _scaled(rest, _normed(rest.mlp_norm, written)))
+    written = _normed(rest.mlp_norm, feed_forward(rest.feed_forward, _normed(rest.input_norm, seen)))
+    return _normed(rest.output_norm, between + written * written.dtype.type(rest.residual_scale))
 
 
 def stream_after_attention(layer: FirstLayer, rest: MlpSublayer | None, stream: Rows, attention_output: Rows) -> Rows:
@@ -42,11 +41,8 @@ def stream_after_attention(layer: FirstLayer, rest: MlpSublayer | None, stream: 
     entered = _entered(layer, stream)
     if rest is None:
         return entered + attention_output
-    return _normed(rest.stream_norm, entered + _scaled(rest, _normed(rest.attention_norm, attention_output)))
-
-
-def _scaled(rest: MlpSublayer, written: Rows) -> Rows:
-    return written if rest.residual_scale == 1 else written * written.dtype.type(rest.residual_scale)
+    written = _normed(rest.attention_norm, attention_output) * attention_output.dtype.type(rest.residual_scale)
+    return _normed(rest.stream_norm, entered + written)
 
 
 def _entered(layer: FirstLayer, stream: Rows) -> Rows:
@@ -97,10 +93,6 @@ ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 }
 
 
-Factors = dict[Factor, np.ndarray]
-Texts = Int[np.ndarray, "text key"]
-
-
 @dataclass(frozen=True)
 class LastPlace:
     """The last positions of texts of one length: scores by term, values, and the block's input."""
@@ -131,60 +123,52 @@ class LastPlace:
 
     def attention_output(self, attention: Float[np.ndarray, "head text key"]) -> Float[np.ndarray, "text d_model"]:
         """What the attention adds to the residual stream; value biases are weighted, as α need not add up to 1."""
-        shared = self.weights.heads_per_key
-        mixed = [np.einsum("tk,tkd->td", alpha, self.values[head // shared]) for head, alpha in enumerate(attention)]
+        mixed = [
+            np.einsum("tk,tkd->td", alpha, self.values[key_head_of(head, self.weights)])
+            for head, alpha in enumerate(attention)
+        ]
         width = self.folded.output_weight.shape[-1]
         return np.concatenate(mixed, axis=1) @ self.folded.output_weight.reshape(-1, width) + self.folded.output_bias
 
 
-def last_place(layer: Layer, ids: Texts, common: Common) -> LastPlace:
+def last_place(layer: Layer, token_ids: Int[np.ndarray, "text key"], common: Common) -> LastPlace:
     """The last positions of texts that start at position 0; `common` is what tokens have in common (see `terms`).
 
     A token that several texts have at one position is projected once.
     """
-    weights, folded, n_keys = layer.weights, layer.folded, ids.shape[1]
-    pairs, pair_of = np.unique(ids * n_keys + np.arange(n_keys), return_inverse=True)
-    pair_of = pair_of.reshape(ids.shape)
-    last, last_of = np.unique(pair_of[:, -1], return_inverse=True)
-    token_ids, positions = np.divmod(pairs, n_keys)
-    scales = layer.scales.at(positions, token_ids)[:, None]
-    tokens = weights.token_embeddings[token_ids] / scales
-    stream, inputs, distance = weights.token_embeddings[ids[:, -1]], tokens, None
+    weights, folded, n_keys = layer.weights, layer.folded, token_ids.shape[1]
+    distinct, row_of = np.unique(token_ids * n_keys + np.arange(n_keys), return_inverse=True)
+    (rows, positions), row_of = np.divmod(distinct, n_keys), row_of.reshape(token_ids.shape)
+    last, last_of = np.unique(row_of[:, -1], return_inverse=True)
+    scales = layer.scales.at(positions, rows)[:, None]
+    tokens, places = weights.token_embeddings[rows] / scales, weights.position_embeddings[:n_keys]
+    inputs = tokens + weights.position_embeddings[positions] / scales if layer.positions == "learned" else tokens
+    stream = weights.token_embeddings[token_ids[:, -1]]
+
+    (query, key), (query_constant, key_constant) = layer.sides, common
+    queries = side_factors(weights, query, query_constant, tokens[last], places[-1:])
+    keys = side_factors(weights, key, key_constant, tokens, places)
+    queries, keys = rotated_factors(weights, queries, positions[last]), rotated_factors(weights, keys, positions)
     if layer.positions == "learned":
-        places = weights.position_embeddings[:n_keys]
         stream = stream + places[-1]
-        inputs = tokens + places[positions] / scales
-        queries = {
-            Factor.TOKEN: project(tokens[last], folded.query_weight)[:, last_of],
-            Factor.POSITION: (project(places[-1:], folded.query_weight) / scales[last])[:, last_of],
-            Factor.CONSTANT: folded.query_bias[:, None],
-        }
-        keys = {
-            Factor.TOKEN: project(tokens, folded.key_weight)[:, pair_of],
-            Factor.POSITION: (project(places, folded.key_weight)[:, positions] / scales)[:, pair_of],
-        }
-    else:
-        query = query_side(weights, folded).less_constant(tokens[last], common.query)
-        key = key_side(weights, folded).less_constant(tokens, common.key)
-        at_last = np.full(len(last), n_keys - 1)
-        queries = {Factor.TOKEN: rotated(weights, query, at_last)[:, last_of]}
-        keys = {Factor.TOKEN: rotated(weights, key, positions)[:, pair_of]}
-        if layer.positions == "alibi":
-            queries[Factor.CONSTANT] = common.query[:, None]
-            distance = kernel(weights, common, np.arange(n_keys)[::-1])[:, None]
-        else:
-            places = np.arange(n_keys)
-            queries[Factor.COMMON] = rotated(weights, common.query[:, None], places[-1:])
-            keys[Factor.COMMON] = rotated(weights, np.tile(common.key[:, None], (1, n_keys, 1)), places)[:, None]
-        keys = {factor: for_each_head(shared, weights) for factor, shared in keys.items()}
-    terms = multiply_factors(TERMS[layer.positions], queries, keys, _multiply_last, distance)
-    parts = {name: np.broadcast_to(part, (layer.n_heads, *ids.shape)) for name, part in terms.items()}
+        queries[Factor.POSITION] = queries[Factor.POSITION] / scales[last]
+        keys[Factor.POSITION] = keys[Factor.POSITION][:, positions] / scales
+    del queries[Factor.CONSTANT], keys[Factor.CONSTANT]
+    by_text = {factor: vectors[:, last_of] for factor, vectors in queries.items()}
+    parts = multiply_factors(
+        TERMS[layer.positions],
+        by_text | {Factor.CONSTANT: query_constant[:, None]},  # the same for every text
+        {factor: for_each_head(vectors[:, row_of], weights) for factor, vectors in keys.items()},
+        lambda query, key: np.matmul(key, query[..., None])[..., 0],
+        lambda: np.tile(slope_term(weights, np.arange(n_keys)[::-1])[:, None], (1, len(token_ids), 1)),
+    )
     values = project(inputs, folded.value_weight) + folded.value_bias[:, None]
-    return LastPlace(weights, folded, stream, parts, values[:, pair_of])
+    return LastPlace(weights, folded, stream, parts, values[:, row_of])
 
 
-def _multiply_last(
-    query: Float[np.ndarray, "head _ d_head"], key: Float[np.ndarray, "head _ key d_head"]
-) -> Float[np.ndarray, "head _ key"]:
-    """Each text's query times its keys; one query, or the keys of one text, may be shared by all texts."""
-    return np.matmul(key, query[..., None])[..., 0]
+def block_input(
+    layer: FirstLayer, token_ids: Int[np.ndarray, "row"], positions: Int[np.ndarray, "row"]
+) -> Float[np.ndarray, "row d_model"]:
+    """The residual stream before the block: e, or e + p with learned positions."""
+    tokens = layer.token_embeddings[token_ids]
+    return tokens + layer.position_embeddings[positions] if layer.positions == "learned" else tokens

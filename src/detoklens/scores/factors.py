@@ -1,10 +1,11 @@
-"""Query and key factors of tokens, rotary rotation, and what all queries and all keys have in common."""
+"""Query and key factors: projections, rotation, what all queries and all keys have in common, factors of texts."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from enum import IntEnum
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -45,14 +46,10 @@ def _turned(vectors: np.ndarray, angles: np.ndarray, factor: float) -> np.ndarra
 ROWS = 2048  # of the vocabulary at a time: 64 MB in float64 at a width of 4,096
 
 
-@dataclass(frozen=True)
-class TokenFactors:
-    """One head's Q_e of some or all tokens and K_e of every token, before the division by σ.
+class TokenFactors(NamedTuple):
+    """One head's Q_e and K_e of every token: before the division by σ, or after a norm on queries and keys."""
 
-    If queries and keys are normed (Qwen3, Gemma 3), they are after that norm, and σ is already divided out.
-    """
-
-    query: Float[np.ndarray, "query d_head"]
+    query: Float[np.ndarray, "token d_head"]
     key: Float[np.ndarray, "token d_head"]
 
 
@@ -208,9 +205,8 @@ Mean = str | np.ndarray | None
 untrained, "frequency" weighted by token frequency, or an array with a weight for each token."""
 
 
-@dataclass(frozen=True)
-class Common:
-    """What all queries, and all keys, have in common: a and b."""
+class Common(NamedTuple):
+    """What all queries, and all keys, have in common: a and b. Their biases, or their means over the vocabulary."""
 
     query: Float[np.ndarray, "head d_head"]
     key: Float[np.ndarray, "key_head d_head"]
@@ -220,20 +216,51 @@ class Common:
         return not (self.query.any() or self.key.any())
 
 
-def biases(layer: FirstLayer, folded: FoldedLayer) -> Common:
-    """The biases; zero if a norm follows them."""
-    return Common(query_side(layer, folded).constant, key_side(layer, folded).constant)
+class Factor(IntEnum):
+    """What the query or key side of a term depends on; documents stack their terms in this order."""
+
+    TOKEN = 0
+    POSITION = 1  # the learned position embedding
+    COMMON = 2  # what all tokens have in common, rotated to the position
+    DISTANCE = 3  # ALiBi's slope times i − j; no product
+    CONSTANT = 4  # the same for every query
 
 
-def means(
+Factors = dict[Factor, np.ndarray]
+"""Each factor of the queries or keys of a text as [head, row, d_head]; CONSTANT is [head, d_head]."""
+
+
+def side_factors(
     layer: FirstLayer,
-    folded: FoldedLayer,
-    scales: Float[np.ndarray, "token"],
-    shares: Float[np.ndarray, "token"],
-) -> Common:
-    """The weighted mean query and key of the vocabulary, biases included."""
-    sides = query_side(layer, folded), key_side(layer, folded)
-    return Common(*(side.mean(layer.token_embeddings, scales, shares) for side in sides))
+    side: Side,
+    constant: Float[np.ndarray, "side_head d_head"],
+    tokens: Float[np.ndarray, "row d_model"],
+    positions: Float[np.ndarray, "place d_model"] | None = None,
+) -> Factors:
+    """Every factor of the queries or of the keys, before a rotation; σ is divided out wherever the inputs were divided.
+
+    `constant` is what all tokens have in common, `positions` are rows of the table of learned positions.
+    """
+    if layer.positions == "learned":
+        assert positions is not None
+        vectors = project(tokens, side.weight)
+        return {Factor.CONSTANT: constant, Factor.TOKEN: vectors, Factor.POSITION: project(positions, side.weight)}
+    factors = {Factor.CONSTANT: constant, Factor.TOKEN: side.less_constant(tokens, constant)}
+    return factors | {Factor.COMMON: constant[:, None]} if layer.positions == "rotary" else factors
+
+
+def rotated_factors(layer: FirstLayer, factors: Factors, positions: Int[np.ndarray, "row"]) -> Factors:
+    """The factors with each row rotated to its position; unchanged without rotary positions."""
+    if layer.rotary_frequencies is None:
+        return factors
+    rows = factors[Factor.TOKEN].shape
+    turned = {factor: np.broadcast_to(factors[factor], rows) for factor in (Factor.TOKEN, Factor.COMMON)}
+    return factors | {factor: rotated(layer, vectors, positions) for factor, vectors in turned.items()}
+
+
+def key_head_of(head: int, layer: FirstLayer) -> int:
+    """The keys and values that a head uses."""
+    return head // layer.heads_per_key
 
 
 def token_shares(

@@ -16,17 +16,16 @@ from jaxtyping import Bool, Float, Int
 from detoklens.errors import RangeError, TokenError, UnsupportedModelError
 from detoklens.kernels import product
 from detoklens.scores.affinity import Affinity, token_affinity
-from detoklens.scores.block import block_output
+from detoklens.scores.block import block_input, block_output
 from detoklens.scores.factors import (
     ROWS,
     Common,
     Mean,
     Side,
     TokenFactors,
-    biases,
     for_each_head,
+    key_head_of,
     key_side,
-    means,
     project,
     query_side,
     rotated_by_offset,
@@ -277,21 +276,21 @@ class Layer:
         TokenFactors
             `query` and `key`, each [token, d_head], before the division by σ.
         """
-        return TokenFactors(self._factor("query", head), self._factor("key", head // self.weights.heads_per_key))
+        return TokenFactors(self._factor("query", head), self._factor("key", key_head_of(head, self.weights)))
 
     def _factor(self, side: Literal["query", "key"], head: int) -> Float[np.ndarray, "token d_head"]:
         factor = self._factors.get((side, head))
         if factor is None:
-            embeddings, bare_scales = self.weights.token_embeddings, self.scales.bare_tokens
-            factor = self._sides[side].of_vocabulary(embeddings, bare_scales, head)
+            projection = self.sides[side == "key"]
+            factor = projection.of_vocabulary(self.weights.token_embeddings, self.scales.bare_tokens, head)
             if side == "key" or sum(each.nbytes for each in self._factors.values()) < MOST_KEPT:
                 self._factors[side, head] = factor
         return factor
 
     @cached_property
-    def _sides(self) -> dict[str, Side]:
+    def sides(self) -> tuple[Side, Side]:
         """The query and the key projection."""
-        return {"query": query_side(self.weights, self.folded), "key": key_side(self.weights, self.folded)}
+        return query_side(self.weights, self.folded), key_side(self.weights, self.folded)
 
     @cached_property
     def scales(self) -> ScaleTable:
@@ -469,7 +468,8 @@ class Layer:
             The outputs, [head, query, d_model].
         """
         ids = self.check_text(token_ids)
-        inputs = self._stream(ids) / self.scales.at(np.arange(len(ids)), ids)[:, None]
+        positions = np.arange(len(ids))
+        inputs = block_input(self.weights, ids, positions) / self.scales.at(positions, ids)[:, None]
         values = for_each_head(project(inputs, self.folded.value_weight), self.weights)
         mixed = self.terms(ids).attention() @ values + for_each_head(self.folded.value_bias[:, None], self.weights)
         return mixed @ self.folded.output_weight
@@ -499,7 +499,8 @@ class Layer:
         """
         ids = self.check_text(token_ids)
         rest = self.mlp_sublayer  # before the attention is computed: it may be missing
-        return block_output(self.weights, rest, self._stream(ids), self.attention_output(ids))
+        stream = block_input(self.weights, ids, np.arange(len(ids)))
+        return block_output(self.weights, rest, stream, self.attention_output(ids))
 
     def token_affinity(
         self,
@@ -544,24 +545,29 @@ class Layer:
         self.check_heads(heads)
         if self.positions == "rotary":
             self._check_offset(offset)
-        asked = None if queries is None or centred or mean is not None else list(queries)  # a mean is over all queries
-        factors = (self.token_factors(head) if asked is None else self._factors_of(asked, head) for head in heads)
-        affinity = token_affinity(factors, len(heads), self._divisors(scale), asked)
+        embeddings, bare_scales = self.weights.token_embeddings, self.scales.bare_tokens
+        some = None if centred or mean is not None else queries  # a mean is over all queries
+        affinity = token_affinity(
+            (
+                self._factor("query", head)
+                if some is None
+                else self.sides[0].of_tokens(some, embeddings, bare_scales, head)
+                for head in heads
+            ),
+            lambda key_head: self._factor("key", key_head),
+            [key_head_of(head, self.weights) for head in heads],
+            self._divisors(scale),
+            some,
+        )
         if mean is not None:
             affinity = affinity.less_means(self.token_shares(mean))
         if self.positions == "rotary":
             for query in affinity.query:
                 query[:] = rotated_by_offset(self.weights, query, offset)
         affinity = affinity.centred() if centred else affinity
-        if asked is None and queries is not None:
+        if some is None and queries is not None:
             affinity = replace(affinity, query=affinity.query[:, list(queries)])
         return affinity
-
-    def _factors_of(self, queries: list[int], head: int) -> TokenFactors:
-        """One head's query factors of some tokens, and its key factors of the whole vocabulary."""
-        embeddings, bare_scales = self.weights.token_embeddings, self.scales.bare_tokens
-        query = self._sides["query"].of_tokens(queries, embeddings, bare_scales, head)
-        return TokenFactors(query, self._factor("key", head // self.weights.heads_per_key))
 
     def less_mean_query(self, affinity: Affinity, mean: Mean) -> Float[np.ndarray, "head key"]:
         """What splitting off a mean adds to the score of each key, apart from a number per query: −mean query · key.
@@ -669,14 +675,19 @@ class Layer:
             The common query and key of each head.
         """
         if mean is None:
-            return biases(self.weights, self.folded)
+            return Common(*(side.constant for side in self.sides))
         if isinstance(mean, str) and mean == "vocabulary":
             return self._vocabulary_means
-        return means(self.weights, self.folded, self.scales.bare_tokens(), self.token_shares(mean))
+        return self._means(self.token_shares(mean))
 
     @cached_property
     def _vocabulary_means(self) -> Common:
-        return means(self.weights, self.folded, self.scales.bare_tokens(), self.token_shares("vocabulary"))
+        return self._means(self.token_shares("vocabulary"))
+
+    def _means(self, shares: Float[np.ndarray, "token"]) -> Common:
+        """The weighted mean query and key of the vocabulary, biases included."""
+        scales = self.scales.bare_tokens()
+        return Common(*(side.mean(self.weights.token_embeddings, scales, shares) for side in self.sides))
 
     def token_shares(self, mean: Mean) -> Float[np.ndarray, "token"]:
         """Return the weight of each token in a mean.
@@ -694,11 +705,6 @@ class Layer:
         if isinstance(mean, str) and mean == "vocabulary":
             mean = np.isin(np.arange(self.vocab_size), self.meaningful_tokens).astype(np.float64)
         return token_shares(mean, self.vocab_size, self.frequencies)
-
-    def _stream(self, ids: Int[np.ndarray, "query"]) -> Float[np.ndarray, "query d_model"]:
-        """The block's input: e, or e + p with learned positions."""
-        tokens, positions = self.weights.token_embeddings[ids], self.weights.position_embeddings
-        return tokens + positions[: len(ids)] if self.positions == "learned" else tokens
 
     def _check_offset(self, offset: int) -> None:
         first = 0 if self.is_causal else 1 - self.n_positions

@@ -2,7 +2,7 @@
 
 `TERMS` declares each term once: its name, from which its symbol follows, what it means, and the query factor and key
 factor whose product it is. Texts (`text_terms`), documents (`measures.documents`) and last positions (`scores.block`)
-all multiply these factors.
+multiply the factors that `scores.factors.side_factors` computes.
 
 For learned absolute positions three query factors meet two key factors, which makes six terms. With σ_i = σ(e_i + p_i):
 
@@ -33,14 +33,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from detoklens.errors import RangeError
-from detoklens.scores.factors import Common, for_each_head, key_side, project, query_side, rotated, rotated_by_offset
+from detoklens.scores.factors import Common, Factor, for_each_head, rotated_by_offset, rotated_factors, side_factors
 from detoklens.scores.softmax import masked, softcapped, softmax
 from detoklens.weights.first_layer import FirstLayer, Positions
 from detoklens.wording import term_symbol
@@ -80,16 +80,6 @@ class Term(StrEnum):
     EP = "ep"
     E = "e"
     P = "p"
-
-
-class Factor(IntEnum):
-    """What the query or key side of a term depends on; documents stack their terms in this order."""
-
-    TOKEN = 0
-    POSITION = 1  # the learned position embedding
-    COMMON = 2  # what all tokens have in common, rotated to the position
-    DISTANCE = 3  # ALiBi's slope times i − j; no product
-    CONSTANT = 4  # the same for every query
 
 
 class ScoreTerm(NamedTuple):
@@ -149,62 +139,49 @@ def multiply_factors(
     queries: Mapping[Factor, np.ndarray],
     keys: Mapping[Factor, np.ndarray],
     multiply: Callable[[np.ndarray, np.ndarray], np.ndarray],
-    distance: np.ndarray | None = None,
+    distance: Callable[[], np.ndarray],
 ) -> dict[str, np.ndarray]:
-    """Each term by name: the product of its factors, or the given distance term."""
+    """Each term by name: the product of its factors, or the distance term."""
     return {
-        term.name: distance
-        if term.query is Factor.DISTANCE and distance is not None
-        else multiply(queries[term.query], keys[term.key])
+        term.name: distance() if term.query is Factor.DISTANCE else multiply(queries[term.query], keys[term.key])
         for term in terms
     }
 
 
-def text_terms(whole: Layer, token_ids: Int[np.ndarray, "query"], common: Common) -> Terms:
+def text_terms(layer: Layer, token_ids: Int[np.ndarray, "query"], common: Common) -> Terms:
     """All terms of a text that starts at position 0."""
-    layer, folded, places = whole.weights, whole.folded, np.arange(len(token_ids))
-    scales = whole.scales.at(places, token_ids)
-    tokens = layer.token_embeddings[token_ids] / scales[:, None]
-    terms, distance = terms_present(layer.positions, common), None
-    if layer.positions == "learned":
-        positions = layer.position_embeddings[: len(token_ids)] / scales[:, None]
-        queries, keys = (
-            {Factor.TOKEN: project(tokens, weight), Factor.POSITION: project(positions, weight)}
-            for weight in (folded.query_weight, folded.key_weight)
+    weights, positions, terms = layer.weights, np.arange(len(token_ids)), terms_present(layer.positions, common)
+    scales = layer.scales.at(positions, token_ids)[:, None]
+    places = weights.position_embeddings[positions] / scales if layer.positions == "learned" else None
+    queries, keys = (
+        rotated_factors(
+            weights,
+            side_factors(weights, side, constant, weights.token_embeddings[token_ids] / scales, places),
+            positions,
         )
-        queries[Factor.CONSTANT] = folded.query_bias
-    else:
-        queries = {Factor.TOKEN: query_side(layer, folded).less_constant(tokens, common.query)}
-        keys = {Factor.TOKEN: key_side(layer, folded).less_constant(tokens, common.key)}
-        if layer.positions == "alibi":
-            queries[Factor.CONSTANT] = common.query
-            offsets = places[:, None] - places
-            distance = _slope_term(layer, offsets.ravel()).reshape(-1, *offsets.shape)
-        else:
-            for side, vector in ((queries, common.query), (keys, common.key)):
-                side[Factor.COMMON] = np.tile(vector[:, None], (1, len(places), 1))
-                side.update({factor: rotated(layer, vectors, places) for factor, vectors in side.items()})
-        keys = {factor: for_each_head(vectors, layer) for factor, vectors in keys.items()}
-    parts = multiply_factors(terms, queries, keys, _multiply_text, distance)
+        for side, constant in zip(layer.sides, common, strict=True)
+    )
+    parts = multiply_factors(
+        terms,
+        queries,
+        {factor: for_each_head(vectors, weights) for factor, vectors in keys.items()},
+        lambda query, key: np.einsum("hk,hjk->hj", query, key) if query.ndim == 2 else query @ key.transpose(0, 2, 1),
+        lambda: slope_term(weights, positions[:, None] - positions),
+    )
     meanings = {str(term.name): term.meaning for term in terms}
-    return Terms(parts, layer.attention_scale, layer.is_causal, layer.window, layer.softcap, meanings)
-
-
-def _multiply_text(query: np.ndarray, key: Float[np.ndarray, "head key d_head"]) -> np.ndarray:
-    """[head, query, key], or [head, key] for a query factor that is the same for every query."""
-    return np.einsum("hk,hjk->hj", query, key) if query.ndim == 2 else query @ key.transpose(0, 2, 1)
+    return Terms(parts, weights.attention_scale, weights.is_causal, weights.window, weights.softcap, meanings)
 
 
 def kernel(layer: FirstLayer, common: Common, offsets: Int[np.ndarray, "offset"]) -> Float[np.ndarray, "head offset"]:
     """The position kernel: the purely positional part of the score at these offsets i − j."""
     if layer.alibi_slopes is not None:
-        return _slope_term(layer, offsets)
+        return slope_term(layer, offsets)
     key = for_each_head(common.key[:, None], layer)[:, 0]
     queries = [rotated_by_offset(layer, common.query, int(offset)) for offset in offsets]
     return np.einsum("ohd,hd->ho", np.stack(queries), key)
 
 
-def _slope_term(layer: FirstLayer, offsets: Int[np.ndarray, "offset"]) -> Float[np.ndarray, "head offset"]:
+def slope_term(layer: FirstLayer, offsets: Int[np.ndarray, "*offsets"]) -> Float[np.ndarray, "head *offsets"]:
     """ALiBi's term: −slope · δ, divided by the attention scale because it is added to scaled scores."""
     assert layer.alibi_slopes is not None
     slopes = -np.multiply.outer(layer.alibi_slopes.astype(np.float64), offsets) / layer.attention_scale

@@ -100,10 +100,6 @@ class Schema:
         columns = tuple(column if each.name == column.name else each for each in self.columns)
         return Schema(self.name, self.question, columns)
 
-    def as_found(self, frame: pl.DataFrame) -> Schema:
-        """The schema without the columns that a table lacks, such as counts."""
-        return self.without(*(name for name in self.names if name not in frame.columns))
-
 
 HEAD = Column("head", "Int32", "attention head of layer 0, from 0")
 

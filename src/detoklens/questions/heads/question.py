@@ -15,9 +15,8 @@ from detoklens.measures.heatmap import self_match_scores
 from detoklens.measures.positions import trained_length
 from detoklens.measures.shape import MOST
 from detoklens.questions.anatomy.question import ANATOMY_BY_HEAD, SHARE_NAMES, Anatomy
-from detoklens.questions.auroc.compute import AUROC_CONTROLS
+from detoklens.questions.auroc.compute import AUROC_CONTROLS, MARGINS
 from detoklens.questions.auroc.question import (
-    CONTROLS,
     Auroc,
     auroc_verdict,
     compare_heads,
@@ -245,7 +244,7 @@ class Heads(Joining):
         margins = {}
         for each in judge_heads(judged):
             strongest, margins[each.head] = each.strongest, min(each.margins.values(), default=None)
-            why = f"strongest control: {CONTROLS[strongest]}" if strongest else ""
+            why = f"strongest control: {MARGINS[strongest]}" if strongest else ""
             testable = each.level != "untestable"
             marks.add(
                 each.head,

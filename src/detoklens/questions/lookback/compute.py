@@ -29,10 +29,10 @@ from detoklens.measures.chance import Interval, interval, resampled
 from detoklens.measures.documents import DocumentFactors, Rules, TokenIds, in_blocks, text_block
 from detoklens.measures.frequency import spearman
 from detoklens.parallel import Arrays, Runner, thread_map
-from detoklens.scores.factors import Common, Mean, Side, key_side, query_side, rotated_by_offset
+from detoklens.scores.factors import Common, Factor, Mean, Side, rotated_by_offset
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import softcapped, softmax
-from detoklens.scores.terms import Factor, ScoreTerm, kernel, terms_present
+from detoklens.scores.terms import ScoreTerm, kernel, terms_present
 
 PARTS = ("position", "class", "lexical")
 CLASSES = ("C", "W", "F")
@@ -205,11 +205,10 @@ def lifts_of(
     """The lifts of some heads, averaged over query positions if positions are learned; no label null without draws."""
     weights, common, sign = layer.weights, layer.common_part(mean), -1 if ahead else 1
     unigram, per_key = frequencies / frequencies.sum(), weights.heads_per_key
-    sides = query_side(weights, layer.folded), key_side(weights, layer.folded)
     places: list[_LearnedPlace] | list[_OffsetPlace] = (
-        [_LearnedPlace(layer, tokens, unigram, sides, sign, position) for position in positions]
+        [_LearnedPlace(layer, tokens, unigram, sign, position) for position in positions]
         if len(positions)
-        else [_OffsetPlace(layer, tokens, unigram, sides, sign, common)]
+        else [_OffsetPlace(layer, tokens, unigram, sign, common)]
     )
     terms = terms_present(layer.positions, common)
 
@@ -220,8 +219,8 @@ def lifts_of(
 
     def of_key_head(own: int) -> dict[int, _HeadSums]:
         some = [head for head in heads if head // per_key == own]
-        table = projected(sides[1], own, slice(None))
-        queries = {head: projected(sides[0], head, tokens.ids) for head in some}
+        table = projected(layer.sides[1], own, slice(None))
+        queries = {head: projected(layer.sides[0], head, tokens.ids) for head in some}
         sums = {head: _HeadSums(layer, tokens, terms, len(places), draws) for head in some}
         for place in places:
             keys = place.keys(table, own)
@@ -304,16 +303,15 @@ class _OffsetPlace:
     layer: Layer
     tokens: QueryTokens
     unigram: Float[np.ndarray, "vocabulary"]
-    sides: tuple[Side, Side]
     sign: int
     common: Common
 
     def _own_part(self, projected: np.ndarray, side: int, head: int, ids: np.ndarray | slice) -> np.ndarray:
         """A token's query or key minus what all tokens have in common, in place: Llama 3's keys take 131 MB."""
-        if self.sides[side].norm is None:
+        if self.layer.sides[side].norm is None:
             projected /= self.layer.scales.bare_tokens()[ids, None]
-            projected += self.sides[side].bias[head]
-        projected -= (self.common.query, self.common.key)[side][head]
+            projected += self.layer.sides[side].bias[head]
+        projected -= self.common[side][head]
         return projected
 
     def queries(self, projected: Float[np.ndarray, "token d_head"], head: int) -> Factors:
@@ -351,11 +349,10 @@ class _LearnedPlace:
         layer: Layer,
         tokens: QueryTokens,
         unigram: Float[np.ndarray, "vocabulary"],
-        sides: tuple[Side, Side],
         sign: int,
         position: int,
     ) -> None:
-        self.tokens, self.unigram, self.sides = tokens, unigram, sides
+        self.tokens, self.unigram, self.sides = tokens, unigram, layer.sides
         positions = position - sign * np.arange(FARTHEST + 1)
         first = int(positions.min())
         scales = layer.scales.of_positions(slice(first, first + FARTHEST + 1))
