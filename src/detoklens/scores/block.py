@@ -132,18 +132,16 @@ class LastPlace:
 
 
 def last_place(layer: Layer, token_ids: Int[np.ndarray, "text key"], common: Common) -> LastPlace:
-    """The last positions of texts that start at position 0; `common` is what tokens have in common (see `terms`).
-
-    A token that several texts have at one position is projected once.
-    """
-    weights, folded, n_keys = layer.weights, layer.folded, token_ids.shape[1]
-    distinct, row_of = np.unique(token_ids * n_keys + np.arange(n_keys), return_inverse=True)
-    (rows, positions), row_of = np.divmod(distinct, n_keys), row_of.reshape(token_ids.shape)
-    last, last_of = np.unique(row_of[:, -1], return_inverse=True)
+    """The last positions of texts that start at position 0; `common` is what tokens have in common (see `terms`)."""
+    (n_texts, n_keys), weights, folded = token_ids.shape, layer.weights, layer.folded
+    rows, positions = token_ids.ravel(), np.tile(np.arange(n_keys), n_texts)
     scales = layer.scales.at(positions, rows)[:, None]
-    tokens, places = weights.token_embeddings[rows] / scales, weights.position_embeddings[:n_keys]
+    tokens, last = weights.token_embeddings[rows] / scales, slice(n_keys - 1, None, n_keys)
+    stream, places = weights.token_embeddings[token_ids[:, -1]], weights.position_embeddings[:n_keys]
     inputs = tokens + weights.position_embeddings[positions] / scales if layer.positions == "learned" else tokens
-    stream = weights.token_embeddings[token_ids[:, -1]]
+
+    def by_text(vectors: Float[np.ndarray, "side_head row d_head"]) -> Float[np.ndarray, "side_head text key d_head"]:
+        return vectors.reshape(len(vectors), n_texts, n_keys, -1)
 
     (query, key), (query_constant, key_constant) = layer.sides, common
     queries = side_factors(weights, query, query_constant, tokens[last], places[-1:])
@@ -152,18 +150,16 @@ def last_place(layer: Layer, token_ids: Int[np.ndarray, "text key"], common: Com
     if layer.positions == "learned":
         stream = stream + places[-1]
         queries[Factor.POSITION] = queries[Factor.POSITION] / scales[last]
-        keys[Factor.POSITION] = keys[Factor.POSITION][:, positions] / scales
-    del queries[Factor.CONSTANT], keys[Factor.CONSTANT]
-    by_text = {factor: vectors[:, last_of] for factor, vectors in queries.items()}
+        keys[Factor.POSITION] = np.tile(keys[Factor.POSITION], (1, n_texts, 1)) / scales
     parts = multiply_factors(
         TERMS[layer.positions],
-        by_text | {Factor.CONSTANT: query_constant[:, None]},  # the same for every text
-        {factor: for_each_head(vectors[:, row_of], weights) for factor, vectors in keys.items()},
+        queries | {Factor.CONSTANT: query_constant[:, None]},  # the same for every text
+        {factor: for_each_head(by_text(keys[factor]), weights) for factor in keys if factor is not Factor.CONSTANT},
         lambda query, key: np.matmul(key, query[..., None])[..., 0],
-        lambda: np.tile(slope_term(weights, np.arange(n_keys)[::-1])[:, None], (1, len(token_ids), 1)),
+        lambda: np.tile(slope_term(weights, np.arange(n_keys)[::-1])[:, None], (1, n_texts, 1)),
     )
-    values = project(inputs, folded.value_weight) + folded.value_bias[:, None]
-    return LastPlace(weights, folded, stream, parts, values[:, row_of])
+    values = by_text(project(inputs, folded.value_weight)) + folded.value_bias[:, None, None]
+    return LastPlace(weights, folded, stream, parts, values)
 
 
 def block_input(
