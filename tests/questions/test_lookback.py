@@ -282,7 +282,7 @@ def over_training(demo: Study, answers_folder: Path) -> list[dl.Answer]:
     tokens = (0, 1_048_576, 4_194_304)
     studies = [Study(dl.load(f"demo@{each}"), demo.counts) for each in tokens]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Study, "_answered", sharing_answers(answers_folder))
+        patch.setattr(Study, "_computed", sharing_answers(answers_folder))
         return [study.ask(dl.Lookback()) for study in (*studies, demo)]
 
 

@@ -13,8 +13,7 @@ from rich.progress import Progress as Bar
 
 from detoklens.cli.output import say
 from detoklens.corpus.count import CountWatcher, Progress
-from detoklens.progress import Watcher
-from detoklens.report.content import Listener, Step
+from detoklens.progress import Listener, Step, Watcher
 
 COLUMNS = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
 

@@ -26,7 +26,7 @@ from scipy.sparse import csr_array
 
 from detoklens.corpus.counts import Bigrams
 from detoklens.measures.chance import Interval, interval, resampled
-from detoklens.measures.documents import DocumentFactors, Rules, TokenIds, in_blocks, text_block
+from detoklens.measures.documents import DocumentFactors, Rules, TokenIds, document_terms, in_blocks
 from detoklens.measures.frequency import spearman
 from detoklens.parallel import Arrays, Runner, thread_map
 from detoklens.scores.factors import Common, Factor, Mean, Side, rotated_by_offset
@@ -428,15 +428,15 @@ def text_lookback(
     if not {"C", "W"} <= {label for ids, places in zip(documents, rows, strict=True) for label in labels[ids[places]]}:
         return None
     blocks = in_blocks(kept)
-    rules = text_block(layer, [kept[0][:1]], heads[:1], mean).rules
+    terms = document_terms(layer, heads, kept, mean)
+    rules = terms.rules
 
     def compute(number: int) -> Arrays:
-        block = text_block(layer, blocks[number], heads, mean)
         size = len(blocks[number])
         sums = np.zeros((size, len(heads), 1 + len(rules.terms), len(CLASSES)))
         places, token_sums = np.zeros((size, len(CLASSES)), np.int64), np.zeros((len(heads), layer.vocab_size))
         token_places = np.zeros(layer.vocab_size, np.int64)
-        for document, (ids, factors) in enumerate(zip(blocks[number], block.factors(), strict=True)):
+        for document, (ids, factors) in enumerate(zip(blocks[number], terms.factors(blocks[number]), strict=True)):
             queries = _query_places(labels[ids])
             attention = _on_previous(factors, rules, queries)
             belongs = labels[ids[queries], None] == np.array(CLASSES)
@@ -474,15 +474,15 @@ def _on_previous(
 ) -> Float[np.ndarray, "head removed row"]:
     """Attention of some queries to the token before them, whole and without each term."""
     n_heads, n_keys = factors.query.shape[1], factors.n_tokens
-    seen = [rules.seen(int(query), n_keys) for query in queries]
-    begins, ends = np.array([keys.start for keys in seen]), np.array([keys.stop for keys in seen])
+    begins, ends = rules.seen(queries, n_keys)
     columns = np.arange(n_keys)
     hidden = (columns < begins[:, None]) | (columns >= ends[:, None])
     found = np.empty((n_heads, 1 + len(rules.terms), len(queries)))
     unit = factors.query.dtype.type(rules.attention_scale)
     for head in range(n_heads):
         keys = factors.keys_of(head)
-        pairs, by_key = factors.pair_scores(head, queries, keys, unit), factors.key_scores(head, keys, unit)
+        pairs = factors.pair_scores(head, queries, keys, unit, n_keys)[:, : len(queries), :n_keys]
+        by_key = factors.key_scores(head, keys, unit)[:, :n_keys]
         terms = [*pairs, *by_key]
         whole = np.sum(pairs, axis=0) + by_key.sum(axis=0)
         scores = softcapped(np.stack([whole, *(whole - terms[each] for each in rules.terms.values())]), rules.softcap)
