@@ -219,12 +219,12 @@ class Study:
         """
         return sorted(need for need in question.needs if not self.has(need))
 
-    def heads(self, asked: Sequence[int] | None) -> list[int]:
+    def heads(self, heads: Sequence[int] | None) -> list[int]:
         """Return the given heads, each once.
 
         Parameters
         ----------
-        asked
+        heads
             Heads, from 0; None for all.
 
         Returns
@@ -237,12 +237,12 @@ class Study:
         RangeError
             The list is empty or the model has no such head.
         """
-        if asked is None:
+        if heads is None:
             return list(range(self.layer.n_heads))
-        if not asked:
+        if not heads:
             raise RangeError("heads is empty; name at least one, e.g. 0, or leave it out for all heads")
-        self.layer.check_heads(asked)
-        return list(dict.fromkeys(asked))
+        self.layer.check_heads(heads)
+        return list(dict.fromkeys(heads))
 
     def meaningful_tokens(self) -> np.ndarray:
         """Ids of the tokens that means, candidates and rankings are about; a note counts the untrained others."""
