@@ -1,4 +1,4 @@
-"""Answers about the demo, computed once per test run.
+"""Answers about the demo and figures of its report, computed once per test run.
 
 Commands, notebooks and pages of the docs ask the same few questions. Tests that check what is printed or drawn, and not
 how it is computed, share the answers through a folder, also between processes.
@@ -11,17 +11,19 @@ import os
 import pickle
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from detoklens.questions.answer import Answer
 from detoklens.questions.base import Question
 from detoklens.questions.study import Study
+from detoklens.report import drawing
 from detoklens.tables.files import Provenance
 
-compute = Study._answered
+compute, draw = Study._computed, drawing.draw_files
 
 
 def sharing_answers(folder: Path) -> Callable[..., Answer]:
-    """A `Study._answered` that computes only what nobody has put into the folder."""
+    """A `Study._computed` that computes only what nobody has put into the folder."""
 
     def answered(study: Study, question: Question, provenance: Provenance, *where: object) -> Answer:
         kept = folder / hashlib.sha256(provenance.to_json().encode()).hexdigest()
@@ -29,9 +31,32 @@ def sharing_answers(folder: Path) -> Callable[..., Answer]:
             tables, notes = pickle.loads(kept.read_bytes())
             return Answer(question, study.layer.name, tables, provenance, study.command(question), notes)
         answer = compute(study, question, provenance, *where)
-        partial = kept.with_suffix(f".{os.getpid()}")
-        partial.write_bytes(pickle.dumps((answer.tables, answer.notes)))
-        partial.replace(kept)
+        keep(kept, (answer.tables, answer.notes))
         return answer
 
     return answered
+
+
+class SharingDrawings:
+    """A `draw_files` that draws only what nobody has put into the folder; workers take it along."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __call__(self, task: drawing.DrawingTask) -> dict[str, bytes]:
+        digest = hashlib.sha256(f"{task.drawing} {task.width} {task.formats}".encode())
+        for name, frame in task.drawing.tables.items():
+            digest.update(name.encode() + drawing._content(frame))
+        kept = self.folder / digest.hexdigest()
+        if kept.exists():
+            return pickle.loads(kept.read_bytes())
+        files = draw(task)
+        keep(kept, files)
+        return files
+
+
+def keep(path: Path, content: Any) -> None:
+    """Nobody reads half of it."""
+    partial = path.with_suffix(f".{os.getpid()}")
+    partial.write_bytes(pickle.dumps(content))
+    partial.replace(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +24,11 @@ os.environ["DETOKLENS_CACHE"] = ""  # no test finds what an earlier one, or the 
 SHAPE_CHECKED = ("scores", "weights.first_layer", "weights.scale")
 install_import_hook([f"detoklens.{name}" for name in SHAPE_CHECKED], "beartype.beartype")
 
-# A run says something of the code and nothing of luck: the same cases each time. `make explore` draws new ones.
+# A run says something of the code and nothing of luck: the same cases each time. `make explore` draws new and more ones.
 settings.register_profile(
     "exploring", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
-settings.register_profile("detoklens", settings.get_profile("exploring"), derandomize=True)
+settings.register_profile("detoklens", settings.get_profile("exploring"), derandomize=True, max_examples=50)
 settings.load_profile("detoklens")
 
 os.fsync = lambda descriptor: None  # no test pulls the plug, and a disk at work takes its time
@@ -135,30 +136,32 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("detoklens.report.drawing.draw_files", draw_files)
 
 
-@pytest.fixture
-def few_words(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module")
+def few_words() -> Iterator[None]:
     """A twentieth of the shipped word list, for tests that look at no word's rank."""
-    from detoklens.measures import words
+    from tests.spelled import shipping_few_words
 
-    shipped = words.shipped_words()
-    monkeypatch.setattr(words, "shipped_words", lambda: shipped[::20])
+    with shipping_few_words():
+        yield
 
 
 @pytest.fixture(scope="session")
 def answers_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where this run keeps answers, the same folder for all workers of pytest."""
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "answers"
+    from tests.once import shared_folder
+
+    folder = shared_folder(tmp_path_factory) / "answers"
     folder.mkdir(exist_ok=True)
     return folder
 
 
 @pytest.fixture
 def shared_answers(answers_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Answers are computed once per run: for tests that check what is shown, not how it is computed."""
-    from tests.answers import sharing_answers
+    """Answers and figures of reports are made once per run: for tests that check what is shown, not how it is made."""
+    from tests.answers import SharingDrawings, sharing_answers
 
-    monkeypatch.setattr("detoklens.questions.study.Study._answered", sharing_answers(answers_folder))
+    monkeypatch.setattr("detoklens.questions.study.Study._computed", sharing_answers(answers_folder))
+    monkeypatch.setattr("detoklens.report.drawing.draw_files", SharingDrawings(answers_folder))
 
 
 @pytest.fixture(scope="session")

@@ -16,6 +16,8 @@ from detoklens.questions.study import study
 from tests.command_line import refuse, run
 from tests.spelled import LINES, write_spelled
 
+pytestmark = pytest.mark.usefixtures("few_words")
+
 
 def count(model, folder):
     (folder / "lines.txt").write_text("\n".join(LINES), encoding="utf-8")

@@ -11,7 +11,7 @@ import polars as pl
 from detoklens.questions.layers.compute import Measuring
 from tests.command_line import run
 
-ASKED = ("layers", "demo", "--triples", "200", "--bootstrap", "20", "--workers", "1")
+ASKED = ("layers", "demo", "--triples", "60", "--candidates", "100", "--bootstrap", "20", "--workers", "1")
 FINISHED = 4  # heads and MLPs that were off
 TABLES = ("twins_by_layer", "twins_by_component")
 

@@ -13,6 +13,7 @@ from detoklens.tokens import Vocabulary
 from tests.explorer.kinds import KINDS, study_of, vocabulary
 from tests.explorer.reading import Bundle
 from tests.layers import random_layer
+from tests.spelled import shipping_few_words
 
 
 @pytest.fixture(scope="session")
@@ -22,12 +23,13 @@ def tokens(tmp_path_factory) -> Vocabulary:
 
 @pytest.fixture(scope="session")
 def bundles(tokens, tmp_path_factory) -> dict[str, tuple[Study, Bundle]]:
-    """Each kind's study and its bundle; head cards in the first alone, which take the longest."""
+    """Each kind's study and its bundle; head cards in the first alone, of few words: they take the longest."""
     place, found = tmp_path_factory.mktemp("bundles"), {}
-    for kind in KINDS:
-        study = study_of(kind, tokens)
-        folder = write_bundle(study, place / kind.replace(" ", "-"), cards_later=kind != "learned")
-        found[kind] = study, Bundle(folder)
+    with shipping_few_words():
+        for kind in KINDS:
+            study = study_of(kind, tokens)
+            folder = write_bundle(study, place / kind.replace(" ", "-"), cards_later=kind != "learned")
+            found[kind] = study, Bundle(folder)
     return found
 
 

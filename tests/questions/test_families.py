@@ -19,6 +19,8 @@ from tests.command_line import refuse, run
 from tests.layers import as_layer, random_first_layer
 from tests.weights.families.tiny import real, tiny
 
+pytestmark = pytest.mark.usefixtures("few_words")
+
 IDS = [3, 1, 4, 1, 5, 9, 2, 6, 5, 3]
 WORDS = ["the little girl went to the park", "Once upon a time there was a big dog who liked to play"]
 SPLIT_WORDS = ["embedding", "tokenizers", "unbelievably", "photosynthesis"]

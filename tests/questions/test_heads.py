@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 import pytest
 
-import detoklens as dl
 from detoklens import demo
 from detoklens.errors import RangeError
 from detoklens.figures import theme
@@ -28,6 +27,8 @@ from detoklens.tables.rendering import text_table
 from detoklens.wording import column_cells
 from tests.layers import random_layer
 from tests.spelled import counts_of, spelled_layer
+
+pytestmark = pytest.mark.usefixtures("few_words")
 
 
 @pytest.fixture(scope="module")
@@ -282,21 +283,6 @@ def test_the_scorecard_has_a_mark_and_a_reason_for_every_head_and_measure(study,
     why = {row["measure"]: row["why"] for row in unknown.iter_rows(named=True) if row["verdict"] == "not testable"}
     assert set(why) == {"detokenizes", "looks_back", "writes_words", "prefers_rare"}
     assert "counts" in why["detokenizes"]
-
-
-def test_the_demos_scorecard_names_the_head_that_every_question_names() -> None:
-    found = dl.study("demo", workers=2).ask(Heads())
-    yes = found.tables["scorecard"].filter(verdict="yes")
-    assert set(yes.filter(measure="detokenizes")["head"]) == set(yes.filter(measure="looks_back")["head"]) == {1}
-    assert yes.filter(measure="writes_words").is_empty()
-    row = found.page_views[0].frame.row(1, named=True)
-    assert row["looks back"].startswith("yes (+0.5")
-    lost = found.tables["scorecard"].filter(measure="writes_words")["value"].to_list()
-    cuts = dl.study("demo", workers=2).ask(dl.Twins()).tables["twins_by_condition"].filter(place="block", pieces=2)
-    assert lost == [cuts.filter(condition=f"cut_L0H{head}")["share_lost"][0] for head in range(4)]
-    assert row["writes words"] == f"no ({100 * lost[1]:.0f} %)"
-    assert found.page_views[0].note.count("1.04") == 1, "the layer's number, once"
-    assert row["score varies with"].startswith("offset 80 %")
 
 
 def test_the_demos_snapshots_are_lines_over_training_tokens() -> None:

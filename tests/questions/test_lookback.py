@@ -35,6 +35,7 @@ from detoklens.questions.lookback.compute import (
 from detoklens.questions.lookback.question import LOOKBACK_BY_HEAD, LOOKBACK_BY_TERM, HeadJudgement, judge_lookback
 from detoklens.questions.study import Study
 from detoklens.weights.first_layer import FirstLayer
+from tests.answers import sharing_answers
 from tests.command_line import refuse
 from tests.layers import as_layer, random_first_layer
 from tests.questions.asking import assert_kept_and_read_again
@@ -279,11 +280,13 @@ def test_terms_add_up_to_parts_and_parts_to_the_total(trial: dl.Answer) -> None:
 
 
 @pytest.fixture(scope="module")
-def over_training(demo: Study) -> list[dl.Answer]:
+def over_training(demo: Study, answers_folder: Path) -> list[dl.Answer]:
     """The demo's snapshots and the demo."""
     tokens = (0, 1_048_576, 4_194_304)
     studies = [Study(dl.load(f"demo@{each}"), demo.counts) for each in tokens]
-    return [study.ask(dl.Lookback()) for study in (*studies, Study(demo.layer, demo.counts))]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Study, "_computed", sharing_answers(answers_folder))
+        return [study.ask(dl.Lookback()) for study in (*studies, demo)]
 
 
 def test_the_switch_grows_in_training_and_is_absent_before(over_training: list[dl.Answer]) -> None:

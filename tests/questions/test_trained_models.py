@@ -15,8 +15,10 @@ from detoklens.measures.token_classes import orthographic_classes
 from detoklens.measures.words import shipped_words, split_words
 from detoklens.questions.auroc.compute import controls_by_head
 from detoklens.questions.auroc.question import Auroc, judge_heads
+from detoklens.questions.heads.question import Heads
 from detoklens.questions.lexicon.question import Lexicon
 from detoklens.questions.study import Study, Work, study
+from detoklens.questions.twins.question import Twins
 from detoklens.questions.words.question import Words
 from detoklens.scores.affinity import Affinity
 from detoklens.scores.layer import Layer
@@ -131,3 +133,19 @@ def test_random_heads_on_structured_embeddings_are_never_lexical(demo_study, str
     measures = measure_heads(affinity, pairs, asked, demo_study.counts.tokens, groups={"within_class": classes})
     judged = judge_heads(controls_by_head(measures, range(N_RANDOM), 200, 0))
     assert [each.row for each in judged if each.level == "lexical"] == []
+
+
+@pytest.mark.usefixtures("shared_answers")
+def test_the_demos_scorecard_names_the_head_that_every_question_names() -> None:
+    found = study("demo", workers=2).ask(Heads())
+    yes = found.tables["scorecard"].filter(verdict="yes")
+    assert set(yes.filter(measure="detokenizes")["head"]) == set(yes.filter(measure="looks_back")["head"]) == {1}
+    assert yes.filter(measure="writes_words").is_empty()
+    row = found.page_views[0].frame.row(1, named=True)
+    assert row["looks back"].startswith("yes (+0.5")
+    lost = found.tables["scorecard"].filter(measure="writes_words")["value"].to_list()
+    cuts = study("demo", workers=2).ask(Twins()).tables["twins_by_condition"].filter(place="block", pieces=2)
+    assert lost == [cuts.filter(condition=f"cut_L0H{head}")["share_lost"][0] for head in range(4)]
+    assert row["writes words"] == f"no ({100 * lost[1]:.0f} %)"
+    assert found.page_views[0].note.count("1.04") == 1, "the layer's number, once"
+    assert row["score varies with"].startswith("offset 80 %")

@@ -42,7 +42,7 @@ def model(tmp_path) -> Path:
     return write_spelled(tmp_path / "model")
 
 
-@pytest.mark.usefixtures("only_svg")
+@pytest.mark.usefixtures("undrawn", "few_words")
 def test_a_report_after_the_tokenizer_changed_shows_the_new_one(model, tmp_path):
     made.report(model, tmp_path / "out")
     change_tokenizer(model, exchange_two)

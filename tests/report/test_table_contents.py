@@ -16,7 +16,7 @@ COMMANDS = {"report": ["report", "demo"], "comparison": ["compare", "start=demo@
 
 
 @pytest.mark.parametrize("name", COMMANDS)
-@pytest.mark.usefixtures("only_svg", "shared_answers")
+@pytest.mark.usefixtures("shared_answers", "undrawn")
 def test_the_tables_hold_what_they_held(name: str, tmp_path: Path) -> None:
     """A change on purpose is frozen by `python -m tests.report.test_table_contents`."""
     run(*COMMANDS[name], "--out", tmp_path)

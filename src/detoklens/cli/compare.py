@@ -17,11 +17,11 @@ from detoklens.cli.progress import step_list
 from detoklens.engines import open_engine
 from detoklens.errors import CountsError, DetokLensError, printable
 from detoklens.loading import expand_revisions, load
+from detoklens.progress import Listener
 from detoklens.questions.parameters import Parameter
 from detoklens.questions.study import Study, Work, fitting_counts
 from detoklens.questions.texts import Texts
 from detoklens.report.comparison import KIND, make_comparison, models_folder
-from detoklens.report.content import Listener
 from detoklens.report.folder import ask_all, claim, refuse_foreign
 from detoklens.wording import plural
 

@@ -14,8 +14,7 @@ from rich.progress import Progress as Bar
 from detoklens.cli.output import say
 from detoklens.corpus.count import CountWatcher, Progress
 from detoklens.errors import INPUTS
-from detoklens.progress import Watcher
-from detoklens.report.content import Listener, Step
+from detoklens.progress import Listener, Step, Watcher
 
 COLUMNS = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
 

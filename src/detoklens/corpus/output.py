@@ -55,10 +55,12 @@ def write_bigrams(path: Path, groups: Iterable[Run], vocabulary_size: int) -> tu
         pa.OSFile(os.fsencode(temporary), "wb") as file,
         pq.ParquetWriter(file, BIGRAM_SCHEMA, column_encoding=BIGRAM_ENCODING, **COMPRESSION) as writer,
     ):
-        for run in groups:
-            writer.write_table(_bigram_table(run, vocabulary_size), row_group_size=ROW_GROUP)
-            rows += len(run.keys)
-            total += int(run.counts.sum())
+        for keys, counts in groups:
+            suffixes, prefixes = np.divmod(keys, keys.dtype.type(vocabulary_size))
+            columns = [suffixes.astype(np.uint32), prefixes.astype(np.uint32), counts]
+            writer.write_table(pa.table(columns, schema=BIGRAM_SCHEMA), row_group_size=ROW_GROUP)
+            rows += len(keys)
+            total += int(counts.sum())
     return rows, total
 
 
@@ -79,12 +81,6 @@ def row_groups(blocks: Iterable[Run]) -> Iterator[Run]:
 
 def _joined(runs: list[Run]) -> Run:
     return Run(np.concatenate([run.keys for run in runs]), np.concatenate([run.counts for run in runs]))
-
-
-def _bigram_table(run: Run, vocabulary_size: int) -> pa.Table:
-    suffix, prefix = np.divmod(run.keys, run.keys.dtype.type(vocabulary_size))
-    columns = [suffix.astype(np.uint32), prefix.astype(np.uint32), run.counts]
-    return pa.table(columns, schema=BIGRAM_SCHEMA)
 
 
 def write_tokens(path: Path, counts: Int64[np.ndarray, "token"], texts: list[str]) -> None:
@@ -112,17 +108,13 @@ class OutputFolder:
     def is_complete(self) -> bool:
         return (self.folder / MANIFEST).exists()
 
-    def saved_plan(self) -> JsonObject:
-        """The manifest of a finished run, else the plan of an interrupted one."""
-        return read_json(self.folder / MANIFEST if self.is_complete else self._plan)
-
     def check_plan(self, plan: JsonObject) -> None:
         """Refuse to mix two different counts; parts without a plan are deleted."""
         if not self.is_complete and not self._plan.exists():
             self.forget_parts()
         if not self.is_complete and not self.finished_parts():
             return
-        saved = self.saved_plan()
+        saved = read_json(self.folder / MANIFEST if self.is_complete else self._plan)
         try:
             found = differences(saved, plan, compare_versions=not self.is_complete)
         except (KeyError, TypeError, AttributeError) as error:
@@ -154,9 +146,6 @@ class OutputFolder:
             for path in folder.glob(f"{name}{TEMPORARY}*"):
                 path.unlink(missing_ok=True)
 
-    def remove_work(self) -> None:
-        shutil.rmtree(self.work, ignore_errors=True)
-
 
 def write_text(path: Path, text: str) -> None:
     with whole_files(path, when_full=WHEN_FULL) as (temporary,):
@@ -179,7 +168,7 @@ def open_output(folder: Path) -> Iterator[OutputFolder]:
             yield output
         finally:
             if output.is_complete or not output.finished_parts():
-                output.remove_work()
+                shutil.rmtree(output.work, ignore_errors=True)
             if is_new and not any(folder.iterdir()):
                 folder.rmdir()
 
@@ -216,18 +205,11 @@ def _locked(path: Path, folder: Path) -> Iterator[None]:
             raise OutputError(
                 f"{folder}: another run is counting into it; wait for it, or choose another folder"
             ) from error
-        if _is_at(descriptor, path):
-            break
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                break
         os.close(descriptor)  # the run that held it has removed the file, so this lock is void
     try:
         yield
     finally:
         os.close(descriptor)
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the open file is still the one with this name."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False

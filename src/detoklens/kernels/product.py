@@ -102,16 +102,8 @@ def _multiply(queries: np.ndarray, keys: np.ndarray, scores: np.ndarray) -> None
             first_query = query_panel * dimensions * QUERIES
             first_score = query_panel * QUERIES * columns
             for key_panel in range(begin, end):
-                fill_tile(
-                    flat_queries,
-                    first_query,
-                    flat_keys,
-                    key_panel * dimensions * width,
-                    dimensions,
-                    flat_scores,
-                    first_score + key_panel * width,
-                    columns,
-                )
+                first_key, first = key_panel * dimensions * width, first_score + key_panel * width
+                fill_tile(flat_queries, first_query, flat_keys, first_key, dimensions, flat_scores, first, columns)
 
 
 @compiled()
@@ -137,24 +129,15 @@ def pairs_reaching(
     for query_panel in range(len(queries)):
         for key_panel in range(len(keys)):
             first_query, first_key = query_panel * QUERIES, key_panel * width
-            fill_tile(
-                flat_query_bounds,
-                first_query * bounding,
-                flat_key_bounds,
-                first_key * bounding,
-                bounding,
-                tile,
-                0,
-                width,
-            )
+            first = first_query * bounding
+            fill_tile(flat_query_bounds, first, flat_key_bounds, first_key * bounding, bounding, tile, 0, width)
             reached = np.int32(0)
             for place in range(QUERIES * width):
                 reached |= np.int32(tile[place] >= lowest_bound)
             if not reached:
                 continue
-            fill_tile(
-                flat_queries, first_query * dimensions, flat_keys, first_key * dimensions, dimensions, tile, 0, width
-            )
+            first = first_query * dimensions
+            fill_tile(flat_queries, first, flat_keys, first_key * dimensions, dimensions, tile, 0, width)
             for place in range(QUERIES * width):
                 if tile[place] >= floor:
                     scores[found] = tile[place]

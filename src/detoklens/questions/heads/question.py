@@ -15,9 +15,8 @@ from detoklens.measures.heatmap import self_match_scores
 from detoklens.measures.positions import trained_length
 from detoklens.measures.shape import MOST
 from detoklens.questions.anatomy.question import ANATOMY_BY_HEAD, SHARE_NAMES, Anatomy
-from detoklens.questions.auroc.compute import AUROC_CONTROLS
+from detoklens.questions.auroc.compute import AUROC_CONTROLS, MARGINS
 from detoklens.questions.auroc.question import (
-    CONTROLS,
     Auroc,
     auroc_verdict,
     compare_heads,
@@ -245,7 +244,7 @@ class Heads(Joining):
         margins = {}
         for each in judge_heads(judged):
             strongest, margins[each.head] = each.strongest, min(each.margins.values(), default=None)
-            why = f"strongest control: {CONTROLS[strongest]}" if strongest else ""
+            why = f"strongest control: {MARGINS[strongest]}" if strongest else ""
             testable = each.level != "untestable"
             marks.add(
                 each.head,
@@ -390,7 +389,7 @@ def scorecard_view(tables: Frames) -> pl.DataFrame:
             {
                 "head": head_name(head),
                 "strength (nats)": None if card["sd"] is None else f"{card['sd']:.2f}",
-                "score varies with": listed([f"{said} {percent(share)}" for share, said in shares if share]) or None,
+                "score varies with": ", ".join(f"{said} {percent(share)}" for share, said in shares if share) or None,
                 **{measure.replace("_", " "): _cell(measure, *found[measure][:2]) for measure in MEASURES},
             }
         )
@@ -415,7 +414,11 @@ def _cell(measure: str, value: float | None, mark: str) -> str:
     if value is None:
         return mark
     z, rounded = round(value, 1) + 0.0, round(value, 2) + 0.0  # no −0.00
-    units = {"writes_words": percent(value), "sink": percent(value), "matches_itself": f"z {z:+.1f}"}
+    units = {
+        "writes_words": f"{percent(rounded)} of gain",
+        "sink": percent(rounded),
+        "matches_itself": f"z {z:+.1f}",
+    }
     return f"{mark} ({units.get(measure, f'{rounded:+.2f}')})".replace("-", "−")
 
 
