@@ -276,6 +276,11 @@ class Vocabulary:
         ):
             return list(self.tokenizer.encode(text, add_special_tokens=special_tokens).ids)
 
+    def find_id(self, text: str) -> int | None:
+        """The id of the token with exactly this text, or written like this in the tokenizer file, if there is one."""
+        found = self._id_of_text.get(text)
+        return self.tokenizer.token_to_id(text) if found is None else found
+
     def id(self, text: str) -> int:
         """Return the id of the token with exactly this text or, failing that, written like this in the tokenizer file.
 
@@ -294,12 +299,10 @@ class Vocabulary:
         TokenError
             No single token has this text; the message shows its pieces.
         """
-        if text in self._id_of_text:
-            return self._id_of_text[text]
         _refuse_lone_surrogates(text)
-        raw_id = self.tokenizer.token_to_id(text)
-        if raw_id is not None:
-            return int(raw_id)
+        found = self.find_id(text)
+        if found is not None:
+            return found
         pieces = self.encode(text)
         shown = ", ".join(f"{self.text(piece)!r} ({piece})" for piece in pieces)
         if len(pieces) < 2:
