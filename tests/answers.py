@@ -19,11 +19,11 @@ from detoklens.questions.study import Study
 from detoklens.report import drawing
 from detoklens.tables.files import Provenance
 
-compute, draw = Study._answered, drawing.draw_files
+compute, draw = Study._computed, drawing.draw_files
 
 
 def sharing_answers(folder: Path) -> Callable[..., Answer]:
-    """A `Study._answered` that computes only what nobody has put into the folder."""
+    """A `Study._computed` that computes only what nobody has put into the folder."""
 
     def answered(study: Study, question: Question, provenance: Provenance, *where: object) -> Answer:
         kept = folder / hashlib.sha256(provenance.to_json().encode()).hexdigest()

@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import betaincc
 
+from detoklens.kernels.ranking import rank_correlations
 from detoklens.measures.chance import holm
 from detoklens.scores.factors import Mean, rotated_by_offset
 from detoklens.scores.layer import Layer, TokenScale
@@ -88,7 +89,9 @@ def beside_random_biases(
     if len(tokens) > MOST_TOKENS:
         sampled = np.sort(random.choice(len(tokens), MOST_TOKENS, replace=False))
     affinity, by_keys = layer.token_affinity(scale, offset=offset, mean=mean), dict[int, float]()
-    ranks = _unit_ranks(counts[sampled])
+    ranks = mean_ranks(counts[sampled]) - (len(sampled) + 1) / 2
+    length = np.linalg.norm(ranks)
+    ranks = ranks / length if length > 0 else ranks
     biases = rotated_by_offset(layer.weights, layer.common_part(mean).query, offset).astype(np.float64)
     for head, asserted in enumerate(scores):
         if spearman(asserted[tokens], counts) is None:
@@ -98,7 +101,8 @@ def beside_random_biases(
         if own not in by_keys:
             drawn = random.normal(size=(DRAWS, keys.shape[1])).astype(keys.dtype)
             seen = keys[tokens[sampled]]
-            found = [_correlations(part @ seen.T, ranks) for part in np.array_split(drawn, 80)]
+            parts = (part @ seen.T for part in np.array_split(drawn, 80))
+            found = [rank_correlations(scored, np.argsort(scored, axis=1), ranks) for scored in parts]
             by_keys[own] = np.quantile(np.abs(np.concatenate(found)), 0.95)
         low[head], high[head] = -by_keys[own], by_keys[own]
         p[head] = _alignment_probability(biases[head], slope(keys[tokens].astype(np.float64), counts))
@@ -117,34 +121,6 @@ def _alignment_probability(bias: Float[np.ndarray, "d_head"], slopes: Float[np.n
     if len(bias) < 2 or length == 0:
         return 1.0
     return float(betaincc(0.5, (len(bias) - 1) / 2, min(1.0, (bias @ slopes / length) ** 2)))
-
-
-def _unit_ranks(values: Float[np.ndarray, "token"]) -> Float[np.ndarray, "token"]:
-    """Centred ranks of length 1, whose product is Spearman's correlation; 0 for a constant."""
-    ranks = mean_ranks(values)
-    ranks -= ranks.mean()
-    length = np.linalg.norm(ranks)
-    return ranks / length if length > 0 else ranks
-
-
-def _correlations(
-    values: Float[np.ndarray, "row token"], unit_ranks: Float[np.ndarray, "token"]
-) -> Float[np.ndarray, "row"]:
-    """Spearman's correlation of each row with the tokens that have these unit ranks."""
-    n = values.shape[1]
-    order = np.argsort(values, axis=1)
-    in_order, unit_ranks = np.take_along_axis(values, order, axis=1), unit_ranks[order]
-    equal = in_order[:, 1:] == in_order[:, :-1]
-    tied = np.flatnonzero(equal.any(axis=1))
-    found = unit_ranks @ _unit_ranks(np.arange(n, dtype=np.float64))
-    is_first = np.concatenate([np.ones((len(tied), 1), bool), ~equal[tied]], axis=1)
-    first = np.flatnonzero(is_first)  # of each group of equal values, over all rows with ties
-    sizes = np.diff(first, append=is_first.size)
-    ranks = np.repeat(first % n + (sizes - n) / 2, sizes).reshape(-1, n)
-    lengths = np.linalg.norm(ranks, axis=1)
-    products = np.einsum("rt,rt->r", ranks, unit_ranks[tied])
-    found[tied] = np.divide(products, lengths, out=np.zeros(len(tied)), where=lengths > 0)
-    return found
 
 
 def embedding_norms(layer: Layer) -> Float[np.ndarray, "token"]:

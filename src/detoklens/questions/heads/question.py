@@ -220,7 +220,8 @@ class Heads(Joining):
         try:
             judged = judge_lookback(study.ask(Lookback(heads=self.heads)).tables["lookback_by_head"])
         except (MissingError, RangeError, TokenError) as error:
-            marks.untestable("looks_back", getattr(error, "what", str(error)))
+            why = getattr(error, "what", str(error))
+            marks.untestable("looks_back", "needs corpus counts" if study.counts is None else why)
             return None
         for each in judged:
             why = f"{each.part} part beyond permuted labels and rotated queries" if each.part else each.why_not
@@ -396,7 +397,7 @@ def scorecard_view(tables: Frames) -> pl.DataFrame:
             {
                 "head": head_name(head),
                 "strength (nats)": None if card["sd"] is None else f"{card['sd']:.2f}",
-                "score varies with": listed([f"{label} {percent(share)}" for share, label in shares if share]) or None,
+                "score varies with": ", ".join(f"{label} {percent(share)}" for share, label in shares if share) or None,
                 **{measure.replace("_", " "): _cell(measure, *found[measure][:2]) for measure in MEASURES},
             }
         )
@@ -421,7 +422,11 @@ def _cell(measure: str, value: float | None, mark: str) -> str:
     if value is None:
         return mark
     z, rounded = round(value, 1) + 0.0, round(value, 2) + 0.0  # no −0.00
-    units = {"writes_words": percent(value), "sink": percent(value), "matches_itself": f"z {z:+.1f}"}
+    units = {
+        "writes_words": f"{percent(rounded)} of gain",
+        "sink": percent(rounded),
+        "matches_itself": f"z {z:+.1f}",
+    }
     return f"{mark} ({units.get(measure, f'{rounded:+.2f}')})".replace("-", "−")
 
 
