@@ -527,3 +527,25 @@ def measure_rows(
                 partner_aurocs[draw, row] = auroc_of_columns(
                     positives, their_weights, place, ties, ranks, n_keys, used, before_word
                 )
+
+
+@compiled()
+def rank_correlations(values: np.ndarray, order: np.ndarray, unit_ranks: np.ndarray) -> np.ndarray:
+    """The correlation of each row's ranks with other ranks of mean 0 and length 1; ties share their mean rank.
+
+    `order` sorts each row. It is 0 for a row of equal values.
+    """
+    n_rows, n_values = values.shape
+    found = np.empty(n_rows)
+    for row in range(n_rows):
+        product, squares, begin, together = 0.0, 0.0, 0, 0.0
+        for place in range(n_values):
+            together += unit_ranks[order[row, place]]
+            if place + 1 < n_values and values[row, order[row, place + 1]] == values[row, order[row, place]]:
+                continue
+            rank = (begin + place - n_values + 1) / 2
+            product += rank * together
+            squares += rank * rank * (place + 1 - begin)
+            begin, together = place + 1, 0.0
+        found[row] = product / np.sqrt(squares) if squares > 0 else 0.0
+    return found

@@ -236,7 +236,8 @@ def _frequency_clause(row: Mapping[str, Any]) -> str:
     if row["frequency"] is not None and row["frequency"] > row["auroc"]:
         exception = ", but not among equally frequent keys" if beyond else ""
         return " " + sentence(f"frequency alone ranks keys better ({row['frequency']:.3f}){exception}")
-    return " Frequency alone does not explain it." if beyond else ""
+    known = "" if row["frequency"] is None else f" ({row['frequency']:.3f})"
+    return f" Frequency alone{known} does not explain it." if beyond else ""
 
 
 def compare_heads(controls: Mapping[str, pl.DataFrame], queries: str, layer: int = 0) -> str:

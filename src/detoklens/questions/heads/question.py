@@ -218,7 +218,8 @@ class Heads(Joining):
         try:
             judged = judge_lookback(study.ask(Lookback(heads=self.heads)).tables["lookback_by_head"])
         except (MissingError, RangeError, TokenError) as error:
-            marks.untestable("looks_back", getattr(error, "what", str(error)))
+            why = getattr(error, "what", str(error))
+            marks.untestable("looks_back", "needs corpus counts" if study.counts is None else why)
             return None
         for each in judged:
             why = f"{each.part} part beyond permuted labels and rotated queries" if each.part else each.why_not
