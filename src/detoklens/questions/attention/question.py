@@ -227,9 +227,7 @@ def _key_table(measured: Sequence[Measured], heads: list[int]) -> pl.DataFrame:
     frames = [
         ATTENTION.grid(
             {"head": heads, "key_position": range(each.mean.shape[1])},
-            {name: getattr(each, name) for name in ("mean", "low", "high", "predicted")},
-            query_position=each.query_position,
-            documents=each.documents,
+            {name: getattr(each, name) for name in ("query_position", "mean", "low", "high", "predicted", "documents")},
         )
         for each in measured
     ]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import numpy as np
 import polars as pl
 
 from detoklens.figures.spec import FigureSpec
@@ -244,14 +243,13 @@ class Contributions(OnText):
 
 def contribution_table(measured: Divergences, heads: Sequence[int]) -> pl.DataFrame:
     """One row per head, query position and term, as CONTRIBUTIONS."""
-    documents = np.broadcast_to(measured.documents[None, :, None], measured.mean.shape)
     return CONTRIBUTIONS.grid(
         {"head": heads, "query_position": measured.query_positions, "term": measured.terms},
         {
             "kl": measured.mean,
             "standard_error": measured.standard_error,
             "top_changed": measured.top_changed,
-            "documents": documents,
+            "documents": measured.documents[None, :, None],
         },
     )
 

@@ -372,10 +372,7 @@ def _curve_table(curve: Curve) -> pl.DataFrame:
     values = ("mean", "low", "high", "at_smallest_scale", "at_largest_scale")
     return POSITIONS.grid(
         {"head": range(n_heads), "key_position": np.arange(n_keys) + curve.first_key},
-        {name: getattr(curve, name) for name in values},
-        quantity=curve.quantity,
-        query_position=curve.query_position,
-        layer_norm=curve.layer_norm,
+        {name: getattr(curve, name) for name in (*values, "quantity", "query_position", "layer_norm")},
     )
 
 
@@ -383,7 +380,7 @@ def _offset_table(curve: OffsetCurve) -> pl.DataFrame:
     n_heads, n_offsets = curve.values.shape
     axes = {"head": range(n_heads), "offset": np.arange(n_offsets) + curve.first_offset}
     return POSITIONS_BY_OFFSET.grid(
-        axes, {"value": curve.values}, quantity=curve.quantity, query_position=curve.query_position
+        axes, {"value": curve.values, "quantity": curve.quantity, "query_position": curve.query_position}
     )
 
 

@@ -190,8 +190,7 @@ class Variance(OverVocabulary):
             "last_queries": pl.concat(
                 LAST_QUERIES.grid(
                     {"head": range(layer.n_heads), "key_position": range(row.shape[1])},
-                    {"comparison": row},
-                    query_position=query,
+                    {"comparison": row, "query_position": query},
                 )
                 for query, row in rows.items()
             ),
