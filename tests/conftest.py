@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +130,8 @@ def only_svg(monkeypatch: pytest.MonkeyPatch) -> None:
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports whose figures are files and no drawings, for tests that look at neither."""
 
-    def draw_files(task: Any) -> dict[str, bytes]:
-        return dict.fromkeys((*task.formats, "phone.svg"), b"<?xml?>\n<svg/>")
+    def draw_files(_: Any, width: str | float, formats: Sequence[str]) -> dict[str, bytes]:
+        return dict.fromkeys((*formats, "phone.svg"), b"<?xml?>\n<svg/>")
 
     monkeypatch.setattr("detoklens.report.drawing.draw_files", draw_files)
 
