@@ -116,14 +116,14 @@ class OutputFolder:
             return
         saved = read_json(self.folder / MANIFEST if self.is_complete else self._plan)
         try:
-            found = differences(saved, plan, compare_versions=not self.is_complete)
+            changes = differences(saved, plan, compare_versions=not self.is_complete)
         except (KeyError, TypeError, AttributeError) as error:
             raise OutputError(
                 f"{self.folder}: its record of the run is damaged ({error}); choose another folder, or delete it"
             ) from error
-        if found:
+        if changes:
             raise OutputError(
-                f"{self.folder}: holds counts made with different inputs or options: {'; '.join(found)}; "
+                f"{self.folder}: holds counts made with different inputs or options: {'; '.join(changes)}; "
                 "choose another folder, or delete it"
             )
 
