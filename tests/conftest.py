@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -130,8 +130,8 @@ def only_svg(monkeypatch: pytest.MonkeyPatch) -> None:
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports whose figures are files and no drawings, for tests that look at neither."""
 
-    def draw_files(task: Any) -> dict[str, bytes]:
-        return dict.fromkeys((*task.formats, "phone.svg"), b"<?xml?>\n<svg/>")
+    def draw_files(_: Any, width: str | float, formats: Sequence[str]) -> dict[str, bytes]:
+        return dict.fromkeys((*formats, "phone.svg"), b"<?xml?>\n<svg/>")
 
     monkeypatch.setattr("detoklens.report.drawing.draw_files", draw_files)
 
@@ -139,19 +139,18 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def few_words() -> Iterator[None]:
     """A twentieth of the shipped word list, for tests that look at no word's rank."""
-    from detoklens.measures import words
+    from tests.spelled import shipping_few_words
 
-    shipped = words.shipped_words()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(words, "shipped_words", lambda: shipped[::20])
+    with shipping_few_words():
         yield
 
 
 @pytest.fixture(scope="session")
 def answers_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where this run keeps answers, the same folder for all workers of pytest."""
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "answers"
+    from tests.once import shared_folder
+
+    folder = shared_folder(tmp_path_factory) / "answers"
     folder.mkdir(exist_ok=True)
     return folder
 
@@ -161,7 +160,7 @@ def shared_answers(answers_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """Answers and figures of reports are made once per run: for tests that check what is shown, not how it is made."""
     from tests.answers import SharingDrawings, sharing_answers
 
-    monkeypatch.setattr("detoklens.questions.study.Study._answered", sharing_answers(answers_folder))
+    monkeypatch.setattr("detoklens.questions.study.Study._computed", sharing_answers(answers_folder))
     monkeypatch.setattr("detoklens.report.drawing.draw_files", SharingDrawings(answers_folder))
 
 

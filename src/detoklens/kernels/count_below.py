@@ -120,12 +120,42 @@ def first_not_below(score: np.float32, positives: np.ndarray, first: np.uint32, 
 
 
 @compiled()
-def prepare_bins(positives: np.ndarray, n: int | np.int64, slots: np.ndarray) -> tuple[np.float32, np.float32, int]:
-    """Fill the slots of n distinct sorted positives, once for all parts of a row; `positives` has one spare entry.
+def count_ranks(
+    row: np.ndarray,
+    positives: np.ndarray,
+    n: int | np.int64,
+    between: np.ndarray,
+    narrow_slots: np.ndarray,
+    slots: np.ndarray,
+    below: np.ndarray,
+    equal: np.ndarray,
+) -> None:
+    """For each of n distinct sorted positives, how many scores of the row are below and equal; one entry is spare."""
+    if n <= COMPARED_ONE_BY_ONE:
+        count_by_comparison(row, positives, n, below, equal)
+    elif n <= MOST_IN_NARROW_SLOTS:
+        count_by_bins(row, positives, n, narrow_slots, between, below, equal)
+    else:
+        count_by_bins(row, positives, n, slots, between, below, equal)
 
-    slots[b] = twice the number of positives in bins below b, plus 1 where bin b holds one itself.
+
+@compiled()
+def count_by_bins(
+    row: np.ndarray,
+    positives: np.ndarray,
+    n: int | np.int64,
+    slots: np.ndarray,
+    between: np.ndarray,
+    below: np.ndarray,
+    equal: np.ndarray,
+) -> None:
+    """The same by bins.
+
+    slots[b] = twice the number of positives in bins below b, plus 1 where bin b holds one itself. `between[2 p]` counts
+    the scores just below positive p, `between[2 p + 1]` those equal to it. A bin's slot says at once where its scores
+    belong, but for the few that share their bin with a positive.
     """
-    lowest, per_unit, bins = bins_over(positives, n, BINS_TO_COUNT)
+    lowest, per_unit, bins = bins_over(positives, n, min(BINS_TO_COUNT, BINS_TO_SORT + 4 * row.size // n))
     last = np.float32(bins - 1)
     empty_from = np.int64(0)
     for place in range(n):
@@ -136,28 +166,6 @@ def prepare_bins(positives: np.ndarray, n: int | np.int64, slots: np.ndarray) ->
             empty_from = bin_number + 1
     slots[empty_from : bins + 1] = 2 * n
     positives[n] = np.inf
-    return lowest, per_unit, bins
-
-
-@compiled()
-def count_in_bins(
-    row: np.ndarray,
-    positives: np.ndarray,
-    n: int | np.int64,
-    lowest: np.float32,
-    per_unit: np.float32,
-    bins: int,
-    slots: np.ndarray,
-    between: np.ndarray,
-    below: np.ndarray,
-    equal: np.ndarray,
-) -> None:
-    """For each of n distinct sorted positives: how many scores of a part of a row are below, how many equal?
-
-    The bins are prepared. `between[2 p]` counts the scores just below positive p, `between[2 p + 1]` those equal to it.
-    A bin's slot says at once where its scores belong, but for the few that share their bin with a positive.
-    """
-    last = np.float32(bins - 1)
     for empty in range(2 * n + 2):
         between[empty] = 0
     chunk_bins = np.empty(CHUNK, np.uint32)

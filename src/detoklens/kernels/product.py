@@ -146,6 +146,46 @@ def pairs_reaching(
     return found
 
 
+@compiled()
+def rank_keys(queries: np.ndarray, keys: np.ndarray, n_keys: int, chosen: np.ndarray, ranks: np.ndarray) -> None:
+    """Rank of one key for each query: 1 + the number of larger scores + that of equal ones with a smaller index.
+
+    Scores are counted tile by tile and not kept.
+    """
+    dimensions, width = keys.shape[1], keys.shape[2]
+    flat_queries, flat_keys = queries.reshape(-1), keys.reshape(-1)
+    tile, own = np.empty(QUERIES * width, keys.dtype), np.empty(len(chosen), keys.dtype)
+    for query in range(len(chosen)):
+        first_query, first_key = query // QUERIES * QUERIES, chosen[query] // width * width
+        fill_tile(flat_queries, first_query * dimensions, flat_keys, first_key * dimensions, dimensions, tile, 0, width)
+        own[query] = tile[(query - first_query) * width + chosen[query] - first_key]
+        ranks[query] = 1
+    at_once = max(1, KEYS_IN_CACHE // max(1, dimensions * VECTORS * VECTOR_BYTES))
+    for begin in range(0, len(keys), at_once):
+        for first_query in range(0, len(chosen), QUERIES):
+            for key_panel in range(begin, min(begin + at_once, len(keys))):
+                first_key = key_panel * width
+                fill_tile(
+                    flat_queries,
+                    first_query * dimensions,
+                    flat_keys,
+                    first_key * dimensions,
+                    dimensions,
+                    tile,
+                    0,
+                    width,
+                )
+                for row in range(min(QUERIES, len(chosen) - first_query)):
+                    query, above = first_query + row, 0
+                    real = min(width, n_keys - first_key)
+                    earlier = min(max(chosen[query] - first_key, 0), real)
+                    for place in range(row * width, row * width + earlier):
+                        above += tile[place] >= own[query]
+                    for place in range(row * width + earlier, row * width + real):
+                        above += tile[place] > own[query]
+                    ranks[query] += above
+
+
 @intrinsic
 def fill_tile(
     _: Any,
