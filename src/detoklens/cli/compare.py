@@ -12,7 +12,7 @@ import typer
 
 from detoklens import demo
 from detoklens.cli.adapter import Cluster, Corpus, SeedOptions, command_of
-from detoklens.cli.output import chosen_width, say
+from detoklens.cli.output import Width, chosen_width, say
 from detoklens.cli.progress import step_list
 from detoklens.engines import open_engine
 from detoklens.errors import CountsError, DetokLensError, printable
@@ -40,9 +40,7 @@ class Compare:
         ),
     ] = ()
     out: Annotated[Path, Parameter("Output folder.", metavar="DIR")] = Path("comparison")
-    figure_width: Annotated[
-        str, Parameter("Figure width: column is 3.3 inches, page is 7.", metavar="column|page|INCHES")
-    ] = "page"
+    figure_width: Width = "page"
 
 
 def compare(options: Compare, corpus: Corpus, texts: Texts, seed: SeedOptions, work: Cluster) -> None:

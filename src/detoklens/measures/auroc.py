@@ -92,10 +92,6 @@ class Rows:
     others: Int64[np.ndarray, "row"]
     partners: Mapping[str, Int64[np.ndarray, "draw row"]]
 
-    @property
-    def all_partners(self) -> Int64[np.ndarray, "draw row"]:
-        return np.concatenate([np.empty((0, len(self.tokens)), np.int64), *self.partners.values()])
-
     def between(self, first: int, last: int) -> slice:
         """The rows of the query tokens from `first` to `last`."""
         begin, end = np.searchsorted(self.tokens, [first, last + 1])
@@ -197,7 +193,8 @@ def measure_query_sets(
     bounds = np.concatenate([[0], np.cumsum(np.bincount(strata))])
 
     all_rows = [_rows(each, positives, token_counts, options, groups or {}) for each in query_sets]
-    partners = [each.all_partners for each in all_rows]
+    no_draws = [np.empty((0, len(each.tokens)), np.int64) for each in all_rows]
+    partners = [np.concatenate([none, *each.partners.values()]) for none, each in zip(no_draws, all_rows, strict=True)]
     shifts = [None if each.shift is None else _single(each.shift[:, order]) for each in query_sets]
     queries = np.unique(np.concatenate([each.tokens for each in all_rows]))
     scorers = Scorers(affinity, token_counts if options.controls else None, queries, order, runner.workers)

@@ -79,74 +79,64 @@ class HeadJudgement:
     """A row of `auroc_controls` and the level it supports."""
 
     row: Mapping[str, Any]
-
-    @property
-    def head(self) -> int:
-        return int(self.row["head"])
-
-    @property
-    def margins(self) -> dict[str, float]:
-        """The AUROC minus each null that was computed."""
-        return {control: self.row[control] for control in MARGINS if self.row[control] is not None}
+    head: int
+    level: Level
+    margins: Mapping[str, float]
+    """The AUROC minus each null that was computed."""
+    failed: tuple[str, ...]
+    """The nulls whose margin is too small or whose interval reaches 0."""
+    missing: str
+    """Why the rule can't be applied; empty if it can."""
 
     @property
     def strongest(self) -> str | None:
         """The null with the smallest margin; None if no null was computed."""
         return min(self.margins, key=lambda control: self.margins[control], default=None)
 
-    @property
-    def failed(self) -> tuple[str, ...]:
-        """The nulls whose margin is too small or whose interval reaches 0."""
-        return tuple(
-            control
-            for control, margin in self.margins.items()
-            if margin <= REQUIRED or _lower_end(self.row, control) <= 0
-        )
-
-    @property
-    def missing(self) -> str:
-        """Why the rule can't be applied; empty if it can."""
-        if self.row[PLAIN] is None:
-            return "no null was computed"
-        if self.row[f"{PLAIN}_low"] is None:
-            return "there are no intervals without resamples"
-        if self.row[WITHIN_CLASS] is None:
-            return "the within-class null needs a tokenizer and two tokens of one class"
-        for group in ("class", "cluster"):
-            tokens = self.row[f"within_{group}_tokens"]
-            if tokens is not None and tokens < FEWEST_TOKENS:
-                found = plural(tokens, "query token")
-                return f"{found} can be exchanged within a {group}; at least {FEWEST_TOKENS} are needed"
-        if self.row[MATCHED] is None:
-            return "without counts, frequency is not controlled"
-        return ""
-
-    @property
-    def level(self) -> Level:
-        if _lower_end(self.row, "auroc") <= CHANCE or {PLAIN, MATCHED} & set(self.failed):
-            return "none"
-        if self.failed:
-            return "class-level"
-        return "untestable" if self.missing else "lexical"
-
-    @property
-    def sort_key(self) -> tuple[int, float, float]:
-        """Sort key: the level, then the smallest margin."""
-        margins = list(self.margins.values())
-        least = min([*margins, self.row["auroc"] - CHANCE] if self.level == "none" else margins, default=0.0)
-        return ORDER.index(self.level), least, self.row["auroc"]
-
-
-def _lower_end(row: Mapping[str, Any], name: str) -> float:
-    """The lower end of an interval, or the value itself without a bootstrap."""
-    low = row[f"{name}_low"]
-    return float(row[name] if low is None else low)
-
 
 def judge_heads(controls: pl.DataFrame) -> list[HeadJudgement]:
-    """Judge every head that has an AUROC by its row of `auroc_controls`, strongest first."""
-    found = [HeadJudgement(row) for row in controls.iter_rows(named=True) if row["auroc"] is not None]
-    return sorted(found, key=lambda judgement: judgement.sort_key, reverse=True)
+    """Judge every head that has an AUROC by its row of `auroc_controls`, strongest first: by level, then margin."""
+
+    def strength(judgement: HeadJudgement) -> tuple[int, float, float]:
+        margins, auroc = list(judgement.margins.values()), judgement.row["auroc"]
+        if judgement.level == "none":
+            margins.append(auroc - CHANCE)
+        return ORDER.index(judgement.level), min(margins, default=0.0), auroc
+
+    judged = [_judge_head(row) for row in controls.iter_rows(named=True) if row["auroc"] is not None]
+    return sorted(judged, key=strength, reverse=True)
+
+
+def _judge_head(row: Mapping[str, Any]) -> HeadJudgement:
+    def lower_end(name: str) -> float:
+        low = row[f"{name}_low"]
+        return float(row[name] if low is None else low)
+
+    margins = {control: row[control] for control in MARGINS if row[control] is not None}
+    failed = tuple(name for name, margin in margins.items() if margin <= REQUIRED or lower_end(name) <= 0)
+    missing = _missing_control(row)
+    level: Level = "untestable" if missing else "lexical"
+    if lower_end("auroc") <= CHANCE or {PLAIN, MATCHED} & set(failed):
+        level = "none"
+    elif failed:
+        level = "class-level"
+    return HeadJudgement(row, int(row["head"]), level, margins, failed, missing)
+
+
+def _missing_control(row: Mapping[str, Any]) -> str:
+    """Why the rule can't be applied; empty if it can."""
+    if row[PLAIN] is None:
+        return "no null was computed"
+    if row[f"{PLAIN}_low"] is None:
+        return "there are no intervals without resamples"
+    if row[WITHIN_CLASS] is None:
+        return "the within-class null needs a tokenizer and two tokens of one class"
+    for group in ("class", "cluster"):
+        tokens = row[f"within_{group}_tokens"]
+        if tokens is not None and tokens < FEWEST_TOKENS:
+            found = plural(tokens, "query token")
+            return f"{found} can be exchanged within a {group}; at least {FEWEST_TOKENS} are needed"
+    return "without counts, frequency is not controlled" if row[MATCHED] is None else ""
 
 
 def auroc_verdict(controls: pl.DataFrame, layer: int = 0) -> Verdict:
@@ -236,7 +226,8 @@ def _frequency_clause(row: Mapping[str, Any]) -> str:
     if row["frequency"] is not None and row["frequency"] > row["auroc"]:
         exception = ", but not among equally frequent keys" if beyond else ""
         return " " + sentence(f"frequency alone ranks keys better ({row['frequency']:.3f}){exception}")
-    return " Frequency alone does not explain it." if beyond else ""
+    known = "" if row["frequency"] is None else f" ({row['frequency']:.3f})"
+    return f" Frequency alone{known} does not explain it." if beyond else ""
 
 
 def compare_heads(controls: Mapping[str, pl.DataFrame], queries: str, layer: int = 0) -> str:
