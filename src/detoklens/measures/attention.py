@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from detoklens.errors import RangeError
-from detoklens.measures.documents import DocumentTerms, TokenIds, checked_documents, document_terms, in_blocks
+from detoklens.measures.documents import DocumentTerms, TokenIds, checked_documents, in_blocks
 from detoklens.measures.positions import predicted_attention
 from detoklens.parallel import Arrays, Runner
 from detoklens.scores.factors import Mean
@@ -70,7 +70,7 @@ def text_attention(
     number = {query: sum(len(ids) > query for ids in texts) for query in reached}
     bands = {query: Band(predicted[query].shape, number[query], band) for query in reached}
     distance = {query: np.zeros(len(heads)) for query in reached}
-    blocks, terms = in_blocks(texts), document_terms(layer, heads, texts, mean)
+    blocks, terms = in_blocks(texts), DocumentTerms(layer, heads, texts, mean)
     for found in (runner or Runner()).run(lambda block: attention_rows(terms, blocks[block], reached), len(blocks)):
         for query in reached:
             rows = found[str(query)]
