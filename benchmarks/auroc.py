@@ -33,7 +33,7 @@ import psutil
 from sklearn.metrics import roc_auc_score
 
 from detoklens.kernels.ranking import AUROC
-from detoklens.measures.auroc import Judging, Measures, measure_heads
+from detoklens.measures.auroc import Measures, RankingOptions, measure_heads
 from detoklens.measures.positives import Positives
 from detoklens.measures.ranking import scores_of
 from detoklens.parallel import Runner, available_cores
@@ -160,7 +160,7 @@ def watched_memory() -> Iterator[Memory]:
 
 def without_exchanged_queries() -> AbstractContextManager[object]:
     """Skip the swapped-query null, leaving permuted keys as the only null."""
-    return patch("detoklens.measures.auroc.next_in_circle", return_value=None)
+    return patch("detoklens.measures.auroc.next_in_circle", return_value=np.empty(0, np.int64))
 
 
 def timed(
@@ -170,7 +170,7 @@ def timed(
     counts = np.bincount(positives.keys, positives.weights, positives.vocab_size).astype(np.int64) if counted else None
     with measured() as cost:
         tokens = np.arange(positives.vocab_size)
-        measures = measure_heads(affinity, positives, tokens, counts, Judging(controls=controls), runner)
+        measures = measure_heads(affinity, positives, tokens, counts, RankingOptions(controls=controls), runner)
     return cost[0], measures
 
 

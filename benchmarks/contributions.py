@@ -140,12 +140,13 @@ def measure_ours(folder: Path) -> dict[str, Any]:
 
 def attention_seconds(layer: Any, documents: list[np.ndarray]) -> float:
     """Time layer 0's attention rows from token ids, in this process."""
-    from detoklens.measures.attention import attention_of_block
-    from detoklens.measures.documents import in_blocks, text_block
+    from detoklens.measures.attention import attention_rows
+    from detoklens.measures.documents import DocumentTerms, in_blocks
 
     def attend(ids: list[np.ndarray]) -> None:
+        terms = DocumentTerms(layer, list(range(layer.n_heads)), ids)
         for block in in_blocks(ids):
-            attention_of_block(text_block(layer, block, list(range(layer.n_heads))), QUERIES)
+            attention_rows(terms, block, QUERIES)
 
     attend(documents[:4])
     return seconds_of(lambda: attend(documents)) / len(documents)

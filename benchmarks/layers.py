@@ -3,10 +3,11 @@
     python benchmarks/layers.py                    30 blocks of width 576, 600 words, the first 8 blocks, all cores
     python benchmarks/layers.py --width 48 --heads 3 --key-heads 3 --mlp 32 --blocks 3 --up-to 2 --triples 40
 
-The steps are those of the question: reading the first blocks from a folder, the candidates alone, the words after every
-block and, after the last one, the words with each head and each MLP ablated, which reruns the blocks from the ablated
-one on. The baseline is the bare matrix products that the blocks need for this: the number of multiply-adds at the speed
-of a 2048³ product on as many threads in the same run. Elapsed seconds need an idle machine; CPU seconds less so.
+The steps are those of the question: reading the first blocks from a folder, the candidates alone with the additive
+control, the words after every block and, after the last one, the words with each head and each MLP ablated, which
+reruns the blocks from the ablated one on. The baseline is the bare matrix products that the blocks need for this: the
+number of multiply-adds at the speed of a 2048³ product on as many threads in the same run. Elapsed seconds need an idle
+machine; CPU seconds less so.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ from detoklens.loading import load
 from detoklens.measures.twins import chains, exchanged_first, merge_splits, partner_words, word_tokens
 from detoklens.model.first_blocks import one_thread_each, open_blocks
 from detoklens.parallel import Runner, available_cores
-from detoklens.questions.layers.compute import Measuring, Words
+from detoklens.questions.layers.compute import Measuring
+from detoklens.questions.twins.compute import Words
 from detoklens.weights.blocks import blocks_fingerprint
 
 PRODUCT = 2048
@@ -109,15 +111,12 @@ def main() -> None:
         with one_thread_each():
             runner = Runner(options.workers)
             null, partners = exchanged_first(words.pieces, 0), partner_words(words.pieces, 0)
-            measuring = Measuring(blocks, Words(words, null, partners, np.arange(layer.vocab_size), (0,)))
-            with steps.step("candidates alone"):
-                measuring.measure_candidates(runner)
-            with steps.step("additive control"):
-                measuring.measure_additive(runner)
+            with steps.step("candidates alone, additive control, words"):
+                measuring = Measuring(blocks, Words(words, null, partners), np.arange(layer.vocab_size), (0,), runner)
             with steps.step("words after every block", options.up_to):
-                measuring.after_every_block(runner)
+                measuring.after_every_block()
             with steps.step("words with each component ablated", options.up_to * (options.heads + 1)):
-                measuring.with_each_off(options.up_to - 1, runner)
+                measuring.with_each_off(options.up_to - 1)
             bare = multiply_adds(options, len(words)) * product_processor_seconds()
     off = steps.found["words with each component ablated"]["processor_seconds"]
     kinds = ("seconds", "processor_seconds")

@@ -21,7 +21,7 @@ from auroc import measured, watched_memory
 from detoklens.corpus.counts import Bigrams
 from detoklens.measures.chance import draws_for
 from detoklens.parallel import Runner, available_cores, thread_map
-from detoklens.questions.lookback.compute import Draws, Lifts, QueryTokens, random_alignments, text_lookback
+from detoklens.questions.lookback.compute import Draws, QueryTokens, lifts_of, random_alignments, text_lookback
 
 PREDECESSORS, PLACES = 150, 8
 
@@ -50,10 +50,10 @@ def run(shape: str, options: argparse.Namespace) -> dict[str, float]:
         with measured() as found:
             tokens = QueryTokens.of(labels, counts, bigrams)
             draws = Draws(tokens, draws_for(n_heads), 0)
-            lifts = Lifts(layer, tokens, counts.astype(np.float64), positions).of_heads(range(n_heads), runner, draws)
-            random_alignments(np.stack([each.matrices for each in lifts.values()]), draws_for(n_heads), 0)
-            for each in lifts.values():
-                draws.estimate(each.parts)
+            frequencies, heads = counts.astype(np.float64), range(n_heads)
+            lifts = lifts_of(layer, tokens, frequencies, heads, runner, positions=positions, draws=draws)
+            random_alignments(lifts.matrices, draws_for(n_heads), 0)
+            draws.estimate(lifts.parts)
         with measured() as read:
             text_lookback(layer, documents, labels, list(range(n_heads)), None, runner)
     elapsed, processor = found[0] / projected[0]

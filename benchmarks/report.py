@@ -34,8 +34,8 @@ import numpy as np
 from auroc import product_costs, scaled_mean, squares_in
 from detoklens.corpus.counts import Counts
 from detoklens.engines import open_engine
+from detoklens.progress import Listener, Step
 from detoklens.questions.study import Study, study
-from detoklens.report.content import Listener, Step
 from detoklens.report.folder import ask_all, report_entries
 from detoklens.report.report import make_report
 

@@ -16,14 +16,15 @@ from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 
 import numpy as np
 
 from auroc import PRODUCT_SIZE, Cost, measured, product_costs, scaled_mean, watched_memory
 from detoklens.measures.twins import (
     Candidates,
-    Chains,
     ClosedWorld,
+    control_pieces,
     exchanged_first,
     partner_words,
     rank_measures,
@@ -80,23 +81,27 @@ def run(options: argparse.Namespace) -> dict[str, float]:
         world = random_world(options)
         pieces = random.integers(1, options.vocabulary, (options.words, 2))
         twins, token_ids = random.integers(1, options.vocabulary, options.words), np.arange(options.vocabulary)
-        chains, threads = Chains(pieces, twins), options.threads or available_cores()
-        null = exchanged_first(pieces, 0)
-        conditions = world.words_changed(chains, null, partner_words(pieces, 0))
-        conditions += world.layer_changed(chains, range(options.heads), null)
+        threads = options.threads or available_cores()
+        null, partners = exchanged_first(pieces, 0), partner_words(pieces, 0)
+        conditions = {
+            name: partial(world.vectors, texts, threads=threads) for name, texts in control_pieces(pieces, null).items()
+        }
+        conditions["additive"] = partial(world.additive, pieces, partners, threads)
+        words, nulls = (partial(world.vectors, texts, threads=threads, kept={}) for texts in (pieces, null))
+        for name, look in world.ablations(range(options.heads)).items():
+            conditions[name] = partial(words, look)
+            if not name.startswith("only_"):
+                conditions[f"null_{name}"] = partial(nulls, look)
         world.candidates(token_ids[:64])["block"].ranks(normal(2, options.heads * options.d_head), twins[:2] % 64)
         with measured() as of_candidates:
             candidates = world.candidates(token_ids, threads)
         vectors_cost, ranks_cost, ranks = [], [], []
-        for condition in conditions:
+        for compute in conditions.values():
             with measured() as cost:
-                vectors = world.condition_vectors(condition, threads)
-                null_vectors = {} if condition.null is None else world.vectors(condition.null, condition.look, threads)
+                vectors = compute()
             vectors_cost += cost
             with measured() as cost:
                 ranks.append({place: candidates[place].ranks(vectors[place], twins, threads) for place in vectors})
-                for place, some in null_vectors.items():
-                    candidates[place].ranks(some, twins, threads)
             ranks_cost += cost
         with measured() as of_intervals:
             for place in world.places:
@@ -104,10 +109,9 @@ def run(options: argparse.Namespace) -> dict[str, float]:
     squares += product_costs(options.seconds_of_products)
     steps = {"candidates": of_candidates, "vectors": vectors_cost, "ranks": ranks_cost, "intervals": of_intervals}
     total = summed([one for costs in steps.values() for one in costs])
-    ranked = len(conditions) + sum(condition.null is not None for condition in conditions)
-    operations = ranked * PLACES * options.words * options.vocabulary * options.heads * options.d_head
+    operations = len(conditions) * PLACES * options.words * options.vocabulary * options.heads * options.d_head
     product = scaled_mean(squares, operations / PRODUCT_SIZE**3)
-    first = world.vectors(conditions[0].pieces[: options.words])["block"]
+    first = world.vectors(pieces)["block"]
     return {
         **{f"seconds_of_{name}": summed(costs).elapsed for name, costs in steps.items()},
         **{f"processor_seconds_of_{name}": summed(costs).processor for name, costs in steps.items()},

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,11 @@ from detoklens.questions.study import Study
 from detoklens.report import drawing
 from detoklens.tables.files import Provenance
 
-compute, draw = Study._answered, drawing.draw_files
+compute, draw = Study._computed, drawing.draw_files
 
 
 def sharing_answers(folder: Path) -> Callable[..., Answer]:
-    """A `Study._answered` that computes only what nobody has put into the folder."""
+    """A `Study._computed` that computes only what nobody has put into the folder."""
 
     def answered(study: Study, question: Question, provenance: Provenance, *where: object) -> Answer:
         kept = folder / hashlib.sha256(provenance.to_json().encode()).hexdigest()
@@ -43,20 +43,17 @@ class SharingDrawings:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def __call__(self, task: drawing.DrawingTask) -> dict[str, bytes]:
-        digest = hashlib.sha256(f"{task.drawing} {task.width} {task.formats}".encode())
-        for name, frame in task.drawing.tables.items():
-            digest.update(name.encode() + drawing._content(frame))
-        kept = self.folder / digest.hexdigest()
+    def __call__(self, figure: drawing.Drawing, width: str | float, formats: Sequence[str]) -> dict[str, bytes]:
+        kept = self.folder / f"{drawing._fingerprint(figure, width)} {' '.join(formats)}"
         if kept.exists():
             return pickle.loads(kept.read_bytes())
-        files = draw(task)
+        files = draw(figure, width, formats)
         keep(kept, files)
         return files
 
 
 def keep(path: Path, content: Any) -> None:
     """Nobody reads half of it."""
-    partial = path.with_suffix(f".{os.getpid()}")
+    partial = path.with_name(f"{path.name}.{os.getpid()}")
     partial.write_bytes(pickle.dumps(content))
     partial.replace(path)

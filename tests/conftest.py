@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ ONLY_THIS_HOST = (
 SLOW = (
     "tests/cli/test_app.py::test_too_little_memory",
     "tests/cli/test_bad_paths.py",
+    "tests/cli/test_completion.py::test_shells_ask",
     "tests/cli/test_contributions.py",
     "tests/cli/test_count.py::test_progress_is_drawn",
     "tests/cli/test_count.py::test_two_runs_in_two_workers",
@@ -72,6 +73,14 @@ SLOW = (
     "tests/questions/test_contributions.py",
     "tests/questions/test_families.py",
     "tests/questions/test_layers.py",
+    "tests/questions/test_lookback.py::test_a_real_",
+    "tests/questions/test_lookback.py::test_the_demo_has",
+    "tests/questions/test_lookback.py::test_the_documented_example",
+    "tests/questions/test_lookback.py::test_the_seed_and_workers",
+    "tests/questions/test_lookback.py::test_the_switch_grows",
+    "tests/questions/test_new_question.py::test_it_is_a_section",
+    "tests/questions/test_paper.py::test_the_demo_is_judged",
+    "tests/questions/test_reproducing.py",
     "tests/questions/test_summaries.py",
     "tests/questions/test_trained_models.py",
     "tests/questions/test_twins.py",
@@ -130,8 +139,8 @@ def only_svg(monkeypatch: pytest.MonkeyPatch) -> None:
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports whose figures are files and no drawings, for tests that look at neither."""
 
-    def draw_files(task: Any) -> dict[str, bytes]:
-        return dict.fromkeys((*task.formats, "phone.svg"), b"<?xml?>\n<svg/>")
+    def draw_files(_: Any, width: str | float, formats: Sequence[str]) -> dict[str, bytes]:
+        return dict.fromkeys((*formats, "phone.svg"), b"<?xml?>\n<svg/>")
 
     monkeypatch.setattr("detoklens.report.drawing.draw_files", draw_files)
 
@@ -139,19 +148,18 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def few_words() -> Iterator[None]:
     """A twentieth of the shipped word list, for tests that look at no word's rank."""
-    from detoklens.measures import words
+    from tests.spelled import shipping_few_words
 
-    shipped = words.shipped_words()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(words, "shipped_words", lambda: shipped[::20])
+    with shipping_few_words():
         yield
 
 
 @pytest.fixture(scope="session")
 def answers_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where this run keeps answers, the same folder for all workers of pytest."""
-    own = tmp_path_factory.getbasetemp()
-    folder = (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "answers"
+    from tests.once import shared_folder
+
+    folder = shared_folder(tmp_path_factory) / "answers"
     folder.mkdir(exist_ok=True)
     return folder
 
@@ -161,7 +169,7 @@ def shared_answers(answers_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     """Answers and figures of reports are made once per run: for tests that check what is shown, not how it is made."""
     from tests.answers import SharingDrawings, sharing_answers
 
-    monkeypatch.setattr("detoklens.questions.study.Study._answered", sharing_answers(answers_folder))
+    monkeypatch.setattr("detoklens.questions.study.Study._computed", sharing_answers(answers_folder))
     monkeypatch.setattr("detoklens.report.drawing.draw_files", SharingDrawings(answers_folder))
 
 

@@ -1,16 +1,20 @@
-"""Small random layers with a tokenizer trained on a few lines, and the counts of those lines."""
+"""Small random layers with a tokenizer trained on a few lines, the counts of those lines, and fewer words to ask for."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from detoklens.corpus.count import count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.engines import open_engine
 from detoklens.loading import load
+from detoklens.measures import words
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
 from tests.layers import random_first_layer, write_gpt2, write_tokenizer
@@ -28,6 +32,15 @@ def write_spelled(folder: Path, vocab_size: int = 330, n_heads: int = 3, seed: i
     write_tokenizer(folder, LINES, vocab_size)
     size = Vocabulary.from_folder(folder).size
     return write_gpt2(folder, random_first_layer(n_heads=n_heads, vocab_size=size, seed=seed, dtype="float32"))
+
+
+@contextmanager
+def shipping_few_words() -> Iterator[None]:
+    """The shipped word list is a twentieth of itself: ranking its words is most of what small models are asked."""
+    shipped = words.shipped_words()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(words, "shipped_words", lambda: shipped[::20])
+        yield
 
 
 def spelled_layer(folder: Path) -> Layer:

@@ -35,10 +35,12 @@ import json, sys
 from dataclasses import asdict
 from detoklens.report import drawing
 from tests.command_line import call
+from tests.spelled import shipping_few_words
 
 drawing.FORMATS = ("svg",)
-for words in json.loads(sys.argv[1]):
-    print(json.dumps(asdict(call(*words))), flush=True)
+with shipping_few_words():
+    for words in json.loads(sys.argv[1]):
+        print(json.dumps(asdict(call(*words))), flush=True)
 """
 
 

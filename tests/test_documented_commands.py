@@ -36,6 +36,7 @@ AT_HAND = {
     "model.gguf": "demo",
     "small=gpt2": "start=demo@0",  # the same as on another page: asked once
     "medium=gpt2-medium": "end=demo",
+    "middle=demo@4194304": "again=demo",  # answered already
     "TOKEN": "ion",
     "iens": "ion",
     " Korea": " the",

@@ -22,7 +22,7 @@ sys.path.append({root!r})
 import detoklens.parallel, detoklens.report.drawing, pathlib, tests.answers
 detoklens.parallel.available_cores = lambda: 1
 detoklens.report.drawing.FORMATS = ("svg",)
-detoklens.questions.study.Study._answered = tests.answers.sharing_answers(pathlib.Path({answers!r}))
+detoklens.questions.study.Study._computed = tests.answers.sharing_answers(pathlib.Path({answers!r}))
 detoklens.report.drawing.draw_files = tests.answers.SharingDrawings(pathlib.Path({answers!r}))
 del detoklens, pathlib, tests, sys
 """  # before a notebook's first cell

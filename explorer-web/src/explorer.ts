@@ -46,6 +46,7 @@ export class Explorer {
   readonly counts: Counts | null;
   readonly tokenizer: TextTokenizer;
   readonly sight: Sight;
+  readonly candidates: Uint32Array; // the tokens that partners are chosen from
   private cards: Promise<HeadCards> | null = null;
   private inverseScale: Float32Array | null = null;
   private keyMeans: { of: string; means: Float32Array } | null = null;
@@ -58,6 +59,8 @@ export class Explorer {
     this.arrays = new Arrays(bundle.arrays);
     this.counts = bundle.counts && new Counts(bundle.counts, model.vocab_size);
     this.tokenizer = new TextTokenizer(bundle.has_tokens, !bundle.model.is_causal);
+    const leftOut = new Set(bundle.left_out);
+    this.candidates = Uint32Array.from({ length: model.vocab_size }, (_, id) => id).filter((id) => !leftOut.has(id));
     this.sight = {
       attentionScale: model.attention_scale,
       softcap: model.softcap,

@@ -12,6 +12,7 @@ import resource
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from reprlib import Repr
 from typing import Any
@@ -64,16 +65,53 @@ class MissingExtraError(DetokLensError):
     """An optional dependency is not installed."""
 
 
+@dataclass(frozen=True)
+class Input:
+    """An input that a question can need: what it is, and how to add it in Python, on the command line, to a report."""
+
+    name: str
+    python: str = ""
+    option: str = ""
+    report: str = ""
+
+
+INPUTS = {
+    "vocabulary": Input(
+        "a tokenizer",
+        "study(model, tokenizer=…) with its tokenizer, or the path of a tokenizer.json",
+        "put the model's tokenizer.json next to its weights",
+        "needs a tokenizer",
+    ),
+    "counts": Input(
+        "corpus counts",
+        'study(model, counts="FOLDER") with a folder made by `detoklens count`',
+        "add --counts COUNTS (made by `detoklens count`)",
+        "needs --counts or --corpus",
+    ),
+    "text": Input(
+        "text",
+        'study(model, text="texts/*.txt"), or a list of texts',
+        "add --text with files, folders, globs or a hub dataset",
+        "needs --text",
+    ),
+    "position_table": Input(
+        "learned position embeddings, which rotary and ALiBi models don't have; Frequency measures the variance of "
+        "their token embeddings",
+        report="the model has no position embeddings",
+    ),
+    "causal": Input(
+        "causal attention, and this model is bidirectional",
+        report="the model is bidirectional",
+    ),
+}
+
+
 class MissingError(DetokLensError):
     """A question needs an input that the study lacks: `counts`, `text` or a `vocabulary`."""
 
     def __init__(self, need: str, what: str) -> None:
-        hints = {
-            "counts": 'study(model, counts="FOLDER") with a folder made by `detoklens count`',
-            "text": 'study(model, text="texts/*.txt"), or a list of texts',
-            "vocabulary": "study(model, tokenizer=…) with its tokenizer, or the path of a tokenizer.json",
-        }
-        super().__init__(f"{what}: {hints[need]}" if need in hints else what)
+        hint = INPUTS[need].python if need in INPUTS else ""
+        super().__init__(f"{what}: {hint}" if hint else what)
         self.need, self.what = need, what
 
 

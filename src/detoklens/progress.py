@@ -1,4 +1,4 @@
-"""Progress bars in a terminal or a notebook, for work that takes more than a second."""
+"""Progress: bars in a terminal or a notebook for work of more than a second, and the steps of a report."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 Watcher = Callable[[int, int], None]  # steps done, total steps
@@ -75,3 +76,41 @@ def _in_notebook(title: str) -> Iterator[Watcher]:
     yield watch
     if line is not None:
         line.update({"text/plain": ""}, raw=True)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A finished step: its duration, whether its result was `kept` from before, or why it is `missing`."""
+
+    title: str
+    seconds: float = 0.0
+    kept: bool = False
+    missing: str = ""
+
+
+@dataclass
+class Listener:
+    """Receives the progress of a report; `begin` may return a watcher for a progress bar."""
+
+    begin: Callable[[str], Watcher | None] = lambda _title: None
+    end: Callable[[Step], None] = lambda _step: None
+    passed: list[Step] = field(default_factory=list)
+    label: str = ""
+    """Prefix that names one of several models."""
+
+    def about(self, label: str) -> Listener:
+        """The same listener, with a model's label before each step."""
+        return replace(self, label=f"{label}: ")
+
+    @contextlib.contextmanager
+    def step(self, title: str) -> Iterator[Watcher | None]:
+        """Time a step that is always run."""
+        started = time.perf_counter()
+        yield self.begin(self.label + title)
+        self.tell(Step(title, time.perf_counter() - started))
+
+    def tell(self, step: Step) -> None:
+        """Report a finished step."""
+        told = replace(step, title=self.label + step.title)
+        self.passed.append(told)
+        self.end(told)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from tokenizers import AddedToken, Tokenizer, models, pre_tokenizers
 
-from detoklens.corpus import encoding, shards
+from detoklens.corpus import documents, encoding
 from detoklens.corpus.count import CountingOptions, Progress, count_corpus
 from detoklens.corpus.encoding import Encoded, GigatokenEncoder, TokenizersEncoder, choose_library
 from detoklens.corpus.inputs import find_inputs
@@ -125,24 +125,24 @@ def test_a_fast_library_with_other_ids_is_not_used(
 
 
 def test_the_sample_is_spread_over_the_whole_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "SMALLEST", 2000)
+    monkeypatch.setattr(documents, "SMALLEST", 2000)
     path = write_jsonl(tmp_path / "t.jsonl", [f"number {number} " + "é" * 300 for number in range(4000)])
     with path.open("a") as file:
         file.write("broken\n")
-    cut = shards.cut_into_shards(find_inputs([path]), ReadingOptions())
-    sample = shards.sample_texts(cut, ReadingOptions(), 1 << 20)
+    cut = documents.cut_into_shards(find_inputs([path]), ReadingOptions())
+    sample = documents.sample_texts(cut, ReadingOptions(), 1 << 20)
     assert 100 <= len(sample) <= 200
     numbers = [int(text.split()[1]) for text in sample]
     assert min(numbers) == 0
     assert max(numbers) > 3500
-    assert sample == shards.sample_texts(cut, ReadingOptions(), 1 << 20)
+    assert sample == documents.sample_texts(cut, ReadingOptions(), 1 << 20)
 
 
 def test_a_long_document_is_cut_between_characters(tmp_path: Path) -> None:
     path = tmp_path / "t.txt"
     path.write_text("x" + "é" * 50_000, encoding="utf-8")
-    (text,) = shards.sample_texts(
-        shards.cut_into_shards(find_inputs([path]), ReadingOptions()), ReadingOptions(), 1 << 20
+    (text,) = documents.sample_texts(
+        documents.cut_into_shards(find_inputs([path]), ReadingOptions()), ReadingOptions(), 1 << 20
     )
     assert len(text) == (4 << 10) - 1
     assert set(text.decode()) == {"x", "é"}

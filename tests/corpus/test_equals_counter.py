@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from detoklens.corpus.count import CountingOptions, count_corpus
 from detoklens.corpus.counts import Counts
+from detoklens.corpus.documents import Shard
 from detoklens.corpus.encoding import choose_library
 from detoklens.corpus.parts import Part, Spills
 from detoklens.corpus.reading import Piece
 from detoklens.corpus.records import ReadingOptions
-from detoklens.corpus.shards import Shard
 from detoklens.corpus.tasks import CountTask, count_shard
 from detoklens.engines import open_engine
 from detoklens.tokens import Vocabulary

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from detoklens.cli.app import app
-from detoklens.corpus import shards, token_files
+from detoklens.corpus import token_files
 from detoklens.corpus.count import CountingOptions, count_corpus, import_counts
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.token_files import ImportOptions
@@ -135,7 +135,7 @@ def test_wherever_a_file_is_cut_nothing_is_lost(
     write: Callable[[Path, Documents], Written], documents: Documents, shard: int, block: int
 ) -> None:
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(shards, "SMALLEST", shard)
+        patched.setattr("detoklens.corpus.documents.SMALLEST", shard)
         patched.setattr(token_files, "ROWS_AT_ONCE", 2)
         source, options = write(Path(name), documents)
         if source.suffix != ".parquet":  # whose pages have a least size
@@ -176,7 +176,7 @@ def test_engines_and_workers_change_no_byte(
 ) -> None:
     if engine == "ray":
         pytest.importorskip("ray", reason="Ray is not installed: importing on Ray is NOT TESTED")
-    monkeypatch.setattr(shards, "SMALLEST", 64)
+    monkeypatch.setattr("detoklens.corpus.documents.SMALLEST", 64)
     source, options = write_megatron(tmp_path, [VOCABULARY.encode(text) for text in TEXTS * 20])
     imported(source, tmp_path / "one", options)
     imported(source, tmp_path / "many", options, workers, engine)
@@ -193,7 +193,7 @@ def test_a_table_of_bigrams_is_added_up(documents: Documents, rows: int) -> None
     listed = [(prefix, suffix, 1) for (suffix, prefix), count in bigrams.items() for _ in range(min(count, 2))]
     listed += [(prefix, suffix, count - 2) for (suffix, prefix), count in bigrams.items() if count > 2]
     with tempfile.TemporaryDirectory() as name, pytest.MonkeyPatch.context() as patched:
-        patched.setattr(shards, "SMALLEST", 16)
+        patched.setattr("detoklens.corpus.documents.SMALLEST", 16)
         first, second, counts = map(list, zip(*listed, strict=True))
         table = pa.table(
             {"text": ["x"] * len(first), "id1": second, "id0": first, "count": pa.array(counts, pa.uint32())}
@@ -235,7 +235,7 @@ def test_rows_are_cut_at_the_separator_too(tmp_path: Path) -> None:
 
 
 def test_what_was_interrupted_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "SMALLEST", 64)
+    monkeypatch.setattr("detoklens.corpus.documents.SMALLEST", 64)
     source, options = write_npy(tmp_path, [VOCABULARY.encode(text) for text in TEXTS * 20])
     imported(source, tmp_path / "whole", options)
     read, calls = token_files._read_block, []

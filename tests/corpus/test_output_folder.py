@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from detoklens.corpus import count, shards, tasks
+from detoklens.corpus import count, documents, tasks
 from detoklens.corpus.count import CountingOptions, count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.encoding import Encoded, GigatokenEncoder
@@ -30,7 +30,7 @@ Run = Callable[..., Counts]
 @pytest.fixture
 def source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Some text in three shards."""
-    monkeypatch.setattr(shards, "SMALLEST", 1000)
+    monkeypatch.setattr(documents, "SMALLEST", 1000)
     return write_jsonl(tmp_path / "texts.jsonl", [f"the sand in {number}" for number in range(80)])
 
 

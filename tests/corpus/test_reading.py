@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 
-from detoklens.corpus import reading, shards
+from detoklens.corpus import documents, reading
 from detoklens.corpus.documents import Document, read_documents
 from detoklens.corpus.inputs import find_inputs
 from detoklens.corpus.records import ReadingOptions, Tally
@@ -88,13 +88,13 @@ def test_documents_say_where_they_are_from(tmp_path: Path) -> None:
 def test_pieces_of_a_file_number_its_lines_and_rows_from_its_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "SMALLEST", 30)
+    monkeypatch.setattr(documents, "SMALLEST", 30)
     path = write(tmp_path / "a.jsonl", json_lines([f"text {number}" for number in range(40)]))
     table = write_parquet(tmp_path / "b.parquet", [f"text {number}" for number in range(20)], row_group_size=3)
     found = list(read_documents([tmp_path]))
     expected = [Document(f"{path}, line {number + 1}", f"text {number}") for number in range(40)]
     assert found == expected + [Document(f"{table}, row {number + 1}", f"text {number}") for number in range(20)]
-    assert len(shards.cut_into_shards(find_inputs([path]), ReadingOptions())) > 10
+    assert len(documents.cut_into_shards(find_inputs([path]), ReadingOptions())) > 10
 
 
 def test_another_field_can_be_named(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ def test_nothing_that_stands_before_a_break_is_lost(
     assert tally.skipped_records == 1
     if name.endswith(".gz"):
         assert kept == many
-    cut = shards.cut_into_shards(find_inputs([path, whole]), SKIPPING, limit_documents=len(kept) + 1)
+    cut = documents.cut_into_shards(find_inputs([path, whole]), SKIPPING, limit_documents=len(kept) + 1)
     pieces = [piece for shard in cut for piece in shard.pieces]
     assert [piece.name for piece in pieces] == [str(path), str(whole)], "a broken file must not use up the limit"
 

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detoklens.corpus import shards
+from detoklens.corpus import documents
+from detoklens.corpus.documents import Shard, cut_into_shards
 from detoklens.corpus.inputs import find_inputs
 from detoklens.corpus.reading import read_texts
 from detoklens.corpus.records import ReadingOptions, Tally
-from detoklens.corpus.shards import Shard, cut_into_shards
 from tests.corpus.plain_counting import write_jsonl
 
 READING = ReadingOptions(document_per_line=True)
@@ -40,8 +40,8 @@ def texts_of(cut: Sequence[Shard]) -> list[bytes]:
 def test_shards_share_out_the_documents(corpus: tuple[Path, list[bytes]], target: int, limit: int | None) -> None:
     folder, texts = corpus
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(shards, "SMALLEST", target)
-        patched.setattr(shards, "LARGEST", target)
+        patched.setattr(documents, "SMALLEST", target)
+        patched.setattr(documents, "LARGEST", target)
         cut = cut_into_shards(find_inputs([folder]), READING, limit)
     assert texts_of(cut) == texts[:limit]
     assert [shard.index for shard in cut] == list(range(len(cut)))
@@ -50,7 +50,7 @@ def test_shards_share_out_the_documents(corpus: tuple[Path, list[bytes]], target
 def test_many_small_files_make_few_shards_and_a_large_one_makes_many(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shards, "SMALLEST", 10_000)
+    monkeypatch.setattr(documents, "SMALLEST", 10_000)
     for number in range(300):
         (tmp_path / f"{number:03}.txt").write_text("x" * 100)
     cut = cut_into_shards(find_inputs([tmp_path]), ReadingOptions())
@@ -60,7 +60,7 @@ def test_many_small_files_make_few_shards_and_a_large_one_makes_many(
 
 
 def test_shards_of_a_large_corpus_grow_no_further(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "SMALLEST", 10)
-    monkeypatch.setattr(shards, "LARGEST", 1000)
+    monkeypatch.setattr(documents, "SMALLEST", 10)
+    monkeypatch.setattr(documents, "LARGEST", 1000)
     path = write_jsonl(tmp_path / "large.jsonl", ["y" * 90] * 2000)
     assert max(shard.size for shard in cut_into_shards(find_inputs([path]), ReadingOptions())) == 1000

@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 
 from detoklens.corpus import parts as spills
 from detoklens.corpus import tasks
+from detoklens.corpus.documents import Shard
 from detoklens.corpus.pairs import Run
 from detoklens.corpus.parts import Part, Spills, write_part
 from detoklens.corpus.reading import Piece
 from detoklens.corpus.records import ReadingOptions, Tally
-from detoklens.corpus.shards import Shard
 from detoklens.corpus.tasks import CountTask
 from detoklens.errors import OutputError
 from detoklens.tokens import Vocabulary

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from detoklens.engines.local import Assignment, LocalEngine, Worker, work
+from detoklens.engines import Assignment, LocalEngine, Worker, work
 
 SCRIPT = """
 import sys

@@ -8,12 +8,12 @@ import pytest
 
 from detoklens.explorer import bundle as page
 from detoklens.explorer.bundle import write_bundle
-from detoklens.measures import words
 from detoklens.questions.study import Study
 from detoklens.tokens import Vocabulary
 from tests.explorer.kinds import KINDS, study_of, vocabulary
 from tests.explorer.reading import Bundle
 from tests.layers import random_layer
+from tests.spelled import shipping_few_words
 
 
 @pytest.fixture(scope="session")
@@ -24,9 +24,8 @@ def tokens(tmp_path_factory) -> Vocabulary:
 @pytest.fixture(scope="session")
 def bundles(tokens, tmp_path_factory) -> dict[str, tuple[Study, Bundle]]:
     """Each kind's study and its bundle; head cards in the first alone, of few words: they take the longest."""
-    place, found, shipped = tmp_path_factory.mktemp("bundles"), {}, words.shipped_words()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(words, "shipped_words", lambda: shipped[::20])
+    place, found = tmp_path_factory.mktemp("bundles"), {}
+    with shipping_few_words():
         for kind in KINDS:
             study = study_of(kind, tokens)
             folder = write_bundle(study, place / kind.replace(" ", "-"), cards_later=kind != "learned")

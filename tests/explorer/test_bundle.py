@@ -17,6 +17,7 @@ from detoklens.explorer.bundle import add_cards, check_bundle, write_bundle
 from detoklens.measures.positions import PositionScores
 from detoklens.questions.heads.question import Heads
 from detoklens.questions.study import Study
+from detoklens.scores.layer import Layer
 from tests.explorer.kinds import KINDS, study_of
 from tests.explorer.reading import Bundle
 from tests.layers import as_layer, random_first_layer
@@ -215,6 +216,16 @@ def test_what_is_not_there_has_a_reason(bundles, plain):
     assert bundles["rotary"][1].said["reasons"]["offset"] is None
     assert bundles["rotary"][1].said["reasons"]["layer_norm"] is not None
     assert bundles["learned"][1].said["reasons"]["layer_norm"] is None
+
+
+def test_special_and_untrained_tokens_are_no_partners(bundles, tokens, plain, tmp_path):
+    study, found = bundles["learned"]
+    assert found.said["left_out"] == sorted({*range(study.layer.vocab_size)} - {*study.layer.meaningful_tokens})
+    assert found.said["left_out"]
+    assert plain.said["left_out"] == []
+    everything = Study(Layer(study.layer.checkpoint, all_tokens=True))
+    folder = write_bundle(everything, tmp_path / "all", cards_later=True)
+    assert check_bundle(folder)["left_out"] == []
 
 
 def test_a_sample_is_a_piece_inside_a_word(bundles):

@@ -26,7 +26,7 @@ from detoklens.questions.frequency.question import (
 from detoklens.questions.heads.question import HEADS
 from detoklens.questions.heatmap.question import HEATMAP, HEATMAP_TOKENS
 from detoklens.questions.layers.compute import TWINS_BY_COMPONENT, TWINS_BY_LAYER
-from detoklens.questions.lexicon.compute import LEXICON
+from detoklens.questions.lexicon.question import LEXICON
 from detoklens.questions.lookback.question import LOOKBACK_BY_HEAD, LOOKBACK_BY_TERM, LOOKBACK_TEXT
 from detoklens.questions.partners.question import PARTNERS
 from detoklens.questions.positions.question import POSITIONS, POSITIONS_BY_OFFSET

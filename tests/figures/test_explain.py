@@ -11,8 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from detoklens.figures.panels import TALLEST
-from detoklens.measures.explain import explain
-from detoklens.questions.explain.compute import pair_table, strongest_links
+from detoklens.questions.explain.compute import explain, pair_table, strongest_links
 from detoklens.questions.explain.figures import MOST_BARS
 from detoklens.questions.explain.question import Explain
 from tests.figures.synthetic import HOSTILE

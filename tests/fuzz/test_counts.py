@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from detoklens.corpus import count, shards
+from detoklens.corpus import count, documents
 from detoklens.corpus import output as artefact
 from detoklens.corpus.count import count_corpus
 from detoklens.corpus.counts import Counts
@@ -35,7 +35,7 @@ def vocabulary() -> Vocabulary:
 def small_files() -> Iterator[None]:
     """Many shards and many row groups of little text."""
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(shards, "SMALLEST", 500)
+        patched.setattr(documents, "SMALLEST", 500)
         patched.setattr(artefact, "ROW_GROUP", 20)
         yield
 

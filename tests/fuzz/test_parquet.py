@@ -12,11 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from detoklens.corpus import memory as memory_module
-from detoklens.corpus.documents import read_documents
+from detoklens.corpus.documents import cut_into_shards, read_documents
 from detoklens.corpus.inputs import find_inputs
 from detoklens.corpus.reading import read_texts
 from detoklens.corpus.records import ReadingOptions, Tally
-from detoklens.corpus.shards import cut_into_shards
 from detoklens.errors import CorpusError
 from tests.fuzz.budget import cases
 

@@ -28,7 +28,7 @@ from detoklens.questions.positions.question import Positions
 from detoklens.questions.shape.question import Shape
 from detoklens.questions.study import Study, compare
 from detoklens.questions.variance.question import Variance
-from detoklens.report.drawing import FORMATS, PHONE, Drawing, FigureCache
+from detoklens.report.drawing import FORMATS, PHONE, Drawing, draw_all
 from detoklens.tables.files import (
     ABOUT,
     MARK,
@@ -314,13 +314,15 @@ def test_a_damaged_figure_is_drawn_again(study: Study, tmp_path: Path, monkeypat
     spec = Shape.figures[0]
     drawings = [Drawing(spec, name, name, {}) for name in ("one", "two", "three")]
     files = {ending: f"<?xml?>\n<svg>{ending}</svg>".encode() for ending in (*FORMATS, PHONE)}
-    monkeypatch.setattr("detoklens.report.drawing.draw_files", lambda task: {} if task.drawing.name == "two" else files)
-    FigureCache(tmp_path, "page").pictures(drawings)
+    monkeypatch.setattr(
+        "detoklens.report.drawing.draw_files", lambda drawing, **_: {} if drawing.name == "two" else files
+    )
+    draw_all(drawings, tmp_path, "page")
     before = contents(tmp_path)
     for chance in cases(FLIPS):
         path = tmp_path / chance.choice(list(before))
         path.write_bytes(flipped(chance, before[path.name], 1))
-        pictures = FigureCache(tmp_path, "page").pictures(drawings)
+        pictures = draw_all(drawings, tmp_path, "page")
         assert list(pictures) == ["one", "three"]
         assert pictures["one"].svg == "<svg>svg</svg>"
         assert contents(tmp_path) == before

@@ -41,28 +41,19 @@ def random_positives(n_rows: int, n_keys: int, random: np.random.Generator) -> t
     return indptr, np.concatenate(keys).astype(np.uint32), random.integers(1, 10**6, indptr[-1])
 
 
-def all_cells(scores, indptr, keys, weights, columns=None, bounds=None, k=5, another=(), exchanged=False) -> np.ndarray:
+def all_cells(scores, indptr, keys, weights, columns=None, bounds=None, k=5, others=(), exchanged=False) -> np.ndarray:
     """cell × row × measure"""
     n_rows, n_keys = scores.shape
     measures = np.full((ranking.CELLS, n_rows, ranking.MEASURES), -1.0)
     columns = np.arange(n_keys) if columns is None else columns
     bounds = np.array([0, n_keys]) if bounds is None else bounds
     strata = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    asked, another = np.arange(n_rows), np.array(another, np.int64)
-    of_keys = (indptr, keys, weights, columns, bounds, strata)
-    none = np.empty((0, n_rows), np.int64)
-    how = (True, exchanged, False, 7, k)
+    rows, others, none = np.arange(n_rows), np.array(others, np.int64), np.empty((0, n_rows), np.int64)
+    positives = (indptr, columns[keys].astype(np.int32), weights)
+    options = (True, exchanged, False, 7, k)
+    no_shift, no_aurocs = np.empty(0, np.float32), np.empty((0, n_rows))
     ranking.measure_rows(
-        scores,
-        np.arange(n_rows),
-        np.empty(0, np.float32),
-        asked,
-        another,
-        none,
-        *of_keys,
-        *how,
-        measures,
-        np.empty((0, n_rows)),
+        scores, rows, no_shift, rows, others, none, *positives, bounds, strata, *options, measures, no_aurocs
     )
     return measures
 
@@ -71,7 +62,7 @@ def measured(scores, indptr, keys, weights, k=5) -> np.ndarray:
     """row × measure, against all keys"""
     found = all_cells(scores, indptr, keys, weights, k=k)
     np.testing.assert_allclose(found[ranking.MATCHED], found[ranking.OWN], rtol=0, atol=1e-15)  # one stratum
-    assert np.isnan(found[[ranking.ANOTHER_QUERYS, ranking.EXCHANGED]]).all()
+    assert np.isnan(found[[ranking.OTHER_QUERY, ranking.EXCHANGED]]).all()
     return found[ranking.OWN]
 
 
@@ -154,7 +145,7 @@ def test_crowded_bins_are_sorted_too() -> None:
     random = np.random.default_rng(5)
     scores = np.append(random.standard_normal(20_000), 1e30).astype(np.float32)
     weights = np.arange(len(scores))
-    _, sorted_scores, _, starts, _, _ = ranking.working_space(len(scores))
+    _, sorted_scores, _, _, starts, _, _ = ranking.working_space(len(scores))
     sorted_weights = np.empty(len(scores), np.int64)
     below.sort_with_weights(scores, weights, len(scores), starts, sorted_scores, sorted_weights)
     order = np.argsort(scores, kind="stable")
@@ -201,11 +192,11 @@ def test_what_else_is_asked_of_a_row_changes_no_bit(kind: str, n_keys: int, n_st
     scores = scores_of_kind(kind, 4, n_keys, random)
     indptr, keys, weights = random_positives(4, n_keys, random)
     bounds = np.sort(np.concatenate([[0, n_keys], random.choice(n_keys, n_strata - 1)]))
-    another = np.array([1, 2, 3, 0])
-    together = all_cells(scores, indptr, keys, weights, bounds=bounds, another=another, exchanged=True)
+    others = np.array([1, 2, 3, 0])
+    together = all_cells(scores, indptr, keys, weights, bounds=bounds, others=others, exchanged=True)
     alone = all_cells(scores, indptr, keys, weights, bounds=bounds)
     lent = all_cells(scores[[3, 0, 1, 2]], indptr, keys, weights, bounds=bounds)
     for cell in (ranking.OWN, ranking.MATCHED + ranking.OWN):
         np.testing.assert_array_equal(together[cell], alone[cell])
-        np.testing.assert_array_equal(together[cell + ranking.ANOTHER_QUERYS][[3, 0, 1, 2]], lent[cell])
+        np.testing.assert_array_equal(together[cell + ranking.OTHER_QUERY][[3, 0, 1, 2]], lent[cell])
     assert (np.isnan(together[ranking.EXCHANGED]) == np.isnan(alone[ranking.OWN])).all()

@@ -10,9 +10,17 @@ from hypothesis import strategies as st
 from detoklens import demo
 from detoklens.corpus.counts import Counts
 from detoklens.errors import CountsError, RangeError
+from detoklens.kernels.product import QUERIES
 from detoklens.kernels.ranking import AUROC, MEASURES
 from detoklens.loading import load
-from detoklens.measures.auroc import Asked, Judging, mean_over_seen, measure_heads, measure_together, rows_of_block
+from detoklens.measures.auroc import (
+    QuerySet,
+    RankingOptions,
+    mean_over_seen,
+    measure_heads,
+    measure_query_sets,
+    panels_of_block,
+)
 from detoklens.measures.positives import Positives, from_pairs, seen_pairs
 from detoklens.measures.ranking import scores_of
 from detoklens.parallel import Runner
@@ -21,12 +29,12 @@ from detoklens.tables.parts import Parts
 from tests.layers import random_layer, sizes
 from tests.measures.auroc_oracle import auroc_table, random_affinity, random_counts, random_positives
 
-PLAIN = Judging(controls=False)
+PLAIN = RankingOptions(controls=False)
 
 
-def auroc(affinity: Affinity, positives: Positives, tokens=None, judging: Judging = PLAIN, **more) -> np.ndarray:
+def auroc(affinity: Affinity, positives: Positives, tokens=None, options: RankingOptions = PLAIN, **more) -> np.ndarray:
     tokens = np.arange(positives.vocab_size) if tokens is None else tokens
-    return measure_heads(affinity, positives, tokens, judging=judging, **more).heads[..., AUROC]
+    return measure_heads(affinity, positives, tokens, options=options, **more).heads[..., AUROC]
 
 
 @settings(max_examples=20)
@@ -85,7 +93,7 @@ def test_which_tokens_are_asked_about_changes_no_bit() -> None:
     some = random.choice(1000, 333, replace=False)
     np.testing.assert_array_equal(auroc(affinity, positives, some), everything[:, some])
     np.testing.assert_allclose(everything[:, some], auroc_table(affinity, positives, some), rtol=0, atol=1e-9)
-    assert len(some) > 2 * rows_of_block(1000)
+    assert len(some) > 2 * QUERIES * panels_of_block(1000)
 
 
 def test_tokens_may_be_named_twice_and_in_any_order() -> None:
@@ -133,14 +141,19 @@ def test_measured_together_equals_alone_to_the_bit(vocab_size: int, seed: int, h
     positives, counts = random_positives(vocab_size, seed), random_counts(vocab_size, seed)
     groups = {"within_class": random.integers(0, 3, vocab_size)}
     some, others = (np.flatnonzero(random.random(vocab_size) < share) for share in (0.4, 0.1))
-    asked = [(affinity, Asked(some)), (shifted, Asked(some, shift)), (affinity, Asked(others)), (affinity, Asked([]))]
-    together = measure_together(affinity, positives, [each for _, each in asked], counts, groups=groups)
+    asked = [
+        (affinity, QuerySet(some)),
+        (shifted, QuerySet(some, shift)),
+        (affinity, QuerySet(others)),
+        (affinity, QuerySet([])),
+    ]
+    together = measure_query_sets(affinity, positives, [each for _, each in asked], counts, groups=groups)
     for (scores, each), found in zip(asked, together, strict=True):
-        alone, ours = measure_heads(scores, positives, each.query_tokens, counts, groups=groups), found.measures()
-        for one, other in ((ours, alone), (ours.matched, alone.matched)):
+        alone = measure_heads(scores, positives, each.tokens, counts, groups=groups)
+        for one, other in ((found, alone), (found.matched, alone.matched)):
             for name in ("heads", "shuffled_queries", "permuted_keys", "frequency"):
                 np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
-        np.testing.assert_array_equal(ours.within["within_class"], alone.within["within_class"])
+        np.testing.assert_array_equal(found.within["within_class"], alone.within["within_class"])
 
 
 @pytest.mark.parametrize("workers", [2, 5])
@@ -170,7 +183,7 @@ def test_no_seen_token_at_all() -> None:
 
 def test_matched_negatives_need_counts() -> None:
     with pytest.raises(CountsError, match="pass counts"):
-        auroc(random_affinity(1, 30, 3, 9), random_positives(30, 9), judging=Judging(matched=True))
+        auroc(random_affinity(1, 30, 3, 9), random_positives(30, 9), options=RankingOptions(matched=True))
 
 
 @pytest.fixture(scope="module")

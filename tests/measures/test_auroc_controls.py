@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.cluster.vq import kmeans2
 
 from detoklens.kernels.ranking import AUROC
-from detoklens.measures.auroc import Judging, measure_heads, next_in_circle
+from detoklens.measures.auroc import RankingOptions, measure_heads, next_in_circle
 from detoklens.measures.positives import (
     CLUSTER_SIZE,
     DERANGEMENTS,
@@ -40,7 +40,7 @@ def measured():
         affinity,
         positives,
         counts,
-        measure_heads(affinity, positives, np.arange(VOCAB_SIZE), counts, Judging(seed=5)),
+        measure_heads(affinity, positives, np.arange(VOCAB_SIZE), counts, RankingOptions(seed=5)),
     )
 
 
@@ -60,10 +60,10 @@ def test_the_within_class_null_is_the_mean_over_rows_of_the_same_class_and_frequ
     classes, seen = np.random.default_rng(0).integers(3, size=VOCAB_SIZE), np.flatnonzero(positives.sizes)
     alone = int(seen[7])
     classes[alone] = 3
-    judging, tokens = Judging(seed=5, matched=matched), np.arange(VOCAB_SIZE)
+    options, tokens = RankingOptions(seed=5, matched=matched), np.arange(VOCAB_SIZE)
     ungrouped = np.full(VOCAB_SIZE, UNGROUPED)
     groups = {"nobody": ungrouped, "within_class": classes}
-    measures = measure_heads(affinity, positives, tokens, counts, judging, groups=groups)
+    measures = measure_heads(affinity, positives, tokens, counts, options, groups=groups)
     partners = seen[derange_within(exchange_groups(classes, counts)[seen], DERANGEMENTS, np.random.default_rng([5, 1]))]
     kept = seen[(partners[0] != seen)][::20]
     for token in kept:
@@ -154,7 +154,7 @@ def test_permuted_keys_are_right_in_the_mean(measured) -> None:
     tokens = np.flatnonzero((positives.sizes > 0) & (positives.sizes < VOCAB_SIZE))[:40]
     drawn = np.stack(
         [
-            measure_heads(affinity, positives, tokens, counts, Judging(seed=seed)).permuted_keys[..., AUROC]
+            measure_heads(affinity, positives, tokens, counts, RankingOptions(seed=seed)).permuted_keys[..., AUROC]
             for seed in range(200)
         ]
     )
@@ -201,7 +201,7 @@ def test_matched_negatives_are_of_the_same_stratum() -> None:
     counts = random_counts(VOCAB_SIZE, 2)
     strata = frequency_strata(counts)
     assert strata.max() > 1
-    measures = measure_heads(affinity, positives, np.arange(VOCAB_SIZE), counts, Judging(matched=True))
+    measures = measure_heads(affinity, positives, np.arange(VOCAB_SIZE), counts, RankingOptions(matched=True))
     for token in range(0, VOCAB_SIZE, 3):
         for head, scores in enumerate(scores_of(affinity, token)):
             expected = mean_over_strata(scores, *positives.of(token), strata)
@@ -211,7 +211,7 @@ def test_matched_negatives_are_of_the_same_stratum() -> None:
 
 def test_matched_negatives_stand_beside_all_of_them(measured) -> None:
     affinity, positives, counts, measures = measured
-    asked = measure_heads(affinity, positives, np.arange(VOCAB_SIZE), counts, Judging(seed=5, matched=True))
+    asked = measure_heads(affinity, positives, np.arange(VOCAB_SIZE), counts, RankingOptions(seed=5, matched=True))
     for name in ("heads", "shuffled_queries", "permuted_keys", "frequency"):
         np.testing.assert_array_equal(getattr(asked, name), getattr(measures.matched, name), err_msg=name)
         np.testing.assert_array_equal(getattr(asked.matched, name), getattr(measures.matched, name), err_msg=name)
@@ -278,8 +278,8 @@ def test_quarter_octaves_bring_matched_frequency_to_a_half() -> None:
     positives, flat = from_pairs(pairs, size), random_affinity(1, size, 2, 3)
 
     def frequency(per_octave: int) -> float:
-        judging = Judging(per_octave=per_octave)
-        return np.nanmean(measure_heads(flat, positives, range(60), counts, judging).matched.frequency[:, AUROC])
+        options = RankingOptions(per_octave=per_octave)
+        return np.nanmean(measure_heads(flat, positives, range(60), counts, options).matched.frequency[:, AUROC])
 
     octaves, quarters = frequency(1), frequency(4)
     assert octaves > 0.55

@@ -9,7 +9,7 @@ import pytest
 from sklearn.metrics import roc_curve
 
 from detoklens.kernels.ranking import AUROC
-from detoklens.measures.auroc import Judging, head_means, mean_over_seen, measure_heads, roc_curves
+from detoklens.measures.auroc import RankingOptions, head_means, mean_over_seen, measure_heads, roc_curves
 from detoklens.measures.positives import from_pairs
 from detoklens.measures.ranking import scores_of
 from detoklens.scores.affinity import Affinity
@@ -63,7 +63,7 @@ def test_a_mean_over_seen_tokens_is_undefined_where_nothing_is_seen() -> None:
 def test_the_curve_is_scikit_learns_and_its_area_the_auroc() -> None:
     affinity, positives = random_affinity(3, VOCAB_SIZE, 2, 1, whole=True), random_positives(VOCAB_SIZE, 1)
     token = int(np.argsort(positives.sizes)[VOCAB_SIZE // 2])
-    measures = measure_heads(affinity, positives, [token], judging=Judging(controls=False))
+    measures = measure_heads(affinity, positives, [token], options=RankingOptions(controls=False))
     keys, weights = positives.of(token)
     right, weight = np.zeros(VOCAB_SIZE), np.ones(VOCAB_SIZE)
     right[keys], weight[keys] = 1, weights
@@ -95,7 +95,7 @@ def test_intervals_hold_the_known_auroc_as_often_as_they_say() -> None:
         scores[np.repeat(np.arange(size), positives.sizes), positives.keys] += 1
         identity = np.eye(size, dtype=np.float32)
         affinity = Affinity(identity[None], np.ascontiguousarray(scores.T)[None])
-        measured = measure_heads(affinity, positives, range(size), judging=Judging(controls=False))
+        measured = measure_heads(affinity, positives, range(size), options=RankingOptions(controls=False))
         seen = head_means(measured.heads[..., AUROC], positives.totals, 400, seed).seen
         held += seen.low[0] <= known <= seen.high[0]
     assert 175 <= held <= 200

@@ -111,6 +111,28 @@ def test_single_precision_is_near_double_precision(seed):
     np.testing.assert_allclose(single["kl"], double["kl"], rtol=2e-4, atol=2e-5)
 
 
+def test_distances_have_the_type_of_the_other_terms():
+    """The compiled loop takes terms of one type."""
+    learned = random_first_layer(n_heads=2, n_positions=20)
+    exact = replace(
+        learned,
+        position_embeddings=learned.position_embeddings[:0],
+        alibi_slopes=np.array([0.5, 0.25]),
+        longest_text=20,
+    )
+    rounded = replace(
+        exact,
+        **{
+            name: value.astype(np.float32)
+            for name, value in vars(exact).items()
+            if isinstance(value, np.ndarray) and name != "alibi_slopes"
+        },
+    )
+    documents = some_documents(as_layer(exact), [20, 7])
+    double, single = (contributions(as_layer(layer), documents) for layer in (exact, rounded))
+    np.testing.assert_allclose(single["kl"], double["kl"], rtol=2e-4, atol=2e-5)
+
+
 def test_a_term_that_documents_do_not_compute_is_noticed(monkeypatch):
     """The compiled loop would read memory beyond the scores."""
     declared = terms.TERMS["learned"]

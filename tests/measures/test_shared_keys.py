@@ -9,7 +9,7 @@ import pytest
 
 from detoklens.measures.ranking import largest_pairs, pair_ranks, scores_of
 from detoklens.questions.partners.question import partners_of
-from detoklens.report.page import find_partners
+from detoklens.report.search import find_partners
 from detoklens.scores.affinity import Affinity
 
 TOKENS = np.arange(7)

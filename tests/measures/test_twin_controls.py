@@ -13,8 +13,9 @@ from detoklens.measures.twins import (
     PARTNERS,
     Chains,
     ClosedWorld,
-    Condition,
+    add_means,
     exchanged_first,
+    mean_over_partners,
     partner_texts,
     partner_words,
     shares_lost,
@@ -98,7 +99,7 @@ def test_the_additive_control_equals_a_brute_force_computation(n_pieces):
         stream = layer.weights.token_embeddings[text[-1]] + layer.weights.position_embeddings[len(text) - 1]
         return stream + layer.attention_output(text)[-1]
 
-    ours = world.condition_vectors(Condition("additive", pieces, partners=partners))["attention"]
+    ours = world.additive(pieces, partners)["attention"]
     for word in range(0, 45, 5):
         (a, *b), others = pieces[word].tolist(), pieces[partners[word]].tolist()
         with_a = np.mean([x([a, *rest]) for _, *rest in others], axis=0)
@@ -112,13 +113,9 @@ def test_the_additive_control_of_a_sum_is_the_sum():
     pieces = random.integers(30, size=(50, 2))
     first, last = random.normal(size=(2, 30, 5))
     partners = partner_words(pieces, 0)
-    from detoklens.measures.twins import add_means, mean_over_partners
 
     def additive(vectors):
-        means = [
-            (rows, mean_over_partners(texts, lambda some: {"x": vectors(some)})["x"])
-            for rows, texts in partner_texts(pieces, partners, 7)
-        ]
+        means = [(rows, mean_over_partners(texts, vectors)) for rows, texts in partner_texts(pieces, partners, 7)]
         return add_means(vectors(pieces), partners, means)
 
     def summed(some):

@@ -79,7 +79,7 @@ def test_ranks_in_many_blocks_equal_a_brute_force_search(monkeypatch):
     once = Candidates.of(there).ranks(words, twins)
     cosines = plainly_standardised(words) @ plainly_standardised(there).T
     np.testing.assert_array_equal(once, 1 + (cosines > cosines[np.arange(97), twins][:, None]).sum(axis=1))
-    monkeypatch.setattr("detoklens.measures.twins.BLOCK_BYTES", 701 * 4 * 5)
+    monkeypatch.setattr("detoklens.measures.twins.RANKED_AT_ONCE", 12)
     np.testing.assert_array_equal(Candidates.of(there).ranks(words, twins, threads=3), once)
 
 

@@ -15,8 +15,8 @@ import detoklens
 from detoklens.errors import CheckpointError, UnsupportedModelError
 from detoklens.model.first_blocks import open_blocks
 from detoklens.parallel import Runner
-from detoklens.questions.auroc import compute as auroc_beyond
-from detoklens.questions.auroc.compute import asked_beyond, closed_world_inputs, deeper_layer, real_links, validity
+from detoklens.questions.auroc import deeper as deeper_module
+from detoklens.questions.auroc.deeper import closed_world_inputs, deeper_layer, real_links, validity
 from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.study import Study
 from detoklens.questions.twins.compute import beginning_of
@@ -140,8 +140,8 @@ def test_validity_is_that_of_the_question(name, question, back, monkeypatch):
     monkeypatch.setattr(Layer, "vocabulary", SimpleNamespace(word_internal=lambda: [5, 8]))
     monkeypatch.setattr(Study, "has", lambda _study, _need: True)
     monkeypatch.setattr(Auroc, "ask", lambda asked, there, _runner: caught.append((asked, there)) or {})
-    monkeypatch.setattr(auroc_beyond, "validity", lambda *given: given)
-    _, _, predicted, real, pieces = asked_beyond(question, study, Runner())["auroc_validity"]
+    monkeypatch.setattr(deeper_module, "validity", lambda *given: given)
+    _, _, predicted, real, pieces = deeper_module.deeper_tables(question, study, Runner())["auroc_validity"]
     (asked, there), queries = caught[0], np.arange(max(back, 0), len(text) + min(back, 0))
     ranked = asked.affinity(there, "mean", False, range(HEADS)).scores(text[queries])
     np.testing.assert_allclose(predicted, ranked[:, np.arange(len(queries)), text[queries - back]], rtol=1e-5)
@@ -152,7 +152,7 @@ def test_validity_is_that_of_the_question(name, question, back, monkeypatch):
 def test_another_kind_of_block_is_refused(monkeypatch):
     """A block that is read wrongly does not pass: here its weights are those of the first one."""
     monkeypatch.setattr(
-        auroc_beyond, "read_block", lambda checkpoint, _number, inputs, _kinds: _first_as(checkpoint, inputs)
+        deeper_module, "read_block", lambda checkpoint, _number, inputs, _kinds: _first_as(checkpoint, inputs)
     )
     with pytest.raises(UnsupportedModelError, match="layer 1 computes attention differently from layer 0"):
         deeper(tiny("llama", **LLAMA), 1)

@@ -22,7 +22,7 @@ from detoklens.model import closed_worlds as keeping
 from detoklens.model.closed_worlds import decided_by, kept_vectors
 from detoklens.model.first_blocks import open_blocks
 from detoklens.parallel import Runner
-from detoklens.questions.auroc.compute import kept_inputs
+from detoklens.questions.auroc.deeper import cached_inputs
 from detoklens.questions.twins.compute import beginning_of
 from detoklens.writing import cache_folder
 from tests.model.test_first_blocks import LLAMA
@@ -302,7 +302,7 @@ def inputs_of(model: Any, said: list[str]) -> np.ndarray:
     beginning = beginning_of(layer, said.append)
     decided = decided_by(layer.checkpoint, 1, beginning, "float32")
     blocks = open_blocks(layer.checkpoint, 2, layer.n_heads)
-    return kept_inputs(blocks, layer, 1, beginning, Runner(say=said.append), decided)
+    return cached_inputs(blocks, layer, 1, beginning, Runner(say=said.append), decided)
 
 
 @pytest.mark.parametrize("moment", ["before", "after"])

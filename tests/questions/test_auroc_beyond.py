@@ -17,13 +17,13 @@ from detoklens.errors import DetokLensError, MissingError, RangeError
 from detoklens.measures.frequency import spearman
 from detoklens.model.first_blocks import FirstBlocks
 from detoklens.questions.answer import side_by_side
-from detoklens.questions.auroc import compute as auroc_beyond
-from detoklens.questions.auroc.compute import AUROC_VALIDITY, ROC_POINTS
-from detoklens.questions.auroc.question import CONTROLS, summarize_validity
+from detoklens.questions.auroc import deeper
+from detoklens.questions.auroc.compute import AUROC_VALIDITY, MARGINS, ROC_POINTS
+from detoklens.questions.auroc.question import summarize_validity
 from tests.command_line import refuse, run
 from tests.questions.asking import assert_kept_and_read_again, same_tables
 
-NO_NULLS = [pl.lit(None, pl.Float64).alias(name) for name in CONTROLS]
+NO_NULLS = [pl.lit(None, pl.Float64).alias(name) for name in MARGINS]
 A_CURVE = ROC_POINTS.frame(
     {
         "head": [0, 0],
@@ -64,7 +64,7 @@ def test_its_validity_is_that_of_what_was_ranked(study, answer, monkeypatch):
         caught.extend([predicted, real, pieces])
         return answer.tables["auroc_validity"]
 
-    monkeypatch.setattr(auroc_beyond, "validity", keep)
+    monkeypatch.setattr(deeper, "validity", keep)
     dl.study("demo", documents=6, workers=2).ask(dl.Auroc(layer=1, tokens=[300], bootstrap=0))
     predicted, real, pieces = caught
     table = answer.tables["auroc_validity"]
@@ -165,24 +165,24 @@ def test_it_is_the_same_with_any_number_of_workers_and_kept(study, answer, tmp_p
 def test_vectors_are_computed_once(tmp_path, monkeypatch):
     """What was interrupted after the vectors takes them from where they were kept."""
     ran: list[int] = []
-    true = auroc_beyond.real_links
+    true = deeper.real_links
 
     def interrupted(*_args):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(auroc_beyond, "real_links", interrupted)
+    monkeypatch.setattr(deeper, "real_links", interrupted)
     study = dl.study("demo", documents=2, workers=1)
     question = dl.Auroc(layer=1, tokens=[300, 301], bootstrap=0, heads=[0])
     with pytest.raises(KeyboardInterrupt):
         study.ask(question, tmp_path)
     assert len(list(tmp_path.glob(".auroc-*.parts/inputs/*.npz"))) == 4096 // 256
-    monkeypatch.setattr(auroc_beyond, "real_links", true)
+    monkeypatch.setattr(deeper, "real_links", true)
     before = FirstBlocks.run
     monkeypatch.setattr(
         FirstBlocks, "run", lambda self, ids, until=None: ran.append(len(ids)) or before(self, ids, until)
     )
     study.ask(question, tmp_path)
-    assert max(ran) == auroc_beyond.CHECKED
+    assert max(ran) == deeper.CHECKED
     assert not list(tmp_path.glob(".auroc-*"))
 
 
@@ -204,11 +204,11 @@ def test_vectors_are_kept_for_other_questions(answer, tmp_path, monkeypatch, tex
     """Whatever else is asked about the same layer, the vocabulary is not run again, and the numbers are the same."""
     monkeypatch.setenv("DETOKLENS_CACHE", str(tmp_path))
     first = dl.study("demo", documents=6, workers=2).ask(FEW)
-    assert sum(texts_run) == 4096 + auroc_beyond.CHECKED + 6
+    assert sum(texts_run) == 4096 + deeper.CHECKED + 6
     for other in (FEW, replace(FEW, heads=[2]), replace(FEW, pieces=True, tokens=None), replace(FEW, roc=[300])):
         texts_run.clear()
         again = dl.study("demo", documents=6, workers=1, seed=3).ask(other)
-        assert sum(texts_run) == auroc_beyond.CHECKED + 6, other
+        assert sum(texts_run) == deeper.CHECKED + 6, other
         assert not any("vectors" in note for note in again.notes)
     for each in (first, dl.study("demo", documents=6, workers=1).ask(FEW)):
         assert same_tables(answer, each)

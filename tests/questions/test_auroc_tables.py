@@ -9,23 +9,18 @@ from polars.testing import assert_frame_equal
 
 from detoklens.errors import TokenError
 from detoklens.kernels.ranking import AUROC
-from detoklens.measures.auroc import Judging, measure_heads
+from detoklens.measures.auroc import RankingOptions, measure_heads
 from detoklens.questions.auroc.compute import (
     AUROC_BY_HEAD,
     AUROC_BY_TOKEN,
     GLANCE,
     PRECISION_BY_TOKEN,
     areas_under,
-    auroc_by_head,
-    auroc_by_token,
+    auroc_tables,
     controls_by_head,
     curves_at_a_glance,
-    heads_at_a_glance,
-    precision_by_head,
-    precision_by_token,
     roc_points,
 )
-from tests.layers import random_layer
 from tests.measures.auroc_oracle import random_affinity, random_counts, random_positives
 
 VOCAB_SIZE = 90
@@ -35,14 +30,15 @@ VOCAB_SIZE = 90
 def answered():
     affinity, positives = random_affinity(3, VOCAB_SIZE, 2, 1, whole=True), random_positives(VOCAB_SIZE, 1)
     counts = random_counts(VOCAB_SIZE, 1)
-    return affinity, positives, measure_heads(affinity, positives, np.arange(VOCAB_SIZE), counts, Judging(k=4))
+    return affinity, positives, measure_heads(affinity, positives, np.arange(VOCAB_SIZE), counts, RankingOptions(k=4))
 
 
 def test_tables_say_what_was_measured(answered) -> None:
     _, positives, measures = answered
     heads = [0, 4, 5]
     texts = [f"t{token}" for token in range(VOCAB_SIZE)]
-    by_token = auroc_by_token(measures, heads, positives, texts)
+    tables = auroc_tables(measures, heads, positives, texts, k=4, resamples=30, seed=0)
+    by_token = tables["auroc_by_token"]
     assert by_token.columns == [column.name for column in AUROC_BY_TOKEN.columns]
     row = by_token.row(VOCAB_SIZE + 7, named=True)
     assert (row["head"], row["token_id"], row["token"]) == (4, 7, "t7")
@@ -50,13 +46,13 @@ def test_tables_say_what_was_measured(answered) -> None:
     assert row["auroc"] == measures.heads[1, 7, AUROC]
     undefined = np.isnan(measures.heads[0, :, AUROC])
     assert by_token["auroc"].null_count() == 3 * undefined.sum() > 0
-    by_head = auroc_by_head(measures, heads, positives, resamples=30, seed=0)
+    by_head = tables["auroc_by_head"]
     assert by_head.columns == [column.name for column in AUROC_BY_HEAD.columns]
     assert by_head["seen"].to_list() == pytest.approx(np.nanmean(measures.heads[..., AUROC], axis=1).tolist())
     assert by_head["tokens_seen"].to_list() == [VOCAB_SIZE - undefined.sum()] * 3
-    precision = precision_by_token(measures, heads, 4, texts)
-    assert precision.columns == [column.name for column in PRECISION_BY_TOKEN.columns]
-    glance = heads_at_a_glance(by_head, controls_by_head(measures, heads, 30, 0), precision_by_head(measures, heads, 4))
+    assert tables["precision_by_token"].columns == [column.name for column in PRECISION_BY_TOKEN.columns]
+    assert_frame_equal(tables["auroc_controls"], controls_by_head(measures, heads, 30, 0))
+    glance = tables["auroc"]
     assert glance.columns == GLANCE.names
     assert glance["head"].to_list() == heads
     assert glance["frequency"].n_unique() == 1
@@ -84,9 +80,9 @@ def test_intervals_of_differences_are_those_of_pairs(answered) -> None:
     """Each resample takes a head and its controls from the same query tokens."""
     _, positives, measures = answered
     table = controls_by_head(measures, [0, 1, 2], 50, 9)
+    by_head = auroc_tables(measures, [0, 1, 2], positives, [None] * VOCAB_SIZE, 4, 50, 9)["auroc_by_head"]
     assert_frame_equal(
-        table.select("auroc_low", "auroc_high"),
-        auroc_by_head(measures, [0, 1, 2], positives, 50, 9).select(auroc_low="seen_low", auroc_high="seen_high"),
+        table.select("auroc_low", "auroc_high"), by_head.select(auroc_low="seen_low", auroc_high="seen_high")
     )
     drawing = np.random.default_rng(9)
     drawn = np.concatenate([drawing.integers(VOCAB_SIZE, size=(n, VOCAB_SIZE)) for n in (16, 16, 16, 2)])
@@ -113,8 +109,7 @@ def test_without_token_counts_only_the_query_null_is_there() -> None:
 def curves(answered):
     affinity, positives, _ = answered
     tokens = [int(token) for token in np.argsort(positives.sizes)[[60, 30]]]
-    layer = random_layer(vocab_size=VOCAB_SIZE)
-    return tokens, roc_points(layer, affinity, [0, 4, 5], positives, tokens)
+    return tokens, roc_points(affinity, [0, 4, 5], positives, tokens, [None] * 2)
 
 
 def test_curves_stand_token_after_token_and_their_areas_are_the_auroc(answered, curves) -> None:
@@ -142,4 +137,4 @@ def test_a_token_without_positives_has_no_curve(answered) -> None:
     affinity, positives, _ = answered
     token = int(np.argmin(positives.sizes))
     with pytest.raises(TokenError, match="has 0 positives"):
-        roc_points(random_layer(vocab_size=VOCAB_SIZE), affinity, [0, 1, 2], positives, [token])
+        roc_points(affinity, [0, 1, 2], positives, [token], [None])

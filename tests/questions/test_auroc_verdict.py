@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 from calibration.texts import small_texts
 
-from detoklens.measures.auroc import Judging, measure_heads
+from detoklens.measures.auroc import RankingOptions, measure_heads
 from detoklens.measures.positives import Positives, from_pairs, predecessor_clusters, seen_pairs
 from detoklens.measures.token_classes import orthographic_classes
 from detoklens.questions.auroc.compute import AUROC_CONTROLS, MARGINS, controls_by_head
@@ -140,7 +140,7 @@ def test_what_frequency_alone_does_is_said() -> None:
     assert summarize_heads(heads({}), "").endswith(
         "Frequency alone ranks keys better (0.900), but not among equally frequent keys."
     )
-    assert summarize_heads(heads({"frequency": 0.7}), "").endswith("Frequency alone does not explain it.")
+    assert summarize_heads(heads({"frequency": 0.7}), "").endswith("Frequency alone (0.700) does not explain it.")
     assert summarize_heads(heads({"matched_frequency": 0.75}), "").endswith("ranks keys better (0.900).")
 
 
@@ -190,7 +190,7 @@ def judged(
     if clusters:
         groups["within_cluster"] = predecessor_clusters(positives, seed)
     affinity = planted(kind, n_clusters, seed, strength, bigrams)
-    measures = measure_heads(affinity, positives, range(SIZE), counts, Judging(seed=seed), groups=groups)
+    measures = measure_heads(affinity, positives, range(SIZE), counts, RankingOptions(seed=seed), groups=groups)
     return controls_by_head(measures, [0], 200, seed)
 
 
@@ -202,7 +202,7 @@ def judged_together(*kinds: str) -> pl.DataFrame:
     queries = np.repeat(np.eye(SIZE, dtype=np.float32)[None], len(kinds), axis=0)
     affinity = Affinity(queries, np.stack(keys) + noise)
     groups = {"within_class": np.zeros(SIZE, np.int64), "within_cluster": predecessor_clusters(positives, 0)}
-    measures = measure_heads(affinity, positives, range(SIZE), counts, Judging(), groups=groups)
+    measures = measure_heads(affinity, positives, range(SIZE), counts, RankingOptions(), groups=groups)
     return controls_by_head(measures, range(len(kinds)), 200, 0)
 
 
@@ -255,7 +255,7 @@ def test_a_cluster_head_of_a_real_vocabulary_is_never_lexical(n_clusters: int, k
     }
     for asked in (range(texts.size), texts.vocabulary.word_internal()):
         measures = measure_heads(
-            Affinity(knows[None], belongs[None]), sample, asked, sample.totals, Judging(seed=seed), groups=groups
+            Affinity(knows[None], belongs[None]), sample, asked, sample.totals, RankingOptions(seed=seed), groups=groups
         )
         frame = controls_by_head(measures, [0], 200, seed)
         assert frame["above_null"][0] > 0.05

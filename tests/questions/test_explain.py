@@ -14,8 +14,7 @@ from tokenizers import Tokenizer, models, processors
 import detoklens as dl
 from detoklens.errors import DetokLensError, RangeError, TokenError
 from detoklens.loading import load
-from detoklens.measures.explain import explain
-from detoklens.questions.explain.compute import links_view
+from detoklens.questions.explain.compute import explain, links_view
 from detoklens.questions.explain.question import Explain
 from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer

@@ -18,7 +18,8 @@ from detoklens.errors import CheckpointError, MissingError, MissingExtraError, R
 from detoklens.measures.twins import chains, geometric_means, merge_splits, partner_words, word_tokens
 from detoklens.model.first_blocks import open_blocks
 from detoklens.parallel import Runner
-from detoklens.questions.layers.compute import Measuring, Words, best_layer
+from detoklens.questions.layers.compute import Measuring, best_layer
+from detoklens.questions.twins.compute import Words
 from detoklens.scores.layer import Layer
 from detoklens.tokens import Vocabulary
 from tests.command_line import refuse, run
@@ -203,9 +204,8 @@ def test_the_additive_control_after_a_block_equals_its_plain_formula(random_mode
     chains_of_two = chains(splits, word_tokens(vocabulary, splits), 2).sample(20, 0)
     partners = partner_words(chains_of_two.pieces, 0)
     blocks = open_blocks(study.layer.checkpoint, 2, study.layer.n_heads)
-    words = Words(chains_of_two, chains_of_two.pieces, partners, np.arange(study.layer.vocab_size), (0,))
-    measuring = Measuring(blocks, words)
-    measuring.measure_additive(Runner())
+    words = Words(chains_of_two, chains_of_two.pieces, partners)
+    measuring = Measuring(blocks, words, np.arange(study.layer.vocab_size), (0,), Runner())
 
     def x(*text: int) -> np.ndarray:
         return blocks.run(np.array([[0, *text]])).last_places(1)[0]

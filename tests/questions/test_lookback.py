@@ -26,9 +26,9 @@ from detoklens.parallel import Runner
 from detoklens.questions.lookback.compute import (
     FARTHEST,
     Draws,
-    Lifts,
     QueryTokens,
     TextLookback,
+    lifts_of,
     random_alignments,
     text_lookback,
 )
@@ -71,11 +71,10 @@ def test_parts_and_terms_add_up_to_the_lift_of_plain_scores(family: str, seed: i
     ahead, mean = ahead and not plain.is_causal, None if plain.positions == "learned" else mean
     layer, (tokens, counts, before) = as_layer(plain), some_tokens(seed, ahead)
     places = [17, 22] if plain.positions == "learned" else [20]
-    seen = Lifts(layer, tokens, counts, places if plain.positions == "learned" else (), mean, ahead=ahead)
-    lifts = seen.of_heads([3, 0, 2, 1], Runner(workers=2))
-    assert list(lifts) == [3, 0, 2, 1]
+    look = {"positions": places if plain.positions == "learned" else (), "mean": mean, "ahead": ahead}
+    lifts = lifts_of(layer, tokens, counts, [3, 0, 2, 1], Runner(workers=2), **look)
     sign, unigram = -1 if ahead else 1, counts / counts.sum()
-    for head in range(4):
+    for row, head in enumerate([3, 0, 2, 1]):
         a, b, r, s = np.zeros((4, len(tokens.ids)))
         for place in places:
             scores = plain_scores(plain, head, sign * np.arange(FARTHEST + 1), place) / len(places)
@@ -84,12 +83,12 @@ def test_parts_and_terms_add_up_to_the_lift_of_plain_scores(family: str, seed: i
             b += own[:, :, 1] @ unigram
             r += (own[:, :, 2:].mean(axis=2)) @ unigram
             s += own[np.arange(len(tokens.ids)), tokens.ids, 0]
-        parts = lifts[head].parts.sum(axis=1)
+        parts = lifts.parts[row].sum(axis=1)
         scale = 1e-10 * max(1.0, np.abs([a, b, r, s]).max())
         np.testing.assert_allclose(parts[0], b - r, rtol=0, atol=scale)
-        np.testing.assert_allclose(lifts[head].over_self.sum(axis=0), b - s, rtol=0, atol=scale)
+        np.testing.assert_allclose(lifts.over_self[row].sum(axis=0), b - s, rtol=0, atol=scale)
         known = ~np.isnan(parts[1])
-        np.testing.assert_allclose(lifts[head].lift, a - r, rtol=0, atol=scale)
+        np.testing.assert_allclose(lifts.total[row], a - r, rtol=0, atol=scale)
         np.testing.assert_allclose(parts.sum(axis=0)[known], (a - r)[known], rtol=0, atol=scale)
         alone = np.bincount(tokens.groups)[tokens.groups] == 1
         assert (known == ~alone).all(), "only a token alone in its class and bin has no class part"
@@ -100,14 +99,14 @@ def test_the_class_part_is_the_mean_over_other_tokens_of_the_class_and_bin(famil
     plain = wide_layer(family, 3)
     layer, (tokens, counts, before) = as_layer(plain), some_tokens(3)
     places = [20] if plain.positions == "learned" else ()
-    lift = Lifts(layer, tokens, counts, places).of_heads([2], Runner())[2]
+    lifts = lifts_of(layer, tokens, counts, [2], Runner(), positions=places)
     near = plain_scores(plain, 2, np.array([1]), 20)[tokens.ids, :, 0]
     expected = []
     for row in range(len(tokens.ids)):
         kin = [place for place in np.flatnonzero(tokens.groups == tokens.groups[row]) if place != row]
         others = np.mean([near[row] @ before[tokens.ids[place]] for place in kin]) if kin else np.nan
         expected.append(others - near[row] @ (counts / counts.sum()))
-    np.testing.assert_allclose(lift.parts[1].sum(axis=0), expected, atol=1e-10)
+    np.testing.assert_allclose(lifts.parts[0, 1].sum(axis=0), expected, atol=1e-10)
 
 
 @pytest.mark.parametrize("family", WIDE)
@@ -115,8 +114,8 @@ def test_each_term_is_that_of_texts_with_the_query_and_the_key_in_their_places(f
     layer, (tokens, counts, before), place, head = as_layer(wide_layer(family, 9)), some_tokens(9), 20, 1
     learned, unigram = layer.positions == "learned", counts / counts.sum()
     mean = None if learned else counts
-    seen = Lifts(layer, tokens, counts, [place] if learned else (), mean)
-    lift, offsets = seen.of_heads([head], Runner())[head], np.arange(FARTHEST + 1)
+    lifts = lifts_of(layer, tokens, counts, [head], Runner(), positions=[place] if learned else (), mean=mean)
+    offsets = np.arange(FARTHEST + 1)
     for row in range(0, len(tokens.ids), 5):
         scores = []  # key token, term, offset
         for key in range(N_TOKENS):
@@ -132,21 +131,20 @@ def test_each_term_is_that_of_texts_with_the_query_and_the_key_in_their_places(f
             if kin
             else np.full(len(a), np.nan)
         )
-        assert [str(term.name) for term in seen.terms] == list(terms.names)
-        np.testing.assert_allclose(lift.parts[:, :, row], [b - r, n - b, a - n], atol=1e-9)
-        np.testing.assert_allclose(lift.over_self[:, row], b - own[tokens.ids[row], :, 0], atol=1e-9)
+        assert [str(term.name) for term in lifts.terms] == list(terms.names)
+        np.testing.assert_allclose(lifts.parts[0, :, :, row], [b - r, n - b, a - n], atol=1e-9)
+        np.testing.assert_allclose(lifts.over_self[0, :, row], b - own[tokens.ids[row], :, 0], atol=1e-9)
 
 
 @pytest.mark.parametrize("family", [family for family in WIDE if "rotary" in family or family == "alibi"])
 def test_with_the_frequency_weighted_mean_the_position_part_depends_on_the_query_through_one_term(family: str) -> None:
     layer, (tokens, counts, _) = as_layer(wide_layer(family, 7)), some_tokens(7)
-    seen = Lifts(layer, tokens, counts, (), counts)
-    position = seen.of_heads([1], Runner())[1].parts[0]
-    for term, values in zip(seen.terms, position, strict=True):
+    lifts = lifts_of(layer, tokens, counts, [1], Runner(), mean=counts)
+    for term, values in zip(lifts.terms, lifts.parts[0, 0], strict=True):
         assert term.name == "ep" or np.ptp(values) < 1e-6, term.name
     if "rotary" in family:
-        even = Lifts(layer, tokens, counts, (), "vocabulary")
-        assert np.ptp(even.of_heads([1], Runner())[1].parts[0, [term.name for term in even.terms].index("ee")]) > 1e-3
+        even = lifts_of(layer, tokens, counts, [1], Runner(), mean="vocabulary")
+        assert np.ptp(even.parts[0, 0, [term.name for term in even.terms].index("ee")]) > 1e-3
 
 
 def balanced(seed: int, n: int = 60) -> QueryTokens:
@@ -164,20 +162,20 @@ def test_the_trace_is_the_difference_and_the_label_null_that_of_relabelled_token
     layer = as_layer(first_layer(family, 1, n_positions=N_POSITIONS, vocab_size=60))
     counts, draws = np.ones(60), Draws(tokens, 3, 0)
     places = [20, 25] if layer.positions == "learned" else ()
-    for lift in Lifts(layer, tokens, counts, places).of_heads(range(4), Runner(), draws).values():
-        found = draws.estimate(lift.by_token)
-        np.testing.assert_allclose(np.trace(lift.matrices, axis1=1, axis2=2), found.value, atol=1e-10)
-        np.testing.assert_allclose(lift.by_place.mean(axis=0), found.value[:-1], atol=1e-10)
-        assert (found.low <= found.value + 1e-6).all()
-        assert (found.high >= found.value - 1e-6).all()
+    lifts = lifts_of(layer, tokens, counts, range(4), Runner(), positions=places, draws=draws)
+    found = draws.estimate(lifts.by_token)
+    np.testing.assert_allclose(np.trace(lifts.matrices, axis1=2, axis2=3), found.value, atol=1e-10)
+    np.testing.assert_allclose(lifts.by_place.mean(axis=1), found.value[:, :-1], atol=1e-10)
+    assert (found.low <= found.value + 1e-6).all()
+    assert (found.high >= found.value - 1e-6).all()
     for draw in range(3):
         labels = tokens.labels.copy()
         for _, members, called, _ in draws.called:
             labels[members] = np.where(called[draw] == 1, "C", "W")
         relabelled = replace(tokens, labels=labels)
-        again = Lifts(layer, relabelled, counts, places).of_heads([3], Runner())[3]
-        expected = np.nan_to_num(again.by_token) @ relabelled.contrast
-        np.testing.assert_allclose(lift.label_null[:, draw], expected, rtol=1e-4, atol=1e-4)
+        again = lifts_of(layer, relabelled, counts, [3], Runner(), positions=places)
+        expected = again.by_token[0] @ relabelled.contrast
+        np.testing.assert_allclose(lifts.label_null[3, :, draw], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_matched_means_compare_equal_frequencies() -> None:
@@ -197,8 +195,7 @@ def test_random_rotations_are_exchangeable_with_random_weights() -> None:
     for seed in range(40):
         plain = random_first_layer(n_heads=4, d_head=6, vocab_size=60, n_positions=N_POSITIONS, seed=seed)
         plain = replace(plain, token_embeddings=plain.token_embeddings + shift[:, None] * plain.norm_gain)
-        lifts = Lifts(as_layer(plain), tokens, np.ones(60), [20]).of_heads(range(4), Runner())
-        matrices = np.stack([each.matrices for each in lifts.values()])
+        matrices = lifts_of(as_layer(plain), tokens, np.ones(60), range(4), Runner(), positions=[20]).matrices
         observed, null = np.trace(matrices, axis1=2, axis2=3), random_alignments(matrices, 199, seed)
         small.append((np.abs(null) >= np.abs(observed)[..., None]).mean(axis=2) < 0.1)
     assert 0.04 < np.mean(small) < 0.17
@@ -285,7 +282,7 @@ def over_training(demo: Study, answers_folder: Path) -> list[dl.Answer]:
     tokens = (0, 1_048_576, 4_194_304)
     studies = [Study(dl.load(f"demo@{each}"), demo.counts) for each in tokens]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Study, "_answered", sharing_answers(answers_folder))
+        patch.setattr(Study, "_computed", sharing_answers(answers_folder))
         return [study.ask(dl.Lookback()) for study in (*studies, demo)]
 
 

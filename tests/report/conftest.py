@@ -8,8 +8,9 @@ import pytest
 
 from detoklens.report import drawing
 from tests.command_line import run
+from tests.once import once
 from tests.report import made
-from tests.spelled import LINES, write_spelled
+from tests.spelled import LINES, shipping_few_words, write_spelled
 
 
 @pytest.fixture(scope="session")
@@ -33,14 +34,17 @@ def texts(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def whole(spelling, counted, texts, tmp_path_factory) -> Path:
     """A report with counts and text, in all formats."""
-    return made.report(spelling, tmp_path_factory.mktemp("report") / "out", "--counts", counted, "--text", texts)
+    with shipping_few_words():
+        return once(
+            tmp_path_factory, "report", lambda out: made.report(spelling, out, "--counts", counted, "--text", texts)
+        )
 
 
 @pytest.fixture(scope="session")
 def hostile(tmp_path_factory) -> Path:
     """A report of a model whose vocabulary is made of HTML and script."""
     folder = tmp_path_factory.mktemp("hostile")
-    with pytest.MonkeyPatch.context() as patch:
+    with shipping_few_words(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(drawing, "FORMATS", ("svg",))
         return made.report(
             made.write_hostile(folder / "</script><script>window.injected=9<script>"[2:9]), folder / "out"

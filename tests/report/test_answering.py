@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from detoklens.corpus.counts import Counts
 from detoklens.errors import OutputError
+from detoklens.progress import Listener
 from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.base import ReportEntry
 from detoklens.questions.contributions.question import Contributions
@@ -23,8 +24,7 @@ from detoklens.questions.study import Study
 from detoklens.questions.variance.question import Variance
 from detoklens.questions.words.question import Words
 from detoklens.report import folder as answers
-from detoklens.report.content import Listener
-from detoklens.report.drawing import Drawing, FigureCache, draw_files, drawings, heads_drawn
+from detoklens.report.drawing import Drawing, draw_all, draw_files, drawings, heads_drawn
 from detoklens.report.folder import claim, column_guide, refuse_foreign, report_entries
 from detoklens.report.report import KIND, _cell, _part, _unasked
 from tests.figures.synthetic import tables as made_tables
@@ -32,6 +32,8 @@ from tests.layers import random_layer
 from tests.spelled import LINES, counts_of, spelled_layer
 
 QUICK = [ReportEntry(each) for each in (Auroc(), Words(), Lexicon(top=9), Variance(), Heads(), Contributions())]
+
+pytestmark = pytest.mark.usefixtures("few_words")
 
 
 @pytest.fixture(autouse=True)
@@ -128,9 +130,9 @@ def test_an_empty_figure_is_left_out_with_its_reason(layer, tmp_path, monkeypatc
     asked = answers.Asked(ReportEntry(Lexicon(top=9)), answer)
     drawn = drawings(asked.entry, answer, [0], None)
     for _ in range(2):  # the second time nothing is drawn again
-        pictures = FigureCache(tmp_path, "page").pictures(drawn)
+        pictures = draw_all(drawn, tmp_path, "page")
         assert list(pictures) == ["lexicon_scores"]
-        monkeypatch.setattr("detoklens.report.drawing.draw_files", None)
+        monkeypatch.setattr("detoklens.report.drawing.draw_files", lambda *_, **__: pytest.fail("drawn again"))
     part = _part(asked, drawn, pictures)
     assert [picture.name for picture in part.pictures] == ["lexicon_scores"], "the first figure that has data"
     reason = "it needs corpus counts, or a tokenizer to join pairs to words"
@@ -167,14 +169,17 @@ def planned_of(tables: dict[str, pl.DataFrame]) -> list[Drawing]:
 def test_a_figure_is_drawn_once_for_the_same_tables_and_width(tmp_path, monkeypatch):
     monkeypatch.setattr("detoklens.report.drawing.FORMATS", ("svg",))
     drawn = []
-    monkeypatch.setattr("detoklens.report.drawing.draw_files", lambda task: drawn.append(task) or draw_files(task))
+    monkeypatch.setattr(
+        "detoklens.report.drawing.draw_files",
+        lambda drawing, **options: drawn.append(drawing) or draw_files(drawing, **options),
+    )
     tables = made_tables(2)
 
     def names(width: str = "page") -> list[str]:
         drawn.clear()
-        pictures = FigureCache(tmp_path, width).pictures(planned_of(tables))
+        pictures = draw_all(planned_of(tables), tmp_path, width)
         assert all(picture.svg.startswith("<svg") and "currentColor" in picture.svg for picture in pictures.values())
-        return [task.drawing.name for task in drawn]
+        return [drawing.name for drawing in drawn]
 
     assert names() == ["auroc", "words"]
     assert names() == []
@@ -237,7 +242,7 @@ def test_a_file_a_comparison_and_a_new_folder(tmp_path):
 
 def test_the_guide_names_every_column_that_is_there():
     frame = made_tables(2)["heads"].drop("auroc")
-    guide = column_guide({"heads": (HEADS.as_found(frame), frame)})
+    guide = column_guide({"heads": (HEADS.without("auroc"), frame)})
     assert "## heads" in guide
     assert "2 rows" in guide
     assert "| `self_match` |" in guide

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from detoklens.cli import compare
-from detoklens.engines.local import LocalEngine
+from detoklens.engines import LocalEngine
 from detoklens.questions.base import ReportEntry
 from detoklens.questions.partners.question import Partners
 from tests.command_line import run

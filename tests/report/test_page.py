@@ -14,8 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detoklens.questions.base import Verdict, View
-from detoklens.report.content import Content, Download, Grid, Part, Picture, Unasked
-from detoklens.report.page import render_page, script_json, shown
+from detoklens.report.page import Content, Download, Grid, Part, Picture, Unasked, render_page, script_json, shown
 from detoklens.report.report import grid_of
 from detoklens.wording import listed, token_shown
 from tests.report.made import HOSTILE

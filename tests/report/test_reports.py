@@ -15,6 +15,8 @@ from tests.layers import random_first_layer, write_gpt2
 from tests.report.made import report, write_texts
 from tests.spelled import LINES, write_spelled
 
+pytestmark = pytest.mark.usefixtures("few_words")
+
 
 def sections(folder: Path) -> str:
     return (folder / "report.html").read_text(encoding="utf-8")
@@ -67,7 +69,7 @@ def test_the_commands_on_the_page_run_and_give_the_same_numbers(whole, tmp_path)
     assert tables == compared
 
 
-def test_without_counts_and_text_the_page_says_so_and_the_rest_is_there(spelling, tmp_path, only_svg):
+def test_without_counts_and_text_the_page_says_so_and_the_rest_is_there(spelling, tmp_path, undrawn):
     page = sections(report(spelling, tmp_path / "out"))
     assert "(without corpus counts: <code>detoklens report" in page
     assert "Not asked: attention; contributions (without text: <code>detoklens report" in page
@@ -92,7 +94,7 @@ def test_a_model_that_lacks_something_still_has_a_report(lacking, tmp_path, only
     assert 'id="figure-head_cards"' in page
 
 
-def test_a_corpus_is_counted_once_into_the_report(spelling, tmp_path, only_svg):
+def test_a_corpus_is_counted_once_into_the_report(spelling, tmp_path, undrawn):
     corpus = write_texts(tmp_path / "corpus.jsonl", LINES)
     out = report(spelling, tmp_path / "out", "--corpus", corpus)
     written = (out / "counts" / "manifest.json").stat().st_mtime_ns
@@ -116,7 +118,7 @@ def test_a_refused_report_writes_nothing(spelling, tmp_path):
     assert "is not overwritten" in refuse("report", spelling, "--out", tmp_path)
 
 
-def test_ctrl_c_ends_with_130_and_the_same_command_continues(spelling, tmp_path, only_svg, monkeypatch):
+def test_ctrl_c_ends_with_130_and_the_same_command_continues(spelling, tmp_path, undrawn, monkeypatch):
     from detoklens.report import report as making
 
     def interrupted(*arguments: object) -> None:

@@ -27,6 +27,7 @@ from detoklens.questions.study import Study
 from detoklens.report import drawing
 from tests.answers import SharingDrawings, sharing_answers
 from tests.axe import serious_findings
+from tests.once import once
 
 ROOT = Path(__file__).resolve().parents[2]
 UNDER = "some/where"
@@ -58,17 +59,20 @@ class Links(HTMLParser):
 @pytest.fixture(scope="module")
 def site(answers_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The site as `make site` builds it, under a path."""
-    host = tmp_path_factory.mktemp("host")
+    return once(tmp_path_factory, "site", lambda host: build(host, answers_folder)) / UNDER
+
+
+def build(host: Path, answers_folder: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(ROOT / "docs")
         patch.setenv("PYTHONWARNINGS", "")
         patch.setattr(drawing, "FORMATS", ("svg",))
-        patch.setattr(Study, "_answered", sharing_answers(answers_folder))
+        patch.setattr(Study, "_computed", sharing_answers(answers_folder))
         patch.setattr(drawing, "draw_files", SharingDrawings(answers_folder))
         make_site = importlib.import_module("make_site")
-        make_site.lay_out(host.parent / "source")
-        make_site.build(host.parent / "source", host / UNDER)
-    return host / UNDER
+        source = host.with_name("source")
+        make_site.lay_out(source)
+        make_site.build(source, host / UNDER)
 
 
 @pytest.fixture(scope="module")

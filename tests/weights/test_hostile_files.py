@@ -14,7 +14,7 @@ from safetensors.numpy import load_file, save_file
 
 import detoklens
 from detoklens.errors import CheckpointError, MissingExtraError
-from detoklens.weights import torch_pickle
+from detoklens.weights import sources
 from tests.layers import assert_same_layer, gpt2_tensors, random_first_layer, write_gpt2
 
 
@@ -157,7 +157,7 @@ def test_a_hostile_pickle_runs_no_code(tmp_path):
 def test_without_torch_a_pickle_is_not_opened(tmp_path, monkeypatch):
     write_gpt2(tmp_path, random_first_layer())
     (tmp_path / "model.safetensors").rename(tmp_path / "pytorch_model.bin")
-    monkeypatch.setattr(torch_pickle, "find_spec", lambda name: None)
+    monkeypatch.setattr(sources, "find_spec", lambda name: None)
     with pytest.raises(MissingExtraError, match="convert it with") as caught:
         detoklens.load(tmp_path)
     assert "\n" not in str(caught.value)

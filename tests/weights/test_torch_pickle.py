@@ -13,7 +13,7 @@ import torch
 
 import detoklens
 from detoklens.errors import CheckpointError
-from detoklens.weights.torch_pickle import PICKLE_FILE
+from detoklens.weights.sources import PICKLE_FILE
 from tests.layers import assert_same_layer, gpt2_config, gpt2_tensors, random_first_layer, write_gpt2
 
 LAYER = random_first_layer()

@@ -29,6 +29,9 @@ from detoklens.questions.study import Study, Work, fitting_counts
 from detoklens.questions.texts import Texts
 
 ADVANCED = "Advanced options"
+Memory = Annotated[
+    str | None, Parameter("Memory limit for all workers together. Default: a quarter of RAM.", metavar="SIZE")
+]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typer.main import get_command_from_info, get_group
 from typer.models import CommandInfo
 
 from detoklens.__main__ import INTERRUPTED
-from detoklens.errors import DetokLensError, MissingError, OutputError, first_line
+from detoklens.errors import INPUTS, DetokLensError, MissingError, OutputError, first_line
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.version import __version__
 
@@ -72,11 +72,8 @@ class Commands(TyperGroup):
 
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
-        names: dict[str, Any] = dict.fromkeys(self.list_commands(None))
-        self.commands = names  # typer suggests from these
-
-    def list_commands(self, _context: Any) -> list[str]:
-        return [name for names in topics().values() for name in names]
+        names: dict[str, Any] = {name: None for names in topics().values() for name in names}
+        self.commands = names  # typer lists these and suggests from them
 
     def get_command(self, _context: Any, name: str) -> Any:
         """Build a command; imports only what it needs."""
@@ -184,11 +181,6 @@ LONGEST_PATH = 200  # characters of a path in a message
 UNWRITABLE = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.EBADF})
 """Errors of writing to stdout, which come without a file name: full, too large, broken, read-only."""
 LESS = "lower --heads, --tokens, --documents, --top, --workers, --batch or --memory, whichever the command has"
-MISSING = {
-    "counts": "add --counts COUNTS (made by `detoklens count`)",
-    "text": "add --text with files, folders, globs or a hub dataset",
-    "vocabulary": "put the model's tokenizer.json next to its weights",
-}
 AS_FLAGS = {
     "with skip_bad=True": "with --skip-bad",
     "set document_per_line=True": "add --document-per-line",
@@ -203,8 +195,8 @@ AS_FLAGS = {
 
 def error_line(error: Exception) -> str | None:
     """The message of an error that the user can fix; empty for a closed pipe, None for a bug."""
-    if isinstance(error, MissingError) and error.need in MISSING:
-        return f"detoklens: {error.what}; {MISSING[error.need]}\n"
+    if isinstance(error, MissingError) and error.need in INPUTS and INPUTS[error.need].option:
+        return f"detoklens: {error.what}; {INPUTS[error.need].option}\n"
     if isinstance(error, DetokLensError):
         message = str(error)
         for keyword, flag in AS_FLAGS.items():

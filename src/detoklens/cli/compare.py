@@ -12,16 +12,16 @@ import typer
 
 from detoklens import demo
 from detoklens.cli.adapter import Cluster, Corpus, SeedOptions, command_of
-from detoklens.cli.output import chosen_width, say
+from detoklens.cli.output import Width, chosen_width, say
 from detoklens.cli.progress import step_list
 from detoklens.engines import open_engine
 from detoklens.errors import CountsError, DetokLensError, printable
 from detoklens.loading import expand_revisions, load
+from detoklens.progress import Listener
 from detoklens.questions.parameters import Parameter
 from detoklens.questions.study import Study, Work, fitting_counts
 from detoklens.questions.texts import Texts
 from detoklens.report.comparison import KIND, make_comparison, models_folder
-from detoklens.report.content import Listener
 from detoklens.report.folder import ask_all, claim, refuse_foreign
 from detoklens.wording import plural
 
@@ -40,9 +40,7 @@ class Compare:
         ),
     ] = ()
     out: Annotated[Path, Parameter("Output folder.", metavar="DIR")] = Path("comparison")
-    figure_width: Annotated[
-        str, Parameter("Figure width: column is 3.3 inches, page is 7.", metavar="column|page|INCHES")
-    ] = "page"
+    figure_width: Width = "page"
 
 
 def compare(options: Compare, corpus: Corpus, texts: Texts, seed: SeedOptions, work: Cluster) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from detoklens.cli.adapter import Cluster, command_of
+from detoklens.cli.adapter import Cluster, Memory, command_of
 from detoklens.cli.output import Printed, print_table, say
 from detoklens.cli.progress import shown_progress
 from detoklens.corpus.count import CountingOptions, count_corpus
@@ -48,9 +48,7 @@ class Counting:
     parse_special_tokens: Annotated[
         bool, Parameter("Read special tokens such as <|endoftext|> in the text as tokens, not as text.", advanced=True)
     ] = False
-    memory: Annotated[
-        str | None, Parameter("Memory limit for all workers together. Default: a quarter of RAM.", metavar="SIZE")
-    ] = None
+    memory: Memory = None
     batch: Annotated[
         str, Parameter("Amount of text tokenized per batch and worker.", metavar="SIZE", advanced=True)
     ] = "8MB"

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from detoklens.cli.adapter import Cluster, command_of
+from detoklens.cli.adapter import Cluster, Memory, command_of
 from detoklens.cli.output import Printed, print_table, say
 from detoklens.cli.progress import shown_progress
 from detoklens.corpus.count import import_counts
@@ -84,9 +84,7 @@ class Import:
     packed: Annotated[bool, Parameter("Rows hold several documents each: record that bigrams may cross documents.")] = (
         False
     )
-    memory: Annotated[
-        str | None, Parameter("Memory limit for all workers together. Default: a quarter of RAM.", metavar="SIZE")
-    ] = None
+    memory: Memory = None
 
 
 def import_(options: Import, work: Cluster, printed: Printed) -> None:

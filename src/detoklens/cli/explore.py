@@ -43,39 +43,37 @@ def explore(model: AnalysedModel, options: Explore, corpus: Corpus) -> None:
     """
     if options.export is not None and (options.port or options.no_open):
         raise DetokLensError("--export does not serve, so --port and --no-open don't apply; leave them out")
-    folder = Path(model.model)
+    folder, study = Path(model.model), None
     if is_bundle(folder):
         check_bundle(folder)
         if options.export is not None or corpus.counts is not None:
             raise DetokLensError(
                 f"{folder} is an exported explorer and can only be served; name its model to export it again"
             )
-        with Server(folder, options.port) as server, serving(server), contextlib.suppress(KeyboardInterrupt):
-            _show(server.url, options)
-            _wait()
-    elif options.export is not None:
-        refuse_foreign(options.export)
-        write_bundle(open_study(model, corpus), options.export)
+    else:
+        if options.export is not None:
+            refuse_foreign(options.export)
+        study = open_study(model, corpus)
+    if study is not None and options.export is not None:
+        write_bundle(study, options.export)
         say(f"upload {options.export} to a web host, or open it with `detoklens explore {options.export}`")
         typer.echo(options.export)
-    else:
-        study = open_study(model, corpus)
-        with contextlib.suppress(KeyboardInterrupt), served(study, options.port) as server:
-            _show(server.url, options)
+        return
+    with contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
+        if study is None:
+            server = stack.enter_context(Server(folder, options.port))
+            stack.enter_context(serving(server))
+        else:
+            server = stack.enter_context(served(study, options.port))
+        typer.echo(server.url)
+        if options.no_open or not open_browser(server.url):
+            say("open this address in a browser on this machine; press Ctrl-C to stop")
+        else:
+            say("press Ctrl-C to stop")
+        if study is not None:
             add_cards(study, server.folder)
-            _wait()
-
-
-def _show(url: str, options: Explore) -> None:
-    typer.echo(url)
-    opened = not options.no_open and open_browser(url)
-    say("press Ctrl-C to stop" if opened else "open this address in a browser on this machine; press Ctrl-C to stop")
-
-
-def _wait() -> None:
-    """Wait for Ctrl-C; polls, because polars' signal handler lets a blocking system call continue."""
-    while True:
-        time.sleep(POLL)
+        while True:  # polls for Ctrl-C, because polars' signal handler lets a blocking system call continue
+            time.sleep(POLL)
 
 
 command = command_of(explore, (AnalysedModel, Explore, Corpus))

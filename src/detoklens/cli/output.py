@@ -23,6 +23,7 @@ from detoklens.wording import plural
 
 Format = Literal["table", "csv", "json", "parquet"]
 ENDINGS = (".svg", ".pdf", ".png")
+Width = Annotated[str, Parameter("Figure width: column is 3.3 inches, page is 7.", metavar="column|page|INCHES")]
 UNLIMITED = 10_000  # characters: wide enough for every column
 
 
@@ -48,9 +49,7 @@ class Output(Printed):
     figure: Annotated[Path | None, Parameter("Also save a figure: .svg, .pdf or .png.", metavar="FILE")] = None
     figure_name: Annotated[str | None, Parameter("Figure to draw. Default: the first.", advanced=True)] = None
     force: Annotated[bool, Parameter("Overwrite FILE even if detoklens did not draw it.", advanced=True)] = False
-    width: Annotated[str, Parameter("Figure width: column is 3.3 inches, page is 7.", metavar="column|page|INCHES")] = (
-        "page"
-    )
+    width: Width = "page"
     out: Annotated[
         Path | None,
         Parameter("Also write all tables to this folder, as parquet and CSV.", metavar="DIR"),

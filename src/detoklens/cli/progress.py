@@ -13,8 +13,8 @@ from rich.progress import Progress as Bar
 
 from detoklens.cli.output import say
 from detoklens.corpus.count import CountWatcher, Progress
-from detoklens.progress import Watcher
-from detoklens.report.content import Listener, Step
+from detoklens.errors import INPUTS
+from detoklens.progress import Listener, Step, Watcher
 
 COLUMNS = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
 
@@ -60,15 +60,6 @@ def describe(progress: Progress, elapsed: float) -> str:
     )
 
 
-NEEDS = {
-    "counts": "needs --counts or --corpus",
-    "text": "needs --text",
-    "vocabulary": "needs a tokenizer",
-    "position_table": "the model has no position embeddings",
-    "causal": "the model is bidirectional",
-}
-
-
 @contextlib.contextmanager
 def step_list() -> Iterator[Listener]:
     """A listener that shows the steps of a report."""
@@ -94,5 +85,5 @@ def step_list() -> Iterator[Listener]:
 
 def _outcome(step: Step) -> str:
     if step.missing:
-        return f"   –    {step.title}: {NEEDS.get(step.missing, step.missing)}"
+        return f"   –    {step.title}: {INPUTS[step.missing].report if step.missing in INPUTS else step.missing}"
     return f"  kept  {step.title}" if step.kept else f"{step.seconds:5.1f} s {step.title}"

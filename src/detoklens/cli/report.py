@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from detoklens.cli.adapter import AnalysedModel, Corpus, SeedOptions, command_of, open_study
-from detoklens.cli.output import chosen_width
+from detoklens.cli.output import Width, chosen_width
 from detoklens.cli.progress import shown_progress, step_list
 from detoklens.corpus.count import CountingOptions, count_corpus
 from detoklens.corpus.records import ReadingOptions
@@ -36,9 +36,7 @@ class Report:
         int | None, Parameter("Also run this many blocks of the real model; needs detoklens[model].", least=1)
     ] = None
     out: Annotated[Path, Parameter("Output folder.", metavar="DIR")] = Path("report")
-    figure_width: Annotated[
-        str, Parameter("Figure width: column is 3.3 inches, page is 7.", metavar="column|page|INCHES")
-    ] = "page"
+    figure_width: Width = "page"
 
 
 def report(model: AnalysedModel, options: Report, corpus: Corpus, texts: Texts, seed: SeedOptions, work: Work) -> None:

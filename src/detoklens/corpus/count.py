@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from detoklens.corpus.counts import Counts
-from detoklens.corpus.encoding import COST, TOKENIZERS, Choice, choose_library
-from detoklens.corpus.inputs import describe, find_inputs
+from detoklens.corpus.documents import Shard, cut_into_shards, group_pieces, sample_texts, shard_size
+from detoklens.corpus.encoding import COST, TOKENIZERS, choose_library
+from detoklens.corpus.inputs import InputFile, describe, find_inputs
 from detoklens.corpus.manifest import (
     BIGRAMS,
     FORMAT,
@@ -25,15 +26,12 @@ from detoklens.corpus.manifest import (
     JsonObject,
     file_hash,
     json_text,
-    make_plan,
-    with_library,
 )
 from detoklens.corpus.memory import default_memory, longest_document, share_of
 from detoklens.corpus.output import OutputFolder, open_output, row_groups, write_bigrams, write_text, write_tokens
 from detoklens.corpus.parts import Part, merged_blocks, totals_of
 from detoklens.corpus.records import ReadingOptions, Tally
-from detoklens.corpus.shards import Shard, cut_into_shards, group_pieces, sample_texts, shard_size
-from detoklens.corpus.tasks import CountTask, ImportTask, MergeTask, MergeTree, Node, perform
+from detoklens.corpus.tasks import CountTask, ImportTask, MergeTask, MergeTree, Node, Task, perform
 from detoklens.corpus.token_files import ACCEPTED, PAIRS, RAW_TYPES, ImportOptions, pieces_of, recognize
 from detoklens.engines import Engine, open_engine
 from detoklens.errors import CorpusError
@@ -90,7 +88,8 @@ def count_corpus(
     options = options or CountingOptions()
     out = Path(os.path.abspath(out))
     files = find_inputs(inputs, apart_from=out)
-    plan = make_plan(files, vocabulary, options.reading, options.limit_documents, options.parse_special_tokens)
+    what = {"limit_documents": options.limit_documents, "parse_special_tokens": options.parse_special_tokens}
+    plan = _plan(files, vocabulary, asdict(options.reading) | what, TOKENIZERS)
     with open_output(out) as output:
         output.check_plan(plan)
         if not output.is_complete:
@@ -99,20 +98,40 @@ def count_corpus(
                 run = Run(output, vocabulary, options.memory, shards, running, watch)
                 longest = longest_document(run.memory)
                 sample = sample_texts(shards, options.reading, longest)
-                choice = choose_library(vocabulary, sample, options.parse_special_tokens)
-                run.note_cost(choice)
+                library, reason, speed = choose_library(vocabulary, sample, options.parse_special_tokens)
+                if library == TOKENIZERS:
+                    run.note_cost(reason, speed)
+                package = library.split(" ")[0]
+                plan |= {
+                    "tokenized_with": library,
+                    "not_gigatoken_because": reason,
+                    "tokenizing_takes": COST if library == TOKENIZERS else None,
+                    "versions": plan["versions"] | {package: version(package)},
+                }
                 task = partial(
                     CountTask,
                     tokenizer=output.tokenizer,
-                    library=choice.library,
+                    library=library,
                     parse_special_tokens=options.parse_special_tokens,
                     vocabulary_size=vocabulary.size,
                     reading=options.reading,
                     batch=min(options.batch, longest),
                     memory=run.memory,
                 )
-                run.complete(with_library(plan, choice), task)
+                run.complete(plan, task)
     return Counts.open(out)
+
+
+def _plan(inputs: Iterable[InputFile], vocabulary: Vocabulary, options: dict[str, Any], *libraries: str) -> JsonObject:
+    """Everything that determines the counts except the tokenizer library, which is chosen from the input."""
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "inputs": [file.pin() for file in inputs],
+        "tokenizer": {"fingerprint": vocabulary.fingerprint, "vocabulary_size": vocabulary.size},
+        "options": options,
+        "versions": {name: version(name) for name in ("detoklens", "numpy", "pyarrow", *libraries)},
+    }
 
 
 def import_counts(
@@ -178,30 +197,24 @@ def import_counts(
     options = ImportOptions(ids_field, dtype, separator, packed)
     out = Path(os.path.abspath(out))
     inputs = find_inputs([files] if isinstance(files, str | Path) else files, apart_from=out, accepted=ACCEPTED)
-    found = [recognize(file, options, vocabulary.size) for file in inputs]
-    kinds = sorted({file.kind for file in found})
+    token_files = [recognize(file, options, vocabulary.size) for file in inputs]
+    kinds = sorted({file.kind for file in token_files})
     if len(kinds) > 1:
         raise CorpusError(
             f"the input has files of several kinds ({', '.join(kinds)}); import each kind into its own folder"
         )
-    bounds = [describe(file.bounds, file.bounds) for file in found if file.bounds is not None]
+    bounds = [describe(file.bounds, file.bounds) for file in token_files if file.bounds is not None]
     is_table = kinds == [PAIRS]
-    crosses = separator is None and (packed or any(file.pairs_may_cross for file in found))
-    plan: JsonObject = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "inputs": [file.pin() for file in (*inputs, *bounds)],
-        "tokenizer": {"fingerprint": vocabulary.fingerprint, "vocabulary_size": vocabulary.size},
-        "options": asdict(options),
-        "versions": {name: version(name) for name in ("detoklens", "numpy", "pyarrow")},
+    crosses = separator is None and (packed or any(file.pairs_may_cross for file in token_files))
+    plan = _plan([*inputs, *bounds], vocabulary, asdict(options)) | {
         "source": {
             "kind": kinds[0],
             "pairs_may_cross_documents": is_table or crosses,
             "token_counts": "as the second token of a bigram" if is_table else "all tokens",
-        },
+        }
     }
     target = shard_size(sum(file.size for file in inputs))
-    shards = list(group_pieces((piece for file in found for piece in pieces_of(file, target)), target))
+    shards = list(group_pieces((piece for file in token_files for piece in pieces_of(file, target)), target))
     with open_output(out) as output:
         output.check_plan(plan)
         if not output.is_complete:
@@ -228,15 +241,13 @@ class Run:
         self.memory = share_of(memory or default_memory(), engine.workers)
         self.progress = Progress(total_size=sum(shard.size for shard in shards))
 
-    def note_cost(self, choice: Choice) -> None:
+    def note_cost(self, reason: str | None, speed: float | None) -> None:
         """Note why the slow library is used, and its cost."""
-        if choice.library != TOKENIZERS:
-            return
-        note = f"tokenizing with tokenizers, which takes {COST}: {choice.reason}"
-        if choice.speed:
-            minutes = self.progress.total_size / choice.speed / self.engine.workers / 60
+        note = f"tokenizing with tokenizers, which takes {COST}: {reason}"
+        if speed:
+            minutes = self.progress.total_size / speed / self.engine.workers / 60
             time = f"about {minutes:,.0f} minutes" if minutes >= 1 else "less than a minute"
-            note += f" (here {choice.speed / 1e6:.1f} MB/s on a core: {time} for this input)"
+            note += f" (here {speed / 1e6:.1f} MB/s on a core: {time} for this input)"
         self.progress.notes.append(note)
 
     def complete(self, plan: JsonObject, make_task: TaskMaker) -> None:
@@ -276,7 +287,7 @@ class Run:
         self.watch(self.progress)
         merges, waiting = tree.ready_merges(), iter(open_shards)
 
-        def tasks() -> Iterator[CountTask | ImportTask | MergeTask]:
+        def tasks() -> Iterator[Task]:
             """Merges as soon as they are possible, to keep the number of parts small; else the next shard."""
             while True:
                 if merges:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -128,8 +128,15 @@ class Counts:
 
             folder = fetch_folder(str(folder), (".json", ".parquet"))
         folder = demo.COUNTS if str(folder) == demo.NAME and not folder.exists() else folder
+        if not folder.exists():
+            raise CountsError(f"{folder}: no such folder; make counts with `detoklens count`")
         if not (folder / MANIFEST).is_file():
-            raise CountsError(f"{folder}: {_why_no_counts(folder)}")
+            was_interrupted = (folder / WORK).is_dir()
+            raise CountsError(
+                f"{folder}: counting was interrupted; run the same `detoklens count` command again to finish it"
+                if was_interrupted
+                else f"{folder}: no manifest.json, so no counts; name a folder made by `detoklens count`"
+            )
         manifest = read_json(folder / MANIFEST)
         check_integrity(folder, manifest)
         with _open(folder / TOKENS, TOKEN_SCHEMA) as file:
@@ -252,14 +259,14 @@ class Counts:
     @cached_property
     def bigrams(self) -> Bigrams:
         """All bigrams by suffix; 12 bytes per pair in memory."""
-        with self._bigram_file() as file:
+        path, totals = self._bigram_path, self.manifest["totals"]
+        with _open(path, BIGRAM_SCHEMA) as file:
             groups = range(file.num_row_groups)
             suffixes = (_column(file.read_row_group(group, columns=["suffix"]), "suffix") for group in groups)
             starts = _row_starts(suffixes, self.vocabulary_size)
             table = file.read(columns=["prefix", "count"])
         prefixes, counts = _column(table, "prefix"), _column(table, "count")
         _check_ids(prefixes, self.vocabulary_size)
-        path, totals = self._bigram_path, self.manifest["totals"]
         _check_total(path, "distinct bigrams", len(counts), totals["distinct_bigrams"])
         _check_total(path, "bigrams", int(counts.sum()), totals["bigrams"])
         return Bigrams(starts, prefixes, counts)
@@ -285,7 +292,12 @@ class Counts:
         self.check_token(token)
         if "bigrams" in self.__dict__:
             return self.bigrams.predecessors(token)
-        return self._predecessors_from_file(token)
+        with _open(self._bigram_path, BIGRAM_SCHEMA) as file:
+            statistics = [file.metadata.row_group(group).column(0).statistics for group in range(file.num_row_groups)]
+            groups = [group for group, of in enumerate(statistics) if of is None or of.min <= token <= of.max]
+            table = file.read_row_groups(groups)
+        rows = _column(table, "suffix") == token
+        return Predecessors(_column(table, "prefix")[rows], _column(table, "count")[rows])
 
     def most_frequent_predecessors(self, token: int, top: int) -> dict[str, Any]:
         """Return the most frequent tokens before a token; ties are ordered by id.
@@ -369,28 +381,10 @@ class Counts:
     def _id_of_text(self) -> dict[str, int]:
         return {text: token for token, text in reversed(list(enumerate(self.texts)))}
 
-    def _predecessors_from_file(self, token: int) -> Predecessors:
-        with self._bigram_file() as file:
-            groups = [group for group in range(file.num_row_groups) if _may_hold(file, group, token)]
-            table = file.read_row_groups(groups)
-        rows = _column(table, "suffix") == token
-        return Predecessors(_column(table, "prefix")[rows], _column(table, "count")[rows])
-
-    def _bigram_file(self) -> AbstractContextManager[Any]:
-        return _open(self._bigram_path, BIGRAM_SCHEMA)
-
     @property
     def _bigram_path(self) -> Path:
         assert self.folder is not None
         return self.folder / BIGRAMS
-
-
-def _why_no_counts(folder: Path) -> str:
-    if not folder.exists():
-        return "no such folder; make counts with `detoklens count`"
-    if (folder / WORK).is_dir():
-        return "counting was interrupted; run the same `detoklens count` command again to finish it"
-    return "no manifest.json, so no counts; name a folder made by `detoklens count`"
 
 
 @contextmanager
@@ -414,11 +408,6 @@ def _check_total(path: Path, kind: str, found: int, expected: int) -> None:
 
 def _column(table: pa.Table, name: str) -> np.ndarray:
     return np.from_dlpack(table[name].combine_chunks())  # `to_numpy` imports pandas, if installed
-
-
-def _may_hold(file: Any, group: int, token: int) -> bool:
-    statistics = file.metadata.row_group(group).column(0).statistics
-    return bool(statistics is None or statistics.min <= token <= statistics.max)
 
 
 def _check_ids(ids: np.ndarray, vocabulary_size: int) -> None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -52,7 +52,11 @@ def bytes_never_cut(description: dict[str, Any]) -> ByteTable | None:
     `description` is a tokenizer.json. All kinds of models are meant: each of them tokenizes a piece alone.
     """
     try:
-        joined = _unsplit(_stages(description["pre_tokenizer"]))
+        cut, unnoticed = np.zeros((256, 256), bool), np.ones((256, 256), bool)
+        for looked_at, unsplit in _splitters(description["pre_tokenizer"]):
+            unnoticed &= ~looked_at  # splitters before this one see no difference
+            cut |= unnoticed & ~unsplit
+        joined = ~cut
         for normalizer in reversed(_flat(description["normalizer"], "normalizers")):
             joined = _before_normalizing(normalizer, joined)
         for token in description["added_tokens"]:
@@ -91,12 +95,12 @@ class PieceSplitter:
             if part["type"] not in PIECEWISE or part.get("add_prefix_space") or part.get("behavior") == "Removed":
                 raise Unanalysed(f"a {part['type']} that adds or removes characters")
             for regex in _regexes(part):
-                analysed = _analyse(regex)
-                if analysed.translated is None or (is_mapped and analysed.firsts[REMAPPED].any()):
+                analysis = _analyse(regex)
+                if analysis.translated is None or (is_mapped and analysis.firsts[REMAPPED].any()):
                     raise Unanalysed(regex)
-                self.unclear |= analysed.unclear
+                self.unclear |= analysis.unclear
                 self.unclear[ASCII:] |= is_mapped
-                self._regexes.append(re.compile(f"({analysed.translated})"))
+                self._regexes.append(re.compile(f"({analysis.translated})"))
             is_mapped |= part["type"] == "ByteLevel"
         if not is_mapped:
             raise Unanalysed("a tokenizer of characters")
@@ -131,43 +135,29 @@ def _flat(part: dict[str, Any] | None, members: str) -> list[dict[str, Any]]:
     return [single for member in part[members] for single in _flat(member, members)]
 
 
-@dataclass
-class Stage:
-    """One splitter: the pairs of bytes that it looks at together, and those between which it need not have a border."""
-
-    looked_at: ByteTable
-    unsplit: ByteTable
-
-
-def _unsplit(stages: Sequence[Stage]) -> ByteTable:
-    """Join bytes unless some splitter has a border between them, and those before it see no difference."""
-    cut, unnoticed = np.zeros((256, 256), bool), np.ones((256, 256), bool)
-    for stage in stages:
-        unnoticed &= ~stage.looked_at
-        cut |= unnoticed & ~stage.unsplit
-    return ~cut
-
-
-def _stages(pre_tokenizer: dict[str, Any] | None) -> list[Stage]:
-    stages = []
-    for part in _flat(pre_tokenizer, "pretokenizers"):
-        kind = part["type"]
-        if kind == "ByteLevel":
-            stage = _regex_stage(GPT2) if part["use_regex"] else _no_border()
+def _splitters(pre_tokenizer: dict[str, Any] | None) -> Iterator[tuple[ByteTable, ByteTable]]:
+    """Of each splitter, the pairs of bytes that it looks at together, and those where it need not have a border."""
+    for number, part in enumerate(_flat(pre_tokenizer, "pretokenizers")):
+        if part["type"] == "ByteLevel":
+            looked_at, unsplit = _analyse(GPT2).pairs() if part["use_regex"] else _no_border()
             if part["add_prefix_space"]:  # to each piece that doesn't start with one
-                stage.unsplit[:, :SPACE] = stage.unsplit[:, SPACE + 1 :] = True
-            stages.append(stage)
-            break  # what follows works on bytes; it splits pieces further and joins none
-        if kind == "Metaspace":
-            if not part.get("split", True) or (stages and part["prepend_scheme"] == "first"):
+                unsplit[:, :SPACE] = unsplit[:, SPACE + 1 :] = True
+            yield looked_at, unsplit
+            return  # what follows works on bytes; it splits pieces further and joins none
+        if part["type"] == "Metaspace":
+            if not part.get("split", True) or (number and part["prepend_scheme"] == "first"):
                 raise Unanalysed("Metaspace")
-            border = _no_border()
-            border.unsplit[:, SPACE] = False
-            border.unsplit[[*CONTROLS, SPACE, LOWER_BLOCK[-1]], SPACE] = True
-            stages.append(border)
-            break  # spaces are other characters from here on
-        stages += map(_regex_stage, _regexes(part))
-    return stages
+            looked_at, unsplit = _no_border()
+            unsplit[:, SPACE] = False
+            unsplit[[*CONTROLS, SPACE, LOWER_BLOCK[-1]], SPACE] = True
+            yield looked_at, unsplit
+            return  # spaces are other characters from here on
+        for regex in _regexes(part):
+            yield _analyse(regex).pairs()
+
+
+def _no_border() -> tuple[ByteTable, ByteTable]:
+    return np.zeros((256, 256), bool), np.ones((256, 256), bool)
 
 
 def _regexes(part: dict[str, Any]) -> list[str]:
@@ -189,10 +179,6 @@ def _regexes(part: dict[str, Any]) -> list[str]:
         pattern = part["pattern"]
         return [pattern["Regex"] if "Regex" in pattern else "".join(f"\\u{{{ord(c):x}}}" for c in pattern["String"])]
     raise Unanalysed(kind)
-
-
-def _no_border() -> Stage:
-    return Stage(np.zeros((256, 256), bool), np.ones((256, 256), bool))
 
 
 def _before_normalizing(normalizer: dict[str, Any], joined: ByteTable) -> ByteTable:
@@ -217,13 +203,8 @@ def _before_normalizing(normalizer: dict[str, Any], joined: ByteTable) -> ByteTa
     return before
 
 
-def _regex_stage(pattern: str) -> Stage:
-    found = _analyse(pattern)
-    return Stage(found.looked_at.copy(), np.outer(found.unmatched.lasts, found.unmatched.firsts))
-
-
 @dataclass(frozen=True)
-class Analysed:
+class RegexAnalysis:
     """What is known about a regex."""
 
     looked_at: ByteTable
@@ -237,9 +218,13 @@ class Analysed:
     firsts: Bool[np.ndarray, "256"]
     """First bytes of all characters that its classes may have."""
 
+    def pairs(self) -> tuple[ByteTable, ByteTable]:
+        """The pairs of bytes that it looks at together, and those of text between matches."""
+        return self.looked_at, np.outer(self.unmatched.lasts, self.unmatched.firsts)
+
 
 @cache
-def _analyse(pattern: str) -> Analysed:
+def _analyse(pattern: str) -> RegexAnalysis:
     parser = _Parser(pattern)
     whole = parser.alternatives()
     if parser.rest():
@@ -249,7 +234,7 @@ def _analyse(pattern: str) -> Analysed:
     looked_at = np.zeros((256, 256), bool)
     for before, after in parser.adjacent:
         looked_at |= np.outer(parser.atoms[before].lasts, parser.atoms[after].firsts)
-    return Analysed(
+    return RegexAnalysis(
         looked_at,
         unmatched=~CharacterSet(whole.alone, whole.alone, NO_BYTE, NO_BYTE),
         translated=whole.translated if parser.is_translated else None,
@@ -468,7 +453,7 @@ class _Parser:
             return self._group()
         for sign, ends in (("$", r"[\n\0\1]"), (r"\z", r"[\0\1]"), (r"\Z", r"\n?[\0\1]")):
             if self._take(sign):
-                return self._lookahead(self._atom(ALL), f"(?={ends})")
+                return _lookahead(self._atom(ALL), f"(?={ends})")
         if self._take("["):
             return self._atom(self._bracket())
         character = self._next()
@@ -495,14 +480,10 @@ class _Parser:
         self._ignores_case = outside
         translated = f"({'?:' if sign in ('', '?i:') else sign}{inside.translated})"
         if sign in ("?=", "?!"):
-            return self._lookahead(inside, translated)
+            return _lookahead(inside, translated)
         if sign == "?>":
             return Node(inside.first, inside.last, inside.is_nullable, NONE, False, False, translated)
         return replace(inside, translated=translated)
-
-    def _lookahead(self, inside: Node, translated: str) -> Node:
-        """A lookahead: checked after the preceding part, and not matched."""
-        return Node(inside.first, frozenset(), True, NONE, False, False, translated)
 
     def _character(self, character: str) -> CharacterSet:
         """A character of the pattern, or the one that its escape denotes."""
@@ -555,6 +536,11 @@ class _Parser:
                     raise Unanalysed("a range")
             found |= member
         return ~found if is_negated else found
+
+
+def _lookahead(inside: Node, translated: str) -> Node:
+    """A lookahead: checked after the preceding part, and not matched."""
+    return Node(inside.first, frozenset(), True, NONE, False, False, translated)
 
 
 def _numbered(digits: str) -> str:

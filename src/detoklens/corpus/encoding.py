@@ -12,8 +12,7 @@ import os
 import re
 import time
 from collections.abc import Sequence
-from functools import cached_property, lru_cache, partial
-from importlib.metadata import version
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -25,43 +24,6 @@ from detoklens.errors import TokenError
 from detoklens.tokens import Vocabulary
 from detoklens.tokens.tokenizer_files import library_call
 from detoklens.tokens.vocabulary import BYTE_OF_CHARACTER
-
-
-def add_placeholders(description: dict[str, Any]) -> int | None:
-    """Give each missing byte an id above all others, in place; return the first such id, None if no byte is missing."""
-    model = description["model"]
-    if model.get("type") != "BPE" or '"ByteLevel"' not in json.dumps(description["pre_tokenizer"]):
-        return None
-    vocabulary: dict[str, int] = model["vocab"]
-    missing = [character for character in BYTE_OF_CHARACTER if character not in vocabulary]
-    if not missing:
-        return None
-    first = 1 + max([*vocabulary.values(), *(token["id"] for token in description["added_tokens"])], default=-1)
-    vocabulary.update({character: first + rank for rank, character in enumerate(missing)})
-    return first
-
-
-def texts_with(
-    first: int, ids: UInt32[np.ndarray, "token_in_batch"], offsets: Int[np.ndarray, "document_and_end"]
-) -> Int[np.ndarray, "document"]:
-    """The indices of the texts that contain an id of at least `first`."""
-    places = np.flatnonzero(ids >= first)
-    return np.unique(np.searchsorted(offsets, places, side="right") - 1)
-
-
-def replaced(
-    ids: UInt32[np.ndarray, "token_in_batch"],
-    offsets: Int[np.ndarray, "document_and_end"],
-    texts: Int[np.ndarray, "document"],
-    rows: list[UInt32[np.ndarray, "_"]],
-) -> tuple[UInt32[np.ndarray, "_"], Int[np.ndarray, "document_and_end"]]:
-    """The ids with those of some texts replaced by `rows`, and the new offsets."""
-    parts, lengths, done = [], np.diff(offsets), 0
-    for text, row in zip(texts, rows, strict=True):
-        parts += [ids[done : offsets[text]], row]
-        done, lengths[text] = int(offsets[text + 1]), len(row)
-    return np.concatenate([*parts, ids[done:]]), np.concatenate([[0], np.cumsum(lengths)])
-
 
 GIGATOKEN, WORD_BY_WORD, TOKENIZERS = "gigatoken", "tokenizers word by word", "tokenizers"
 LONGEST_TOKEN = 1_000
@@ -86,47 +48,58 @@ class Encoder(Protocol):
     def encode(self, texts: Sequence[bytes]) -> Encoded: ...
 
 
-class _WholeTexts:
-    """gigatoken itself."""
-
-    def __init__(self, tokenizer_json: str) -> None:
-        import awkward  # noqa: F401  (else gigatoken imports it while encoding, and swallows a Ctrl-C during the import)
-
-        with library_call(lambda reason: TokenError(f"gigatoken can't read this tokenizer: {reason}")):
-            self._tokenizer = gigatoken.Tokenizer.from_json(tokenizer_json)
-
-    def encode(self, texts: Sequence[bytes]) -> Encoded:
-        with library_call(lambda reason: TokenError(f"gigatoken fails on a text: {reason}; leave that text out")):
-            layout: Any = self._tokenizer.encode_batch(list(texts), parallel=False).layout
-        return Encoded(np.asarray(layout.content.data), np.asarray(layout.offsets.data))
-
-
 class GigatokenEncoder:
     def __init__(self, tokenizer_json: str, parse_special_tokens: bool) -> None:
+        import awkward  # noqa: F401  (else gigatoken imports it while encoding, and swallows a Ctrl-C during the import)
+
         from detoklens.corpus.word_by_word import WordByWord, splittable  # numba: opening counts doesn't need it
 
         description = _description(tokenizer_json, parse_special_tokens)
         self._first_placeholder = add_placeholders(description)
-        description["pre_tokenizer"] = _in_plain_spelling(description["pre_tokenizer"])
+        # gigatoken knows a single digit as \p{N}, not as \p{N}{1,1}
+        once = r"(?<=\|\\\\p\{N\})\{1(?:,1)?\}(?=\|)"
+        description["pre_tokenizer"] = json.loads(re.sub(once, "", json.dumps(description["pre_tokenizer"])))
         splitting = splittable(description)
-        whole = _WholeTexts(json.dumps(description))
-        self._encode = whole.encode if splitting is None else WordByWord(*splitting, whole.encode).encode
+        with library_call(lambda reason: TokenError(f"gigatoken can't read this tokenizer: {reason}")):
+            tokenizer = gigatoken.Tokenizer.from_json(json.dumps(description))
+
+        def encode(texts: Sequence[bytes]) -> Encoded:
+            with library_call(lambda reason: TokenError(f"gigatoken fails on a text: {reason}; leave that text out")):
+                layout: Any = tokenizer.encode_batch(list(texts), parallel=False).layout
+            return Encoded(np.asarray(layout.content.data), np.asarray(layout.offsets.data))
+
+        self._encode = encode if splitting is None else WordByWord(*splitting, encode).encode
         if self._first_placeholder is not None:
-            self._truth = TokenizersEncoder(tokenizer_json, parse_special_tokens)
+            self._reference = TokenizersEncoder(tokenizer_json, parse_special_tokens)
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
-        found = Encoded(*self._encode(texts))
+        ids, offsets = self._encode(texts)
         if self._first_placeholder is None:
-            return found
-        return self._without_placeholders(self._first_placeholder, texts, found)
+            return Encoded(ids, offsets)
+        missing = np.flatnonzero(ids >= self._first_placeholder)
+        affected = np.unique(np.searchsorted(offsets, missing, side="right") - 1)
+        if not affected.size:
+            return Encoded(ids, offsets)
+        reference = self._reference.encode([texts[text] for text in affected])
+        parts, lengths, done = [], np.diff(offsets), 0
+        for text, row in zip(affected, np.split(reference.ids, reference.offsets[1:-1]), strict=True):
+            parts += [ids[done : offsets[text]], row]
+            done, lengths[text] = int(offsets[text + 1]), len(row)
+        return Encoded(np.concatenate([*parts, ids[done:]]), np.concatenate([[0], np.cumsum(lengths)]))
 
-    def _without_placeholders(self, first: int, texts: Sequence[bytes], found: Encoded) -> Encoded:
-        """Encode texts with bytes that the tokenizer lacks by `tokenizers`."""
-        concerned = texts_with(first, found.ids, found.offsets)
-        if not concerned.size:
-            return found
-        ids, offsets = self._truth.encode([texts[text] for text in concerned])
-        return Encoded(*replaced(found.ids, found.offsets, concerned, np.split(ids, offsets[1:-1])))
+
+def add_placeholders(description: dict[str, Any]) -> int | None:
+    """Give each missing byte an id above all others, in place; return the first such id, None if no byte is missing."""
+    model = description["model"]
+    if model.get("type") != "BPE" or '"ByteLevel"' not in json.dumps(description["pre_tokenizer"]):
+        return None
+    vocabulary: dict[str, int] = model["vocab"]
+    missing = [character for character in BYTE_OF_CHARACTER if character not in vocabulary]
+    if not missing:
+        return None
+    first = 1 + max([*vocabulary.values(), *(token["id"] for token in description["added_tokens"])], default=-1)
+    vocabulary.update({character: first + rank for rank, character in enumerate(missing)})
+    return first
 
 
 class TokenizersEncoder:
@@ -146,10 +119,10 @@ class TokenizersEncoder:
         """The same, twice as fast for many short texts."""
         decoded = [word.decode() for word in words]
         with library_call(partial(_refusal, "this tokenizer can't read the text")):
-            found = self._tokenizer.encode(decoded, is_pretokenized=True, add_special_tokens=False)
-        word_of_id = np.asarray(found.word_ids, np.int64)
+            encoding = self._tokenizer.encode(decoded, is_pretokenized=True, add_special_tokens=False)
+        word_of_id = np.asarray(encoding.word_ids, np.int64)
         lengths = np.bincount(word_of_id, minlength=len(words))
-        return Encoded(np.asarray(found.ids, np.uint32), np.concatenate([[0], np.cumsum(lengths)]))
+        return Encoded(np.asarray(encoding.ids, np.uint32), np.concatenate([[0], np.cumsum(lengths)]))
 
 
 def _refusal(what: str, reason: str) -> TokenError:
@@ -160,17 +133,19 @@ class WordByWordEncoder:
     """Tokenizes each new word only, where texts can be cut into words exactly."""
 
     def __init__(self, tokenizer_json: str, parse_special_tokens: bool) -> None:
-        from detoklens.corpus.cutting import bytes_never_cut  # numba: opening counts doesn't need it
-        from detoklens.corpus.word_by_word import ByteLevelWords, WordByWord, words_at
+        from detoklens.corpus.cutting import Unanalysed, bytes_never_cut
+        from detoklens.corpus.word_by_word import ByteLevelWords, EncodeWords, WordByWord, words_at
 
         description = _description(tokenizer_json, parse_special_tokens)
         joined = bytes_never_cut(description)
         if joined is None:
             raise TokenError("this tokenizer's text can't be split into words exactly")
-        truth = TokenizersEncoder(tokenizer_json, parse_special_tokens)
-        fast = ByteLevelWords.encoder(description, truth.encode_words)
-        encode_words = fast or (lambda text, spans: truth.encode_words(words_at(text, spans)))
-        self._words = WordByWord(joined, b"", truth.encode, encode_words)
+        reference = TokenizersEncoder(tokenizer_json, parse_special_tokens)
+        try:
+            encode_words: EncodeWords = ByteLevelWords(description, reference.encode_words).encode
+        except (Unanalysed, KeyError, ValueError):  # not a byte-level BPE that is fully understood
+            encode_words = lambda text, spans: reference.encode_words(words_at(text, spans))  # noqa: E731
+        self._words = WordByWord(joined, b"", reference.encode, encode_words)
 
     def encode(self, texts: Sequence[bytes]) -> Encoded:
         return Encoded(*self._words.encode(texts))
@@ -182,13 +157,6 @@ def _description(tokenizer_json: str, parse_special_tokens: bool) -> dict[str, A
     if not parse_special_tokens:
         description["added_tokens"] = [token for token in description["added_tokens"] if not token["special"]]
     return description
-
-
-def _in_plain_spelling(pre_tokenizer: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The same splitter with regexes as gigatoken knows them: a single digit is `\\p{N}`, not `\\p{N}{1,1}`."""
-    once = r"(?<=\|\\\\p\{N\})\{1(?:,1)?\}(?=\|)"
-    plain: dict[str, Any] | None = json.loads(re.sub(once, "", json.dumps(pre_tokenizer)))
-    return plain
 
 
 def open_encoder(library: str, tokenizer_path: Path, parse_special_tokens: bool) -> Encoder:
@@ -224,72 +192,58 @@ class Choice(NamedTuple):
     reason: str | None
     speed: float | None = None
 
-    @property
-    def version(self) -> str:
-        return version(GIGATOKEN if self.library == GIGATOKEN else TOKENIZERS)
-
 
 def choose_library(vocabulary: Vocabulary, sample: Sequence[bytes], parse_special_tokens: bool) -> Choice:
     """Choose the fastest way whose ids equal those of tokenizers on the sample and on all of the vocabulary."""
-    trial = _Trial(vocabulary, sample, parse_special_tokens)
-    if vocabulary.longest_token > LONGEST_TOKEN:
-        reason: str | None = f"a token of {vocabulary.longest_token:,} characters is too long for gigatoken"
-    else:
-        reason = trial.find_fault(GIGATOKEN)
-    if reason is None:
-        return Choice(GIGATOKEN, None)
-    if trial.find_fault(WORD_BY_WORD) is None:
-        return Choice(WORD_BY_WORD, reason)
-    return Choice(TOKENIZERS, reason, trial.speed())
+    tokenizer_json = vocabulary.to_json()
 
+    def load(library: str) -> Encoder:
+        return _load_encoder(library, tokenizer_json, parse_special_tokens)
 
-class _Trial:
-    """A comparison with `tokenizers` on a sample of the input, on all tokens, and on many characters."""
+    @cache  # tokenizers may fail here, which matters only if there is something to compare
+    def reference() -> tuple[list[bytes], Encoded]:
+        texts = [*sample, *(text.encode() for text in _texts_of_all_tokens(vocabulary, tokenizer_json))]
+        return texts, load(TOKENIZERS).encode(texts)
 
-    def __init__(self, vocabulary: Vocabulary, sample: Sequence[bytes], parse_special_tokens: bool) -> None:
-        self._tokenizer_json, self._parse, self._sample = vocabulary.to_json(), parse_special_tokens, sample
-        self._vocabulary = vocabulary
-
-    @cached_property
-    def _texts(self) -> list[bytes]:
-        added = (token["content"] for token in json.loads(self._tokenizer_json)["added_tokens"])
-        tokens = range(self._vocabulary.size)
-        portions = (tokens[start : start + TOKENS_TOGETHER] for start in tokens[::TOKENS_TOGETHER])
-        texts = [
-            *(f"a {content}b" for content in added),
-            "Hello world",
-            *map(self._vocabulary.join, portions),
-            *map(chr, CHARACTERS),
-        ]
-        return [*self._sample, *(text.encode() for text in texts)]
-
-    @cached_property
-    def _expected(self) -> Encoded:
-        return _load_encoder(TOKENIZERS, self._tokenizer_json, self._parse).encode(self._texts)
-
-    def find_fault(self, library: str) -> str | None:
+    def find_fault(library: str) -> str | None:
         """Why a way can't be used, or None."""
         try:
-            encoder = _load_encoder(library, self._tokenizer_json, self._parse)
+            encoder = load(library)
         except TokenError as error:
             return str(error)
-        expected = self._expected
+        texts, expected = reference()
         try:
-            found = encoder.encode(self._texts)
+            encoded = encoder.encode(texts)
         except TokenError:
             return f"{library} fails on a sample of the input"
-        if np.array_equal(expected.ids, found.ids) and np.array_equal(expected.offsets, found.offsets):
+        if all(map(np.array_equal, expected, encoded)):
             return None
         return f"{library}'s ids differ from those of tokenizers on a sample of the input"
 
-    def speed(self) -> float | None:
-        """Bytes of the sample per second of CPU time with `tokenizers`; None if it fails."""
-        if not self._sample:
-            return None
-        encoder = _load_encoder(TOKENIZERS, self._tokenizer_json, self._parse)
-        begun = time.process_time()
-        try:
-            encoder.encode(self._sample)
-        except TokenError:
-            return None
-        return sum(map(len, self._sample)) / max(time.process_time() - begun, 1e-9)
+    reason: str | None = f"a token of {vocabulary.longest_token:,} characters is too long for gigatoken"
+    if vocabulary.longest_token <= LONGEST_TOKEN:
+        reason = find_fault(GIGATOKEN)
+    if reason is None:
+        return Choice(GIGATOKEN, None)
+    if find_fault(WORD_BY_WORD) is None:
+        return Choice(WORD_BY_WORD, reason)
+    if not sample:
+        return Choice(TOKENIZERS, reason)
+    slow, start = load(TOKENIZERS), time.process_time()
+    try:
+        slow.encode(sample)
+    except TokenError:
+        return Choice(TOKENIZERS, reason)
+    return Choice(TOKENIZERS, reason, sum(map(len, sample)) / max(time.process_time() - start, 1e-9))
+
+
+def _texts_of_all_tokens(vocabulary: Vocabulary, tokenizer_json: str) -> list[str]:
+    """Texts with each token and many characters, for comparing tokenizer libraries."""
+    added = (token["content"] for token in json.loads(tokenizer_json)["added_tokens"])
+    tokens = range(vocabulary.size)
+    return [
+        *(f"a {content}b" for content in added),
+        "Hello world",
+        *(vocabulary.join(tokens[start : start + TOKENS_TOGETHER]) for start in tokens[::TOKENS_TOGETHER]),
+        *map(chr, CHARACTERS),
+    ]

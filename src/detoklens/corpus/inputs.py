@@ -8,7 +8,7 @@ import glob
 import hashlib
 import itertools
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,12 +44,8 @@ class InputFile:
 
     def pin(self) -> dict[str, object]:
         """Return this file's entry in the manifest."""
-        return {
-            "path": self.name,
-            "size": self.size,
-            "first_block": self.first_block,
-            "last_block": self.last_block,
-        }
+        fields = vars(self) | {"path": self.name}
+        return {name: fields[name] for name in ("path", "size", "first_block", "last_block")}
 
 
 def kind_of(path: str) -> tuple[str, str | None]:
@@ -83,40 +79,35 @@ def find_inputs(
     named: dict[str, tuple[str, str]] = {}
     for argument in arguments:
         for name, path in _files_of(str(argument), apart_from, accepted):
-            named.setdefault(_resolve_folder(path), (name, path))
+            folder, file = os.path.split(path)  # a glob may reach the same folder in several ways
+            named.setdefault(os.path.join(os.path.realpath(folder), file), (name, path))
     return [describe(name, path) for name, path in named.values()]
 
 
-def _resolve_folder(path: str) -> str:
-    """Return the path with links in its folder resolved: a glob may reach the same folder in several ways."""
-    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
-
-
-def _files_of(argument: str, apart_from: Path | None, accepted: Accepted) -> Iterable[tuple[str, str]]:
+def _files_of(argument: str, apart_from: Path | None, accepted: Accepted) -> list[tuple[str, str]]:
     """Return (name, path) of each file named by one argument."""
     if os.path.isdir(argument):
-        return _named(argument, _below(argument), apart_from, accepted)
-    if os.path.exists(argument):
+        paths = _below(argument)
+    elif os.path.exists(argument):
         if not os.path.isfile(argument):
             raise CorpusError(f"{argument}: a pipe or a device can't be read in pieces; write its text into a file")
         if not accepted.test(argument):
             raise CorpusError(f"{argument}: unsupported file type; accepted are {accepted.kinds}")
         return [(argument, argument)]
-    if glob.has_magic(argument) and not _is_hub_dataset(argument):
-        _check_searched(argument)
-        found = (path for path in glob.iglob(argument, recursive=True) if os.path.isfile(path))
-        return _named(argument, found, apart_from, accepted)
-    if _is_hub_dataset(argument):
+    elif _is_hub_dataset(argument):
         return download_dataset(argument, accepted)
-    raise CorpusError(f"{argument}: no such file or folder; pass files, folders, globs or a hub dataset (owner/name)")
-
-
-def _named(argument: str, paths: Iterable[str], apart_from: Path | None, accepted: Accepted) -> list[tuple[str, str]]:
+    elif glob.has_magic(argument):
+        _check_searched(argument)
+        paths = (path for path in glob.iglob(argument, recursive=True) if os.path.isfile(path))
+    else:
+        raise CorpusError(
+            f"{argument}: no such file or folder; pass files, folders, globs or a hub dataset (owner/name)"
+        )
     inputs = (path for path in paths if apart_from is None or apart_from not in Path(os.path.abspath(path)).parents)
-    found = sorted(path for path in inputs if accepted.test(path))
-    if not found:
+    files = sorted(path for path in inputs if accepted.test(path))
+    if not files:
         raise CorpusError(f"{argument}: no supported files found; accepted are {accepted.kinds}")
-    return [(path, path) for path in found]
+    return [(path, path) for path in files]
 
 
 def _below(folder: str) -> Iterator[str]:
@@ -200,10 +191,18 @@ def _find_files(dataset: Repository, pattern: str, accepted: Accepted) -> tuple[
     """Return the commit, its countable files (the main branch's, else those of the hub's parquet copy), and companions
     of these files."""
     from detoklens.hub.repository import MAIN
+    from detoklens.hub.session import RefusedError
 
+    below = pattern.rstrip("/") + "/"
     for branch in (MAIN, CONVERTED):
-        commit, listed = _list_files(dataset, branch)
-        files = sorted(file for file in listed if accepted.test(file) and _matches(file, pattern))
+        try:
+            commit, listed = dataset.list_files(branch)
+        except RefusedError as error:
+            if error.code != "RevisionNotFound":
+                raise
+            continue
+        matching = (f for f in listed if not pattern or fnmatch.fnmatchcase(f, pattern) or f.startswith(below))
+        files = sorted(file for file in matching if accepted.test(file))
         if files:
             stems = [os.path.splitext(file)[0] for file in files]
             return commit, files, [stem + end for stem in stems for end in accepted.companions if stem + end in listed]
@@ -211,18 +210,3 @@ def _find_files(dataset: Repository, pattern: str, accepted: Accepted) -> tuple[
     raise CorpusError(
         f"{dataset}: the hub dataset has no files{wanted} that can be counted; accepted are {accepted.kinds}"
     )
-
-
-def _list_files(dataset: Repository, branch: str) -> tuple[str, Collection[str]]:
-    from detoklens.hub.session import RefusedError
-
-    try:
-        return dataset.list_files(branch)
-    except RefusedError as error:
-        if error.code != "RevisionNotFound":
-            raise
-        return "", ()
-
-
-def _matches(file: str, pattern: str) -> bool:
-    return not pattern or fnmatch.fnmatchcase(file, pattern) or file.startswith(pattern.rstrip("/") + "/")

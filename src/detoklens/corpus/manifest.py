@@ -1,4 +1,4 @@
-"""Plan, manifest and integrity: what is counted, and whether a folder's files are still the ones that were written.
+"""Plan, manifest and integrity: what was counted, and whether a folder's files are still the ones that were written.
 
 The plan records the inputs, the tokenizer, the options and the versions before the first part is written. The manifest,
 written last, adds the totals and the hashes of the files. Neither depends on how the work was distributed: the same
@@ -14,19 +14,12 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Sequence
-from dataclasses import asdict
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from detoklens.corpus.encoding import COST, TOKENIZERS, Choice
-from detoklens.corpus.inputs import InputFile
-from detoklens.corpus.records import ReadingOptions
 from detoklens.errors import CountsError, parse_json
-from detoklens.tokens import Vocabulary
 from detoklens.writing import cache_folder, make_cache_folder, open_cached
 
 FORMAT, FORMAT_VERSION = "detoklens counts", 2
@@ -38,66 +31,27 @@ TOKEN_SCHEMA = pa.schema([("token", pa.uint32()), ("count", pa.int64()), ("text"
 JsonObject = dict[str, Any]
 
 
-def make_plan(
-    files: Sequence[InputFile],
-    vocabulary: Vocabulary,
-    reading: ReadingOptions,
-    limit_documents: int | None,
-    parse_special_tokens: bool,
-) -> JsonObject:
-    """Return everything that determines the counts except the tokenizer library, which is chosen from the input."""
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "inputs": [file.pin() for file in files],
-        "tokenizer": {"fingerprint": vocabulary.fingerprint, "vocabulary_size": vocabulary.size},
-        "options": {
-            **asdict(reading),
-            "limit_documents": limit_documents,
-            "parse_special_tokens": parse_special_tokens,
-        },
-        "versions": {name: version(name) for name in ("detoklens", "numpy", "pyarrow", TOKENIZERS)},
-    }
-
-
-def with_library(plan: JsonObject, choice: Choice) -> JsonObject:
-    """Add the way texts are tokenized, the library's version and, if it is not gigatoken, the reason and the cost."""
-    versions = plan["versions"] | {choice.library.split(" ")[0]: choice.version}
-    return plan | {
-        "tokenized_with": choice.library,
-        "not_gigatoken_because": choice.reason,
-        "tokenizing_takes": COST if choice.library == TOKENIZERS else None,
-        "versions": versions,
-    }
-
-
 def differences(old: JsonObject, new: JsonObject, compare_versions: bool) -> list[str]:
     """Describe how a new plan differs from an old one; empty if the old run can be resumed."""
-    found = _input_differences(old["inputs"], new["inputs"])
-    if compare_versions and "tokenized_with" in new and new["tokenized_with"] != old["tokenized_with"]:
-        found.append(f"tokenized with {old['tokenized_with']} before, {new['tokenized_with']} now")
-    for section in ("tokenizer", "options") + (("versions",) if compare_versions else ()):
-        for name, value in new[section].items():
-            before = old[section].get(name)
-            only_laxer = name == "skip_bad" and before is False and value is True  # finished parts had no bad record
-            if before != value and not only_laxer:
-                found.append(f"{section.removesuffix('s')} {name.replace('_', ' ')} was {before}, now {value}")
-    return found
-
-
-def _input_differences(old: list[JsonObject], new: list[JsonObject]) -> list[str]:
-    before, now = ({pin["path"]: pin for pin in pins} for pins in (old, new))
-    gone = [f"input {path} is missing" for path in before if path not in now]
-    added = [f"input {path} was not there before" for path in now if path not in before]
-    changed = [
+    before, now = ({pin["path"]: pin for pin in plan["inputs"]} for plan in (old, new))
+    changes = [f"input {path} is missing" for path in before if path not in now]
+    changes += [f"input {path} was not there before" for path in now if path not in before]
+    changes += [
         f"input {path} has changed ({before[path]['size']} bytes before, {now[path]['size']} now)"
         for path in now
         if path in before and before[path] != now[path]
     ]
-    found = gone + added + changed
-    if not found and list(before) != list(now):
-        found = ["the inputs are in another order"]
-    return found
+    if not changes and list(before) != list(now):
+        changes = ["the inputs are in another order"]
+    if compare_versions and "tokenized_with" in new and new["tokenized_with"] != old["tokenized_with"]:
+        changes.append(f"tokenized with {old['tokenized_with']} before, {new['tokenized_with']} now")
+    for section in ("tokenizer", "options") + (("versions",) if compare_versions else ()):
+        for name, value in new[section].items():
+            saved = old[section].get(name)
+            only_laxer = name == "skip_bad" and saved is False and value is True  # finished parts had no bad record
+            if saved != value and not only_laxer:
+                changes.append(f"{section.removesuffix('s')} {name.replace('_', ' ')} was {saved}, now {value}")
+    return changes
 
 
 def read_json(path: Path) -> JsonObject:
@@ -150,24 +104,20 @@ def check_integrity(folder: Path, manifest: JsonObject) -> None:
         pins = {name: manifest["files"][name] for name in (BIGRAMS, TOKENS)}
         expected = {name: (int(pin["size"]), str(pin["sha256"])) for name, pin in pins.items()}
         int(manifest["tokenizer"]["vocabulary_size"]), str(manifest["tokenizer"]["fingerprint"])
-        contradiction = _find_contradiction(manifest["totals"])
+        totals = manifest["totals"]
+        for name in (*TOTALS, "documents_with_tokens"):
+            if not isinstance(totals[name], int) or not 0 <= totals[name] < 2**63:
+                raise ValueError(f"totals: {name} is not a count")
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise CountsError(f"{folder / MANIFEST}: incomplete ({error}); count again into another folder") from error
-    if contradiction:
-        raise CountsError(f"{folder / MANIFEST}: {contradiction}; delete {folder} and count again")
+    tokens, bigrams, documents = totals["tokens"], totals["bigrams"], totals["documents_with_tokens"]
+    if bigrams != tokens - documents:  # every token but the first of its document is the second of a bigram
+        raise CountsError(
+            f"{folder / MANIFEST}: {bigrams} bigrams, but {tokens} tokens in {documents} documents have "
+            f"{tokens - documents}; delete {folder} and count again"
+        )
     for name, (size, sha256) in expected.items():
         _check_file(folder / name, size, sha256)
-
-
-def _find_contradiction(totals: JsonObject) -> str | None:
-    """Check that every token but the first of its document is the second of a bigram."""
-    for name in (*TOTALS, "documents_with_tokens"):
-        if not isinstance(totals[name], int) or not 0 <= totals[name] < 2**63:
-            raise ValueError(f"totals: {name} is not a count")
-    tokens, bigrams, documents = totals["tokens"], totals["bigrams"], totals["documents_with_tokens"]
-    if bigrams == tokens - documents:
-        return None
-    return f"{bigrams} bigrams, but {tokens} tokens in {documents} documents have {tokens - documents}"
 
 
 def _check_file(path: Path, size: int, sha256: str) -> None:

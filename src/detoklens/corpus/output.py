@@ -82,8 +82,9 @@ def _joined(runs: list[Run]) -> Run:
 
 
 def _bigram_table(run: Run, vocabulary_size: int) -> pa.Table:
-    suffix, prefix = np.divmod(run.keys, run.keys.dtype.type(vocabulary_size))
-    columns = [suffix.astype(np.uint32), prefix.astype(np.uint32), run.counts]
+    """A function of its own, so that its arrays are freed before the next run is merged."""
+    suffixes, prefixes = np.divmod(run.keys, run.keys.dtype.type(vocabulary_size))
+    columns = [suffixes.astype(np.uint32), prefixes.astype(np.uint32), run.counts]
     return pa.table(columns, schema=BIGRAM_SCHEMA)
 
 
@@ -112,26 +113,22 @@ class OutputFolder:
     def is_complete(self) -> bool:
         return (self.folder / MANIFEST).exists()
 
-    def saved_plan(self) -> JsonObject:
-        """The manifest of a finished run, else the plan of an interrupted one."""
-        return read_json(self.folder / MANIFEST if self.is_complete else self._plan)
-
     def check_plan(self, plan: JsonObject) -> None:
         """Refuse to mix two different counts; parts without a plan are deleted."""
         if not self.is_complete and not self._plan.exists():
             self.forget_parts()
         if not self.is_complete and not self.finished_parts():
             return
-        saved = self.saved_plan()
+        saved = read_json(self.folder / MANIFEST if self.is_complete else self._plan)
         try:
-            found = differences(saved, plan, compare_versions=not self.is_complete)
+            changes = differences(saved, plan, compare_versions=not self.is_complete)
         except (KeyError, TypeError, AttributeError) as error:
             raise OutputError(
                 f"{self.folder}: its record of the run is damaged ({error}); choose another folder, or delete it"
             ) from error
-        if found:
+        if changes:
             raise OutputError(
-                f"{self.folder}: holds counts made with different inputs or options: {'; '.join(found)}; "
+                f"{self.folder}: holds counts made with different inputs or options: {'; '.join(changes)}; "
                 "choose another folder, or delete it"
             )
 
@@ -153,9 +150,6 @@ class OutputFolder:
             remove_leftovers(folder, name)
             for path in folder.glob(f"{name}{TEMPORARY}*"):
                 path.unlink(missing_ok=True)
-
-    def remove_work(self) -> None:
-        shutil.rmtree(self.work, ignore_errors=True)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -179,7 +173,7 @@ def open_output(folder: Path) -> Iterator[OutputFolder]:
             yield output
         finally:
             if output.is_complete or not output.finished_parts():
-                output.remove_work()
+                shutil.rmtree(output.work, ignore_errors=True)
             if is_new and not any(folder.iterdir()):
                 folder.rmdir()
 
@@ -216,18 +210,11 @@ def _locked(path: Path, folder: Path) -> Iterator[None]:
             raise OutputError(
                 f"{folder}: another run is counting into it; wait for it, or choose another folder"
             ) from error
-        if _is_at(descriptor, path):
-            break
+        with contextlib.suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                break
         os.close(descriptor)  # the run that held it has removed the file, so this lock is void
     try:
         yield
     finally:
         os.close(descriptor)
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether the open file is still the one with this name."""
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False

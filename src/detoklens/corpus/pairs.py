@@ -6,7 +6,8 @@ sorted runs is a sorted run. Memory is bounded: runs that grow too large are spi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -80,30 +81,27 @@ class PairCounter:
     ) -> None:
         """Add bigrams that were counted before; a token's count is the number of bigrams that it ends."""
         np.add.at(self.tokens, suffixes, counts)
-        keys = (suffixes.astype(np.uint64) * np.uint64(self.vocabulary_size) + prefixes.astype(np.uint64)).astype(
-            self._keys.dtype
-        )
-        order = np.argsort(keys, kind="stable")
-        keys = keys[order]
-        firsts = np.flatnonzero(np.concatenate([[True], keys[1:] != keys[:-1]]))
-        self._add(Run(keys[firsts], np.add.reduceat(counts[order], firsts)))
+        keys = suffixes.astype(np.uint64) * np.uint64(self.vocabulary_size) + prefixes.astype(np.uint64)
+        keys, rows = np.unique(keys.astype(self._keys.dtype), return_inverse=True)
+        sums = np.zeros(len(keys), np.int64)
+        np.add.at(sums, rows, counts)
+        self._add(Run(keys, sums))
 
     def finish(self) -> Run:
         """The bigrams since the last spill."""
         self._sort_keys()
         return self._sum
 
-    def _portions(self, encoded: Encoded) -> list[Encoded]:
+    def _portions(self, encoded: Encoded) -> Iterator[Encoded]:
         """The batch, or pieces that overlap by one token if it exceeds the buffer of keys."""
         capacity = len(self._keys)
         if len(encoded.ids) <= capacity:
-            return [encoded]
-        pieces = []
-        for start, stop in zip(encoded.offsets[:-1], encoded.offsets[1:], strict=True):
+            yield encoded
+            return
+        for start, stop in pairwise(encoded.offsets):
             for place in range(start, stop, capacity - 1):
                 ids = encoded.ids[place : min(place + capacity, stop)]
-                pieces.append(Encoded(ids, np.array([0, len(ids)])))
-        return pieces
+                yield Encoded(ids, np.array([0, len(ids)]))
 
     def _sort_keys(self) -> None:
         fresh = self._keys[: self._filled]

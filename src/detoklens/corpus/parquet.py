@@ -97,117 +97,111 @@ PAGE_SHARE = 4
 """A page may be this many times larger than the largest accepted value: a quarter of a worker's memory."""
 
 
-def row_group_sizes(name: str, path: str, text_field: str) -> list[tuple[int, int]]:
-    """(rows, bytes of text before compression) of each row group."""
-    return sizes_of_columns(name, path, _open_text(name, path, text_field), [text_field])
+class ParquetFile:
+    """A Parquet file; `name` is its name in messages."""
+
+    def __init__(self, name: str, path: str) -> None:
+        self.name, self.path = name, path
+        try:
+            source = pa.OSFile(os.fsencode(path))
+            self._file = pq.ParquetFile(source, pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True)
+        except UnicodeDecodeError as error:
+            raise CorpusError(f"{name}: a column name is not valid UTF-8; rename the column") from error
+        except (pa.ArrowException, OSError) as error:
+            raise CorpusError(f"{name}: not a whole parquet file ({first_line(error)}); download it again") from error
+        self.schema: pa.Schema = self._file.schema_arrow
+
+    def sizes(self, columns: Sequence[str]) -> list[tuple[int, int]]:
+        """(rows, bytes of these columns before compression) of each row group."""
+        with self._damage_reported():
+            groups = self._chunks(columns, range(self._file.metadata.num_row_groups))
+            return [(rows, sum(int(chunk.total_uncompressed_size) for chunk in chunks)) for rows, chunks in groups]
+
+    def batches(self, columns: Sequence[str], groups: range, longest: int, most_rows: int) -> Iterator[Any]:
+        """Rows of these columns, as many at once as fit; `longest` is the size of the largest accepted value.
+
+        A text may be as large as its page, and rows may share one dictionary value: each row is taken to be that large.
+        """
+        with self._damage_reported():
+            for group, (rows_there, chunks) in zip(groups, self._chunks(columns, groups), strict=True):
+                page = max(largest_page(self.path, chunk) for chunk in chunks)
+                if page > PAGE_SHARE * longest:
+                    raise CorpusError(
+                        f"{self.name}: has pages of {page >> 20} MB, more than the memory allows for one; write the "
+                        "file again with smaller pages, or count with more memory or fewer workers"
+                    )
+                is_text = any(chunk.physical_type == "BYTE_ARRAY" for chunk in chunks)
+                numbers = max(chunk.num_values for chunk in chunks)
+                row = page if is_text else 8 * numbers // max(1, rows_there)
+                rows = max(1, min(most_rows, longest // max(row, 1)))
+                yield from self._file.iter_batches(rows, row_groups=[group], columns=list(columns), use_threads=False)
+
+    def _chunks(self, columns: Sequence[str], groups: range) -> Iterator[tuple[int, list[Any]]]:
+        """(rows, the footer's metadata of the columns) of row groups.
+
+        pyarrow crashes when metadata of a damaged column is accessed, but raises an error when the column is read. So
+        it is read first, from a file that returns nothing.
+        """
+        metadata = self._file.metadata
+        paths = [metadata.schema.column(leaf).path for leaf in range(metadata.num_columns)]
+        leaves = [leaf for leaf, path in enumerate(paths) if path.split(".")[0] in columns or path in columns]
+        with _UnreadableFile(self.path) as unreadable:
+            unread = pq.ParquetFile(unreadable, metadata=metadata, pre_buffer=False)
+            for group in groups:
+                with contextlib.suppress(_ReadAttempted):
+                    list(unread.iter_batches(1, row_groups=[group], columns=list(columns), use_threads=False))
+                row_group = metadata.row_group(group)
+                yield row_group.num_rows, [row_group.column(leaf) for leaf in leaves]
+
+    @contextlib.contextmanager
+    def _damage_reported(self) -> Iterator[None]:
+        try:
+            yield
+        except (pa.ArrowException, OSError, BrokenHeader) as error:
+            raise CorpusError(
+                f"{self.name}: a damaged parquet file ({first_line(error)}); download it again"
+            ) from error
 
 
-def read_column(name: str, path: str, text_field: str, start: int, stop: int, longest: int) -> Iterator[bytes | None]:
-    """The values of the column in row groups [start, stop) as raw bytes; None where a row has none.
-
-    `longest` is the largest value that is taken. Pages and values that are larger are refused before they are copied.
-    """
-    file = _open_text(name, path, text_field)
-    for batch in batches_of_columns(name, path, file, [text_field], range(start, stop), longest, ROWS):
-        with _damage_told(name):
-            values = batch.column(0).cast(pa.large_binary())
-            check_length(name, pc.max(pc.binary_length(values)).as_py() or 0, longest)
-        yield from (value.as_py() for value in values)
-
-
-def sizes_of_columns(name: str, path: str, file: Any, columns: Sequence[str]) -> list[tuple[int, int]]:
-    """(rows, bytes of these columns before compression) of each row group."""
-    with _damage_told(name):
-        groups = _chunks(file, path, columns, range(file.metadata.num_row_groups))
-        return [(rows, sum(int(chunk.total_uncompressed_size) for chunk in chunks)) for rows, chunks in groups]
-
-
-def batches_of_columns(
-    name: str, path: str, file: Any, columns: Sequence[str], groups: range, longest: int, most_rows: int
-) -> Iterator[Any]:
-    """Rows of these columns, as many at once as fit.
-
-    A text may be as large as its page, and rows may share one dictionary value: each row is taken to be that large.
-    """
-    with _damage_told(name):
-        for group, (rows_there, chunks) in zip(groups, _chunks(file, path, columns, groups), strict=True):
-            page = max(largest_page(path, chunk) for chunk in chunks)
-            if page > PAGE_SHARE * longest:
-                raise CorpusError(
-                    f"{name}: has pages of {page >> 20} MB, more than the memory allows for one; write the file again "
-                    "with smaller pages, or count with more memory or fewer workers"
-                )
-            is_text = any(chunk.physical_type == "BYTE_ARRAY" for chunk in chunks)
-            numbers = max(chunk.num_values for chunk in chunks)
-            row = page if is_text else 8 * numbers // max(1, rows_there)
-            rows = max(1, min(most_rows, longest // max(row, 1)))
-            yield from file.iter_batches(rows, row_groups=[group], columns=list(columns), use_threads=False)
-
-
-@contextlib.contextmanager
-def _damage_told(name: str) -> Iterator[None]:
-    try:
-        yield
-    except (pa.ArrowException, OSError, BrokenHeader) as error:
-        raise CorpusError(f"{name}: a damaged parquet file ({first_line(error)}); download it again") from error
-
-
-def _chunks(file: Any, path: str, columns: Sequence[str], groups: range) -> Iterator[tuple[int, list[Any]]]:
-    """(rows, the footer's metadata of the columns) of row groups.
-
-    pyarrow crashes when metadata of a damaged column is accessed, but raises an error when the column is read. So it is
-    read first, from a file that returns nothing.
-    """
-    paths = [file.metadata.schema.column(leaf).path for leaf in range(file.metadata.num_columns)]
-    leaves = [
-        leaf for leaf, leaf_path in enumerate(paths) if leaf_path.split(".")[0] in columns or leaf_path in columns
-    ]
-    with _Silent(path) as silent:
-        unread = pq.ParquetFile(silent, metadata=file.metadata, pre_buffer=False)
-        for group in groups:
-            with contextlib.suppress(_NothingGiven):
-                list(unread.iter_batches(1, row_groups=[group], columns=list(columns), use_threads=False))
-            metadata = file.metadata.row_group(group)
-            yield metadata.num_rows, [metadata.column(leaf) for leaf in leaves]
-
-
-class _NothingGiven(OSError):
+class _ReadAttempted(OSError):
     """Reading was attempted, so the metadata before it is valid."""
 
 
-class _Silent(io.FileIO):
-    """A file that can't be read at all."""
-
+class _UnreadableFile(io.FileIO):
     def read(self, size: int | None = -1) -> bytes:
-        raise _NothingGiven(f"{size} bytes were asked for")
+        raise _ReadAttempted(f"{size} bytes were asked for")
 
 
-def open_parquet(name: str, path: str) -> Any:
-    try:
-        return pq.ParquetFile(
-            pa.OSFile(os.fsencode(path)), pre_buffer=False, buffer_size=1 << 20, page_checksum_verification=True
-        )
-    except UnicodeDecodeError as error:
-        raise CorpusError(f"{name}: a column name is not valid UTF-8; rename the column") from error
-    except (pa.ArrowException, OSError) as error:
-        raise CorpusError(f"{name}: not a whole parquet file ({first_line(error)}); download it again") from error
+class TextColumn(ParquetFile):
+    """A column of texts."""
+
+    def __init__(self, name: str, path: str, column: str) -> None:
+        super().__init__(name, path)
+        self.column = column
+        texts = [field.name for field in self.schema if _holds_text(field.type)]
+        if column not in self.schema.names:
+            columns = ", ".join(self.schema.names)
+            raise CorpusError(f"{name}: no column {column!r}; it has {columns}; {name_the_field(texts)}")
+        kind = self.schema.field(column).type
+        if not _holds_text(kind):
+            raise CorpusError(f"{name}: column {column!r} holds {kind}, not text; {name_the_field(texts)}")
+
+    def row_groups(self) -> list[tuple[int, int]]:
+        """(rows, bytes of text before compression) of each row group."""
+        return self.sizes([self.column])
+
+    def values(self, start: int, stop: int, longest: int) -> Iterator[bytes | None]:
+        """The texts of row groups [start, stop) as raw bytes; None where a row has none.
+
+        Pages and values larger than `longest` are refused before they are copied.
+        """
+        for batch in self.batches([self.column], range(start, stop), longest, ROWS):
+            with self._damage_reported():
+                texts = batch.column(0).cast(pa.large_binary())
+                check_length(self.name, pc.max(pc.binary_length(texts)).as_py() or 0, longest)
+            yield from (text.as_py() for text in texts)
 
 
-def _open_text(name: str, path: str, text_field: str) -> Any:
-    file = open_parquet(name, path)
-    schema = file.schema_arrow
-    if text_field not in schema.names:
-        raise CorpusError(f"{name}: no column {text_field!r}; it has {', '.join(schema.names)}; {_advice(schema)}")
-    if not _holds_text(schema.field(text_field)):
-        kind = schema.field(text_field).type
-        raise CorpusError(f"{name}: column {text_field!r} holds {kind}, not text; {_advice(schema)}")
-    return file
-
-
-def _holds_text(field: Any) -> bool:
-    kind = field.type.value_type if types.is_dictionary(field.type) else field.type
-    return kind in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())
-
-
-def _advice(schema: Any) -> str:
-    return name_the_field([field.name for field in schema if _holds_text(field)])
+def _holds_text(kind: pa.DataType) -> bool:
+    value = kind.value_type if types.is_dictionary(kind) else kind
+    return value in (pa.string(), pa.large_string(), pa.binary(), pa.large_binary())

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from detoklens.corpus.parquet import read_column, row_group_sizes
+from detoklens.corpus.parquet import TextColumn
 from detoklens.corpus.records import ReadingOptions, Tally, bad_record, check_length, name_the_field
 from detoklens.errors import CorpusError
 
@@ -56,10 +56,8 @@ def where(piece: Piece, number: int, options: ReadingOptions) -> str:
 @lru_cache(maxsize=16)
 def _records_before(piece: Piece, text_field: str) -> int:
     """Return the number of lines or rows before the piece."""
-    if piece.start == 0:
-        return 0
-    if piece.kind == ".parquet":
-        return sum(rows for rows, _ in row_group_sizes(piece.name, piece.path, text_field)[: piece.start])
+    if piece.kind == ".parquet" and piece.start > 0:
+        return sum(rows for rows, _ in TextColumn(piece.name, piece.path, text_field).row_groups()[: piece.start])
     return lines_before(piece.path, piece.start)
 
 
@@ -81,14 +79,14 @@ def read_texts(piece: Piece, options: ReadingOptions, tally: Tally, longest: int
 def count_records(piece: Piece, options: ReadingOptions, at_most: int) -> int:
     """Count the records of the piece, up to `at_most`, without parsing them."""
     if piece.kind == ".parquet":
-        groups = row_group_sizes(piece.name, piece.path, options.text_field)[piece.start : piece.stop]
-        return min(at_most, sum(rows for rows, _ in groups))
+        groups = TextColumn(piece.name, piece.path, options.text_field).row_groups()
+        return min(at_most, sum(rows for rows, _ in groups[piece.start : piece.stop]))
     if piece.is_one_document(options):
         return min(at_most, 1)
     lines = read_lines(piece.name, piece.path, piece.compression, piece.start, piece.stop, sys.maxsize)
     records = 0
     with contextlib.suppress(TruncatedInput):  # reported when the piece is read
-        for _ in islice((line for line in lines if line and not line.isspace()), at_most):
+        for _ in islice(filter(bytes.strip, lines), at_most):
             records += 1
     return records
 
@@ -96,7 +94,7 @@ def count_records(piece: Piece, options: ReadingOptions, at_most: int) -> int:
 def _rows(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) -> Iterator[tuple[int, bytes | None]]:
     """Yield all records of a piece, None for a skipped one; so do the two functions below."""
     assert piece.stop is not None
-    values = read_column(piece.name, piece.path, options.text_field, piece.start, piece.stop, longest)
+    values = TextColumn(piece.name, piece.path, options.text_field).values(piece.start, piece.stop, longest)
     for number, value in enumerate(values, 1):
         if value is None:
             bad_record(f"{where(piece, number, options)}: {options.text_field!r} is null", options, tally)
@@ -141,7 +139,7 @@ def _lines(piece: Piece, options: ReadingOptions, tally: Tally, longest: int) ->
 def _of_json(line: bytes, options: ReadingOptions, tally: Tally) -> bytes | str:
     """Return the text field of a JSON line as bytes, or the problem with it as a string."""
     try:
-        record = json.loads(_decode(line, tally))
+        record = json.loads(_repair(line, tally).decode())
     except (ValueError, RecursionError) as error:
         return f"broken JSON ({error})"
     if not isinstance(record, dict):
@@ -167,19 +165,11 @@ def _repair(raw: bytes, tally: Tally) -> bytes:
     try:
         raw.decode()
     except UnicodeDecodeError:
-        return _decode(raw, tally).encode()
-    return raw
-
-
-def _decode(raw: bytes, tally: Tally) -> str:
-    """Return the text of the bytes, repaired in the same way."""
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        repaired = raw.decode(errors="replace")
-        characters = repaired.count(REPLACEMENT) - raw.count(REPLACEMENT.encode())
+        repaired = raw.decode(errors="replace").encode()
+        characters = repaired.count(REPLACEMENT.encode()) - raw.count(REPLACEMENT.encode())
         tally.add(Tally(replaced_characters=characters, documents_with_replacements=1))
         return repaired
+    return raw
 
 
 class TruncatedInput(Exception):
@@ -193,24 +183,26 @@ def read_chunks(path: str, compression: str | None, start: int = 0) -> Iterator[
         file.seek(start)
         stream = pa.CompressedInputStream(file, compression) if compression else file
         try:
-            while chunk := _read(stream, compression, CHUNK):
+            while chunk := stream.read(CHUNK):
                 length += len(chunk)
                 yield chunk
-        except TruncatedInput:
+        except OSError as error:
+            if compression is None:
+                raise
             yield _lost_chunk(path, compression, length)
-            raise
+            raise TruncatedInput(str(error)) from error
 
 
-def _lost_chunk(path: str, compression: str | None, place: int) -> bytes:
+def _lost_chunk(path: str, compression: str, place: int) -> bytes:
     """Return what the failed read at `place` had uncompressed so far, by reading it again byte by byte."""
-    found = bytearray()
-    with _open(path) as file, contextlib.suppress(TruncatedInput):
+    lost = bytearray()
+    with _open(path) as file, contextlib.suppress(OSError):
         stream = pa.CompressedInputStream(file, compression)
         while place > 0:
-            place -= len(_read(stream, compression, min(CHUNK, place)))
-        while byte := _read(stream, compression, 1):
-            found += byte
-    return bytes(found)
+            place -= len(stream.read(min(CHUNK, place)))
+        while byte := stream.read(1):
+            lost += byte
+    return bytes(lost)
 
 
 def _open(path: str) -> Any:
@@ -220,16 +212,6 @@ def _open(path: str) -> Any:
         raise CorpusError(
             f"{path}: can't be read any more ({error}); it was moved or truncated during the run"
         ) from error
-
-
-def _read(stream: Any, compression: str | None, size: int) -> bytes:
-    try:
-        chunk: bytes = stream.read(size)
-    except OSError as error:
-        if compression is None:
-            raise
-        raise TruncatedInput(str(error)) from error
-    return chunk
 
 
 def read_lines(

@@ -39,10 +39,6 @@ class Tally:
             setattr(self, name, getattr(self, name) + value)
         self.first_skipped = self.first_skipped[:SHOWN_PROBLEMS]
 
-    def replaced(self, characters: int) -> None:
-        self.replaced_characters += characters
-        self.documents_with_replacements += 1
-
     @property
     def bigrams(self) -> int:
         """Number of adjacent pairs: one for each token but the first of its document."""

@@ -7,18 +7,19 @@ started again.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from detoklens.corpus.encoding import Encoded, open_encoder
+from detoklens.corpus.documents import Shard
+from detoklens.corpus.encoding import open_encoder
 from detoklens.corpus.memory import longest_document
 from detoklens.corpus.pairs import PairCounter, key_type
 from detoklens.corpus.parts import FAN, Part, Spills, merged_blocks, totals_of, write_part
 from detoklens.corpus.reading import Piece, read_texts
 from detoklens.corpus.records import ReadingOptions, Tally
-from detoklens.corpus.shards import Shard
 from detoklens.corpus.token_files import PairBatch, TokenPiece, read_batches
 from detoklens.errors import TokenError
 
@@ -70,15 +71,18 @@ class MergeTask:
     vocabulary_size: int
 
 
+Task = CountTask | ImportTask | MergeTask
+
+
 @dataclass(frozen=True)
 class Done:
     """A finished task: the part's file and the tally of its documents."""
 
-    task: CountTask | ImportTask | MergeTask
+    task: Task
     tally: Tally
 
 
-def perform(task: CountTask | ImportTask | MergeTask) -> Done:
+def perform(task: Task) -> Done:
     """Run a task of any kind."""
     if isinstance(task, MergeTask):
         return merge_parts(task)
@@ -87,60 +91,20 @@ def perform(task: CountTask | ImportTask | MergeTask) -> Done:
 
 def count_shard(task: CountTask) -> Done:
     """Read, tokenize and count a shard, and write its part to `task.target`."""
-    keys = key_type(task.vocabulary_size)
     encoder = open_encoder(task.library, task.tokenizer, task.parse_special_tokens)
-    tally = Tally()
     memory = max(task.memory // 2, task.memory - 16 * task.batch)  # a batch of new words takes 16 times its size
-    with Spills(task.target, keys) as spills:
-        counter = PairCounter(task.vocabulary_size, memory, spills.put_away)
+    with _counted_into_part(task, memory) as (counter, tally):
         for texts in _batches(task, tally):
             encoded = encoder.encode(texts)
-            _check_documents(task, encoded, len(texts))
-            tally.tokens += len(encoded.ids)
-            tally.documents_with_tokens += int(np.count_nonzero(np.diff(encoded.offsets)))
+            ids, offsets = encoded
+            if len(offsets) != len(texts) + 1 or offsets[0] != 0 or offsets[-1] != len(ids):
+                raise TokenError(
+                    f"{task.library} gave ids of {len(offsets) - 1} documents for {len(texts)}; install another "
+                    "version of it"
+                )
+            tally.tokens += len(ids)
+            tally.documents_with_tokens += int(np.count_nonzero(np.diff(offsets)))
             counter.add(encoded)
-        runs = spills.merged_with(counter.finish())
-        write_part(task.target, runs, keys, counter.tokens, tally)
-    return Done(task, tally)
-
-
-def _check_documents(task: CountTask, encoded: Encoded, documents: int) -> None:
-    """Refuse ids whose number of documents differs from the input's."""
-    offsets = encoded.offsets
-    if len(offsets) != documents + 1 or offsets[0] != 0 or offsets[-1] != len(encoded.ids):
-        raise TokenError(
-            f"{task.library} gave ids of {len(offsets) - 1} documents for {documents}; install another version of it"
-        )
-
-
-def import_shard(task: ImportTask) -> Done:
-    """Read token ids or bigram counts, count them, and write the part to `task.target`."""
-    keys = key_type(task.vocabulary_size)
-    tally = Tally()
-    with Spills(task.target, keys) as spills:
-        counter = PairCounter(task.vocabulary_size, task.memory // 2, spills.put_away)
-        for piece in task.shard.pieces:
-            for batch in read_batches(piece, task.vocabulary_size, longest_document(task.memory)):
-                if isinstance(batch, PairBatch):
-                    counter.add_counts(*batch)
-                    tally.tokens += int(batch.counts.sum())
-                    continue
-                counter.add(batch.encoded)
-                ids = batch.encoded.ids
-                if batch.overlaps:
-                    counter.tokens[ids[0]] -= 1
-                tally.tokens += len(ids) - batch.overlaps
-                tally.documents += batch.documents
-                tally.documents_with_tokens += batch.documents_with_tokens
-        write_part(task.target, spills.merged_with(counter.finish()), keys, counter.tokens, tally)
-    return Done(task, tally)
-
-
-def merge_parts(task: MergeTask) -> Done:
-    """Add up parts and write the sum to `task.target`; the parts are kept."""
-    parts = [Part(path) for path in task.sources]
-    tokens, tally = totals_of(parts)
-    write_part(task.target, merged_blocks(parts), key_type(task.vocabulary_size), tokens, tally)
     return Done(task, tally)
 
 
@@ -157,6 +121,43 @@ def _batches(task: CountTask, tally: Tally) -> Iterator[list[bytes]]:
                 texts, size = [], 0
     if texts:
         yield texts
+
+
+def import_shard(task: ImportTask) -> Done:
+    """Read token ids or bigram counts, count them, and write the part to `task.target`."""
+    with _counted_into_part(task, task.memory // 2) as (counter, tally):
+        for piece in task.shard.pieces:
+            for batch in read_batches(piece, task.vocabulary_size, longest_document(task.memory)):
+                if isinstance(batch, PairBatch):
+                    counter.add_counts(*batch)
+                    tally.tokens += int(batch.counts.sum())
+                    continue
+                counter.add(batch.encoded)
+                ids = batch.encoded.ids
+                if batch.overlaps:
+                    counter.tokens[ids[0]] -= 1
+                tally.tokens += len(ids) - batch.overlaps
+                tally.documents += batch.documents
+                tally.documents_with_tokens += batch.documents_with_tokens
+    return Done(task, tally)
+
+
+@contextmanager
+def _counted_into_part(task: CountTask | ImportTask, memory: int) -> Iterator[tuple[PairCounter, Tally]]:
+    """A counter and a tally to fill; at the end, both are written as the task's part."""
+    keys, tally = key_type(task.vocabulary_size), Tally()
+    with Spills(task.target, keys) as spills:
+        counter = PairCounter(task.vocabulary_size, memory, spills.put_away)
+        yield counter, tally
+        write_part(task.target, spills.merged_with(counter.finish()), keys, counter.tokens, tally)
+
+
+def merge_parts(task: MergeTask) -> Done:
+    """Add up parts and write the sum to `task.target`; the parts are kept."""
+    parts = [Part(path) for path in task.sources]
+    tokens, tally = totals_of(parts)
+    write_part(task.target, merged_blocks(parts), key_type(task.vocabulary_size), tokens, tally)
+    return Done(task, tally)
 
 
 class MergeTree:

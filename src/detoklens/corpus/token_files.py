@@ -17,6 +17,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
@@ -31,7 +32,7 @@ from jaxtyping import Bool, Int64, UInt32
 
 from detoklens.corpus.encoding import Encoded
 from detoklens.corpus.inputs import Accepted, InputFile
-from detoklens.corpus.parquet import batches_of_columns, open_parquet, sizes_of_columns
+from detoklens.corpus.parquet import ParquetFile
 from detoklens.errors import CorpusError, first_line
 
 PAIRS, ROWS, FLAT, MEGATRON, INFINI_GRAM = "bigram table", "rows of ids", "flat ids", "Megatron", "infini-gram"
@@ -42,6 +43,11 @@ MEGATRON_MAGIC, NPY_MAGIC, ARROW_MAGIC = b"MMIDIDX\x00\x00", b"\x93NUMPY", b"ARR
 LLM_C_MAGIC = 20240520
 LARGEST_TOTAL = 2**62
 ROWS_AT_ONCE = 1 << 16
+
+
+def _is_infini_gram(path: str) -> bool:
+    return os.path.basename(path).startswith("tokenized.")
+
 
 ACCEPTED = Accepted(
     lambda path: Path(path).suffix.lower() in (".parquet", ".arrow", ".npy", ".bin") or _is_infini_gram(path),
@@ -79,6 +85,10 @@ class TokenFile:
     ids_field: str = ""
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        return PAIR_COLUMNS if self.kind == PAIRS else (self.ids_field,)
+
+    @property
     def pairs_may_cross(self) -> bool:
         return self.kind == PAIRS or (self.kind == FLAT and self.separator is None and self.bounds is None)
 
@@ -109,10 +119,6 @@ class PairBatch(NamedTuple):
     counts: Int64[np.ndarray, "row"]
 
 
-def _is_infini_gram(path: str) -> bool:
-    return os.path.basename(path).startswith("tokenized.")
-
-
 def recognize(file: InputFile, options: ImportOptions, vocabulary_size: int) -> TokenFile:
     """Recognize the kind of a file; refuse one whose content is ambiguous."""
     suffix = Path(file.path).suffix.lower()
@@ -126,8 +132,8 @@ def recognize(file: InputFile, options: ImportOptions, vocabulary_size: int) -> 
         return TokenFile(file.name, file.path, MEGATRON, dtype, 0, length, options.separator, str(index))
     dtype, offset, length = _flat_layout(file, options)
     bounds = Path(file.path).with_suffix(".csv.gz")
-    found = str(bounds) if bounds.is_file() else None
-    return TokenFile(file.name, file.path, FLAT, dtype, offset, length, options.separator, found)
+    bounds_path = str(bounds) if bounds.is_file() else None
+    return TokenFile(file.name, file.path, FLAT, dtype, offset, length, options.separator, bounds_path)
 
 
 def _refuse(name: str, problem: str) -> CorpusError:
@@ -227,7 +233,11 @@ def _read_megatron_index(
 
 
 def _table(file: InputFile, options: ImportOptions, suffix: str) -> TokenFile:
-    schema = open_parquet(file.name, file.path).schema_arrow if suffix == ".parquet" else _arrow_schema(file)
+    if suffix == ".parquet":
+        schema = ParquetFile(file.name, file.path).schema
+    else:
+        with _arrow_reader(file, "not a whole") as reader:
+            schema = reader.schema
     if suffix == ".parquet" and set(PAIR_COLUMNS) <= set(schema.names):
         for column in PAIR_COLUMNS:
             if not types.is_integer(schema.field(column).type):
@@ -246,19 +256,17 @@ def _table(file: InputFile, options: ImportOptions, suffix: str) -> TokenFile:
     return TokenFile(file.name, file.path, ROWS, separator=options.separator, ids_field=field)
 
 
-def _arrow_schema(file: InputFile) -> Any:
-    try:
-        with pa.OSFile(os.fsencode(file.path)) as opened, _arrow_reader(opened) as reader:
-            return reader.schema
-    except (pa.ArrowException, OSError, EOFError) as error:
-        raise _refuse(file.name, f"not a whole Arrow file ({first_line(error)}); download it again") from error
-
-
-def _arrow_reader(opened: Any) -> Any:
+@contextmanager
+def _arrow_reader(file: InputFile | TokenFile, damage: str) -> Iterator[Any]:
     """A reader of a stream, as `datasets` writes it, or of a file."""
-    is_file = opened.read(6) == ARROW_MAGIC
-    opened.seek(0)
-    return pa.ipc.open_file(opened) if is_file else pa.ipc.open_stream(opened)
+    try:
+        with pa.OSFile(os.fsencode(file.path)) as opened:
+            is_file = opened.read(6) == ARROW_MAGIC
+            opened.seek(0)
+            with pa.ipc.open_file(opened) if is_file else pa.ipc.open_stream(opened) as reader:
+                yield reader
+    except (pa.ArrowException, OSError, EOFError) as error:
+        raise _refuse(file.name, f"{damage} Arrow file ({first_line(error)}); download it again") from error
 
 
 def pieces_of(file: TokenFile, target: int) -> Iterator[tuple[TokenPiece, int]]:
@@ -272,13 +280,8 @@ def pieces_of(file: TokenFile, target: int) -> Iterator[tuple[TokenPiece, int]]:
     elif file.path.lower().endswith(".arrow"):
         yield TokenPiece(file, 0, 0), os.path.getsize(file.path)
     else:
-        opened = open_parquet(file.name, file.path)
-        for group, (_, size) in enumerate(sizes_of_columns(file.name, file.path, opened, _columns(file))):
+        for group, (_, size) in enumerate(ParquetFile(file.name, file.path).sizes(file.columns)):
             yield TokenPiece(file, group, group + 1), size
-
-
-def _columns(file: TokenFile) -> tuple[str, ...]:
-    return PAIR_COLUMNS if file.kind == PAIRS else (file.ids_field,)
 
 
 def read_batches(piece: TokenPiece, vocabulary_size: int, longest: int) -> Iterator[TokenBatch | PairBatch]:
@@ -289,31 +292,25 @@ def read_batches(piece: TokenPiece, vocabulary_size: int, longest: int) -> Itera
         for start in range(piece.start, piece.stop, block):
             yield _read_block(file, start, min(start + block, piece.stop), vocabulary_size)
         return
-    for batch in _record_batches(piece, longest):
+    if file.path.lower().endswith(".arrow"):
+        batches = _arrow_batches(file)
+    else:
+        groups = range(piece.start, piece.stop)
+        batches = ParquetFile(file.name, file.path).batches(file.columns, groups, longest, ROWS_AT_ONCE)
+    for batch in batches:
         if file.kind == PAIRS:
             yield _pairs(file, batch, vocabulary_size)
         else:
             yield _rows(file, batch.column(0), vocabulary_size)
 
 
-def _record_batches(piece: TokenPiece, longest: int) -> Iterator[Any]:
-    file = piece.file
-    if not file.path.lower().endswith(".arrow"):
-        opened, groups = open_parquet(file.name, file.path), range(piece.start, piece.stop)
-        columns = _columns(file)
-        yield from batches_of_columns(file.name, file.path, opened, columns, groups, longest, ROWS_AT_ONCE)
-        return
-    try:
-        with pa.OSFile(os.fsencode(file.path)) as source, _arrow_reader(source) as reader:
-            batches = (
-                map(reader.get_batch, range(reader.num_record_batches)) if hasattr(reader, "get_batch") else reader
-            )
-            for batch in batches:
-                selected = batch.select([file.ids_field])
-                selected.validate(full=True)  # damaged offsets would crash the process
-                yield selected
-    except (pa.ArrowException, OSError, EOFError) as error:
-        raise _refuse(file.name, f"a damaged Arrow file ({first_line(error)}); download it again") from error
+def _arrow_batches(file: TokenFile) -> Iterator[Any]:
+    with _arrow_reader(file, "a damaged") as reader:
+        is_file = hasattr(reader, "get_batch")
+        for batch in map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader:
+            selected = batch.select([file.ids_field])
+            selected.validate(full=True)  # damaged offsets would crash the process
+            yield selected
 
 
 def _pairs(file: TokenFile, batch: Any, vocabulary_size: int) -> PairBatch:

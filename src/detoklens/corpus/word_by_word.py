@@ -86,14 +86,15 @@ class WordByWord:
             return self._encode(rows)
         with self._one_at_a_time:
             try:
-                found = self._of_words(*_in_a_row(rows))
+                text = np.frombuffer(b"".join(rows), np.uint8)
+                encoded = self._encode_new_words(text, np.cumsum([0, *map(len, rows)], dtype=np.int64))
             except BaseException:
                 self._forget()  # the table may hold words without ids
                 raise
-        return self._encode(rows) if found is None else found
+        return self._encode(rows) if encoded is None else encoded
 
-    def _of_words(self, text: UInt8[np.ndarray, "byte"], starts: Int[np.ndarray, "text_and_end"]) -> Ids | None:
-        """The ids of the words; None, with an empty table, if too many words are new to be worth it."""
+    def _encode_new_words(self, text: UInt8[np.ndarray, "byte"], starts: Int[np.ndarray, "text_and_end"]) -> Ids | None:
+        """The ids of the texts; None, with an empty table, if too many words are new to be worth it."""
         numbers, words_before, new, known = intern_words(
             text, starts, self._joined, self._seed, self._slots, self._kept, self._known
         )
@@ -105,11 +106,11 @@ class WordByWord:
             new_ids, offsets = self._encode_words(text, new)
             ids = np.concatenate([ids, new_ids])
             id_starts = np.concatenate([id_starts, id_starts[-1] + offsets[1:]])
-        found = ids_of_words(numbers, words_before, id_starts, ids)
+        encoded: Ids = ids_of_words(numbers, words_before, id_starts, ids)
         self._known, self._id_starts, self._ids = known, id_starts[: known + 1], ids[: id_starts[known]]
         if len(id_starts) - 1 - known > MOST_PASSING * len(numbers):
             self._forget()
-        return found
+        return encoded
 
 
 class ByteLevelWords:
@@ -128,30 +129,31 @@ class ByteLevelWords:
             self._unclear[byte if byte < 0x80 else slice(0x80, None)] |= character not in vocabulary
         merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
         rows = {(vocabulary[a], vocabulary[b]): (rank, vocabulary[a + b]) for rank, (a, b) in enumerate(merges)}
-        pairs, found = np.array(list(rows), np.uint64), np.array(list(rows.values()), np.int32)
-        self._merges = tabulate_merges(pairs.reshape(-1, 2), found.reshape(-1, 2))
-        self._wholes = {_raw_bytes(token): number for token, number in vocabulary.items() if model.get("ignore_merges")}
+        pairs, merged = np.array(list(rows), np.uint64), np.array(list(rows.values()), np.int32)
+        self._merges = tabulate_merges(pairs.reshape(-1, 2), merged.reshape(-1, 2))
+        self._wholes: dict[bytes, int] = {}
+        if model.get("ignore_merges"):  # 0xFF, which no text has, for a character outside the byte-level alphabet
+            self._wholes = {
+                bytes(BYTE_OF_CHARACTER.get(character, 0xFF) for character in token): token_id
+                for token, token_id in vocabulary.items()
+            }
         contents = [re.escape(token["content"].encode()) for token in description["added_tokens"]]
         self._added = re.compile(b"|".join(contents) or b"(?!)")
-
-    @classmethod
-    def encoder(cls, description: dict[str, Any], by_tokenizers: Callable[[list[bytes]], Ids]) -> EncodeWords | None:
-        """The fast way to encode words; None if this tokenizer isn't a byte-level BPE that is fully understood."""
-        try:
-            return cls(description, by_tokenizers).encode
-        except (Unanalysed, KeyError, ValueError):
-            return None
 
     def encode(self, text: UInt8[np.ndarray, "byte"], spans: Int[np.ndarray, "word 2"]) -> Ids:
         is_clear = clear_words(text, spans, self._unclear, LONGEST_MERGED)
         row, ends = words_in_a_row(text, spans, is_clear, ord(WORD_END))
-        found = [match.start() for match in self._added.finditer(row)]
-        if found:
-            is_clear[np.flatnonzero(is_clear)[np.searchsorted(ends, found, side="right")]] = False
+        added = [match.start() for match in self._added.finditer(row)]
+        if added:
+            is_clear[np.flatnonzero(is_clear)[np.searchsorted(ends, added, side="right")]] = False
             row, ends = words_in_a_row(text, spans, is_clear, ord(WORD_END))
         pieces, is_start = self._splitter.split(row)
         starts = np.append(np.flatnonzero(is_start), len(pieces))
-        ids, offsets = merge_pieces(pieces, starts, self._whole_pieces(pieces, starts), self._byte_ids, *self._merges)
+        whole = np.full(len(starts) - 1, -1, np.int32)  # ids of the pieces that are tokens regardless of the merges
+        if self._wholes:
+            raw = pieces.tobytes()
+            whole[:] = [self._wholes.get(raw[begin:end], -1) for begin, end in pairwise(starts.tolist())]
+        ids, offsets = merge_pieces(pieces, starts, whole, self._byte_ids, *self._merges)
         text_ends = np.append(0, ends - np.arange(1, len(ends) + 1))
         offsets = offsets[np.searchsorted(starts, text_ends)]
         if not is_clear.all():
@@ -160,25 +162,6 @@ class ByteLevelWords:
             order = np.argsort(np.argsort(~is_clear, kind="stable")).astype(np.int32)
             ids, offsets = ids_of_words(order, np.arange(len(spans) + 1), offsets, ids)
         return ids, offsets
-
-    def _whole_pieces(
-        self, text: UInt8[np.ndarray, "byte"], starts: Int[np.ndarray, "piece_and_end"]
-    ) -> Int[np.ndarray, "piece"]:
-        """The ids of the pieces that are tokens regardless of the merges, -1 for others."""
-        if not self._wholes:
-            return np.full(len(starts) - 1, -1, np.int32)
-        raw, places = text.tobytes(), starts.tolist()
-        return np.array([self._wholes.get(raw[a:b], -1) for a, b in pairwise(places)], np.int32)
-
-
-def _raw_bytes(token: str) -> bytes:
-    """The bytes of a byte-level token; 0xFF for a character outside that alphabet."""
-    return bytes(BYTE_OF_CHARACTER.get(character, 0xFF) for character in token)
-
-
-def _in_a_row(texts: Sequence[bytes]) -> tuple[UInt8[np.ndarray, "byte"], Int[np.ndarray, "text_and_end"]]:
-    """The bytes of all texts, and their offsets."""
-    return np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)], dtype=np.int64)
 
 
 def splittable(description: dict[str, Any]) -> tuple[Bool[np.ndarray, "256 256"], bytes] | None:
@@ -192,19 +175,17 @@ def splittable(description: dict[str, Any]) -> tuple[Bool[np.ndarray, "256 256"]
         return None
     if model.get("type") != "BPE" or not model.get("byte_fallback") or any(map(model.get, PLAIN)):
         return None
-    if description["pre_tokenizer"] or description["added_tokens"] or not _bytes_stand_alone(model):
+    if description["pre_tokenizer"] or description["added_tokens"]:
+        return None
+    # Every byte needs a token, or its character does, so that nothing is unknown; and no byte may be merged.
+    unknown = [byte for byte, token in enumerate(BYTE_TOKENS) if token not in model["vocab"]]
+    if any(byte >= 0x80 or chr(byte) not in model["vocab"] for byte in unknown):
+        return None
+    merges = (merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"])
+    if not set(BYTE_TOKENS).isdisjoint(part for merge in merges for part in merge):
         return None
     description["normalizer"] = REPLACE
     return _joined_bytes(model["vocab"]), SPACE.encode() if prepends else b""
-
-
-def _bytes_stand_alone(model: dict[str, Any]) -> bool:
-    """Whether every byte has a token (or its character does), so that nothing is unknown, and no byte is merged."""
-    unknown = [byte for byte, token in enumerate(BYTE_TOKENS) if token not in model["vocab"]]
-    if any(byte >= 0x80 or chr(byte) not in model["vocab"] for byte in unknown):
-        return False
-    merges = (merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"])
-    return set(BYTE_TOKENS).isdisjoint(part for merge in merges for part in merge)
 
 
 def _joined_bytes(tokens: Iterable[str]) -> Bool[np.ndarray, "256 256"]:

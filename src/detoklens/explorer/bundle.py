@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from detoklens.errors import DetokLensError, OutputError, TokenError, shown
-from detoklens.explorer.arrays import Arrays, described_tokens, sample, token_counts, write_counts, write_layer
+from detoklens.explorer.arrays import Arrays, described_tokens, sample, write_counts, write_layer
 from detoklens.measures.positions import trained_range
 from detoklens.progress import shown_steps
 from detoklens.questions.anatomy.question import SHARE_NAMES
@@ -26,22 +28,19 @@ from detoklens.wording import term_name, term_symbol
 from detoklens.writing import make_folder, plain_output_errors, scratch_folder, write_whole
 
 PAGE = Path(__file__).parent / "page"
-
-
-def copy_page(folder: Path) -> None:
-    """Copy the built page into a bundle."""
-    if not (PAGE / "index.html").is_file():
-        raise OutputError(f"{PAGE}: the explorer's page is missing; reinstall detoklens, or run `make explorer-web`")
-    shutil.copytree(PAGE, folder, dirs_exist_ok=True, copy_function=shutil.copyfile)
-
-
-BUNDLE = "bundle.json"
+BUNDLE, CARDS = "bundle.json", "heads.json"
 KIND = "detoklens explorer"
 FORMAT = 1
 """Increased when older pages can't read the bundle, or newer pages an older bundle."""
-OURS = {"arrays", "assets", "counts", "built.json", BUNDLE, "heads.json", "index.html", "licences.txt"}
+OURS = {"arrays", "assets", "counts", "built.json", BUNDLE, CARDS, "index.html", "licences.txt"}
 OURS |= {"tokenizer.json", "tokens.json"}
 """Everything a bundle may contain."""
+LONGEST_TEXT = 256  # tokens in the page's attention matrix
+MOST_WORK = 2e13  # multiplications for all pairs of tokens in all heads: 2e12 for GPT-2 small, 7e13 for an 8B model
+SPLITS = {
+    "biases": "the part shared by all tokens is the biases",
+    "vocabulary": "the part shared by all tokens is the mean over the vocabulary",
+}
 
 
 def is_bundle(folder: Path) -> bool:
@@ -64,18 +63,26 @@ def check_bundle(folder: Path) -> dict[str, Any]:
     return described
 
 
+def _read_description(folder: Path) -> dict[str, Any]:
+    try:
+        described = json.loads((folder / BUNDLE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return described if isinstance(described, dict) else {}
+
+
 def refuse_foreign(folder: Path) -> None:
     """Raise an OutputError if a folder holds anything but an explorer bundle."""
     with plain_output_errors(folder):
         if folder.exists() and not folder.is_dir():
             raise OutputError(f"{folder} is a file; pass a folder")
-        if folder.is_dir() and any(folder.iterdir()) and not is_bundle(folder):
+        names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+        if names and not is_bundle(folder):
             raise OutputError(f"{folder} contains other files and is not overwritten; pass a new or empty folder")
-        strange = {path.name for path in folder.iterdir()} - OURS if folder.is_dir() else set()
-        if strange:
+        if names - OURS:
             raise OutputError(
-                f"{folder} holds {shown(min(strange))} next to an explorer and is not overwritten; move that file, or "
-                "pass another folder"
+                f"{folder} holds {shown(min(names - OURS))} next to an explorer and is not overwritten; move that "
+                "file, or pass another folder"
             )
 
 
@@ -115,16 +122,52 @@ def _take_back(old: Path, folder: Path) -> None:
             old.rename(folder)
 
 
-def _read_description(folder: Path) -> dict[str, Any]:
-    try:
-        described = json.loads((folder / BUNDLE).read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return described if isinstance(described, dict) else {}
+def write_bundle(study: Study, folder: Path, cards_later: bool = False) -> Path:
+    """Write the explorer of a study atomically into a folder, replacing a bundle that is already there.
 
-
-CARDS = "heads.json"
-MOST_WORK = 2e13  # multiplications for all pairs of tokens in all heads: 2e12 for GPT-2 small, 7e13 for an 8B model
+    Head cards take longer than everything else; with `cards_later`, `add_cards` writes them afterwards.
+    """
+    layer, reason = study.layer, too_large(study.layer)
+    text_limit = min(LONGEST_TEXT, layer.n_positions)
+    with whole_folder(folder) as written:
+        if not (PAGE / "index.html").is_file():
+            raise OutputError(
+                f"{PAGE}: the explorer's page is missing; reinstall detoklens, or run `make explorer-web`"
+            )
+        shutil.copytree(PAGE, written, dirs_exist_ok=True, copy_function=shutil.copyfile)
+        arrays, counts = Arrays(written), None
+        with shown_steps("exporting the layer") as watch:
+            write_layer(layer, arrays, text_limit, watch)
+        if layer.has_vocabulary:
+            (written / "tokens.json").write_bytes(as_json(described_tokens(layer)))
+            (written / "tokenizer.json").write_text(layer.vocabulary.to_json(), encoding="utf-8")
+        if study.counts is not None:
+            counted = study.counts.tokens[: layer.vocab_size]
+            arrays.add("token_counts", np.pad(counted, (0, layer.vocab_size - len(counted))), "float64")
+            counts = write_counts(study.counts, layer.vocab_size, written)
+        if reason is None and not cards_later:
+            (written / CARDS).write_bytes(as_json(head_cards(study)))
+        described = {
+            "format": FORMAT,
+            "kind": KIND,
+            "detoklens": __version__,
+            "model": _model(layer),
+            "text_limit": text_limit,
+            "has_tokens": layer.has_vocabulary,
+            "left_out": np.setdiff1d(np.arange(layer.vocab_size), layer.meaningful_tokens).tolist(),
+            "beginning": _beginning(layer),
+            "sample": sample(layer, text_limit),
+            "splits": _splits(layer),
+            "arrays": arrays.described,
+            "counts": counts,
+            "reasons": _reasons(study),
+            "heads": CARDS if reason is None else None,
+            "heads_pending": cards_later,
+            "views": {"token": None, "text": None, "positions": None, "heads": reason},
+            **_kernel(layer),
+        }
+        (written / BUNDLE).write_bytes(as_json(described))
+    return folder
 
 
 def too_large(layer: Layer) -> str | None:
@@ -135,6 +178,17 @@ def too_large(layer: Layer) -> str | None:
         f"Head cards compare all pairs of {layer.vocab_size:,} tokens in {layer.n_heads} heads, which takes hours for "
         "a model of this size. Run `detoklens heads` to compute them."
     )
+
+
+def add_cards(study: Study, folder: Path) -> None:
+    """Write the head cards, or the error that prevents them, into a bundle that may be open in a browser."""
+    if too_large(study.layer) is not None:
+        return
+    try:
+        cards = head_cards(study)
+    except DetokLensError as error:
+        cards = {"problem": str(error)}
+    write_whole(folder / CARDS, as_json(cards))
 
 
 def head_cards(study: Study) -> dict[str, Any]:
@@ -158,80 +212,11 @@ def head_cards(study: Study) -> dict[str, Any]:
     }
 
 
-LONGEST_TEXT = 256  # tokens in the page's attention matrix
-SPLITS = {
-    "biases": "the part shared by all tokens is the biases",
-    "vocabulary": "the part shared by all tokens is the mean over the vocabulary",
-}
-
-
-def write_bundle(study: Study, folder: Path, cards_later: bool = False) -> Path:
-    """Write the explorer of a study atomically into a folder, replacing a bundle that is already there.
-
-    Head cards take longer than everything else; with `cards_later`, `add_cards` writes them afterwards.
-    """
-    with whole_folder(folder) as written:
-        copy_page(written)
-        described = _written_parts(study, written)
-        reason = too_large(study.layer)
-        if reason is None and not cards_later:
-            (written / CARDS).write_bytes(as_json(head_cards(study)))
-        described["heads"], described["heads_pending"] = CARDS if reason is None else None, cards_later
-        described["views"] = {"token": None, "text": None, "positions": None, "heads": reason}
-        (written / BUNDLE).write_bytes(as_json(described))
-    return folder
-
-
-def add_cards(study: Study, folder: Path) -> None:
-    """Write the head cards, or the error that prevents them, into a bundle that may be open in a browser."""
-    if too_large(study.layer) is not None:
-        return
-    try:
-        cards = head_cards(study)
-    except DetokLensError as error:
-        cards = {"problem": str(error)}
-    write_whole(folder / CARDS, as_json(cards))
-
-
-def _written_parts(study: Study, folder: Path) -> dict[str, Any]:
-    """Write everything but the head cards and bundle.json; return the content of the latter."""
-    layer, arrays = study.layer, Arrays(folder)
-    text_limit = min(LONGEST_TEXT, layer.n_positions)
-    with shown_steps("exporting the layer") as watch:
-        write_layer(layer, arrays, text_limit, watch)
-    if layer.has_vocabulary:
-        (folder / "tokens.json").write_bytes(as_json(described_tokens(layer)))
-        (folder / "tokenizer.json").write_text(layer.vocabulary.to_json(), encoding="utf-8")
-    counts = None
-    if study.counts is not None:
-        arrays.add("token_counts", token_counts(study.counts, layer.vocab_size), "float64")
-        counts = write_counts(study.counts, layer.vocab_size, folder)
-    return _described(layer, text_limit) | {"arrays": arrays.described, "counts": counts, "reasons": _reasons(study)}
-
-
-def _described(layer: Layer, text_limit: int) -> dict[str, Any]:
-    rotary, slopes = layer.weights.rotary_frequencies, layer.weights.alibi_slopes
-    return {
-        "format": FORMAT,
-        "kind": KIND,
-        "detoklens": __version__,
-        "model": _model(layer),
-        "text_limit": text_limit,
-        "has_tokens": layer.has_vocabulary,
-        "beginning": _beginning(layer),
-        "sample": sample(layer, text_limit),
-        "splits": _splits(layer),
-        "rotary": None
-        if rotary is None
-        else {"frequencies": rotary.tolist(), "factor": float(layer.weights.rotary_factor)},
-        "alibi_slopes": None if slopes is None else slopes.tolist(),
-    }
-
-
 def _model(layer: Layer) -> dict[str, Any]:
+    """The model as the page's formulas need it, under its name without the path of a local folder."""
     weights = layer.weights
     return {
-        "name": _name(layer),
+        "name": Path(layer.name).name if Path(layer.name).exists() else layer.name,
         "positions": layer.positions,
         "is_causal": layer.is_causal,
         "n_heads": layer.n_heads,
@@ -250,9 +235,14 @@ def _model(layer: Layer) -> dict[str, Any]:
     }
 
 
-def _name(layer: Layer) -> str:
-    """The name without the path of a local folder, which need not be published."""
-    return Path(layer.name).name if Path(layer.name).exists() else layer.name
+def _kernel(layer: Layer) -> dict[str, Any]:
+    """What the scores of rotary and ALiBi positions depend on."""
+    rotary, slopes = layer.weights.rotary_frequencies, layer.weights.alibi_slopes
+    factor = layer.weights.rotary_factor
+    return {
+        "rotary": None if rotary is None else {"frequencies": rotary.tolist(), "factor": float(factor)},
+        "alibi_slopes": None if slopes is None else slopes.tolist(),
+    }
 
 
 def _beginning(layer: Layer) -> int | None:
@@ -263,35 +253,37 @@ def _beginning(layer: Layer) -> int | None:
 
 
 def _splits(layer: Layer) -> list[dict[str, Any]]:
-    """The ways to split the score into terms, the more informative one first."""
+    """The ways to split the score into terms, the more informative one first; the terms are the shortest text's."""
     names = ["biases"] if layer.positions == "learned" else list(SPLITS)
     if len(names) > 1 and not layer.has_biases:
         names.reverse()
-    return [{"name": name, "meaning": SPLITS[name], "terms": _terms(layer, name)} for name in names]
-
-
-def _terms(layer: Layer, split: str) -> list[dict[str, str]]:
-    """The terms of a text, taken from the shortest one."""
     token = 1 if layer.weights.padding_token_id == 0 else 0
-    terms = layer.terms([token], None if split == "biases" else "vocabulary")
-    return [
-        {"name": name, "symbol": term_symbol(name), "words": term_name(name), "meaning": layer.term_meanings[name]}
-        for name in terms.names
-    ]
+    splits = []
+    for split in names:
+        terms = [
+            {"name": name, "symbol": term_symbol(name), "words": term_name(name), "meaning": layer.term_meanings[name]}
+            for name in layer.terms([token], None if split == "biases" else "vocabulary").names
+        ]
+        splits.append({"name": split, "meaning": SPLITS[split], "terms": terms})
+    return splits
 
 
 def _reasons(study: Study) -> dict[str, str | None]:
     """Why a part of a view is unavailable."""
-    layer = study.layer
-    learned, rotary = layer.positions == "learned", layer.positions == "rotary"
-    return {
-        "counts": None if study.counts is not None else "No corpus counts were given.",
-        "layer_norm": None
-        if learned
-        else "Positions are not divided by σ: this model does not add them to the residual stream.",
-        "offset": None if rotary else "Tᵉᵉ does not depend on the offset: this model has no rotary positions.",
-        "vocabulary": None if layer.has_vocabulary else "This model has no tokenizer: tokens are shown as ids.",
+    has_table = study.layer.positions == "learned"
+    missing = {
+        "counts": (study.counts is None, "No corpus counts were given."),
+        "layer_norm": (
+            not has_table,
+            "Positions are not divided by σ: this model does not add them to the residual stream.",
+        ),
+        "offset": (
+            study.layer.positions != "rotary",
+            "Tᵉᵉ does not depend on the offset: this model has no rotary positions.",
+        ),
+        "vocabulary": (not study.layer.has_vocabulary, "This model has no tokenizer: tokens are shown as ids."),
     }
+    return {part: reason if is_missing else None for part, (is_missing, reason) in missing.items()}
 
 
 def as_json(content: dict[str, Any]) -> bytes:

@@ -90,7 +90,7 @@ def head_rows(
     lines = max(title.count("\n") + 1 for title in titles)
     margins = Margins(
         left=max((text_inches(name, theme.SMALL_SIZE) for name in shown), default=0.0) + 2 * EDGE,
-        top=legend_height(legend, total) + lines * LABEL * 0.8 + 0.05,
+        top=legend_height(legend, total) + lines * LABEL * 0.65 + 0.06,
         bottom=LABEL,
         between_columns=3.5 * EDGE,
         between_rows=lines * LABEL * 0.8 + 0.05 + LABEL,
@@ -325,7 +325,7 @@ def _with_legend(axes: Axes, entries: Sequence[Artist]) -> Figure:
 
 def legend_height(entries: Sequence[Artist], total: float) -> float:
     """Height of the legend in inches."""
-    return ceil(len(entries) / _legend_columns(entries, total)) * 0.135 + 0.03 if entries else 0.0
+    return ceil(len(entries) / _legend_columns(entries, total)) * 0.112 + 0.04 if entries else 0.0
 
 
 def _legend_columns(entries: Sequence[Artist], total: float) -> int:

@@ -13,6 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
+import numpy as np
 from matplotlib.figure import Figure
 
 from detoklens.figures import theme
@@ -22,7 +23,8 @@ _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "http://www.w3.org/1999/xlink"
 _DROPPED = {f"{{{_SVG}}}metadata", f"{{{_SVG}}}style"}
 _URL = re.compile(r"url\(#([^)]*)\)")
-LONG = 200  # points from which a path is thinned
+MANY, LONG = 40, 200  # points from which a path is written as steps, and from which it is thinned
+CURVED = frozenset("CQAHVSTmlhvcsqta")  # commands other than straight lines to a place
 COLUMN = 0.6  # width in points: one pixel of a page, less than the thickness of a line
 _BEYOND_HUNDREDTHS = re.compile(r"(\.\d\d)\d+")
 _DROPPED_PROPERTIES = {"-inkscape-stroke"}
@@ -78,7 +80,7 @@ def _clean(element: Element, prefix: str, ink: str) -> None:
         elif value == theme.INK:
             element.set(name, ink)
         elif name == "d":
-            element.set(name, _BEYOND_HUNDREDTHS.sub(r"\1", thinned(value)).replace("  ", " "))
+            element.set(name, _BEYOND_HUNDREDTHS.sub(r"\1", compact(thinned(value))).replace("  ", " "))
         elif "url(#" in value:
             element.set(name, _URL.sub(rf"url(#{prefix}\1)", value))
 
@@ -99,27 +101,38 @@ def _raise_symbols(text: Element) -> None:
             SubElement(text, f"{{{_SVG}}}tspan", {"dy": f"{RAISED}em"}).text = rest
 
 
+def compact(path: str) -> str:
+    """Write a path of many points as steps in tenths of a point, a third as long; others are unchanged."""
+    if path.count("L") < MANY or CURVED & set(path):
+        return path
+    lines = []
+    for line in path.split("M")[1:]:
+        points, end, _ = line.partition("z")
+        places = np.round(np.array(points.replace("L", " ").split(), float) * 10).astype(int).reshape(-1, 2)
+        start, *steps = (" ".join(f"{step / 10:g}" for step in row) for row in np.diff(places, axis=0, prepend=0))
+        lines.append(f"M{start}l{' '.join(steps)}{end}".replace(" 0.", " .").replace("-0.", "-.").replace(" -", "-"))
+    return "".join(lines)
+
+
 def thinned(path: str) -> str:
     """Keep at most four points per column of a long path; short and curved paths are unchanged."""
-    if path.count("L") < LONG or set("CQAHVSTmlhvcsqta") & set(path):
+    if path.count("L") < LONG or CURVED & set(path):
         return path
     lines = [_thinned_line(line) for line in path.split("M")[1:]]
     return " ".join(f"M {line}" for line in lines)
 
 
 def _thinned_line(line: str) -> str:
+    """Keep the first, lowest, highest and last point of each column, in order."""
     points, end, _ = line.partition("z")
     places = [tuple(map(float, point.split())) for point in points.split("L")]
-    columns = [list(some) for _, some in groupby(places, lambda place: int(place[0] / COLUMN))]
-    kept = [place for column in columns for place in _telling(column)]
+    kept = []
+    for _, some in groupby(places, lambda place: int(place[0] / COLUMN)):
+        column = list(some)
+        heights = [y for _, y in column]
+        ends = {0, heights.index(min(heights)), heights.index(max(heights)), len(column) - 1}
+        kept += [column[place] for place in sorted(ends)]
     return " L ".join(f"{x:.2f} {y:.2f}" for x, y in kept) + (" z" if end else "")
-
-
-def _telling(column: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """The first, lowest, highest and last point of a column, in order."""
-    heights = [y for _, y in column]
-    telling = {0, heights.index(min(heights)), heights.index(max(heights)), len(column) - 1}
-    return [column[place] for place in sorted(telling)]
 
 
 def _describe(root: Element, prefix: str, title: str, description: str) -> None:

@@ -20,9 +20,8 @@ from huggingface_hub import cached_assets_path, constants, hf_hub_url, try_to_lo
 from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils import WeakFileLock, validate_repo_id
 
-from detoklens.errors import HubError
-from detoklens.hub.ranges import RemoteFile, stream_ranges
-from detoklens.hub.session import AnswerError, one_line_errors, read_headers, read_json
+from detoklens.errors import HubError, parse_json
+from detoklens.hub.session import AnswerError, RemoteFile, one_line_errors, request, stream_ranges
 from detoklens.writing import write_whole
 
 MAIN = "main"
@@ -44,9 +43,8 @@ class Repository:
 
     def list_files(self, revision: str) -> tuple[str, frozenset[str]]:
         """Return the commit of a revision and the names of its files. (`fetch` checks a name before using it.)"""
-        validate_repo_id(self.repo_id)
-        answer = read_json(f"{constants.ENDPOINT}/api/{self.kind}s/{self}/revision/{quote(revision, safe='')}")
-        if not isinstance(answer, dict) or not isinstance(siblings := answer.get("siblings"), list):
+        answer = self._ask(f"revision/{quote(revision, safe='')}")
+        if not isinstance(siblings := answer.get("siblings"), list):
             raise AnswerError("it is not a list of files")
         names = [file.get("rfilename") if isinstance(file, dict) else None for file in siblings]
         if not all(isinstance(name, str) for name in names):
@@ -59,20 +57,31 @@ class Repository:
         if is_offline():
             cached = self._folder / "refs"
             return sorted(path.relative_to(cached).as_posix() for path in cached.rglob("*") if path.is_file())
-        answer = read_json(f"{constants.ENDPOINT}/api/{self.kind}s/{self}/refs")
-        kinds = [answer.get(kind, []) for kind in ("branches", "tags")] if isinstance(answer, dict) else []
-        if not kinds or not all(isinstance(kind, list) for kind in kinds):
+        answer = self._ask("refs")
+        kinds = [answer.get(kind, []) for kind in ("branches", "tags")]
+        if not all(isinstance(kind, list) for kind in kinds):
             raise AnswerError("it is not a list of branches and tags")
         names = [each.get("name") if isinstance(each, dict) else None for kind in kinds for each in kind]
         if not all(isinstance(name, str) and is_plain_path(name) for name in names):
             raise AnswerError("it lists a branch or tag without a usable name")
         return sorted(map(str, names))
 
+    def _ask(self, what: str) -> dict[str, Any]:
+        """The hub API's answer about this repository."""
+        validate_repo_id(self.repo_id)
+        try:
+            answer = parse_json(request("GET", f"{constants.ENDPOINT}/api/{self.kind}s/{self}/{what}")[1])
+        except ValueError as error:
+            raise AnswerError("it is not valid JSON") from error
+        if not isinstance(answer, dict):
+            raise AnswerError("it is not a JSON object")
+        return answer
+
     def locate(self, revision: str, name: str) -> tuple[str, RemoteFile]:
         """Return the commit of a revision, and the URL, size and etag of one of its files."""
         if not is_plain_path(name):
             raise AnswerError(f"it names a file {_quote(name)}, which is not a plain relative path")
-        headers = read_headers(self._url(revision, name))
+        headers, _ = request("HEAD", self._url(revision, name))
         etag = (headers.get("x-linked-etag") or headers.get("etag", "")).removeprefix("W/").strip('"')
         size = headers.get("x-linked-size") or headers.get("content-length", "")
         if not (headers.get("x-repo-commit") and etag and size.isascii() and size.isdigit() and len(size) < 16):

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from huggingface_hub import constants, get_session, get_token
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
-from detoklens.errors import HubError, OutputError, first_line, parse_json
+from detoklens.errors import HubError, OutputError, first_line
 from detoklens.version import __version__
 
 if TYPE_CHECKING:
@@ -30,6 +32,9 @@ LARGEST_JSON = 32_000_000  # bytes of an API answer; a list of 100,000 files has
 MAX_REDIRECTS = 10
 GRACE_SECONDS = 60.0
 MIN_BYTES_PER_SECOND = 10_000
+MAX_ATTEMPTS = 5  # in a row without a new byte
+FIRST_PAUSE_SECONDS = 1.0  # doubled each time: 15 s in total
+TEMPORARY_STATUSES = frozenset({408, 429, 500, 502, 503, 504})
 HTTPError: type[Exception] = next(kind for kind in HfHubHTTPError.__mro__ if kind.__name__ == "HTTPError")
 """The base class of connection errors: that of httpx or httpx2, whichever huggingface_hub uses."""
 
@@ -101,38 +106,11 @@ class TransferTimeout:
         return future.result()
 
 
-def read_headers(url: str) -> Mapping[str, str]:
-    """Return the headers of a file, without its content."""
-    return _try_twice("HEAD", url)[0]
+def request(method: Literal["GET", "HEAD"], url: str) -> tuple[Mapping[str, str], bytes]:
+    """Headers and body of an answer of limited size.
 
-
-def read_json(url: str) -> Any:
-    """Return the hub API's answer."""
-    try:
-        return parse_json(_try_twice("GET", url)[1])
-    except ValueError as error:
-        raise AnswerError("it is not valid JSON") from error
-
-
-@contextmanager
-def open_response(method: str, url: str, timeout: TransferTimeout, **headers: str) -> Iterator[Any]:
-    """Yield the response after all redirects, its body unread: use `response.iter_raw()`."""
-    response = timeout.run(lambda: _send(method, url, timeout, headers))
-    try:
-        yield response
-    finally:
-        response.close()
-
-
-def refuse_compressed(response: Any) -> None:
-    """Refuse a body that could take any amount of memory once decompressed."""
-    encoding = response.headers.get("Content-Encoding", "identity")
-    if encoding != "identity":
-        raise AnswerError(f"it is compressed ({encoding[:20]!r})")
-
-
-def _try_twice(method: str, url: str) -> tuple[Mapping[str, str], bytes]:
-    """Headers and body; requested again if the connection fails, since the server may have closed an idle one."""
+    Requested again if the connection fails, since the server may have closed an idle one.
+    """
     try:
         return _request(method, url)
     except HTTPError:
@@ -147,7 +125,7 @@ def _request(method: str, url: str) -> tuple[Mapping[str, str], bytes]:
         if not (response.is_success or _describes_file(response)):
             raise AnswerError(f"it is HTTP {response.status_code}")
         if method == "GET":
-            refuse_compressed(response)
+            _refuse_compressed(response)
         for chunk in response.iter_raw():  # a HEAD's is empty, but reading to the end keeps the connection usable
             timeout.advance(len(chunk))
             body += chunk
@@ -156,32 +134,129 @@ def _request(method: str, url: str) -> tuple[Mapping[str, str], bytes]:
         return dict(response.headers), bytes(body)
 
 
-def _send(method: str, url: str, timeout: TransferTimeout, headers: Mapping[str, str]) -> Any:
-    """Follow redirects one by one; the session drops the token where the host changes.
+@contextmanager
+def open_response(method: str, url: str, timeout: TransferTimeout, **headers: str) -> Iterator[Any]:
+    """Yield the response after all redirects, its body unread: use `response.iter_raw()`.
 
-    (huggingface_hub's `build_hf_headers` would send an extra request.)
+    Redirects are followed one by one, so that the session drops the token where the host changes.
     """
     session = get_session()
     session.cookies.jar.set_policy(DefaultCookiePolicy(allowed_domains=[]))  # a bad one would break later requests
-    asked = {"User-Agent": f"detoklens/{__version__}", "Accept-Encoding": "identity", **headers}
-    if token := None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token():
-        asked["Authorization"] = f"Bearer {token}"
-    request = session.build_request(method, url, headers=asked, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT)
-    for _ in range(MAX_REDIRECTS):
-        response: Any = session.send(request, stream=True, follow_redirects=False)
-        if timeout.seconds_left() < 0:  # the caller has given up
+    headers = {"User-Agent": f"detoklens/{__version__}", "Accept-Encoding": "identity", **headers}
+    if token := None if constants.HF_HUB_DISABLE_IMPLICIT_TOKEN else get_token():  # build_hf_headers sends a request
+        headers["Authorization"] = f"Bearer {token}"
+
+    def send() -> Any:
+        next_request = session.build_request(method, url, headers=headers, timeout=constants.HF_HUB_DOWNLOAD_TIMEOUT)
+        for _ in range(MAX_REDIRECTS):
+            response: Any = session.send(next_request, stream=True, follow_redirects=False)
+            if timeout.seconds_left() < 0:  # the caller has given up
+                response.close()
+                timeout.advance(0)
+            if response.next_request is None or (method == "HEAD" and _describes_file(response)):
+                return response
             response.close()
-            timeout.advance(0)
-        if response.next_request is None or (method == "HEAD" and _describes_file(response)):
-            return response
-        response.close()
-        request = response.next_request
-    raise AnswerError(f"it redirects more than {MAX_REDIRECTS} times")
+            next_request = response.next_request
+        raise AnswerError(f"it redirects more than {MAX_REDIRECTS} times")
+
+    with closing(timeout.run(send)) as response:
+        yield response
 
 
 def _describes_file(response: Any) -> bool:
     """Whether a redirect to another host already states the file's etag and size."""
     return response.has_redirect_location and {"x-linked-etag", "x-linked-size"} <= response.headers.keys()
+
+
+def _refuse_compressed(response: Any) -> None:
+    """Refuse a body that could take any amount of memory once decompressed."""
+    encoding = response.headers.get("Content-Encoding", "identity")
+    if encoding != "identity":
+        raise AnswerError(f"it is compressed ({encoding[:20]!r})")
+
+
+@dataclass(frozen=True)
+class RemoteFile:
+    """One file of one commit; `etag` identifies its content."""
+
+    name: str
+    url: str
+    size: int
+    etag: str
+
+
+def stream_ranges(remote: RemoteFile, ranges: Iterable[range]) -> Iterator[bytes]:
+    """Yield the bytes of `ranges` (ascending, disjoint) in pieces, as they arrive, however often the connection breaks.
+
+    An answer counts only if it states the requested bytes: status 206 with the exact Content-Range and Content-Length.
+    A server that ignores `Range` answers 200 with the whole file, which is read up to the last wanted byte.
+
+    After a broken connection the next request starts at the first byte not yet yielded. A wrong answer is requested
+    again at once, a temporary problem after a pause.
+    """
+    remaining, timeout = RemainingRanges(ranges), TransferTimeout(remote.url)
+    failures = 0
+    while remaining.ranges:
+        try:
+            first = remaining.ranges[0]
+            span = f"bytes={first.start}-{first.stop - 1}"
+            with open_response("GET", remote.url, timeout, Range=span) as response:
+                offset = _first_offset(response, remote, first)
+                for chunk in response.iter_raw():
+                    timeout.advance(len(chunk))
+                    for piece in remaining.take(chunk, offset):
+                        failures = 0
+                        yield piece
+                    offset += len(chunk)
+                    if not remaining.ranges and response.status_code == 200:
+                        return
+        except (AnswerError, HTTPError) as error:
+            failures += 1
+            if failures == MAX_ATTEMPTS:
+                raise TransferError(f"{remote.url}: {first_line(error)}, {MAX_ATTEMPTS} times in a row") from error
+            if isinstance(error, (BusyError, HTTPError)):
+                time.sleep(FIRST_PAUSE_SECONDS * 2 ** (failures - 1))
+
+
+class RemainingRanges:
+    """The byte ranges still to be received."""
+
+    def __init__(self, ranges: Iterable[range]) -> None:
+        self.ranges = deque(part for part in ranges if part)
+
+    def take(self, chunk: bytes, offset: int) -> Iterator[bytes]:
+        """Yield the wanted parts of a chunk that lies at `offset` in the file, and count them as received."""
+        end = offset + len(chunk)
+        while self.ranges and self.ranges[0].start < end:
+            first = self.ranges.popleft()
+            stop = min(first.stop, end)
+            if stop < first.stop:
+                self.ranges.appendleft(range(stop, first.stop))
+            yield chunk[first.start - offset : stop - offset]
+
+
+def _first_offset(response: Any, remote: RemoteFile, wanted: range) -> int:
+    """Return where in the file the response starts; refuse, unread, anything but an exact answer."""
+    if response.status_code in TEMPORARY_STATUSES:
+        raise BusyError(f"HTTP {response.status_code}")
+    if response.status_code >= 400:
+        raise RefusedError(response)
+    _refuse_compressed(response)
+    _expect(response, "Transfer-Encoding", None)  # a chunked body can end anywhere, despite its Content-Length
+    if response.status_code == 206:
+        _expect(response, "Content-Range", f"bytes {wanted.start}-{wanted.stop - 1}/{remote.size}")
+        _expect(response, "Content-Length", str(len(wanted)))
+        return wanted.start
+    if response.status_code == 200:
+        _expect(response, "Content-Length", str(remote.size))
+        return 0
+    raise AnswerError(f"HTTP {response.status_code}")
+
+
+def _expect(response: Any, header: str, value: str | None) -> None:
+    found = response.headers.get(header)
+    if found != value:
+        raise AnswerError(f"the answer has {header} {found and found[:80]!r}, expected {value!r}")
 
 
 @contextmanager

@@ -27,7 +27,7 @@ from detoklens.writing import scratch_folder
 FOLDER_VARIABLE = "NUMBA_CACHE_DIR"
 
 
-class Kept(FunctionCache):  # type: ignore[misc]
+class LoopCache(FunctionCache):  # type: ignore[misc]
     """numba's cache of compiled loops, but a full disk is not an error."""
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
@@ -36,16 +36,16 @@ class Kept(FunctionCache):  # type: ignore[misc]
         numba's extensions stay unloaded: importing awkward takes longer than most questions on the demo, and no loop
         here uses it. They are loaded as usual when a function of someone else is compiled.
         """
-        loaded, entrypoints._already_initialized = entrypoints._already_initialized, True
+        initialized, entrypoints._already_initialized = entrypoints._already_initialized, True
         try:
-            found = super().load_overload(sig, target_context)
+            loop = super().load_overload(sig, target_context)
         except OSError:
-            found = None
+            loop = None
         finally:
-            entrypoints._already_initialized = loaded
-        if found is None and sys.stderr.isatty():
-            _say_once("compiling the loops of this command, once; it starts at once from then on", by_worker=True)
-        return found
+            entrypoints._already_initialized = initialized
+        if loop is None and sys.stderr.isatty():
+            _warn_once("compiling the loops of this command, once; it starts at once from then on", by_worker=True)
+        return loop
 
     def save_overload(self, sig: Any, data: Any) -> None:
         try:
@@ -53,7 +53,7 @@ class Kept(FunctionCache):  # type: ignore[misc]
         except OSError as error:
             # An index without its data could name the data of an older source.
             Path(self.cache_path, f"{self._impl.filename_base}.nbi").unlink(missing_ok=True)
-            _say_once(f"compiled loops are not kept: {error.strerror or error}; every process compiles its own")
+            _warn_once(f"compiled loops are not kept: {error.strerror or error}; every process compiles its own")
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -62,41 +62,39 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     def compile_loop(function: Callable[..., Any]) -> Any:
         loop = numba.njit(nogil=True, **options)(function)
         loop._compilation_chain_init_hook = lambda: None  # loads numba's extensions
-        store = _store(function)
-        if store is not None:
-            loop._cache = store
+        if (cache_of_loop := _cache_of(function)) is not None:
+            loop._cache = cache_of_loop
         return loop
 
     return compile_loop
 
 
-def _store(function: Callable[..., Any]) -> Kept | None:
+def _cache_of(function: Callable[..., Any]) -> LoopCache | None:
+    """Where a loop is cached; None if no folder can be written to."""
     try:
-        return Kept(function)
-    except RuntimeError:  # no place that can be written to
-        if not _keep_for_this_run():
-            return None
-        return Kept(function)
+        return LoopCache(function)
+    except RuntimeError:
+        return LoopCache(function) if _use_temporary_folder() else None
 
 
 @cache
-def _keep_for_this_run() -> bool:
+def _use_temporary_folder() -> bool:
     """Let numba and the workers of this process use a temporary folder; False if there is none."""
-    told = "neither its folder nor a home can be written to, so loops are compiled"
+    problem = "neither its folder nor a home can be written to, so loops are compiled"
     try:
         folder = ExitStack()
         os.environ[FOLDER_VARIABLE] = str(folder.enter_context(scratch_folder()))
     except OSError:
-        _say_once(f"{told} again in every process; set {FOLDER_VARIABLE} to a folder that keeps them")
+        _warn_once(f"{problem} again in every process; set {FOLDER_VARIABLE} to a folder that keeps them")
         return False
     atexit.register(folder.close)
     numba.config.CACHE_DIR = os.environ[FOLDER_VARIABLE]
-    _say_once(f"{told} for this run only; set {FOLDER_VARIABLE} to a folder that keeps them")
+    _warn_once(f"{problem} for this run only; set {FOLDER_VARIABLE} to a folder that keeps them")
     return True
 
 
 @cache
-def _say_once(message: str, by_worker: bool = False) -> None:
+def _warn_once(message: str, by_worker: bool = False) -> None:
     """Log one line, from the process that the user started or, with `by_worker`, also from the first worker."""
     if os.environ.get(WORKER_VARIABLE) in ({None, "1"} if by_worker else {None}):
         logging.getLogger("detoklens").warning("detoklens: %s", message)

@@ -15,10 +15,12 @@ import math
 from typing import Any
 
 import numpy as np
+from llvmlite import ir
 from numba import types
-from numba.extending import overload
+from numba.extending import intrinsic, overload
 
 from detoklens.kernels.compiling import compiled
+from detoklens.kernels.product import QUERIES, fill_tile
 
 LOWEST = np.float32(-126)
 """Below 2^−126 float32 has no normal numbers; smaller exponents are clipped, which no sum notices."""
@@ -52,15 +54,56 @@ def _single(exponent: Any) -> Any:
     return series * power.view(np.float32)
 
 
-SIMD = {"reassoc", "contract", "nnan", "nsz"}
-"""Sums in the order of the vector lanes, products and sums in one step.
+@intrinsic
+def larger(_: Any, one: Any, _other: Any) -> tuple[Any, Any]:
+    """The larger of two numbers: LLVM runs a loop over these in vector lanes, unlike one over Python's `max`."""
 
-Helpers with this are inlined: a helper compiled once by itself and once more inside its caller may add in two orders,
-and which of the two runs would depend on whether the code was just compiled or comes from numba's cache.
-"""
-APART = 64
-"""Numbers between two buffers. If they were adjacent, a vector loop could not rule out overlap and would fall back to
-scalars: sums would depend on the buffers' addresses."""
+    def emit(_context: Any, builder: ir.IRBuilder, _signature: Any, arguments: Any) -> ir.Value:
+        number = arguments[0].type
+        function = builder.module.declare_intrinsic("llvm.maxnum", [number], ir.FunctionType(number, [number] * 2))
+        return builder.call(function, arguments)
+
+    return one(one, one), emit
+
+
+SIMD = {"reassoc", "contract", "nnan", "nsz"}
+"""Sums in the order of the vector lanes, products and sums in one step."""
+PADDING = 64
+"""Loops run over whole vectors: keys with a score of −∞ and terms of 0 fill them up."""
+
+
+@compiled()
+def multiply_factors(
+    queries: np.ndarray, rows: np.ndarray, unit: float, panels: np.ndarray, scores: np.ndarray
+) -> None:
+    """Write the products of some rows of each query factor, times `unit`, with each key factor, as [pair, row, key].
+
+    queries [factor, row, dimension] are plain, keys [factor, panel, dimension, key] packed; pairs are sorted by key
+    factor. The rows of `scores` fill whole panels of queries, its keys whole panels of keys, maybe not all.
+    """
+    factors, dimensions, width = len(queries), queries.shape[2], panels.shape[3]
+    n_rows, columns = scores.shape[1:]
+    packed = np.zeros((factors, n_rows // QUERIES, dimensions, QUERIES), scores.dtype)
+    for factor in range(factors):
+        for place in range(len(rows)):
+            for dimension in range(dimensions):
+                packed[factor, place // QUERIES, dimension, place % QUERIES] = (
+                    queries[factor, rows[place], dimension] * unit
+                )
+    flat_queries, flat_keys, flat_scores = packed.reshape(-1), panels.reshape(-1), scores.reshape(-1)
+    for factor in range(len(panels)):
+        for key_panel in range(columns // width):
+            for panel in range(factors * n_rows // QUERIES):
+                fill_tile(
+                    flat_queries,
+                    panel * dimensions * QUERIES,
+                    flat_keys,
+                    (factor * panels.shape[1] + key_panel) * dimensions * width,
+                    dimensions,
+                    flat_scores,
+                    (factor * factors * n_rows + panel * QUERIES) * columns + key_panel * width,
+                    columns,
+                )
 
 
 @compiled(fastmath=SIMD)
@@ -80,15 +123,14 @@ def term_divergences(
 
     pair_scores [pair, row, key] are the terms of query and key, key_scores [other, key] those of the key alone; `order`
     says which of them, one after the other, is which term. `groups` [group, term] says which terms are removed at once;
-    they follow the single terms. Row r sees the keys from begins[r] to before ends[r]. All
-    scores are in units of ln 2, and so is `cap`, at which a model bends them (0: it does not).
+    they follow the single terms. Row r sees the keys from begins[r] to before ends[r]. All scores are in units of ln 2,
+    and so is `cap`, at which a model bends them (0: it does not).
+
+    A row's terms are copied next to each other first: every slice of an array would be counted as a reference to it.
     """
-    scores = np.empty(pair_scores.shape[2] + APART, pair_scores.dtype)
-    whole = np.empty_like(scores)
-    bent = np.empty_like(scores)
-    moved = np.empty_like(scores)
-    joined = np.empty_like(scores)
-    every = np.ones(len(order), np.bool_)
+    n_terms, n_pairs = len(order), len(pair_scores)
+    terms = np.empty((n_terms + len(groups), pair_scores.shape[2] + PADDING), pair_scores.dtype)
+    scores, whole = np.empty_like(terms[0]), np.empty_like(terms[0])
     for row in range(len(begins)):
         begin, end = begins[row], ends[row]
         keys = end - begin
@@ -96,114 +138,59 @@ def term_divergences(
             divergence[row, :] = 0.0
             top_changed[row, :] = False
             continue
-        _add_up(pair_scores, key_scores, order, every, row, begin, end, scores)
-        seen = scores[:keys]
+        padded = -(-keys // PADDING) * PADDING
+        for key in range(padded):
+            scores[key] = 0
+        for place in range(n_terms):
+            which = order[place]
+            term = pair_scores[which, row, begin:end] if which < n_pairs else key_scores[which - n_pairs, begin:end]
+            for key in range(keys):
+                terms[place, key] = term[key]
+                scores[key] += term[key]
+        for group in range(len(groups)):
+            for key in range(keys):
+                terms[n_terms + group, key] = 0
+            for place in range(n_terms):
+                if groups[group, place]:
+                    for key in range(keys):
+                        terms[n_terms + group, key] += terms[place, key]
         if cap > 0:
-            _bend(scores[:keys], cap, bent)
-            seen = bent[:keys]
-        top = _largest(seen)
-        log_sum = _softmax_weights(seen, top, whole)
-        top_key = _first_equal(seen, top)
-        for place in range(len(order) + len(groups)):
-            if place < len(order):
-                term = _term(pair_scores, key_scores, order[place], row, begin, end)
-            else:
-                _add_up(pair_scores, key_scores, order, groups[place - len(order)], row, begin, end, joined)
-                term = joined[:keys]
-            if cap > 0:
-                _bent_apart(scores[:keys], seen, term, cap, moved)
-                term = moved[:keys]
-            found = _divergence(seen, whole[:keys], term, log_sum, removed_first)
-            divergence[row, place] = found[0]
-            top_changed[row, place] = seen[top_key] - term[top_key] < found[1]
-
-
-@compiled(inline="always")
-def _term(pair_scores: np.ndarray, key_scores: np.ndarray, which: int, row: int, begin: int, end: int) -> np.ndarray:
-    """One term of one row along the keys that it sees."""
-    pairs = len(pair_scores)
-    return pair_scores[which, row, begin:end] if which < pairs else key_scores[which - pairs, begin:end]
-
-
-@compiled(inline="always", fastmath=SIMD)
-def _add_up(
-    pair_scores: np.ndarray,
-    key_scores: np.ndarray,
-    order: np.ndarray,
-    chosen: np.ndarray,
-    row: int,
-    begin: int,
-    end: int,
-    scores: np.ndarray,
-) -> None:
-    """Write the sum of the chosen terms at each key."""
-    for key in range(end - begin):
-        scores[key] = 0
-    for place in range(len(order)):
-        if not chosen[place]:
-            continue
-        term = _term(pair_scores, key_scores, order[place], row, begin, end)
-        for key in range(len(term)):
-            scores[key] += term[key]
-
-
-@compiled(inline="always", fastmath=SIMD)
-def _largest(scores: np.ndarray) -> float:
-    top = scores[0]
-    for key in range(len(scores)):
-        top = max(top, scores[key])
-    return top
-
-
-@compiled(inline="always", fastmath=SIMD)
-def _bend(scores: np.ndarray, cap: float, bent: np.ndarray) -> None:
-    """Write cap · tanh(score / cap)."""
-    for key in range(len(scores)):
-        bent[key] = cap * math.tanh(scores[key] / cap)
-
-
-@compiled(inline="always", fastmath=SIMD)
-def _bent_apart(scores: np.ndarray, bent: np.ndarray, term: np.ndarray, cap: float, moved: np.ndarray) -> None:
-    """Write by how much each capped score falls when a term is removed before capping."""
-    for key in range(len(scores)):
-        moved[key] = bent[key] - cap * math.tanh((scores[key] - term[key]) / cap)
-
-
-@compiled(inline="always", fastmath=SIMD)
-def _softmax_weights(scores: np.ndarray, top: float, weights: np.ndarray) -> float:
-    """Write the softmax of the scores; the logarithm of its denominator is returned."""
-    total = scores[0] - scores[0]
-    for key in range(len(scores)):
-        weights[key] = exp2(scores[key] - top)
-        total += weights[key]
-    for key in range(len(scores)):
-        weights[key] /= total
-    return top + math.log2(np.float64(total))
-
-
-@compiled()
-def _first_equal(scores: np.ndarray, value: float) -> int:
-    for key in range(len(scores)):
-        if scores[key] == value:
-            return key
-    return 0
-
-
-@compiled(inline="always", fastmath=SIMD)
-def _divergence(
-    scores: np.ndarray, whole: np.ndarray, term: np.ndarray, log_sum: float, removed_first: bool
-) -> tuple[float, float]:
-    """The divergence of one row and term, and the largest score without the term."""
-    top = scores[0] - term[0]
-    for key in range(len(scores)):
-        top = max(top, scores[key] - term[key])
-    total = weighted = expected = scores[0] - scores[0]
-    for key in range(len(scores)):
-        weight = exp2(scores[key] - term[key] - top)
-        total += weight
-        weighted += weight * term[key]
-        expected += whole[key] * term[key]
-    shift = top + math.log2(np.float64(total)) - log_sum
-    bits = -np.float64(weighted) / total - shift if removed_first else np.float64(expected) + shift
-    # Rounding can leave a divergence of nothing a hair below 0.
-    return max(bits * math.log(2.0), 0.0), top
+            for key in range(keys):
+                whole[key] = cap * math.tanh(scores[key] / cap)
+            for place in range(len(terms)):
+                for key in range(keys):
+                    terms[place, key] = whole[key] - cap * math.tanh((scores[key] - terms[place, key]) / cap)
+            for key in range(keys):
+                scores[key] = whole[key]
+        for key in range(keys, padded):
+            scores[key] = -np.inf
+            for place in range(len(terms)):
+                terms[place, key] = 0
+        top = scores[0]
+        for key in range(padded):
+            top = larger(top, scores[key])
+        total = scores[0] - scores[0]
+        for key in range(padded):
+            whole[key] = exp2(scores[key] - top)
+            total += whole[key]
+        for key in range(padded):
+            whole[key] /= total
+        log_sum = top + math.log2(np.float64(total))
+        top_key = 0
+        while scores[top_key] != top:
+            top_key += 1
+        for place in range(len(terms)):
+            top_without = scores[0] - terms[place, 0]
+            for key in range(padded):
+                top_without = larger(top_without, scores[key] - terms[place, key])
+            total = weighted = expected = scores[0] - scores[0]
+            for key in range(padded):
+                weight = exp2(scores[key] - terms[place, key] - top_without)
+                total += weight
+                weighted += weight * terms[place, key]
+                expected += whole[key] * terms[place, key]
+            shift = top_without + math.log2(np.float64(total)) - log_sum
+            bits = -np.float64(weighted) / total - shift if removed_first else np.float64(expected) + shift
+            # Rounding can leave a divergence of nothing a hair below 0.
+            divergence[row, place] = max(bits * math.log(2.0), 0.0)
+            top_changed[row, place] = scores[top_key] - terms[place, top_key] < top_without

@@ -38,23 +38,6 @@ def bin_of(score: np.float32, lowest: np.float32, per_unit: np.float32, last: np
 
 
 @compiled()
-def fill_starts(
-    positives: np.ndarray, n: int | np.int64, lowest: np.float32, per_unit: np.float32, bins: int, starts: np.ndarray
-) -> np.int64:
-    """starts[b] = how many of the first n positives lie in bins below b; return the size of the fullest bin."""
-    last = np.float32(bins - 1)
-    for bin_number in range(bins + 1):
-        starts[bin_number] = 0
-    for place in range(n):
-        starts[bin_of(positives[place], lowest, per_unit, last) + np.uint32(1)] += 1
-    fullest = np.int64(0)
-    for bin_number in range(bins):
-        fullest = max(fullest, starts[bin_number + 1])
-        starts[bin_number + 1] += starts[bin_number]
-    return fullest
-
-
-@compiled()
 def bins_over(positives: np.ndarray, n: int | np.int64, per_positive: int) -> tuple[np.float32, np.float32, int]:
     """Bins over the range of the first n positives: where they begin, bins per unit of score, how many bins.
 
@@ -85,8 +68,15 @@ def sort_with_weights(
 ) -> None:
     """Sort n scores with their weights into the given arrays: by bins, then by insertion."""
     lowest, per_unit, bins = bins_over(scores, n, BINS_TO_SORT)
-    fullest = fill_starts(scores, n, lowest, per_unit, bins, starts)
     last = np.float32(bins - 1)
+    for bin_number in range(bins + 1):
+        starts[bin_number] = 0
+    for place in range(n):
+        starts[bin_of(scores[place], lowest, per_unit, last) + np.uint32(1)] += 1
+    fullest = np.int64(0)
+    for bin_number in range(bins):
+        fullest = max(fullest, starts[bin_number + 1])
+        starts[bin_number + 1] += starts[bin_number]
     for place in range(n):
         bin_number = bin_of(scores[place], lowest, per_unit, last)
         sorted_scores[starts[bin_number]], sorted_weights[starts[bin_number]] = scores[place], weights[place]
@@ -94,20 +84,14 @@ def sort_with_weights(
     gap = np.int64(1)
     while gap < fullest // CROWDED:
         gap = 3 * gap + 1
-    while gap > 0:
-        insert_at_gaps(sorted_scores, sorted_weights, n, gap)
+    while gap > 0:  # Shell's sort; with gap 1 an insertion sort, which is fast on nearly sorted data
+        for place in range(gap, n):
+            score, weight, free = sorted_scores[place], sorted_weights[place], np.int64(place)
+            while free >= gap and sorted_scores[free - gap] > score:
+                sorted_scores[free], sorted_weights[free] = sorted_scores[free - gap], sorted_weights[free - gap]
+                free -= gap
+            sorted_scores[free], sorted_weights[free] = score, weight
         gap //= 3
-
-
-@compiled()
-def insert_at_gaps(scores: np.ndarray, weights: np.ndarray, n: int | np.int64, gap: int | np.int64) -> None:
-    """One pass of Shell's sort; with gap 1 an insertion sort, which is fast on nearly sorted data."""
-    for place in range(gap, n):
-        score, weight, free = scores[place], weights[place], np.int64(place)
-        while free >= gap and scores[free - gap] > score:
-            scores[free], weights[free] = scores[free - gap], weights[free - gap]
-            free -= gap
-        scores[free], weights[free] = score, weight
 
 
 @compiled()
@@ -136,19 +120,23 @@ def first_not_below(score: np.float32, positives: np.ndarray, first: np.uint32, 
 
 
 @compiled()
-def fill_slots(
-    positives: np.ndarray, n: int | np.int64, lowest: np.float32, per_unit: np.float32, bins: int, slots: np.ndarray
+def count_ranks(
+    row: np.ndarray,
+    positives: np.ndarray,
+    n: int | np.int64,
+    between: np.ndarray,
+    narrow_slots: np.ndarray,
+    slots: np.ndarray,
+    below: np.ndarray,
+    equal: np.ndarray,
 ) -> None:
-    """slots[b] = twice the number of the n sorted positives in bins below b, plus 1 where bin b holds one itself."""
-    last = np.float32(bins - 1)
-    empty_from = np.int64(0)
-    for place in range(n):
-        own = np.int64(bin_of(positives[place], lowest, per_unit, last))
-        if own >= empty_from:
-            slots[empty_from:own] = 2 * place
-            slots[own] = 2 * place + 1
-            empty_from = own + 1
-    slots[empty_from : bins + 1] = 2 * n
+    """For each of n distinct sorted positives, how many scores of the row are below and equal; one entry is spare."""
+    if n <= COMPARED_ONE_BY_ONE:
+        count_by_comparison(row, positives, n, below, equal)
+    elif n <= MOST_IN_NARROW_SLOTS:
+        count_by_bins(row, positives, n, narrow_slots, between, below, equal)
+    else:
+        count_by_bins(row, positives, n, slots, between, below, equal)
 
 
 @compiled()
@@ -161,39 +149,23 @@ def count_by_bins(
     below: np.ndarray,
     equal: np.ndarray,
 ) -> None:
-    """For each of n distinct sorted positives: how many scores of the row are below, how many equal?"""
-    lowest, per_unit, bins = prepare_bins(positives, n, slots)
-    count_in_bins(row, positives, n, lowest, per_unit, bins, slots, between, below, equal)
+    """The same by bins.
 
-
-@compiled()
-def prepare_bins(positives: np.ndarray, n: int | np.int64, slots: np.ndarray) -> tuple[np.float32, np.float32, int]:
-    """Fill the slots of n distinct sorted positives, once for all parts of a row; `positives` has one spare entry."""
-    lowest, per_unit, bins = bins_over(positives, n, BINS_TO_COUNT)
-    fill_slots(positives, n, lowest, per_unit, bins, slots)
-    positives[n] = np.inf
-    return lowest, per_unit, bins
-
-
-@compiled()
-def count_in_bins(
-    row: np.ndarray,
-    positives: np.ndarray,
-    n: int | np.int64,
-    lowest: np.float32,
-    per_unit: np.float32,
-    bins: int,
-    slots: np.ndarray,
-    between: np.ndarray,
-    below: np.ndarray,
-    equal: np.ndarray,
-) -> None:
-    """The same for a part of a row, whose bins are prepared.
-
-    `between[2 p]` counts the scores just below positive p, `between[2 p + 1]` those equal to it. A bin's slot says at
-    once where its scores belong, but for the few that share their bin with a positive.
+    slots[b] = twice the number of positives in bins below b, plus 1 where bin b holds one itself. `between[2 p]` counts
+    the scores just below positive p, `between[2 p + 1]` those equal to it. A bin's slot says at once where its scores
+    belong, but for the few that share their bin with a positive.
     """
+    lowest, per_unit, bins = bins_over(positives, n, min(BINS_TO_COUNT, BINS_TO_SORT + 4 * row.size // n))
     last = np.float32(bins - 1)
+    empty_from = np.int64(0)
+    for place in range(n):
+        bin_number = np.int64(bin_of(positives[place], lowest, per_unit, last))
+        if bin_number >= empty_from:
+            slots[empty_from:bin_number] = 2 * place
+            slots[bin_number] = 2 * place + 1
+            empty_from = bin_number + 1
+    slots[empty_from : bins + 1] = 2 * n
+    positives[n] = np.inf
     for empty in range(2 * n + 2):
         between[empty] = 0
     chunk_bins = np.empty(CHUNK, np.uint32)

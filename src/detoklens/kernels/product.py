@@ -102,16 +102,8 @@ def _multiply(queries: np.ndarray, keys: np.ndarray, scores: np.ndarray) -> None
             first_query = query_panel * dimensions * QUERIES
             first_score = query_panel * QUERIES * columns
             for key_panel in range(begin, end):
-                fill_tile(
-                    flat_queries,
-                    first_query,
-                    flat_keys,
-                    key_panel * dimensions * width,
-                    dimensions,
-                    flat_scores,
-                    first_score + key_panel * width,
-                    columns,
-                )
+                first_key, first = key_panel * dimensions * width, first_score + key_panel * width
+                fill_tile(flat_queries, first_query, flat_keys, first_key, dimensions, flat_scores, first, columns)
 
 
 @compiled()
@@ -137,30 +129,61 @@ def pairs_reaching(
     for query_panel in range(len(queries)):
         for key_panel in range(len(keys)):
             first_query, first_key = query_panel * QUERIES, key_panel * width
-            fill_tile(
-                flat_query_bounds,
-                first_query * bounding,
-                flat_key_bounds,
-                first_key * bounding,
-                bounding,
-                tile,
-                0,
-                width,
-            )
+            first = first_query * bounding
+            fill_tile(flat_query_bounds, first, flat_key_bounds, first_key * bounding, bounding, tile, 0, width)
             reached = np.int32(0)
             for place in range(QUERIES * width):
                 reached |= np.int32(tile[place] >= lowest_bound)
             if not reached:
                 continue
-            fill_tile(
-                flat_queries, first_query * dimensions, flat_keys, first_key * dimensions, dimensions, tile, 0, width
-            )
+            first = first_query * dimensions
+            fill_tile(flat_queries, first, flat_keys, first_key * dimensions, dimensions, tile, 0, width)
             for place in range(QUERIES * width):
                 if tile[place] >= floor:
                     scores[found] = tile[place]
                     places[0, found], places[1, found] = first_query + place // width, first_key + place % width
                     found += 1
     return found
+
+
+@compiled()
+def rank_keys(queries: np.ndarray, keys: np.ndarray, n_keys: int, chosen: np.ndarray, ranks: np.ndarray) -> None:
+    """Rank of one key for each query: 1 + the number of larger scores + that of equal ones with a smaller index.
+
+    Scores are counted tile by tile and not kept.
+    """
+    dimensions, width = keys.shape[1], keys.shape[2]
+    flat_queries, flat_keys = queries.reshape(-1), keys.reshape(-1)
+    tile, own = np.empty(QUERIES * width, keys.dtype), np.empty(len(chosen), keys.dtype)
+    for query in range(len(chosen)):
+        first_query, first_key = query // QUERIES * QUERIES, chosen[query] // width * width
+        fill_tile(flat_queries, first_query * dimensions, flat_keys, first_key * dimensions, dimensions, tile, 0, width)
+        own[query] = tile[(query - first_query) * width + chosen[query] - first_key]
+        ranks[query] = 1
+    at_once = max(1, KEYS_IN_CACHE // max(1, dimensions * VECTORS * VECTOR_BYTES))
+    for begin in range(0, len(keys), at_once):
+        for first_query in range(0, len(chosen), QUERIES):
+            for key_panel in range(begin, min(begin + at_once, len(keys))):
+                first_key = key_panel * width
+                fill_tile(
+                    flat_queries,
+                    first_query * dimensions,
+                    flat_keys,
+                    first_key * dimensions,
+                    dimensions,
+                    tile,
+                    0,
+                    width,
+                )
+                for row in range(min(QUERIES, len(chosen) - first_query)):
+                    query, above = first_query + row, 0
+                    real = min(width, n_keys - first_key)
+                    earlier = min(max(chosen[query] - first_key, 0), real)
+                    for place in range(row * width, row * width + earlier):
+                        above += tile[place] >= own[query]
+                    for place in range(row * width + earlier, row * width + real):
+                        above += tile[place] > own[query]
+                    ranks[query] += above
 
 
 @intrinsic

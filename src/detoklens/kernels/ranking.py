@@ -1,25 +1,23 @@
 """Compiled loops over rows of scores: AUROC, average precision and precision at k of each row's positives.
 
 All of these follow from the number of keys below and equal to each positive (`kernels.count_below`). A row is read once
-for all of its measures: with its own positives, with another token's, with its own exchanged for equally frequent keys,
-and with those of some tokens of the same class; against all keys, and against keys of the positive's own stratum.
+for all lists of positives that it ranks: its query's, those of another query, its query's with keys exchanged for
+equally frequent ones, and those of some partners; and once more for ranks among keys of the same stratum. All positives
+of a row are sorted together. A list then needs no sorting: it sets a bit at each positive's place.
+
 Counts are integers up to the last division.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+from numba.core import types
+from numba.extending import intrinsic
 
 from detoklens.kernels.compiling import compiled
-from detoklens.kernels.count_below import (
-    COMPARED_ONE_BY_ONE,
-    MOST_BINS,
-    MOST_IN_NARROW_SLOTS,
-    count_by_comparison,
-    count_in_bins,
-    prepare_bins,
-    sort_with_weights,
-)
+from detoklens.kernels.count_below import MOST_BINS, count_ranks, sort_with_weights
 
 STEP = np.uint64(0x9E3779B97F4A7C15)  # of a Weyl sequence: 2⁶⁴ / the golden ratio
 MIX, MIX_AGAIN = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
@@ -83,19 +81,45 @@ def rank_rows(scores: np.ndarray, columns: np.ndarray, ranks: np.ndarray) -> Non
         ranks[row] = above
 
 
+@compiled()
+def resampled_medians(values: np.ndarray, order: np.ndarray, times: np.ndarray, medians: np.ndarray) -> None:
+    """The median of each resample; `times` says how often each value counts, `order` sorts the values."""
+    for resample in range(len(times)):
+        total = times[resample].sum()
+        passed, lower, found = 0.0, -1.0, False
+        medians[resample] = values[order[0]]
+        for place in order:
+            passed += times[resample, place]
+            if not found and passed > (total - 1) // 2:
+                lower, found = values[place], True
+            if passed > total // 2:
+                medians[resample] = (lower + values[place]) / 2
+                break
+
+
 MEASURES = 5
 AUROC, AVERAGE_PRECISION, PRECISION_AT_K, CHANCE_AVERAGE_PRECISION, CHANCE_PRECISION_AT_K = range(MEASURES)
 
-TRIALS = 3
-OWN, ANOTHER_QUERYS, EXCHANGED = range(TRIALS)
-"""The positives of a trial: the query's own, another query's, or its own with each key exchanged."""
+LISTS = 3
+OWN, OTHER_QUERY, EXCHANGED = range(LISTS)
+"""The positives that a row ranks: its query's, another query's, or its query's with each key exchanged."""
 
 CELLS = 5
-MATCHED = TRIALS
-"""Measurements of a row: cell t is trial t against all keys, cell MATCHED + t against keys of the same stratum.
+MATCHED = LISTS
+"""Measurements of a row: cell l is list l against all keys, cell MATCHED + l against keys of the same stratum.
 Keys exchanged within strata have no matched cell: their expected AUROC within strata is ½ for any scores."""
 
+SORT_ALL = 4
+"""With more positives than a fourth of the keys, all keys are sorted: then no rank has to be counted."""
+
 Space = tuple[np.ndarray, ...]
+ONE, WORD, IN_WORD = np.uint64(1), np.uint64(6), np.uint64(63)
+
+
+@intrinsic
+def count_ones(_: Any, word: Any) -> tuple[Any, Any]:
+    """The number of set bits of a 64-bit word."""
+    return types.int64(word), lambda _context, builder, _signature, arguments: builder.ctpop(arguments[0])
 
 
 @compiled()
@@ -146,10 +170,11 @@ def measure(
 
 @compiled()
 def working_space(n: int | np.int64) -> Space:
-    """Arrays for rows of at most n positives: their scores as they come, in order; their ranks; bins."""
+    """Arrays to sort and count at most n positives: their scores, unsorted and in order; ranks of scores; bins."""
     return (
         np.empty(n, np.float32),
         np.empty(n + 1, np.float32),
+        np.empty((2, n), np.int64),
         np.empty(2 * n + 2, np.int32),
         np.empty(MOST_BINS + 1, np.int32),
         np.empty(MOST_BINS + 1, np.uint16),
@@ -158,152 +183,147 @@ def working_space(n: int | np.int64) -> Space:
 
 
 @compiled()
-def order_positives(
-    row: np.ndarray, columns: np.ndarray, n: int | np.int64, space: Space, in_order: np.ndarray, level: np.ndarray
-) -> np.int64:
-    """Sort n positives by score into `in_order` (places) and `level` (ranks of scores); return the number of ranks."""
-    unsorted, scores, _, starts, _, _ = space
-    for place in range(n):
-        unsorted[place] = row[columns[place]]
-    sort_with_weights(unsorted, np.arange(n), n, starts, scores, in_order)
-    distinct = np.int64(0)
-    for place in range(n):
-        if distinct == 0 or scores[place] != scores[distinct - 1]:
-            scores[distinct] = scores[place]
+def rank_columns(
+    row: np.ndarray,
+    chosen: np.ndarray,
+    n: int | np.int64,
+    space: Space,
+    order: np.ndarray,
+    place: np.ndarray,
+    ties: np.ndarray,
+    ranks: np.ndarray,
+) -> None:
+    """Sort n columns by score into `order`; `place` is the inverse.
+
+    The column at place p is tied with those from ties[0, p] to ties[1, p]. In the whole row, ranks[0, p] scores are
+    below its score, ranks[1, p] are not above it.
+    """
+    unsorted, scores, counted, between, starts, narrow_slots, slots = space
+    for number in range(n):
+        unsorted[number] = row[chosen[number]]
+    sort_with_weights(unsorted, chosen, n, starts, scores, order)
+    first, distinct = np.int64(0), np.int64(0)
+    for number in range(n):
+        place[order[number]] = number
+        if number + 1 == n or scores[number + 1] != scores[number]:
+            scores[distinct] = scores[number]
             distinct += 1
-        level[in_order[place]] = distinct - 1
-    return distinct
+            for tied in range(first, number + 1):
+                ties[0, tied], ties[1, tied] = first, number + 1
+            first = np.int64(number + 1)
+    if n == len(row):
+        ranks[:, :n] = ties[:, :n]
+        return
+    count_ranks(row, scores, distinct, between, narrow_slots, slots, counted[0], counted[1])
+    level = np.int64(-1)
+    for number in range(n):
+        level += ties[0, number] == number
+        ranks[0, number], ranks[1, number] = counted[0, level], counted[0, level] + counted[1, level]
+
+
+@compiled()
+def rank_within_strata(
+    row: np.ndarray,
+    by_stratum: np.ndarray,
+    starts: np.ndarray,
+    order: np.ndarray,
+    ties: np.ndarray,
+    bounds: np.ndarray,
+    space: Space,
+    ranks: np.ndarray,
+) -> None:
+    """The same ranks among the scores of a column's own stratum, for the places in `by_stratum`."""
+    _, scores, counted, between, _, narrow_slots, slots = space
+    for stratum in range(len(bounds) - 1):
+        places = by_stratum[starts[stratum] : starts[stratum + 1]]
+        distinct, last_tie = np.int64(0), np.int64(-1)
+        for place in places:
+            if ties[0, place] != last_tie:
+                scores[distinct], last_tie = row[order[place]], ties[0, place]
+                distinct += 1
+        if distinct:
+            part = row[bounds[stratum] : bounds[stratum + 1]]
+            count_ranks(part, scores, distinct, between, narrow_slots, slots, counted[0], counted[1])
+        level, last_tie = np.int64(-1), np.int64(-1)
+        for place in places:
+            level += ties[0, place] != last_tie
+            last_tie = ties[0, place]
+            ranks[0, place], ranks[1, place] = counted[0, level], counted[0, level] + counted[1, level]
+
+
+@compiled()
+def take_places(bits: np.ndarray, places: np.ndarray) -> np.int64:
+    """Write the places of all set bits, in order, and clear them; return their number."""
+    n = np.int64(0)
+    for word in range(len(bits)):
+        left = bits[word]
+        while left:
+            places[n] = 64 * word + count_ones((left & (~left + ONE)) - ONE)
+            left &= left - ONE
+            n += 1
+        bits[word] = 0
+    return n
 
 
 @compiled()
 def sort_by_stratum(
-    columns: np.ndarray, n: int | np.int64, strata: np.ndarray, in_order: np.ndarray, starts: np.ndarray
-) -> np.ndarray:
-    """Places of the positives by stratum, within it by score; those of stratum s from starts[s] to starts[s + 1]."""
+    places: np.ndarray, order: np.ndarray, strata: np.ndarray, starts: np.ndarray, sorted_places: np.ndarray
+) -> None:
+    """Sort places by stratum, within it by score; those of stratum s are from starts[s] to starts[s + 1]."""
     starts[:] = 0
-    for place in range(n):
-        starts[strata[columns[place]] + 1] += 1
+    for place in places:
+        starts[strata[order[place]] + 1] += 1
     for stratum in range(len(starts) - 1):
         starts[stratum + 1] += starts[stratum]
-    free, sorted_places = starts[:-1].copy(), np.empty(n, np.int64)
-    for order in range(n):
-        place = in_order[order]
-        stratum = strata[columns[place]]
+    free = starts[:-1].copy()
+    for place in places:
+        stratum = strata[order[place]]
         sorted_places[free[stratum]] = place
         free[stratum] += 1
-    return sorted_places
 
 
 @compiled()
-def count_row(
-    row: np.ndarray,
-    bounds: np.ndarray,
-    distinct: int | np.int64,
-    level: np.ndarray,
-    by_stratum: np.ndarray,
-    starts: np.ndarray,
-    space: Space,
-    ranks: np.ndarray,
-    own_ranks: np.ndarray,
-) -> None:
-    """Count keys below and equal: in the row for each level (`ranks`), in its own stratum for each positive."""
-    _, scores, between, _, narrow_slots, slots = space
-    one_by_one, narrow = distinct <= COMPARED_ONE_BY_ONE, distinct <= MOST_IN_NARROW_SLOTS
-    lowest, per_unit, bins = np.float32(0), np.float32(0), 0
-    if not one_by_one:
-        prepared = prepare_bins(scores, distinct, narrow_slots) if narrow else prepare_bins(scores, distinct, slots)
-        lowest, per_unit, bins = prepared
-    ranks[:, :distinct] = 0
-    here = np.empty((2, distinct), np.int64)
-    for stratum in range(len(bounds) - 1):
-        part = row[bounds[stratum] : bounds[stratum + 1]]
-        if one_by_one:
-            count_by_comparison(part, scores, distinct, here[0], here[1])
-        elif narrow:
-            count_in_bins(part, scores, distinct, lowest, per_unit, bins, narrow_slots, between, here[0], here[1])
-        else:
-            count_in_bins(part, scores, distinct, lowest, per_unit, bins, slots, between, here[0], here[1])
-        for side in range(2):
-            for place in range(distinct):
-                ranks[side, place] += here[side, place]
-        for place in by_stratum[starts[stratum] : starts[stratum + 1]]:
-            own_ranks[0, place], own_ranks[1, place] = here[0, level[place]], here[1, level[place]]
-
-
-@compiled()
-def sort_by_trial(
-    trial_of: np.ndarray, ends: np.ndarray, n: int | np.int64, in_order: np.ndarray, by_trial: np.ndarray
-) -> None:
-    """Places of the positives by trial, within it by score; those of trial t from ends[t] to ends[t + 1]."""
-    free = ends[:-1].copy()
-    for order in range(n):
-        place = in_order[order]
-        trial = trial_of[place]
-        by_trial[free[trial]] = place
-        free[trial] += 1
-
-
-@compiled()
-def measure_against_all(
-    sorted_places: np.ndarray,
-    weights: np.ndarray,
-    level: np.ndarray,
+def measure_places(
+    places: np.ndarray,
+    weight_at: np.ndarray,
+    ties: np.ndarray,
     ranks: np.ndarray,
     n_keys: int | np.int64,
     k: int,
     levels: np.ndarray,
     measures: np.ndarray,
-) -> None:
-    """The measures of some positives, sorted by score, with all other keys as negatives; NaN where there are none.
-
-    `levels` is working space for the weight, size and ranks of each distinct score.
-    """
-    distinct, last_level = np.int64(0), np.int64(-1)
-    for place in sorted_places:
-        if level[place] != last_level:
-            last_level = level[place]
+) -> np.int64:
+    """`measure` for positives at these places, which are in order, with all other of `n_keys` keys as negatives."""
+    distinct, last_tie = np.int64(0), np.int64(-1)
+    for place in places:
+        if ties[0, place] != last_tie:
+            last_tie = ties[0, place]
             levels[0, distinct], levels[1, distinct] = 0, 0
-            levels[2, distinct], levels[3, distinct] = ranks[0, last_level], ranks[1, last_level]
+            levels[2, distinct], levels[3, distinct] = ranks[0, place], ranks[1, place] - ranks[0, place]
             distinct += 1
-        levels[0, distinct - 1] += weights[place]
+        levels[0, distinct - 1] += weight_at[place]
         levels[1, distinct - 1] += 1
-    if measure(levels[0], levels[1], levels[2], levels[3], distinct, n_keys, k, measures) == 0:
-        measures[:] = np.nan
+    return measure(levels[0], levels[1], levels[2], levels[3], distinct, n_keys, k, measures)
 
 
 @compiled()
 def measure_within_strata(
-    first: int | np.int64,
-    end: int | np.int64,
-    weights: np.ndarray,
-    level: np.ndarray,
-    own_ranks: np.ndarray,
     by_stratum: np.ndarray,
     starts: np.ndarray,
+    weight_at: np.ndarray,
+    ties: np.ndarray,
+    ranks: np.ndarray,
     bounds: np.ndarray,
     k: int,
+    levels: np.ndarray,
     measures: np.ndarray,
 ) -> None:
     """The same within each stratum, averaged by the weight of its positives; NaN where no stratum has both kinds."""
     total_weight, part = np.int64(0), np.empty(MEASURES)
     measures[:] = 0
-    most = end - first
-    level_weights, level_sizes = np.empty(most, np.int64), np.empty(most, np.int64)
-    ranks = np.empty((2, most), np.int64)
     for stratum in range(len(bounds) - 1):
-        distinct, last_level = np.int64(0), np.int64(-1)
-        for place in by_stratum[starts[stratum] : starts[stratum + 1]]:
-            if not first <= place < end:
-                continue
-            if level[place] != last_level:
-                last_level = level[place]
-                level_weights[distinct], level_sizes[distinct] = 0, 0
-                ranks[0, distinct], ranks[1, distinct] = own_ranks[0, place], own_ranks[1, place]
-                distinct += 1
-            level_weights[distinct - 1] += weights[place]
-            level_sizes[distinct - 1] += 1
-        size = bounds[stratum + 1] - bounds[stratum]
-        weight = measure(level_weights, level_sizes, ranks[0], ranks[1], distinct, size, k, part)
+        places, size = by_stratum[starts[stratum] : starts[stratum + 1]], bounds[stratum + 1] - bounds[stratum]
+        weight = measure_places(places, weight_at, ties, ranks, size, k, levels, part)
         total_weight += weight
         if weight:
             measures += weight * part
@@ -311,15 +331,88 @@ def measure_within_strata(
 
 
 @compiled()
-def most_positives(indptr: np.ndarray, asked: np.ndarray, another: np.ndarray, partners: np.ndarray) -> np.int64:
-    """The most positives that any row may be asked for, all trials together."""
+def set_bits(columns: np.ndarray, weights: np.ndarray, place: np.ndarray, bits: np.ndarray, at: np.ndarray) -> None:
+    """Set a bit at the place of each column, and keep its weight there."""
+    for number in range(len(columns)):
+        found = place[columns[number]]
+        bits[found >> 6] |= ONE << np.uint64(found & 63)
+        at[found] = weights[number]
+
+
+@compiled()
+def bits_before(place: np.int64, bits: np.ndarray, before_word: np.ndarray) -> np.int64:
+    """The number of set bits before a place."""
+    word = place >> 6
+    return before_word[word] + count_ones(bits[word] & ((ONE << np.uint64(place & 63)) - ONE))
+
+
+@compiled()
+def auroc_of_columns(
+    columns: np.ndarray,
+    weights: np.ndarray,
+    place: np.ndarray,
+    ties: np.ndarray,
+    ranks: np.ndarray,
+    n_keys: int | np.int64,
+    bits: np.ndarray,
+    before_word: np.ndarray,
+) -> float:
+    """The AUROC of positives against all other keys, NaN without any; `bits` are 0 before and after.
+
+    A positive wins twice against negatives below and once against equal ones: its weight times the negatives below plus
+    its weight times those not above.
+    """
+    n_negatives = n_keys - len(columns)
+    if len(columns) == 0 or n_negatives == 0:
+        return np.nan
+    for column in columns:
+        found = place[column]
+        bits[found >> 6] |= ONE << np.uint64(found & 63)
+    passed = np.int64(0)
+    for word in range(len(bits)):
+        before_word[word] = passed
+        passed += count_ones(bits[word])
+    before_word[len(bits)] = passed
+    twice_won, weight_total = np.int64(0), np.int64(0)
+    for number in range(len(columns)):
+        found = np.int64(place[columns[number]])
+        below, not_above = np.int64(ranks[0, found]), np.int64(ranks[1, found])
+        before = bits_before(found, bits, before_word)
+        positives = 2 * before + 1
+        if not_above - below > 1:
+            positives = bits_before(np.int64(ties[0, found]), bits, before_word)
+            positives += bits_before(np.int64(ties[1, found]), bits, before_word)
+        twice_won += weights[number] * (below + not_above - positives)
+        weight_total += weights[number]
+    bits[:] = 0
+    return twice_won / (2.0 * weight_total * n_negatives)
+
+
+@compiled()
+def gather(
+    token: int | np.int64,
+    indptr: np.ndarray,
+    columns: np.ndarray,
+    weights: np.ndarray,
+    first: int | np.int64,
+    listed: np.ndarray,
+    weight: np.ndarray,
+) -> np.int64:
+    """Copy the columns and weights of a token's positives to `first` and on; return their end."""
+    for pair in range(indptr[token], indptr[token + 1]):
+        listed[first], weight[first] = columns[pair], weights[pair]
+        first += 1
+    return np.int64(first)
+
+
+@compiled()
+def most_positives(indptr: np.ndarray, queries: np.ndarray, others: np.ndarray) -> np.int64:
+    """The most positives of a row's three lists together."""
     most = np.int64(1)
-    for row in range(len(asked)):
-        n = 2 * (indptr[asked[row] + 1] - indptr[asked[row]])
-        if len(another):
-            n += indptr[another[row] + 1] - indptr[another[row]]
-        for draw in range(len(partners)):
-            n += indptr[partners[draw, row] + 1] - indptr[partners[draw, row]]
+    for row in range(len(queries)):
+        n = 2 * (indptr[queries[row] + 1] - indptr[queries[row]])
+        if len(others):
+            n += indptr[others[row] + 1] - indptr[others[row]]
         most = max(most, n)
     return most
 
@@ -329,13 +422,12 @@ def measure_rows(
     scores: np.ndarray,
     rows: np.ndarray,
     shift: np.ndarray,
-    asked: np.ndarray,
-    another: np.ndarray,
+    queries: np.ndarray,
+    others: np.ndarray,
     partners: np.ndarray,
     indptr: np.ndarray,
-    keys: np.ndarray,
-    weights: np.ndarray,
     columns: np.ndarray,
+    weights: np.ndarray,
     bounds: np.ndarray,
     strata: np.ndarray,
     matched: bool,
@@ -349,79 +441,111 @@ def measure_rows(
     """Write the measures of some rows of scores: cell × row × measure, NaN if undefined or not requested.
 
     Row r has the scores[rows[r]] plus, unless it is empty, `shift`, which has a number for each column.
-    The positives of token t are keys[indptr[t] : indptr[t + 1]]; the score of key j is in column columns[j]; columns
-    bounds[s] to bounds[s + 1] are stratum s, which is strata[column]. Row r is measured with the positives of asked[r],
-    of another[r] (unless empty) and, with `exchanged`, with exchanged keys; with `matched`, also against keys of the
-    same stratum. `partner_aurocs` receives the AUROC of the positives of partners[draw, r], against all keys or, with
-    `partners_matched`, against those of the same stratum.
+    The positives of token t are columns[indptr[t] : indptr[t + 1]]; columns bounds[s] to bounds[s + 1] are stratum s,
+    which is strata[column]. Row r ranks the positives of queries[r], of others[r] (unless empty) and, with `exchanged`,
+    those of queries[r] with exchanged keys; with `matched`, also against keys of the same stratum. `partner_aurocs`
+    receives the AUROC of the positives of partners[draw, r], against all keys or, with `partners_matched`, against
+    those of the same stratum.
     """
-    most = most_positives(indptr, asked, another, partners)
-    space, found = working_space(most), np.empty(most, np.int64)
-    weight, in_order, level = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int64)
-    ranks, own_ranks = np.empty((2, most), np.int64), np.empty((2, most), np.int64)
-    members, taken, swapped = np.arange(len(columns)), np.zeros(len(bounds), np.int64), np.empty(most, np.int64)
-    starts, ends = np.empty(len(bounds), np.int64), np.empty(TRIALS + 1 + len(partners), np.int64)
-    trial_of, by_trial, levels = np.empty(most, np.int64), np.empty(most, np.int64), np.empty((4, most), np.int64)
+    n_keys, most = len(strata), most_positives(indptr, queries, others)
+    space = working_space(n_keys)
+    listed, weight = np.empty(most, np.int64), np.empty(most, np.int64)
+    chosen, order, place = np.empty(n_keys, np.int32), np.empty(n_keys, np.int32), np.empty(n_keys, np.int32)
+    ties, ranks = np.empty((2, n_keys), np.int32), np.empty((2, n_keys), np.int32)
+    own_ranks = np.empty((2, n_keys), np.int32)
+    places, by_stratum, weight_at = np.empty(n_keys, np.int64), np.empty(n_keys, np.int64), np.empty(n_keys, np.int64)
+    bits, before_word = np.zeros(n_keys // 64 + 1, np.uint64), np.empty(n_keys // 64 + 2, np.int64)
+    chosen_for, levels = np.full(n_keys, -1), np.empty((4, n_keys), np.int64)
+    members, taken, swapped = np.arange(n_keys), np.zeros(len(bounds), np.int64), np.empty(most, np.int64)
+    starts, ends = np.empty(len(bounds), np.int64), np.zeros(LISTS + 1, np.int64)
     of_partner, shifted = np.empty(MEASURES), np.empty(len(shift), scores.dtype)
     measures[:] = np.nan
-    for row in range(len(asked)):
-        ends[0] = 0
-        ends[1] = gather(asked[row], indptr, keys, weights, columns, np.int64(0), found, weight)
-        ends[2] = ends[1]
-        if len(another):
-            ends[2] = gather(another[row], indptr, keys, weights, columns, ends[1], found, weight)
+    for row in range(len(queries)):
+        ends[1] = gather(queries[row], indptr, columns, weights, np.int64(0), listed, weight)
+        ends[2] = gather(others[row], indptr, columns, weights, ends[1], listed, weight) if len(others) else ends[1]
         ends[3] = ends[2]
         if exchanged:
-            ends[3] += ends[1]
-            for place in range(ends[1]):  # an assignment of slices takes two seconds more to compile
-                weight[ends[2] + place] = weight[place]
-            draw_stand_ins(found, ends[1], strata, bounds, seed, asked[row], members, taken, swapped, found[ends[2] :])
-        for draw in range(len(partners)):
-            place, partner = TRIALS + draw, partners[draw, row]
-            ends[place + 1] = gather(partner, indptr, keys, weights, columns, ends[place], found, weight)
+            ends[3] = gather(queries[row], indptr, columns, weights, ends[2], listed, weight)
+            stand_ins = listed[ends[2] :]
+            draw_stand_ins(listed, ends[1], strata, bounds, seed, queries[row], members, taken, swapped, stand_ins)
+        n, n_positives = np.int64(0), ends[3]
+        for partner in partners[:, row]:
+            n_positives += indptr[partner + 1] - indptr[partner]
+        if n_positives * SORT_ALL > n_keys:
+            n = np.int64(n_keys)
+            chosen[:] = members
+        else:
+            for column in listed[: ends[3]]:
+                if chosen_for[column] != row:
+                    chosen_for[column], chosen[n] = row, column
+                    n += 1
+            for partner in partners[:, row]:
+                for column in columns[indptr[partner] : indptr[partner + 1]]:
+                    if chosen_for[column] != row:
+                        chosen_for[column], chosen[n] = row, column
+                        n += 1
         row_scores = scores[rows[row]]
         if len(shift):
             for column in range(len(shift)):
                 shifted[column] = row_scores[column] + shift[column]
             row_scores = shifted
-        distinct = order_positives(row_scores, found, ends[-1], space, in_order, level)
-        for trial in range(len(ends) - 1):
-            for place in range(ends[trial], ends[trial + 1]):
-                trial_of[place] = trial
-        sort_by_trial(trial_of, ends, ends[-1], in_order, by_trial)
-        by_stratum = sort_by_stratum(found, ends[-1], strata, in_order, starts)
-        count_row(row_scores, bounds, distinct, level, by_stratum, starts, space, ranks, own_ranks)
-        for trial in range(TRIALS):
-            first, end = ends[trial], ends[trial + 1]
+        rank_columns(row_scores[:n_keys], chosen, n, space, order, place, ties, ranks)
+        used = bits[: n // 64 + 1]
+        if matched or partners_matched:
+            n_ranked = n
+            if partners_matched:
+                places[:n] = members[:n]
+            else:
+                set_bits(listed[: ends[2]], weight, place, used, weight_at)
+                n_ranked = take_places(used, places)
+            sort_by_stratum(places[:n_ranked], order, strata, starts, by_stratum)
+            rank_within_strata(row_scores, by_stratum, starts, order, ties, bounds, space, own_ranks)
+
+        for number in range(LISTS):
+            first, end = ends[number], ends[number + 1]
             if first == end:
                 continue
-            into = measures[trial, row]
-            measure_against_all(by_trial[first:end], weight, level, ranks, len(columns), k, levels, into)
-            if matched and trial != EXCHANGED:
-                into = measures[MATCHED + trial, row]
-                measure_within_strata(first, end, weight, level, own_ranks, by_stratum, starts, bounds, k, into)
+            set_bits(listed[first:end], weight[first:end], place, used, weight_at)
+            take_places(used, places)
+            into = measures[number, row]
+            if measure_places(places[: end - first], weight_at, ties, ranks, n_keys, k, levels, into) == 0:
+                into[:] = np.nan
+            if matched and number != EXCHANGED:
+                sort_by_stratum(places[: end - first], order, strata, starts, by_stratum)
+                into = measures[MATCHED + number, row]
+                measure_within_strata(by_stratum, starts, weight_at, ties, own_ranks, bounds, k, levels, into)
         for draw in range(len(partners)):
-            first, end = ends[TRIALS + draw], ends[TRIALS + draw + 1]
+            first, end = indptr[partners[draw, row]], indptr[partners[draw, row] + 1]
+            positives, their_weights = columns[first:end], weights[first:end]
             if partners_matched:
-                measure_within_strata(first, end, weight, level, own_ranks, by_stratum, starts, bounds, k, of_partner)
+                set_bits(positives, their_weights, place, used, weight_at)
+                n_places = take_places(used, places)
+                sort_by_stratum(places[:n_places], order, strata, starts, by_stratum)
+                measure_within_strata(by_stratum, starts, weight_at, ties, own_ranks, bounds, k, levels, of_partner)
+                partner_aurocs[draw, row] = of_partner[AUROC]
             else:
-                measure_against_all(by_trial[first:end], weight, level, ranks, len(columns), k, levels, of_partner)
-            partner_aurocs[draw, row] = of_partner[AUROC]
+                partner_aurocs[draw, row] = auroc_of_columns(
+                    positives, their_weights, place, ties, ranks, n_keys, used, before_word
+                )
 
 
 @compiled()
-def gather(
-    token: int | np.int64,
-    indptr: np.ndarray,
-    keys: np.ndarray,
-    weights: np.ndarray,
-    columns: np.ndarray,
-    first: int | np.int64,
-    found: np.ndarray,
-    weight: np.ndarray,
-) -> np.int64:
-    """Copy columns and weights of a token's positives to `first` and on; return their end."""
-    for pair in range(indptr[token], indptr[token + 1]):
-        found[first], weight[first] = columns[keys[pair]], weights[pair]
-        first += 1
-    return np.int64(first)
+def rank_correlations(values: np.ndarray, order: np.ndarray, unit_ranks: np.ndarray) -> np.ndarray:
+    """The correlation of each row's ranks with other ranks of mean 0 and length 1; ties share their mean rank.
+
+    `order` sorts each row. It is 0 for a row of equal values.
+    """
+    n_rows, n_values = values.shape
+    found = np.empty(n_rows)
+    for row in range(n_rows):
+        product, squares, begin, together = 0.0, 0.0, 0, 0.0
+        for place in range(n_values):
+            together += unit_ranks[order[row, place]]
+            if place + 1 < n_values and values[row, order[row, place + 1]] == values[row, order[row, place]]:
+                continue
+            rank = (begin + place - n_values + 1) / 2
+            product += rank * together
+            squares += rank * rank * (place + 1 - begin)
+            begin, together = place + 1, 0.0
+        found[row] = product / np.sqrt(squares) if squares > 0 else 0.0
+    return found

@@ -16,20 +16,12 @@ import numpy as np
 from jaxtyping import Float
 
 from detoklens.errors import RangeError
-from detoklens.measures.documents import (
-    OffsetBlock,
-    Rules,
-    TextBlock,
-    TokenIds,
-    checked_documents,
-    in_blocks,
-    text_block,
-)
+from detoklens.measures.documents import DocumentTerms, TokenIds, checked_documents, in_blocks
 from detoklens.measures.positions import predicted_attention
 from detoklens.parallel import Arrays, Runner
 from detoklens.scores.factors import Mean
 from detoklens.scores.layer import Layer
-from detoklens.scores.softmax import softcapped, softmax
+from detoklens.scores.softmax import seen_keys, softcapped, softmax
 
 RECENT = 15
 """The number of keys before the query that count as recent."""
@@ -79,10 +71,10 @@ def text_attention(
         _Gatherer(position, sum(len(ids) > position for ids in texts), expected, band)
         for position, expected in zip(reached, predicted, strict=True)
     ]
-    blocks = in_blocks(texts)
+    blocks, terms = in_blocks(texts), DocumentTerms(layer, heads, texts, mean)
 
     def compute(number: int) -> Arrays:
-        return attention_of_block(text_block(layer, blocks[number], heads, mean), reached)
+        return attention_rows(terms, blocks[number], reached)
 
     for found in (runner or Runner()).run(compute, len(blocks)):
         for gatherer in gatherers:
@@ -90,27 +82,26 @@ def text_attention(
     return [gatherer.measured() for gatherer in gatherers]
 
 
-def attention_of_block(block: TextBlock | OffsetBlock, query_positions: Sequence[int]) -> Arrays:
-    """For each query position, the rows [document, head, key] of the documents that have it, in float32."""
+def attention_rows(terms: DocumentTerms, documents: Sequence[TokenIds], query_positions: Sequence[int]) -> Arrays:
+    """For each query position, the rows [document, head, key] of the documents that have it, in float32.
+
+    Keys outside a window get no attention.
+    """
     rows: dict[int, list[Float[np.ndarray, "head key"]]] = {position: [] for position in query_positions}
-    ends = dict.fromkeys(rows, 0)
-    for scores in block.scores(query_positions):
+    rules = terms.rules
+    for scores in terms.scores(documents, query_positions):
         for position, scored in zip(rows, scores, strict=False):
-            rows[position].append(_attention(block.rules, position, scored))
-    for position, found in rows.items():
-        ends[position] = found[0].shape[1] if found else position + 1
+            n_keys = scored.shape[1]
+            seen = seen_keys(position, n_keys, rules.is_causal, rules.window)
+            end = position + 1 if rules.is_causal else n_keys
+            attention = softmax(softcapped(scored[:, seen], rules.softcap))
+            rows[position].append(np.pad(attention, ((0, 0), (seen.start, end - seen.stop))))
     return {
-        str(position): np.asarray(found, np.float32).reshape(len(found), block.n_heads, ends[position])
+        str(position): np.asarray(found, np.float32).reshape(
+            len(found), terms.n_heads, found[0].shape[1] if found else position + 1
+        )
         for position, found in rows.items()
     }
-
-
-def _attention(rules: Rules, query: int, scores: Float[np.ndarray, "head key"]) -> Float[np.ndarray, "head key"]:
-    """Softmax over the visible keys; 0 beyond the window."""
-    n_keys = scores.shape[1]
-    seen, end = rules.seen(query, n_keys), query + 1 if rules.is_causal else n_keys
-    attention = softmax(softcapped(scores[:, seen], rules.softcap))
-    return np.pad(attention, ((0, 0), (seen.start, end - seen.stop)))
 
 
 class _Gatherer:

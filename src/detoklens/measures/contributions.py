@@ -16,23 +16,22 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from detoklens.kernels.contributions import term_divergences
+from detoklens.kernels.product import QUERIES
 from detoklens.measures.documents import (
     DocumentFactors,
-    OffsetBlock,
+    DocumentTerms,
     Rules,
-    TextBlock,
     TokenIds,
     checked_documents,
     in_blocks,
-    text_block,
 )
 from detoklens.parallel import Arrays, Runner
 from detoklens.scores.factors import Mean
 from detoklens.scores.layer import Layer
-from detoklens.scores.softmax import check_rounding
+from detoklens.scores.softmax import LARGEST_ROUNDING, check_rounding
 
-ROWS = 64
-"""Query rows scored at once: four arrays of 64 × 1,024 numbers, 1 MB."""
+ROWS = 10 * QUERIES
+"""Query rows scored at once: four arrays of 60 × 1,024 numbers, 1 MB."""
 
 
 @dataclass(frozen=True)
@@ -89,69 +88,58 @@ def contributions(
     heads = list(range(layer.n_heads)) if heads is None else heads
     layer.check_heads(heads)
     texts = checked_documents(layer, documents, positions)
-    asked = np.asarray([position for position in positions if position < max(map(len, texts))])
-    blocks = in_blocks(texts)
-    terms = tuple(text_block(layer, [texts[0][:1]], heads[:1], mean).rules.terms)
-    present = {name: set(members) & set(terms) for name, members in (groups or {}).items()}
-    present = {name: members for name, members in present.items() if members}
-    removed = np.array([[term in members for term in terms] for members in present.values()], np.bool_)
-    removed = removed.reshape(len(present), len(terms))
+    reached = np.asarray([position for position in positions if position < max(map(len, texts))])
+    blocks, terms = in_blocks(texts), DocumentTerms(layer, heads, texts, mean)
+    names = tuple(terms.rules.terms)
+    present = {name: members for name, members in (groups or {}).items() if set(members) & set(names)}
+    removed = np.array([[term in members for term in names] for members in present.values()], np.bool_)
+    removed = removed.reshape(len(present), len(names))
+    shape = (len(reached), len(heads), len(names) + len(present))
 
     def compute(number: int) -> Arrays:
-        return contributions_of_block(text_block(layer, blocks[number], heads, mean), asked, formula, removed)
+        total = Moments.none(shape)
+        for factors in terms.factors(blocks[number]):
+            total = total.merged(Moments.one(*_divergences(factors, terms.rules, reached, formula, removed), shape))
+        return dict(vars(total))
 
-    names = (*terms, *present)
-    total = Moments.none(len(asked), (len(heads), len(names)))
+    total = Moments.none(shape)
     for found in (runner or Runner()).run(compute, len(blocks)):
         total = total.merged(Moments(**found))
-    order = (1, 0, 2)  # from query, head, term to head, query, term
-    error, changed = total.standard_error(), total.share_flagged()
-    return Divergences(
-        names, asked, total.mean.transpose(order), error.transpose(order), changed.transpose(order), total.count
+    mean, error, changed = (
+        each.transpose(1, 0, 2) for each in (total.mean, total.standard_error(), total.share_flagged())
     )
-
-
-def contributions_of_block(
-    block: TextBlock | OffsetBlock,
-    query_positions: Int[np.ndarray, "query"],
-    formula: Formula,
-    groups: Bool[np.ndarray, "group term"],
-) -> Arrays:
-    """The moments of the divergences over the documents of one block."""
-    total = Moments.none(len(query_positions), (block.n_heads, len(block.rules.terms) + len(groups)))
-    for factors in block.factors():
-        seen = query_positions[query_positions < factors.n_tokens]
-        total = total.merged(Moments.one(*_divergences(factors, block.rules, seen, formula, groups), total.shape))
-    return dict(vars(total))
+    return Divergences((*names, *present), reached, mean, error, changed, total.count)
 
 
 def _divergences(
     factors: DocumentFactors,
     rules: Rules,
-    positions: Int[np.ndarray, "query"],
+    query_positions: Int[np.ndarray, "query"],
     formula: Formula,
     groups: Bool[np.ndarray, "group term"],
 ) -> tuple[Float[np.ndarray, "query head term"], Bool[np.ndarray, "query head term"]]:
-    """The divergences of one document at some query positions, and where the top key changes."""
-    n_heads = factors.query.shape[1]
-    shape = (len(positions), n_heads, len(rules.terms) + len(groups))
-    divergence, changed = np.empty(shape), np.empty(shape, np.bool_)
+    """The divergences of one document at the query positions that it reaches, and where the top key changes."""
+    positions, n_heads = query_positions[query_positions < factors.n_tokens], factors.query.shape[1]
+    begins, ends = rules.seen(positions, factors.n_tokens)
     unit = factors.query.dtype.type((rules.attention_scale if formula.scaling == "scaled" else 1.0) / np.log(2.0))
     cap = 0.0 if rules.softcap is None else float(unit) * rules.softcap / rules.attention_scale
-    seen = [rules.seen(int(position), factors.n_tokens) for position in positions]
-    begins, ends = np.array([keys.start for keys in seen]), np.array([keys.stop for keys in seen])
     order = np.array(list(rules.terms.values()))
+    divergence = np.empty((len(positions), n_heads, len(order) + len(groups)))
+    changed = np.empty(divergence.shape, np.bool_)
+    with np.errstate(over="ignore"):
+        largest = factors.largest_score() * float(unit) * np.log(2.0)
+    may_be_rounded = not largest * np.finfo(factors.query.dtype).epsneg <= LARGEST_ROUNDING
     for head in range(n_heads):
-        keys = factors.keys_of(head)
-        for begin in range(0, len(ends), ROWS):
-            rows = slice(begin, min(begin + ROWS, len(ends)))
-            visible = keys[:, :, : ends[rows][-1]]
-            pair_scores = factors.pair_scores(head, positions[rows], visible, unit)
-            key_scores = factors.key_scores(head, visible, unit)
+        panels = factors.keys_of(head)
+        key_scores = factors.key_scores(head, panels, unit)
+        for begin in range(0, len(positions), ROWS):
+            rows = slice(begin, begin + ROWS)
+            pair_scores = factors.pair_scores(head, positions[rows], panels, unit, int(ends[rows][-1]))
             # The compiled loop does not check.
             assert len(pair_scores) + len(key_scores) == len(order), "documents lack a declared term"
-            check_rounding(pair_scores, float(np.log(2.0)))
-            check_rounding(key_scores, float(np.log(2.0)))
+            if may_be_rounded:
+                check_rounding(pair_scores, float(np.log(2.0)))
+                check_rounding(key_scores, float(np.log(2.0)))
             term_divergences(
                 pair_scores,
                 key_scores,
@@ -178,31 +166,24 @@ class Moments:
     """
 
     count: Int[np.ndarray, "query"]
-    mean: Float[np.ndarray, "query *cell"]
-    squares: Float[np.ndarray, "query *cell"]
-    flags: Int[np.ndarray, "query *cell"]
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.mean.shape
-
-    @property
-    def _column(self) -> tuple[slice | None, ...]:
-        """The index that spreads a number per query over its cells."""
-        return (slice(None), *(None,) * (self.mean.ndim - 1))
+    mean: Float[np.ndarray, "query head term"]
+    squares: Float[np.ndarray, "query head term"]
+    flags: Int[np.ndarray, "query head term"]
 
     @classmethod
-    def none(cls, queries: int, cell: tuple[int, ...]) -> Moments:
+    def none(cls, shape: tuple[int, int, int]) -> Moments:
         """The moments of no documents."""
-        shape = (queries, *cell)
-        return cls(np.zeros(queries, np.int64), np.zeros(shape), np.zeros(shape), np.zeros(shape, np.int64))
+        return cls(np.zeros(shape[0], np.int64), np.zeros(shape), np.zeros(shape), np.zeros(shape, np.int64))
 
     @classmethod
     def one(
-        cls, values: Float[np.ndarray, "seen *cell"], flags: Bool[np.ndarray, "seen *cell"], shape: tuple[int, ...]
+        cls,
+        values: Float[np.ndarray, "seen head term"],
+        flags: Bool[np.ndarray, "seen head term"],
+        shape: tuple[int, int, int],
     ) -> Moments:
         """The moments of one document, which reaches the first `len(values)` query positions."""
-        document = cls.none(shape[0], shape[1:])
+        document = cls.none(shape)
         document.count[: len(values)] = 1
         document.mean[: len(values)] = values
         document.flags[: len(values)] = flags
@@ -211,20 +192,19 @@ class Moments:
     def merged(self, other: Moments) -> Moments:
         """The moments of both sets of documents."""
         count = self.count + other.count
-        column = self._column
-        share = (other.count / np.maximum(count, 1))[column]
+        share = (other.count / np.maximum(count, 1))[:, None, None]
         difference = other.mean - self.mean
         return Moments(
             count,
             self.mean + difference * share,
-            self.squares + other.squares + difference**2 * share * self.count[column],
+            self.squares + other.squares + difference**2 * share * self.count[:, None, None],
             self.flags + other.flags,
         )
 
-    def standard_error(self) -> Float[np.ndarray, "query *cell"]:
+    def standard_error(self) -> Float[np.ndarray, "query head term"]:
         """The standard error of the mean; NaN for a single document."""
-        count = self.count[self._column].astype(np.float64)
+        count = self.count[:, None, None].astype(np.float64)
         return np.sqrt(np.where(count > 1, self.squares, np.nan) / (np.maximum(count - 1, 1) * np.maximum(count, 1)))
 
-    def share_flagged(self) -> Float[np.ndarray, "query *cell"]:
-        return self.flags / self.count[self._column]
+    def share_flagged(self) -> Float[np.ndarray, "query head term"]:
+        return self.flags / self.count[:, None, None]

@@ -23,6 +23,7 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import betaincc
 
+from detoklens.kernels.ranking import rank_correlations
 from detoklens.measures.chance import holm
 from detoklens.scores.factors import Mean, rotated_by_offset
 from detoklens.scores.layer import Layer, TokenScale
@@ -88,7 +89,9 @@ def beside_random_biases(
     if len(tokens) > MOST_TOKENS:
         sampled = np.sort(random.choice(len(tokens), MOST_TOKENS, replace=False))
     affinity, by_keys = layer.token_affinity(scale, offset=offset, mean=mean), dict[int, float]()
-    ranks = _unit_ranks(counts[sampled])
+    ranks = mean_ranks(counts[sampled]) - (len(sampled) + 1) / 2
+    length = np.linalg.norm(ranks)
+    ranks = ranks / length if length > 0 else ranks
     biases = rotated_by_offset(layer.weights, layer.common_part(mean).query, offset).astype(np.float64)
     for head, asserted in enumerate(scores):
         if spearman(asserted[tokens], counts) is None:
@@ -98,7 +101,8 @@ def beside_random_biases(
         if own not in by_keys:
             drawn = random.normal(size=(DRAWS, keys.shape[1])).astype(keys.dtype)
             seen = keys[tokens[sampled]]
-            found = [_correlations(part @ seen.T, ranks) for part in np.array_split(drawn, 80)]
+            parts = (part @ seen.T for part in np.array_split(drawn, 80))
+            found = [rank_correlations(scored, np.argsort(scored, axis=1), ranks) for scored in parts]
             by_keys[own] = np.quantile(np.abs(np.concatenate(found)), 0.95)
         low[head], high[head] = -by_keys[own], by_keys[own]
         p[head] = _alignment_probability(biases[head], slope(keys[tokens].astype(np.float64), counts))
@@ -117,25 +121,6 @@ def _alignment_probability(bias: Float[np.ndarray, "d_head"], slopes: Float[np.n
     if len(bias) < 2 or length == 0:
         return 1.0
     return float(betaincc(0.5, (len(bias) - 1) / 2, min(1.0, (bias @ slopes / length) ** 2)))
-
-
-def _unit_ranks(values: Float[np.ndarray, "token"]) -> Float[np.ndarray, "token"]:
-    """Centred ranks of length 1, whose product is Spearman's correlation; 0 for a constant."""
-    ranks = mean_ranks(values)
-    ranks -= ranks.mean()
-    length = np.linalg.norm(ranks)
-    return ranks / length if length > 0 else ranks
-
-
-def _correlations(
-    values: Float[np.ndarray, "row token"], unit_ranks: Float[np.ndarray, "token"]
-) -> Float[np.ndarray, "row"]:
-    """Spearman's correlation of each row with the tokens that have these unit ranks."""
-    order, places = np.argsort(values, axis=1), np.arange(values.shape[1], dtype=np.float64)
-    found = unit_ranks[order] @ _unit_ranks(places)
-    tied = (np.diff(np.take_along_axis(values, order, axis=1), axis=1) == 0).any(axis=1)
-    found[tied] = [_unit_ranks(row) @ unit_ranks for row in values[tied]]
-    return found
 
 
 def embedding_norms(layer: Layer) -> Float[np.ndarray, "token"]:

@@ -13,32 +13,31 @@ from detoklens.scores.affinity import Affinity
 
 def same_keys_shares(affinity: Affinity) -> Float[np.ndarray, "head"]:
     """The share of Tᵉᵉ's variance over keys that is common to all queries; NaN if all keys have the same score."""
-    return np.array([_share(query, key) for query, key in affinity.heads()])
-
-
-def _share(query: Float[np.ndarray, "token d_head"], key: Float[np.ndarray, "token d_head"]) -> float:
-    queries, keys = query.astype(np.float64), key.astype(np.float64)
-    keys -= keys.mean(axis=0)
-    covariance = keys.T @ keys / len(keys)
-    mean, moments = queries.mean(axis=0), queries.T @ queries / len(queries)
-    whole = float(np.einsum("de,de->", moments, covariance))
-    return float(mean @ covariance @ mean) / whole if whole > 0 else np.nan
+    shares = np.full(affinity.n_heads, np.nan)
+    for head, (query, key) in enumerate(affinity.heads()):
+        queries, covariance = query.astype(np.float64), _key_covariance(key)
+        mean, moments = queries.mean(axis=0), queries.T @ queries / len(queries)
+        whole = float(np.einsum("de,de->", moments, covariance))
+        if whole > 0:
+            shares[head] = mean @ covariance @ mean / whole
+    return shares
 
 
 def self_match_scores(affinity: Affinity) -> Float[np.ndarray, "head token"]:
     """The z-score of Tᵉᵉ[i, i] in row i, for each head and token; NaN if all keys of the row have the same score."""
-    return np.stack([_head_scores(query, key) for query, key in affinity.heads()])
+    scores = np.full((affinity.n_heads, affinity.vocab_size), np.nan)
+    for head, (query, key) in enumerate(affinity.heads()):
+        queries, keys = query.astype(np.float64), key.astype(np.float64)
+        above_mean = np.einsum("td,td->t", queries, keys - keys.mean(axis=0))
+        variance = np.einsum("td,td->t", queries @ _key_covariance(key), queries)
+        np.divide(above_mean, np.sqrt(variance), out=scores[head], where=variance > 0)
+    return scores
 
 
-def _head_scores(
-    query: Float[np.ndarray, "token d_head"], key: Float[np.ndarray, "token d_head"]
-) -> Float[np.ndarray, "token"]:
-    queries, keys = query.astype(np.float64), key.astype(np.float64)
+def _key_covariance(key: Float[np.ndarray, "token d_head"]) -> Float[np.ndarray, "d_head d_head"]:
+    keys = key.astype(np.float64)
     keys -= keys.mean(axis=0)
-    covariance = keys.T @ keys / len(keys)
-    above_mean = np.einsum("td,td->t", queries, keys)
-    variance = np.einsum("td,td->t", queries @ covariance, queries)
-    return np.divide(above_mean, np.sqrt(variance), out=np.full(len(keys), np.nan), where=variance > 0)
+    return np.asarray(keys.T @ keys / len(keys))
 
 
 def draw_tokens(vocab_size: int, size: int, seed: int) -> Int[np.ndarray, "query"]:

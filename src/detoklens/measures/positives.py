@@ -32,8 +32,11 @@ def frequency_strata(token_counts: Int64[np.ndarray, "token"], per_octave: int =
     until they hold 16 tokens; a remainder at the bottom joins the bin above. Unseen tokens are always a separate
     stratum, since nothing shows that they resemble rare ones.
     """
-    levels = _levels(token_counts, per_octave)
-    seen = levels > 0
+    mantissa, octave = np.frexp(token_counts.astype(np.float64))
+    cuts = 2.0 ** (np.arange(1, per_octave) / per_octave - 1)
+    bins = (octave.astype(np.int64) - 1) * per_octave + np.searchsorted(cuts, mantissa, side="right")
+    seen = token_counts > 0
+    levels = np.where(seen, bins + 1, 0)
     if not seen.any():
         return np.zeros(len(levels), np.int64)
     gathered, ends = 0, []
@@ -44,14 +47,6 @@ def frequency_strata(token_counts: Int64[np.ndarray, "token"], per_octave: int =
             gathered = 0
     joined = np.searchsorted(np.array(ends[-2::-1], np.int64), levels, side="right")
     return np.where(seen, joined + (not seen.all()), 0)
-
-
-def _levels(token_counts: Int64[np.ndarray, "token"], per_octave: int) -> Int64[np.ndarray, "token"]:
-    """0 for an unseen token, else 1 + the number of bins wholly below its count."""
-    mantissa, octave = np.frexp(token_counts.astype(np.float64))
-    cuts = 2.0 ** (np.arange(1, per_octave) / per_octave - 1)
-    parts = (octave.astype(np.int64) - 1) * per_octave + np.searchsorted(cuts, mantissa, side="right")
-    return np.where(token_counts > 0, parts + 1, 0)
 
 
 def frequency_ranks(token_counts: Int64[np.ndarray, "token"]) -> Float32[np.ndarray, "token"]:
@@ -184,10 +179,20 @@ def predecessor_clusters(positives: Positives, seed: int) -> Int64[np.ndarray, "
     n_clusters = min(len(frequent) // CLUSTER_SIZE, MOST_CLUSTERS)
     if n_clusters < FEWEST_CLUSTERS:
         return clusters
-    projected, random = _projected(positives, frequent, seed), np.random.default_rng(seed)
+    shares = positives.weights / np.repeat(positives.totals, positives.sizes)
+    shape = (positives.vocab_size, positives.vocab_size)
+    rows = csr_array((np.sqrt(shares), positives.keys.astype(np.int64), positives.indptr), shape=shape)[frequent]
+    start = np.random.default_rng(seed).standard_normal((positives.vocab_size, min(DIMENSIONS, len(frequent))))
     with one_core_each(), warnings.catch_warnings():
+        basis = np.linalg.qr(rows @ start)[0]
+        for _ in range(POWER_ITERATIONS):
+            basis = np.linalg.qr(rows @ (rows.T @ basis))[0]
+        along = rows.T @ basis
+        values, directions = np.linalg.eigh(along.T @ along)
+        projected = basis @ (directions * np.sqrt(np.maximum(values, 0.0)))
+        centres = distant_rows(projected, n_clusters, np.random.default_rng(seed))
         warnings.filterwarnings("ignore", message="One of the clusters is empty")  # fewer distinct rows than clusters
-        clusters[frequent] = kmeans2(projected, distant_rows(projected, n_clusters, random), 20, minit="matrix")[1]
+        clusters[frequent] = kmeans2(projected, centres, 20, minit="matrix")[1]
     return clusters
 
 
@@ -203,20 +208,3 @@ def distant_rows(
         nearest = np.minimum(nearest, cdist(rows[chosen[-1:]], rows, "sqeuclidean")[0])
         chosen.append(int(np.searchsorted((nearest / nearest.sum()).cumsum(), random.uniform())))
     return rows[chosen]
-
-
-def _projected(
-    positives: Positives, tokens: Int64[np.ndarray, "token"], seed: int
-) -> Float[np.ndarray, "token dimension"]:
-    """The rows √P(key | query) of unit length in their leading singular directions, by power iteration."""
-    shares = positives.weights / np.repeat(positives.totals, positives.sizes)
-    shape = (positives.vocab_size, positives.vocab_size)
-    rows = csr_array((np.sqrt(shares), positives.keys.astype(np.int64), positives.indptr), shape=shape)[tokens]
-    start = np.random.default_rng(seed).standard_normal((positives.vocab_size, min(DIMENSIONS, len(tokens))))
-    with one_core_each():
-        basis = np.linalg.qr(rows @ start)[0]
-        for _ in range(POWER_ITERATIONS):
-            basis = np.linalg.qr(rows @ (rows.T @ basis))[0]
-        along = rows.T @ basis
-        values, directions = np.linalg.eigh(along.T @ along)
-    return basis @ (directions * np.sqrt(np.maximum(values, 0.0)))

@@ -15,19 +15,16 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from threading import Lock
-from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float, Int, UInt32
+from jaxtyping import Float, Int
 
+from detoklens.corpus.counts import Counts
 from detoklens.kernels import product
+from detoklens.kernels.ranking import rank_rows
 from detoklens.parallel import Arrays, Runner
 from detoklens.progress import Watcher
 from detoklens.scores.affinity import Affinity
-
-if TYPE_CHECKING:
-    from detoklens.corpus.counts import Counts
-
 
 FEW_QUERIES = 32
 
@@ -37,27 +34,17 @@ def pair_counts(
 ) -> Int[np.ndarray, "pair"]:
     """count(key followed by query) of each pair."""
     found = np.zeros(len(keys), np.int64)
-    if not len(keys):
-        return found
     order = np.argsort(queries, kind="stable")
     distinct, starts = np.unique(queries[order], return_index=True)
     if len(distinct) > FEW_QUERIES:
         counts.bigrams  # noqa: B018  read the whole file once instead of a part per query
-    for query, places in zip(distinct, np.split(order, starts[1:]), strict=True):
+    for query, pairs in zip(distinct, np.split(order, starts[1:]), strict=False):
         prefixes, occurrences = counts.predecessors(int(query))
-        found[places] = _looked_up(prefixes, occurrences, keys[places].astype(prefixes.dtype))
+        if len(prefixes):
+            own = keys[pairs].astype(prefixes.dtype)
+            places = np.minimum(np.searchsorted(prefixes, own), len(prefixes) - 1)
+            found[pairs] = np.where(prefixes[places] == own, occurrences[places], 0)
     return found
-
-
-def _looked_up(
-    prefixes: UInt32[np.ndarray, "predecessor"],
-    occurrences: Int[np.ndarray, "predecessor"],
-    keys: UInt32[np.ndarray, "pair"],
-) -> Int[np.ndarray, "pair"]:
-    if not len(prefixes):
-        return np.zeros(len(keys), np.int64)
-    places = np.minimum(np.searchsorted(prefixes, keys), len(prefixes) - 1)
-    return np.where(prefixes[places] == keys, occurrences[places], 0)
 
 
 BLOCK_BYTES = 32 << 20  # scores of a block: 160 queries of GPT-2's vocabulary
@@ -103,13 +90,6 @@ def top_keys(scores: Float[np.ndarray, "query key"], top: int) -> Int[np.ndarray
     return keys[order][first[:, None] + np.arange(top)]
 
 
-def rank_of(scores: Float[np.ndarray, "query key"], keys: Int[np.ndarray, "query"]) -> Int[np.ndarray, "query"]:
-    """The rank of one key in each row: 1 + larger scores + equal scores with smaller ids."""
-    own = scores[np.arange(len(keys)), keys][:, None]
-    earlier = np.arange(scores.shape[1]) < keys[:, None]
-    return 1 + np.count_nonzero((scores > own) | ((scores == own) & earlier), axis=1)
-
-
 def pair_ranks(
     affinity: Affinity,
     queries: Int[np.ndarray, "pair"],
@@ -126,7 +106,7 @@ def pair_ranks(
             block = slice(begin, begin + step)
             rows = scorer.rows(affinity.query[head, queries[block]])
             for choice, chosen in enumerate(keys[:, block]):
-                ranks[choice, head, block] = rank_of(rows, chosen)
+                rank_rows(rows, chosen, ranks[choice, head, block])
                 scores[choice, head, block] = rows[np.arange(len(chosen)), chosen]
             if watch:
                 watch(head * len(queries) + min(begin + step, len(queries)), affinity.n_heads * len(queries))

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Bool, Float64, Int, Int64
 
+from detoklens.corpus.counts import Counts
 from detoklens.tokens import Vocabulary
-
-if TYPE_CHECKING:
-    from detoklens.corpus.counts import Counts
 
 KINDS = ("capital", "digit", "letter", "other")
 
@@ -26,17 +23,11 @@ def orthographic_classes(vocabulary: Vocabulary, vocab_size: int) -> Int64[np.nd
     classes = np.full(vocab_size, 2 * len(KINDS) - 1)
     for token, text in enumerate(texts):
         begins = not vocabulary.raw(token).startswith(mark) if mark else text.startswith(" ")
-        first = text.removeprefix(mark if not begins else " ")[:1]
-        classes[token] = KINDS.index(_kind(first)) + (0 if begins else len(KINDS))
+        first = text.removeprefix(" " if begins else mark)[:1]
+        letter = "capital" if first.isupper() else "letter"
+        kind = "digit" if first.isdigit() else letter if first.isalpha() else "other"
+        classes[token] = KINDS.index(kind) + (0 if begins else len(KINDS))
     return classes
-
-
-def _kind(character: str) -> str:
-    if character.isdigit():
-        return "digit"
-    if character.isalpha():
-        return "capital" if character.isupper() else "letter"
-    return "other"
 
 
 def exchange_classes(vocabulary: Vocabulary, tokens: Int[np.ndarray, "word"]) -> list[Int[np.ndarray, "word"]]:

@@ -26,14 +26,12 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from detoklens.errors import CheckpointError
 from detoklens.kernels import product
-from detoklens.kernels.ranking import rank_rows
 from detoklens.measures.chance import Interval, medians, over_words
 from detoklens.measures.ranking import BLOCK_BYTES, HeadScores
 from detoklens.measures.words import exchange_within, split_words
@@ -106,26 +104,21 @@ def listed_tokens(vocabulary: Vocabulary, words: Iterable[str]) -> list[int]:
 
 def chains(splits: Splits, wholes: Iterable[int], pieces: int) -> Chains:
     """The words among `wholes` that split into this many pieces, in order of token id."""
-    found = {whole: _split(splits, whole, pieces) for whole in sorted(set(wholes))}
-    kept = [(whole, *chain) for whole, chain in found.items() if chain is not None]
-    rows = np.array(kept, np.int64).reshape(-1, pieces + 1)
-    return Chains(rows[:, 1:], rows[:, 0])
-
-
-def _split(splits: Splits, whole: int, pieces: int) -> tuple[int, ...] | None:
-    chain: tuple[int, ...] = (whole,)
-    while len(chain) < pieces:
-        if chain[0] not in splits:
-            return None
-        chain = (*splits[chain[0]], *chain[1:])
-    return chain
+    rows = []
+    for whole in sorted(set(wholes)):
+        chain: tuple[int, ...] = (whole,)
+        while len(chain) < pieces and chain[0] in splits:
+            chain = (*splits[chain[0]], *chain[1:])
+        if len(chain) == pieces:
+            rows.append((whole, *chain))
+    found = np.array(rows, np.int64).reshape(-1, pieces + 1)
+    return Chains(found[:, 1:], found[:, 0])
 
 
 CLIP = 5.0  # standard deviations
+RANKED_AT_ONCE = 100 * product.QUERIES  # words: 4 MB at a width of 1,536
 PARTNERS = 16  # words that the additive control averages over
 WORDS_AT_ONCE = 256  # in the additive control: at most 4,096 texts, 64 MB at a width of 4,096
-
-Place = TypeVar("Place")
 
 
 def standardised(
@@ -176,29 +169,24 @@ class Candidates:
         return cls(HeadScores(product.key_panels(vectors, overwrite=True), n))
 
     def ranks(
-        self,
-        vectors: Float[np.ndarray, "word dimension"],
-        twins: Int[np.ndarray, "word"],
-        threads: int = 1,
+        self, vectors: Float[np.ndarray, "word dimension"], twins: Int[np.ndarray, "word"], threads: int = 1
     ) -> Int[np.ndarray, "word"]:
         """The rank of each word's twin, given by its index among the candidates."""
         return self.ranks_by_direction(standardised(vectors), twins, threads)
 
     def ranks_by_direction(
-        self,
-        directions: Float[np.ndarray, "word dimension"],
-        twins: Int[np.ndarray, "word"],
-        threads: int = 1,
+        self, directions: Float[np.ndarray, "word dimension"], twins: Int[np.ndarray, "word"], threads: int = 1
     ) -> Int[np.ndarray, "word"]:
         """The same for float32 vectors that are already standardised."""
         ranks = np.empty(len(twins), np.int64)
-        step = max(1, BLOCK_BYTES // (4 * max(1, self.scores.n_keys)))
+        step = min(RANKED_AT_ONCE, -(-len(twins) // (product.QUERIES * threads)) * product.QUERIES)
 
         def rank(begin: int) -> None:
             block = slice(begin, begin + step)
-            rank_rows(self.scores.rows(directions[block]), twins[block], ranks[block])
+            panels = product.query_panels(directions[block])
+            product.rank_keys(panels, self.scores.keys, self.scores.n_keys, twins[block], ranks[block])
 
-        list(thread_map(rank, range(0, len(twins), step), threads))
+        list(thread_map(rank, range(0, len(twins), max(1, step)), threads))
         return ranks
 
 
@@ -226,18 +214,15 @@ def partner_words(pieces: Int[np.ndarray, "word piece"], seed: int) -> Int[np.nd
     return partners
 
 
-PartnerTexts = tuple[Int[np.ndarray, "row"], Int[np.ndarray, "row partner piece"]]
-
-
 def partner_texts(
     pieces: Int[np.ndarray, "word piece"], partners: Int[np.ndarray, "word partner"], at_once: int = WORDS_AT_ONCE
-) -> list[PartnerTexts]:
+) -> list[tuple[Int[np.ndarray, "row"], Int[np.ndarray, "row partner piece"]]]:
     """The texts (a, b_k), then (a_k, b), in batches of words; words that share a piece are adjacent."""
-    shape = (*partners.shape, -1)
-    first, rest = pieces[:, None, :1], pieces[:, None, 1:]
-    own_first = np.concatenate([np.broadcast_to(first, (*partners.shape, 1)), pieces[partners, 1:]], axis=2)
-    own_rest = np.concatenate([pieces[partners, :1], np.broadcast_to(rest, (*shape[:2], rest.shape[2]))], axis=2)
-    sides = (own_first, np.argsort(pieces[:, 0], kind="stable")), (own_rest, np.lexsort(pieces[:, 1:].T))
+    own = np.broadcast_to(pieces[:, None], (*partners.shape, pieces.shape[1]))
+    theirs = pieces[partners]
+    with_first = np.concatenate([own[..., :1], theirs[..., 1:]], axis=2)
+    with_rest = np.concatenate([theirs[..., :1], own[..., 1:]], axis=2)
+    sides = (with_first, np.argsort(pieces[:, 0], kind="stable")), (with_rest, np.lexsort(pieces[:, 1:].T))
     return [
         (rows, texts[rows])
         for texts, order in sides
@@ -247,27 +232,26 @@ def partner_texts(
 
 def mean_over_partners(
     texts: Int[np.ndarray, "row partner piece"],
-    vectors: Callable[[Int[np.ndarray, "text piece"]], Mapping[Place, Float[np.ndarray, "text dimension"]]],
-) -> dict[Place, Float[np.ndarray, "row dimension"]]:
+    vectors: Callable[[Int[np.ndarray, "text piece"]], Float[np.ndarray, "*place text dimension"]],
+) -> Float[np.ndarray, "*place row dimension"]:
     """The mean vector over partners at each place; each text is computed once."""
     unique, inverse = np.unique(texts.reshape(-1, texts.shape[2]), axis=0, return_inverse=True)
-    inverse = inverse.reshape(texts.shape[:2])
-    return {place: rows[inverse].mean(axis=1) for place, rows in vectors(unique).items()}
+    return vectors(unique)[..., inverse.reshape(texts.shape[:2]), :].mean(axis=-2)
 
 
 def add_means(
-    whole: Float[np.ndarray, "word dimension"],
+    whole: Float[np.ndarray, "*place word dimension"],
     partners: Int[np.ndarray, "word partner"],
-    means: Sequence[tuple[Int[np.ndarray, "row"], Float[np.ndarray, "row dimension"]]],
-) -> Float[np.ndarray, "word dimension"]:
+    means: Iterable[tuple[Int[np.ndarray, "row"], Float[np.ndarray, "*place row dimension"]]],
+) -> Float[np.ndarray, "*place word dimension"]:
     """The additive control x̂(a, b) = mean_k x(a, b_k) + mean_k x(a_k, b) − mean_k x(a_k, b_k).
 
     This is a bag of pieces: each piece's mean effect without their interaction. `whole` contains x(a, b) of every word,
     `means` the results of `mean_over_partners` for each of `partner_texts`.
     """
-    total = np.stack([-whole[some].mean(axis=0) for some in partners])
+    total = np.stack([-whole[..., some, :].mean(axis=-2) for some in partners], axis=-2)
     for rows, mean in means:
-        total[rows] += mean
+        total[..., rows, :] += mean
     return total
 
 
@@ -278,18 +262,24 @@ def rank_measures(
     ranks: Int[np.ndarray, "condition word"], resamples: int = 1000, seed: int = 0
 ) -> dict[str, Interval]:
     """The measures of each condition by name; the last two compare with the first condition, for the same words."""
-    logarithms = np.log(ranks)
-    means = [ranks == 1, ranks <= 10, 1 / ranks, logarithms - logarithms[:1]]
+    n_words, logarithms = ranks.shape[1], np.log(ranks)
+    per_word = [ranks == 1, ranks <= 10, 1 / ranks, logarithms - logarithms[:1]]
 
-    def all_measures(times: Float[np.ndarray, "resample word"]) -> Float[np.ndarray, "resample row"]:
+    def measures(times: Float[np.ndarray, "resample word"]) -> Float[np.ndarray, "resample measure condition"]:
         middle = np.stack([medians(row, times) for row in ranks], axis=1)
-        first, first_ten, reciprocal, logarithm = (times @ each.T / ranks.shape[1] for each in means)
-        measures = [middle, first, first_ten, reciprocal, middle - middle[:, :1], np.exp(logarithm)]
-        return np.concatenate(measures, axis=1)
+        first, first_ten, reciprocal, logarithm = (times @ each.T / n_words for each in per_word)
+        lost, ratio = middle - middle[:, :1], np.exp(logarithm)
+        return np.stack([middle, first, first_ten, reciprocal, lost, ratio], axis=1)
 
-    found = over_words(all_measures, ranks.shape[1], resamples, seed)
-    split = (np.split(each, len(RANK_MEASURES)) for each in found)
-    return {name: Interval(*ends) for name, *ends in zip(RANK_MEASURES, *split, strict=True)}
+    found = over_words(measures, n_words, resamples, seed)
+    return {name: Interval(*ends) for name, *ends in zip(RANK_MEASURES, *found, strict=True)}
+
+
+def median_ranks(ranks: Int[np.ndarray, "row word"], resamples: int = 1000, seed: int = 0) -> Interval:
+    """The median rank of each row."""
+    return over_words(
+        lambda times: np.stack([medians(row, times) for row in ranks], axis=1), ranks.shape[1], resamples, seed
+    )
 
 
 def geometric_means(ratios: Float[np.ndarray, "row word"], resamples: int = 1000, seed: int = 0) -> Interval:
@@ -324,20 +314,14 @@ ROWS = 1024  # texts per block: with four tokens and a width of 4,096, an array 
 ATTENTION, BLOCK = "attention", "block"
 
 Look = Callable[[LastPlace], Float[np.ndarray, "head text key"]]
+"""The attention of the last position in one condition."""
+Pieces = Int[np.ndarray, "word piece"]
 Rows = Float[np.ndarray, "text d_model"]
 
 
-@dataclass(frozen=True)
-class Condition:
-    """A name, the pieces of the texts, and the attention of the last position."""
-
-    name: str
-    pieces: Int[np.ndarray, "word piece"]
-    look: Look = LastPlace.attention
-    partners: Int[np.ndarray, "word partner"] | None = None
-    """Partners of the additive control; None for all other conditions."""
-    null: Int[np.ndarray, "word piece"] | None = None
-    """The null's pieces, if the same ablation is applied to the null."""
+def control_pieces(words: Pieces, null: Pieces) -> dict[str, Pieces]:
+    """The pieces of the unchanged words and of the controls that are texts themselves."""
+    return {"whole": words, "null": null, "last_piece": words[:, -1:], "first_piece": words[:, :1]}
 
 
 @dataclass(frozen=True)
@@ -361,20 +345,31 @@ class ClosedWorld:
         return (ATTENTION,) if self.rest is None else (ATTENTION, BLOCK)
 
     def vectors(
-        self, pieces: Int[np.ndarray, "word piece"], look: Look = LastPlace.attention, threads: int = 1, empty: int = 0
+        self,
+        pieces: Pieces,
+        look: Look = LastPlace.attention,
+        threads: int = 1,
+        empty: int = 0,
+        kept: dict[int, LastPlace] | None = None,
     ) -> dict[str, Rows]:
         """The residual stream at the last position of every text, after the attention and after the block.
 
-        `empty` rows of zeros follow.
+        `empty` rows of zeros follow. `kept` holds what does not depend on `look`, for other looks at the same texts.
         """
         weights = self.layer.weights
         shape = len(pieces) + empty, weights.token_embeddings.shape[1]
         found = {place: np.zeros(shape, weights.token_embeddings.dtype) for place in self.places}
 
         def fill(begin: int) -> None:
-            block = slice(begin, min(begin + ROWS, len(pieces)))
+            some = pieces[begin : begin + ROWS]
+            block = slice(begin, begin + len(some))
             with np.errstate(over="ignore", invalid="ignore"):  # `standardised` refuses what overflows
-                seen = last_place(self.layer, self._texts(pieces[block]), self.common)
+                seen = None if kept is None else kept.get(begin)
+                if seen is None:
+                    before = np.tile(np.asarray(self.beginning, np.int64), (len(some), 1))
+                    seen = last_place(self.layer, np.concatenate([before, some], axis=1), self.common)
+                    if kept is not None:
+                        kept[begin] = seen
                 written = seen.attention_output(look(seen))
                 found[ATTENTION][block] = stream_after_attention(weights, self.rest, seen.stream, written)
                 if self.rest is not None:
@@ -383,25 +378,14 @@ class ClosedWorld:
         list(thread_map(fill, range(0, len(pieces), ROWS), threads))
         return found
 
-    def condition_vectors(self, condition: Condition, threads: int = 1) -> dict[str, Rows]:
-        """The vectors of a condition's words, after the attention and after the block."""
-        pieces, partners = condition.pieces, condition.partners
-        found = self.vectors(pieces, condition.look, threads)
-        if partners is None:
-            return found
-        texts = partner_texts(pieces, partners)
-        means = [
-            (rows, mean_over_partners(some, lambda unique: self.vectors(unique, condition.look, threads)))
-            for rows, some in texts
-        ]
-        return {
-            place: add_means(found[place], partners, [(rows, mean[place]) for rows, mean in means])
-            for place in self.places
-        }
+    def additive(self, pieces: Pieces, partners: Int[np.ndarray, "word partner"], threads: int = 1) -> dict[str, Rows]:
+        """The vectors of the additive control."""
 
-    def _texts(self, pieces: Int[np.ndarray, "word piece"]) -> Int[np.ndarray, "word token"]:
-        beginning = np.tile(np.asarray(self.beginning, np.int64), (len(pieces), 1))
-        return np.concatenate([beginning, pieces], axis=1)
+        def stacked(texts: Pieces) -> Float[np.ndarray, "place text d_model"]:
+            return np.stack([*self.vectors(texts, threads=threads).values()])
+
+        means = ((rows, mean_over_partners(texts, stacked)) for rows, texts in partner_texts(pieces, partners))
+        return dict(zip(self.places, add_means(stacked(pieces), partners, means), strict=True))
 
     def candidates(self, token_ids: Int[np.ndarray, "candidate"], threads: int = 1) -> dict[str, Candidates]:
         """The tokens that the twin is ranked among, each as a whole word."""
@@ -409,38 +393,21 @@ class ClosedWorld:
         vectors = self.vectors(token_ids[:, None], threads=threads, empty=empty)
         return {place: Candidates.in_place(vectors.pop(place), len(token_ids)) for place in self.places}
 
-    def words_changed(
-        self, words: Chains, null: Int[np.ndarray, "word piece"], partners: Int[np.ndarray, "word partner"] | None
-    ) -> list[Condition]:
-        """The unchanged words, then the controls; no additive one without partners."""
-        pieces = words.pieces
-        additive = [] if partners is None else [Condition("additive", pieces, partners=partners)]
-        return [
-            Condition("whole", pieces),
-            Condition("null", null),
-            Condition("last_piece", pieces[:, -1:]),
-            Condition("first_piece", pieces[:, :1]),
-            *additive,
-        ]
+    def ablations(self, heads: Sequence[int]) -> dict[str, Look]:
+        """Each head's attention to earlier pieces cut, each term left out, each term alone.
 
-    def layer_changed(
-        self, words: Chains, heads: Sequence[int], null: Int[np.ndarray, "word piece"]
-    ) -> list[Condition]:
-        """Each head's attention cut and each term left out, for words and their null; each term alone."""
-        pieces, terms = words.pieces, [str(term) for term in self.layer.term_meanings]
-        before = slice(len(self.beginning), -1)
-        cuts = {f"cut_{head_name(head)}": _cut(head, before) for head in heads}
-        without = {f"without_{term}": _by([other for other in terms if other != term]) for term in terms}
-        return [
-            *(Condition(name, pieces, look, null=null) for name, look in (cuts | without).items()),
-            *(Condition(f"only_{term}", pieces, _by([term])) for term in terms),
-        ]
+        Scores are added in the order of the terms, which determines their last bits.
+        """
+        terms, before = [str(term) for term in self.layer.term_meanings], slice(len(self.beginning), -1)
 
+        def cut(head: int) -> Look:
+            return lambda seen: seen.attention_cut(head, before)
 
-def _cut(head: int, places: slice) -> Look:
-    return lambda seen: seen.attention_cut(head, places)
+        def by(some: Sequence[str]) -> Look:
+            return lambda seen: seen.attention(some)
 
-
-def _by(terms: Sequence[str]) -> Look:
-    """Scores are added in this order, which determines their last bits."""
-    return lambda seen: seen.attention(terms)
+        return {
+            **{f"cut_{head_name(head)}": cut(head) for head in heads},
+            **{f"without_{term}": by([other for other in terms if other != term]) for term in terms},
+            **{f"only_{term}": by([term]) for term in terms},
+        }

@@ -11,19 +11,17 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
-from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32, Int
+from jaxtyping import Float32, Int
 
 from detoklens.errors import OutputError
-from detoklens.model.checks import Component, is_in_a_file
+from detoklens.model.checks import is_in_a_file
 from detoklens.weights.blocks import real_model
 from detoklens.weights.checkpoint import Checkpoint
 from detoklens.writing import (
@@ -36,9 +34,6 @@ from detoklens.writing import (
     remove_leftovers,
     whole_files,
 )
-
-if TYPE_CHECKING:
-    from detoklens.model.first_blocks import FirstBlocks, ForwardCache
 
 BATCH = 256  # texts: with 3 tokens each and a width of 4,096, the states of a block take 12 MB
 FOLDER = "vectors"
@@ -53,45 +48,10 @@ Texts = Int[np.ndarray, "text place"]
 Vectors = Float32[np.ndarray, "row d_model"]
 
 
-@dataclass(frozen=True)
-class ClosedWorlds:
-    """Texts of one length through the first blocks, in batches, ready to be rerun from any block.
-
-    `beginning` holds the BOS token that precedes every text; it is empty if there is none.
-    """
-
-    blocks: FirstBlocks
-    texts: Texts
-    beginning: tuple[int, ...]
-
-    @cached_property
-    def _caches(self) -> Sequence[ForwardCache]:
-        return [self.blocks.run(batch) for batch in batches(self.texts, self.beginning)]
-
-    def last_places(self, after: int) -> Float[np.ndarray, "text d_model"]:
-        """The residual stream at the last position of each text after a block."""
-        return np.concatenate([cache.last_places(after) for cache in self._caches])
-
-    def without(self, component: Component, after: int) -> Float[np.ndarray, "text d_model"]:
-        """The same with a head or an MLP ablated."""
-        return np.concatenate([self.blocks.rerun(cache, component, after) for cache in self._caches])
-
-    def attention_back(self, layer: int) -> Float[np.ndarray, "head"]:
-        """Mean attention of each head from the last position to the one before it."""
-        attention = [self.blocks.scores(cache, layer)[1][:, :, -1, -2] for cache in self._caches]
-        return np.asarray(np.concatenate(attention).mean(axis=0, dtype=np.float64))
-
-
 def batches(texts: Texts, beginning: tuple[int, ...]) -> list[Texts]:
     """Texts with the BOS token in front, in batches."""
     texts = np.concatenate([np.tile(np.array(beginning, np.int64), (len(texts), 1)), texts], axis=1)
     return [texts[begin : begin + BATCH] for begin in range(0, len(texts), BATCH)]
-
-
-def states_alone(blocks: FirstBlocks, batch: Texts, after: Sequence[int]) -> Float[np.ndarray, "block text d_model"]:
-    """The residual stream at the last positions of one batch after some blocks."""
-    cache = blocks.run(batch)
-    return np.stack([cache.last_places(layer) for layer in after])
 
 
 def decided_by(checkpoint: Checkpoint, layer: int, beginning: tuple[int, ...], dtype: str) -> dict[str, Any]:

@@ -257,7 +257,7 @@ class FirstBlocks:
         """
         states = cache.states[layer] if entering is None else torch.from_numpy(entering)
         catcher = _SoftmaxCatcher(len(states), self.n_heads)
-        with torch.inference_mode(), self._wide(), catcher:
+        with torch.inference_mode(), self._wide(), catcher, suppress(Enough):
             self._through(layer, states, cache)
         if catcher.caught is None:
             raise UnsupportedModelError(
@@ -317,7 +317,7 @@ def _first(output: Any) -> Any:
 
 
 class _SoftmaxCatcher(TorchFunctionMode):  # type: ignore[misc]
-    """Records input and output of a block's first softmax over texts and heads: the attention's.
+    """Records input and output of a block's first softmax over texts and heads, the attention's, and stops there.
 
     XGLM computes it with texts and heads in one axis.
     """
@@ -329,11 +329,12 @@ class _SoftmaxCatcher(TorchFunctionMode):  # type: ignore[misc]
 
     def __torch_function__(self, func: Any, _types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if getattr(func, "__name__", "") != "softmax" or self.caught is not None:
+        if getattr(func, "__name__", "") != "softmax":
             return result
         if result.ndim == 4 or (result.ndim == 3 and len(result) == self.texts * self.heads):
             shape = (self.texts, self.heads, *result.shape[-2:])
             self.caught = (args[0].reshape(shape), result.reshape(shape))
+            raise Enough
         return result
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from detoklens import demo
 from detoklens.corpus.counts import Counts
-from detoklens.errors import CountsError, DetokLensError, MissingError, RangeError, as_path, errors_in_memory
+from detoklens.errors import INPUTS, CountsError, DetokLensError, MissingError, RangeError, as_path, errors_in_memory
 from detoklens.loading import expand_revisions, load
 from detoklens.measures.documents import digest
 from detoklens.parallel import Runner, available_cores
@@ -125,7 +125,7 @@ class Study:
         }
         for need in dict.fromkeys(need for needs in lacking.values() for need in needs):
             names = ", ".join(name for name in named if need in lacking[name])
-            rows[f"needs {_NEEDED[need].partition(',')[0]}"] = names
+            rows[f"needs {INPUTS[need].name.partition(',')[0]}"] = names
         rows |= {f"note {number}": note for number, note in enumerate(self.notes, 1)}
         lines = (f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in rows.items())
         return f"<table>{''.join(lines)}</table>"
@@ -219,12 +219,12 @@ class Study:
         """
         return sorted(need for need in question.needs if not self.has(need))
 
-    def heads(self, asked: Sequence[int] | None) -> list[int]:
+    def heads(self, heads: Sequence[int] | None) -> list[int]:
         """Return the given heads, each once.
 
         Parameters
         ----------
-        asked
+        heads
             Heads, from 0; None for all.
 
         Returns
@@ -237,12 +237,12 @@ class Study:
         RangeError
             The list is empty or the model has no such head.
         """
-        if asked is None:
+        if heads is None:
             return list(range(self.layer.n_heads))
-        if not asked:
+        if not heads:
             raise RangeError("heads is empty; name at least one, e.g. 0, or leave it out for all heads")
-        self.layer.check_heads(asked)
-        return list(dict.fromkeys(asked))
+        self.layer.check_heads(heads)
+        return list(dict.fromkeys(heads))
 
     def meaningful_tokens(self) -> np.ndarray:
         """Ids of the tokens that means, candidates and rankings are about; a note counts the untrained others."""
@@ -312,7 +312,7 @@ class Study:
             raise RangeError(f"{question!r} is not a question; pass one, e.g. dl.Auroc(pieces=True)")
         missing = self.missing(question)
         if missing:
-            raise MissingError(missing[0], f"{type(question).__name__} needs {_NEEDED[missing[0]]}")
+            raise MissingError(missing[0], f"{type(question).__name__} needs {INPUTS[missing[0]].name}")
         provenance = self.provenance(question)
         if not (folder is None or isinstance(folder, Store)):
             folder = Store(as_path(folder, "the folder for an answer"))
@@ -490,17 +490,6 @@ class Study:
         from detoklens.explorer.explore import explore
 
         return explore(self, port)
-
-
-_NEEDED = {
-    "vocabulary": "a tokenizer",
-    "counts": "corpus counts",
-    "text": "text",
-    "seed": "a seed",
-    "position_table": "learned position embeddings, which rotary and ALiBi models don't have; Frequency measures the "
-    "variance of their token embeddings",
-    "causal": "causal attention, and this model is bidirectional",
-}
 
 
 def study(

@@ -8,10 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from detoklens.progress import Listener
 from detoklens.questions.answer import side_by_side
-from detoklens.report.content import Content, Listener
 from detoklens.report.folder import COMPARISON, PAGE, Asked, ReportStore, ask_all, claim, record
-from detoklens.report.report import downloads, draw_parts, write_page
+from detoklens.report.page import Content
+from detoklens.report.report import TERMS, downloads, draw_parts, write_page
 from detoklens.wording import sentence
 
 if TYPE_CHECKING:
@@ -37,12 +38,14 @@ def make_comparison(
         for label, study in studies.items()
     }
     joined = _joined(asked, folder / "tables")
+    kinds = {study.layer.positions for study in studies.values()}
     content = Content(
         title=f"The first attention layers of {len(studies)} checkpoints",
         summary=SUMMARY,
         facts=[(label, _sizes(study)) for label, study in studies.items()],
         parts=draw_parts(joined, folder, width, listener, engine),
         downloads=downloads(joined),
+        terms=" ".join(TERMS[kind] for kind in kinds) if len(kinds) == 1 else "",
         notes=_notes(studies),
     )
     write_page(folder, content, joined)
@@ -51,42 +54,31 @@ def make_comparison(
 
 
 def models_folder(folder: Path, label: str) -> Path:
-    """The folder of one model's answers."""
-    return folder / "models" / folder_name(label)
-
-
-def folder_name(label: str) -> str:
-    """A safe, unique folder name for a label: its ASCII letters and digits, and a hash."""
+    """The folder of one model's answers: the ASCII letters and digits of its label, and a hash."""
     plain = "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in label)[-40:]
-    return f"{plain}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"
+    return folder / "models" / f"{plain}-{hashlib.sha256(label.encode()).hexdigest()[:8]}"
 
 
 def _joined(asked: Mapping[str, Sequence[Asked]], folder: Path) -> list[Asked]:
     """Each question once, with the answers of all models that have one."""
-    labels = list(asked)
+    questions: dict[tuple[str, str], dict[str, Asked]] = {}  # parameters may differ between models
+    for label, entries in asked.items():
+        for each in entries:
+            questions.setdefault((each.entry.question.name(), each.entry.label), {})[label] = each
     joined = []
-    for several in _same_questions(asked):
+    for several in questions.values():
         answers = {label: each.answer for label, each in several.items() if each.answer is not None}
         first = next(iter(several.values()))
         if not answers:
             joined.append(first)
             continue
-        answer = side_by_side(first.entry.question, {label: answers[label] for label in labels if label in answers})
+        answer = side_by_side(first.entry.question, answers)
         ReportStore(folder, first.entry.label).keep(answer)
         figure = next(iter(answer.figures), None)  # a figure of several models is on the page itself
         joined.append(
             Asked(replace(first.entry, headline=first.entry.headline or figure is not None, figure=figure), answer)
         )
     return joined
-
-
-def _same_questions(asked: Mapping[str, Sequence[Asked]]) -> list[dict[str, Asked]]:
-    """Entries by model label, matched by question and label: parameters may differ between models."""
-    found: dict[tuple[str, str], dict[str, Asked]] = {}
-    for label, entries in asked.items():
-        for each in entries:
-            found.setdefault((each.entry.question.name(), each.entry.label), {})[label] = each
-    return list(found.values())
 
 
 def _sizes(study: Study) -> str:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +21,7 @@ from detoklens.engines import Engine
 from detoklens.figures.spec import FigureSpec
 from detoklens.progress import Watcher
 from detoklens.questions.answer import labelled
-from detoklens.report.content import Picture
+from detoklens.report.page import Picture
 from detoklens.version import __version__
 from detoklens.writing import make_folder, write_whole
 
@@ -84,90 +85,76 @@ def drawings(entry: ReportEntry, answer: Answer, chosen: Sequence[int], n_heads:
     return planned
 
 
-@dataclass(frozen=True)
-class DrawingTask:
-    """Everything a worker needs to draw one figure."""
-
-    drawing: Drawing
-    width: str | float
-    formats: tuple[str, ...]
-
-
-def draw_files(task: DrawingTask) -> dict[str, bytes]:
+def draw_files(drawing: Drawing, width: str | float, formats: Sequence[str]) -> dict[str, bytes]:
     """Draw a figure and return the content of its files by extension; empty if it has no data."""
     from detoklens.figures.save import file_content
     from detoklens.figures.theme import is_empty
 
-    drawing = task.drawing
-    figure = drawing.draw(task.width)
+    figure = drawing.draw(width)
     if is_empty(figure):
         return {}
     described = {"title": drawing.title, "description": drawing.spec.caption}
-    files = {ending: file_content(figure, ending, drawing.name, **described) for ending in task.formats}
+    files = {ending: file_content(figure, ending, drawing.name, **described) for ending in formats}
     phone = file_content(drawing.draw(PHONE_WIDTH), "svg", f"{drawing.name}_phone", **described)
     return files | {PHONE: phone}
 
 
-class FigureCache:
-    """A folder of figures that records what each was drawn from."""
+def draw_all(
+    planned: Sequence[Drawing],
+    folder: Path,
+    width: str | float,
+    engine: Engine | None = None,
+    watch: Watcher | None = None,
+) -> dict[str, Picture]:
+    """The figures for the page by name, without empty ones; those that the folder lacks are drawn into it."""
+    make_folder(folder)
+    memory = folder / "drawn.json"
+    remembered, drawn, files = _remembered(memory), dict[str, str](), dict[str, dict[str, bytes]]()
+    fingerprints = {drawing.name: _fingerprint(drawing, width) for drawing in planned}
+    for name, fingerprint in fingerprints.items():
+        if name in remembered:
+            drawn[name] = remembered[name]
+            is_known_empty = drawn[name] == _as_drawn(fingerprint, {})
+            stored = {} if is_known_empty else _stored(folder, name)
+            if stored is not None and drawn[name] == _as_drawn(fingerprint, stored):
+                files[name] = stored
+    missing = [drawing for drawing in planned if drawing.name not in files]
+    draw = partial(draw_files, width=width, formats=FORMATS)
+    results = map(draw, missing) if engine is None else engine.run(draw, missing, ordered=True)
+    for done, drawing in enumerate(missing):
+        if watch is not None:
+            watch(done, len(missing))
+        name = drawing.name
+        files[name] = next(results)
+        for ending, content in files[name].items():
+            write_whole(folder / f"{name}.{ending}", content)
+        drawn[name] = _as_drawn(fingerprints[name], files[name])
+        write_whole(memory, _as_json(drawn))
+    return {
+        drawing.name: Picture(
+            drawing.name,
+            drawing.title,
+            drawing.spec.caption,
+            *(for_page(files[drawing.name][ending].decode()) for ending in ("svg", PHONE)),
+        )
+        for drawing in planned
+        if files[drawing.name]
+    }
 
-    def __init__(self, folder: Path, width: str | float) -> None:
-        make_folder(folder)
-        self._folder, self._width = folder, width
-        self._memory = folder / "drawn.json"
-        self._drawn = _remembered(self._memory)
-        self._found: dict[str, dict[str, bytes]] = {}
 
-    def pictures(
-        self, planned: Sequence[Drawing], engine: Engine | None = None, watch: Watcher | None = None
-    ) -> dict[str, Picture]:
-        """The figures for the page by name, without empty ones; what is not cached is drawn."""
-        wanted = {drawing.name: self._fingerprint(drawing) for drawing in planned}
-        self._drawn = {name: drawn for name, drawn in self._drawn.items() if name in wanted}
-        missing = [drawing for drawing in planned if not self._has(drawing, wanted[drawing.name])]
-        tasks = (DrawingTask(drawing, self._width, FORMATS) for drawing in missing)
-        drawn = map(draw_files, tasks) if engine is None else engine.run(draw_files, tasks, ordered=True)
-        for done, drawing in enumerate(missing):
-            if watch is not None:
-                watch(done, len(missing))
-            self._keep(drawing, next(drawn), wanted[drawing.name])
-        shown = [drawing for drawing in planned if self._found[drawing.name]]
-        return {drawing.name: self._picture(drawing) for drawing in shown}
+def _stored(folder: Path, name: str) -> dict[str, bytes] | None:
+    """A figure's files by extension; None if one is missing."""
+    try:
+        return {ending: (folder / f"{name}.{ending}").read_bytes() for ending in (*FORMATS, PHONE)}
+    except OSError:
+        return None
 
-    def _has(self, drawing: Drawing, fingerprint: str) -> bool:
-        """Whether the figure's files are there, from the same inputs and unchanged; reads them."""
-        drawn = self._drawn.get(drawing.name)
-        files = {} if drawn == _drawn_as(fingerprint, {}) else self._read(drawing)
-        if files is None or drawn != _drawn_as(fingerprint, files):
-            return False
-        self._found[drawing.name] = files
-        return True
 
-    def _read(self, drawing: Drawing) -> dict[str, bytes] | None:
-        try:
-            return {ending: self._path(drawing, ending).read_bytes() for ending in (*FORMATS, PHONE)}
-        except OSError:
-            return None
-
-    def _keep(self, drawing: Drawing, files: Mapping[str, bytes], fingerprint: str) -> None:
-        for ending, content in files.items():
-            write_whole(self._path(drawing, ending), content)
-        self._found[drawing.name] = dict(files)
-        self._drawn[drawing.name] = _drawn_as(fingerprint, files)
-        write_whole(self._memory, _as_json(self._drawn))
-
-    def _path(self, drawing: Drawing, ending: str) -> Path:
-        return self._folder / f"{drawing.name}.{ending}"
-
-    def _picture(self, drawing: Drawing) -> Picture:
-        svg, phone = (for_page(self._found[drawing.name][ending].decode()) for ending in ("svg", PHONE))
-        return Picture(drawing.name, drawing.title, drawing.spec.caption, svg, phone)
-
-    def _fingerprint(self, drawing: Drawing) -> str:
-        digest = hashlib.sha256(f"{__version__} {self._width} {drawing}".encode())
-        for name, frame in drawing.tables.items():
-            digest.update(name.encode() + _content(frame))
-        return digest.hexdigest()
+def _fingerprint(drawing: Drawing, width: str | float) -> str:
+    digest = hashlib.sha256(f"{__version__} {width} {drawing}".encode())
+    for name, frame in drawing.tables.items():
+        digest.update(name.encode() + _content(frame))
+    return digest.hexdigest()
 
 
 def _content(frame: pl.DataFrame | Mapping[str, pl.DataFrame]) -> bytes:
@@ -177,7 +164,7 @@ def _content(frame: pl.DataFrame | Mapping[str, pl.DataFrame]) -> bytes:
     return str(frame.schema).encode() + frame.hash_rows().to_numpy().tobytes()
 
 
-def _drawn_as(fingerprint: str, files: Mapping[str, bytes]) -> str:
+def _as_drawn(fingerprint: str, files: Mapping[str, bytes]) -> str:
     """What `drawn.json` keeps of a figure: the fingerprint of its inputs and the hash of its files, if any."""
     digest = hashlib.sha256()
     for ending in sorted(files):

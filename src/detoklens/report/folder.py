@@ -7,19 +7,20 @@ import json
 import platform
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from detoklens.errors import MissingError, OutputError, RangeError, TokenError
 from detoklens.measures.documents import digest
+from detoklens.progress import Listener, Step, Watcher
 from detoklens.questions.answer import Store, labelled
 from detoklens.questions.base import ReportEntry
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.layers.question import Layers
-from detoklens.report.content import Listener, Step
 from detoklens.tables.files import NOTE, DamagedTableError, note_recomputed, read_stored
 from detoklens.version import __version__
 from detoklens.wording import sentence
@@ -28,7 +29,6 @@ from detoklens.writing import make_folder, refuse_links, write_whole
 if TYPE_CHECKING:
     import polars as pl
 
-    from detoklens.progress import Watcher
     from detoklens.questions.answer import Answer, Comparison
     from detoklens.questions.study import Study
     from detoklens.tables.schema import Schema
@@ -71,10 +71,11 @@ def _kind_of(folder: Path) -> str | None:
     """
     if (recorded := _recorded_kind(folder)) is not None or not (folder / PROVENANCE).is_file():
         return recorded
-    tables = [*sorted(folder.glob("tables/*.parquet")), *sorted(folder.glob("models/*/*.parquet"))]
-    if not any(_is_whole(path) for path in tables):
-        return None
-    return COMPARISON if (folder / "models").is_dir() else REPORT
+    for path in [*sorted(folder.glob("tables/*.parquet")), *sorted(folder.glob("models/*/*.parquet"))]:
+        with contextlib.suppress(DamagedTableError):
+            if read_stored(path) is not None:
+                return COMPARISON if (folder / "models").is_dir() else REPORT
+    return None
 
 
 def _recorded_kind(folder: Path) -> str | None:
@@ -85,14 +86,6 @@ def _recorded_kind(folder: Path) -> str | None:
         return None
     ours = isinstance(record, dict) and "detoklens" in record and record.get("kind") in (REPORT, COMPARISON)
     return str(record["kind"]) if ours else None
-
-
-def _is_whole(path: Path) -> bool:
-    """Whether a file is an undamaged table written by detoklens."""
-    try:
-        return read_stored(path) is not None
-    except DamagedTableError:
-        return False
 
 
 def column_guide(tables: Mapping[str, tuple[Schema, pl.DataFrame]]) -> str:
@@ -110,29 +103,28 @@ def column_guide(tables: Mapping[str, tuple[Schema, pl.DataFrame]]) -> str:
 
 def record(folder: Path, kind: str, studies: Sequence[Study], steps: Sequence[Step]) -> None:
     """Write the provenance: models, counts, text, versions, the command and the steps; no times, which never repeat."""
+    models = [
+        {
+            "model": study.layer.name,
+            "weights_sha256": study.layer.fingerprint,
+            "tokenizer_sha256": study.layer.vocabulary.fingerprint if study.layer.has_vocabulary else None,
+            "counts_sha256": None if study.counts is None else study.counts.fingerprint,
+            "documents": len(study.documents) if study.has("text") else 0,
+            "documents_sha256": digest(study.documents) if study.has("text") else None,
+            "seed": study.seed,
+        }
+        for study in studies
+    ]
     made_of = {
         "detoklens": __version__,
         "kind": kind,
         "finished": True,
         "command": ["detoklens", *sys.argv[1:]],
-        "models": [_recorded(study) for study in studies],
+        "models": models,
         "versions": {"python": platform.python_version()} | {name: version(name) for name in RECORDED},
         "steps": [{"step": step.title, "missing": step.missing} for step in steps],
     }
     write_whole(folder / PROVENANCE, (json.dumps(made_of, indent=1) + "\n").encode())
-
-
-def _recorded(study: Study) -> dict[str, Any]:
-    layer, text = study.layer, study.has("text")
-    return {
-        "model": layer.name,
-        "weights_sha256": layer.fingerprint,
-        "tokenizer_sha256": layer.vocabulary.fingerprint if layer.has_vocabulary else None,
-        "counts_sha256": None if study.counts is None else study.counts.fingerprint,
-        "documents": len(study.documents) if text else 0,
-        "documents_sha256": digest(study.documents) if text else None,
-        "seed": study.seed,
-    }
 
 
 SECTIONS = (
@@ -199,27 +191,25 @@ def ask_all(
     try:
         for number, entry in enumerate(entries):
             study.upcoming = [each.question for each in entries[number + 1 :]]
-            asked.append(_ask(study, entry, folder, listener))
+            started, store = time.perf_counter(), ReportStore(folder, entry.label)
+            begin = partial(_begin, listener, entry.title)
+            try:
+                answer = study.ask(entry.question, store, begin)
+            except (MissingError, TokenError, RangeError) as error:
+                missing = error.need if isinstance(error, MissingError) else str(error)
+                listener.tell(Step(entry.title, missing=missing))
+                asked.append(Asked(entry, error=error))
+            else:
+                listener.tell(Step(entry.title, time.perf_counter() - started, kept=not store.written))
+                asked.append(Asked(entry, answer))
     finally:  # also after an interrupt: the study may be asked other questions
         study.upcoming = ()
         study.prepared.clear()
     return asked
 
 
-def _ask(study: Study, entry: ReportEntry, folder: Path, listener: Listener) -> Asked:
-    started, store = time.perf_counter(), ReportStore(folder, entry.label)
-
-    @contextlib.contextmanager
-    def watching(doing: str) -> Iterator[Watcher | None]:
-        yield listener.begin(f"{entry.title}: {doing}")
-
-    try:
-        answer = study.ask(entry.question, store, watching)
-    except (MissingError, TokenError, RangeError) as error:
-        listener.tell(Step(entry.title, missing=error.need if isinstance(error, MissingError) else str(error)))
-        return Asked(entry, error=error)
-    listener.tell(Step(entry.title, time.perf_counter() - started, kept=not store.written))
-    return Asked(entry, answer)
+def _begin(listener: Listener, title: str, progress_label: str) -> contextlib.AbstractContextManager[Watcher | None]:
+    return contextlib.nullcontext(listener.begin(f"{title}: {progress_label}"))
 
 
 def all_tables(asked: Sequence[Asked]) -> dict[str, tuple[Schema, pl.DataFrame]]:

@@ -1,8 +1,4 @@
-"""The report as one HTML document, and the data of its search box.
-
-The search box holds the strongest partners of every token, by plain and by centred scores. If they don't fit the page,
-fewer partners are listed, then only those of the most frequent tokens (of the first ones without counts).
-"""
+"""The report as one HTML document: its content as plain data, and the rendering of it."""
 
 from __future__ import annotations
 
@@ -10,26 +6,140 @@ import base64
 import hashlib
 import json
 import re
-from dataclasses import asdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import numpy as np
-from jaxtyping import Float, Int
 from jinja2 import Environment, FunctionLoader, StrictUndefined
 from markupsafe import Markup
 
 from detoklens.errors import printable
-from detoklens.measures.ranking import HeadScores, pair_counts, top_keys
-from detoklens.measures.words import token_texts
-from detoklens.parallel import thread_map
-from detoklens.questions.partners.question import example_tokens
-from detoklens.questions.study import Study
-from detoklens.report.content import Cell, Content, PartnerIndex, PartnerView
-from detoklens.scores.affinity import Affinity
+from detoklens.questions.base import Verdict
 from detoklens.version import __version__
-from detoklens.wording import token_shown
+
+Cell = str | int | float | bool | None
+PIECES = ("␣conn", "ection")
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One figure, also drawn for narrow screens (`phone`). Its SVG is the only markup that the page does not escape."""
+
+    name: str
+    title: str
+    caption: str
+    svg: str
+    phone: str
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table for display: column names with their meanings, and rows."""
+
+    title: str
+    columns: Sequence[tuple[str, str]]
+    rows: Sequence[Sequence[Cell]]
+    is_open: bool = False
+    """Whether it is at the top of the page and sortable, instead of in the appendix."""
+    note: str = ""
+
+    @property
+    def numeric(self) -> list[bool]:
+        """Which columns hold numbers, and are right-aligned."""
+        columns = [[row[place] for row in self.rows if row[place] is not None] for place in range(len(self.columns))]
+        return [bool(cells) and all(type(cell) in (int, float) for cell in cells) for cells in columns]
+
+
+@dataclass(frozen=True)
+class Part:
+    """The answer to one question: a line and `pictures` if it is a headline; the rest is in the appendix."""
+
+    section: str
+    title: str
+    sentence: str
+    verdicts: Mapping[str, Verdict] = field(default_factory=dict)
+    """Verdicts by model label; the label is empty if there is one model."""
+    caveat: str = ""
+    headline: bool = True
+    pictures: Sequence[Picture] = ()
+    more_pictures: Sequence[Picture] = ()
+    grids: Sequence[Grid] = ()
+    command: str = ""
+    equation: str = ""
+    not_drawn: Sequence[str] = ()
+    """One sentence per missing figure."""
+
+    @property
+    def is_scorecard(self) -> bool:
+        """Whether a table at the top of the page is the whole answer; its summary repeats that of other questions."""
+        return any(grid.is_open for grid in self.grids)
+
+    @property
+    def anchor(self) -> str:
+        """The appendix entry's id, from the letters and digits of its title."""
+        return "part-" + "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in self.title)
+
+    @property
+    def extras(self) -> str:
+        """What its appendix entry holds: `2 figures, 1 table`."""
+        counted = ((len(self.more_pictures), "figure"), (sum(not grid.is_open for grid in self.grids), "table"))
+        return ", ".join(f"{number} {what}{'s' * (number > 1)}" for number, what in counted if number)
+
+
+@dataclass(frozen=True)
+class Unasked:
+    """Questions that could not be asked: the reason, and the command that would answer them, if any."""
+
+    titles: Sequence[str]
+    reason: str
+    command: str = ""
+
+
+@dataclass(frozen=True)
+class Download:
+    """A table as CSV inside the page, or its path in the folder if it is too large (`csv` is None)."""
+
+    name: str
+    question: str
+    rows: int
+    path: str
+    csv: str | None
+
+
+@dataclass(frozen=True)
+class Content:
+    """The whole page."""
+
+    title: str
+    summary: str
+    facts: Sequence[tuple[str, str]]
+    parts: Sequence[Part]
+    unasked: Sequence[Unasked] = ()
+    downloads: Sequence[Download] = ()
+    pieces: Sequence[str] = PIECES
+    """The two pieces of the word that the glossary explains its terms with."""
+    terms: str = ""
+    """The glossary's line on the other terms of this kind of positions."""
+    notes: Sequence[str] = ()
+    partners: Mapping[str, Any] | None = None
+    """The data of the search box (see search.py)."""
+
+    @property
+    def open_grids(self) -> list[Grid]:
+        """The tables at the top of the page."""
+        return [grid for part in self.parts for grid in part.grids if grid.is_open]
+
+    @property
+    def sections(self) -> dict[str, list[Part]]:
+        """The parts with figures on the page, by section."""
+        found: dict[str, list[Part]] = {}
+        for part in self.parts:
+            if part.pictures:
+                found.setdefault(part.section, []).append(part)
+        return found
+
 
 MARK = re.compile(r"(?P<word>yes|no|not testable) (?P<number>\((?:z )?(?P<value>[+−]?[\d.]+)[^)]*\))")
 
@@ -44,21 +154,15 @@ def render_page(content: Content) -> str:
     page = environment.get_template("page.html").render(
         content=content,
         version=__version__,
-        policy=content_security_policy(style, script),
+        policy=(
+            f"default-src 'none'; style-src '{_source_hash(style)}'; script-src '{_source_hash(script)}'; "
+            "img-src data:; base-uri 'none'; form-action 'none'"
+        ),
         style=Markup(style),
         script=Markup(script),
-        partners=asdict(content.partners) if content.partners else None,
         svg=Markup,
     )
     return printable(page)  # it may contain paths that are not UTF-8
-
-
-def content_security_policy(style: str, script: str) -> str:
-    """Allow only this style, this script and images inside the file."""
-    return (
-        f"default-src 'none'; style-src '{_source_hash(style)}'; script-src '{_source_hash(script)}'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
-    )
 
 
 def script_json(value: Any) -> str:
@@ -93,109 +197,3 @@ def _source_hash(text: str) -> str:
 @cache
 def _asset(name: str) -> str:
     return files("detoklens.report").joinpath("assets", name).read_text(encoding="utf-8")
-
-
-TOPS = (20, 10)  # partners per head: the first number that fits
-FEWEST = 100  # tokens that can be searched however full the page is
-ID_TEXT = 8  # bytes of a searchable token's id as text
-ROWS = 128  # query tokens scored together
-TASK_QUERIES = 4096  # query tokens per task
-
-
-def partner_index(study: Study, available: int, example: tuple[str, list[int]] | None = None) -> PartnerIndex:
-    """Partners by Tᵉᵉ of every token, or of as many tokens as fit into the available bytes.
-
-    `example` is the word that the page searches for first, with its pieces; by default the first example token.
-    """
-    layer, examples = study.layer, example_tokens(study)
-    word, pieces = example or (str(examples[0]), examples[:1])
-    texts = token_texts(layer, range(layer.vocab_size))
-    tokens = [token_shown(text or "") for text in texts] if layer.has_vocabulary else None
-    id_bytes = 2 if layer.vocab_size <= 1 << 16 else 4
-    left = available - (0 if tokens is None else len(script_json(tokens)))
-    top, searched = _searchable(study, id_bytes, left, [*examples, *pieces])
-
-    def view(centred: bool) -> PartnerView:
-        partners = find_partners(layer.token_affinity(centred=centred), searched, top, study.workers)
-        packed = base64.b64encode(partners.astype(f"<u{id_bytes}").tobytes()).decode("ascii")
-        return PartnerView(packed, _pairs_seen(study, searched, partners))
-
-    return PartnerIndex(
-        tokens=tokens,
-        mark=layer.vocabulary.continuing_mark if layer.has_vocabulary else "",
-        searched=[int(token) for token in searched],
-        n_heads=layer.n_heads,
-        top=top,
-        id_bytes=id_bytes,
-        plain=view(centred=False),
-        centred=view(centred=True),
-        note=_note(len(searched), study, top),
-        example=word,
-    )
-
-
-def _searchable(
-    study: Study, id_bytes: int, available: int, examples: list[int]
-) -> tuple[int, Int[np.ndarray, "query"]]:
-    """The number of partners per head, and the tokens, that fit into the available bytes."""
-    layer, counts = study.layer, study.counts
-    for top in (min(most, layer.vocab_size) for most in TOPS):
-        bits = 2 * layer.n_heads * top * (8 * id_bytes + (counts is not None))
-        fits = max(FEWEST, int(available // (bits / 8 * 4 / 3 + ID_TEXT)))
-        if fits >= layer.vocab_size:
-            return top, np.arange(layer.vocab_size)
-    first = np.arange(layer.vocab_size) if counts is None else np.argsort(-counts.tokens, kind="stable")
-    return top, np.unique([*examples, *first[: fits - len(examples)]])
-
-
-def find_partners(
-    affinity: Affinity, tokens: Int[np.ndarray, "query"], top: int, workers: int = 1
-) -> Int[np.ndarray, "query head rank"]:
-    """The `top` keys of each query token in each head."""
-    blocks = [
-        (head, slice(begin, begin + TASK_QUERIES))
-        for head in range(affinity.n_heads)
-        for begin in range(0, len(tokens), TASK_QUERIES)
-    ]
-    partners = np.empty((len(tokens), affinity.n_heads, top), np.uint32)
-
-    def fill(place: tuple[int, slice]) -> None:
-        head, block = place
-        partners[block, head] = best_keys(affinity.query[head, tokens[block]], affinity.key_of(head), top)
-
-    list(thread_map(fill, blocks, workers))
-    return partners
-
-
-def best_keys(
-    queries: Float[np.ndarray, "query d_head"], keys: Float[np.ndarray, "token d_head"], top: int
-) -> Int[np.ndarray, "query rank"]:
-    """The best keys of some queries, with few rows of scores in memory at a time."""
-    scores = HeadScores.of(keys)
-    return np.concatenate(
-        [top_keys(scores.rows(queries[place : place + ROWS]), top) for place in range(0, len(queries), ROWS)]
-    )
-
-
-def _pairs_seen(
-    study: Study, searched: Int[np.ndarray, "query"], partners: Int[np.ndarray, "query head rank"]
-) -> str | None:
-    """One bit per partner, set if the corpus has the pair; None without counts."""
-    if study.counts is None:
-        return None
-    queries = np.repeat(searched, partners[0].size)
-    counted = pair_counts(study.counts, partners.ravel().astype(np.int64), queries)
-    return base64.b64encode(np.packbits(counted > 0).tobytes()).decode("ascii")
-
-
-def _note(searched: int, study: Study, top: int) -> str:
-    vocab_size, has_counts, by_text = study.layer.vocab_size, study.counts is not None, study.layer.has_vocabulary
-    if searched == vocab_size:
-        covered = f"Covers all {vocab_size:,} tokens"
-    else:
-        chosen = "most frequent" if has_counts else "first"
-        covered = f"Covers the examples below and the {chosen} tokens, {searched:,} of {vocab_size:,}: more do not fit"
-    note = f"{covered}. Shows the {top} keys with the largest Tᵉᵉ in each head."
-    if not by_text:
-        return note
-    return f"{note} ␣ is a space. A word is split into the fewest tokens that spell it; the tokenizer may differ."

@@ -8,17 +8,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import polars as pl
-
 from detoklens.errors import MissingError
-from detoklens.measures.words import given_words
 from detoklens.model.checks import refuse_layers
+from detoklens.progress import Listener
 from detoklens.questions.answer import Comparison
 from detoklens.questions.study import Study
-from detoklens.report.content import PIECES, Cell, Content, Download, Grid, Listener, Part, Picture, Unasked
-from detoklens.report.drawing import Drawing, FigureCache, drawings, heads_drawn
+from detoklens.report.drawing import Drawing, draw_all, drawings, heads_drawn
 from detoklens.report.folder import PAGE, REPORT, Asked, all_tables, ask_all, claim, column_guide, record
-from detoklens.report.page import partner_index, render_page
+from detoklens.report.page import PIECES, Cell, Content, Download, Grid, Part, Picture, Unasked, render_page
+from detoklens.report.search import example_word, partner_index
 from detoklens.tables.files import csv_bytes
 from detoklens.wording import head_name, sentence, token_shown
 from detoklens.writing import write_whole
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
     from detoklens.engines import Engine
     from detoklens.questions.base import View
 
-
-Tables = Mapping[str, pl.DataFrame]
-Row = tuple[str, float | None, float | None, str]
 
 KIND = REPORT
 LARGEST_CSV = 600_000  # bytes of a table inside the page
@@ -40,7 +35,14 @@ SUMMARY = (
     "What the first layer attends to and why, computed from its weights. Attention scores are exactly the sum of "
     "{number} terms of tokens and positions; Tᵉᵉ, token with token, is the one that can detokenize."
 )
-EXAMPLE_WORD = "connection"
+TERMS = {
+    "learned": "Tᵉ: of the key token alone. Tᵖ: of the key’s position alone; Tᵖᵖ: of both positions; Tᵖᵉ, Tᵉᵖ: mixed. "
+    "The six add up to the score.",
+    "rotary": "Tᵉ: of the key token alone. Tᵉᵖ: of the query token alone; Tᵖ: of the distance alone. "
+    "The four add up to the score.",
+    "alibi": "Tᵉ: of the key token alone. Tᵖ: of the distance alone. The three add up to the score.",
+}
+"""The other terms in the glossary, by kind of positions."""
 UNASKED = {
     "counts": ("without corpus counts", ("--corpus", "TEXT")),
     "text": ("without text", ("--text", "TEXT")),
@@ -71,15 +73,17 @@ def make_report(
     claim(folder, KIND)
     asked = ask_all(study, folder / "tables", listener, layers=layers)
     parts = draw_parts(asked, folder, width, listener, engine, chosen, study.layer.n_heads)
+    name = study.layer.name if not Path(study.layer.name).is_dir() else Path(study.layer.name).resolve().name
     example = example_word(study)
     content = Content(
-        title=f"The first attention layer of {_short_name(study.layer.name)}",
+        title=f"The first attention layer of {name}",
         summary=SUMMARY.format(number=NUMBERS[study.layer.positions]),
         facts=_facts(study),
         parts=parts,
         unasked=_unasked(study, asked),
         downloads=downloads(asked),
         pieces=PIECES if example is None else [token_shown(study.layer.vocabulary.text(each)) for each in example[1]],
+        terms=TERMS[study.layer.positions],
         notes=_notes(study, asked),
     )
     with listener.step("Rank the partners of every token"):
@@ -109,13 +113,13 @@ def draw_parts(
     answered = [(each.entry, each.answer) for each in asked if each.answer is not None]
     sentences = [answer.sentence for entry, answer in answered if entry.headline]
 
-    def heads_of(text: str) -> Sequence[int]:
-        return heads_drawn(text, sentences, n_heads or 0) if heads is None else heads
-
-    planned = [drawings(entry, answer, heads_of(answer.sentence), n_heads) for entry, answer in answered]
+    planned = []
+    for entry, answer in answered:
+        chosen = heads_drawn(answer.sentence, sentences, n_heads or 0) if heads is None else heads
+        planned.append(drawings(entry, answer, chosen, n_heads))
     with listener.step("Draw the figures") as watch:
-        cache = FigureCache(folder / "figures", width)
-        pictures = cache.pictures([each for drawn in planned for each in drawn], engine, watch)
+        figures = [each for drawn in planned for each in drawn]
+        pictures = draw_all(figures, folder / "figures", width, engine, watch)
     return [
         _part(each, drawn, pictures)
         for each, drawn in zip([each for each in asked if each.answer is not None], planned, strict=True)
@@ -178,18 +182,6 @@ def downloads(asked: Sequence[Asked]) -> list[Download]:
     return found
 
 
-def example_word(study: Study) -> tuple[str, list[int]] | None:
-    """A word of two pieces and their ids; None if there is none."""
-    if not study.has("vocabulary"):
-        return None
-    vocabulary = study.layer.vocabulary
-    for word in (EXAMPLE_WORD, *given_words(None)):
-        pieces = vocabulary.encode(f" {word}")
-        if len(pieces) == 2 and len(vocabulary.encode(word)) > 1 and max(pieces) < study.layer.vocab_size:
-            return word, pieces
-    return None
-
-
 def _unasked(study: Study, asked: Sequence[Asked]) -> list[Unasked]:
     """The questions without an answer, by reason."""
     found: dict[tuple[str, str], list[str]] = {}
@@ -201,11 +193,6 @@ def _unasked(study: Study, asked: Sequence[Asked]) -> list[Unasked]:
         elif each.error is not None:
             found.setdefault((str(each.error), study.command(each.entry.question)), []).append(each.entry.title)
     return [Unasked(titles, reason, command) for (reason, command), titles in found.items()]
-
-
-def _short_name(model: str) -> str:
-    """The last part of a local path; names of hub models and of the demo are unchanged."""
-    return Path(model).resolve().name if Path(model).is_dir() else model
 
 
 def _facts(study: Study) -> list[tuple[str, str]]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from detoklens.errors import RangeError, shown
 from detoklens.weights.first_layer import FirstLayer, FoldedLayer, Norm
 
 
@@ -117,40 +116,24 @@ class Side:
         table: Float[np.ndarray, "token d_model"],
         bare_scales: Callable[[], Float[np.ndarray, "token"]],
         head: int,
-    ) -> Float[np.ndarray, "token d_head"]:
-        """One head's factor of every token: before the division by σ or, if a norm follows, after that norm."""
-        vectors = np.empty((len(table), self.weight.shape[2]), np.result_type(table, self.weight))
-        for begin in range(0, len(table), ROWS):
-            vectors[begin : begin + ROWS] = self._of_block(table, bare_scales, slice(begin, begin + ROWS), head)
-        return vectors
-
-    def of_tokens(
-        self,
-        tokens: Sequence[int],
-        table: Float[np.ndarray, "token d_model"],
-        bare_scales: Callable[[], Float[np.ndarray, "token"]],
-        head: int,
-    ) -> Float[np.ndarray, "query d_head"]:
-        """The same of some tokens, with the same bits: their blocks of rows are multiplied as in `of_vocabulary`."""
-        begins = {token - token % ROWS for token in tokens}
-        blocks = {at: self._of_block(table, bare_scales, slice(at, at + ROWS), head) for at in begins}
-        return np.stack([blocks[token - token % ROWS][token % ROWS] for token in tokens])
-
-    def _of_block(
-        self,
-        table: Float[np.ndarray, "token d_model"],
-        bare_scales: Callable[[], Float[np.ndarray, "token"]],
-        rows: slice,
-        head: int,
+        token_ids: Sequence[int] | None = None,
     ) -> Float[np.ndarray, "row d_head"]:
-        linear = table[rows] @ self.weight[head]
-        if self.norm is None:
-            return linear
-        scales, norm = bare_scales(), replace(self.norm, gain=self.norm.gain[head])
-        vectors = linear / scales[rows, None] + self.bias[head]
-        if self.joint is None:
-            return norm(vectors)
-        return vectors / self._joint_divisors(table, scales)[rows] * norm.gain
+        """One head's factor of every token: before the division by σ or, if a norm follows, after that norm.
+
+        Of some tokens it has the same bits: the same blocks of rows are multiplied.
+        """
+        wanted = np.arange(len(table)) if token_ids is None else np.asarray(token_ids, np.int64)
+        vectors = np.empty((len(wanted), self.weight.shape[2]), np.result_type(table, self.weight))
+        for begin in np.unique(wanted - wanted % ROWS):
+            rows, inside = slice(begin, begin + ROWS), np.flatnonzero(wanted // ROWS == begin // ROWS)
+            block = table[rows] @ self.weight[head]
+            if self.norm is not None:
+                scales, norm = bare_scales(), replace(self.norm, gain=self.norm.gain[head])
+                block = block / scales[rows, None] + self.bias[head]
+                joint = self.joint and self._joint_divisors(table, scales)[rows]
+                block = norm(block) if joint is None else block / joint * norm.gain
+            vectors[inside] = block[wanted[inside] - begin]
+        return vectors
 
     def _joint_divisors(
         self, table: Float[np.ndarray, "token d_model"], scales: Float[np.ndarray, "token"]
@@ -242,9 +225,8 @@ def side_factors(
     `constant` is what all tokens have in common, `positions` are rows of the table of learned positions.
     """
     if layer.positions == "learned":
-        assert positions is not None
-        vectors = project(tokens, side.weight)
-        return {Factor.CONSTANT: constant, Factor.TOKEN: vectors, Factor.POSITION: project(positions, side.weight)}
+        factors = {Factor.CONSTANT: constant, Factor.TOKEN: project(tokens, side.weight)}
+        return factors if positions is None else factors | {Factor.POSITION: project(positions, side.weight)}
     factors = {Factor.CONSTANT: constant, Factor.TOKEN: side.less_constant(tokens, constant)}
     return factors | {Factor.COMMON: constant[:, None]} if layer.positions == "rotary" else factors
 
@@ -253,32 +235,10 @@ def rotated_factors(layer: FirstLayer, factors: Factors, positions: Int[np.ndarr
     """The factors with each row rotated to its position; unchanged without rotary positions."""
     if layer.rotary_frequencies is None:
         return factors
-    rows = factors[Factor.TOKEN].shape
-    turned = {factor: np.broadcast_to(factors[factor], rows) for factor in (Factor.TOKEN, Factor.COMMON)}
-    return factors | {factor: rotated(layer, vectors, positions) for factor, vectors in turned.items()}
+    rows, present = factors[Factor.TOKEN].shape, factors.keys() & {Factor.TOKEN, Factor.COMMON}
+    return factors | {factor: rotated(layer, np.broadcast_to(factors[factor], rows), positions) for factor in present}
 
 
 def key_head_of(head: int, layer: FirstLayer) -> int:
     """The keys and values that a head uses."""
     return head // layer.heads_per_key
-
-
-def token_shares(
-    mean: Mean, vocab_size: int, frequencies: Float[np.ndarray, "_"] | None = None
-) -> Float[np.ndarray, "token"]:
-    """The weight of each token in a mean; weights add up to 1."""
-    if isinstance(mean, str) and mean == "frequency" and frequencies is None:
-        raise RangeError(
-            "mean 'frequency' needs token frequencies: use the layer of a study with counts, "
-            "study(model, counts=…).layer, or layer.with_frequencies(counts.tokens)"
-        )
-    weights: Any = frequencies if isinstance(mean, str) and mean == "frequency" else mean
-    if not isinstance(weights, np.ndarray) or weights.shape != (vocab_size,):
-        raise RangeError(
-            f"mean {shown(mean)} is neither 'vocabulary' nor 'frequency' nor an array of {vocab_size} weights, "
-            "one per token"
-        )
-    total = float(weights.sum())
-    if not (np.isfinite(total) and total > 0 and (weights >= 0).all()):
-        raise RangeError("the weights of a mean must be numbers from 0 up, not all 0")
-    return weights.astype(np.float64) / total

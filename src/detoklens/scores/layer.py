@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from detoklens.errors import RangeError, TokenError, UnsupportedModelError
+from detoklens.errors import RangeError, TokenError, UnsupportedModelError, shown
 from detoklens.kernels import product
 from detoklens.scores.affinity import Affinity, token_affinity
 from detoklens.scores.block import block_input, block_output
@@ -29,7 +29,6 @@ from detoklens.scores.factors import (
     project,
     query_side,
     rotated_by_offset,
-    token_shares,
 )
 from detoklens.scores.softmax import Numbers, check_finite_scores, check_range, id_lists, whole_numbers
 from detoklens.scores.terms import MEANINGS, Terms, kernel, text_terms
@@ -551,7 +550,7 @@ class Layer:
             (
                 self._factor("query", head)
                 if some is None
-                else self.sides[0].of_tokens(some, embeddings, bare_scales, head)
+                else self.sides[0].of_vocabulary(embeddings, bare_scales, head, some)
                 for head in heads
             ),
             lambda key_head: self._factor("key", key_head),
@@ -700,11 +699,27 @@ class Layer:
         Returns
         -------
         numpy.ndarray
-            The weights; special and untrained tokens have none in the mean over the ``"vocabulary"``.
+            The weights, which add up to 1. Special and untrained tokens have none in the mean over the
+            ``"vocabulary"``.
         """
         if isinstance(mean, str) and mean == "vocabulary":
             mean = np.isin(np.arange(self.vocab_size), self.meaningful_tokens).astype(np.float64)
-        return token_shares(mean, self.vocab_size, self.frequencies)
+        if isinstance(mean, str) and mean == "frequency":
+            if self.frequencies is None:
+                raise RangeError(
+                    "mean 'frequency' needs token frequencies: use the layer of a study with counts, "
+                    "study(model, counts=…).layer, or layer.with_frequencies(counts.tokens)"
+                )
+            mean = self.frequencies
+        if not isinstance(mean, np.ndarray) or mean.shape != (self.vocab_size,):
+            raise RangeError(
+                f"mean {shown(mean)} is neither 'vocabulary' nor 'frequency' nor an array of {self.vocab_size} "
+                "weights, one per token"
+            )
+        total = float(mean.sum())
+        if not (np.isfinite(total) and total > 0 and (mean >= 0).all()):
+            raise RangeError("the weights of a mean must be numbers from 0 up, not all 0")
+        return mean.astype(np.float64) / total
 
     def _check_offset(self, offset: int) -> None:
         first = 0 if self.is_causal else 1 - self.n_positions

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import numpy as np
 import polars as pl
 
 from detoklens.errors import CheckpointError
@@ -48,6 +49,24 @@ class Schema:
         if set(self.names) != set(data):
             raise ValueError(f"table {self.name} has columns {self.names}, not {list(data)}")
         return self.conform(pl.DataFrame({name: data[name] for name in self.names}, strict=False))
+
+    def grid(self, axes: Mapping[str, Any], data: Mapping[str, Any]) -> pl.DataFrame:
+        """Make a table with one row for each combination of the axes' values, the last axis fastest.
+
+        `data` holds arrays that broadcast to one dimension per axis, whole columns as lists, and single values.
+        """
+        shape = tuple(len(values) for values in axes.values())
+        places = np.indices(shape).reshape(len(shape), -1)
+        columns: dict[str, Any] = {
+            name: pl.Series(list(values)).gather(place)
+            for (name, values), place in zip(axes.items(), places, strict=True)
+        }
+        for name, values in data.items():
+            if isinstance(values, np.ndarray):
+                columns[name] = np.broadcast_to(values, shape).ravel()
+            else:
+                columns[name] = values if isinstance(values, list) else [values] * places.shape[1]
+        return self.frame(columns)
 
     def conform(self, frame: pl.DataFrame) -> pl.DataFrame:
         """Bring a table into the declared order and types; an undefined number becomes null.

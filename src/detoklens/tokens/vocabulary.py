@@ -8,14 +8,12 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from tokenizers import Tokenizer
 
 from detoklens.errors import CheckpointError, TokenError
 from detoklens.tokens.tokenizer_files import checked_tokenizer, library_call, read_tokenizer, read_tokenizer_file
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-
 
 CLOSE = 0.8  # similarity of a token to suggest, by difflib's ratio
 PRINTABLE_BYTES = (*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100))
@@ -145,8 +143,6 @@ class Vocabulary:
         TokenError
             It is not a fast tokenizer, or it can't be copied.
         """
-        from tokenizers import Tokenizer
-
         fast = getattr(tokenizer, "backend_tokenizer", tokenizer)
         name = f"the given {type(tokenizer).__name__}"
         if not isinstance(fast, Tokenizer):
@@ -171,8 +167,6 @@ class Vocabulary:
         Vocabulary
             The vocabulary.
         """
-        from tokenizers import Tokenizer
-
         return cls(Tokenizer.from_str(text))
 
     def to_json(self) -> str:
@@ -282,6 +276,22 @@ class Vocabulary:
         ):
             return list(self.tokenizer.encode(text, add_special_tokens=special_tokens).ids)
 
+    def find_id(self, text: str) -> int | None:
+        """Return the id of a token like `id`, but None if there is no such token.
+
+        Parameters
+        ----------
+        text
+            The text, with its leading space if it has one.
+
+        Returns
+        -------
+        int or None
+            The id.
+        """
+        found = self._id_of_text.get(text)
+        return self.tokenizer.token_to_id(text) if found is None else found
+
     def id(self, text: str) -> int:
         """Return the id of the token with exactly this text or, failing that, written like this in the tokenizer file.
 
@@ -300,12 +310,10 @@ class Vocabulary:
         TokenError
             No single token has this text; the message shows its pieces.
         """
-        if text in self._id_of_text:
-            return self._id_of_text[text]
         _refuse_lone_surrogates(text)
-        raw_id = self.tokenizer.token_to_id(text)
-        if raw_id is not None:
-            return int(raw_id)
+        found = self.find_id(text)
+        if found is not None:
+            return found
         pieces = self.encode(text)
         shown = ", ".join(f"{self.text(piece)!r} ({piece})" for piece in pieces)
         if len(pieces) < 2:
@@ -364,13 +372,11 @@ class Vocabulary:
 
     @cached_property
     def _description(self) -> dict[str, Any]:
-        description: dict[str, Any] = json.loads(self.to_json())
-        return description
+        return json.loads(self.to_json())
 
     @property
     def _model(self) -> dict[str, Any]:
-        model: dict[str, Any] = self._description["model"]
-        return model
+        return self._description["model"]
 
     @cached_property
     def _is_byte_level(self) -> bool:

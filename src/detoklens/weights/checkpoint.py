@@ -14,15 +14,14 @@ import numpy as np
 from detoklens import demo
 from detoklens.errors import CheckpointError, UnsupportedModelError, parse_json
 from detoklens.tokens import Vocabulary
+from detoklens.weights import reader
 from detoklens.weights.families import spec_of
 from detoklens.weights.first_layer import FirstLayer, MlpSublayer
 from detoklens.weights.gguf_file import SUFFIX, GGUFFile
 from detoklens.weights.gguf_tokenizer import gguf_vocabulary
-from detoklens.weights.reader import read_first_layer, read_mlp
 from detoklens.weights.safetensors_files import SafetensorsFolder, has_safetensors
-from detoklens.weights.sources import StateDict, TensorSource, tensors_of, unwrapped
+from detoklens.weights.sources import PICKLE_FILE, StateDict, TensorSource, read_pickle, tensors_of, unwrapped
 from detoklens.weights.spec import Spec
-from detoklens.weights.torch_pickle import PICKLE_FILE, read_pickle
 
 ADAPTER_FILE = "adapter_config.json"
 LARGEST_CONFIG = 10_000_000  # bytes; those in use have some kB
@@ -39,7 +38,7 @@ class Checkpoint:
     """A first layer with its vocabulary; the real model is in `folder` (or a GGUF file), or it is the object `model`.
 
     `read_mlp` reads the first block's second norm and MLP; `quantised` lists the types that weights were dequantised
-    from; `blocks_folder` returns the folder of the first n blocks, and downloads them if needed.
+    from; `blocks_folder` returns the folder of the first n blocks. Both download what is missing.
     """
 
     name: str
@@ -72,12 +71,19 @@ def read_checkpoint(
         config = read_config(folder)
         spec_of(config)  # an unsupported model is refused before its weights are opened
         checkpoint = _assemble(name, config, open_weights(folder), vocabulary or Vocabulary.find(folder), dtype)
-        return replace(
-            checkpoint,
-            folder=folder,
-            read_mlp=lambda: _read_mlp_from_disk(model, revision, config, dtype),
-            blocks_folder=lambda n_blocks: _blocks_folder(model, revision, n_blocks),
-        )
+
+        def read_mlp() -> MlpSublayer:
+            def wanted(spec: Spec, names: Collection[str]) -> list[str]:
+                return [*spec.tensor_names(names), *spec.mlp_names(names)]
+
+            with plain_file_errors():
+                return _read_mlp(config, open_weights(find_folder(model, revision, wanted)), dtype)
+
+        def blocks_folder(n_blocks: int) -> Path:
+            with plain_file_errors():
+                return find_folder(model, revision, lambda spec, names: spec.block_names(names, n_blocks))
+
+        return replace(checkpoint, folder=folder, read_mlp=read_mlp, blocks_folder=blocks_folder)
 
 
 def is_gguf(model: str | Path) -> bool:
@@ -110,34 +116,17 @@ def plain_file_errors() -> Iterator[None]:
         ) from error
 
 
-def find_folder(model: str | Path, revision: str | None = None) -> Path:
-    """The local folder of a model: `demo`, a folder, or a hub id, whose first layer is downloaded to the cache."""
-    return _local_folder(model) or _fetch(str(model), revision, lambda spec, names: spec.tensor_names(names))
-
-
-def _fetch(hub_id: str, revision: str | None, wanted: Callable[[Spec, Collection[str]], list[str]]) -> Path:
+def find_folder(
+    model: str | Path,
+    revision: str | None = None,
+    wanted: Callable[[Spec, Collection[str]], Collection[str]] = Spec.tensor_names,
+) -> Path:
+    """The folder of `demo`, of a local model, or of a hub id, whose `wanted` tensors are downloaded to the cache."""
+    if folder := _local_folder(model):
+        return folder
     from detoklens.weights.hub_checkpoint import fetch_checkpoint
 
-    return fetch_checkpoint(hub_id, lambda config, names: wanted(spec_of(config), names), revision)
-
-
-def _read_mlp_from_disk(
-    model: str | Path, revision: str | None, config: dict[str, Any], dtype: np.dtype[Any]
-) -> MlpSublayer:
-    """Read the MLP; for a hub id, its tensors are downloaded now, in addition to the first layer's."""
-    with plain_file_errors():
-        folder = _local_folder(model) or _fetch(
-            str(model), revision, lambda spec, names: [*spec.tensor_names(names), *spec.mlp_names(names)]
-        )
-        return _read_mlp(config, open_weights(folder), dtype)
-
-
-def _blocks_folder(model: str | Path, revision: str | None, n_blocks: int) -> Path:
-    """The folder of the first blocks; for a hub id, their tensors are downloaded now."""
-    with plain_file_errors():
-        return _local_folder(model) or _fetch(
-            str(model), revision, lambda spec, names: spec.block_names(names, n_blocks)
-        )
+    return fetch_checkpoint(str(model), lambda config, names: wanted(spec_of(config), names), revision)
 
 
 def _read_mlp(config: dict[str, Any], source: TensorSource, dtype: np.dtype[Any]) -> MlpSublayer:
@@ -148,19 +137,17 @@ def _read_mlp(config: dict[str, Any], source: TensorSource, dtype: np.dtype[Any]
             f"{source.where}: no tensor of the first block's MLP is there (such as {wanted[-1]!r}), so the block's "
             "output can't be computed; give the whole checkpoint"
         )
-    return read_mlp(spec, config, source, dtype)
+    return reader.read_mlp(spec, config, source, dtype)
 
 
 def find_tokenizer_folder(model: str | Path, revision: str | None = None) -> Path:
     """The same for a model's tokenizer alone: no weights are fetched, and a model of any type will do."""
-
-    def fetch(hub_id: str) -> Path:
-        from detoklens.weights.hub_checkpoint import fetch_tokenizer
-
-        return fetch_tokenizer(hub_id, revision)
-
     model, revision = split_revision(model, revision)
-    return _local_folder(model) or fetch(str(model))
+    if folder := _local_folder(model):
+        return folder
+    from detoklens.weights.hub_checkpoint import fetch_tokenizer
+
+    return fetch_tokenizer(str(model), revision)
 
 
 def split_revision(model: str | Path, revision: str | None = None) -> tuple[str | Path, str | None]:
@@ -275,17 +262,11 @@ def _assemble(
     vocabulary: Vocabulary | None,
     dtype: np.dtype[Any],
 ) -> Checkpoint:
-    layer = read_first_layer(spec_of(config), config, source, dtype)
-    layer, notes = _trim(layer, vocabulary)
-    return Checkpoint(name, config, layer, vocabulary, None, notes)
-
-
-def _trim(layer: FirstLayer, vocabulary: Vocabulary | None) -> tuple[FirstLayer, tuple[str, ...]]:
-    """Drop embedding rows beyond the tokenizer's vocabulary: padding, or a model's control tokens."""
-    rows = len(layer.token_embeddings)
+    layer = reader.read_first_layer(spec_of(config), config, source, dtype)
+    rows, notes = len(layer.token_embeddings), tuple[str, ...]()
     if vocabulary is None:
-        return layer, (f"no tokenizer found: tokens are known by id only (0 to {rows - 1})",)
-    if rows <= vocabulary.size:
-        return layer, ()
-    note = f"{rows - vocabulary.size} embedding rows beyond the tokenizer's {vocabulary.size} tokens are left out"
-    return replace(layer, token_embeddings=layer.token_embeddings[: vocabulary.size]), (note,)
+        notes = (f"no tokenizer found: tokens are known by id only (0 to {rows - 1})",)
+    elif rows > (size := vocabulary.size):  # padding, or a model's control tokens
+        notes = (f"{rows - size} embedding rows beyond the tokenizer's {size} tokens are left out",)
+        layer = replace(layer, token_embeddings=layer.token_embeddings[:size])
+    return Checkpoint(name, config, layer, vocabulary, None, notes)

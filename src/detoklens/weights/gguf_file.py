@@ -39,6 +39,10 @@ BEFORE_BLOCKS = ("token_", "position_", "rope_")
 WITHOUT_EFFECT = {
     "vocab_size", "attention.value_length", "rope.scaling.original_context_length", "rope.scaling.finetuned",
 }  # fmt: skip
+READ_BELOW = {
+    "attention.head_count_kv", "attention.key_length", "feed_forward_length", "rope.dimension_count",
+    "rope.scaling.type", "rope.scaling.factor",
+}  # fmt: skip
 Settings = Mapping[str, Any]
 
 
@@ -137,8 +141,11 @@ class GGUFFile:
         from gguf.constants import GGML_QUANT_SIZES
 
         self.where, self._path, self._n_blocks = str(path), path, n_blocks
-        header = read_gguf_header(path, {int(kind): sizes for kind, sizes in GGML_QUANT_SIZES.items()})
-        self.settings, self._tensors = header.settings, header.tensors
+        if path.stat().st_size < len(MAGIC):
+            raise CheckpointError(f"{path}: not a GGUF file ({path.stat().st_size} bytes); download it again")
+        block_sizes = {int(kind): sizes for kind, sizes in GGML_QUANT_SIZES.items()}
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            self.settings, self._tensors = _Header(mapped, self.where).read(block_sizes)
 
     @cached_property
     def _architecture(self) -> Architecture:
@@ -180,11 +187,12 @@ class GGUFFile:
     def left_out(self, taken: Collection[str]) -> list[str]:
         """Tensors of the first blocks and the embeddings that a model with parameters of these names lacks."""
         known = {there for ours, there in self._stored_as.items() if ours in taken}
-        return sorted(name for name in self._tensors if self._is_needed(name) and name not in known)
-
-    def _is_needed(self, stored_as: str) -> bool:
-        block = IN_A_BLOCK.match(stored_as)
-        return stored_as.startswith(BEFORE_BLOCKS) if block is None else int(block[1]) < self._n_blocks
+        blocks = {name: IN_A_BLOCK.match(name) for name in self._tensors if name not in known}
+        return sorted(
+            name
+            for name, block in blocks.items()
+            if (name.startswith(BEFORE_BLOCKS) if block is None else int(block[1]) < self._n_blocks)
+        )
 
     def shape(self, name: str) -> tuple[int, ...]:
         shape = self._tensors[self._stored_as[name]].shape
@@ -297,13 +305,25 @@ class GGUFFile:
             if name.startswith(f"{architecture}.")
         }
         keys = {**_usual_settings(spec), **kind.settings}
-        self._refuse_unknown(own, {*keys, *kind.accepted, *kind.ignored})
+        for name in sorted(own.keys() - {*keys, *kind.accepted, *kind.ignored, *WITHOUT_EFFECT, *READ_BELOW}):
+            if not name.startswith("expert_"):
+                raise self._not_handled(name, own[name])
+        other = [name for name in self._tensors if name.startswith("rope_") and name != FREQUENCY_FACTORS]
+        if other:
+            raise UnsupportedModelError(f"{self.where}: RoPE scaling by the tensor {shown(other[0])} is not computed")
         for name, values in kind.accepted.items():
             if own.get(name, values[0]) not in values:
                 raise self._not_handled(name, own[name])
         config = {key: own[name] for name, key in keys.items() if name in own}
-        config |= {"model_type": kind.model_type, "rope_scaling": self._scaling(own)}
-        config |= self._sizes(spec, own) | self._biases(spec) | kind.adapt(own, self._tensors.keys())
+        config |= {"model_type": kind.model_type, "rope_scaling": self._scaling(own)} | self._sizes(spec, own)
+        query = "attn_q" if spec.projections.layout == "separate" else "attn_qkv"
+        biases = {"ffn_up": spec.mlp and spec.mlp.bias, query: spec.projections.bias}
+        config |= {
+            switch.key: f"blk.0.{module}.bias" in self._tensors
+            for module, switch in biases.items()
+            if isinstance(switch, Switch)
+        }
+        config |= kind.adapt(own, self._tensors.keys())
         config |= {
             name: _of_first_layer(self.settings.get(f"tokenizer.ggml.{name}"))
             for name in ("bos_token_id", "eos_token_id")
@@ -313,16 +333,6 @@ class GGUFFile:
     def _not_handled(self, name: str, value: Any) -> UnsupportedModelError:
         architecture = self.settings["general.architecture"]
         return UnsupportedModelError(f"{self.where}: the setting {architecture}.{name} = {shown(value)} is not handled")
-
-    def _refuse_unknown(self, own: Settings, known: Collection[str]) -> None:
-        implied = {"attention.head_count_kv", "attention.key_length", "feed_forward_length", "rope.dimension_count"}
-        scaling = {"rope.scaling.type", "rope.scaling.factor"}
-        for name in sorted(own.keys() - set(known) - WITHOUT_EFFECT - implied - scaling):
-            if not name.startswith("expert_"):
-                raise self._not_handled(name, own[name])
-        other = [name for name in self._tensors if name.startswith("rope_") and name != FREQUENCY_FACTORS]
-        if other:
-            raise UnsupportedModelError(f"{self.where}: RoPE scaling by the tensor {shown(other[0])} is not computed")
 
     def _sizes(self, spec: Spec, own: Settings) -> dict[str, Any]:
         """Check sizes in the settings that no config key states against the architecture."""
@@ -347,16 +357,6 @@ class GGUFFile:
                 f"{self.where}: rotary positions on {turned} of {d_head} features are not handled"
             )
         return {}
-
-    def _biases(self, spec: Spec) -> dict[str, Any]:
-        """Whether the model has biases, for the config keys that state it."""
-        first = "attn_q" if spec.projections.layout == "separate" else "attn_qkv"
-        stored = {"ffn_up": None if spec.mlp is None else spec.mlp.bias, first: spec.projections.bias}
-        return {
-            switch.key: f"blk.0.{module}.bias" in self._tensors
-            for module, switch in stored.items()
-            if isinstance(switch, Switch)
-        }
 
     def _scaling(self, own: Settings) -> dict[str, Any] | None:
         kind, factor = own.get("rope.scaling.type"), own.get("rope.scaling.factor")
@@ -423,76 +423,60 @@ def _is_number(value: Any) -> bool:
     return type(value) in (int, float) and isfinite(value) and value >= 0
 
 
-def _is_numbers(value: Any, kinds: str) -> bool:
-    """Whether this is an array of finite numbers of one of these numpy kinds: `i`, `u`, `f`."""
+def _is_array(value: Any, kinds: str) -> bool:
+    """Whether this is an array of finite numbers of one of these numpy kinds: `i`, `u`, `f`, `b`."""
     return isinstance(value, np.ndarray) and value.dtype.kind in kinds and bool(np.isfinite(value).all())
 
 
 def _is_size_per_layer(value: Any) -> bool:
-    of_layers = _is_numbers(value, "iu") and value.size > 0 and value.min() >= 0 and value.max() <= LARGEST_SIZE
+    of_layers = _is_array(value, "iu") and value.size > 0 and value.min() >= 0 and value.max() <= LARGEST_SIZE
     return _is_size(value) or of_layers
 
 
-@dataclass(frozen=True)
-class _Kind:
-    """What a setting may hold, in words and as a check."""
-
-    meaning: str
-    accepts: Callable[[Any], bool]
-
-
-SIZE = _Kind(f"a whole number from 1 to {LARGEST_SIZE}", _is_size)
-SIZE_OR_ZERO = _Kind(f"a whole number from 0 to {LARGEST_SIZE}", lambda value: _is_size(value, least=0))
-SIZE_PER_LAYER = _Kind(f"a whole number from 1 to {LARGEST_SIZE}, or one per layer", _is_size_per_layer)
-NUMBER = _Kind("a finite number of at least 0", _is_number)
-POSITIVE_NUMBER = _Kind("a finite number above 0", lambda value: _is_number(value) and value > 0)
-TEXT = _Kind("text", lambda value: type(value) is str)
-TEXTS = _Kind("a list of texts", lambda value: type(value) is list)
-YES_OR_NO = _Kind("true or false", lambda value: type(value) is bool)
-INTEGERS = _Kind("a list of whole numbers", lambda value: _is_numbers(value, "iu"))
-FLAGS = _Kind("a list of true and false", lambda value: isinstance(value, np.ndarray) and value.dtype.kind == "b")
-NUMBERS = _Kind("a list of finite numbers", lambda value: _is_numbers(value, "iuf"))
-KINDS = {
-    "general.architecture": TEXT,
-    "{architecture}.attention.head_count": SIZE_PER_LAYER,
-    "{architecture}.attention.head_count_kv": SIZE_PER_LAYER,
-    "{architecture}.attention.key_length": SIZE,
-    "{architecture}.attention.layer_norm_epsilon": NUMBER,
-    "{architecture}.attention.layer_norm_rms_epsilon": NUMBER,
-    "{architecture}.attention.clamp_kqv": NUMBER,
-    "{architecture}.attention.max_alibi_bias": NUMBER,
-    "{architecture}.attention.sliding_window": SIZE,
-    "{architecture}.attention.sliding_window_pattern": FLAGS,
-    "{architecture}.attention.value_length": SIZE,
-    "{architecture}.attn_logit_softcapping": POSITIVE_NUMBER,
-    "{architecture}.block_count": SIZE,
-    "{architecture}.context_length": SIZE,
-    "{architecture}.embedding_length": SIZE,
-    "{architecture}.expert_count": SIZE_OR_ZERO,
-    "{architecture}.expert_used_count": SIZE_OR_ZERO,
-    "{architecture}.feed_forward_length": SIZE_PER_LAYER,
-    "{architecture}.rope.dimension_count": SIZE,
-    "{architecture}.rope.freq_base": POSITIVE_NUMBER,
-    "{architecture}.rope.freq_base_swa": POSITIVE_NUMBER,
-    "{architecture}.rope.scaling.factor": NUMBER,
-    "{architecture}.rope.scaling.finetuned": YES_OR_NO,
-    "{architecture}.rope.scaling.original_context_length": SIZE_OR_ZERO,
-    "{architecture}.rope.scaling.type": TEXT,
-    "{architecture}.tensor_data_layout": TEXT,
-    "{architecture}.use_parallel_residual": YES_OR_NO,
-    "{architecture}.vocab_size": SIZE,
-    "tokenizer.ggml.add_space_prefix": YES_OR_NO,
-    "tokenizer.ggml.bos_token_id": SIZE_OR_ZERO,
-    "tokenizer.ggml.eos_token_id": SIZE_OR_ZERO,
-    "tokenizer.ggml.merges": TEXTS,
-    "tokenizer.ggml.model": TEXT,
-    "tokenizer.ggml.pre": TEXT,
-    "tokenizer.ggml.scores": NUMBERS,
-    "tokenizer.ggml.token_type": INTEGERS,
-    "tokenizer.ggml.tokens": TEXTS,
-    "tokenizer.ggml.unknown_token_id": SIZE_OR_ZERO,
+KINDS: Mapping[str, tuple[Callable[[Any], bool], str]] = {
+    f"a whole number from 1 to {LARGEST_SIZE}": (
+        _is_size,
+        (
+            "attention.key_length attention.sliding_window attention.value_length block_count context_length "
+            "embedding_length rope.dimension_count vocab_size"
+        ),
+    ),
+    f"a whole number from 0 to {LARGEST_SIZE}": (
+        lambda value: _is_size(value, least=0),
+        (
+            "expert_count expert_used_count rope.scaling.original_context_length tokenizer.ggml.bos_token_id "
+            "tokenizer.ggml.eos_token_id tokenizer.ggml.unknown_token_id"
+        ),
+    ),
+    f"a whole number from 1 to {LARGEST_SIZE}, or one per layer": (
+        _is_size_per_layer,
+        "attention.head_count attention.head_count_kv feed_forward_length",
+    ),
+    "a finite number of at least 0": (
+        _is_number,
+        (
+            "attention.layer_norm_epsilon attention.layer_norm_rms_epsilon attention.clamp_kqv "
+            "attention.max_alibi_bias rope.scaling.factor"
+        ),
+    ),
+    "a finite number above 0": (
+        lambda value: _is_number(value) and value > 0,
+        "attn_logit_softcapping rope.freq_base rope.freq_base_swa",
+    ),
+    "text": (
+        lambda value: type(value) is str,
+        "general.architecture rope.scaling.type tensor_data_layout tokenizer.ggml.model tokenizer.ggml.pre",
+    ),
+    "a list of texts": (lambda value: type(value) is list, "tokenizer.ggml.merges tokenizer.ggml.tokens"),
+    "true or false": (
+        lambda value: type(value) is bool,
+        "rope.scaling.finetuned use_parallel_residual tokenizer.ggml.add_space_prefix",
+    ),
+    "a list of whole numbers": (lambda value: _is_array(value, "iu"), "tokenizer.ggml.token_type"),
+    "a list of true and false": (lambda value: _is_array(value, "b"), "attention.sliding_window_pattern"),
+    "a list of finite numbers": (lambda value: _is_array(value, "iuf"), "tokenizer.ggml.scores"),
 }
-"""Accepted values of each setting that is read; other settings are ignored."""
+"""What each setting that is read may hold, in words and as a check; those of an architecture without its prefix."""
 
 
 @dataclass(frozen=True)
@@ -506,41 +490,28 @@ class GGUFTensor:
     end: int
 
 
-@dataclass(frozen=True)
-class GGUFHeader:
-    """The settings and tensors of a file."""
-
-    settings: Mapping[str, Any]
-    tensors: Mapping[str, GGUFTensor]
-
-
-def read_gguf_header(path: Path, block_sizes: BlockSizes) -> GGUFHeader:
-    """Read the settings and the tensors' locations."""
-    if path.stat().st_size < len(MAGIC):
-        raise CheckpointError(f"{path}: not a GGUF file ({path.stat().st_size} bytes); download it again")
-    with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-        return _Reader(mapped, str(path)).header(block_sizes)
-
-
 def check_settings(settings: Mapping[str, Any], where: str) -> None:
-    """Refuse settings of a wrong type or out of range."""
+    """Refuse settings of a wrong type or out of range; those that are not read are not checked."""
     architecture = settings.get("general.architecture")
-    for template, kind in KINDS.items():
-        name = template.format(architecture=architecture) if type(architecture) is str else template
-        if name in settings and not kind.accepts(settings[name]):
-            raise CheckpointError(
-                f"{where}: the setting {shown(name)} must be {kind.meaning}, not {shown(settings[name])}; convert the "
-                "model to GGUF again"
-            )
+    prefix = f"{architecture}." if type(architecture) is str else "{architecture}."
+    for meaning, (accepts, names) in KINDS.items():
+        for name in names.split():
+            full = name if name.startswith(("general.", "tokenizer.")) else prefix + name
+            if full in settings and not accepts(settings[full]):
+                raise CheckpointError(
+                    f"{where}: the setting {shown(full)} must be {meaning}, not {shown(settings[full])}; convert the "
+                    "model to GGUF again"
+                )
 
 
-class _Reader:
+class _Header:
     """Reads the header's bytes in order and never past their end."""
 
     def __init__(self, mapped: mmap.mmap, where: str) -> None:
         self._bytes, self._where, self._at = mapped, where, 0
 
-    def header(self, block_sizes: BlockSizes) -> GGUFHeader:
+    def read(self, block_sizes: BlockSizes) -> tuple[dict[str, Any], dict[str, GGUFTensor]]:
+        """The settings, and the tensors' locations."""
         if self._take(len(MAGIC)) != MAGIC:
             raise CheckpointError(f"{self._where}: not a GGUF file; download it again")
         version = self._number(4)
@@ -557,7 +528,7 @@ class _Reader:
             settings[name] = self._value(self._number(4))
         check_settings(settings, self._where)
         entries = [self._tensor(block_sizes) for _ in range(n_tensors)]
-        return GGUFHeader(settings, self._placed(entries, settings.get("general.alignment", DEFAULT_ALIGNMENT)))
+        return settings, self._placed(entries, settings.get("general.alignment", DEFAULT_ALIGNMENT))
 
     def _damaged(self, what: str) -> CheckpointError:
         return CheckpointError(f"{self._where}: {what}; the file is cut off or damaged, download it again")
@@ -577,11 +548,9 @@ class _Reader:
     def _value(self, kind: int) -> Any:
         if kind == STRING:
             return self._string()
-        if kind == ARRAY:
-            return self._array(self._number(4), self._number(8))
-        return self._scalars(kind, 1)[0].item()
-
-    def _array(self, kind: int, count: int) -> Any:
+        if kind != ARRAY:
+            return self._scalars(kind, 1)[0].item()
+        kind, count = self._number(4), self._number(8)
         if kind != STRING:
             return self._scalars(kind, count)
         if count * 8 > len(self._bytes) - self._at:
@@ -619,5 +588,5 @@ class _Reader:
             if entry.start < end or begin + entry.end > len(self._bytes):
                 raise self._damaged(f"tensor {shown(entry.name)} claims bytes of another, or beyond the file's end")
             end = entry.end
-            placed[entry.name] = GGUFTensor(entry.name, entry.kind, entry.shape, begin + entry.start, begin + entry.end)
+            placed[entry.name] = replace(entry, start=begin + entry.start, end=begin + entry.end)
         return placed

@@ -10,19 +10,31 @@ The folder of 3 and 4 is `assets/detoklens/<model>/<commit>/` in huggingface_hub
 takes the small file for the whole model.
 """
 
+import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping
+import os
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from detoklens.errors import CheckpointError, HubError, parse_json
 from detoklens.hub.repository import MAIN, Repository, is_offline, is_plain_path, lock_folder
-from detoklens.hub.session import one_line_errors
-from detoklens.weights.safetensors_files import INDEX_FILE, SINGLE_FILE, read_header, shard_names
-from detoklens.weights.tensor_selection import download, read_remote_header, select
-from detoklens.weights.torch_pickle import PICKLE_FILE
+from detoklens.hub.session import RemoteFile, one_line_errors, stream_ranges
+from detoklens.progress import shown_steps
+from detoklens.weights.safetensors_files import (
+    INDEX_FILE,
+    LENGTH_BYTES,
+    SINGLE_FILE,
+    TensorEntry,
+    header_length,
+    parse_header,
+    read_header,
+    shard_names,
+)
+from detoklens.weights.sources import PICKLE_FILE
 from detoklens.writing import write_whole
 
 CONFIG_FILE = "config.json"
@@ -30,6 +42,8 @@ TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "merges.txt", "tokenizer_conf
 SOURCE_FILE = "source.json"  # ours: the remote files and the names of all their tensors
 LARGEST_SMALL_FILE = 200_000_000  # bytes; the largest tokenizer.json in use has about 35 MB
 LARGEST_JSON = 32_000_000  # bytes of a config or an index; parsed, it takes up to 25 times as much memory
+LARGEST_HEADER = 32_000_000  # likewise
+FIRST_REQUEST_BYTES = 65_536  # most headers fit; a longer one takes a second request
 
 Needed = Callable[[Mapping[str, Any], Collection[str]], Collection[str]]
 
@@ -56,7 +70,7 @@ class HubModel:
 
     def fetch(self, name: str) -> Path:
         """Return the path of a small file, downloaded if it is not cached."""
-        return self.repository.fetch(self.commit, name, _max_bytes(name))
+        return self.repository.fetch(self.commit, name, LARGEST_JSON if name == INDEX_FILE else LARGEST_SMALL_FILE)
 
     def with_tokenizer(self) -> Path:
         """Return the snapshot folder; fetch the tokenizer if only the weights are cached."""
@@ -103,32 +117,22 @@ def _resolve(repo_id: str, revision: str | None) -> HubModel:
         raise CheckpointError(f"{revision!r} is not a revision; pass a branch, a tag or a commit")
     config = repository.cached(branch, CONFIG_FILE)
     if not (is_offline() or (config and config.parent.name == revision)):
-        config = _fetch_config(repository, branch, config)
+        try:
+            with one_line_errors(repository, branch):
+                commit, remote = repository.locate(branch, CONFIG_FILE)
+        except HubError:
+            if config is None:
+                raise
+        else:
+            if config is None or config.parent.name != commit:
+                config = repository.store(commit, remote, LARGEST_JSON)
+            repository.remember_commit(branch, commit)
     if config is None:
         raise CheckpointError(
             f"{repo_id}{f' at {revision}' if revision else ''} is not in the hub's cache and HF_HUB_OFFLINE is set; "
             "unset HF_HUB_OFFLINE, or use a local folder"
         )
     return HubModel(repository, config.parent.name, config.parent)
-
-
-def _fetch_config(repository: Repository, branch: str, known: Path | None) -> Path:
-    """Return the current config.json, or the cached one if the hub gives no answer."""
-    try:
-        with one_line_errors(repository, branch):
-            commit, remote = repository.locate(branch, CONFIG_FILE)
-    except HubError:
-        if known is None:
-            raise
-        return known
-    if known is None or known.parent.name != commit:
-        known = repository.store(commit, remote, _max_bytes(CONFIG_FILE))
-    repository.remember_commit(branch, commit)
-    return known
-
-
-def _max_bytes(name: str) -> int:
-    return LARGEST_JSON if name in (CONFIG_FILE, INDEX_FILE) else LARGEST_SMALL_FILE
 
 
 def _fetch(model: HubModel, needed: Needed) -> Path:
@@ -240,3 +244,113 @@ def _has_needed(folder: Path, needed: Needed) -> bool:
     config = _read_object(folder / CONFIG_FILE, str(folder))
     tensors = _read_object(folder / SOURCE_FILE, str(folder))["tensors"]
     return set(needed(config, tensors)) <= held
+
+
+@dataclass(frozen=True)
+class Selection:
+    """A small safetensors file of tensors of remote ones: its header, then the bytes of `parts`, file after file.
+
+    In the order of the remote files, adjacent tensors are one request, and the length of a partial file alone says
+    where to resume.
+    """
+
+    header: bytes
+    parts: tuple[tuple[RemoteFile, tuple[range, ...]], ...]
+
+    @property
+    def size(self) -> int:
+        """Length of the finished file in bytes."""
+        return len(self.header) + sum(len(part) for _, ranges in self.parts for part in ranges)
+
+    @property
+    def key(self) -> str:
+        """A name that changes with every byte of the file, so that no two partial files are mixed."""
+        described = [(remote.etag, remote.size, [(r.start, r.stop) for r in rs]) for remote, rs in self.parts]
+        return hashlib.sha256(self.header + json.dumps(described).encode()).hexdigest()[:16]
+
+    def after(self, done: int) -> Iterator[tuple[RemoteFile, list[range]]]:
+        """Yield what is left to fetch once the file's first `done` bytes are there."""
+        skip = done - len(self.header)
+        for remote, ranges in self.parts:
+            left = []
+            for part in ranges:
+                left.append(part[skip:] if skip > 0 else part)
+                skip -= len(part)
+            yield remote, [part for part in left if part]
+
+
+def read_remote_header(remote: RemoteFile) -> dict[str, TensorEntry]:
+    """Return the tensors of a remote file and their byte ranges."""
+    first = b"".join(stream_ranges(remote, [range(min(FIRST_REQUEST_BYTES, remote.size))]))
+    end = LENGTH_BYTES + header_length(first[:LENGTH_BYTES], remote.size, remote.url)
+    if end > LARGEST_HEADER:
+        raise CheckpointError(f"{remote.url}: the header has {end:,} bytes, limit {LARGEST_HEADER:,}; not downloaded")
+    rest = b"".join(stream_ranges(remote, [range(len(first), end)]))
+    return parse_header(first + rest, remote.size, remote.url)
+
+
+def select(found: Mapping[RemoteFile, Sequence[TensorEntry]]) -> Selection:
+    """Plan the small file that holds these tensors of these files."""
+    ordered = {remote: sorted(entries, key=lambda e: (e.start, e.end)) for remote, entries in found.items()}
+    for remote, entries in ordered.items():
+        for before, after in pairwise(entries):
+            if after.start < before.end:
+                raise CheckpointError(
+                    f"{remote.url}: tensors {before.name!r} and {after.name!r} overlap; the file is corrupt, choose "
+                    "another model"
+                )
+    parts = tuple((remote, _merge(entries)) for remote, entries in ordered.items())
+    return Selection(_header([entry for entries in ordered.values() for entry in entries]), parts)
+
+
+def download(selection: Selection, target: Path, title: str) -> None:
+    """Download the selected bytes to `target`, resuming an earlier attempt.
+
+    They are appended to `<target>.<key>.partial`. The key depends on the remote etags and on the selection, so only the
+    same file is resumed.
+    """
+    partial = target.with_name(f"{target.name}.{selection.key}.partial")
+    done = partial.stat().st_size if partial.is_file() else 0
+    if done:
+        with partial.open("rb") as file:
+            is_same = file.read(len(selection.header)) == selection.header
+        done = done if is_same and done <= selection.size else 0
+    with partial.open("r+b" if done else "wb") as file, shown_steps(f"{title} (bytes)") as progress:
+        file.truncate(done)
+        file.seek(done)
+        if not done:
+            done = file.write(selection.header)
+        for remote, ranges in selection.after(done):
+            for piece in stream_ranges(remote, ranges):
+                done += file.write(piece)
+                if progress is not None:
+                    progress(done, selection.size)
+        file.flush()
+        os.fsync(file.fileno())
+    partial.replace(target)
+    for stale in target.parent.glob(f"{target.name}.*.partial"):
+        stale.unlink()
+
+
+def _merge(entries: Sequence[TensorEntry]) -> tuple[range, ...]:
+    """Return the tensors' byte ranges, adjacent ones merged."""
+    merged: list[range] = []
+    for entry in entries:
+        if merged and merged[-1].stop == entry.start:
+            merged[-1] = range(merged[-1].start, entry.end)
+        else:
+            merged.append(range(entry.start, entry.end))
+    return tuple(merged)
+
+
+def _header(entries: Sequence[TensorEntry]) -> bytes:
+    """Return the safetensors header of tensors without gaps, padded so that they stay aligned."""
+    fields: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    position = 0
+    for entry in entries:
+        end = position + entry.end - entry.start
+        fields[entry.name] = {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": [position, end]}
+        position = end
+    text = json.dumps(fields, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % LENGTH_BYTES)
+    return len(text).to_bytes(LENGTH_BYTES, "little") + text

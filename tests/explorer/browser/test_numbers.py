@@ -83,10 +83,11 @@ def check_partners(study: Any, asked: dict[str, Any], found: dict[str, Any]) -> 
     for side, sign in (("top", 1), ("bottom", -1)):
         ids = [partner["id"] for partner in found[side]]
         scores = np.array([partner["score"] for partner in found[side]])
-        assert len(set(ids)) == min(10, layer.vocab_size)
+        assert len(set(ids)) == min(10, len(layer.meaningful_tokens))
+        assert np.isin(ids, layer.meaningful_tokens).all()
         assert (np.abs(scores - exact[ids]) <= error[ids]).all()
         rows = sign * exact
-        last = np.sort(rows)[-len(ids)]
+        last = np.sort(rows[layer.meaningful_tokens])[-len(ids)]
         assert (rows[ids] >= last - 2 * error[ids].max()).all()
         assert (np.diff(rows[ids]) <= error[ids[1:]] + error[ids[:-1]]).all()
     check_words(study, token, looks, found["top"])

@@ -85,7 +85,7 @@ def test_a_tokenizer_of_absurd_size_is_not_downloaded(hub: HubServer, monkeypatc
 
 
 def test_a_config_or_header_of_absurd_size_is_not_downloaded(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("detoklens.weights.tensor_selection.LARGEST_HEADER", 100_000)
+    monkeypatch.setattr("detoklens.weights.hub_checkpoint.LARGEST_HEADER", 100_000)
     hub.repositories[REPO].files["model.safetensors"] = with_header(b"{" + b" " * 100_000)
     assert "the header has 100,009 bytes" in failure()
     assert [request.range.stop for request in hub.asked_for("model.safetensors")] == [65_536]

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load
 
-from detoklens.hub.ranges import RemainingRanges, RemoteFile
+from detoklens.hub.session import RemainingRanges, RemoteFile
+from detoklens.weights.hub_checkpoint import Selection, select
 from detoklens.weights.safetensors_files import TensorEntry
-from detoklens.weights.tensor_selection import Selection, select
 
 CONTENT = bytes(np.random.default_rng(3).integers(0, 256, 2000, dtype=np.uint8))
 

@@ -60,7 +60,7 @@ def use_endpoint(monkeypatch: pytest.MonkeyPatch, endpoint: str, home: Path) -> 
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(home / "token"))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(_cache_assets, "HF_ASSETS_CACHE", str(home / "assets"))
-    monkeypatch.setattr("detoklens.hub.ranges.FIRST_PAUSE_SECONDS", 0)
+    monkeypatch.setattr("detoklens.hub.session.FIRST_PAUSE_SECONDS", 0)
     monkeypatch.delenv("HF_TOKEN", raising=False)
     for proxy in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
         monkeypatch.delenv(proxy, raising=False)

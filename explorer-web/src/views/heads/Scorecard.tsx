@@ -8,7 +8,13 @@ import { HeadLink } from "./HeadLink";
 
 const SIGNS = { yes: "✓", no: "–", "not testable": "?" };
 const words = (name: string) => name.replaceAll("_", " ");
-const percent = (share: number) => `${Math.round(100 * share)} %`;
+const percent = (share: number) => `${fixed(100 * share, 0)} %`;
+/** The measures whose number is a share or has a unit; the others are plain numbers. */
+const UNITS: Record<string, (value: number) => string> = {
+  writes_words: (value) => `${percent(value)} of gain`,
+  matches_itself: (value) => `z ${fixed(value, 1)}`,
+  sink: percent,
+};
 
 export function Scorecard({ cards }: { cards: HeadCards }) {
   const measures = Object.keys(cards.measures);
@@ -68,7 +74,7 @@ function Verdict({ mark }: { mark: Mark | undefined }) {
   return (
     <span class={`verdict ${mark.verdict === "yes" ? "yes" : ""}`} title={mark.why}>
       <span aria-hidden="true">{SIGNS[mark.verdict]}</span> {mark.verdict}
-      {mark.value !== null && <span class="soft"> {fixed(mark.value)}</span>}
+      {mark.value !== null && <span class="soft"> {(UNITS[mark.measure] ?? fixed)(mark.value)}</span>}
     </span>
   );
 }
@@ -115,7 +121,7 @@ function Reasons({ cards, head }: { cards: HeadCards; head: number }) {
             </dt>
             <dd>
               {cards.measures[measure]}
-              {value !== null && <b> {fixed(value, 3)}</b>}
+              {value !== null && <b> {UNITS[measure]?.(value) ?? fixed(value, 3)}</b>}
               {why && <span class="soft">; {why}</span>}
             </dd>
           </div>

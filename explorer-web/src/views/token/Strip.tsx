@@ -30,7 +30,10 @@ export function Strip({ found, name, pointed }: Props) {
 
 export function StripDrawing({ found, name, pointed, width }: Props & { width: number }) {
   const { vocabulary } = useExplorer();
-  const bins = histogram(found.ranked, Math.max(20, Math.floor(width / 5)));
+  const bins = histogram(
+    Float32Array.from(found.candidates, (id) => found.ranked[id]),
+    Math.max(20, Math.floor(width / 5)),
+  );
   const x = linear(padded([bins.low, bins.high], 0.02), [34, width - 4]);
   const most = Math.max(...bins.counts);
   const y = linear([0, Math.log10(1 + most)], [BASE, TOP]);
@@ -69,7 +72,7 @@ export function StripDrawing({ found, name, pointed, width }: Props & { width: n
       </g>
       <Marks ids={found.bottom} scores={found.ranked} at={x} kind="negative" />
       <Marks ids={found.top} scores={found.ranked} at={x} kind="positive" />
-      <Own found={found} at={x} />
+      {found.candidates.includes(found.question.token) && <Own found={found} at={x} />}
       {pointed !== null && (
         <g class="pointed">
           <line x1={x(found.ranked[pointed])} x2={x(found.ranked[pointed])} y1={TOP} y2={BASE + 10} />
@@ -112,10 +115,10 @@ function Own({ found, at }: { found: Partners; at: (value: number) => number }) 
 }
 
 function described(found: Partners, name: string): string {
-  const { ranked, top, bottom } = found;
+  const { ranked, candidates, top, bottom } = found;
   const own = ranked[found.question.token];
   return (
-    `Distribution of ${name} over ${whole(ranked.length)} tokens, from ${fixed(ranked[bottom[0]])} to ${fixed(ranked[top[0]])}. ` +
+    `Distribution of ${name} over ${whole(candidates.length)} tokens, from ${fixed(ranked[bottom[0]])} to ${fixed(ranked[top[0]])}. ` +
     `The ${top.length} largest are at ${fixed(ranked[top[top.length - 1]])} and above, the ${bottom.length} smallest at ` +
     `${fixed(ranked[bottom[bottom.length - 1]])} and below; the token with itself has ${fixed(own)}.`
   );

@@ -66,13 +66,19 @@ export function TokenView() {
       <div class={answer.waiting ? "waiting" : ""} aria-busy={answer.waiting}>
         {lists}
       </div>
+      {explorer.bundle.left_out.length > 0 && (
+        <p class="note">
+          {whole(explorer.bundle.left_out.length)} of {whole(explorer.bundle.model.vocab_size)} tokens are not ranked:
+          special ones, and those that training barely changed. <code>--all-tokens</code> ranks them too.
+        </p>
+      )}
       {explorer.bundle.reasons.counts && <p class="note">{explorer.bundle.reasons.counts}</p>}
       {explorer.bundle.reasons.offset && <p class="note">{explorer.bundle.reasons.offset}</p>}
       <Downloads
         name={fileName(explorer.bundle.model.name, "token", asked.token, ...asked.heads.map(headName))}
         title={`${explorer.bundle.model.name}: partners of ${explorer.vocabulary.shown(asked.token)}`}
         picture={() => found.map((each) => <PartnersDrawing key={each.question.head} found={each} counts={row} />)}
-        tables={{ CSV: () => partnerTable(explorer, all), "CSV of all tokens": () => wholeTable(explorer, all) }}
+        tables={{ CSV: () => partnerTable(explorer, all), "CSV of all ranked tokens": () => wholeTable(explorer, all) }}
       />
     </section>
   );
@@ -175,14 +181,16 @@ function HeadPartners({ found, counts }: { found: Partners; counts: Map<number, 
   const { question } = found;
   const { bundle } = useExplorer();
   const name = question.centred ? "Tᵉᵉ centred" : "Tᵉᵉ";
+  const isRanked = !bundle.left_out.includes(question.token);
   const offset = bundle.rotary ? `, offset ${question.offset}` : "";
   return (
     <section class="head" aria-label={headName(question.head)}>
       <h3>
         {headName(question.head)}{" "}
         <span class="soft">
-          {name + offset} · rank of the token itself: {whole(rankOf(found.ranked, question.token))} of{" "}
-          {whole(found.ranked.length)}
+          {name + offset} · the token itself:{" "}
+          {isRanked ? `rank ${whole(rankOf(found.ranked, question.token, found.candidates))} of` : "not among the ranked"}{" "}
+          {whole(found.candidates.length)}
         </span>
       </h3>
       <Strip found={found} name={name} pointed={pointed} />

@@ -11,6 +11,7 @@ export interface Partners {
   plain: Float32Array;
   centred: Float32Array | null; // null if the mean is subtracted already
   ranked: Float32Array; // the one that partners are ranked by
+  candidates: Uint32Array;
   top: number[];
   bottom: number[];
 }
@@ -19,7 +20,9 @@ export async function partnersOf(explorer: Explorer, question: AffinityQuestion,
   const plain = await explorer.affinity({ ...question, centred: false });
   const centred = question.split === "biases" ? await explorer.affinity({ ...question, centred: true }) : null;
   const ranked = question.centred && centred ? centred : plain;
-  return { question, plain, centred, ranked, top: largest(ranked, count), bottom: smallest(ranked, count) };
+  const { candidates } = explorer;
+  const [top, bottom] = [largest(ranked, count, candidates), smallest(ranked, count, candidates)];
+  return { question, plain, centred, ranked, candidates, top, bottom };
 }
 
 /** Key and query of a pair, in the order of a text. */
@@ -80,14 +83,14 @@ export function partnerTable(
   return { columns: COLUMNS, rows };
 }
 
-/** Every token of the vocabulary, from the largest score to the smallest. */
+/** Every candidate, from the largest score to the smallest. */
 export function wholeTable(explorer: Explorer, all: { found: Partners; counts: Map<number, number> | null }[]): Table {
-  const rows = all.flatMap(({ found, counts }) => listRows(explorer, found, counts, "all", sortedPlaces(found.ranked)));
+  const rows = all.flatMap(({ found, counts }) => {
+    const { ranked, candidates } = found;
+    const ids = Array.from(candidates).sort((one, other) => ranked[other] - ranked[one] || one - other);
+    return listRows(explorer, found, counts, "all", ids);
+  });
   return { columns: COLUMNS, rows };
-}
-
-function sortedPlaces(scores: Float32Array): number[] {
-  return Array.from(scores.keys()).sort((one, other) => scores[other] - scores[one] || one - other);
 }
 
 function listRows(

@@ -38,21 +38,16 @@ Matrix = Float[np.ndarray, "d_head d_head"]
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """The kernel q̄ · k̄_δ split by rotary pair: each pair's own standard deviation and its share of the variance."""
-
-    sd: Float[np.ndarray, "pair"]
-    share: Float[np.ndarray, "pair"]
-
-
-@dataclass(frozen=True)
 class HeadAnatomy:
     """One head's numbers; the shares are NaN where the score doesn't vary."""
 
     sd: float
     shares: Float[np.ndarray, "six"]
     lexical_sd: float
-    pairs: Pairs | None
+    pair_sd: Float[np.ndarray, "pair"]
+    """Standard deviation of each rotary pair's part of the kernel q̄ · k̄_δ."""
+    pair_share: Float[np.ndarray, "pair"]
+    """Cov_δ(part, kernel) / Var_δ(kernel): they add up to 1; a pair that works against the others has less than 0."""
 
 
 @dataclass(frozen=True)
@@ -109,10 +104,10 @@ def anatomies(
         return _anatomy(mean, covariance, keys[head // per_key], added, layer.attention_scale, n_pairs)
 
     found = []
-    for done, each in enumerate(thread_map(anatomy, heads, runner.workers), 1):
+    for each in thread_map(anatomy, heads, runner.workers):
         found.append(each)
         if runner.watch is not None:
-            runner.watch(done, len(heads))
+            runner.watch(len(found), len(heads))
     return found
 
 
@@ -126,35 +121,29 @@ def _anatomy(
 ) -> HeadAnatomy:
     by_offset = keys.mean @ query + added
     away = keys.mean - keys.mean.mean(axis=0)
-    variances = np.array(
-        [
-            by_offset.var(),
-            query @ keys.shared @ query,
-            query @ keys.varying @ query,
-            np.einsum("od,de,oe->", away, covariance, away) / len(away),
-            np.sum(covariance * keys.shared),
-            np.sum(covariance * keys.varying),
-        ]
-    )
-    variances = np.maximum(variances, 0.0)  # a difference of equal covariances may round to below 0
-    total = variances.sum()
-    lexical = np.nan if keys.previous is None else scale * np.sqrt(max(0.0, float(np.sum(covariance * keys.previous))))
-    return HeadAnatomy(
-        sd=float(scale * np.sqrt(total)),
-        shares=variances / total if total > 0 else np.full(len(SHARES), np.nan),
-        lexical_sd=float(lexical),
-        pairs=_pairs(keys.mean * query, n_pairs, scale) if n_pairs else None,
-    )
-
-
-def _pairs(products: Float[np.ndarray, "offset d_head"], n_pairs: int, scale: float) -> Pairs:
-    """Cov_δ(pair, kernel) / Var_δ(kernel): the shares add up to 1, and a pair that works against the others is < 0."""
+    variances = [
+        by_offset.var(),
+        query @ keys.shared @ query,
+        query @ keys.varying @ query,
+        np.einsum("od,de,oe->", away, covariance, away) / len(away),
+        np.sum(covariance * keys.shared),
+        np.sum(covariance * keys.varying),
+    ]
+    shares = np.maximum(variances, 0.0)  # a difference of equal covariances may round to below 0
+    total = shares.sum()
+    lexical = np.nan if keys.previous is None else scale * np.sqrt(max(0.0, np.sum(covariance * keys.previous)))
+    products = keys.mean * query
     waves = products[:, :n_pairs] + products[:, n_pairs : 2 * n_pairs]
     waves = waves - waves.mean(axis=0)
     whole = waves.sum(axis=1)
     varies = np.abs(whole).max() > ROUNDING * np.abs(products).max()
-    share = whole @ waves / (whole @ whole) if varies else np.full(n_pairs, np.nan)
-    return Pairs(scale * waves.std(axis=0), share)
+    return HeadAnatomy(
+        sd=float(scale * np.sqrt(total)),
+        shares=shares / total if total > 0 else np.full(len(SHARES), np.nan),
+        lexical_sd=float(lexical),
+        pair_sd=scale * waves.std(axis=0),
+        pair_share=whole @ waves / (whole @ whole) if varies else np.full(n_pairs, np.nan),
+    )
 
 
 def _moments(

@@ -12,17 +12,17 @@ import polars as pl
 from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.positions import trained_length
-from detoklens.questions.anatomy.compute import SHARES, HeadAnatomy, anatomies, visible_offsets
+from detoklens.parallel import Runner
+from detoklens.questions.anatomy.compute import SHARES, anatomies, visible_offsets
 from detoklens.questions.base import Question, ReportEntry, View
 from detoklens.questions.parameters import Heads, Parameter
+from detoklens.scores.layer import Layer
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent, plural
 
 if TYPE_CHECKING:
-    from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames
     from detoklens.questions.study import Study
-    from detoklens.scores.layer import Layer
 
 
 SHARE_NAMES = dict(
@@ -149,11 +149,8 @@ class Anatomy(Question):
 
     def settings(self, study: Study) -> dict[str, Any]:
         """With the query position that is used; without one where positions are not learned."""
-        given = super().settings(study)
-        position = self._position(study.layer)
-        return {name: value for name, value in given.items() if name != "query_position"} | (
-            {} if position is None else {"query_position": position}
-        )
+        given = super().settings(study) | {"query_position": self._position(study.layer)}
+        return {name: value for name, value in given.items() if name != "query_position" or value is not None}
 
     def _position(self, layer: Layer) -> int | None:
         if layer.positions == "learned":
@@ -180,10 +177,20 @@ class Anatomy(Question):
             study.meaningful_tokens()  # notes how many are left out
         shares = layer.token_shares("vocabulary" if study.counts is None else "frequency")
         found = anatomies(layer, heads, shares, self.offsets, position, runner)
-        tables = {"anatomy_by_head": _by_head(heads, found)}
-        if layer.weights.rotary_frequencies is None:
-            return tables
-        return tables | {"anatomy_by_rotary_pair": _by_rotary_pair(heads, found, layer.weights.rotary_frequencies)}
+        by_head = {
+            "sd": np.array([each.sd for each in found]),
+            **dict(zip(SHARES, np.array([each.shares for each in found]).T, strict=True)),
+        }
+        by_head["lexical_sd"] = np.array([each.lexical_sd for each in found])
+        tables = {"anatomy_by_head": ANATOMY_BY_HEAD.grid({"head": heads}, by_head)}
+        frequencies = layer.weights.rotary_frequencies
+        if frequencies is not None:
+            periods = np.divide(2 * np.pi, frequencies, out=np.full(len(frequencies), np.nan), where=frequencies != 0)
+            pairs = {"period": periods, "sd": np.array([each.pair_sd for each in found])}
+            pairs["share"] = np.array([each.pair_share for each in found])
+            axes = {"head": heads, "pair": range(len(frequencies))}
+            tables["anatomy_by_rotary_pair"] = ANATOMY_BY_ROTARY_PAIR.grid(axes, pairs)
+        return tables
 
     def summarize(self, tables: Frames) -> str:
         """How many heads have which largest share, with the clearest head of each, and the strongest head."""
@@ -223,29 +230,3 @@ def _largest(tables: Frames) -> pl.DataFrame:
     by_head = tables["anatomy_by_head"].drop_nulls(SHARES[0]).rename(SHARE_NAMES)
     long = by_head.unpivot(list(SHARE_NAMES.values()), index=["head", "sd"], variable_name="name", value_name="share")
     return long.sort("share", descending=True, maintain_order=True).unique("head", keep="first", maintain_order=True)
-
-
-def _by_head(heads: Sequence[int], found: Sequence[HeadAnatomy]) -> pl.DataFrame:
-    return ANATOMY_BY_HEAD.frame(
-        {
-            "head": heads,
-            "sd": [each.sd for each in found],
-            **{name: [float(each.shares[place]) for each in found] for place, name in enumerate(SHARES)},
-            "lexical_sd": [each.lexical_sd for each in found],
-        }
-    )
-
-
-def _by_rotary_pair(heads: Sequence[int], found: Sequence[HeadAnatomy], frequencies: np.ndarray) -> pl.DataFrame:
-    with np.errstate(divide="ignore"):
-        periods = np.where(frequencies == 0, np.nan, 2 * np.pi / frequencies)
-    pairs = [each.pairs for each in found if each.pairs is not None]
-    return ANATOMY_BY_ROTARY_PAIR.frame(
-        {
-            "head": np.repeat(np.asarray(heads), len(frequencies)),
-            "pair": np.tile(np.arange(len(frequencies)), len(heads)),
-            "period": np.tile(periods, len(heads)),
-            "sd": np.concatenate([each.sd for each in pairs]),
-            "share": np.concatenate([each.share for each in pairs]),
-        }
-    )

@@ -1,27 +1,19 @@
-"""Tables, ground truth and ROC curves of `auroc`, and AUROC above layer 0.
-
-Above layer 0:
-
-1. The real model gives the closed-world input of each token t: the residual stream entering layer l at t in [BOS, t].
-2. Tᵉᵉ of layer l is computed with these vectors in place of the embeddings, and its AUROC as for layer 0.
-3. In text, t also attends to other tokens, so this is an approximation. Its validity is measured on the study's text:
-   per head, the rank correlation of predicted and real scores (before the softmax) between every token and the token
-   at the offset in question, over all such links and over those of continuation tokens.
-"""
+"""Schemas, ground truth, query tokens, tables and ROC curves of `auroc`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import groupby
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import polars as pl
 
-from detoklens.errors import CountsError, DetokLensError, MissingError, TokenError, UnsupportedModelError
+from detoklens.corpus.counts import Counts
+from detoklens.errors import CountsError, DetokLensError, TokenError
 from detoklens.kernels.ranking import (
     AUROC,
     AVERAGE_PRECISION,
@@ -31,46 +23,24 @@ from detoklens.kernels.ranking import (
 )
 from detoklens.measures.auroc import Measures, behind_best, control_samples, head_means, mean_over_seen, roc_curves
 from detoklens.measures.chance import interval
-from detoklens.measures.frequency import spearman
 from detoklens.measures.positives import Positives, from_pairs, more_than_chance, seen_pairs
-from detoklens.measures.words import fingerprint_of, given_words, split_words, token_texts, word_pairs
-from detoklens.model.checks import refuse_layers, refuse_too_large, remedy_of_memory, what_is_loaded
-from detoklens.model.closed_worlds import batches, decided_by, kept_vectors
+from detoklens.measures.words import fingerprint_of, given_words, split_words, word_pairs
 from detoklens.questions.parameters import number_ranges, read_text, whole_numbers
-from detoklens.questions.study import Study
-from detoklens.questions.twins.compute import beginning_of
 from detoklens.questions.words.question import words_file
 from detoklens.scores.affinity import Affinity
 from detoklens.scores.layer import Layer
-from detoklens.scores.softmax import softcapped
 from detoklens.tables.rendering import sparkline
 from detoklens.tables.schema import HEAD, Column, Schema
-from detoklens.weights.blocks import KINDS, block_notes, blocks_size, read_block
-from detoklens.wording import plural
-from detoklens.writing import keeps_nothing
-
-if TYPE_CHECKING:
-    from detoklens.corpus.counts import Counts
-    from detoklens.model.first_blocks import FirstBlocks
-    from detoklens.parallel import Arrays, Runner
-    from detoklens.questions.auroc.question import Auroc
-    from detoklens.questions.base import Frames
-    from detoklens.tokens import Vocabulary
+from detoklens.tokens import Vocabulary
 
 
 def _with_interval(name: str, meaning: str) -> tuple[Column, Column, Column]:
-    return (
-        Column(name, "Float64", meaning),
-        Column(
-            f"{name}_low", "Float64", f"lower end of the 95 % interval of {name} over query tokens, for this vocabulary"
-        ),
-        Column(
-            f"{name}_high",
-            "Float64",
-            f"upper end of the 95 % interval of {name} over query tokens, for this vocabulary",
-        ),
-    )
+    interval_of = f"end of the 95 % interval of {name} over query tokens, for this vocabulary"
+    ends = (Column(f"{name}_{end}", "Float64", f"{which} {interval_of}") for end, which in ENDS.items())
+    return (Column(name, "Float64", meaning), *ends)  # type: ignore[return-value]
 
+
+ENDS = {"low": "lower", "high": "upper"}
 
 TOKEN_ID = Column("token_id", "Int32", "id of the query token")
 TOKEN = Column("token", "String", "text of the query token")
@@ -234,34 +204,29 @@ class GroundTruth:
 
     def settings(self) -> dict[str, Any]:
         """The settings that decide the numbers."""
-        named: dict[str, Any] = {"truth": self.source, "weights": self.weights}
+        settings: dict[str, Any] = {"truth": self.source, "weights": self.weights}
         if self.source == "words":
-            named["words"] = fingerprint_of(self.listed_words())
+            settings["words"] = fingerprint_of(given_words(self.words))
         if self.source == "counts":
-            named["positives"] = self.kind
+            settings["positives"] = self.kind
         if self.kind == "pmi":
-            named["pmi_above"] = self.pmi_above
-        return named
+            settings["pmi_above"] = self.pmi_above
+        return settings
 
     def positives(self, layer: Layer, counts: Counts | None) -> Positives:
-        pairs = self._pairs(layer, counts)
-        return pairs.equally_weighted() if self.weights == "one" else pairs
-
-    def _pairs(self, layer: Layer, counts: Counts | None) -> Positives:
         if self.source == "merges":
-            return merged_pairs(layer.vocabulary, layer.vocab_size)
-        if self.source == "words":
-            return neighbouring_pieces(layer.vocabulary, self.listed_words(), layer.vocab_size)
-        assert counts is not None
-        if self.kind == "count":
-            return seen_pairs(counts.bigrams)
-        likely = more_than_chance(counts.bigrams, self.pmi_above)
-        if len(likely.keys) == 0:
-            raise CountsError(f"no pair of these counts has a PMI above {self.pmi_above:g} bits; lower the threshold")
-        return likely
-
-    def listed_words(self) -> list[str]:
-        return given_words(self.words)
+            pairs = merged_pairs(layer.vocabulary, layer.vocab_size)
+        elif self.source == "words":
+            pairs = neighbouring_pieces(layer.vocabulary, given_words(self.words), layer.vocab_size)
+        else:
+            assert counts is not None
+            pairs = seen_pairs(counts.bigrams)
+            if self.kind == "pmi":
+                pairs = more_than_chance(counts.bigrams, self.pmi_above)
+            if self.kind == "pmi" and not len(pairs.keys):
+                message = f"no pair of these counts has a PMI above {self.pmi_above:g} bits; lower the threshold"
+                raise CountsError(message)
+        return pairs.equally_weighted() if self.weights == "one" else pairs
 
 
 def merged_pairs(vocabulary: Vocabulary, vocab_size: int) -> Positives:
@@ -295,20 +260,20 @@ def read_tokens(texts: Iterable[str]) -> tuple[str | int, ...]:
 
 
 def _read_token(text: str) -> Sequence[str | int]:
-    if not _names_a_file(text):
+    if not _is_file(text):
         return _ids_or_text(text)
     lines = read_text(Path(text[1:]), "a file with one token per line").split("\n")
-    found = [token for line in lines if line for token in _ids_or_text(line)]
-    if not found:
+    tokens = [token for line in lines if line for token in _ids_or_text(line)]
+    if not tokens:
         raise TokenError(f"{text[1:]} has no tokens; write one per line, as text or id")
-    return found
+    return tokens
 
 
 def _ids_or_text(text: str) -> Sequence[str | int]:
     return whole_numbers("token ids")(text) if _looks_like_ids(text) else (text,)
 
 
-def _names_a_file(text: str) -> bool:
+def _is_file(text: str) -> bool:
     return text.startswith("@") and len(text) > 1
 
 
@@ -320,12 +285,12 @@ def spelled_tokens(flag: str) -> Callable[[Sequence[str | int]], list[str]]:
     """Format tokens as command-line arguments: consecutive ids as one argument, texts as they are."""
 
     def spell(tokens: Sequence[str | int]) -> list[str]:
-        words: list[str] = []
+        args: list[str] = []
         for are_ids, some in groupby(tokens, lambda token: isinstance(token, int)):
-            alike = list(some)
-            spelled = [number_ranges(alike)] if are_ids else alike  # type: ignore[arg-type]
-            words += [word for each in spelled for word in (flag, str(each))]
-        return words
+            group = list(some)
+            spelled = [number_ranges(group)] if are_ids else group  # type: ignore[arg-type]
+            args += [arg for each in spelled for arg in (flag, str(each))]
+        return args
 
     return spell
 
@@ -334,18 +299,9 @@ def can_be_spelled(token: str | int) -> bool:
     """Whether the command line reads this token's text as itself."""
     if isinstance(token, int):
         return True
-    return bool(token) and token.isprintable() and not _names_a_file(token) and not _looks_like_ids(token)
+    return bool(token) and token.isprintable() and not _is_file(token) and not _looks_like_ids(token)
 
 
-CURVE_WIDTH = 32  # characters of a sparkline
-WITH_INTERVALS = (
-    "auroc",
-    "shuffled_queries",
-    "permuted_keys",
-    "frequency",
-    "above_null",
-    "above_frequency",
-)
 MARGINS = {
     "above_null": "plain null",
     "above_within_class": "within-class null",
@@ -353,7 +309,8 @@ MARGINS = {
     "matched_above_null": "frequency-matched null",
 }
 """The margins that a lexical head needs, and the names of their controls."""
-MATCHED_COLUMNS = {
+SAMPLED = ("auroc", "shuffled_queries", "permuted_keys", "frequency", "above_null", "above_frequency")
+MATCHED_SAMPLED = {
     "matched": "auroc",
     "matched_null": "null",
     "matched_above_null": "above_null",
@@ -362,73 +319,68 @@ MATCHED_COLUMNS = {
 
 
 def auroc_tables(
-    layer: Layer, measured: Measures, heads: Sequence[int], positives: Positives, k: int, resamples: int, seed: int
+    measures: Measures,
+    heads: Sequence[int],
+    positives: Positives,
+    texts: Sequence[str | None],
+    k: int,
+    resamples: int,
+    seed: int,
 ) -> dict[str, pl.DataFrame]:
-    """All tables of the answer, the overview first."""
-    texts = token_texts(layer, measured.query_tokens)
-    by_head = auroc_by_head(measured, heads, positives, resamples, seed)
-    controls, precision = controls_by_head(measured, heads, resamples, seed), precision_by_head(measured, heads, k)
+    """All tables of the answer, the overview first; `texts` are those of the query tokens."""
+    queries, auroc = measures.query_tokens, measures.heads[..., AUROC]
+    by_token = {
+        "head": np.repeat(np.asarray(heads, np.int64), len(queries)),
+        "token_id": np.tile(queries, len(heads)),
+        "token": pl.concat([pl.Series(texts, dtype=pl.String)] * len(heads)),
+        "auroc": auroc.ravel(),
+        "positives": np.tile(positives.sizes[queries], len(heads)),
+        "bigrams": np.tile(positives.totals[queries], len(heads)),
+        "average_precision": measures.heads[..., AVERAGE_PRECISION].ravel(),
+        "k": np.full(auroc.size, k),
+        "precision_at_k": measures.heads[..., PRECISION_AT_K].ravel(),
+    }
+    n_seen = np.count_nonzero(~np.isnan(auroc), axis=1)
+    by_head = {"head": list(heads), "tokens": np.full(len(heads), len(queries)), "tokens_seen": n_seen}
+    for name, mean in head_means(auroc, positives.totals[queries], resamples, seed)._asdict().items():
+        by_head |= mean.columns(name)
+    precisions = {
+        "average_precision": AVERAGE_PRECISION,
+        "chance_average_precision": CHANCE_AVERAGE_PRECISION,
+        "precision_at_k": PRECISION_AT_K,
+        "chance_precision_at_k": CHANCE_PRECISION_AT_K,
+    }
+    by_head |= {name: mean_over_seen(measures.heads[..., number]) for name, number in precisions.items()}
+    by_head["k"] = np.full(len(heads), k)
+    means, precision = _frame(AUROC_BY_HEAD, by_head), _frame(PRECISION_BY_HEAD, by_head)
+    controls = controls_by_head(measures, heads, resamples, seed)
+    glance = means.join(controls, on="head", maintain_order="left").join(precision, on="head", maintain_order="left")
     return {
-        "auroc": heads_at_a_glance(by_head, controls, precision),
-        "auroc_by_token": auroc_by_token(measured, heads, positives, texts),
-        "auroc_by_head": by_head,
+        "auroc": GLANCE.conform(glance),
+        "auroc_by_token": _frame(AUROC_BY_TOKEN, by_token),
+        "auroc_by_head": means,
         "auroc_controls": controls,
         "precision_by_head": precision,
-        "precision_by_token": precision_by_token(measured, heads, k, texts),
+        "precision_by_token": _frame(PRECISION_BY_TOKEN, by_token),
     }
 
 
-def auroc_by_token(
-    measures: Measures, heads: Sequence[int], positives: Positives, texts: Sequence[str | None]
-) -> pl.DataFrame:
-    queries = measures.query_tokens
-    return AUROC_BY_TOKEN.frame(
-        {
-            **_head_and_token(measures, heads, texts),
-            "auroc": measures.heads[..., AUROC].ravel(),
-            "positives": np.tile(positives.sizes[queries], len(heads)),
-            "bigrams": np.tile(positives.totals[queries], len(heads)),
-        }
-    )
-
-
-def precision_by_token(measures: Measures, heads: Sequence[int], k: int, texts: Sequence[str | None]) -> pl.DataFrame:
-    return PRECISION_BY_TOKEN.frame(
-        {
-            **_head_and_token(measures, heads, texts),
-            "average_precision": measures.heads[..., AVERAGE_PRECISION].ravel(),
-            "k": np.full(len(heads) * len(measures.query_tokens), k),
-            "precision_at_k": measures.heads[..., PRECISION_AT_K].ravel(),
-        }
-    )
-
-
-def auroc_by_head(
-    measures: Measures, heads: Sequence[int], positives: Positives, resamples: int, seed: int
-) -> pl.DataFrame:
-    """The three means of each head with their intervals."""
-    auroc = measures.heads[..., AUROC]
-    means = head_means(auroc, positives.totals[measures.query_tokens], resamples, seed)
-    columns = means.seen.columns("seen") | means.all.columns("all") | means.weighted.columns("weighted")
-    tokens = {
-        "tokens": np.full(len(heads), auroc.shape[1]),
-        "tokens_seen": np.count_nonzero(~np.isnan(auroc), axis=1),
-    }
-    return AUROC_BY_HEAD.frame({"head": list(heads), **columns, **tokens})
+def _frame(schema: Schema, columns: dict[str, Any]) -> pl.DataFrame:
+    return schema.frame({name: columns[name] for name in schema.names})
 
 
 def controls_by_head(measures: Measures, heads: Sequence[int], resamples: int, seed: int) -> pl.DataFrame:
     """Each head's mean AUROC with its nulls and the frequency baseline, against all keys and matched ones."""
-    found = control_samples(measures, resamples, seed)
+    samples = control_samples(measures, resamples, seed)
     within = [f"{above}{name}" for name in measures.within for above in ("", "above_")]
-    columns = {name: found[name] for name in (*WITH_INTERVALS, *within)}
+    columns = {name: samples[name] for name in (*SAMPLED, *within)}
     if measures.matched is not None:
         matched = control_samples(measures.matched, resamples, seed)
-        columns |= {column: matched[name] for column, name in MATCHED_COLUMNS.items()}
+        columns |= {column: matched[name] for column, name in MATCHED_SAMPLED.items()}
     columns["behind"] = behind_best([columns[name] for name in MARGINS if name in columns])
     ends: dict[str, np.ndarray] = {}
-    for name, samples in columns.items():
-        ends |= interval(samples[0], samples[1:], skip_undefined=True).columns(name)
+    for name, each in columns.items():
+        ends |= interval(each[0], each[1:], skip_undefined=True).columns(name)
     unknown = {name: [None] * len(heads) for name in AUROC_CONTROLS.names}
     known: dict[str, object] = {"head": list(heads), "strata": [measures.n_strata] * len(heads)}
     for name, null in measures.within.items():
@@ -436,60 +388,30 @@ def controls_by_head(measures: Measures, heads: Sequence[int], resamples: int, s
     return AUROC_CONTROLS.frame(unknown | known | ends)
 
 
-def precision_by_head(measures: Measures, heads: Sequence[int], k: int) -> pl.DataFrame:
-    """Each head's mean average precision and precision at k, with those of a constant score."""
-    means = {
-        "average_precision": AVERAGE_PRECISION,
-        "chance_average_precision": CHANCE_AVERAGE_PRECISION,
-        "precision_at_k": PRECISION_AT_K,
-        "chance_precision_at_k": CHANCE_PRECISION_AT_K,
-    }
-    columns = {name: mean_over_seen(measures.heads[..., measure]) for name, measure in means.items()}
-    return PRECISION_BY_HEAD.frame({"head": list(heads), "k": np.full(len(heads), k), **columns})
-
-
-def heads_at_a_glance(by_head: pl.DataFrame, controls: pl.DataFrame, precision: pl.DataFrame) -> pl.DataFrame:
-    """The most important columns of the tables by head."""
-    together = by_head.join(controls, on="head", maintain_order="left").join(
-        precision, on="head", maintain_order="left"
-    )
-    return GLANCE.conform(together)
-
-
-def _head_and_token(
-    measures: Measures, heads: Sequence[int], texts: Sequence[str | None]
-) -> dict[str, np.ndarray | pl.Series]:
-    queries = measures.query_tokens
-    return {
-        "head": np.repeat(np.asarray(heads, np.int64), len(queries)),
-        "token_id": np.tile(queries, len(heads)),
-        "token": pl.concat([pl.Series(texts, dtype=pl.String)] * len(heads)),
-    }
+CURVE_WIDTH = 32  # characters of a sparkline
 
 
 def roc_points(
-    layer: Layer, affinity: Affinity, heads: Sequence[int], positives: Positives, tokens: Sequence[int]
+    affinity: Affinity,
+    heads: Sequence[int],
+    positives: Positives,
+    tokens: Sequence[int],
+    texts: Sequence[str | None],
 ) -> pl.DataFrame:
     """The ROC curves of some query tokens in every head."""
-    texts = token_texts(layer, tokens)
-    curves = [_token_points(affinity, heads, positives, *named) for named in zip(tokens, texts, strict=True)]
+    curves = []
+    for token, text in zip(tokens, texts, strict=True):
+        size = int(positives.sizes[token])
+        if not 0 < size < positives.vocab_size:
+            raise TokenError(
+                f"token {token} ({text!r}) has {size} positives among {positives.vocab_size} keys, so no ROC curve; "
+                "choose a token with both positives and negatives"
+            )
+        for head, curve in zip(heads, roc_curves(affinity, positives, token), strict=True):
+            named = {"head": head, "token_id": token, "token": text}
+            repeated = {name: pl.Series([value] * len(curve["threshold"])) for name, value in named.items()}
+            curves.append(ROC_POINTS.frame({**repeated, **curve}))
     return pl.concat(curves)
-
-
-def _token_points(
-    affinity: Affinity, heads: Sequence[int], positives: Positives, token: int, text: str | None
-) -> pl.DataFrame:
-    size = int(positives.sizes[token])
-    if not 0 < size < positives.vocab_size:
-        raise TokenError(
-            f"token {token} ({text!r}) has {size} positives among {positives.vocab_size} keys, so no ROC curve; "
-            "choose a token with both positives and negatives"
-        )
-    curves = roc_curves(affinity, positives, token)
-    columns = {name: np.concatenate([curve[name] for curve in curves]) for name in curves[0]}
-    sizes = [len(curve["threshold"]) for curve in curves]
-    named = {"head": np.repeat(np.asarray(heads), sizes), "token_id": np.full(sum(sizes), token)}
-    return ROC_POINTS.frame({**named, "token": pl.Series([text] * sum(sizes), dtype=pl.String), **columns})
 
 
 def areas_under(points: pl.DataFrame) -> pl.DataFrame:
@@ -501,225 +423,9 @@ def areas_under(points: pl.DataFrame) -> pl.DataFrame:
 
 def curves_at_a_glance(points: pl.DataFrame) -> pl.DataFrame:
     """One row per curve: its area and a sparkline."""
+    places, drawn = np.linspace(0, 1, CURVE_WIDTH), []
     curves = points.group_by("head", "token_id", maintain_order=True).agg("false_positive_rate", "true_positive_rate")
-    drawn = [_drawn(wrong, found) for wrong, found in curves.select(pl.nth(2, 3)).iter_rows()]
+    for false_positives, true_positives in curves.select(pl.nth(2, 3)).iter_rows():
+        drawn.append(sparkline(np.interp(places, false_positives, true_positives).tolist(), CURVE_WIDTH))
     shown = areas_under(points).with_columns(curve=pl.Series(drawn, dtype=pl.String))
     return shown.drop("token" if points["token"].has_nulls() else "token_id")
-
-
-def _drawn(false_positive_rate: Sequence[float], true_positive_rate: Sequence[float]) -> str:
-    places = np.linspace(0, 1, CURVE_WIDTH)
-    return sparkline(np.interp(places, false_positive_rate, true_positive_rate).tolist(), CURVE_WIDTH)
-
-
-LONGEST = 512  # tokens of a document
-LINKS = 20_000  # pairs of tokens at the offset
-CHECKED = 16  # tokens on which the block's attention is compared with the real one
-TOLERANCE = 1e-3  # of float32, relative to the largest score
-COPIES = 4  # at the peak: the inputs, and the embeddings raw, read again and divided by σ
-TRANSFORMERS = "transformers."
-FACTOR_COPIES = 5  # queries and keys: raw, divided by σ, and for workers
-
-
-def asked_beyond(question: Auroc, study: Study, runner: Runner) -> Frames:
-    """The tables of a layer above 0."""
-    if not study.has("text"):
-        raise MissingError("text", "Auroc above layer 0 needs text to measure its validity")
-    heads, layer = study.heads(question.heads), question.layer
-    _check_memory(study.layer, layer, heads)
-    checkpoint = study.layer.checkpoint
-    refuse_layers(checkpoint, layer + 1)
-    beginning = beginning_of(study.layer, runner.say, question.bos)
-    decided = decided_by(checkpoint, layer, beginning, "float32")
-    from detoklens.model.first_blocks import one_thread_each, open_blocks
-
-    blocks = open_blocks(checkpoint, layer + 1, study.layer.n_heads)
-    for note in block_notes(checkpoint, layer + 1):
-        runner.say(note)
-    with one_thread_each():
-        inputs = kept_inputs(blocks, study.layer, layer, beginning, runner, decided)
-        deeper = deeper_layer(blocks, study.layer, layer, inputs)
-        texts = some_texts(study.documents, question.places_back)
-        real = real_links(blocks, deeper, texts, layer, heads, runner, question.places_back)
-    there = Study(deeper, study.counts, study.texts, study.seed, study.work)
-    queries, keys = linked_tokens(texts, question.places_back)
-    predicted = predicted_links(question.affinity(there, question.scale, question.centred, heads), queries, keys)
-    later = keys if question.is_ahead else queries
-    pieces = np.isin(later, study.layer.vocabulary.word_internal()) if study.has("vocabulary") else None
-    tables = replace(question, layer=0, bos=None).ask(there, runner)
-    return {**tables, "auroc_validity": validity(heads, layer, predicted, real, pieces)}
-
-
-def _check_memory(layer: Layer, number: int, heads: Sequence[int]) -> None:
-    real = blocks_size(layer.checkpoint, number + 1)
-    vectors = COPIES * layer.vocab_size * layer.d_model
-    factors = FACTOR_COPIES * layer.vocab_size * layer.d_head * len(heads)
-    refuse_too_large(
-        4 * (real + vectors + factors),
-        f"{layer.name}: {what_is_loaded(layer.checkpoint, number + 1)} in float32, {layer.vocab_size:,} vectors of "
-        f"width {layer.d_model:,} and the factors of {plural(len(heads), 'head')}",
-        remedy_of_memory(layer.checkpoint, "fewer heads" if len(heads) > 1 else ""),
-    )
-
-
-def kept_inputs(
-    blocks: FirstBlocks,
-    layer: Layer,
-    number: int,
-    beginning: tuple[int, ...],
-    runner: Runner,
-    decided: dict[str, Any],
-) -> np.ndarray:
-    """`closed_world_inputs` from the cache, computed once per model and block.
-
-    `decided` is the state of the checkpoint before the blocks were loaded; files may change at any time.
-    """
-    if not keeps_nothing() and not blocks.class_name.startswith(TRANSFORMERS):
-        runner.say(
-            f"vectors are not kept for other questions: {blocks.class_name} is not a transformers class, so no version "
-            "identifies it"
-        )
-        return closed_world_inputs(blocks, layer, number, beginning, runner)
-    return kept_vectors(
-        decided | {"class": blocks.class_name},
-        (layer.vocab_size, layer.d_model),
-        lambda: closed_world_inputs(blocks, layer, number, beginning, runner),
-        runner.say,
-        lambda: decided_by(layer.checkpoint, number, beginning, blocks.dtype) == decided,
-    )
-
-
-def closed_world_inputs(
-    blocks: FirstBlocks, layer: Layer, number: int, beginning: tuple[int, ...], runner: Runner
-) -> np.ndarray:
-    """The residual stream entering block `number` at each token in [BOS, token]."""
-    cut = batches(np.arange(layer.vocab_size)[:, None], beginning)
-
-    def entering(batch: int) -> Arrays:
-        return {"states": blocks.run(cut[batch], until=number).last_places(number - 1)}
-
-    inputs, begin = np.empty((layer.vocab_size, layer.d_model), np.float32), 0
-    for part in runner.under("inputs").run(entering, len(cut)):
-        inputs[begin : begin + len(part["states"])] = part["states"]
-        begin += len(part["states"])
-    return inputs
-
-
-def deeper_layer(blocks: FirstBlocks, layer: Layer, number: int, inputs: np.ndarray) -> Layer:
-    """Layer `number` as a first layer, with its inputs as embeddings.
-
-    Refused if the scores of some random pairs differ from those of the real block.
-    """
-    kinds = {name: blocks.config_list(name) for name in KINDS}
-    weights = read_block(layer.checkpoint, number, inputs, kinds)
-    found = Layer(replace(layer.checkpoint, first_layer=weights, notes=()), layer.all_tokens)
-    found.meaningful_tokens = layer.meaningful_tokens  # shown by the embeddings, not by what enters a later block
-    tokens = np.random.default_rng(0).integers(0, layer.vocab_size, (CHECKED, 2))
-    real = blocks.scores(blocks.run(tokens, until=number), number, inputs[tokens])[0][:, :, 1]
-    real = real[..., 0] - real[..., 1]
-    ours = np.stack([_preferred(found, pair) for pair in tokens])
-    if float(np.abs(ours - real).max()) > TOLERANCE * max(1.0, float(np.abs(real).max())):
-        raise UnsupportedModelError(
-            f"{layer.name}: layer {number} computes attention differently from layer 0, so its scores are not exact; "
-            "choose another layer"
-        )
-    return found
-
-
-def _preferred(layer: Layer, pair: np.ndarray) -> np.ndarray:
-    """The second token's score for the first minus that for itself, which cancels what the softmax ignores."""
-    total = layer.terms(pair).total()[:, 1] * layer.attention_scale
-    scores = softcapped(total, layer.weights.softcap)
-    return np.asarray(scores[:, 0] - scores[:, 1])
-
-
-def predicted_links(affinity: Affinity, queries: np.ndarray, keys: np.ndarray) -> np.ndarray:
-    """Tᵉᵉ [head, link] of each query with its key."""
-    return np.stack(
-        [
-            np.einsum("ld,ld->l", query[queries], affinity.key_of(head)[keys], dtype=np.float64)
-            for head, query in enumerate(affinity.query)
-        ]
-    )
-
-
-def linked(text: np.ndarray, back: int) -> tuple[np.ndarray, np.ndarray]:
-    """The positions of a text's queries, and those of their keys, `back` positions before."""
-    queries = np.arange(max(back, 0), len(text) + min(back, 0))
-    return queries, queries - back
-
-
-def linked_tokens(texts: Sequence[np.ndarray], back: int) -> tuple[np.ndarray, np.ndarray]:
-    """The query and key tokens at those positions of all texts."""
-    pairs = [(text[queries], text[keys]) for text in texts for queries, keys in [linked(text, back)]]
-    queries, keys = (np.concatenate(side) for side in zip(*pairs, strict=True))
-    return queries, keys
-
-
-def real_links(
-    blocks: FirstBlocks,
-    deeper: Layer,
-    texts: Sequence[np.ndarray],
-    number: int,
-    heads: Sequence[int],
-    runner: Runner,
-    back: int = 1,
-) -> np.ndarray:
-    """The real scores [head, link] of every token with the token `back` positions before it, in one block.
-
-    A query's contribution to all keys alike, which the softmax ignores, is subtracted.
-    """
-
-    def scores(place: int) -> Arrays:
-        text = texts[place]
-        passed = blocks.run(text[None], until=number)
-        queries, keys = linked(text, back)
-        found = blocks.scores(passed, number)[0][0][:, queries, keys]
-        return {"scores": (found - _shared_by_keys(deeper, passed.all_places(number - 1)[0][queries]))[list(heads)]}
-
-    found = runner.under("links").run(scores, len(texts))
-    real = np.concatenate([part["scores"] for part in found], axis=1)
-    runner.say(f"compared predicted and real scores of layer {number} on {plural(real.shape[1], 'link')}")
-    return real
-
-
-def _shared_by_keys(layer: Layer, entering: np.ndarray) -> np.ndarray:
-    """q · b_K by head and position: the same for all keys, except with rotary positions."""
-    if layer.positions == "rotary":
-        return np.zeros((layer.n_heads, len(entering)))
-    places = Layer(replace(layer.checkpoint, first_layer=replace(layer.weights, token_embeddings=entering)))
-    query, shared = places.token_affinity("bare").query, layer.weights.heads_per_key
-    parts = zip(query, layer.folded.query_bias, np.repeat(layer.folded.key_bias, shared, axis=0), strict=True)
-    return np.stack([(each + bias) @ key_bias for each, bias, key_bias in parts]) * layer.attention_scale
-
-
-def some_texts(documents: Sequence[np.ndarray], back: int = 1) -> list[np.ndarray]:
-    """The first documents that together have enough links at this offset."""
-    apart = abs(back)
-    cut = [document[:LONGEST] for document in documents if min(len(document), LONGEST) > apart]
-    if not cut:
-        raise MissingError(
-            "text",
-            f"no document has {apart + 1} tokens within its first {LONGEST}, so there are no scores to compare",
-        )
-    enough = int(np.searchsorted(np.cumsum([len(text) - apart for text in cut]), LINKS)) + 1
-    return cut[:enough]
-
-
-def validity(
-    heads: Sequence[int], layer: int, predicted: np.ndarray, real: np.ndarray, pieces: np.ndarray | None
-) -> pl.DataFrame:
-    """Each head's rank correlations, over all links and over those of continuation tokens."""
-    of_pieces = np.zeros(predicted.shape[1], bool) if pieces is None else pieces
-    return AUROC_VALIDITY.frame(
-        {
-            "head": list(heads),
-            "layer": [layer] * len(heads),
-            "correlation": [spearman(*each) for each in zip(predicted, real, strict=True)],
-            "links": [predicted.shape[1]] * len(heads),
-            "pieces_correlation": [
-                spearman(one[of_pieces], other[of_pieces]) for one, other in zip(predicted, real, strict=True)
-            ],
-            "pieces_links": [int(of_pieces.sum())] * len(heads),
-        }
-    )

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
+import polars as pl
+from jaxtyping import Float, Int64
 
 from detoklens.errors import DetokLensError, MissingError, TokenError
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.auroc import Asked, Judging, measure_together
-from detoklens.measures.positives import predecessor_clusters, seen_pairs
+from detoklens.measures.auroc import Measures, QuerySet, RankingOptions, measure_query_sets
+from detoklens.measures.positives import Positives, predecessor_clusters, seen_pairs
 from detoklens.measures.token_classes import orthographic_classes
+from detoklens.measures.words import token_texts
 from detoklens.model.checks import check_layer, refuse_layers
+from detoklens.parallel import Runner
 from detoklens.questions.auroc.compute import (
     AUROC_BY_TOKEN,
     AUROC_VALIDITY,
@@ -31,7 +34,6 @@ from detoklens.questions.auroc.compute import (
     Source,
     Weights,
     areas_under,
-    asked_beyond,
     auroc_tables,
     can_be_spelled,
     curves_at_a_glance,
@@ -40,26 +42,21 @@ from detoklens.questions.auroc.compute import (
     roc_points,
     spelled_tokens,
 )
-from detoklens.questions.base import ReportEntry, Verdict, View
+from detoklens.questions.auroc.deeper import deeper_tables
+from detoklens.questions.base import Need, Question, ReportEntry, Verdict, View
 from detoklens.questions.options import Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, to_cli_args
 from detoklens.questions.partners.question import example_tokens
+from detoklens.questions.study import Study
 from detoklens.questions.twins.compute import Bos, beginning_of
 from detoklens.questions.words.question import by_file
+from detoklens.scores.affinity import Affinity
+from detoklens.tables.schema import Schema
 from detoklens.weights.blocks import real_model
 from detoklens.wording import head_name, listed, listed_some, plural, sentence, signed, token_shown
 
 if TYPE_CHECKING:
-    import polars as pl
-    from jaxtyping import Float, Int64
-
-    from detoklens.measures.auroc import Found
-    from detoklens.measures.positives import Positives
-    from detoklens.parallel import Runner
-    from detoklens.questions.base import ByLabel, Frames, Need
-    from detoklens.questions.study import Study
-    from detoklens.scores.affinity import Affinity
-    from detoklens.tables.schema import Schema
+    from detoklens.questions.base import ByLabel, Frames
 
 
 CHANCE = 0.5
@@ -74,8 +71,7 @@ DRAWN_CURVES = 2  # ROC curves in a report
 Within = Literal["class", "clusters"]
 Level = Literal["lexical", "untestable", "class-level", "none"]
 ORDER: tuple[Level, ...] = ("none", "class-level", "untestable", "lexical")
-CONTROLS = MARGINS
-PLAIN, WITHIN_CLASS, _, MATCHED = CONTROLS
+PLAIN, WITHIN_CLASS, _, MATCHED = MARGINS
 
 
 @dataclass(frozen=True)
@@ -83,78 +79,64 @@ class HeadJudgement:
     """A row of `auroc_controls` and the level it supports."""
 
     row: Mapping[str, Any]
-
-    @property
-    def head(self) -> int:
-        return int(self.row["head"])
-
-    @property
-    def margins(self) -> dict[str, float]:
-        """The AUROC minus each null that was computed."""
-        return {control: self.row[control] for control in CONTROLS if self.row[control] is not None}
+    head: int
+    level: Level
+    margins: Mapping[str, float]
+    """The AUROC minus each null that was computed."""
+    failed: tuple[str, ...]
+    """The nulls whose margin is too small or whose interval reaches 0."""
+    missing: str
+    """Why the rule can't be applied; empty if it can."""
 
     @property
     def strongest(self) -> str | None:
         """The null with the smallest margin; None if no null was computed."""
         return min(self.margins, key=lambda control: self.margins[control], default=None)
 
-    @property
-    def above_chance(self) -> bool:
-        return _lower_end(self.row, "auroc") > CHANCE
-
-    @cached_property
-    def failed(self) -> tuple[str, ...]:
-        """The nulls whose margin is too small or whose interval reaches 0."""
-        return tuple(
-            control
-            for control, margin in self.margins.items()
-            if margin <= REQUIRED or _lower_end(self.row, control) <= 0
-        )
-
-    @cached_property
-    def missing(self) -> str:
-        """Why the rule can't be applied; empty if it can."""
-        if self.row[PLAIN] is None:
-            return "no null was computed"
-        if self.row[f"{PLAIN}_low"] is None:
-            return "there are no intervals without resamples"
-        if self.row[WITHIN_CLASS] is None:
-            return "the within-class null needs a tokenizer and two tokens of one class"
-        for group in ("class", "cluster"):
-            tokens = self.row[f"within_{group}_tokens"]
-            if tokens is not None and tokens < FEWEST_TOKENS:
-                found = plural(tokens, "query token")
-                return f"{found} can be exchanged within a {group}; at least {FEWEST_TOKENS} are needed"
-        if self.row[MATCHED] is None:
-            return "without counts, frequency is not controlled"
-        return ""
-
-    @property
-    def level(self) -> Level:
-        if not self.above_chance or {PLAIN, MATCHED} & set(self.failed):
-            return "none"
-        if self.failed:
-            return "class-level"
-        return "untestable" if self.missing else "lexical"
-
-    @property
-    def standing(self) -> tuple[int, float, float]:
-        """Sort key: the level, then the smallest margin."""
-        margins = list(self.margins.values())
-        least = min([*margins, self.row["auroc"] - CHANCE] if self.level == "none" else margins, default=0.0)
-        return ORDER.index(self.level), least, self.row["auroc"]
-
-
-def _lower_end(row: Mapping[str, Any], name: str) -> float:
-    """The lower end of an interval, or the value itself without a bootstrap."""
-    low = row[f"{name}_low"]
-    return float(row[name] if low is None else low)
-
 
 def judge_heads(controls: pl.DataFrame) -> list[HeadJudgement]:
-    """Judge every head that has an AUROC by its row of `auroc_controls`, strongest first."""
-    found = [HeadJudgement(row) for row in controls.iter_rows(named=True) if row["auroc"] is not None]
-    return sorted(found, key=lambda judgement: judgement.standing, reverse=True)
+    """Judge every head that has an AUROC by its row of `auroc_controls`, strongest first: by level, then margin."""
+
+    def strength(judgement: HeadJudgement) -> tuple[int, float, float]:
+        margins, auroc = list(judgement.margins.values()), judgement.row["auroc"]
+        if judgement.level == "none":
+            margins.append(auroc - CHANCE)
+        return ORDER.index(judgement.level), min(margins, default=0.0), auroc
+
+    judged = [_judge_head(row) for row in controls.iter_rows(named=True) if row["auroc"] is not None]
+    return sorted(judged, key=strength, reverse=True)
+
+
+def _judge_head(row: Mapping[str, Any]) -> HeadJudgement:
+    def lower_end(name: str) -> float:
+        low = row[f"{name}_low"]
+        return float(row[name] if low is None else low)
+
+    margins = {control: row[control] for control in MARGINS if row[control] is not None}
+    failed = tuple(name for name, margin in margins.items() if margin <= REQUIRED or lower_end(name) <= 0)
+    missing = _missing_control(row)
+    level: Level = "untestable" if missing else "lexical"
+    if lower_end("auroc") <= CHANCE or {PLAIN, MATCHED} & set(failed):
+        level = "none"
+    elif failed:
+        level = "class-level"
+    return HeadJudgement(row, int(row["head"]), level, margins, failed, missing)
+
+
+def _missing_control(row: Mapping[str, Any]) -> str:
+    """Why the rule can't be applied; empty if it can."""
+    if row[PLAIN] is None:
+        return "no null was computed"
+    if row[f"{PLAIN}_low"] is None:
+        return "there are no intervals without resamples"
+    if row[WITHIN_CLASS] is None:
+        return "the within-class null needs a tokenizer and two tokens of one class"
+    for group in ("class", "cluster"):
+        tokens = row[f"within_{group}_tokens"]
+        if tokens is not None and tokens < FEWEST_TOKENS:
+            found = plural(tokens, "query token")
+            return f"{found} can be exchanged within a {group}; at least {FEWEST_TOKENS} are needed"
+    return "without counts, frequency is not controlled" if row[MATCHED] is None else ""
 
 
 def auroc_verdict(controls: pl.DataFrame, layer: int = 0) -> Verdict:
@@ -165,7 +147,7 @@ def auroc_verdict(controls: pl.DataFrame, layer: int = 0) -> Verdict:
     best, lexical = judged[0], tuple(each for each in judged if each.level == "lexical")
     if lexical:
         names = tuple(head_name(each.head, layer) for each in sorted(lexical, key=lambda each: each.head))
-        return Verdict("yes", f"{head_name(best.head, layer)} exceeds every control; {_least(best)}", names)
+        return Verdict("yes", f"{head_name(best.head, layer)} exceeds every control; {_margin(best)}", names)
     if best.level == "untestable" or not best.margins:
         return Verdict("untestable", best.missing)
     return Verdict("no", f"{head_name(best.head, layer)} {_shortfall(best)}")
@@ -179,32 +161,32 @@ def tied_with(best: HeadJudgement, judged: Sequence[HeadJudgement], layer: int) 
     return [head_name(each.head, layer) for each in level if each.row["behind_low"] <= 0]
 
 
-def summarize_heads(controls: pl.DataFrame, whom: str, truth: str = "", layer: int = 0) -> str:
+def summarize_heads(controls: pl.DataFrame, queries: str, truth: str = "", layer: int = 0) -> str:
     """The verdict in at most 40 words: the head, its AUROC with its interval, and the control that decided."""
-    judged, found = judge_heads(controls), auroc_verdict(controls, layer)
+    judged, verdict = judge_heads(controls), auroc_verdict(controls, layer)
     if not judged:
-        return f"Untestable: {found.reason}."
+        return f"Untestable: {verdict.reason}."
     best = judged[0]
     low, high = best.row["auroc_low"], best.row["auroc_high"]
     ends = "" if low is None or high is None else f" [{low:.3f}, {high:.3f}]"
-    name, auroc = head_name(best.head, layer), f"AUROC {best.row['auroc']:.3f} {whom}{ends}{truth}"
+    name, auroc = head_name(best.head, layer), f"AUROC {best.row['auroc']:.3f} {queries}{ends}{truth}"
     tied = tied_with(best, judged, layer)
     ties = f" (tied: {listed_some(tied, NAMED_TIES)})" if tied else ""
-    if found:
+    if verdict:
         untested = " Clusters were not controlled." if best.row["within_cluster_tokens"] is None else ""
-        others = [each for each in found.heads if each not in (name, *tied)]
+        others = [each for each in verdict.heads if each not in (name, *tied)]
         also = f" (so {'does' if len(others) == 1 else 'do'} {listed_some(others, NAMED_TIES)})" if others else ""
-        margin = f"{_least(best)}; we require {REQUIRED}"
+        margin = f"{_margin(best)}; we require {REQUIRED}"
         return f"{name}{ties} detokenizes{also}: {auroc}; {margin}.{_frequency_clause(best.row)}{untested}"
-    if found.value == "untestable":
-        margin = f"; {_least(best)}" if best.margins else ""
-        return f"Untestable: {found.reason}. The strongest head is {name}{ties}: {auroc}{margin}."
+    if verdict.value == "untestable":
+        margin = f"; {_margin(best)}" if best.margins else ""
+        return f"Untestable: {verdict.reason}. The strongest head is {name}{ties}: {auroc}{margin}."
     if best.level == "class-level":
         return f"No head detokenizes. {name}{ties} is class-level, not lexical: {auroc}; it {_shortfall(best)}."
     return f"No head detokenizes: the closest, {name}{ties}, has {auroc}; it {_shortfall(best)}."
 
 
-def in_short(controls: pl.DataFrame, layer: int = 0) -> str:
+def verdict_in_short(controls: pl.DataFrame, layer: int = 0) -> str:
     """The verdict as one item of a comparison; empty if no null was computed."""
     judged = judge_heads(controls)
     if not judged or not judged[0].margins:
@@ -214,15 +196,15 @@ def in_short(controls: pl.DataFrame, layer: int = 0) -> str:
     if best.level == "lexical":
         named = auroc_verdict(controls, layer).heads
         return f"{listed_some(named, NAMED_HEADS)} ({'' if len(named) == 1 else f'{name} '}{above})"
-    said = {"class-level": "class-level only", "untestable": f"untestable, {best.missing}", "none": "closest"}
-    return f"no head ({name}: {said[best.level]}, {above})"
+    level = {"class-level": "class-level only", "untestable": f"untestable, {best.missing}", "none": "closest"}
+    return f"no head ({name}: {level[best.level]}, {above})"
 
 
-def _least(best: HeadJudgement) -> str:
+def _margin(best: HeadJudgement) -> str:
     strongest = best.strongest
     if strongest is None:
         return ""
-    return f"{best.margins[strongest]:.3f} above its strongest control, the {CONTROLS[strongest]}"
+    return f"{best.margins[strongest]:.3f} above its strongest control, the {MARGINS[strongest]}"
 
 
 def _shortfall(best: HeadJudgement) -> str:
@@ -230,7 +212,7 @@ def _shortfall(best: HeadJudgement) -> str:
     if not best.failed:
         return "is not above chance"
     decided = min(best.failed, key=lambda control: best.margins[control])
-    name, margin = CONTROLS[decided], best.margins[decided]
+    name, margin = MARGINS[decided], best.margins[decided]
     if margin <= 0:
         return f"does not exceed the {name} ({signed(margin)})"
     if margin <= REQUIRED:
@@ -242,16 +224,17 @@ def _frequency_clause(row: Mapping[str, Any]) -> str:
     """Whether frequency alone ranks keys better, if counts are known."""
     beyond = row["matched_frequency"] is None or row["matched"] > row["matched_frequency"]
     if row["frequency"] is not None and row["frequency"] > row["auroc"]:
-        said = f"frequency alone ranks keys better ({row['frequency']:.3f})"
-        return " " + sentence(said + (", but not among equally frequent keys" if beyond else ""))
-    return " Frequency alone does not explain it." if beyond else ""
+        exception = ", but not among equally frequent keys" if beyond else ""
+        return " " + sentence(f"frequency alone ranks keys better ({row['frequency']:.3f}){exception}")
+    known = "" if row["frequency"] is None else f" ({row['frequency']:.3f})"
+    return f" Frequency alone{known} does not explain it." if beyond else ""
 
 
-def compare_heads(controls: Mapping[str, pl.DataFrame], whom: str, layer: int = 0) -> str:
+def compare_heads(controls: Mapping[str, pl.DataFrame], queries: str, layer: int = 0) -> str:
     """Which heads of each model detokenize; empty if no model has a null."""
-    short = {label: in_short(frame, layer) for label, frame in controls.items()}
-    found = [f"{said} in {label}" for label, said in short.items() if said]
-    return f"Heads that detokenize {whom}: {listed(found)}." if found else ""
+    verdicts = {label: verdict_in_short(frame, layer) for label, frame in controls.items()}
+    known = [f"{verdict} in {label}" for label, verdict in verdicts.items() if verdict]
+    return f"Heads that detokenize {queries}: {listed(known)}." if known else ""
 
 
 FEWEST_LINKS = 200
@@ -259,45 +242,36 @@ HOLDS = 0.5  # rank correlation of predicted and real scores
 NAMED_CURVES = 4  # query tokens in the summary of ROC curves
 
 
-def summarize_curves(points: pl.DataFrame, layer: int = 0, manner: str = "") -> str:
+def summarize_curves(points: pl.DataFrame, layer: int = 0, options: str = "") -> str:
     """The head with the largest area for each of the first query tokens."""
-    tokens = points["token_id"].unique(maintain_order=True)
     areas = areas_under(points).sort("area", descending=True, maintain_order=True)
-    said = []
+    tokens, largest = points["token_id"].unique(maintain_order=True), []
     for token in tokens.head(NAMED_CURVES):
         best = areas.filter(token_id=token).row(0, named=True)
         shown = f"id {token}" if best["token"] is None else f"“{token_shown(best['token'])}”"
-        said.append(f"{best['area']:.3f} for {shown} ({head_name(best['head'], layer)})")
+        largest.append(f"{best['area']:.3f} for {shown} ({head_name(best['head'], layer)})")
     first = f" of the first {NAMED_CURVES} of {len(tokens)} query tokens" if len(tokens) > NAMED_CURVES else ""
-    return f"Largest areas under the ROC curves{first}{manner}: {listed(said)}; 0.5 is chance."
+    return f"Largest areas under the ROC curves{first}{options}: {listed(largest)}; 0.5 is chance."
 
 
 def summarize_validity(validity: pl.DataFrame, pieces: bool, back: int = 1) -> str:
     """For which heads predicted scores agree with real ones, over all links or those of continuation tokens."""
     column = "pieces_correlation" if pieces else "correlation"
     layer, rows = int(validity["layer"][0]), validity.sort(column, descending=True, nulls_last=True)
-    counted, best = validity["pieces_links" if pieces else "links"][0], rows[column][0]
-    links = f"{counted:,} links to {_linked_to(back)}"
-    if counted < FEWEST_LINKS:
+    n_links, best = validity["pieces_links" if pieces else "links"][0], rows[column][0]
+    side = "before" if back > 0 else "after"
+    key = f"the token {abs(back)} positions {side}" if abs(back) > 1 else f"the token {side if back else 'itself'}"
+    links = f"{n_links:,} links to {key}"
+    if n_links < FEWEST_LINKS:
         return f"Validity is unknown: the text has {links}; at least {FEWEST_LINKS} are needed."
     if best is None:
         return f"Validity is unknown: on {links}, no head's predicted and real scores both vary."
-    held = [
-        f"{head_name(head, layer)} ({found:.2f})"
-        for head, found in rows.select("head", column).iter_rows()
-        if found is not None and found >= HOLDS
-    ]
-    if held:
-        return f"On text, predictions hold only in {listed_some(held, NAMED_TIES)}; we require ρ ≥ {HOLDS}."
+    valid = rows.filter(pl.col(column) >= HOLDS).select("head", column).iter_rows()
+    names = [f"{head_name(head, layer)} ({correlation:.2f})" for head, correlation in valid]
+    if names:
+        return f"On text, predictions hold only in {listed_some(names, NAMED_TIES)}; we require ρ ≥ {HOLDS}."
     closest = f"best: {head_name(rows['head'][0], layer)}, ρ {best:.2f}"
     return f"On text, predictions hold in no head ({closest}; we require {HOLDS})."
-
-
-def _linked_to(back: int) -> str:
-    if back == 0:
-        return "the token itself"
-    side = "before" if back > 0 else "after"
-    return f"the token {side}" if abs(back) == 1 else f"the token {abs(back)} positions {side}"
 
 
 @dataclass(frozen=True, repr=False)
@@ -447,7 +421,7 @@ class Auroc(Joining):
         for name in ("tokens", "roc"):
             if getattr(self, name) == ():
                 raise TokenError(f"{name} is empty; pass tokens as text or ids, or None")
-        self._right.check()
+        self.ground_truth.check()
         if self.bos is not None and not self.layer:
             raise DetokLensError("bos is only used above layer 0; pass a layer, or leave bos out")
         if self.roc is not None and self.negatives == "matched":
@@ -462,16 +436,19 @@ class Auroc(Joining):
             question, named = cls(pieces=True), ("auroc_pieces", " on continuation tokens")
             first = ReportEntry(question, *named, compared=True)
             entries = [first, *question.report_variants(study, *named), *entries]
-        examples = [] if study.counts is None else example_tokens(study)
-        curves = [token for token in examples if _has_curve(study, token)][:DRAWN_CURVES]
-        return [*entries, *([ReportEntry(cls(roc=curves), remark=", ROC curves", headline=False)] if curves else [])]
+        if study.counts is not None:
+            sizes = seen_pairs(study.counts.bigrams).sizes
+            curves = [token for token in example_tokens(study) if 0 < sizes[token] < study.layer.vocab_size]
+            if curves:
+                entries.append(ReportEntry(cls(roc=curves[:DRAWN_CURVES]), remark=", ROC curves", headline=False))
+        return entries
 
     @classmethod
     def examples(cls) -> Sequence[Question]:
         return (cls(pieces=True), cls(roc=["ion", "ing"]))
 
     @property
-    def _right(self) -> GroundTruth:
+    def ground_truth(self) -> GroundTruth:
         return GroundTruth(self.truth, self.positives, self.pmi_above, self.weights, self.words)
 
     @property
@@ -480,52 +457,27 @@ class Auroc(Joining):
         return -1 if self.is_ahead and self.offset == 1 else self.offset
 
     def depends_on(self, need: Need) -> bool:
-        judged = self.roc is None
+        with_controls = self.roc is None and self.controls
         if need == "counts":
-            return (
-                self.truth == "counts"
-                or self.mean == "frequency"
-                or (judged and (self.controls or self.negatives == "matched"))
-            )
+            matched = self.negatives == "matched"
+            return self.truth == "counts" or self.mean == "frequency" or with_controls or matched
         if need == "text":
             return self.layer > 0
         if need == "seed":
-            return judged and (self.controls or self.bootstrap > 0)
+            return with_controls or (self.roc is None and self.bootstrap > 0)
         return super().depends_on(need)
 
     def cli_args(self, study: Study) -> list[str]:
         """Pass a token by its id if the command line would read its text as something else."""
 
-        def sayable(tokens: Sequence[str | int] | None) -> list[str | int] | None:
+        def spellable(tokens: Sequence[str | int] | None) -> list[str | int] | None:
             if tokens is None:
                 return None
             return [token if can_be_spelled(token) else study.layer.token_id(token) for token in tokens]
 
-        return to_cli_args(replace(self, tokens=sayable(self.tokens), roc=sayable(self.roc)))
+        return to_cli_args(replace(self, tokens=spellable(self.tokens), roc=spellable(self.roc)))
 
     def settings(self, study: Study) -> dict[str, Any]:
-        self._refuse_missing(study)
-        ranked = {"heads": study.heads(self.heads), "centred": self.centred, "scale": self.scale}
-        asked = self._right.settings() | ranked | self.of_family(study)
-        if self.layer:
-            asked |= {"layer": self.layer, "bos": list(beginning_of(study.layer, bos=self.bos))}
-            asked |= self._real_model(study)
-        if self.roc is not None:
-            return asked | {"roc": study.token_ids(self.roc)}
-        judged = {
-            name: getattr(self, name)
-            for name in ("negatives", "per_octave", "k", "controls", "within", "bootstrap", "pieces")
-        }
-        return asked | judged | {"tokens": "all" if self.tokens is None else self._queries(study)}
-
-    def _real_model(self, study: Study) -> dict[str, Any]:
-        """The blocks up to this one and how they compute: what decides the numbers above layer 0."""
-        checkpoint = study.layer.checkpoint
-        check_layer(checkpoint, self.layer)
-        refuse_layers(checkpoint, self.layer + 1)
-        return real_model(checkpoint, self.layer + 1)
-
-    def _refuse_missing(self, study: Study) -> None:
         if self.truth == "counts" and not study.has("counts"):
             raise MissingError("counts", "Auroc needs corpus counts, unless the truth is merges or words")
         if self.negatives == "matched" and not study.has("counts"):
@@ -533,49 +485,59 @@ class Auroc(Joining):
         if (self.truth != "counts" or self.pieces) and not study.has("vocabulary"):
             what = "on continuation tokens" if self.pieces else f"with the truth {self.truth}"
             raise MissingError("vocabulary", f"Auroc {what} needs a tokenizer")
+        settings = {"heads": study.heads(self.heads), "centred": self.centred, "scale": self.scale}
+        settings |= self.ground_truth.settings() | self.of_family(study)
+        if self.layer:  # with the blocks up to this one and how they compute, which decide the numbers
+            checkpoint = study.layer.checkpoint
+            check_layer(checkpoint, self.layer)
+            refuse_layers(checkpoint, self.layer + 1)
+            settings |= {"layer": self.layer, "bos": list(beginning_of(study.layer, bos=self.bos))}
+            settings |= real_model(checkpoint, self.layer + 1)
+        if self.roc is not None:
+            return settings | {"roc": study.token_ids(self.roc)}
+        for name in ("negatives", "per_octave", "k", "controls", "within", "bootstrap", "pieces"):
+            settings[name] = getattr(self, name)
+        return settings | {"tokens": "all" if self.tokens is None else self._query_ids(study)}
 
-    def _queries(self, study: Study) -> list[int]:
+    def _query_ids(self, study: Study) -> list[int]:
         """Ahead, continuation tokens are the keys, so any token may be a query."""
         named = None if self.tokens is None else study.token_ids(self.tokens)
         return query_tokens(study.layer, named, self.pieces and not self.is_ahead)
 
-    def _pairs(self, study: Study) -> Positives:
-        """The ground truth; ahead, with queries and keys exchanged."""
-        pairs = self._right.positives(study.layer, study.counts)
-        if not self.is_ahead:
-            return pairs
-        ahead = pairs.ahead()
-        return ahead.where(np.isin(ahead.keys, study.layer.vocabulary.word_internal())) if self.pieces else ahead
-
     def ask(self, study: Study, runner: Runner) -> Frames:
         self.split_off(study)  # notes the tokens that its mean leaves out, also if another question computed it
         if self.layer:
-            return asked_beyond(self, study, runner)
-        heads = study.heads(self.heads)
-        pairs = self._pairs(study)
+            return deeper_tables(self, study, runner)
+        heads, layer = study.heads(self.heads), study.layer
+        positives = self.ground_truth.positives(layer, study.counts)
+        if self.is_ahead:
+            positives = positives.ahead()
+            if self.pieces:
+                positives = positives.where(np.isin(positives.keys, layer.vocabulary.word_internal()))
         if self.roc is not None:
-            affinity = self.affinity(study, self.scale, self.centred, heads)
-            return {"roc_points": roc_points(study.layer, affinity, heads, pairs, study.token_ids(self.roc))}
-        found = study.prepared.pop(self, None) or self._measured(study, heads, pairs, runner)
-        return auroc_tables(study.layer, found.measures(), heads, pairs, self.k, self.bootstrap, study.seed)
+            affinity, tokens = self.affinity(study, self.scale, self.centred, heads), study.token_ids(self.roc)
+            return {"roc_points": roc_points(affinity, heads, positives, tokens, token_texts(layer, tokens))}
+        measures = study.prepared.pop(self, None) or self._measures(study, heads, positives, runner)
+        texts = token_texts(layer, measures.query_tokens)
+        return auroc_tables(measures, heads, positives, texts, self.k, self.bootstrap, study.seed)
 
-    def _measured(self, study: Study, heads: list[int], pairs: Positives, runner: Runner) -> Found:
-        """The measures of this question; those of upcoming ones with the same scores are kept for them."""
-        matched = self.negatives == "matched"
-        judging = Judging(self.k, matched, self.controls, study.seed, self.per_octave)
-        counted = study.counts.tokens if study.counts is not None and (self.controls or matched) else None
+    def _measures(self, study: Study, heads: list[int], positives: Positives, runner: Runner) -> Measures:
+        """Measure this question, and upcoming ones with the same scores, which are kept in `study.prepared`."""
+        matched, counts = self.negatives == "matched", study.counts
+        options = RankingOptions(self.k, matched, self.controls, study.seed, self.per_octave)
         groups: dict[str, Int64[np.ndarray, "token"]] = {}
         if self.controls and study.has("vocabulary"):
             groups["within_class"] = orthographic_classes(study.layer.vocabulary, study.layer.vocab_size)
-        if self.controls and self.within == "clusters" and study.counts is not None:
-            bigrams = seen_pairs(study.counts.bigrams)
+        if self.controls and self.within == "clusters" and counts is not None:
+            bigrams = seen_pairs(counts.bigrams)
             groups["within_cluster"] = predecessor_clusters(bigrams.ahead() if self.is_ahead else bigrams, study.seed)
         affinity = study.layer.token_affinity(self.scale, self.centred, heads, offset=self.offset)
         others = self._with_the_same_scores(study)
-        asked = [Asked(each._queries(study), each._shift(study, affinity)) for each in (self, *others)]
+        query_sets = [QuerySet(each._query_ids(study), each._shift(study, affinity)) for each in (self, *others)]
+        token_counts = counts.tokens if counts is not None and (self.controls or matched) else None
         runner = runner.under(sha256(repr(others).encode()).hexdigest()[:16]) if others else runner
-        own, *found = measure_together(affinity, pairs, asked, counted, judging, runner, groups)
-        study.prepared |= dict(zip(others, found, strict=True))
+        own, *rest = measure_query_sets(affinity, positives, query_sets, token_counts, options, runner, groups)
+        study.prepared |= dict(zip(others, rest, strict=True))
         return own
 
     def _with_the_same_scores(self, study: Study) -> list[Auroc]:
@@ -603,19 +565,31 @@ class Auroc(Joining):
 
     def summarize(self, tables: Frames) -> str:
         """The head that detokenizes, if any, and the control that decided; or the largest areas under curves."""
+        validity = self._validity(tables)
         if "roc_points" in tables:
-            return summarize_curves(tables["roc_points"], self.layer, self.manner) + self._validity(tables)
-        return summarize_heads(
-            tables["auroc_controls"],
-            self._whom(tables),
-            self._against + self.manner,
-            self.layer,
-        ) + self._validity(tables)
+            return summarize_curves(tables["roc_points"], self.layer, self.manner) + validity
+        truth = self._truth_label() + self.manner
+        return summarize_heads(tables["auroc_controls"], self._queries_label(tables), truth, self.layer) + validity
 
-    @property
-    def _against(self) -> str:
+    def summarize_comparison(self, by_label: ByLabel) -> str:
+        controls = {label: tables["auroc_controls"] for label, tables in by_label.items() if "auroc_controls" in tables}
+        queries = self._queries_label(next(iter(by_label.values()))) if controls else ""
+        summary = compare_heads(controls, f"{queries}{self._truth_label()}{self.manner}", self.layer)
+        if not summary:
+            return super().summarize_comparison(by_label)
+        validity = [f" In {label}:{self._validity(tables)}" for label, tables in by_label.items()] if self.layer else []
+        return "".join([summary, *validity])
+
+    def _queries_label(self, tables: Frames) -> str:
+        if self.pieces:
+            return "for continuation tokens as keys" if self.is_ahead else "on continuation tokens"
+        if self.tokens is None:
+            return "on all tokens"
+        return f"on {plural(tables['auroc_by_head']['tokens'][0], 'token')}"
+
+    def _truth_label(self) -> str:
         """The ground truth and negatives, if not the default."""
-        truth = "" if (self.truth, self.positives) == ("counts", "count") else f" against {self._right}"
+        truth = "" if (self.truth, self.positives) == ("counts", "count") else f" against {self.ground_truth}"
         return truth + (" among equally frequent keys" if self.negatives == "matched" else "")
 
     def _validity(self, tables: Frames) -> str:
@@ -624,44 +598,21 @@ class Auroc(Joining):
         return f" {summarize_validity(tables['auroc_validity'], self.pieces, self.places_back)}"
 
     def specs(self) -> Sequence[FigureSpec]:
-        return self._named(self.figures)
+        return self._of_layer(self.figures)
 
     def compared_specs(self) -> Sequence[FigureSpec]:
-        return self._named(self.compared_figures)
+        return self._of_layer(self.compared_figures)
 
-    def _named(self, specs: Sequence[FigureSpec]) -> Sequence[FigureSpec]:
+    def _of_layer(self, specs: Sequence[FigureSpec]) -> Sequence[FigureSpec]:
         """Above layer 0, heads are named after that layer."""
         return [replace(spec, options=(("layer", self.layer),)) for spec in specs] if self.layer else specs
 
     def schemas(self, tables: Frames) -> list[Schema]:
-        plain = super().schemas(tables)
-        return [schema.with_column(HEAD_OF_LAYER) for schema in plain] if self.layer else plain
-
-    def _whom(self, tables: Frames) -> str:
-        if self.pieces:
-            return "for continuation tokens as keys" if self.is_ahead else "on continuation tokens"
-        if self.tokens is None:
-            return "on all tokens"
-        return f"on {plural(tables['auroc_by_head']['tokens'][0], 'token')}"
-
-    def summarize_comparison(self, by_label: ByLabel) -> str:
-        controls = {label: tables["auroc_controls"] for label, tables in by_label.items() if "auroc_controls" in tables}
-        whom = self._whom(next(iter(by_label.values()))) if controls else ""
-        said = compare_heads(controls, f"{whom}{self._against}{self.manner}", self.layer)
-        if not said:
-            return super().summarize_comparison(by_label)
-        validity = [f" In {label}:{self._validity(tables)}" for label, tables in by_label.items()] if self.layer else []
-        return "".join([said, *validity])
+        schemas = super().schemas(tables)
+        return [schema.with_column(HEAD_OF_LAYER) for schema in schemas] if self.layer else schemas
 
     def views(self, tables: Frames) -> Sequence[View]:
         """One row per head, or per curve."""
         if "roc_points" not in tables:
             return super().views(tables)
         return [View("Areas under the ROC curves", curves_at_a_glance(tables["roc_points"]))]
-
-
-def _has_curve(study: Study, token: int) -> bool:
-    """Whether the counts give a query token both positives and negatives."""
-    assert study.counts is not None
-    begin, end = study.counts.bigrams.indptr[token : token + 2]
-    return bool(0 < end - begin < study.layer.vocab_size)

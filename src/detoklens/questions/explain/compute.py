@@ -1,27 +1,92 @@
-"""The tables of an explanation and their display."""
+"""The terms behind layer 0's attention in one text: every pair of tokens, and each head's strongest links.
+
+1. The score of a pair is the sum of its terms and the attention its softmax; `without_t` is the softmax of the sum
+   without term t.
+2. Links are ranked by their attention; equal attention is equal rank. A query that sees one key attends to it
+   regardless of the scores, so its link is left out (unless no query of the text sees two).
+3. The term that explains a link is the one whose removal lowers its attention most. Log-odds,
+   s_j − log Σ_k≠j exp s_k, are compared, because they still differ where the attention rounds to 1.
+4. A term's lift is what it adds to the link's scaled score beyond its mean over the visible keys. Softmax ignores a
+   constant, so a term that is the same for all keys lifts nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import polars as pl
+from jaxtyping import Bool, Float, Int
 from rich.cells import cell_len, set_cell_size
 
 from detoklens.questions.base import View
-from detoklens.scores.terms import MEANINGS
+from detoklens.scores.factors import Mean
+from detoklens.scores.layer import Layer, TokenIds
+from detoklens.scores.softmax import seen_keys, softcapped
+from detoklens.scores.terms import MEANINGS, Terms
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.weights.first_layer import Positions
-from detoklens.wording import head_name, term_symbol, token_shown
+from detoklens.wording import head_name, listed, plural, term_symbol, token_shown
 
-if TYPE_CHECKING:
-    from detoklens.measures.explain import Explanation, Links
-
-
+ROUNDING = 1e-6  # nats; a smaller change may be float32 rounding
 TOKEN = 12  # terminal columns of a token and its position
 BAR = 4  # terminal columns of attention 1
 LIFTS = 2  # largest lifts shown per link
+
+HeadQueryKey = Float[np.ndarray, "head query key"]
+Places = Int[np.ndarray, "link"]
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """The terms of a text in some heads, its attention, and its attention without each term."""
+
+    heads: list[int]
+    token_ids: Int[np.ndarray, "query"]
+    terms: Terms
+    score: HeadQueryKey
+    attention: HeadQueryKey
+    without: dict[str, HeadQueryKey]
+    seen: Bool[np.ndarray, "query key"]
+    """The visible keys of each query."""
+
+    def __repr__(self) -> str:
+        return (
+            f"Explanation of {plural(len(self.token_ids), 'token')} in {listed([head_name(h) for h in self.heads])}: "
+            f"score, attention, and attention without each of {listed(list(self.without))}, all "
+            f"[head {len(self.heads)}, query {len(self.token_ids)}, key {len(self.token_ids)}]"
+        )
+
+    def log_odds(self, scores: Float[np.ndarray, "query key"], query: Places, key: Places) -> Float[np.ndarray, "link"]:
+        """The log-odds of one key against all other visible keys, in nats; 0 for a single key."""
+        scaled = softcapped(scores[query].astype(np.float64) * self.terms.attention_scale, self.terms.softcap)
+        own = scaled[np.arange(len(key)), key]
+        scaled[~self.seen[query]] = -np.inf
+        scaled[np.arange(len(key)), key] = -np.inf
+        return np.where(self.seen[query].sum(axis=1) > 1, own - np.logaddexp.reduce(scaled, axis=1), 0.0)
+
+
+def explain(layer: Layer, token_ids: TokenIds, heads: Sequence[int] | None = None, mean: Mean = None) -> Explanation:
+    """Terms, attention and attention without each term; the terms are those of `layer.terms(ids, mean)`."""
+    chosen = list(range(layer.n_heads)) if heads is None else list(heads)
+    layer.check_heads(chosen)
+    ids = layer.check_text(token_ids)
+    whole = layer.terms(ids, mean)
+    terms = replace(whole, parts={str(name): part[chosen] for name, part in whole.parts.items()})
+    keys = np.arange(len(ids))
+    ranges = [seen_keys(int(query), len(ids), terms.is_causal, terms.window) for query in keys]
+    return Explanation(
+        heads=chosen,
+        token_ids=ids,
+        terms=terms,
+        score=terms.total(),
+        attention=terms.attention(),
+        without={name: terms.attention_without(name) for name in terms.parts},
+        seen=np.stack([(keys >= seen.start) & (keys < seen.stop) for seen in ranges]),
+    )
+
 
 _PAIR = (
     HEAD,
@@ -85,7 +150,7 @@ def pair_table(found: Explanation, texts: Sequence[str]) -> pl.DataFrame:
     """One row per head, query and visible key."""
     names = list(found.without)
     schema = explanation_schema(names)
-    query, key = np.nonzero(found.seen())
+    query, key = np.nonzero(found.seen)
     return pl.concat(
         schema.frame(
             {
@@ -101,25 +166,36 @@ def pair_table(found: Explanation, texts: Sequence[str]) -> pl.DataFrame:
 
 
 def strongest_links(found: Explanation, texts: Sequence[str], top: int) -> pl.DataFrame:
-    """Each head's strongest links, and the term that explains each."""
-    schema = links_schema(list(found.without))
-    return pl.concat(schema.frame(_link_columns(links, found.token_ids, texts)) for links in found.links(top))
+    """Each head's strongest links, and the term that explains each: null if no removal lowers it."""
+    names, frames = list(found.without), []
+    several = found.seen & (found.seen.sum(axis=1) > 1)[:, None]
+    candidates = np.nonzero(several if several.any() else found.seen)
+    for place, head in enumerate(found.heads):
+        order = np.argsort(-found.attention[place][candidates], kind="stable")[:top]
+        query, key = (each[order] for each in candidates)
+        attention, score = found.attention[place][query, key], found.score[place]
+        terms = [found.terms.full(name)[place] for name in names]
+        odds = np.stack([found.log_odds(score - term, query, key) for term in terms])
+        is_lower = found.log_odds(score, query, key) - odds.min(axis=0) > ROUNDING
+        without = np.stack([found.without[name][place][query, key] for name in names])
+        means = [np.mean(term[query], axis=1, where=found.seen[query], dtype=np.float64) for term in terms]
+        lifts = (np.stack([term[query, key] for term in terms]) - means) * found.terms.attention_scale
+        explaining = odds.argmin(axis=0)
+        columns = {
+            "rank": 1 + np.searchsorted(-attention, -attention),
+            "attention": attention,
+            "term": pl.Series(
+                [names[each] if lower else None for each, lower in zip(explaining, is_lower, strict=True)],
+                dtype=pl.String,
+            ),
+            "without_term": np.where(is_lower, without[explaining, np.arange(len(query))], np.nan),
+            **{f"lift_{name}": each for name, each in zip(names, lifts, strict=True)},
+        }
+        frames.append(links_schema(names).frame(_pair_columns(head, query, key, found.token_ids, texts) | columns))
+    return pl.concat(frames)
 
 
-def _link_columns(links: Links, token_ids: np.ndarray, texts: Sequence[str]) -> dict[str, Any]:
-    return {
-        **_pair_columns(links.head, links.query, links.key, token_ids, texts),
-        "rank": links.rank,
-        "attention": links.attention,
-        "term": pl.Series(links.terms, dtype=pl.String),
-        "without_term": pl.Series(links.without, dtype=pl.Float64),
-        **{f"lift_{name}": lifts for name, lifts in links.lifts.items()},
-    }
-
-
-def _pair_columns(
-    head: int, query: np.ndarray, key: np.ndarray, token_ids: np.ndarray, texts: Sequence[str]
-) -> dict[str, Any]:
+def _pair_columns(head: int, query: Places, key: Places, token_ids: np.ndarray, texts: Sequence[str]) -> dict[str, Any]:
     named = pl.Series(texts, dtype=pl.String)
     return {
         "head": np.full(len(query), head),
@@ -132,35 +208,24 @@ def _pair_columns(
     }
 
 
-def _positions_of(terms: Sequence[str]) -> Positions:
-    """The kind of positions that has these terms."""
-    if "pp" in terms:
-        return "learned"
-    return "rotary" if "ep" in terms or len(terms) == 1 else "alibi"
-
-
 def links_view(links: pl.DataFrame) -> View:
     """One link per line of at most 80 characters."""
-    terms = terms_of(links)
-    shown = [_cells(link, terms) for link in links.iter_rows(named=True)]
-    before = [None, *(row["head"] for row in shown)]
-    rows = [
-        row | {"head": "" if row["head"] == above else row["head"]} for row, above in zip(shown, before, strict=False)
-    ]
+    terms, rows, above = terms_of(links), [], None
+    for link in links.iter_rows(named=True):
+        without = link["without_term"]
+        rows.append(
+            {
+                "head": "" if link["head"] == above else head_name(link["head"]),
+                "token": _placed(link["query_text"], link["query_position"]),
+                "attends to": _placed(link["key_text"], link["key_position"]),
+                "attention": f"{link['attention']:.2f} {'█' * round(link['attention'] * BAR)}".rstrip(),
+                "term": link["term"] or "–",
+                "without": "–" if without is None else f"{without:.2f}",
+                "lifts": _lifts({name: link[f"lift_{name}"] for name in terms}),
+            }
+        )
+        above = link["head"]
     return View("each head's strongest links, by attention; lifts in nats", pl.DataFrame(rows))
-
-
-def _cells(link: Mapping[str, Any], terms: Sequence[str]) -> dict[str, str]:
-    without = link["without_term"]
-    return {
-        "head": head_name(link["head"]),
-        "token": _placed(link["query_text"], link["query_position"]),
-        "attends to": _placed(link["key_text"], link["key_position"]),
-        "attention": f"{link['attention']:.2f} {'█' * round(link['attention'] * BAR)}".rstrip(),
-        "term": link["term"] or "–",
-        "without": "–" if without is None else f"{without:.2f}",
-        "lifts": _lifts({name: link[f"lift_{name}"] for name in terms}),
-    }
 
 
 def _placed(text: str, position: int) -> str:
@@ -180,12 +245,12 @@ def _lifts(lifts: Mapping[str, float]) -> str:
 def legend_view(links: pl.DataFrame) -> View:
     """What the terms mean and how many links each explains."""
     terms = terms_of(links)
-    meanings = MEANINGS[_positions_of(terms)]
+    positions: Positions = "learned" if "pp" in terms else "rotary" if "ep" in terms or len(terms) == 1 else "alibi"
     explained = [(links["term"] == term).sum() for term in terms]
     legend = {
         "term": terms,
         "symbol": [term_symbol(term) for term in terms],
-        "reads as": [meanings[term] for term in terms],
+        "reads as": [MEANINGS[positions][term] for term in terms],
         "explains": [f"{number} of {len(links)}" for number in explained],
     }
     return View("a link's term is the one whose removal lowers its attention most", pl.DataFrame(legend))

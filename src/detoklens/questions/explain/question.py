@@ -11,9 +11,9 @@ import polars as pl
 
 from detoklens.errors import TokenError
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.explain import explain
 from detoklens.questions.base import View
 from detoklens.questions.explain.compute import (
+    explain,
     explanation_schema,
     legend_view,
     links_schema,

@@ -241,6 +241,8 @@ class Frequency(AtOffset):
         """Whether at least one head prefers rare or frequent tokens more than random query biases do."""
         known = tables["frequency_by_head"].drop_nulls("spearman")
         if known.is_empty():
+            if not tables["frequency_by_token"]["count"].count():
+                return Verdict("untestable", "this needs corpus counts")
             return Verdict("untestable", "Tᵉ and the counts must both vary")
         prefer = known.filter(known["prefers"] != "neither")
         names = tuple(map(head_name, prefer["head"]))

@@ -14,24 +14,25 @@ from detoklens.measures.bilinear import bilinear_form
 from detoklens.measures.heatmap import self_match_scores
 from detoklens.measures.positions import trained_length
 from detoklens.measures.shape import MOST
+from detoklens.parallel import Runner
 from detoklens.questions.anatomy.question import ANATOMY_BY_HEAD, SHARE_NAMES, Anatomy
-from detoklens.questions.auroc.compute import AUROC_CONTROLS
+from detoklens.questions.auroc.compute import AUROC_CONTROLS, MARGINS
 from detoklens.questions.auroc.question import (
-    CONTROLS,
     Auroc,
     auroc_verdict,
     compare_heads,
     judge_heads,
     summarize_heads,
 )
-from detoklens.questions.base import ReportEntry, View
+from detoklens.questions.base import ReportEntry, Verdict, View
 from detoklens.questions.frequency.question import Frequency
 from detoklens.questions.lookback.compute import PARTS
 from detoklens.questions.lookback.question import Lookback, judge_lookback
 from detoklens.questions.options import Joining, SplitOff
 from detoklens.questions.parameters import Centred, Parameter, Scale
-from detoklens.questions.parameters import Heads as Chosen
+from detoklens.questions.parameters import Heads as HeadNumbers
 from detoklens.questions.shape.question import Shape
+from detoklens.questions.study import Study
 from detoklens.questions.twins.compute import CLEARLY, fewest_pieces, twins_verdict
 from detoklens.questions.twins.question import Twins, rest_settings
 from detoklens.questions.words.question import Words, best_by_words, words_verdict
@@ -39,9 +40,7 @@ from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent, signed
 
 if TYPE_CHECKING:
-    from detoklens.parallel import Runner
-    from detoklens.questions.base import ByLabel, Frames, Verdict
-    from detoklens.questions.study import Study
+    from detoklens.questions.base import ByLabel, Frames
 
 
 SEEN_FIRST = ("head", "auroc", "above_null", "word_share", "rank_lost", "self_match", "position_class", "on_previous")
@@ -125,7 +124,7 @@ class Heads(Joining):
 
     sort: Annotated[str, Parameter("Column to sort by, largest first.", metavar="COLUMN")] = "head"
     ascending: Annotated[bool, Parameter("Sort smallest first.")] = False
-    heads: Chosen = None
+    heads: HeadNumbers = None
     centred: Centred = False
     scale: Scale = "mean"
 
@@ -194,16 +193,18 @@ class Heads(Joining):
             if part is not None:
                 cards = cards.join(part, on="head", how="left", maintain_order="left")
         unknown = [pl.lit(None).alias(name) for name in HEADS.names if name not in cards.columns]
-        cards = self._sorted(HEADS.conform(cards.with_columns(unknown)))
+        ascending = self.ascending or self.sort == "head"  # by head always from 0
+        cards = HEADS.conform(cards.with_columns(unknown))
+        cards = cards.sort(self.sort, descending=not ascending, nulls_last=True, maintain_order=True)
         return {"heads": cards, "scorecard": marks.table(cards["head"].to_list())}
 
-    def _same(self) -> dict[str, Any]:
+    def _shared_parameters(self) -> dict[str, Any]:
         """The parameters passed on to the other questions."""
         names = ("heads", "centred", "scale", "offset", "mean", "direction")
         return {name: getattr(self, name) for name in names}
 
     @property
-    def _split_off(self) -> SplitOff:
+    def _mean(self) -> SplitOff:
         """Tᵉ and Tᵖ need a mean even if none is split off Tᵉᵉ: without biases they would be zero."""
         return "vocabulary" if self.mean == "none" else self.mean
 
@@ -219,7 +220,8 @@ class Heads(Joining):
         try:
             judged = judge_lookback(study.ask(Lookback(heads=self.heads)).tables["lookback_by_head"])
         except (MissingError, RangeError, TokenError) as error:
-            marks.untestable("looks_back", getattr(error, "what", str(error)))
+            why = getattr(error, "what", str(error))
+            marks.untestable("looks_back", "needs corpus counts" if study.counts is None else why)
             return None
         for each in judged:
             why = f"{each.part} part beyond permuted labels and rotated queries" if each.part else each.why_not
@@ -238,14 +240,14 @@ class Heads(Joining):
             return None
         judged, which = None, "all"
         if study.has("vocabulary") and study.layer.vocabulary.word_internal():
-            judged = study.ask(Auroc(**self._same(), pieces=True)).tables["auroc_controls"]
+            judged = study.ask(Auroc(**self._shared_parameters(), pieces=True)).tables["auroc_controls"]
             which = "continuation"
         if judged is None or judged["auroc"].null_count() == len(judged):
-            judged, which = study.ask(Auroc(**self._same())).tables["auroc_controls"], "all"
+            judged, which = study.ask(Auroc(**self._shared_parameters())).tables["auroc_controls"], "all"
         margins = {}
         for each in judge_heads(judged):
             strongest, margins[each.head] = each.strongest, min(each.margins.values(), default=None)
-            why = f"strongest control: {CONTROLS[strongest]}" if strongest else ""
+            why = f"strongest control: {MARGINS[strongest]}" if strongest else ""
             testable = each.level != "untestable"
             marks.add(
                 each.head,
@@ -269,7 +271,7 @@ class Heads(Joining):
         """Ranks of the pieces of the bundled words."""
         if not study.has("vocabulary"):
             return None
-        ranked = study.ask(Words(**self._same())).tables["words_by_head"]
+        ranked = study.ask(Words(**self._shared_parameters())).tables["words_by_head"]
         return ranked.select("head", word_share="median_share", word_null="null_median_share", word_pairs="pairs")
 
     def _twins(self, study: Study, marks: Marks, say: Callable[[str], None]) -> pl.DataFrame | None:
@@ -298,7 +300,7 @@ class Heads(Joining):
     def _positions(self, study: Study, marks: Marks) -> pl.DataFrame | None:
         """Where position alone attends from the middle of the table, away from its unusual ends."""
         middle = trained_length(study.layer) // 2
-        shapes = study.ask(Shape([middle], mean=self._split_off)).tables["shape"]
+        shapes = study.ask(Shape([middle], mean=self._mean)).tables["shape"]
         if study.layer.positions != "learned":
             marks.untestable("sink", f"with {study.layer.positions} positions, position 0 is like any other")
             return shapes.select("head", "on_previous", position_class="class")
@@ -307,19 +309,14 @@ class Heads(Joining):
         return shapes.select("head", "on_previous", "on_first", position_class="class")
 
     def _frequency(self, study: Study, marks: Marks) -> pl.DataFrame | None:
-        asserting = Frequency(heads=self.heads, scale=self.scale, offset=self.offset, mean=self._split_off)
-        by_head = study.ask(asserting).tables["frequency_by_head"]
+        question = Frequency(heads=self.heads, scale=self.scale, offset=self.offset, mean=self._mean)
+        by_head = study.ask(question).tables["frequency_by_head"]
         for row in by_head.drop_nulls("prefers").iter_rows(named=True):
             why = f"{signed(row['null_low'])} to {signed(row['null_high'])} for 95 % of random query biases"
             marks.add(row["head"], "prefers_rare", row["spearman"], row["prefers"] == "rare", why)
         missing = "needs corpus counts" if study.counts is None else "Tᵉ and the counts must both vary"
         marks.untestable("prefers_rare", missing)
         return by_head.select("head", frequency_spearman="spearman", frequency_slope="slope")
-
-    def _sorted(self, cards: pl.DataFrame) -> pl.DataFrame:
-        """Sorted by a column with nulls last; by head always from 0."""
-        ascending = self.ascending or self.sort == "head"
-        return cards.sort(self.sort, descending=not ascending, nulls_last=True, maintain_order=True)
 
     def verdict(self, tables: Frames) -> Verdict:
         """The verdict of `auroc` with counts, else that of `words`."""
@@ -331,18 +328,28 @@ class Heads(Joining):
     def summarize(self, tables: Frames) -> str:
         """The head that detokenizes, if any, and the one with the highest self-match."""
         cards = tables["heads"]
-        return f"{_summarize_detokenization(cards)} {_summarize_self_match(cards)}"
+        best = _best_self_match(cards)
+        if best is None:
+            return f"{_summarize_detokenization(cards)} Self-match is undefined."
+        name, score = head_name(best["head"]), f"mean z {signed(best['self_match'])}"
+        matches = f"No head matches its own token (closest: {name}, {score})."
+        if best["self_match"] > CLEARLY_ITSELF:
+            matches = f"{name} matches its own token most ({score})."
+        return f"{_summarize_detokenization(cards)} {matches}"
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         cards = {label: tables["heads"] for label, tables in by_label.items()}
         best = {label: _best_self_match(each) for label, each in cards.items()}
-        asked = {which for each in cards.values() for which in each["query_tokens"].drop_nulls()}
-        whom = f"on {asked.pop()} tokens" if len(asked) == 1 else "on continuation tokens (on all where there are none)"
-        said = [
+        kinds = {kind for each in cards.values() for kind in each["query_tokens"].drop_nulls()}
+        queries = (
+            f"on {kinds.pop()} tokens" if len(kinds) == 1 else "on continuation tokens (on all where there are none)"
+        )
+        scores = [
             f"{signed(row['self_match'])} in {label} ({head_name(row['head'])})" for label, row in best.items() if row
         ]
-        found = [compare_heads(cards, whom), f"The highest self-match (z) is {listed(said)}." if said else ""]
-        return " ".join(each for each in found if each) or super().summarize_comparison(by_label)
+        self_match = f"The highest self-match (z) is {listed(scores)}." if scores else ""
+        parts = [compare_heads(cards, queries), self_match]
+        return " ".join(part for part in parts if part) or super().summarize_comparison(by_label)
 
     def views(self, tables: Frames) -> Sequence[View]:
         """The scorecard, and the column that it is sorted by."""
@@ -384,13 +391,13 @@ def scorecard_view(tables: Frames) -> pl.DataFrame:
     rows = []
     for card in tables["heads"].iter_rows(named=True):
         head = card["head"]
-        shares = sorted(((card[name] or 0.0, said) for name, said in SHARE_NAMES.items()), reverse=True)[:2]
+        shares = sorted(((card[name] or 0.0, label) for name, label in SHARE_NAMES.items()), reverse=True)[:2]
         found = {measure: marks[head, measure] for measure in MEASURES}
         rows.append(
             {
                 "head": head_name(head),
                 "strength (nats)": None if card["sd"] is None else f"{card['sd']:.2f}",
-                "score varies with": listed([f"{said} {percent(share)}" for share, said in shares if share]) or None,
+                "score varies with": ", ".join(f"{label} {percent(share)}" for share, label in shares if share) or None,
                 **{measure.replace("_", " "): _cell(measure, *found[measure][:2]) for measure in MEASURES},
             }
         )
@@ -403,11 +410,11 @@ def scorecard_note(tables: Frames) -> str:
     unknown = tables["scorecard"].filter(pl.col("verdict") == UNTESTABLE)
     reasons = unknown.group_by("why", maintain_order=True).agg(pl.col("measure").unique(maintain_order=True))
     missing = [f"{listed([name.replace('_', ' ') for name in names])} ({why})" for why, names in reasons.iter_rows()]
-    said = "Strength: standard deviation of the score. Score varies with: largest shares of its variance. "
-    said += f"In parentheses: {meanings}."
+    note = "Strength: standard deviation of the score. Score varies with: largest shares of its variance. "
+    note += f"In parentheses: {meanings}."
     for gain in tables["heads"]["twin_gain"].drop_nulls()[:1]:  # the same for every head
-        said += f" The layer writes words if the rank ratio of the additive control is {CLEARLY:g}; it is {gain:.2f}."
-    return f"{said} Not testable: {'; '.join(missing)}." if missing else said
+        note += f" The layer writes words if the rank ratio of the additive control is {CLEARLY:g}; it is {gain:.2f}."
+    return f"{note} Not testable: {'; '.join(missing)}." if missing else note
 
 
 def _cell(measure: str, value: float | None, mark: str) -> str:
@@ -415,7 +422,11 @@ def _cell(measure: str, value: float | None, mark: str) -> str:
     if value is None:
         return mark
     z, rounded = round(value, 1) + 0.0, round(value, 2) + 0.0  # no −0.00
-    units = {"writes_words": percent(value), "sink": percent(value), "matches_itself": f"z {z:+.1f}"}
+    units = {
+        "writes_words": f"{percent(rounded)} of gain",
+        "sink": percent(rounded),
+        "matches_itself": f"z {z:+.1f}",
+    }
     return f"{mark} ({units.get(measure, f'{rounded:+.2f}')})".replace("-", "−")
 
 
@@ -432,25 +443,16 @@ def _by_words(cards: pl.DataFrame) -> pl.DataFrame:
 
 def _summarize_detokenization(cards: pl.DataFrame) -> str:
     """By corpus bigrams, else by words."""
-    if any(judged.margins for judged in judge_heads(cards)):
+    if any(head.margins for head in judge_heads(cards)):
         return summarize_heads(cards, f"on {cards['query_tokens'].drop_nulls()[0]} tokens")
     best = best_by_words(_by_words(cards))
     if best is None:
         return "Untestable: this needs counts, or a tokenizer that splits words."
-    null, name, found = best["null_median_share"], head_name(best["head"]), words_verdict(_by_words(cards))
-    judged = f"median rank in the top {percent(best['median_share'])} of the vocabulary"
+    null, name, verdict = best["null_median_share"], head_name(best["head"]), words_verdict(_by_words(cards))
     control = "" if null is None else f", another word's piece in the top {percent(null)}"
-    if found:
-        return f"{name} finds a word's preceding piece: {judged}{control}."
-    no_head = "No head clearly finds a word's preceding piece" if found.value == "no" else f"Untestable: {found.reason}"
-    return f"{no_head}; the closest is {name}: {judged}{control}."
-
-
-def _summarize_self_match(cards: pl.DataFrame) -> str:
-    best = _best_self_match(cards)
-    if best is None:
-        return "Self-match is undefined."
-    name, judged = head_name(best["head"]), f"mean z {signed(best['self_match'])}"
-    if best["self_match"] > CLEARLY_ITSELF:
-        return f"{name} matches its own token most ({judged})."
-    return f"No head matches its own token (closest: {name}, {judged})."
+    ranks = f"median rank in the top {percent(best['median_share'])} of the vocabulary{control}"
+    if verdict:
+        return f"{name} finds a word's preceding piece: {ranks}."
+    is_no = verdict.value == "no"
+    no_head = "No head clearly finds a word's preceding piece" if is_no else f"Untestable: {verdict.reason}"
+    return f"{no_head}; the closest is {name}: {ranks}."

@@ -12,16 +12,16 @@ import polars as pl
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.heatmap import draw_tokens, drawn_scores, identical_tokens
 from detoklens.measures.words import token_texts
-from detoklens.questions.base import ReportEntry
+from detoklens.parallel import Runner
+from detoklens.questions.base import Question, ReportEntry
 from detoklens.questions.options import AFFINITY, AtOffset
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
+from detoklens.questions.study import Study
 from detoklens.tables.schema import HEAD, KEY_TOKEN_ID, QUERY_TOKEN_ID, TOKEN, TOKEN_ID, Column, Schema
 from detoklens.wording import deviations, head_name, listed, listed_some, percent, plural
 
 if TYPE_CHECKING:
-    from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames
-    from detoklens.questions.study import Study
 
 
 LAYER_NORM = Column("layer_norm", "Boolean", "whether scores are divided by σ of query and key, as LayerNorm does")
@@ -130,14 +130,23 @@ class Heatmap(AtOffset):
         if self.tokens > len(candidates):
             runner.say(f"the vocabulary has {len(candidates)} tokens, fewer than {self.tokens}; all are compared")
         places = draw_tokens(len(candidates), min(self.tokens, len(candidates)), study.seed)
-        ids = candidates[places]
-        scores, by_head = [], []
+        ids, scores, by_head = candidates[places], [], []
         for divided in (True,) if layer.weights.has_query_key_norms else (True, False):
             affinity = self.affinity(study, self.scale if divided else None, self.centred, heads).of_tokens(candidates)
             drawn = drawn_scores(affinity, places)
-            scores.append(_long(heads, divided, ids, drawn))
-            columns = {"head": heads, "layer_norm": [divided] * len(heads)}
-            by_head.append(HEATMAP_BY_HEAD.frame(columns | identical_tokens(affinity, places, drawn, runner.watch)))
+            head, query, key = (axis.ravel() for axis in np.indices(drawn.shape, dtype=np.int32))
+            columns = {
+                "head": np.asarray(heads)[head],
+                "layer_norm": np.full(drawn.size, divided),
+                "query_place": query,
+                "key_place": key,
+                "query_token_id": ids[query],
+                "key_token_id": ids[key],
+                "score": drawn.ravel(),
+            }
+            scores.append(HEATMAP.frame(columns))
+            ranges = identical_tokens(affinity, places, drawn, runner.watch)
+            by_head.append(HEATMAP_BY_HEAD.frame({"head": heads, "layer_norm": [divided] * len(heads), **ranges}))
         tokens = {"place": np.arange(len(ids)), "token_id": ids, "token": token_texts(layer, ids)}
         return {
             "heatmap_by_head": pl.concat(by_head).sort("head", maintain_order=True),
@@ -160,13 +169,13 @@ class Heatmap(AtOffset):
     def summarize_comparison(self, by_label: ByLabel) -> str:
         by_self_match = {label: _by_self_match(tables["heatmap_by_head"]) for label, tables in by_label.items()}
         best = {label: heads.row(0, named=True) for label, heads in by_self_match.items() if len(heads)}
-        said = [
+        scores = [
             f"{deviations(row['self_match'], digits=2)} it in {label} ({head_name(row['head'])})"
             for label, row in best.items()
         ]
-        if not said:
+        if not scores:
             return ALL_EQUAL
-        return f"Score of identical tokens{self.manner} against the mean key, in the best head: {listed(said)}."
+        return f"Score of identical tokens{self.manner} against the mean key, in the best head: {listed(scores)}."
 
 
 def _by_self_match(by_head: pl.DataFrame) -> pl.DataFrame:
@@ -193,19 +202,3 @@ def _summarize_same_keys(by_head: pl.DataFrame) -> str:
         return "No head mostly prefers the same keys for every query"
     names = [f"{head_name(head)} ({percent(share)})" for head, share in same.iter_rows()]
     return f"Heads that mostly prefer the same keys for every query (share of variance): {listed_some(names, NAMED)}"
-
-
-def _long(heads: Sequence[int], divided: bool, ids: np.ndarray, scores: np.ndarray) -> pl.DataFrame:
-    """One row per score."""
-    head, query, key = (axis.ravel() for axis in np.indices(scores.shape, dtype=np.int32))
-    return HEATMAP.frame(
-        {
-            "head": np.asarray(heads)[head],
-            "layer_norm": np.full(scores.size, divided),
-            "query_place": query,
-            "key_place": key,
-            "query_token_id": ids[query],
-            "key_token_id": ids[key],
-            "score": scores.ravel(),
-        }
-    )

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
@@ -12,14 +11,17 @@ import polars as pl
 from detoklens.measures.twins import (
     Candidates,
     add_means,
+    control_pieces,
     geometric_means,
     mean_over_partners,
+    median_ranks,
     partner_texts,
     rank_measures,
     shares_lost,
 )
 from detoklens.model.checks import Component, components
-from detoklens.model.closed_worlds import ClosedWorlds, batches, states_alone
+from detoklens.model.closed_worlds import batches
+from detoklens.parallel import Arrays, Runner
 from detoklens.questions.base import Verdict
 from detoklens.questions.twins.compute import (
     BOS,
@@ -27,6 +29,7 @@ from detoklens.questions.twins.compute import (
     CONTROL_MEANINGS,
     RANK_MEASURES,
     Conditions,
+    Words,
     bos_clause,
     brief,
     is_needed,
@@ -39,9 +42,7 @@ from detoklens.tables.schema import Column, Schema
 from detoklens.wording import listed, listed_some
 
 if TYPE_CHECKING:
-    from detoklens.measures.twins import Chains
     from detoklens.model.first_blocks import FirstBlocks
-    from detoklens.parallel import Arrays, Runner
 
 
 TWINS_BY_LAYER = Schema(
@@ -89,106 +90,90 @@ TWINS_BY_COMPONENT = Schema(
 WORDS_AT_ONCE = 32  # in the additive control: at most 512 texts per thread
 
 
-@dataclass(frozen=True)
-class Words:
-    """Words in pieces, the ingredients of their controls, and the candidates, sorted by id, which include the twins.
-
-    Without partners there is no additive control.
-    """
-
-    chains: Chains
-    null: np.ndarray
-    partners: np.ndarray | None
-    candidates: np.ndarray
-    beginning: tuple[int, ...]
-
-    @property
-    def twins(self) -> np.ndarray:
-        """The index of each word's twin among the candidates."""
-        return np.searchsorted(self.candidates, self.chains.whole)
+WHOLE, NULL = range(2)  # the first two conditions
 
 
 class Measuring:
-    """Ranks of the words' twins in one model."""
+    """Ranks of the words' twins among the candidates, which are sorted by id and include the twins, in one model."""
 
-    def __init__(self, blocks: FirstBlocks, words: Words) -> None:
-        self.blocks, self.words = blocks, words
-        pieces = words.chains.pieces
-        texts = {"whole": pieces, "null": words.null, "last_piece": pieces[:, -1:], "first_piece": pieces[:, :1]}
-        self._worlds = {name: ClosedWorlds(blocks, ids, words.beginning) for name, ids in texts.items()}
-        self._candidates: list[Candidates] = []
-        self._additive: list[np.ndarray] = []
+    def __init__(
+        self, blocks: FirstBlocks, words: Words, candidates: np.ndarray, beginning: tuple[int, ...], runner: Runner
+    ) -> None:
+        self.blocks, self.words, self.beginning, self.runner = blocks, words, beginning, runner
+        self.twins = np.searchsorted(candidates, words.chains.whole)
+        texts = control_pieces(words.chains.pieces, words.null)
+        self._caches = {
+            name: [blocks.run(batch) for batch in batches(pieces, beginning)] for name, pieces in texts.items()
+        }
+        self._candidates = self._measure_candidates(candidates)
+        self._additive = [] if words.partners is None else self._measure_additive(words.partners)
 
     @property
     def conditions(self) -> tuple[str, ...]:
         """The conditions that `after_every_block` ranks, in order."""
-        return (*self._worlds, *(("additive",) if self._additive else ()))
+        return (*self._caches, *(("additive",) if self._additive else ()))
 
-    def measure_candidates(self, runner: Runner) -> None:
+    def _measure_candidates(self, token_ids: np.ndarray) -> list[Candidates]:
         """Run every candidate alone through all blocks."""
-        cut = batches(self.words.candidates[:, None], self.words.beginning)
-        layers = range(self.blocks.n_blocks)
+        cut = batches(token_ids[:, None], self.beginning)
+        found = self.runner.under("candidates").run(lambda number: {"states": self._states(cut[number])}, len(cut))
+        return [Candidates.of(states) for states in np.concatenate([part["states"] for part in found], axis=1)]
 
-        def states(number: int) -> Arrays:
-            return {"states": states_alone(self.blocks, cut[number], layers)}
+    def _measure_additive(self, partners: np.ndarray) -> list[np.ndarray]:
+        """The vectors of the additive control after every block."""
+        tasks = partner_texts(self.words.chains.pieces, partners, WORDS_AT_ONCE)
 
-        found = [part["states"] for part in runner.under("candidates").run(states, len(cut))]
-        self._candidates = [Candidates.of(np.concatenate([part[layer] for part in found])) for layer in layers]
+        def states(texts: np.ndarray) -> np.ndarray:
+            return np.concatenate([self._states(batch) for batch in batches(texts, self.beginning)], axis=1)
 
-    def measure_additive(self, runner: Runner) -> None:
-        """Compute the vectors of the additive control after every block."""
-        pieces, partners = self.words.chains.pieces, self.words.partners
-        if partners is None:
-            return
-        layers = range(self.blocks.n_blocks)
-        tasks = partner_texts(pieces, partners, WORDS_AT_ONCE)
+        found = self.runner.under("additive").run(
+            lambda number: {"means": mean_over_partners(tasks[number][1], states)}, len(tasks)
+        )
+        whole = np.stack([self._last_places("whole", layer) for layer in range(self.blocks.n_blocks)])
+        means = ((rows, part["means"]) for (rows, _), part in zip(tasks, found, strict=True))
+        return [*add_means(whole, partners, means)]
 
-        def states(texts: np.ndarray) -> dict[int, np.ndarray]:
-            found = [states_alone(self.blocks, batch, layers) for batch in batches(texts, self.words.beginning)]
-            return dict(enumerate(np.concatenate(found, axis=1)))
+    def _states(self, batch: np.ndarray) -> np.ndarray:
+        """The residual stream at the last positions of one batch after every block: [block, text, d_model]."""
+        cache = self.blocks.run(batch)
+        return np.stack([cache.last_places(layer) for layer in range(self.blocks.n_blocks)])
 
-        def means(number: int) -> Arrays:
-            return {"means": np.stack([*mean_over_partners(tasks[number][1], states).values()])}
+    def _last_places(self, condition: str, layer: int) -> np.ndarray:
+        return np.concatenate([cache.last_places(layer) for cache in self._caches[condition]])
 
-        found = [part["means"] for part in runner.under("additive").run(means, len(tasks))]
-        rows = [task[0] for task in tasks]
-        self._additive = [
-            add_means(
-                self._worlds["whole"].last_places(layer),
-                partners,
-                [(some, mean[layer]) for some, mean in zip(rows, found, strict=True)],
-            )
-            for layer in layers
-        ]
-
-    def after_every_block(self, runner: Runner) -> Arrays:
-        """`ranks` [layer, condition, word]; `attention` [layer, whole or null, head]."""
+    def after_every_block(self) -> Arrays:
+        """`ranks` [layer, condition, word]; `attention` to the piece before, [layer, whole or null, head]."""
 
         def measured(layer: int) -> Arrays:
-            worlds = self._worlds.values()
-            states = [*(world.last_places(layer) for world in worlds), *self._additive[layer : layer + 1]]
-            ranks = [self._ranks(each, layer) for each in states]
-            attention = [self._worlds[name].attention_back(layer) for name in ("whole", "null")]
-            return {"ranks": np.stack(ranks), "attention": np.stack(attention)}
+            states = [self._last_places(name, layer) for name in self._caches] + [*self._additive[layer : layer + 1]]
+            back = [
+                np.concatenate([self.blocks.scores(cache, layer)[1][:, :, -1, -2] for cache in self._caches[name]])
+                for name in ("whole", "null")
+            ]
+            return {
+                "ranks": np.stack([self._ranks(each, layer) for each in states]),
+                "attention": np.stack([each.mean(axis=0, dtype=np.float64) for each in back]),
+            }
 
-        for world in self._worlds.values():
-            world.last_places(0)  # fills its cache once, before the threads start
-        found = list(runner.under("intact").run(measured, self.blocks.n_blocks))
+        found = list(self.runner.under("intact").run(measured, self.blocks.n_blocks))
         return {name: np.stack([each[name] for each in found]) for name in found[0]}
 
-    def with_each_off(self, after: int, runner: Runner) -> tuple[Sequence[Component], np.ndarray]:
+    def with_each_off(self, after: int) -> tuple[Sequence[Component], np.ndarray]:
         """Ablate each head and MLP up to a block; ranks after it are [component, whole or null, word]."""
         off = components(after + 1, self.blocks.n_heads)
 
         def measured(number: int) -> Arrays:
-            states = [self._worlds[name].without(off[number], after) for name in ("whole", "null")]
+            states = [
+                np.concatenate([self.blocks.rerun(cache, off[number], after) for cache in self._caches[name]])
+                for name in ("whole", "null")
+            ]
             return {"ranks": np.stack([self._ranks(each, after) for each in states])}
 
-        found = runner.under(f"off-{after}").run(measured, len(off))
+        found = self.runner.under(f"off-{after}").run(measured, len(off))
         return off, np.stack([each["ranks"] for each in found])
 
     def _ranks(self, states: np.ndarray, layer: int) -> np.ndarray:
-        return self._candidates[layer].ranks(states, self.words.twins)
+        return self._candidates[layer].ranks(states, self.twins)
 
 
 def conditions_by_layer(by_layer: pl.DataFrame) -> dict[int, Conditions]:
@@ -257,9 +242,6 @@ def compare_layers(tables: dict[str, tuple[pl.DataFrame, pl.DataFrame]]) -> str:
     return f"After which layers does the model write words, by the twin's rank? {'; '.join(models)}."
 
 
-WHOLE, NULL = range(2)
-
-
 def best_layer(ranks: np.ndarray) -> int:
     """The layer with the largest rank ratio of its closest control; `ranks` are [layer, condition, word]."""
     logarithms = np.log(ranks).mean(axis=2)
@@ -267,16 +249,15 @@ def best_layer(ranks: np.ndarray) -> int:
 
 
 def by_layer(
-    ranks: np.ndarray, conditions: Sequence[str], words: Words, bos: str | None, resamples: int, seed: int
+    ranks: np.ndarray, conditions: Sequence[str], known: Mapping[str, object], resamples: int, seed: int
 ) -> pl.DataFrame:
-    known = {"words": len(words.chains), "candidates": len(words.candidates), "bos": bos}
-    frames = []
-    for layer, each in enumerate(ranks):
-        data: dict[str, Any] = {name: [value] * len(conditions) for name, value in ({"layer": layer} | known).items()}
-        for name, measured in rank_measures(each, resamples, seed).items():
-            data |= measured.columns(name)
-        frames.append(TWINS_BY_LAYER.frame(data | {"condition": conditions}))
-    return pl.concat(frames)
+    found = [rank_measures(each, resamples, seed) for each in ranks]
+    data = {
+        column: np.stack([each[measure].columns(measure)[column] for each in found])
+        for measure in found[0]
+        for column in found[0][measure].columns(measure)
+    }
+    return TWINS_BY_LAYER.grid({"layer": range(len(ranks)), "condition": conditions}, {**known, **data})
 
 
 def by_component(
@@ -284,34 +265,31 @@ def by_component(
     ranks: np.ndarray,
     ranks_off: np.ndarray,
     attention: np.ndarray,
-    there: Conditions,
+    unablated: Conditions,
     after: int,
     resamples: int,
     seed: int,
 ) -> pl.DataFrame:
-    """One row per head and MLP, the most needed first; `ranks` and `there` are unablated, after layer `after`."""
+    """One row per head and MLP, the most needed first; `ranks` and `unablated` are those after layer `after`."""
     whole, null = ranks[WHOLE], ranks[NULL]
-    with_off, null_off = ranks_off[:, WHOLE], ranks_off[:, NULL]
-    lost = (with_off / whole) / (null_off / null)
-    attention_back = np.array([[np.nan] * 2 if one.head is None else attention[one.layer, :, one.head] for one in off])
-    found = TWINS_BY_COMPONENT.frame(
-        {
-            "component": [one.name for one in off],
-            "layer": [one.layer for one in off],
-            "head": [one.head for one in off],
-            "after": [after] * len(off),
-            **rank_measures(with_off, resamples, seed)["median_rank"].columns("median_rank"),
-            **geometric_means(with_off / whole, resamples, seed).columns("rank_ratio"),
-            **rank_measures(null_off, resamples, seed)["median_rank"].columns("null_median_rank"),
-            **geometric_means(null_off / null, resamples, seed).columns("null_ratio"),
-            **geometric_means(lost, resamples, seed).columns("needed"),
-            **shares_lost(np.log(lost), np.log(null / whole)[None], resamples, seed).columns("share_lost"),
-            "matters": [None] * len(off),
-            "attention": attention_back[:, WHOLE],
-            "null_attention": attention_back[:, NULL],
-        }
+    whole_off, null_off = ranks_off[:, WHOLE], ranks_off[:, NULL]
+    lost, drawn = (whole_off / whole) / (null_off / null), (resamples, seed)
+    measures = {
+        "median_rank": median_ranks(whole_off, *drawn),
+        "rank_ratio": geometric_means(whole_off / whole, *drawn),
+        "null_median_rank": median_ranks(null_off, *drawn),
+        "null_ratio": geometric_means(null_off / null, *drawn),
+        "needed": geometric_means(lost, *drawn),
+        "share_lost": shares_lost(np.log(lost), np.log(null / whole)[None], *drawn),
+    }
+    back = np.array([[np.nan] * 2 if one.head is None else attention[one.layer, :, one.head] for one in off])
+    found = TWINS_BY_COMPONENT.grid(
+        {"component": [one.name for one in off]},
+        {"layer": [one.layer for one in off], "head": [one.head for one in off], "after": after, "matters": None}
+        | {name: column for measure, each in measures.items() for name, column in each.columns(measure).items()}
+        | {"attention": back[:, WHOLE], "null_attention": back[:, NULL]},
     ).sort("needed", descending=True, maintain_order=True)
-    if not there.has_intervals:
+    if not unablated.has_intervals:
         return found
-    matters = [there.carries and is_needed(row, there.whole["candidates"]) for row in found.to_dicts()]
+    matters = [unablated.carries and is_needed(row, unablated.whole["candidates"]) for row in found.to_dicts()]
     return found.with_columns(matters=pl.Series(matters, dtype=pl.Boolean))

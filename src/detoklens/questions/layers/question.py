@@ -10,12 +10,12 @@ from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.words import fingerprint_of, given_words
 from detoklens.model.checks import depth_of, refuse_layers, refuse_too_large
-from detoklens.questions.base import Question, ReportEntry, View
+from detoklens.parallel import Runner
+from detoklens.questions.base import Question, ReportEntry, Verdict, View
 from detoklens.questions.layers.compute import (
     TWINS_BY_COMPONENT,
     TWINS_BY_LAYER,
     Measuring,
-    Words,
     best_layer,
     by_component,
     by_layer,
@@ -32,15 +32,12 @@ from detoklens.questions.twins.compute import (
     beginning_of,
     bos_name,
     candidate_tokens,
-    null_pieces,
-    partners_of,
     twin_words,
 )
 from detoklens.weights.blocks import block_notes, real_model
 
 if TYPE_CHECKING:
-    from detoklens.parallel import Runner
-    from detoklens.questions.base import ByLabel, Frames, Verdict
+    from detoklens.questions.base import ByLabel, Frames
     from detoklens.questions.study import Study
 
 
@@ -143,38 +140,32 @@ class Layers(Question):
         return depth
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        words, depth, width = self._words(study, runner), self._depth(study), study.layer.d_model
+        layer = study.layer
+        beginning = beginning_of(layer, runner.say, self.bos)
+        words = twin_words(layer, self.words, [PIECES], self.triples, study.seed, runner.say)[PIECES]
+        candidates, depth = candidate_tokens(study, self.candidates, [words.chains.whole]), self._depth(study)
         refuse_too_large(
-            len(words.candidates) * width * 4 * (depth + 2),
-            f"{len(words.candidates):,} candidates of width {width:,} after {depth} blocks",
+            len(candidates) * layer.d_model * 4 * (depth + 2),
+            f"{len(candidates):,} candidates of width {layer.d_model:,} after {depth} blocks",
             "ask for fewer candidates or blocks",
         )
         from detoklens.model.first_blocks import one_thread_each, open_blocks
 
-        blocks = open_blocks(study.layer.checkpoint, depth, study.layer.n_heads)
-        for note in block_notes(study.layer.checkpoint, depth):
+        blocks = open_blocks(layer.checkpoint, depth, layer.n_heads)
+        for note in block_notes(layer.checkpoint, depth):
             runner.say(note)
         with one_thread_each():
-            measuring = Measuring(blocks, words)
-            measuring.measure_candidates(runner)
-            measuring.measure_additive(runner)
-            intact = measuring.after_every_block(runner)
-            after = best_layer(intact["ranks"]) if self.after is None else self.after
-            off, ranks_off = measuring.with_each_off(after, runner)
-        drawn = (self.bootstrap, study.seed)
-        bos = bos_name(study.layer, words.beginning)
-        layers = by_layer(intact["ranks"], measuring.conditions, words, bos, *drawn)
-        there = conditions_by_layer(layers)[after]
-        ablated = by_component(off, intact["ranks"][after], ranks_off, intact["attention"], there, after, *drawn)
+            measuring = Measuring(blocks, words, candidates, beginning, runner)
+            intact = measuring.after_every_block()
+            ranks, attention = intact["ranks"], intact["attention"]
+            after = best_layer(ranks) if self.after is None else self.after
+            off, ranks_off = measuring.with_each_off(after)
+        drawn, bos = (self.bootstrap, study.seed), bos_name(layer, beginning)
+        known = {"words": len(words.chains), "candidates": len(candidates), "bos": bos}
+        layers = by_layer(ranks, measuring.conditions, known, *drawn)
+        unablated = conditions_by_layer(layers)[after]
+        ablated = by_component(off, ranks[after], ranks_off, attention, unablated, after, *drawn)
         return {"twins_by_layer": layers, "twins_by_component": ablated}
-
-    def _words(self, study: Study, runner: Runner) -> Words:
-        layer = study.layer
-        beginning = beginning_of(layer, runner.say, self.bos)
-        chains = twin_words(layer, self.words, [PIECES], self.triples, study.seed, runner.say)[PIECES]
-        candidates = candidate_tokens(study, self.candidates, [chains.whole])
-        null, partners = null_pieces(layer, chains, study.seed), partners_of(chains, study.seed, runner.say)
-        return Words(chains, null, partners, candidates, beginning)
 
     def verdict(self, tables: Frames) -> Verdict:
         """Whether the model writes words after some layer, and the heads it needs."""

@@ -5,37 +5,97 @@ Corpus counts and a word list only annotate the pairs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+import numpy as np
 import polars as pl
 
 from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.ranking import largest_pairs
-from detoklens.measures.words import fingerprint_of, given_words, has_wordfreq, in_list, known_to_wordfreq
-from detoklens.questions.base import ReportEntry, View
-from detoklens.questions.lexicon.compute import LEXICON, LEXICON_BY_HEAD, by_chance, by_head, described, ranked
+from detoklens.measures.ranking import largest_pairs, pair_counts
+from detoklens.measures.words import (
+    WordCheck,
+    exchange_keys,
+    fingerprint_of,
+    given_words,
+    has_wordfreq,
+    in_list,
+    joined_texts,
+    known_to_wordfreq,
+)
+from detoklens.parallel import Arrays, Runner
+from detoklens.questions.base import Question, ReportEntry, View
 from detoklens.questions.options import AFFINITY, Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
+from detoklens.questions.partners.question import describe_pairs
+from detoklens.questions.study import Study
 from detoklens.questions.words.question import by_file
+from detoklens.tables.schema import (
+    BIGRAM_COUNT,
+    HEAD,
+    JOINED,
+    KEY_TOKEN,
+    KEY_TOKEN_ID,
+    QUERY_TOKEN,
+    QUERY_TOKEN_ID,
+    SCORE,
+    Column,
+    Schema,
+)
 from detoklens.wording import SEAM, head_name, listed, pair_shown, percent, plural
 
 if TYPE_CHECKING:
-    from detoklens.measures.words import WordCheck
-    from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames
-    from detoklens.questions.study import Study
 
+
+LEXICON = Schema(
+    "lexicon",
+    "Pairs with the largest Tᵉᵉ over the whole vocabulary, by head",
+    (
+        HEAD,
+        Column("rank", "Int32", "rank among all pairs of the head, 1 is the largest; ties by token ids"),
+        KEY_TOKEN_ID,
+        KEY_TOKEN,
+        QUERY_TOKEN_ID,
+        QUERY_TOKEN,
+        SCORE,
+        JOINED,
+        Column("is_word", "Boolean", "whether the joined text is a word; null without a word list"),
+        BIGRAM_COUNT,
+    ),
+)
+
+EXCHANGED = "the same with keys exchanged by a fixed draw, without the head's own pairs; null below 30 pairs"
+FEWEST_EXCHANGED = 30
+
+LEXICON_BY_HEAD = Schema(
+    "lexicon_by_head",
+    "Lexicon by head",
+    (
+        HEAD,
+        Column("pairs", "Int32", "pairs in the head's lexicon"),
+        Column("word_share", "Float64", "share of pairs whose joined text is a word; null without a word list"),
+        Column("word_null", "Float64", EXCHANGED),
+        Column("seen_share", "Float64", "share of pairs that occur in the corpus; null without counts"),
+        Column("seen_null", "Float64", EXCHANGED),
+        Column("identical_share", "Float64", "share of pairs of a token with itself"),
+        Column("query_tokens", "Int32", "distinct query tokens"),
+        Column("key_tokens", "Int32", "distinct key tokens; few if every query prefers the same keys"),
+        Column("largest_score", "Float64", "largest Tᵉᵉ"),
+        Column("smallest_score", "Float64", "smallest Tᵉᵉ in the lexicon"),
+    ),
+)
 
 ON_PAGE = 12  # pairs per head in a report
 REPORTED_PAIRS = 1000  # per head that a report mines
 SHOWN_PAIRS = 20  # pairs per head in a printed table
 NAMED_PAIRS = 4  # pairs of the best head in a summary
 SHARES = {"seen_share": "occur in the corpus", "word_share": "join to a word"}
+NULLS = ("head", "word_null", "seen_null")
 NO_PAIRS = "The vocabulary has no pairs of different tokens."
 MOST_PAIRS = 10_000_000
 """Rows that fit into a laptop's memory: each takes about 250 bytes with its texts."""
@@ -111,18 +171,13 @@ class Lexicon(Joining):
         """The source of words: the list's fingerprint, or wordfreq's version and language."""
         given = super().settings(study)
         del given["language"]
-        return given | {"words": self._source()}
-
-    def _source(self) -> str | None:
         if self.words is not None:
-            return fingerprint_of(given_words(self.words))
-        return f"wordfreq {version('wordfreq')} {self.language}" if has_wordfreq() else None
-
-    def _word_check(self) -> WordCheck | None:
-        return known_to_wordfreq(self.language) if self.words is None else in_list(given_words(self.words))
+            return given | {"words": fingerprint_of(given_words(self.words))}
+        return given | {"words": f"wordfreq {version('wordfreq')} {self.language}" if has_wordfreq() else None}
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        heads, is_word = study.heads(self.heads), self._word_check()
+        heads = study.heads(self.heads)
+        is_word = known_to_wordfreq(self.language) if self.words is None else in_list(given_words(self.words))
         if min(self.top, study.layer.vocab_size**2) * len(heads) > MOST_PAIRS:
             raise RangeError(
                 f"the top {self.top:,} pairs of {plural(len(heads), 'head')} are more than the {MOST_PAIRS:,} that fit "
@@ -130,13 +185,26 @@ class Lexicon(Joining):
             )
         affinity = self.affinity(study, self.scale, self.centred, heads)
         best = largest_pairs(affinity, self.top, not self.no_self, runner, study.meaningful_tokens())
-        pairs_of = dict(zip(heads, best, strict=True))
-        pairs = pl.concat([ranked(head, of_head) for head, of_head in pairs_of.items()])
-        lexicon = described(study, pairs, is_word, self.is_ahead)
-        return {
-            "lexicon": lexicon,
-            "lexicon_by_head": by_head(lexicon, by_chance(study, pairs_of, is_word, self.is_ahead)),
-        }
+        pairs = pl.concat(_ranked(head, of_head) for head, of_head in zip(heads, best, strict=True))
+        lexicon = describe_pairs(study, LEXICON, pairs.with_columns(is_word=None), self.is_ahead)
+        words = pl.Series("is_word", _check_words(lexicon["joined"], is_word), pl.Boolean)
+        lexicon = lexicon.with_columns(words)
+        nulls = [self._nulls(study, head, of_head, is_word) for head, of_head in zip(heads, best, strict=True)]
+        return {"lexicon": lexicon, "lexicon_by_head": _by_head(lexicon, pl.DataFrame(nulls, NULLS))}
+
+    def _nulls(self, study: Study, head: int, pairs: Arrays, is_word: WordCheck | None) -> dict[str, Any]:
+        """The shares of words and of corpus pairs with keys exchanged, without the head's own pairs."""
+        queries, own = pairs["query"].astype(np.int64), pairs["key"].astype(np.int64)
+        keys = exchange_keys(own)
+        step = 1 + max(own.max(initial=0), queries.max(initial=0))
+        is_other = (keys != queries) & ~np.isin(keys * step + queries, own * step + queries)
+        keys, queries = keys[is_other], queries[is_other]
+        if len(keys) < FEWEST_EXCHANGED:
+            return {"head": head}
+        first, second = (queries, keys) if self.is_ahead else (keys, queries)
+        words = pl.Series(_check_words(joined_texts(study.layer, first, second), is_word), dtype=pl.Boolean)
+        seen = None if study.counts is None else float(np.mean(pair_counts(study.counts, first, second) > 0))
+        return {"head": head, "word_null": words.mean(), "seen_null": seen}
 
     def view(self, tables: Frames, name: str) -> View:
         """Only the first pairs of each head."""
@@ -173,32 +241,63 @@ class Lexicon(Joining):
         first = tables["lexicon"].filter(head=best["head"]).sort("rank").head(NAMED_PAIRS)
         shown = [_shown(pair, self._in_order("token")) for pair in first.iter_rows(named=True)]
         of = f"the {plural(best['pairs'], 'strongest pair')} of {head_name(best['head'])}{self.manner}"
-        said = [_with_null(best, name, words) for name, words in SHARES.items() if best[name] is not None]
+        shares = []
+        for name, words in SHARES.items():
+            null = best[name.replace("share", "null")]
+            control = "" if null is None else f" ({percent(null)} with their keys exchanged)"
+            if best[name] is not None:
+                shares.append(f"{percent(best[name])} {words}{control}")
+        all_shares = f", {listed(shares)};" if shares else ""
         left_out = "; pairs of a token with itself are left out" if self.no_self else ""
-        if said:
-            return f"Of {of}, {listed(said)}; the first are {listed(shown)}{left_out}."
-        return f"Of {of} the first are {listed(shown)}{left_out}."
+        return f"Of {of}{all_shares} the first are {listed(shown)}{left_out}."
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         """Compare the first share that every model has, else the largest score."""
         best = {label: found for label, tables in by_label.items() if (found := _best(tables["lexicon_by_head"]))}
         if not best:
             return NO_PAIRS
+        models = {label: f"{label} ({head_name(row['head'])})" for label, row in best.items()}
         for name, words in SHARES.items():
             if all(row[name] is not None for row in best.values()):
-                said = [f"{percent(row[name])} in {_where(label, row)}" for label, row in best.items()]
-                return f"Share of the best head's strongest pairs{self.manner} that {words}: {listed(said)}."
-        said = [f"{row['largest_score']:.3g} in {_where(label, row)}" for label, row in best.items()]
-        return f"Largest Tᵉᵉ of a pair{self.manner}: {listed(said)}."
+                shares = [f"{percent(row[name])} in {models[label]}" for label, row in best.items()]
+                return f"Share of the best head's strongest pairs{self.manner} that {words}: {listed(shares)}."
+        scores = [f"{row['largest_score']:.3g} in {models[label]}" for label, row in best.items()]
+        return f"Largest Tᵉᵉ of a pair{self.manner}: {listed(scores)}."
 
 
-def _with_null(best: Mapping[str, Any], name: str, words: str) -> str:
-    null = best[name.replace("share", "null")]
-    return f"{percent(best[name])} {words}" + ("" if null is None else f" ({percent(null)} with their keys exchanged)")
+def _ranked(head: int, pairs: Arrays) -> pl.DataFrame:
+    n_pairs = len(pairs["score"])
+    return pl.DataFrame(
+        {
+            "head": np.full(n_pairs, head),
+            "rank": np.arange(1, n_pairs + 1),
+            "key_token_id": pairs["key"],
+            "query_token_id": pairs["query"],
+            "score": pairs["score"],
+        }
+    )
 
 
-def _where(label: str, row: Mapping[str, Any]) -> str:
-    return f"{label} ({head_name(row['head'])})"
+def _check_words(joined: Iterable[str | None], is_word: WordCheck | None) -> list[bool | None]:
+    return [None if is_word is None or text is None else is_word(text) for text in joined]
+
+
+def _by_head(pairs: pl.DataFrame, nulls: pl.DataFrame) -> pl.DataFrame:
+    seen = (pl.col("count") > 0).mean() if "count" in pairs.columns else pl.lit(None)
+    return LEXICON_BY_HEAD.conform(
+        pairs.group_by("head", maintain_order=True)
+        .agg(
+            pl.len().alias("pairs"),
+            pl.col("is_word").mean().alias("word_share"),
+            seen.alias("seen_share"),
+            (pl.col("key_token_id") == pl.col("query_token_id")).mean().alias("identical_share"),
+            pl.col("query_token_id").n_unique().alias("query_tokens"),
+            pl.col("key_token_id").n_unique().alias("key_tokens"),
+            pl.col("score").max().alias("largest_score"),
+            pl.col("score").min().alias("smallest_score"),
+        )
+        .join(nulls.cast({"head": pairs.schema["head"]}), on="head", how="left", maintain_order="left")
+    )
 
 
 def _best(by_head: pl.DataFrame) -> dict[str, Any] | None:

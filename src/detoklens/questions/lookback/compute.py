@@ -19,20 +19,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
-from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
 from scipy.sparse import csr_array
 
 from detoklens.corpus.counts import Bigrams
-from detoklens.measures.chance import Interval, interval
-from detoklens.measures.documents import DocumentFactors, Rules, TokenIds, in_blocks, text_block
+from detoklens.measures.chance import Interval, interval, resampled
+from detoklens.measures.documents import DocumentFactors, DocumentTerms, Rules, TokenIds, in_blocks
+from detoklens.measures.frequency import spearman
 from detoklens.parallel import Arrays, Runner, thread_map
-from detoklens.scores.factors import Factor, Mean, Side, key_side, query_side, rotated_by_offset
+from detoklens.scores.factors import Common, Factor, Mean, Side, rotated_by_offset
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import softcapped, softmax
-from detoklens.scores.terms import kernel, terms_present
+from detoklens.scores.terms import ScoreTerm, kernel, terms_present
 
 PARTS = ("position", "class", "lexical")
 CLASSES = ("C", "W", "F")
@@ -42,8 +42,8 @@ ROWS_PER_CLASS = 32  # query places of a class in one document, evenly spread
 RESAMPLES = 1000
 
 PerToken = Float[np.ndarray, "token"]
-Vectors = Float[np.ndarray, "token d_head"] | Float[np.ndarray, "d_head"]
-Factors = Mapping[Factor, Vectors]
+Factors = Mapping[Factor, np.ndarray]
+"""Vectors by factor: one for each token, or one for all tokens."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ class Draws:
 
     def __init__(self, tokens: QueryTokens, n_permutations: int, seed: int) -> None:
         random = np.random.default_rng(seed)
-        self.tokens = tokens
+        self.tokens, self.n = tokens, n_permutations
         self.resampled = np.zeros((RESAMPLES, len(tokens.ids)), np.float32)
         """Weights of C − W in each resample, drawn within class and bin."""
         self.called: list[tuple[float, Int[np.ndarray, "member"], Float[np.ndarray, "draw member"], int]] = []
@@ -152,7 +152,7 @@ class Draws:
         `scores` are A, B and R. `together` is Q · S for each bin and class, Q and S the summed queries and keys of its
         tokens: the sum of N over a class of n tokens is (Q · S − Σ A) / (n − 1).
         """
-        total = np.zeros((len(PARTS) + 1, len(self.called[0][2])))
+        total = np.zeros((len(PARTS) + 1, self.n))
         for (weight, members, _, n_c), sums, products in zip(self.called, self.sums(scores.T), together, strict=True):
             sizes = (n_c, len(members) - n_c)
             for sign, size, each, product in zip((1, -1), sizes, sums, products, strict=True):
@@ -163,174 +163,204 @@ class Draws:
 
 
 @dataclass(frozen=True)
-class HeadLift:
-    """One head's lift in nats: by part, term and token, and what its controls need."""
+class Lifts:
+    """The lifts of some heads in nats, and what their controls need; a column is a part or, last, their total."""
 
-    parts: Float[np.ndarray, "part term token"]
-    lift: PerToken
+    terms: tuple[ScoreTerm, ...]
+    parts: Float[np.ndarray, "head part term token"]
+    total: Float[np.ndarray, "head token"]
     """A − R, also of a token alone in its class and bin, whose class and lexical parts are NaN."""
-    over_self: Float[np.ndarray, "term token"]
+    over_self: Float[np.ndarray, "head term token"]
     """B − S, where S is the query's score for itself."""
-    by_place: Float[np.ndarray, "place part"]
+    by_place: Float[np.ndarray, "head place part"]
     """C − W of each part at each query position."""
-    matrices: Float[np.ndarray, "part_or_total d_head d_head"]
+    matrices: Float[np.ndarray, "head column d_head d_head"]
     """M = Σ w q(t)ᵀ k(t): C − W is its trace, and ⟨O, M⟩ if O rotates all queries."""
-    label_null: Float[np.ndarray, "part_or_total draw"] | None
+    label_null: Float[np.ndarray, "head column draw"]
 
     @property
-    def by_token(self) -> Float[np.ndarray, "part_or_total token"]:
-        """Position, class and lexical part, and the lift, of every token."""
-        return np.concatenate([self.parts.sum(axis=1), self.lift[None]])
+    def by_token(self) -> Float[np.ndarray, "head column token"]:
+        """Position, class and lexical part, and the lift, of every token; unknown parts are 0."""
+        return np.nan_to_num(np.concatenate([self.parts.sum(axis=2), self.total[:, None]], axis=1))
+
+    @property
+    def against_self(self) -> Float[np.ndarray, "head position_or_total token"]:
+        """Position part and total with the query's own key in place of the earlier ones; the other parts stay."""
+        position = self.over_self.sum(axis=1)
+        return np.stack([position, self.total + (self.over_self - self.parts[:, 0]).sum(axis=1)], axis=1)
 
 
-class Lifts:
-    """The lift of every head of a layer, seen from some query positions (learned positions) or from anywhere."""
+def lifts_of(
+    layer: Layer,
+    tokens: QueryTokens,
+    frequencies: Float[np.ndarray, "vocabulary"],
+    heads: Sequence[int],
+    runner: Runner,
+    *,
+    positions: Sequence[int] = (),
+    mean: Mean = None,
+    draws: Draws | None = None,
+    ahead: bool = False,
+) -> Lifts:
+    """The lifts of some heads, averaged over query positions if positions are learned; no label null without draws."""
+    weights, common, sign = layer.weights, layer.common_part(mean), -1 if ahead else 1
+    unigram, per_key = frequencies / frequencies.sum(), weights.heads_per_key
+    places: list[_LearnedPlace] | list[_OffsetPlace] = (
+        [_LearnedPlace(layer, tokens, unigram, sign, position) for position in positions]
+        if len(positions)
+        else [_OffsetPlace(layer, tokens, unigram, sign, common)]
+    )
+    terms = terms_present(layer.positions, common)
 
-    def __init__(
-        self,
-        layer: Layer,
-        tokens: QueryTokens,
-        frequencies: Float[np.ndarray, "vocabulary"],
-        positions: Sequence[int] = (),
-        mean: Mean = None,
-        *,
-        ahead: bool = False,
-    ) -> None:
-        self.layer, self.tokens, self.unigram = layer, tokens, frequencies / frequencies.sum()
-        self.common, self.sign = layer.common_part(mean), -1 if ahead else 1
-        self.terms = terms_present(layer.positions, self.common)
-        self.sides = query_side(layer.weights, layer.folded), key_side(layer.weights, layer.folded)
-        self.places: list[_LearnedPlace] | list[_OffsetPlace] = (
-            [_LearnedPlace(self, position) for position in positions] if len(positions) else [_OffsetPlace(self)]
-        )
-
-    def of_heads(self, heads: Sequence[int], runner: Runner, draws: Draws | None = None) -> dict[int, HeadLift]:
-        """The lift of each of these heads; without draws there is no label null."""
-        per_key, found = self.layer.weights.heads_per_key, dict[int, HeadLift]()
-        shared = [[head for head in heads if head // per_key == own] for own in sorted({h // per_key for h in heads})]
-        for lifts in thread_map(lambda some: self._of_key_head(some, draws), shared, runner.workers):
-            found |= lifts
-            if runner.watch is not None:
-                runner.watch(len(found), len(heads))
-        return {head: found[head] for head in heads}
-
-    def _of_key_head(self, heads: Sequence[int], draws: Draws | None) -> dict[int, HeadLift]:
-        own = heads[0] // self.layer.weights.heads_per_key
-        table = self._projected(self.sides[1], own, slice(None))
-        queries = {head: self._projected(self.sides[0], head, self.tokens.ids) for head in heads}
-        totals = {head: _Totals(len(self.terms), len(self.tokens.ids), self.layer.d_head) for head in heads}
-        for place in self.places:
-            keys = dict(place.keys(table, own))
-            others = self.tokens.mean_of_others
-            keys["N"] = {factor: others(each) if each.ndim == 2 else each for factor, each in keys["A"].items()}
-            for head in heads:
-                totals[head].add(self, place.queries(queries[head], head), keys, head, draws)
-        return {head: totals[head].finished(draws) for head in heads}
-
-    def distance_term(self, name: str, head: int) -> float:
-        """ALiBi's term in one of the scores: the same for every token."""
-        offsets = {"R": np.arange(2, FARTHEST + 1), "S": np.zeros(1, np.int64)}.get(name, np.ones(1, np.int64))
-        return float(kernel(self.layer.weights, self.common, self.sign * offsets)[head].astype(np.float64).mean())
-
-    def _projected(self, side: Side, head: int, ids: np.ndarray | slice) -> Float[np.ndarray, "token d_head"]:
+    def projected(side: Side, head: int, ids: np.ndarray | slice) -> Float[np.ndarray, "token d_head"]:
         """Queries or keys of some tokens before the division by σ and the bias, or after the query-key norm."""
-        scales = self.layer.scales.bare_tokens()[ids]
-        return side.of_vocabulary(self.layer.weights.token_embeddings[ids], lambda: scales, head).astype(np.float64)
+        scales = layer.scales.bare_tokens()[ids]
+        return side.of_vocabulary(weights.token_embeddings[ids], lambda: scales, head).astype(np.float64)
+
+    def of_key_head(own: int) -> dict[int, _HeadSums]:
+        some = [head for head in heads if head // per_key == own]
+        table = projected(layer.sides[1], own, slice(None))
+        queries = {head: projected(layer.sides[0], head, tokens.ids) for head in some}
+        sums = {head: _HeadSums(layer, tokens, terms, len(places), draws) for head in some}
+        for place in places:
+            keys = place.keys(table, own)
+            others = {
+                factor: tokens.mean_of_others(each) if each.ndim == 2 else each for factor, each in keys["A"].items()
+            }
+            for head in some:
+                distances = {name: _distance(layer, common, head, name, sign) for name in "ANBRS"}
+                sums[head].add(place.queries(queries[head], head), {**keys, "N": others}, distances)
+        return sums
+
+    found: dict[int, _HeadSums] = {}
+    for sums in thread_map(of_key_head, sorted({head // per_key for head in heads}), runner.workers):
+        found |= sums
+        if runner.watch is not None:
+            runner.watch(len(found), len(heads))
+    finished = [found[head].finished() for head in heads]
+    return Lifts(terms, **{name: np.stack([each[name] for each in finished]) for name in finished[0]})
 
 
-class _Totals:
+def _distance(layer: Layer, common: Common, head: int, score: str, sign: int) -> float:
+    """ALiBi's term in one of the scores: the same for every token."""
+    if layer.positions != "alibi":
+        return 0.0
+    offsets = {"R": np.arange(2, FARTHEST + 1), "S": np.zeros(1, np.int64)}.get(score, np.ones(1, np.int64))
+    return float(kernel(layer.weights, common, sign * offsets)[head].astype(np.float64).mean())
+
+
+class _HeadSums:
     """Sums over query positions of one head's scores and of what its controls need."""
 
-    def __init__(self, n_terms: int, n_tokens: int, d_head: int) -> None:
-        self.scores = {name: np.zeros((n_terms, n_tokens)) for name in "ANBRS"}
-        self.matrices = np.zeros((len(PARTS) + 1, d_head, d_head))
+    def __init__(
+        self, layer: Layer, tokens: QueryTokens, terms: Sequence[ScoreTerm], n_places: int, draws: Draws | None
+    ) -> None:
+        self.tokens, self.terms, self.draws = tokens, terms, draws
+        self.n_places, self.unit = n_places, layer.attention_scale / n_places
+        self.scores = {name: np.zeros((len(terms), len(tokens.ids))) for name in "ANBRS"}
+        self.matrices = np.zeros((len(PARTS) + 1, layer.d_head, layer.d_head))
         self.by_place: list[np.ndarray] = []
-        self.together: Any = 0.0  # Q · S of each bin, class and draw: see label_null
+        self.together = np.zeros(()) if draws is None else np.zeros((len(draws.called), 2, draws.n))
+        """Q · S of each bin, class and draw; see `Draws.label_null`."""
 
-    def add(self, lifts: Lifts, queries: Factors, keys: Mapping[str, Factors], head: int, draws: Draws | None) -> None:
-        unit, tokens = lifts.layer.attention_scale / len(lifts.places), lifts.tokens
-        whole = {}
+    def add(self, queries: Factors, keys: Mapping[str, Factors], distances: Mapping[str, float]) -> None:
+        """Add the scores at one query position."""
         for name, factors in keys.items():
-            for row, term in enumerate(lifts.terms):
-                if term.query is Factor.DISTANCE:
-                    self.scores[name][row] += unit * lifts.distance_term(name, head)
-                else:
-                    self.scores[name][row] += unit * (queries[term.query] * factors[term.key]).sum(axis=-1)
-            whole[name] = unit * reduce(np.add, factors.values())
-        query, used = reduce(np.add, queries.values()), tokens.contrast != 0
-        weighted = (query * tokens.contrast[:, None])[used].T
-        a, n = whole["A"][used], whole["N"][used]
-        steps = whole["B"] - whole["R"], n - whole["B"], a - n, a - whole["R"]
-        found = np.stack([weighted @ np.broadcast_to(step, a.shape) for step in steps])
+            for row, term in enumerate(self.terms):
+                is_distance = term.query is Factor.DISTANCE
+                product = distances[name] if is_distance else (queries[term.query] * factors[term.key]).sum(axis=-1)
+                self.scores[name][row] += self.unit * product
+        query, used = reduce(np.add, queries.values()), self.tokens.contrast != 0
+        a, n, b, r = (self.unit * reduce(np.add, keys[name].values()) for name in "ANBR")
+        weighted = (query * self.tokens.contrast[:, None])[used].T
+        steps = b - r, n[used] - b, a[used] - n[used], a[used] - r
+        found = np.stack([weighted @ np.broadcast_to(step, (weighted.shape[1], query.shape[1])) for step in steps])
         self.matrices += found
-        self.by_place.append(len(lifts.places) * np.trace(found[:-1], axis1=1, axis2=2))
-        if draws is not None:
-            sums = zip(draws.sums(query), draws.sums(whole["A"]), strict=True)
-            products = [[np.sum(q * s, axis=1) for q, s in zip(*each, strict=True)] for each in sums]
-            self.together = self.together + np.array(products, np.float64)
+        self.by_place.append(self.n_places * np.trace(found[:-1], axis1=1, axis2=2))
+        if self.draws is not None:
+            pairs = zip(self.draws.sums(query), self.draws.sums(a), strict=True)
+            self.together += [[np.sum(q * s, axis=1) for q, s in zip(*each, strict=True)] for each in pairs]
 
-    def finished(self, draws: Draws | None) -> HeadLift:
+    def finished(self) -> Arrays:
         a, n, b, r, s = (self.scores[name] for name in "ANBRS")
-        null = None if draws is None else draws.label_null(np.stack([a, b, r]).sum(axis=1), self.together)
-        parts, lift = np.stack([b - r, n - b, a - n]), (a - r).sum(axis=0)
-        return HeadLift(parts, lift, b - s, np.stack(self.by_place), self.matrices, null)
+        no_draws = np.zeros((len(PARTS) + 1, 0))
+        return {
+            "parts": np.stack([b - r, n - b, a - n]),
+            "total": (a - r).sum(axis=0),
+            "over_self": b - s,
+            "by_place": np.stack(self.by_place),
+            "matrices": self.matrices,
+            "label_null": no_draws
+            if self.draws is None
+            else self.draws.label_null(np.stack([a, b, r]).sum(axis=1), self.together),
+        }
 
 
+@dataclass(frozen=True)
 class _OffsetPlace:
     """Rotary and ALiBi positions: a token has one query and one key, and an offset rotates them or not."""
 
-    def __init__(self, lifts: Lifts) -> None:
-        self.lifts, self.is_rotary = lifts, lifts.layer.positions == "rotary"
+    layer: Layer
+    tokens: QueryTokens
+    unigram: Float[np.ndarray, "vocabulary"]
+    sign: int
+    common: Common
 
-    def _own_part(self, projected: np.ndarray, side: Side, head: int, ids: Any, common: np.ndarray) -> np.ndarray:
+    def _own_part(self, projected: np.ndarray, side: int, head: int, ids: np.ndarray | slice) -> np.ndarray:
         """A token's query or key minus what all tokens have in common, in place: Llama 3's keys take 131 MB."""
-        if side.norm is None:
-            projected /= self.lifts.layer.scales.bare_tokens()[ids, None]
-            projected += side.bias[head]
-        projected -= common
+        if self.layer.sides[side].norm is None:
+            projected /= self.layer.scales.bare_tokens()[ids, None]
+            projected += self.layer.sides[side].bias[head]
+        projected -= self.common[side][head]
         return projected
 
     def queries(self, projected: Float[np.ndarray, "token d_head"], head: int) -> Factors:
-        common = self.lifts.common.query[head].astype(np.float64)
-        own = self._own_part(projected, self.lifts.sides[0], head, self.lifts.tokens.ids, common)
-        return {Factor.TOKEN: own, (Factor.COMMON if self.is_rotary else Factor.CONSTANT): common}
+        common = Factor.COMMON if self.layer.positions == "rotary" else Factor.CONSTANT
+        own = self._own_part(projected, 0, head, self.tokens.ids)
+        return {Factor.TOKEN: own, common: self.common.query[head].astype(np.float64)}
 
     def keys(self, table: Float[np.ndarray, "vocabulary d_head"], own: int) -> Mapping[str, Factors]:
-        lifts, common = self.lifts, self.lifts.common.key[own].astype(np.float64)
-        tokens = self._own_part(table, lifts.sides[1], own, slice(None), common)
-        anywhere, near, far = lifts.unigram @ tokens, (1,), tuple(range(2, FARTHEST + 1))
-        seen = (
-            ("A", lifts.tokens.neighbours @ tokens, near),
-            ("B", anywhere, near),
-            ("R", anywhere, far),
-            ("S", tokens[lifts.tokens.ids], (0,)),
-        )
-        if not self.is_rotary:
-            return {name: {Factor.TOKEN: vectors} for name, vectors, _ in seen}
+        keys, common = self._own_part(table, 1, own, slice(None)), self.common.key[own].astype(np.float64)
+        anywhere, near, far = self.unigram @ keys, (1,), tuple(range(2, FARTHEST + 1))
+        seen = {
+            "A": (self.tokens.neighbours @ keys, near),
+            "B": (anywhere, near),
+            "R": (anywhere, far),
+            "S": (keys[self.tokens.ids], (0,)),
+        }
+        if self.layer.positions == "alibi":
+            return {name: {Factor.TOKEN: vectors} for name, (vectors, _) in seen.items()}
         return {
             name: {Factor.TOKEN: self._turned(vectors, offsets), Factor.COMMON: self._turned(common, offsets)}
-            for name, vectors, offsets in seen
+            for name, (vectors, offsets) in seen.items()
         }
 
     def _turned(self, keys: np.ndarray, offsets: Sequence[int]) -> np.ndarray:
         """Mean over offsets of R_δ k, so that its product with an unrotated query is the score."""
-        weights, sign = self.lifts.layer.weights, self.lifts.sign
-        return np.mean([rotated_by_offset(weights, keys, -sign * offset) for offset in offsets], axis=0)
+        turned = [rotated_by_offset(self.layer.weights, keys, -self.sign * offset) for offset in offsets]
+        return np.asarray(np.mean(turned, axis=0))
 
 
 class _LearnedPlace:
     """Learned positions: queries at one position i, keys at i − 1 … i − 15 (or after i), σ of each token at each."""
 
-    def __init__(self, lifts: Lifts, position: int) -> None:
-        self.lifts, self.sides = lifts, lifts.sides
-        positions = position - lifts.sign * np.arange(FARTHEST + 1)
+    def __init__(
+        self,
+        layer: Layer,
+        tokens: QueryTokens,
+        unigram: Float[np.ndarray, "vocabulary"],
+        sign: int,
+        position: int,
+    ) -> None:
+        self.tokens, self.unigram, self.sides = tokens, unigram, layer.sides
+        positions = position - sign * np.arange(FARTHEST + 1)
         first = int(positions.min())
-        scales = lifts.layer.scales.of_positions(slice(first, first + FARTHEST + 1))
+        scales = layer.scales.of_positions(slice(first, first + FARTHEST + 1))
         self.inverse = 1 / scales[positions - first].astype(np.float64)  # [offset, vocabulary]
-        self.vectors = lifts.layer.weights.position_embeddings[positions].astype(np.float64)
+        self.vectors = layer.weights.position_embeddings[positions].astype(np.float64)
 
     def queries(self, projected: Float[np.ndarray, "token d_head"], head: int) -> Factors:
-        side, column = self.sides[0], self.inverse[0, self.lifts.tokens.ids, None]
+        side, column = self.sides[0], self.inverse[0, self.tokens.ids, None]
         return {
             Factor.TOKEN: projected * column,
             Factor.POSITION: self.vectors[0] @ side.weight[head] * column,
@@ -338,7 +368,7 @@ class _LearnedPlace:
         }
 
     def keys(self, table: Float[np.ndarray, "vocabulary d_head"], own: int) -> Mapping[str, Factors]:
-        tokens, unigram = self.lifts.tokens, self.lifts.unigram
+        tokens, unigram = self.tokens, self.unigram
         near, far, column = self.inverse[1], self.inverse[2:], self.inverse[0, tokens.ids, None]
         places = self.vectors @ self.sides[1].weight[own].astype(np.float64)
         seen = {
@@ -398,15 +428,15 @@ def text_lookback(
     if not {"C", "W"} <= {label for ids, places in zip(documents, rows, strict=True) for label in labels[ids[places]]}:
         return None
     blocks = in_blocks(kept)
-    rules = text_block(layer, [kept[0][:1]], heads[:1], mean).rules
+    terms = DocumentTerms(layer, heads, kept, mean)
+    rules = terms.rules
 
     def compute(number: int) -> Arrays:
-        block = text_block(layer, blocks[number], heads, mean)
         size = len(blocks[number])
         sums = np.zeros((size, len(heads), 1 + len(rules.terms), len(CLASSES)))
         places, token_sums = np.zeros((size, len(CLASSES)), np.int64), np.zeros((len(heads), layer.vocab_size))
         token_places = np.zeros(layer.vocab_size, np.int64)
-        for document, (ids, factors) in enumerate(zip(blocks[number], block.factors(), strict=True)):
+        for document, (ids, factors) in enumerate(zip(blocks[number], terms.factors(blocks[number]), strict=True)):
             queries = _query_places(labels[ids])
             attention = _on_previous(factors, rules, queries)
             belongs = labels[ids[queries], None] == np.array(CLASSES)
@@ -444,19 +474,40 @@ def _on_previous(
 ) -> Float[np.ndarray, "head removed row"]:
     """Attention of some queries to the token before them, whole and without each term."""
     n_heads, n_keys = factors.query.shape[1], factors.n_tokens
-    seen = [rules.seen(int(query), n_keys) for query in queries]
-    begins, ends = np.array([keys.start for keys in seen]), np.array([keys.stop for keys in seen])
+    begins, ends = rules.seen(queries, n_keys)
     columns = np.arange(n_keys)
     hidden = (columns < begins[:, None]) | (columns >= ends[:, None])
     found = np.empty((n_heads, 1 + len(rules.terms), len(queries)))
     unit = factors.query.dtype.type(rules.attention_scale)
     for head in range(n_heads):
         keys = factors.keys_of(head)
-        pairs = factors.pair_scores(head, queries, keys, unit)
-        terms = [*pairs, *factors.key_scores(head, keys, unit)]
-        whole = np.sum(pairs, axis=0) + factors.key_scores(head, keys, unit).sum(axis=0)
-        for row, without in enumerate([None, *rules.terms.values()]):
-            scores = softcapped(whole if without is None else whole - terms[without], rules.softcap)
-            attention = softmax(np.where(hidden, -np.inf, scores).astype(scores.dtype))
-            found[head, row] = attention[np.arange(len(queries)), queries - 1]
+        pairs = factors.pair_scores(head, queries, keys, unit, n_keys)[:, : len(queries), :n_keys]
+        by_key = factors.key_scores(head, keys, unit)[:, :n_keys]
+        terms = [*pairs, *by_key]
+        whole = np.sum(pairs, axis=0) + by_key.sum(axis=0)
+        scores = softcapped(np.stack([whole, *(whole - terms[each] for each in rules.terms.values())]), rules.softcap)
+        scores[:, hidden] = -np.inf
+        found[head] = softmax(scores)[:, np.arange(len(queries)), queries - 1]
     return found
+
+
+def correlation_with_interval(
+    pairs: Float[np.ndarray, "token two"], resamples: int, seed: int
+) -> tuple[float, float, float]:
+    """Spearman's correlation of the two columns and its 95 % interval over rows; NaN where it is undefined."""
+    value = spearman(*pairs.T) if len(pairs) else None
+    if value is None or len(pairs) < FEWEST:
+        return np.nan if value is None else value, np.nan, np.nan
+    sorts = [np.unique(column, return_inverse=True, return_counts=True)[1:] for column in pairs.T]
+    samples = []
+    for times in resampled(len(pairs), resamples, seed):
+        ranks = []
+        for places, sizes in sorts:
+            starts = np.cumsum(sizes) - sizes
+            counts = np.add.reduceat(times[:, np.argsort(places, kind="stable")], starts, axis=1)
+            ranks.append((np.cumsum(counts, axis=1) - (counts - 1) / 2)[:, places] - (len(pairs) + 1) / 2)
+        one, other, both = (np.sum(times * x * y, axis=1) for x, y in ((ranks[0],) * 2, (ranks[1],) * 2, ranks))
+        with np.errstate(invalid="ignore"):  # a constant column has no correlation
+            samples.append(both / np.sqrt(one * other))
+    found = interval(np.array([value]), np.concatenate(samples)[:, None], skip_undefined=True)
+    return value, float(found.low[0]), float(found.high[0])

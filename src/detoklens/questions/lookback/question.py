@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
 import polars as pl
 
+from detoklens.corpus.counts import Counts
 from detoklens.errors import RangeError, TokenError
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.chance import ALPHA, draws_for, holm, interval, resampled, tail_probability
-from detoklens.measures.frequency import spearman
+from detoklens.measures.chance import ALPHA, Interval, draws_for, holm, interval, resampled, tail_probability
 from detoklens.measures.positions import trained_length
-from detoklens.measures.token_classes import word_evidence
+from detoklens.measures.token_classes import WordEvidence, word_evidence
+from detoklens.parallel import Runner
 from detoklens.questions.base import ReportEntry, Verdict, View
 from detoklens.questions.lookback.compute import (
     CLASSES,
@@ -23,26 +24,24 @@ from detoklens.questions.lookback.compute import (
     PARTS,
     RESAMPLES,
     Draws,
-    HeadLift,
     Lifts,
     QueryTokens,
     TextLookback,
+    correlation_with_interval,
+    lifts_of,
     random_alignments,
     text_lookback,
 )
 from detoklens.questions.options import SplitOff, SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, in_one_word, whole_numbers
+from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import seen_keys
 from detoklens.tables.schema import HEAD, TOKEN, TOKEN_ID, Column, Schema
 from detoklens.wording import head_name, listed, listed_some, plural, term_symbol
 
 if TYPE_CHECKING:
-    from detoklens.corpus.counts import Counts
-    from detoklens.measures.token_classes import WordEvidence
-    from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames
     from detoklens.questions.study import Study
-    from detoklens.scores.layer import Layer
 
 
 LEAST = 0.1  # nats: a smaller difference changes the odds of attention by less than a tenth
@@ -50,14 +49,19 @@ LOOKS_BACK = 1.0  # nats of lift from whole words and from continuation tokens: 
 HALF = 0.5  # of the difference, or of the gap in attention, that a term must carry
 N_PLACES = 8  # query positions by default, if they are learned
 FEWEST_OCCURRENCES = 5  # of a token in the text, for its measured attention
-SWEEP = {"continuation": (0.8, 0.9, 0.95), "whole_word": (0.02, 0.05, 0.1)}
+SWEPT_CONTINUATION, SWEPT_WHOLE_WORD = (0.8, 0.9, 0.95), (0.02, 0.05, 0.1)
 NAMED = 4  # heads in a summary
 LONGEST = 40  # words of a summary
 PREVIOUS, SELF, NEXT, ALIKE = "previous", "self", "next", "spelled_alike"
+COLUMNS = (*PARTS, "total")
+
+
+def numbers(**meanings: str) -> tuple[Column, ...]:
+    return tuple(Column(name, "Float64", meaning) for name, meaning in meanings.items())
+
 
 PART = Column("part", "String", "position, class or lexical part of the lift, or total: their sum")
-LOW = Column("low", "Float64", "lower end of its 95 % interval over query tokens")
-HIGH = Column("high", "Float64", "upper end of that interval")
+ENDS = {"low": "lower end of its 95 % interval over query tokens", "high": "upper end of that interval"}
 LOOKBACK_BY_HEAD = Schema(
     "lookback_by_head",
     "How much more does each head look back from continuation tokens than from whole words?",
@@ -70,21 +74,19 @@ LOOKBACK_BY_HEAD = Schema(
             "previous: previous token against 2 to 15 back; self: against the query itself; next: next token against 2 "
             "to 15 ahead (bidirectional models); spelled_alike: previous, for pairs such as `in` and ` in`",
         ),
-        Column("C", "Float64", "lift from continuation tokens, in nats; classes are matched in frequency"),
-        Column("W", "Float64", "lift from whole words"),
-        Column("F", "Float64", "lift from first pieces, which need not look back either"),
-        Column("difference", "Float64", "C − W"),
-        LOW,
-        HIGH,
-        Column("null_low", "Float64", "lower end of the middle 95 % of C − W with labels permuted in frequency bins"),
-        Column("null_high", "Float64", "upper end of that interval"),
-        Column("aligned_low", "Float64", "the same with queries rotated at random against keys"),
-        Column("aligned_high", "Float64", "upper end of that interval"),
-        Column("p_labels", "Float64", "share of permutations with a |C − W| as large, Holm-adjusted over heads"),
-        Column(
-            "p_alignments",
-            "Float64",
-            "share of random rotations in which some part is as many standard deviations above 0, times heads",
+        *numbers(
+            C="lift from continuation tokens, in nats; classes are matched in frequency",
+            W="lift from whole words",
+            F="lift from first pieces, which need not look back either",
+            difference="C − W",
+            **ENDS,
+            null_low="lower end of the middle 95 % of C − W with labels permuted in frequency bins",
+            null_high="upper end of that interval",
+            aligned_low="the same with queries rotated at random against keys",
+            aligned_high="upper end of that interval",
+            p_labels="share of permutations with a |C − W| as large, Holm-adjusted over heads",
+            p_alignments="share of random rotations in which some part is as many standard deviations above 0, times "
+            "heads",
         ),
         Column("tokens", "Int64", "query tokens of C and W in the frequency bins used; pairs for spelled_alike"),
     ),
@@ -92,7 +94,7 @@ LOOKBACK_BY_HEAD = Schema(
 LOOKBACK_BY_TERM = Schema(
     "lookback_by_term",
     "Which term carries the difference between continuation tokens and whole words?",
-    (HEAD, PART, Column("term", "String", "score term"), Column("difference", "Float64", "C − W, in nats"), LOW, HIGH),
+    (HEAD, PART, Column("term", "String", "score term"), *numbers(difference="C − W, in nats", **ENDS)),
 )
 LOOKBACK_TEXT = Schema(
     "lookback_text",
@@ -100,17 +102,21 @@ LOOKBACK_TEXT = Schema(
     (
         HEAD,
         Column("removed", "String", "the removed term; none for the whole attention"),
-        Column("attention_C", "Float64", "mean attention to the previous token from continuation tokens"),
-        Column("attention_W", "Float64", "the same from whole words"),
-        Column("attention_F", "Float64", "the same from first pieces"),
-        Column("gap", "Float64", "attention_C − attention_W"),
-        Column("low", "Float64", "lower end of the gap's 95 % interval over documents"),
-        Column("high", "Float64", "upper end of that interval"),
+        *numbers(
+            attention_C="mean attention to the previous token from continuation tokens",
+            attention_W="the same from whole words",
+            attention_F="the same from first pieces",
+            gap="attention_C − attention_W",
+            low="lower end of the gap's 95 % interval over documents",
+            high="upper end of that interval",
+        ),
         Column("places", "Int64", "query places of C and W, from position 16 on"),
-        *(
-            Column(f"attention_{label}_{end}", "Float64", f"{side} end of the 95 % interval of attention_{label}")
-            for label in CLASSES
-            for end, side in (("low", "lower"), ("high", "upper"))
+        *numbers(
+            **{
+                f"attention_{label}_{end}": f"{side} end of the 95 % interval of attention_{label}"
+                for label in CLASSES
+                for end, side in (("low", "lower"), ("high", "upper"))
+            }
         ),
     ),
 )
@@ -119,9 +125,7 @@ LOOKBACK_PREDICTION = Schema(
     "Does the lift of a token, from weights and counts, predict its attention to the previous token on text?",
     (
         HEAD,
-        Column("spearman", "Float64", "Spearman correlation over query tokens of lift and measured attention"),
-        LOW,
-        HIGH,
+        *numbers(spearman="Spearman correlation over query tokens of lift and measured attention", **ENDS),
         Column("tokens", "Int64", f"query tokens with at least {FEWEST_OCCURRENCES} measured places"),
     ),
 )
@@ -133,10 +137,12 @@ LOOKBACK_BY_TOKEN = Schema(
         TOKEN_ID,
         TOKEN,
         Column("class", "String", "C: continuation, W: whole word, F: first piece"),
-        Column("position", "Float64", "position part of the lift, in nats"),
-        Column("class_part", "Float64", "class part; null for a token alone in its class and frequency bin"),
-        Column("lexical", "Float64", "lexical part"),
-        Column("measured", "Float64", "mean attention to the previous token on text; null where it is too rare"),
+        *numbers(
+            position="position part of the lift, in nats",
+            class_part="class part; null for a token alone in its class and frequency bin",
+            lexical="lexical part",
+            measured="mean attention to the previous token on text; null where it is too rare",
+        ),
     ),
 )
 LOOKBACK_BY_THRESHOLD = Schema(
@@ -144,9 +150,11 @@ LOOKBACK_BY_THRESHOLD = Schema(
     "Does the difference depend on the thresholds of the classes?",
     (
         HEAD,
-        Column("continuation", "Float64", "least share of occurrences after a letter, for C"),
-        Column("whole_word", "Float64", "largest share of occurrences before a continuation, for W"),
-        Column("difference", "Float64", "C − W of the total lift, in nats"),
+        *numbers(
+            continuation="least share of occurrences after a letter, for C",
+            whole_word="largest share of occurrences before a continuation, for W",
+            difference="C − W of the total lift, in nats",
+        ),
         Column("tokens", "Int64", "query tokens of C and W in the frequency bins used"),
     ),
 )
@@ -157,7 +165,7 @@ LOOKBACK_BY_POSITION = Schema(
         HEAD,
         Column("query_position", "Int32", "position of the query, from 0"),
         PART,
-        Column("difference", "Float64", "C − W, in nats"),
+        *numbers(difference="C − W, in nats"),
     ),
 )
 
@@ -290,45 +298,55 @@ class Lookback(SplitTerms):
         return found
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        layer, counts, heads = study.layer, study.counts, study.heads(self.heads)
+        layer, counts, heads, seed = study.layer, study.counts, study.heads(self.heads), study.seed
         assert counts is not None
         positions, evidence = self._positions(layer), word_evidence(layer.vocabulary, counts)
         labels = self.classes(layer, counts, evidence)
         if layer.weights.softcap is not None:
             runner.say("lifts are taken before softcapping")
-        mean, seed = self.split_off(study), study.seed
-        swept = evidence.labels(
-            min(*SWEEP["continuation"], self.continuation), max(SWEEP["whole_word"]), self.first_piece
-        )
-        also = (swept != "") & (counts.tokens >= self.fewest)
-        tokens = QueryTokens.of(labels, counts.tokens, counts.bigrams, also=also)
-        draws = Draws(tokens, draws_for(len(heads)), seed)
-        seen = Lifts(layer, tokens, counts.tokens.astype(np.float64), positions, mean)
-        lifts = seen.of_heads(heads, runner, draws)
+        mean, n_draws = self.split_off(study), draws_for(len(heads))
+
+        def measured(tokens: QueryTokens, ahead: bool) -> tuple[Lifts, Draws]:
+            draws, frequencies = Draws(tokens, n_draws, seed), counts.tokens.astype(np.float64)
+            lifts = lifts_of(
+                layer, tokens, frequencies, heads, runner, positions=positions, mean=mean, draws=draws, ahead=ahead
+            )
+            return lifts, draws
+
+        loosest = min(*SWEPT_CONTINUATION, self.continuation), max(SWEPT_WHOLE_WORD), self.first_piece
+        swept = (evidence.labels(*loosest) != "") & (counts.tokens >= self.fewest)
+        tokens = QueryTokens.of(labels, counts.tokens, counts.bigrams, also=swept)
+        lifts, draws = measured(tokens, ahead=False)
         text = self._on_text(study, labels, heads, runner)
-        over_self = {head: _against_self(lift) for head, lift in lifts.items()}
-        rows = [*_rows(lifts, draws, PREVIOUS, _nulls(lifts, seed)), *_rows(over_self, draws, SELF)]
-        rows += _spelled_alike(layer, lifts, tokens, seed)
+        by_head = [
+            _contrast(PREVIOUS, heads, COLUMNS, lifts.by_token, draws, _nulls(lifts, seed)),
+            _contrast(SELF, heads, ("position", "total"), lifts.against_self, draws),
+            _spelled_alike(layer, heads, lifts, tokens, seed),
+        ]
         if not layer.is_causal:
             after = QueryTokens.of(labels, counts.tokens, counts.bigrams, ahead=True)
-            ahead = Lifts(layer, after, counts.tokens.astype(np.float64), positions, mean, ahead=True)
-            drawn = Draws(after, draws_for(len(heads)), seed)
-            found = ahead.of_heads(heads, runner, drawn)
-            rows += _rows(found, drawn, NEXT, _nulls(found, seed))
+            found, drawn = measured(after, ahead=True)
+            by_head.append(_contrast(NEXT, heads, COLUMNS, found.by_token, drawn, _nulls(found, seed)))
+        parts = np.nan_to_num(lifts.parts)
+        by_term = draws.estimate(np.concatenate([parts, parts.sum(axis=1, keepdims=True)], axis=1))
+        terms = [str(term.name) for term in lifts.terms]
         tables = {
-            "lookback_by_head": _conform(LOOKBACK_BY_HEAD, rows).sort("head", maintain_order=True),
-            "lookback_by_term": _by_term(lifts, [str(term.name) for term in seen.terms], draws),
-            "lookback_by_threshold": self._by_threshold(lifts, tokens, counts, evidence),
-            "lookback_by_token": _by_token(layer, lifts, tokens, text),
+            "lookback_by_head": pl.concat(by_head).sort("head", maintain_order=True),
+            "lookback_by_term": LOOKBACK_BY_TERM.grid(
+                {"head": heads, "part": COLUMNS, "term": terms},
+                with_ends("difference", by_term),
+            ),
+            "lookback_by_threshold": self._by_threshold(heads, lifts, tokens, evidence),
+            "lookback_by_token": _by_token(layer, heads, lifts, tokens, text),
         }
         if positions:
-            tables["lookback_by_position"] = _by_position(lifts, positions)
-        if text is None:
-            return tables
-        return tables | {
-            "lookback_text": _text_table(text, heads, seed),
-            "lookback_prediction": _prediction(tables["lookback_by_token"], heads, seed),
-        }
+            by_place = np.concatenate([lifts.by_place, lifts.by_place.sum(axis=2, keepdims=True)], axis=2)
+            axes = {"head": heads, "query_position": positions, "part": COLUMNS}
+            tables["lookback_by_position"] = LOOKBACK_BY_POSITION.grid(axes, {"difference": by_place})
+        if text is not None:
+            tables["lookback_text"] = _text_table(text, heads, seed)
+            tables["lookback_prediction"] = _prediction(tables["lookback_by_token"], heads, seed)
+        return tables
 
     def classes(self, layer: Layer, counts: Counts, evidence: WordEvidence) -> np.ndarray:
         """The class of every token; refuses a vocabulary or corpus that can't fill C and W."""
@@ -362,19 +380,20 @@ class Lookback(SplitTerms):
         return found
 
     def _by_threshold(
-        self, lifts: Mapping[int, HeadLift], tokens: QueryTokens, counts: Counts, evidence: WordEvidence
+        self, heads: Sequence[int], lifts: Lifts, tokens: QueryTokens, evidence: WordEvidence
     ) -> pl.DataFrame:
         """The total with other thresholds of C and W."""
-        rows = []
-        for continuation in SWEEP["continuation"]:
-            for whole_word in SWEEP["whole_word"]:
-                labels = evidence.labels(continuation, min(whole_word, self.first_piece), self.first_piece)[tokens.ids]
-                chosen = QueryTokens(tokens.ids, labels, tokens.bins, tokens.neighbours)
-                used = int(np.count_nonzero(chosen.contrast)) if chosen.weights else 0
-                for head, lift in lifts.items():
-                    total = lift.lift @ chosen.contrast if used else None
-                    rows.append((head, continuation, whole_word, total, used))
-        return _conform(LOOKBACK_BY_THRESHOLD, rows).sort("head", maintain_order=True)
+        shape = len(SWEPT_CONTINUATION), len(SWEPT_WHOLE_WORD)
+        used, totals = np.zeros(shape, np.int64), np.full((len(heads), *shape), np.nan)
+        for row, column in np.ndindex(shape):
+            whole_word = min(SWEPT_WHOLE_WORD[column], self.first_piece)
+            labels = evidence.labels(SWEPT_CONTINUATION[row], whole_word, self.first_piece)[tokens.ids]
+            chosen = QueryTokens(tokens.ids, labels, tokens.bins, tokens.neighbours)
+            if chosen.weights:
+                used[row, column] = np.count_nonzero(chosen.contrast)
+                totals[:, row, column] = lifts.total @ chosen.contrast
+        axes = {"head": heads, "continuation": SWEPT_CONTINUATION, "whole_word": SWEPT_WHOLE_WORD}
+        return LOOKBACK_BY_THRESHOLD.grid(axes, {"difference": totals, "tokens": used})
 
     def verdict(self, tables: Frames) -> Verdict:
         """Whether at least one head looks back more from continuation tokens than from whole words."""
@@ -498,13 +517,6 @@ def judge_lookback(by_head: pl.DataFrame) -> list[HeadJudgement]:
     ]
 
 
-def largest_term(by_term: pl.DataFrame, head: int) -> tuple[str, float, bool]:
-    """The largest term of a head's C − W, its size, and whether it carries at least half of the difference."""
-    rows = by_term.filter(head=head, part="total").sort("difference", descending=True)
-    name, size = rows.select("term", "difference").row(0)
-    return name, size, size >= HALF * float(rows["difference"].to_numpy().sum())
-
-
 def _gaps(tables: Frames) -> dict[tuple[int, str], float]:
     """The gap in attention by head and removed term; empty without text."""
     if "lookback_text" not in tables:
@@ -515,7 +527,9 @@ def _gaps(tables: Frames) -> dict[tuple[int, str], float]:
 
 def _describe_switch(best: HeadJudgement, tables: Frames, gaps: Mapping[tuple[int, str], float]) -> str:
     assert best.part is not None
-    term, size, carries = largest_term(tables["lookback_by_term"], best.head)
+    by_term = tables["lookback_by_term"].filter(head=best.head, part="total").sort("difference", descending=True)
+    term, size = by_term.select("term", "difference").row(0)
+    carries = size >= HALF * float(by_term["difference"].to_numpy().sum())
     total, low, high = (best.total[name] for name in ("difference", "low", "high"))
     part = f"{_PART_WORDS[best.part]} ({best.parts[best.part]['difference']:.2f} nats)"
     said = (
@@ -558,58 +572,45 @@ def _check_reach(layer: Layer, position: int, n_keys: int) -> None:
         )
 
 
-def _conform(schema: Schema, rows: Sequence[Sequence[Any]]) -> pl.DataFrame:
-    return schema.conform(pl.DataFrame(rows, schema=schema.names, orient="row", infer_schema_length=None))
+NULLS = ("null_low", "null_high", "aligned_low", "aligned_high", "p_labels", "p_alignments")
 
 
-def _rows(
-    lifts: Mapping[int, HeadLift], draws: Draws, contrast: str, nulls: Mapping[tuple[int, str], Sequence[Any]] = {}
-) -> list[tuple[Any, ...]]:
-    """Rows of `lookback_by_head`; against the query itself, class and lexical part are those of the previous token."""
+def with_ends(name: str, found: Interval) -> dict[str, np.ndarray]:
+    return {name: found.value, "low": found.low, "high": found.high}
+
+
+def _contrast(
+    contrast: str,
+    heads: Sequence[int],
+    columns: Sequence[str],
+    values: np.ndarray,
+    draws: Draws,
+    nulls: Mapping[str, np.ndarray | None] = dict.fromkeys(NULLS),
+) -> pl.DataFrame:
+    """Rows of `lookback_by_head` from the lift of every [head, column, token]."""
+    weights = {label: draws.tokens.matched(label) for label in CLASSES}
+    means = {label: values @ each if each.any() else None for label, each in weights.items()}
     used = int(np.count_nonzero(draws.tokens.contrast))
-    weights = [draws.tokens.matched(label) for label in CLASSES]
-    rows = []
-    for head, lift in lifts.items():
-        values = np.nan_to_num(lift.by_token)
-        found = draws.estimate(values)
-        for row, part in enumerate((*PARTS, "total")):
-            if contrast == SELF and part in ("class", "lexical"):
-                continue
-            means = [values[row] @ each if each.any() else None for each in weights]
-            null = nulls.get((head, part), [None] * 6)
-            rows.append((head, part, contrast, *means, *(each[row] for each in found), *null, used))
-    return rows
+    data = with_ends("difference", draws.estimate(values)) | means | dict(nulls)
+    return LOOKBACK_BY_HEAD.grid({"head": heads, "part": columns}, data | {"contrast": contrast, "tokens": used})
 
 
-def _nulls(lifts: Mapping[int, HeadLift], seed: int) -> dict[tuple[int, str], list[float | None]]:
-    """Both nulls of each head and part: the ends of permuted labels and of rotated queries, and the two p-values."""
-    matrices = np.stack([lift.matrices for lift in lifts.values()])
-    labels = np.stack([lift.label_null for lift in lifts.values() if lift.label_null is not None])
-    observed, rotated = np.trace(matrices, axis1=2, axis2=3), random_alignments(matrices, labels.shape[-1], seed)
+def _nulls(lifts: Lifts, seed: int) -> dict[str, np.ndarray]:
+    """Both nulls of each head and column: the ends of permuted labels and of rotated queries, and the two p-values."""
+    labels, observed = lifts.label_null, np.trace(lifts.matrices, axis1=2, axis2=3)
+    rotated = random_alignments(lifts.matrices, labels.shape[-1], seed)
     spread = np.maximum(rotated.std(axis=2), np.finfo(float).tiny)
-    largest = (rotated[:, :-1] / spread[:, :-1, None]).max(axis=1)  # over parts, for each head and draw
-    found: dict[tuple[int, str], list[float | None]] = {}
-    for column, part in enumerate((*PARTS, "total")):
-        pairs = zip(observed[:, column], labels[:, column], strict=True)
-        p_labels = holm(np.array([tail_probability(abs(value), np.abs(null)) for value, null in pairs]))
-        for row, head in enumerate(lifts):
-            ends = [*np.quantile([labels[row, column], rotated[row, column]], [0.025, 0.975], axis=1).T.ravel()]
-            p = tail_probability(observed[row, column] / spread[row, column], largest[row])
-            p_alignments = None if part == "total" else min(1.0, len(lifts) * p)
-            found[head, part] = [*ends, p_labels[row], p_alignments]
-    return found
+    largest = (rotated[:, :-1] / spread[:, :-1, None]).max(axis=1, keepdims=True)  # over parts, by head and draw
+    tails = np.vectorize(tail_probability, signature="(),(draw)->()")
+    p_alignments = np.minimum(1.0, len(observed) * tails(observed / spread, largest))
+    p_alignments[:, -1] = np.nan  # the total has none
+    p_labels = tails(np.abs(observed), np.abs(labels))
+    ends = np.quantile([labels, rotated], [0.025, 0.975], axis=-1)
+    p_values = np.apply_along_axis(holm, 0, p_labels), p_alignments
+    return dict(zip(NULLS, (ends[0, 0], ends[1, 0], ends[0, 1], ends[1, 1], *p_values), strict=True))
 
 
-def _against_self(lift: HeadLift) -> HeadLift:
-    """The same lift with the query's own key in place of the earlier ones: only the position part changes."""
-    parts = np.concatenate([lift.over_self[None], lift.parts[1:]])
-    total = lift.lift + (lift.over_self - lift.parts[0]).sum(axis=0)
-    return replace(lift, parts=parts, lift=total)
-
-
-def _spelled_alike(
-    layer: Layer, lifts: Mapping[int, HeadLift], tokens: QueryTokens, seed: int
-) -> list[tuple[Any, ...]]:
+def _spelled_alike(layer: Layer, heads: Sequence[int], lifts: Lifts, tokens: QueryTokens, seed: int) -> pl.DataFrame:
     """The total for pairs of a continuation token and a whole word that are spelled alike, with paired intervals."""
     mark = layer.vocabulary.continuing_mark
     words: dict[str, dict[str, int]] = {}
@@ -617,88 +618,43 @@ def _spelled_alike(
         words.setdefault(layer.token(int(token)).removeprefix(mark).strip(), {})[label] = place
     pairs = np.array([(each["C"], each["W"]) for each in words.values() if {"C", "W"} <= set(each)])
     if len(pairs) < FEWEST:
-        return []
-    both = np.stack([lift.lift[pairs] for lift in lifts.values()])  # head, pair, class
+        return LOOKBACK_BY_HEAD.empty()
+    both = lifts.total[:, pairs]  # head, pair, class
     gaps, times = both[..., 0] - both[..., 1], np.concatenate(list(resampled(len(pairs), RESAMPLES, seed)))
-    found = interval(gaps.mean(axis=1), times @ gaps.T / len(pairs))
-    means = both.mean(axis=1)
-    return [
-        (head, "total", ALIKE, *means[row], None, *(each[row] for each in found), *[None] * 6, len(pairs))
-        for row, head in enumerate(lifts)
-    ]
-
-
-def _by_term(lifts: Mapping[int, HeadLift], terms: Sequence[str], draws: Draws) -> pl.DataFrame:
-    rows = []
-    for head, lift in lifts.items():
-        parts = np.nan_to_num(lift.parts)
-        found = draws.estimate(np.concatenate([parts, parts.sum(axis=0, keepdims=True)]))
-        for row, part in enumerate((*PARTS, "total")):
-            rows += [(head, part, term, *(each[row, column] for each in found)) for column, term in enumerate(terms)]
-    return _conform(LOOKBACK_BY_TERM, rows)
-
-
-def _by_position(lifts: Mapping[int, HeadLift], positions: Sequence[int]) -> pl.DataFrame:
-    rows = [
-        (head, position, part, value)
-        for head, lift in lifts.items()
-        for position, values in zip(positions, lift.by_place, strict=True)
-        for part, value in zip((*PARTS, "total"), [*values, values.sum()], strict=True)
-    ]
-    return _conform(LOOKBACK_BY_POSITION, rows)
+    found, means = interval(gaps.mean(axis=1), times @ gaps.T / len(pairs)), both.mean(axis=1)
+    data = {"part": "total", "contrast": ALIKE, "C": means[:, 0], "W": means[:, 1], "F": None, "tokens": len(pairs)}
+    return LOOKBACK_BY_HEAD.grid({"head": heads}, data | with_ends("difference", found) | dict.fromkeys(NULLS))
 
 
 def _by_token(
-    layer: Layer, lifts: Mapping[int, HeadLift], tokens: QueryTokens, text: TextLookback | None
+    layer: Layer, heads: Sequence[int], lifts: Lifts, tokens: QueryTokens, text: TextLookback | None
 ) -> pl.DataFrame:
     classed = np.flatnonzero(tokens.labels != "")
-    ids, labels, n = tokens.ids[classed], tokens.labels[classed], len(classed)
-    measured = np.full((len(lifts), n), np.nan)
+    ids, measured = tokens.ids[classed], np.full((len(heads), len(classed)), np.nan)
     if text is not None:
         often = text.token_places[ids] >= FEWEST_OCCURRENCES
         measured[:, often] = text.token_sums[:, ids[often]] / text.token_places[ids[often]]
-    values = np.concatenate([lift.parts.sum(axis=1)[:, classed] for lift in lifts.values()], axis=1)
-    return LOOKBACK_BY_TOKEN.frame(
-        {
-            "head": np.repeat(np.array(list(lifts)), n),
-            "token_id": np.tile(ids, len(lifts)),
-            "token": [layer.token(int(token)) for token in ids] * len(lifts),
-            "class": labels.tolist() * len(lifts),
-            **dict(zip(("position", "class_part", "lexical"), values, strict=True)),
-            "measured": measured.ravel(),
-        }
-    )
+    parts = lifts.parts.sum(axis=2)[:, :, classed]
+    data = {
+        "token": [layer.token(int(token)) for token in ids] * len(heads),
+        "class": tokens.labels[classed].tolist() * len(heads),
+        **dict(zip(("position", "class_part", "lexical"), parts.transpose(1, 0, 2), strict=True)),
+        "measured": measured,
+    }
+    return LOOKBACK_BY_TOKEN.grid({"head": heads, "token_id": ids}, data)
 
 
 def _text_table(text: TextLookback, heads: Sequence[int], seed: int) -> pl.DataFrame:
     means, gap = text.estimates(seed)
-    places, ends = int(text.places[:, :2].sum()), np.stack([means.low, means.high], axis=-1)
-    rows = [
-        (
-            head,
-            removed,
-            *means.value[row, column],
-            *(each[row, column] for each in gap),
-            places,
-            *ends[row, column].ravel(),
-        )
-        for row, head in enumerate(heads)
-        for column, removed in enumerate(text.removed)
-    ]
-    return _conform(LOOKBACK_TEXT, rows)
+    data: dict[str, Any] = with_ends("gap", gap) | {"places": int(text.places[:, :2].sum())}
+    for place, label in enumerate(CLASSES):
+        data |= Interval(*(each[..., place] for each in means)).columns(f"attention_{label}")
+    return LOOKBACK_TEXT.grid({"head": heads, "removed": text.removed}, data)
 
 
 def _prediction(by_token: pl.DataFrame, heads: Sequence[int], seed: int) -> pl.DataFrame:
-    rows = []
     lift = pl.col("position") + pl.col("class_part") + pl.col("lexical")
-    for head in heads:
-        pair = by_token.filter(head=head).select(lift, "measured").drop_nulls().to_numpy()
-        n = len(pair)
-        value, ends = spearman(*pair.T) if n else None, (None, None)
-        if value is not None and n >= FEWEST:
-            drawn = (row.astype(int) for times in resampled(n, RESAMPLES, seed) for row in times)
-            samples = [spearman(*np.repeat(pair, times, axis=0).T) for times in drawn]
-            found = interval(np.array([value]), np.array(samples, np.float64)[:, None], skip_undefined=True)
-            ends = found.low[0], found.high[0]
-        rows.append((head, value, *ends, n))
-    return _conform(LOOKBACK_PREDICTION, rows)
+    pairs = [by_token.filter(head=head).select(lift, "measured").drop_nulls().to_numpy() for head in heads]
+    found = [correlation_with_interval(each, RESAMPLES, seed) for each in pairs]
+    data = with_ends("spearman", Interval(*np.array(found).T)) | {"tokens": np.array([len(each) for each in pairs])}
+    return LOOKBACK_PREDICTION.grid({"head": heads}, data)

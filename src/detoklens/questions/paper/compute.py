@@ -309,16 +309,11 @@ def is_gpt2_small(layer: Layer) -> bool:
 
 def paper_ranks(layer: Layer) -> pl.DataFrame | None:
     """The paper's rank and ours for every row of Table 1; None if the model has none of its tokens and heads."""
-
-    def known(text: str) -> int | None:
-        try:
-            return layer.token_id(text)
-        except TokenError:
-            return None
-
-    ids = [(known(query), known(key)) for _, query, key, _ in PAPER_TABLE]
+    if not layer.has_vocabulary or layer.positions != "learned":
+        return None
+    ids = [(layer.vocabulary.find_id(query), layer.vocabulary.find_id(key)) for _, query, key, _ in PAPER_TABLE]
     places = [n for n, pair in enumerate(ids) if None not in pair and PAPER_TABLE[n][0] < layer.n_heads]
-    if not places or layer.positions != "learned":
+    if not places:
         return None
     queries, keys = np.array([ids[place] for place in places], dtype=np.int64).T
     found_ranks, found_scores = pair_ranks(layer.token_affinity("mean"), queries, keys[None])

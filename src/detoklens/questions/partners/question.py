@@ -13,9 +13,12 @@ from detoklens.errors import TokenError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.ranking import HeadScores, pair_counts, top_keys
 from detoklens.measures.words import joined_texts, token_texts
-from detoklens.questions.base import ReportEntry, View
+from detoklens.parallel import Runner
+from detoklens.questions.base import Question, ReportEntry, View
 from detoklens.questions.options import AFFINITY, Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, to_cli_args
+from detoklens.questions.study import Study
+from detoklens.scores.affinity import Affinity
 from detoklens.tables.schema import (
     BIGRAM_COUNT,
     HEAD,
@@ -31,10 +34,7 @@ from detoklens.tables.schema import (
 from detoklens.wording import SEAM, head_name, listed, token_shown
 
 if TYPE_CHECKING:
-    from detoklens.parallel import Runner
     from detoklens.questions.base import Frames
-    from detoklens.questions.study import Study
-    from detoklens.scores.affinity import Affinity
 
 
 PAPER_TOKENS = ("iens", " Jackson", "yo", " Korea", " Obama", " Einstein", " chloride", " century")
@@ -101,7 +101,7 @@ class Partners(Joining):
         object.__setattr__(self, "token_id", ())
 
     def settings(self, study: Study) -> dict[str, Any]:
-        return super().settings(study) | {"tokens": self._queries(study)}
+        return super().settings(study) | {"tokens": self._query_ids(study)}
 
     @classmethod
     def report_entries(cls, study: Study) -> Sequence[ReportEntry]:
@@ -117,10 +117,10 @@ class Partners(Joining):
         return to_cli_args(replace(self, tokens=named))
 
     def ask(self, study: Study, _runner: Runner) -> Frames:
-        heads, queries = study.heads(self.heads), self._queries(study)
+        heads, queries = study.heads(self.heads), self._query_ids(study)
         affinity = self.affinity(study, self.scale, self.centred, heads, queries)
-        found = partners_of(affinity, heads, queries, self.top, study.meaningful_tokens())
-        return {"partners": _described(study, found, self.is_ahead)}
+        partners = partners_of(affinity, heads, queries, self.top, study.meaningful_tokens())
+        return {"partners": describe_pairs(study, PARTNERS, partners, self.is_ahead)}
 
     def summarize(self, tables: Frames) -> str:
         """The top partners of the first token, in the head with its largest score."""
@@ -134,12 +134,9 @@ class Partners(Joining):
     def views(self, tables: Frames) -> Sequence[View]:
         """Without ids, unless the tokens have no text."""
         frame = tables["partners"]
-        return [
-            View(
-                PARTNERS.question,
-                frame if frame["query_token"].has_nulls() else frame.drop("query_token_id", "key_token_id"),
-            )
-        ]
+        if not frame["query_token"].has_nulls():
+            frame = frame.drop("query_token_id", "key_token_id")
+        return [View(PARTNERS.question, frame)]
 
     def page_views(self, tables: Frames) -> Sequence[View]:
         """The same with a mark between the two joined tokens."""
@@ -147,7 +144,7 @@ class Partners(Joining):
         seamed = pl.concat_str(*order, separator=SEAM).alias("joined")
         return [View(view.title, view.frame.with_columns(seamed)) for view in self.views(tables)]
 
-    def _queries(self, study: Study) -> list[int]:
+    def _query_ids(self, study: Study) -> list[int]:
         if not self.tokens:
             raise TokenError('no query token was given; pass one as text, e.g. " Korea", or by its id')
         return list(dict.fromkeys(study.token_ids(self.tokens)))
@@ -182,18 +179,18 @@ def partners_of(
     )
 
 
-def _described(study: Study, found: pl.DataFrame, is_ahead: bool) -> pl.DataFrame:
-    """Add texts and, with counts, how often the pair occurs."""
-    queries, keys = found["query_token_id"].to_numpy(), found["key_token_id"].to_numpy()
+def describe_pairs(study: Study, schema: Schema, pairs: pl.DataFrame, is_ahead: bool) -> pl.DataFrame:
+    """A table of pairs with their texts and, with counts, how often they occur."""
+    queries, keys = pairs["query_token_id"].to_numpy(), pairs["key_token_id"].to_numpy()
     first, second = (queries, keys) if is_ahead else (keys, queries)
-    texts = found.with_columns(
+    described = pairs.with_columns(
         pl.Series("query_token", token_texts(study.layer, queries), pl.String),
         pl.Series("key_token", token_texts(study.layer, keys), pl.String),
         pl.Series("joined", joined_texts(study.layer, first, second), pl.String),
     )
     if study.counts is None:
-        return PARTNERS.without("count").conform(texts)
-    return PARTNERS.conform(texts.with_columns(pl.Series("count", pair_counts(study.counts, first, second))))
+        return schema.without("count").conform(described)
+    return schema.conform(described.with_columns(pl.Series("count", pair_counts(study.counts, first, second))))
 
 
 def example_tokens(study: Study) -> list[int]:

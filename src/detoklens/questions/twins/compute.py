@@ -17,12 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import numpy as np
+import polars as pl
 
-from detoklens.errors import DetokLensError, RangeError, TokenError
+from detoklens.errors import DetokLensError, TokenError
 from detoklens.measures.chance import FEWEST_WORDS
 from detoklens.measures.token_classes import exchange_classes
 from detoklens.measures.twins import (
     PARTNERS,
+    Chains,
     chains,
     exchanged_first,
     listed_tokens,
@@ -33,18 +35,15 @@ from detoklens.measures.twins import (
 )
 from detoklens.measures.words import given_words
 from detoklens.questions.base import Verdict
-from detoklens.questions.parameters import Parameter, in_one_word, whole_numbers
+from detoklens.questions.parameters import Parameter
 from detoklens.questions.texts import Beginning, find_beginning
 from detoklens.questions.words.question import by_file
+from detoklens.scores.layer import Layer
 from detoklens.tables.schema import Column, Schema
 from detoklens.wording import listed, listed_some, plural, term_symbol, token_shown
 
 if TYPE_CHECKING:
-    import polars as pl
-
-    from detoklens.measures.twins import Chains, Splits
     from detoklens.questions.study import Study
-    from detoklens.scores.layer import Layer
 
 
 PLACE = Column("place", "String", "attention: residual stream between attention and MLP; block: after the whole block")
@@ -117,8 +116,7 @@ TWINS_BY_CONDITION = Schema(
 )
 
 
-FEWEST = 2
-"""Words needed to standardise at all."""
+FEWEST = 2  # words needed to standardise at all
 
 TwinWords = Annotated[
     Path | Sequence[str] | None,
@@ -127,12 +125,6 @@ TwinWords = Annotated[
         metavar="FILE",
         read=Path,
         spell=by_file("--words"),
-    ),
-]
-Pieces = Annotated[
-    Sequence[int],
-    Parameter(
-        "Numbers of pieces.", metavar="2,3,4", read=whole_numbers("numbers of pieces"), spell=in_one_word("--pieces")
     ),
 ]
 Triples = Annotated[int, Parameter("Maximum number of words per number of pieces.", least=2, advanced=True)]
@@ -146,12 +138,6 @@ Bos = Annotated[
         read=str,
     ),
 ]
-
-
-def check_pieces(pieces: Sequence[int]) -> None:
-    wrong = [number for number in pieces if number < 2]
-    if wrong or not pieces:
-        raise RangeError(f"a word has at least 2 pieces, not {wrong[0] if wrong else 'none'}; pass, e.g., 2,3,4")
 
 
 def beginning_of(
@@ -183,30 +169,28 @@ def bos_name(layer: Layer, beginning: tuple[int, ...]) -> str | None:
     return token_shown(layer.token(beginning[0])) if beginning else None
 
 
+def unreadable(layer: Layer) -> list[int]:
+    """The padding token, which has no position, if there is one."""
+    padding = layer.weights.padding_token_id
+    return [] if padding is None else [padding]
+
+
 def candidate_tokens(study: Study, size: int | None, wholes: Iterable[np.ndarray]) -> np.ndarray:
     """The tokens to rank, in order of id: those that are neither special nor untrained, or a sample plus the twins."""
-    unread = study.layer.weights.padding_token_id
-    everything = np.setdiff1d(study.meaningful_tokens(), [] if unread is None else [unread])
+    everything = np.setdiff1d(study.meaningful_tokens(), unreadable(study.layer))
     if size is None or size >= len(everything):
         return everything
     sample = np.random.default_rng(study.seed).choice(everything, size, replace=False)
     return np.unique(np.concatenate([sample, *wholes]))
 
 
-def null_pieces(layer: Layer, words: Chains, seed: int) -> np.ndarray:
-    """Each word with another's first piece, of the same orthographic class and frequency bin."""
-    return exchanged_first(words.pieces, seed, exchange_classes(layer.vocabulary, words.pieces[:, 0]))
+@dataclass(frozen=True)
+class Words:
+    """Words in pieces with the ingredients of their controls; without partners there is no additive control."""
 
-
-def partners_of(words: Chains, seed: int, say: Callable[[str], None]) -> np.ndarray | None:
-    """Each word's partners in the additive control; None, with a note, if there are too few words."""
-    partners = partner_words(words.pieces, seed)
-    if partners is None:
-        say(
-            f"{plural(len(words), 'word')} in {words.pieces.shape[1]} pieces: too few for the additive control, in "
-            f"which each word needs {PARTNERS} partners with another first piece and another rest"
-        )
-    return partners
+    chains: Chains
+    null: np.ndarray
+    partners: np.ndarray | None
 
 
 def twin_words(
@@ -216,40 +200,54 @@ def twin_words(
     most: int,
     seed: int,
     say: Callable[[str], None],
-) -> dict[int, Chains]:
+) -> dict[int, Words]:
     """The words by number of pieces, where there are at least two."""
     vocabulary = layer.vocabulary
-    splits: Splits = merge_splits(vocabulary)
+    splits = merge_splits(vocabulary)
     if not splits:
         splits = text_splits(vocabulary)
-        if splits:
-            say("the tokenizer has no merges: words are split into their longest first piece and the rest")
+        if not splits:
+            raise TokenError(
+                f"no word of {layer.name} has a twin: its tokenizer has no merges and no token that is two others "
+                "joined, as with letters or amino acids; choose a model with subword tokens"
+            )
+        say("the tokenizer has no merges: words are split into their longest first piece and the rest")
     wholes = word_tokens(vocabulary, splits) if words is None else listed_tokens(vocabulary, given_words(words))
-    found = {number: _readable(layer, chains(splits, wholes, number)).sample(most, seed) for number in set(pieces)}
-    kept = {number: found[number] for number in sorted(found) if len(found[number]) >= FEWEST}
-    if not splits:
+    readable = np.setdiff1d(layer.meaningful_tokens, unreadable(layer))
+    found = {}
+    for number in sorted(set(pieces)):
+        some = chains(splits, wholes, number)
+        is_readable = np.isin(np.column_stack([some.pieces, some.whole]), readable).all(axis=1)
+        found[number] = some.only(np.flatnonzero(is_readable)).sample(most, seed)
+    if all(len(some) < FEWEST for some in found.values()):
         raise TokenError(
-            f"no word of {layer.name} has a twin: its tokenizer has no merges and no token that is two others joined, "
-            "as with letters or amino acids; choose a model with subword tokens"
+            f"fewer than two words of {layer.name} split into this many pieces; ask for fewer pieces"
+            if words is None
+            else f"fewer than two words of the list are tokens of {layer.name} that split into smaller ones; list "
+            "words that its tokenizer keeps whole"
         )
-    if not kept and words is not None:
-        raise TokenError(
-            f"fewer than two words of the list are tokens of {layer.name} that split into smaller ones; list words "
-            "that its tokenizer keeps whole"
+    for number, some in found.items():
+        if len(some) < FEWEST_WORDS:
+            say(f"{plural(len(some), 'word')} in {number} pieces: too few for intervals")
+    return {
+        number: Words(
+            some,
+            exchanged_first(some.pieces, seed, exchange_classes(vocabulary, some.pieces[:, 0])),
+            _partners(some, seed, say),
         )
-    if not kept:
-        raise TokenError(f"fewer than two words of {layer.name} split into this many pieces; ask for fewer pieces")
-    for number in sorted(found):
-        if len(found[number]) < FEWEST_WORDS:
-            say(f"{plural(len(found[number]), 'word')} in {number} pieces: too few for intervals")
-    return kept
+        for number, some in found.items()
+        if len(some) >= FEWEST
+    }
 
 
-def _readable(layer: Layer, words: Chains) -> Chains:
-    """The words whose tokens are all trained and can be given a position."""
-    unread = -1 if layer.weights.padding_token_id is None else layer.weights.padding_token_id
-    tokens = np.concatenate([words.pieces, words.whole[:, None]], axis=1)
-    return words.only(np.flatnonzero((np.isin(tokens, layer.meaningful_tokens) & (tokens != unread)).all(axis=1)))
+def _partners(words: Chains, seed: int, say: Callable[[str], None]) -> np.ndarray | None:
+    partners = partner_words(words.pieces, seed)
+    if partners is None:
+        say(
+            f"{plural(len(words), 'word')} in {words.pieces.shape[1]} pieces: too few for the additive control, in "
+            f"which each word needs {PARTNERS} partners with another first piece and another rest"
+        )
+    return partners
 
 
 CLEARLY = 1.2  # rank ratio: with thousands of words, any difference is significant

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import numpy as np
@@ -12,43 +13,44 @@ import polars as pl
 from detoklens.errors import CheckpointError, RangeError, UnsupportedModelError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.chance import Interval
-from detoklens.measures.twins import ClosedWorld, geometric_means, rank_measures, shares_lost
+from detoklens.measures.twins import (
+    ClosedWorld,
+    control_pieces,
+    geometric_means,
+    median_ranks,
+    rank_measures,
+    shares_lost,
+)
 from detoklens.measures.words import fingerprint_of, given_words
 from detoklens.model import checks
-from detoklens.questions.base import Question, View
-from detoklens.questions.parameters import Heads, Parameter
+from detoklens.parallel import Runner
+from detoklens.questions.base import Question, Verdict, View
+from detoklens.questions.parameters import Heads, Parameter, in_one_word, whole_numbers
 from detoklens.questions.twins.compute import (
     CARRYING,
     CONTROLS,
     TWINS,
     TWINS_BY_CONDITION,
     Bos,
-    Pieces,
     Triples,
     TwinWords,
+    Words,
     beginning_of,
     bos_name,
     candidate_tokens,
-    check_pieces,
     compare_twins,
     fewest_pieces,
     last_place,
-    null_pieces,
-    partners_of,
     summarize_twins,
     twin_words,
     twins_verdict,
 )
+from detoklens.scores.layer import Layer
+from detoklens.weights.first_layer import MlpSublayer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from detoklens.measures.twins import Chains, Condition
-    from detoklens.parallel import Runner
-    from detoklens.questions.base import ByLabel, Frames, Verdict
+    from detoklens.questions.base import ByLabel, Frames
     from detoklens.questions.study import Study
-    from detoklens.scores.layer import Layer
-    from detoklens.weights.first_layer import MlpSublayer
 
 
 COPIES = 3  # of one place's vectors in float32 while standardising, on top of the vectors of all places
@@ -58,13 +60,8 @@ SHOWN = (
 )
 
 
-@dataclass(frozen=True)
-class Ranked:
-    """Ranks of the twins at one place, for one number of pieces, by condition."""
-
-    ranks: dict[str, np.ndarray] = field(default_factory=dict)
-    null_ranks: dict[str, np.ndarray] = field(default_factory=dict)
-    """Of the null, under the same ablation."""
+Ranks = dict[str, np.ndarray]
+"""Ranks of the twins by condition; `null_cut_L0H1` are those of the null under the same ablation."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -81,7 +78,15 @@ class Twins(Question):
     """
 
     words: TwinWords = None
-    pieces: Pieces = (2, 3, 4)
+    pieces: Annotated[
+        Sequence[int],
+        Parameter(
+            "Numbers of pieces.",
+            metavar="2,3,4",
+            read=whole_numbers("numbers of pieces"),
+            spell=in_one_word("--pieces"),
+        ),
+    ] = (2, 3, 4)
     triples: Triples = 600
     candidates: Annotated[
         int | None,
@@ -148,7 +153,9 @@ class Twins(Question):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_pieces(self.pieces)
+        if not self.pieces or min(self.pieces) < 2:
+            wrong = next((number for number in self.pieces if number < 2), "none")
+            raise RangeError(f"a word has at least 2 pieces, not {wrong}; pass, e.g., 2,3,4")
 
     def settings(self, study: Study) -> dict[str, Any]:
         given = super().settings(study) | {"pieces": sorted(set(self.pieces)), **rest_settings(study.layer)}
@@ -166,29 +173,27 @@ class Twins(Question):
                 "ask for fewer pieces"
             )
         world = ClosedWorld.of(layer, beginning, _rest(layer, runner.say))
-        token_ids = candidate_tokens(study, self.candidates, [some.whole for some in words.values()])
+        token_ids = candidate_tokens(study, self.candidates, [some.chains.whole for some in words.values()])
         each = layer.d_model * (len(world.places) * layer.weights.token_embeddings.itemsize + COPIES * 4)
         checks.refuse_too_large(
             len(token_ids) * each,
             f"{len(token_ids):,} candidates of width {layer.d_model:,}",
             f"rank {int(checks.MEMORY_SHARE * checks.machine_memory() / each):,} candidates or fewer",
         )
-        nulls = {pieces: null_pieces(layer, some, study.seed) for pieces, some in words.items()}
-        asked = {
-            pieces: world.words_changed(some, nulls[pieces], partners_of(some, study.seed, runner.say))
-            for pieces, some in words.items()
-        }
-        fewest = min(words)  # longer words have controls only
-        asked[fewest] += world.layer_changed(words[fewest], study.heads(self.heads), nulls[fewest])
         by_condition, by_word = [], []
-        for (place, pieces), found in _ranked(world, asked, words, token_ids, runner).items():
-            known = {"place": place, "pieces": pieces, "words": len(words[pieces]), "candidates": len(token_ids)}
-            data: dict[str, Any] = {name: [value] * len(found.ranks) for name, value in known.items()}
-            data |= {"condition": [*found.ranks], "bos": [bos_name(layer, beginning)] * len(found.ranks)}
-            for name, numbers in _measures(found, self.bootstrap, study.seed).items():
-                data |= numbers.columns(name)
-            by_condition.append(TWINS_BY_CONDITION.frame(data))
-            by_word.append(_word_by_word(layer, place, words[pieces], found))
+        for (place, pieces), ranks in rank_twins(world, words, study.heads(self.heads), token_ids, runner).items():
+            some, found = words[pieces].chains, _measures(ranks, self.bootstrap, study.seed)
+            known = {"place": place, "pieces": pieces, "words": len(some), "candidates": len(token_ids)}
+            data = {name: column for each, numbers in found.items() for name, column in numbers.columns(each).items()}
+            axes = {"condition": _conditions(ranks)}
+            by_condition.append(TWINS_BY_CONDITION.grid(axes, known | data | {"bos": bos_name(layer, beginning)}))
+            spelled = {
+                "token": [layer.token(int(token)) for token in some.whole],
+                "split": ["|".join(map(layer.token, chain)) for chain in some.pieces.tolist()],
+            }
+            controls = {f"{name}_rank": ranks.get(name) for name in CONTROLS}
+            numbers = {"pieces": pieces, "place": place, "rank": ranks["whole"], **controls}
+            by_word.append(TWINS.grid({"token_id": some.whole}, spelled | numbers))
         return {"twins_by_condition": pl.concat(by_condition), "twins": pl.concat(by_word)}
 
     def verdict(self, tables: Frames) -> Verdict:
@@ -223,70 +228,68 @@ def rest_settings(layer: Layer) -> dict[str, str | None]:
     return {"rest_of_block": None if rest is None else rest.fingerprint}
 
 
-def _ranked(
-    world: ClosedWorld,
-    asked: Mapping[int, Sequence[Condition]],
-    words: Mapping[int, Chains],
-    token_ids: np.ndarray,
-    runner: Runner,
-) -> dict[tuple[str, int], Ranked]:
-    """Ranks of the twins among the candidates, by place and number of pieces."""
+def rank_twins(
+    world: ClosedWorld, words: Mapping[int, Words], heads: Sequence[int], token_ids: np.ndarray, runner: Runner
+) -> dict[tuple[str, int], Ranks]:
+    """Ranks of the twins among the candidates, by place and number of pieces; ablations for the fewest pieces only."""
     threads = runner.workers
     candidates = world.candidates(token_ids, threads)
-    found = {(place, pieces): Ranked() for place in world.places for pieces in asked}
-    steps = [(pieces, condition) for pieces, conditions in asked.items() for condition in conditions]
-    for number, (pieces, condition) in enumerate(steps, 1):
-        twins = np.searchsorted(token_ids, words[pieces].whole)
-        vectors = world.condition_vectors(condition, threads)
+    steps: list[tuple[int, str, Callable[[], Mapping[str, np.ndarray]]]] = []
+    for number, some in words.items():
+        pieces = some.chains.pieces
+        steps += [
+            (number, name, partial(world.vectors, texts, threads=threads))
+            for name, texts in control_pieces(pieces, some.null).items()
+        ]
+        if some.partners is not None:
+            steps.append((number, "additive", partial(world.additive, pieces, some.partners, threads)))
+        if number == min(words):
+            vectors, null_vectors = (
+                partial(world.vectors, texts, threads=threads, kept={}) for texts in (pieces, some.null)
+            )
+            for name, look in world.ablations(heads).items():
+                steps.append((number, name, partial(vectors, look)))
+                if not name.startswith("only_"):
+                    steps.append((number, f"null_{name}", partial(null_vectors, look)))
+    found: dict[tuple[str, int], Ranks] = {(place, number): {} for place in world.places for number in words}
+    for done, (number, name, compute) in enumerate(steps, 1):
+        states, twins = compute(), np.searchsorted(token_ids, words[number].chains.whole)
         for place in world.places:
-            found[place, pieces].ranks[condition.name] = candidates[place].ranks(vectors[place], twins, threads)
-        if condition.null is not None:
-            vectors = world.vectors(condition.null, condition.look, threads)
-            for place in world.places:
-                ranks = candidates[place].ranks(vectors[place], twins, threads)
-                found[place, pieces].null_ranks[condition.name] = ranks
+            found[place, number][name] = candidates[place].ranks(states[place], twins, threads)
         if runner.watch is not None:
-            runner.watch(number, len(steps))
+            runner.watch(done, len(steps))
     return found
 
 
-def _measures(found: Ranked, resamples: int, seed: int) -> dict[str, Interval]:
+def _conditions(ranks: Ranks) -> list[str]:
+    return [name for name in ranks if not name.startswith("null_")]
+
+
+def _measures(ranks: Ranks, resamples: int, seed: int) -> dict[str, Interval]:
     """The rank measures; for each cut and each term left out, the share of the gain lost and the effect on the null."""
-    row = {name: number for number, name in enumerate(found.ranks)}
-    ranks = np.stack([*found.ranks.values()])
-    off = [row[name] for name in found.null_ranks]
-    columns = ("share_lost", "null_median_rank", "null_ratio", "share_behind")
-    ablated = {name: np.full((3, len(row)), np.nan) for name in columns}
-    if off:
-        logarithms, null_off = np.log(ranks), np.stack([*found.null_ranks.values()])
-        gains = logarithms[[row[name] for name in CARRYING]] - logarithms[row["whole"]]
-        lost = logarithms[off] - logarithms[row["whole"]]
-        measured = {
-            "share_lost": shares_lost(lost, gains, resamples, seed),
-            "null_median_rank": rank_measures(null_off, resamples, seed)["median_rank"],
-            "null_ratio": geometric_means(null_off / found.ranks["null"], resamples, seed),
-        }
-        for name, numbers in measured.items():
-            ablated[name][:, off] = numbers.value, numbers.low, numbers.high
-    cuts = [number for name, number in row.items() if name.startswith("cut_")]
-    if cuts:
-        lost = logarithms[cuts] - logarithms[row["whole"]]
-        numbers = shares_lost(lost, gains, resamples, seed, behind=int(lost.mean(axis=1).argmax()))
-        ablated["share_behind"][:, cuts] = numbers.value, numbers.low, numbers.high
-    by_name = {name: Interval(*values) for name, values in ablated.items()}
-    return rank_measures(ranks, resamples, seed) | by_name
+    names, drawn = _conditions(ranks), (resamples, seed)
+    found = rank_measures(np.stack([ranks[name] for name in names]), *drawn)
+    logarithms = {name: np.log(ranks[name]) for name in names}
+    gains = np.stack([logarithms[name] - logarithms["whole"] for name in CARRYING])
 
+    def add(column: str, rows: Sequence[str], numbers: Interval) -> None:
+        """Other conditions have NaN."""
+        ends = np.full((3, len(names)), np.nan)
+        ends[:, [names.index(name) for name in rows]] = numbers
+        found[column] = Interval(*ends)
 
-def _word_by_word(layer: Layer, place: str, words: Chains, found: Ranked) -> pl.DataFrame:
-    controls = {f"{name}_rank": found.ranks.get(name, [None] * len(words)) for name in CONTROLS}
-    return TWINS.frame(
-        {
-            "token_id": words.whole,
-            "token": [layer.token(int(token)) for token in words.whole],
-            "pieces": [words.pieces.shape[1]] * len(words),
-            "split": ["|".join(map(layer.token, chain)) for chain in words.pieces.tolist()],
-            "place": [place] * len(words),
-            "rank": found.ranks["whole"],
-            **controls,
-        }
-    )
+    unknown = Interval(*np.empty((3, 0)))
+    for column in ("share_lost", "null_median_rank", "null_ratio", "share_behind"):
+        add(column, [], unknown)
+    ablated = [name for name in names if f"null_{name}" in ranks]
+    if ablated:
+        lost = np.stack([logarithms[name] - logarithms["whole"] for name in ablated])
+        nulls = np.stack([ranks[f"null_{name}"] for name in ablated])
+        add("share_lost", ablated, shares_lost(lost, gains, *drawn))
+        add("null_median_rank", ablated, median_ranks(nulls, *drawn))
+        add("null_ratio", ablated, geometric_means(nulls / ranks["null"], *drawn))
+    if cuts := [name for name in names if name.startswith("cut_")]:
+        lost = np.stack([logarithms[name] - logarithms["whole"] for name in cuts])
+        strongest = int(lost.mean(axis=1).argmax())
+        add("share_behind", cuts, shares_lost(lost, gains, *drawn, behind=strongest))
+    return found

@@ -24,9 +24,11 @@ from detoklens.measures.words import (
     token_texts,
     word_pairs,
 )
+from detoklens.parallel import Runner
 from detoklens.questions.base import ReportEntry, Verdict
 from detoklens.questions.options import Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
+from detoklens.questions.study import Study
 from detoklens.tables.schema import (
     HEAD,
     KEY_TOKEN,
@@ -41,11 +43,7 @@ from detoklens.tables.schema import (
 from detoklens.wording import head_name, listed, listed_some, plural
 
 if TYPE_CHECKING:
-    from detoklens.measures.words import PieceRanks, SplitWord, WordPairs
-    from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames
-    from detoklens.questions.study import Study
-    from detoklens.scores.layer import Layer
 
 
 WORD = Column("word", "String", "the word or name, without leading space")
@@ -189,28 +187,52 @@ class Words(Joining):
         return super().settings(study) | {"word_list": fingerprint_of(given_words(self.word_list))}
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        split = split_words(study.layer.vocabulary, given_words(self.word_list), not self.no_space)
-        pieces = _pieces(study.layer, split)
+        layer, heads = study.layer, study.heads(self.heads)
+        split = split_words(layer.vocabulary, given_words(self.word_list), not self.no_space)
+        sizes = [len(word.token_ids) for word in split]
+        columns = {
+            "word": [word.word for word in split],
+            "pieces": sizes,
+            "split": ["|".join(map(layer.token, word.token_ids)) for word in split],
+        }
+        pieces = WORD_PIECES.frame(columns)
         if self.word_list is None and not any(True for word in split for _ in word.pairs()):
             return {"words_by_head": WORDS_BY_HEAD.empty(), "word_pieces": pieces, "word_ranks": WORD_RANKS.empty()}
         pairs = word_pairs(split)
-        ranked = self._ranked(study, pairs.ahead() if self.is_ahead else pairs, runner)
-        runner.say(_counted(pieces["pieces"], len(ranked["word_ranks"]) // len(ranked["words_by_head"])))
-        return {"words_by_head": ranked["words_by_head"], "word_pieces": pieces, "word_ranks": ranked["word_ranks"]}
-
-    def _ranked(self, study: Study, pairs: WordPairs, runner: Runner) -> Frames:
-        heads, layer = study.heads(self.heads), study.layer
+        if self.is_ahead:
+            pairs = pairs.ahead()
         classes = exchange_classes(layer.vocabulary, pairs.keys)
         tokens = np.union1d(study.meaningful_tokens(), np.concatenate([pairs.keys, pairs.queries]))
         affinity = self.affinity(study, self.scale, self.centred, heads).of_tokens(tokens)
-        found = piece_ranks(affinity, pairs.places_in(tokens), classes, runner.watch)
-        summary: dict[str, Any] = {"head": heads, "pairs": [len(pairs.words)] * len(heads)}
-        summary |= rank_summary(found, pairs.words, len(tokens))
-        best = best_by_words(pl.DataFrame(summary).fill_nan(None))
+        ranks = piece_ranks(affinity, pairs.places_in(tokens), classes, runner.watch)
+        by_head: dict[str, Any] = {"head": heads, "pairs": [len(pairs.words)] * len(heads)}
+        by_head |= rank_summary(ranks, pairs.words, len(tokens))
+        best = best_by_words(pl.DataFrame(by_head).fill_nan(None))
+        by_head |= null_ratios(ranks, pairs.words).columns("null_ratio")
         place = heads.index(best["head"]) if best else 0
-        summary |= null_ratios(found, pairs.words).columns("null_ratio")
-        summary |= behind_best(found.ranks, pairs.words, place, len(tokens)).columns("behind")
-        return {"words_by_head": WORDS_BY_HEAD.frame(summary), "word_ranks": _pair_by_pair(layer, heads, pairs, found)}
+        by_head |= behind_best(ranks.ranks, pairs.words, place, len(tokens)).columns("behind")
+        row = np.repeat(np.arange(len(pairs.words)), len(heads))  # one row per pair and head
+        by_pair = {
+            "word": np.array(pairs.words, object)[row],
+            "pair": pairs.pair[row],
+            "key_token_id": pairs.keys[row],
+            "key_token": np.array(token_texts(layer, pairs.keys), object)[row],
+            "query_token_id": pairs.queries[row],
+            "query_token": np.array(token_texts(layer, pairs.queries), object)[row],
+            "head": np.tile(np.asarray(heads), len(pairs.words)),
+            "rank": ranks.ranks.T.ravel(),
+            "score": ranks.scores.T.ravel(),
+        }
+        single, double = sizes.count(1), sizes.count(2)
+        runner.say(
+            f"{len(split)} words: {single} of one token (left out), {double} of two, "
+            f"{len(split) - single - double} of more; {len(pairs.words)} pairs are ranked"
+        )
+        return {
+            "words_by_head": WORDS_BY_HEAD.frame(by_head),
+            "word_pieces": pieces,
+            "word_ranks": WORD_RANKS.frame(by_pair),
+        }
 
     def verdict(self, tables: Frames) -> Verdict:
         """ "yes" if a head ranks a word's own piece clearly above another word's."""
@@ -218,34 +240,34 @@ class Words(Joining):
 
     def summarize(self, tables: Frames) -> str:
         """The head that ranks a word's own piece best against another word's, and whether it does so clearly."""
-        found, best = self.verdict(tables), best_by_words(tables["words_by_head"])
+        verdict, best = self.verdict(tables), best_by_words(tables["words_by_head"])
         if best is None:
             return f"Untestable: {NOTHING_SPLIT}."
         name, piece = head_name(best["head"]), f"a word's {self._sought}{self.manner}"
         top = f"top {_share(best['median_share'])} of the vocabulary"
-        if found.value == "untestable":
-            return f"Untestable: {found.reason}. {name} ranks {piece} highest: its median rank is in the {top}."
+        if verdict.value == "untestable":
+            return f"Untestable: {verdict.reason}. {name} ranks {piece} highest: its median rank is in the {top}."
         evidence = f"its median rank ({top}) is {_against_null(best)}; we require at most {_required(best):.2f}"
-        if not found:
+        if not verdict:
             return f"No head finds {piece}: in the closest, {name}, {evidence}."
-        tied = [each for each in tied_with_best(tables["words_by_head"]) if each in found.heads]
-        others = [each for each in found.heads if each not in (name, *tied)]
+        tied = [each for each in tied_with_best(tables["words_by_head"]) if each in verdict.heads]
+        others = [each for each in verdict.heads if each not in (name, *tied)]
         ties = f" (tied: {listed_some(tied, MOST_NAMED)})" if tied else ""
         too = f" So {'does' if len(others) == 1 else 'do'} {listed_some(others, MOST_NAMED)}." if others else ""
         return f"{name}{ties} finds {piece}: {evidence}.{too}"
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         best = {label: best_by_words(tables["words_by_head"]) for label, tables in by_label.items()}
-        said = []
+        ranks = []
         for label, row in best.items():
             if row is not None:
                 null = row["null_median_share"]
                 control = "" if null is None else f"; {_control(row)} {_share(null)}"
-                said.append(f"{_share(row['median_share'])} in {label} ({head_name(row['head'])}{control})")
-        if not said:
+                ranks.append(f"{_share(row['median_share'])} in {label} ({head_name(row['head'])}{control})")
+        if not ranks:
             return f"Untestable: {NOTHING_SPLIT}."
         of = f"a word's {self._sought} in the best head{self.manner}"
-        return f"Median rank of {of}, as a share of the vocabulary: {listed(said)}."
+        return f"Median rank of {of}, as a share of the vocabulary: {listed(ranks)}."
 
     @property
     def _sought(self) -> str:
@@ -319,40 +341,3 @@ def best_by_words(by_head: pl.DataFrame) -> dict[str, Any] | None:
 
 def _share(share: float) -> str:
     return f"{100 * share:.1f} %"
-
-
-def _counted(pieces: pl.Series, pairs: int) -> str:
-    single, double = int((pieces == 1).sum()), int((pieces == 2).sum())
-    return (
-        f"{len(pieces)} words: {single} of one token (left out), {double} of two, "
-        f"{len(pieces) - single - double} of more; {pairs} pairs are ranked"
-    )
-
-
-def _pieces(layer: Layer, split: Sequence[SplitWord]) -> pl.DataFrame:
-    return WORD_PIECES.frame(
-        {
-            "word": [word.word for word in split],
-            "pieces": [len(word.token_ids) for word in split],
-            "split": ["|".join(map(layer.token, word.token_ids)) for word in split],
-        }
-    )
-
-
-def _pair_by_pair(layer: Layer, heads: Sequence[int], pairs: WordPairs, found: PieceRanks) -> pl.DataFrame:
-    """One row per pair and head."""
-    repeated = np.repeat(np.arange(len(pairs.words)), len(heads))
-    keys, queries = token_texts(layer, pairs.keys), token_texts(layer, pairs.queries)
-    return WORD_RANKS.frame(
-        {
-            "word": [pairs.words[place] for place in repeated],
-            "pair": pairs.pair[repeated],
-            "key_token_id": pairs.keys[repeated],
-            "key_token": [keys[place] for place in repeated],
-            "query_token_id": pairs.queries[repeated],
-            "query_token": [queries[place] for place in repeated],
-            "head": np.tile(np.asarray(heads), len(pairs.words)),
-            "rank": found.ranks.T.ravel(),
-            "score": found.scores.T.ravel(),
-        }
-    )

@@ -161,6 +161,7 @@
       return said;
     };
 
+    // One row per head, its partners in a line that wraps: any number of heads fits any screen.
     const partnerTable = (row) => {
       const { ids, seen } = view();
       const query = index.searched[row];
@@ -169,20 +170,22 @@
       caption.append(token(textOf(query)), seen ? "; shaded: pair occurs in the corpus" : "");
       if (index.tokens) caption.append("; underlined: the joined pair is itself a token");
       const head = make("tr");
-      head.append(make("th", "rank"));
-      for (let h = 0; h < index.n_heads; h++) head.append(make("th", "L0H" + h));
+      head.append(make("th", "head"), make("th", "keys, best first"));
       const body = make("tbody");
-      for (let rank = 0; rank < index.top; rank++) {
-        const line = make("tr");
-        line.append(make("td", String(rank + 1)));
-        for (let h = 0; h < index.n_heads; h++) {
+      for (let h = 0; h < index.n_heads; h++) {
+        const partners = make("ol");
+        for (let rank = 0; rank < index.top; rank++) {
           const place = (row * index.n_heads + h) * index.top + rank;
-          const cell = make("td", undefined, isSeen(seen, place) ? "seen" : undefined);
+          const item = make("li", undefined, isSeen(seen, place) ? "seen" : undefined);
           const partner = token(textOf(ids[place]));
           if (index.tokens && idOf.has(joined(ids[place], query))) partner.classList.add("whole");
-          cell.append(partner);
-          line.append(cell);
+          item.append(partner);
+          partners.append(item);
         }
+        const name = make("th", "L0H" + h), cell = make("td"), line = make("tr");
+        name.setAttribute("scope", "row");
+        cell.append(partners);
+        line.append(name, cell);
         body.append(line);
       }
       const thead = make("thead");

@@ -16,6 +16,7 @@ from detoklens.weights.config import (
     read_size,
     refuse_other_values,
 )
+from detoklens.weights.families.learned import GPT2, GPT2_MLP
 from detoklens.weights.families.llama import (
     ATTENTION_BIAS,
     HEAD_NORMS,
@@ -25,8 +26,9 @@ from detoklens.weights.families.llama import (
     optional_window,
     read_window,
 )
-from detoklens.weights.spec import AlibiPositions, HeadNorms, Mlp, Projections, RotaryPositions, Spec, Switch
+from detoklens.weights.spec import AlibiPositions, HeadNorms, Mlp, Projections, RotaryPositions, Spec, Switch, unchanged
 
+NEOX_MLP = Mlp("mlp.dense_h_to_4h", "mlp.dense_4h_to_h")
 GPT_NEOX = Spec(
     models="GPT-NeoX, Pythia",
     special="biases; one tensor for queries, keys and values; attention and MLP in parallel",
@@ -40,38 +42,27 @@ GPT_NEOX = Spec(
     projections=Projections(
         ("attention.query_key_value", "attention.dense"), "interleaved", bias=Switch("attention_bias", default=True)
     ),
-    mlp=Mlp("mlp.dense_h_to_4h", "mlp.dense_4h_to_h"),
+    mlp=NEOX_MLP,
     mlp_norms={"input_norm": "post_attention_layernorm"},
     is_parallel=Switch("use_parallel_residual", default=True),
     default_longest=2048,
     ignored=frozenset({"rope_theta", "partial_rotary_factor"}),  # copies of the keys above, saved by some versions
 )
-GPTJ = Spec(
+GPTJ = replace(
+    GPT2,
     models="GPT-J",
     special="rotary pairs are neighbours; LayerNorm's bias is the only one; attention and MLP share one norm",
     model_types=("gptj",),
-    prefixes=("transformer.", ""),
-    blocks="h",
-    attention="attn",
-    mlp_module="mlp",
-    embedding="wte",
     positions=RotaryPositions(base=None, size="rotary_dim", pairs_are_neighbours=True),
-    input_norm="ln_1",
     projections=Projections(tuple(f"attn.{name}_proj" for name in ("q", "k", "v", "out")), bias=False),
-    mlp=Mlp(
-        "mlp.fc_in",
-        "mlp.fc_out",
-        activation="activation_function",
-        default_activation="gelu_new",
-        size=("n_inner",),
-        default_factor=4,
-    ),
+    is_conv1d=False,
+    mlp=replace(GPT2_MLP, up="mlp.fc_in", down="mlp.fc_out"),
     mlp_norms={"input_norm": "ln_1"},
     is_parallel=True,
-    width=("n_embd", "hidden_size"),
-    heads=("n_head", "num_attention_heads"),
-    longest=("n_positions", "max_position_embeddings"),
-    epsilon="layer_norm_epsilon",
+    may_cross_attend=False,
+    default_epsilon=1e-5,
+    adapt=unchanged,
+    adapt_reads=frozenset(),
     ignored=frozenset({"n_ctx", "rotary", "scale_attn_weights"}),  # not read: scores are always scaled
 )
 PHI = Spec(
@@ -222,9 +213,8 @@ FALCON = Spec(
     projections=Projections(
         ("self_attention.query_key_value", "self_attention.dense"), "interleaved", bias=Switch("bias", default=False)
     ),
-    mlp=Mlp(
-        "mlp.dense_h_to_4h",
-        "mlp.dense_4h_to_h",
+    mlp=replace(
+        NEOX_MLP,
         bias=Switch("bias", default=False),
         activation="activation",
         size=("ffn_hidden_size",),
@@ -277,14 +267,7 @@ BLOOM = Spec(
     positions=AlibiPositions(),
     input_norm="input_layernorm",
     projections=Projections(("self_attention.query_key_value", "self_attention.dense"), "interleaved"),
-    mlp=Mlp(
-        "mlp.dense_h_to_4h",
-        "mlp.dense_4h_to_h",
-        activation=None,
-        default_activation="gelu_short",
-        size=(),
-        default_factor=4,
-    ),
+    mlp=replace(NEOX_MLP, activation=None, default_activation="gelu_short", size=(), default_factor=4),
     mlp_norms={"input_norm": "post_attention_layernorm"},
     width=("hidden_size", "n_embed"),
     heads=("n_head", "num_attention_heads"),

@@ -9,7 +9,7 @@ import numpy as np
 
 from detoklens.errors import CheckpointError, UnsupportedModelError, shown
 from detoklens.weights.config import Config, read_flag, read_optional_size, read_padding_token_id, read_size
-from detoklens.weights.spec import LearnedPositions, Mlp, Projections, Spec
+from detoklens.weights.spec import LearnedPositions, Mlp, Projections, Spec, unchanged
 
 LARGEST_COMPUTED_TABLE = 1 << 20  # positions; published XGLMs have 2,048
 XGLM_FIRST_POSITION = 2
@@ -20,6 +20,14 @@ def gpt2_attention_scale(spec: Spec, config: Config) -> Spec:
     return spec if read_flag(config, "scale_attn_weights", True) else replace(spec, attention_scale=1.0)
 
 
+GPT2_MLP = Mlp(
+    "mlp.c_fc",
+    "mlp.c_proj",
+    activation="activation_function",
+    default_activation="gelu_new",
+    size=("n_inner",),
+    default_factor=4,
+)
 GPT2 = Spec(
     models="GPT-2 of every size, DistilGPT-2, DialoGPT, Cerebras-GPT, CodeParrot",
     special="the paper's case",
@@ -33,14 +41,7 @@ GPT2 = Spec(
     input_norm="ln_1",
     projections=Projections(("attn.c_attn", "attn.c_proj"), "stacked"),
     is_conv1d=True,
-    mlp=Mlp(
-        "mlp.c_fc",
-        "mlp.c_proj",
-        activation="activation_function",
-        default_activation="gelu_new",
-        size=("n_inner",),
-        default_factor=4,
-    ),
+    mlp=GPT2_MLP,
     mlp_norms={"input_norm": "ln_2"},
     may_cross_attend=True,
     width=("n_embd", "hidden_size"),
@@ -70,46 +71,34 @@ GPT_BIGCODE = replace(
     model_types=("gpt_bigcode",),
     is_conv1d=False,
     key_heads=1,
-    mlp=Mlp(
-        "mlp.c_fc",
-        "mlp.c_proj",
-        activation="activation_function",
-        default_activation="gelu_pytorch_tanh",
-        size=("n_inner",),
-        default_factor=4,
-    ),
+    mlp=replace(GPT2_MLP, default_activation="gelu_pytorch_tanh"),
     default_epsilon=1e-5,
     adapt=bigcode_keys,
     adapt_reads=frozenset({"scale_attn_weights", "multi_query"}),
     ignored=frozenset({"attention_softmax_in_fp32", "scale_attention_softmax_in_fp32", "n_ctx"}),  # rounding; not read
 )
 
-GPT1 = Spec(
+GPT1 = replace(
+    GPT2,
     models="the first GPT",
     special="no norm before the attention",
     model_types=("openai-gpt",),
-    prefixes=("transformer.", ""),
-    blocks="h",
-    attention="attn",
-    mlp_module="mlp",
     embedding="tokens_embed",
     positions=LearnedPositions("positions_embed"),
     input_norm=None,
-    projections=Projections(("attn.c_attn", "attn.c_proj"), "stacked"),
-    is_conv1d=True,
-    mlp=Mlp(
-        "mlp.c_fc",
-        "mlp.c_proj",
+    mlp=replace(
+        GPT2_MLP,
         activation="afn",
+        default_activation="gelu",
         activations={"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"},  # its gelu is by tanh
         size=(),
-        default_factor=4,
     ),
     mlp_norms={"stream_norm": "ln_1", "output_norm": "ln_2"},
-    width=("n_embd", "hidden_size"),
-    heads=("n_head", "num_attention_heads"),
-    longest=("n_positions", "max_position_embeddings"),
-    epsilon="layer_norm_epsilon",
+    may_cross_attend=False,
+    default_epsilon=1e-5,
+    adapt=unchanged,
+    adapt_reads=frozenset(),
+    ignored=frozenset(),
 )
 
 
@@ -124,31 +113,22 @@ def gpt_neo_window(spec: Spec, config: Config) -> Spec:
             raise CheckpointError(f"config.json: attention_types begins neither with global nor local: {shown(other)}")
 
 
-GPT_NEO = Spec(
+GPT_NEO = replace(
+    GPT2,
     models="GPT-Neo, TinyStories",
     special="no biases on queries, keys and values; scores are not scaled; a window if layer 0 is `local`",
     model_types=("gpt_neo",),
-    prefixes=("transformer.", ""),
-    blocks="h",
-    attention="attn",
-    mlp_module="mlp",
-    embedding="wte",
-    positions=LearnedPositions("wpe"),
-    input_norm="ln_1",
     projections=Projections(
         tuple(f"attn.attention.{name}_proj" for name in ("q", "k", "v", "out")), bias=False, output_bias=True
     ),
+    is_conv1d=False,
     attention_scale=1.0,
-    mlp=Mlp(
-        "mlp.c_fc",
-        "mlp.c_proj",
-        activation="activation_function",
-        default_activation="gelu_new",
-        default_factor=4,
-    ),
-    mlp_norms={"input_norm": "ln_2"},
+    mlp=replace(GPT2_MLP, size=("intermediate_size",)),
+    may_cross_attend=False,
+    width=("hidden_size",),
     heads=("num_heads", "num_attention_heads"),
-    epsilon="layer_norm_epsilon",
+    longest=("max_position_embeddings",),
+    default_epsilon=1e-5,
     adapt=gpt_neo_window,
     adapt_reads=frozenset({"attention_types", "window_size"}),
     ignored=frozenset({"attention_layers"}),  # attention_types written out, layer by layer
@@ -185,6 +165,7 @@ def xglm_positions(config: Config, width: int) -> np.ndarray:
     return table
 
 
+FAIRSEQ_PROJECTIONS = tuple(f"self_attn.{name}_proj" for name in ("q", "k", "v", "out"))
 OPT = Spec(
     models="OPT",
     special="opt-350m: embeddings widened by `project_in`, norms after attention and MLP",
@@ -195,7 +176,7 @@ OPT = Spec(
     embedding_projection="project_in",
     positions=LearnedPositions("embed_positions", first_row=2, extra_rows=2),
     input_norm="self_attn_layer_norm",
-    projections=Projections(tuple(f"self_attn.{name}_proj" for name in ("q", "k", "v", "out"))),
+    projections=Projections(FAIRSEQ_PROJECTIONS),
     mlp=Mlp("fc1", "fc2", activation="activation_function", default_activation="relu", size=("ffn_dim",)),
     mlp_norms={"input_norm": "final_layer_norm"},
     epsilon=1e-5,  # torch's default; no config states it
@@ -242,7 +223,7 @@ WHISPER = Spec(
     mlp_module="fc2",
     positions=LearnedPositions("embed_positions"),
     input_norm="self_attn_layer_norm",
-    projections=Projections(tuple(f"self_attn.{name}_proj" for name in ("q", "k", "v", "out")), key_bias=False),
+    projections=Projections(FAIRSEQ_PROJECTIONS, key_bias=False),
     mlp_refusal=(
         "whisper: the first block attends to audio between its self attention and its MLP, so the block's output "
         "needs more than a text"

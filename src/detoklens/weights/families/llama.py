@@ -18,6 +18,7 @@ from detoklens.weights.rotary import rope_settings
 from detoklens.weights.spec import HeadNorms, Mlp, Projections, RotaryPositions, Spec, Switch
 
 PROJECTIONS = tuple(f"self_attn.{name}_proj" for name in "qkvo")
+MLP_WITHOUT_BIAS = Mlp("mlp.up_proj", "mlp.down_proj", "mlp.gate_proj", bias=False, default_activation="silu")
 HEAD_NORMS = HeadNorms(("self_attn.q_norm",), ("self_attn.k_norm",))
 ATTENTION_BIAS = Switch("attention_bias", default=False)
 
@@ -53,13 +54,7 @@ LLAMA = Spec(
     input_norm="input_layernorm",
     norm_kind="rms",
     projections=Projections(PROJECTIONS, bias=ATTENTION_BIAS),
-    mlp=Mlp(
-        "mlp.up_proj",
-        "mlp.down_proj",
-        "mlp.gate_proj",
-        bias=Switch("mlp_bias", default=False),
-        default_activation="silu",
-    ),
+    mlp=replace(MLP_WITHOUT_BIAS, bias=Switch("mlp_bias", default=False)),
     mlp_norms={"input_norm": "post_attention_layernorm"},
     key_heads="num_key_value_heads",
     head_size="head_dim",
@@ -68,11 +63,6 @@ LLAMA = Spec(
     default_epsilon=1e-6,
     ignored=frozenset({"pretraining_tp"}),
 )
-MLP_WITHOUT_BIAS = Mlp("mlp.up_proj", "mlp.down_proj", "mlp.gate_proj", bias=False, default_activation="silu")
-
-
-def mistral_window(spec: Spec, config: Config) -> Spec:
-    return replace(spec, window=read_window(config))
 
 
 def optional_window(spec: Spec, config: Config) -> Spec:
@@ -87,7 +77,7 @@ MISTRAL = replace(
     projections=Projections(PROJECTIONS, bias=False),
     mlp=MLP_WITHOUT_BIAS,
     default_longest=131_072,
-    adapt=mistral_window,
+    adapt=lambda spec, config: replace(spec, window=read_window(config)),
     adapt_reads=frozenset({"sliding_window"}),
 )
 MIXTRAL = replace(
@@ -392,12 +382,11 @@ LLAMA4 = replace(
     model_types=("llama4_text",),
     mlp_module="feed_forward",
     positions=RotaryPositions(default_base=500_000.0, pairs_are_neighbours=True),
-    mlp=Mlp(
-        "feed_forward.up_proj",
-        "feed_forward.down_proj",
-        "feed_forward.gate_proj",
-        bias=False,
-        default_activation="silu",
+    mlp=replace(
+        MLP_WITHOUT_BIAS,
+        up="feed_forward.up_proj",
+        down="feed_forward.down_proj",
+        gate="feed_forward.gate_proj",
         size=("intermediate_size_mlp",),
     ),
     default_head_size=128,

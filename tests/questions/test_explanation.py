@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from detoklens.errors import RangeError
-from detoklens.measures.explain import Explanation, explain
-from detoklens.questions.explain.compute import pair_table, strongest_links
+from detoklens.questions.explain.compute import Explanation, explain, pair_table, strongest_links
 from detoklens.scores.layer import Layer
 from detoklens.scores.terms import Term
 from detoklens.weights.checkpoint import Checkpoint

@@ -1,0 +1,331 @@
+"""Run pure functions in local processes or on a Ray cluster: counting, drawing figures, many checkpoints.
+
+Measures of one model run on threads instead (`detoklens.parallel`). To add an engine (Dask, Spark), write a subclass of
+`Engine` and add it to `open_engine`.
+
+One local worker means this process itself. More are fresh interpreters that import detoklens and never the program that
+uses it, so a script needs no `if __name__ == "__main__":`, and notebooks and here-documents work too. Each worker has
+its own connection: one that dies takes only its own task with it, which is given to another. Workers end when the
+process that started them does, however it ends.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, Pipe, wait
+from types import FrameType
+from typing import Any, Self, TypeVar
+
+from detoklens.errors import DetokLensError, MissingExtraError, first_line
+from detoklens.parallel import WORKER_VARIABLE, available_cores
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+ENGINES = ("local", "ray")
+ATTEMPTS = 3
+"""Starts of a task before the loss of its worker is blamed on the task."""
+
+PROGRAM = "import sys; sys.path[:] = {path!r}; from detoklens.engines import serve; serve({descriptor})"
+STDIN = 0
+
+
+def open_engine(name: str = "local", workers: int | None = None, ray_address: str | None = None) -> Engine:
+    """Start the named engine; None means as many workers as the machine or the cluster has cores."""
+    if name not in ENGINES:
+        raise DetokLensError(f"unknown engine {name!r}; accepted are {', '.join(ENGINES)}")
+    if workers is not None and workers < 1:
+        raise DetokLensError(f"{workers} workers were requested; pass at least 1")
+    if name == "ray":
+        return RayEngine(workers, ray_address)
+    if ray_address is not None:
+        raise DetokLensError(
+            "a Ray address was given with the local engine; choose the ray engine, or omit the address"
+        )
+    return LocalEngine(workers or available_cores())
+
+
+class Engine(ABC):
+    """Runs pure functions on many tasks."""
+
+    workers: int
+
+    def run(
+        self, function: Callable[[Task], Result], tasks: Iterable[Task], *, ordered: bool = False
+    ) -> Iterator[Result]:
+        """Yield the result of a pure, picklable function for each task, as they complete or in task order.
+
+        Tasks are pulled as workers become free, so `tasks` may be a generator that chooses the next task from the
+        results so far. A task whose worker is lost is restarted; an exception in the function ends the run.
+        """
+        waiting: dict[int, Result] = {}
+        following = 0
+        for number, result in self._results(function, tasks):
+            waiting[number if ordered else following] = result
+            while following in waiting:
+                yield waiting.pop(following)
+                following += 1
+
+    @abstractmethod
+    def _results(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+        """Yield each task's number and result as they complete."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """End what was started."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass
+class Assignment:
+    """A task with its number and how often it was started."""
+
+    number: int
+    task: Any
+    attempts: int = 0
+
+
+class Worker:
+    """One process and the connection to it."""
+
+    def __init__(self, number: int = 1) -> None:
+        self.connection: Connection
+        self.connection, far_end = Pipe()
+        program = PROGRAM.format(path=sys.path, descriptor=far_end.fileno())
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # workers ignore Ctrl-C from the beginning
+        try:
+            self.process = subprocess.Popen(
+                [sys.executable, "-c", program],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.DEVNULL,
+                pass_fds=[far_end.fileno()],
+                env=os.environ | {WORKER_VARIABLE: str(number)},
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        far_end.close()
+        self.assignment: Assignment | None = None
+
+    def give(self, function: Callable[[Any], Any], assignment: Assignment) -> None:
+        assignment.attempts += 1
+        self.assignment = assignment
+        self.connection.send((function, assignment.task))
+
+    def stop(self) -> None:
+        self.connection.close()
+        self.process.kill()
+        self.process.communicate()
+
+
+class LocalEngine(Engine):
+    """Runs tasks in `workers` processes, or in this process if that is 1."""
+
+    def __init__(self, workers: int = 1) -> None:
+        self.workers = workers
+        self._pool: list[Worker] = []
+
+    def close(self) -> None:
+        for worker in self._pool:
+            worker.stop()
+        self._pool.clear()
+
+    def _results(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+        if self.workers == 1:
+            yield from ((number, function(task)) for number, task in enumerate(tasks))
+            return
+        queue = (Assignment(number, task) for number, task in enumerate(tasks))
+        again: list[Assignment] = []
+        try:
+            while self._fill(function, queue, again):
+                busy = {worker.connection: worker for worker in self._pool if worker.assignment}
+                for connection in wait(list(busy)):
+                    assert isinstance(connection, Connection)
+                    worker = busy[connection]
+                    assignment = worker.assignment
+                    assert assignment is not None
+                    try:
+                        answer = connection.recv()
+                    except (EOFError, ConnectionError):
+                        again.append(self._discard(worker, assignment))
+                        continue
+                    worker.assignment = None
+                    if isinstance(answer, Failure):
+                        raise answer.error from RuntimeError(f"in a worker process:\n{answer.trace}")
+                    yield assignment.number, answer
+        finally:  # after an error, or when the caller stops iterating
+            for worker in [worker for worker in self._pool if worker.assignment]:
+                self._pool.remove(worker)
+                worker.stop()
+
+    def _fill(self, function: Callable[[Any], Any], queue: Iterator[Assignment], again: list[Assignment]) -> bool:
+        """Give every free worker a task; return whether any worker is busy."""
+        while (worker := self._free()) is not None:
+            assignment = again.pop() if again else next(queue, None)
+            if assignment is None:
+                break
+            try:
+                worker.give(function, assignment)
+            except ConnectionError:
+                again.append(self._discard(worker, assignment))
+        return any(worker.assignment for worker in self._pool)
+
+    def _free(self) -> Worker | None:
+        for worker in self._pool:
+            if worker.assignment is None:
+                return worker
+        if len(self._pool) < self.workers:
+            with interrupts_deferred():  # nothing would stop a half-started worker
+                self._pool.append(Worker(len(self._pool) + 1))
+            return self._pool[-1]
+        return None
+
+    def _discard(self, worker: Worker, assignment: Assignment) -> Assignment:
+        """Remove a dead worker from the pool and return its task, to be restarted."""
+        self._pool.remove(worker)
+        worker.stop()
+        if assignment.attempts >= ATTEMPTS:
+            raise DetokLensError(
+                f"a worker process died {ATTEMPTS} times on the same task, most likely for lack of memory; allow "
+                "less memory or fewer workers and run the same again"
+            )
+        return assignment
+
+
+@dataclass(frozen=True)
+class Failure:
+    """An exception that is sent back to the parent process."""
+
+    error: Exception
+    trace: str
+
+
+def serve(descriptor: int) -> None:
+    """Serve the parent process over an inherited connection; this is a worker's main function."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent process handles Ctrl-C
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    work(Connection(descriptor))
+
+
+def work(connection: Connection) -> None:
+    """Run tasks until the parent closes the connection or dies."""
+    with suppress(EOFError, ConnectionError):
+        while True:
+            function, task = connection.recv()
+            connection.send(_attempt(function, task))
+
+
+def _attempt(function: Callable[[Any], Any], task: Any) -> Any:
+    try:
+        return function(task)
+    except Exception as error:
+        trace = traceback.format_exc()
+        try:
+            pickle.loads(pickle.dumps(error))  # our own bytes, made one call earlier
+        except Exception:
+            return Failure(RuntimeError(repr(error)), trace)
+        return Failure(error, trace)
+
+
+def _end_with_parent() -> None:
+    """Exit when the parent dies: it can't stop its workers if it is killed, and a busy worker reads no connection.
+
+    The parent holds the other end of a worker's stdin and never writes to it, so end of file means that it is gone.
+    """
+    while os.read(STDIN, 1):
+        pass
+    os._exit(1)
+
+
+class RayEngine(Engine):
+    """Runs tasks on Ray, which restarts the tasks of lost workers."""
+
+    def __init__(self, workers: int | None = None, address: str | None = None) -> None:
+        try:
+            self._ray: Any = importlib.import_module("ray")
+        except ImportError as error:
+            raise MissingExtraError(
+                "the ray engine needs Ray, which is not installed: pip install 'detoklens[ray]' (in a clone: '.[ray]')"
+            ) from error
+        self._started_here = not self._ray.is_initialized()
+        if self._started_here:
+            new = {"address": "local", "num_cpus": workers, "include_dashboard": False}
+            quiet = {"log_to_driver": False, "logging_level": "ERROR", "configure_logging": True}
+            try:
+                self._ray.init(**({"address": address} if address else new), **quiet)
+            except (ConnectionError, RuntimeError, ValueError) as error:
+                reason = first_line(error)
+                raise DetokLensError(f"no Ray cluster answers at {address or 'this machine'}: {reason}") from error
+        self.workers = workers or max(1, int(self._ray.cluster_resources().get("CPU", 1)))
+
+    def close(self) -> None:
+        if self._started_here:
+            self._ray.shutdown()
+
+    def _results(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
+        remote = self._ray.remote(function).options(max_retries=ATTEMPTS - 1, num_cpus=1)
+        queue = enumerate(tasks)
+        running: dict[Any, int] = {}
+        try:
+            while True:
+                while len(running) < self.workers and (following := next(queue, None)) is not None:
+                    number, task = following
+                    running[remote.remote(task)] = number
+                if not running:
+                    return
+                for reference in self._ray.wait(list(running), num_returns=1)[0]:
+                    yield running.pop(reference), self._get(reference)
+        finally:
+            for reference in running:
+                self._ray.cancel(reference, force=True)
+
+    def _get(self, reference: Any) -> Any:
+        try:
+            return self._ray.get(reference)
+        except self._ray.exceptions.RayTaskError as error:
+            if isinstance(error.cause, DetokLensError):
+                raise error.cause from error
+            if isinstance(error.cause, MemoryError):
+                raise MemoryError(str(error.cause)) from error  # Ray's own text is a traceback
+            raise
+        except self._ray.exceptions.RayError as error:
+            raise DetokLensError(
+                f"Ray lost the same task {ATTEMPTS} times ({first_line(error)}); allow less memory or fewer "
+                "workers and run the same again"
+            ) from error
+
+
+@contextmanager
+def interrupts_deferred() -> Iterator[None]:
+    """Handle Ctrl-C when the block ends.
+
+    For short work in libraries where an exception would end the process: numba loads compiled loops through callbacks
+    that can't raise.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before) or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    met: list[FrameType | None] = []
+    signal.signal(signal.SIGINT, lambda _, frame: met.append(frame))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+        if met:
+            before(signal.SIGINT, met[0])
