@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -138,11 +137,9 @@ def only_svg(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports whose figures are files and no drawings, for tests that look at neither."""
+    from tests.answers import draw_nothing
 
-    def draw_files(_: Any, width: str | float, formats: Sequence[str]) -> dict[str, bytes]:
-        return dict.fromkeys((*formats, "phone.svg"), b"<?xml?>\n<svg/>")
-
-    monkeypatch.setattr("detoklens.report.drawing.draw_files", draw_files)
+    monkeypatch.setattr("detoklens.report.drawing.draw_files", draw_nothing)
 
 
 @pytest.fixture(scope="module")
