@@ -56,7 +56,7 @@ class AnalysedModel(Model):
     tokenizer: Annotated[
         str | None,
         Parameter(
-            "Tokenizer of a model whose own is missing or not read: a folder, a tokenizer.json or a hub id.",
+            "Tokenizer to use if the model has none that can be read: a folder, a tokenizer.json or a hub id.",
             metavar="TOKENIZER",
             advanced=True,
         ),

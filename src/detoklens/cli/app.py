@@ -35,7 +35,7 @@ OTHER_COMMANDS = {
         "counts": "Inspect and import corpus counts.",
     },
     "Checks": {"verify": "Compare the decomposition with transformers' own first layer."},
-    "Other programs": {"schema": "Print the JSON schema of a question's parameters, tables and JSON output."},
+    "Scripting": {"schema": "Print the JSON schema of a question's parameters, tables and JSON output."},
 }
 RESERVED = {name for summaries in OTHER_COMMANDS.values() for name in summaries}
 CONTEXT = {"help_option_names": ["-h", "--help"]}
@@ -101,7 +101,7 @@ class Commands(TyperGroup):
 app = typer.Typer(
     name="detoklens",
     cls=Commands,
-    help="What does a language model's first attention layer do, and why? Read it off the weights.",
+    help="Analyse a language model's first attention layer: which heads merge subword tokens into words, and why.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -121,7 +121,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """What does a language model's first attention layer do, and why? Read it off the weights."""
+    """Analyse a language model's first attention layer: which heads merge subword tokens into words, and why."""
 
 
 def main() -> None:

@@ -36,8 +36,8 @@ class Explore:
 def explore(model: AnalysedModel, options: Explore, corpus: Corpus) -> None:
     """Explore a model's first layer in the browser.
 
-    Shows tokens, texts, positions and heads, and serves them on this machine only, until Ctrl-C. Head cards appear once
-    they are computed. MODEL can also be a folder written by --export.
+    Serves a page with views of heads, tokens, texts and positions, reachable from this machine only, until Ctrl-C. The
+    head cards appear once they are computed. MODEL can also be a folder written by --export.
 
     Example: detoklens explore gpt2 --counts counts --export gpt2-explorer
     """

@@ -44,7 +44,7 @@ class Output(Printed):
     """How an answer is displayed and where it is written."""
 
     table: Annotated[str | None, Parameter("Table to print; --out writes all.", advanced=True)] = None
-    by: Annotated[str | None, Parameter("Table to print, named after its rows.")] = None
+    by: Annotated[str | None, Parameter("Table to print, by what each row describes.")] = None
     wide: Annotated[bool, Parameter("Print all columns at any terminal width.", advanced=True)] = False
     figure: Annotated[Path | None, Parameter("Also save a figure: .svg, .pdf or .png.", metavar="FILE")] = None
     figure_name: Annotated[str | None, Parameter("Figure to draw. Default: the first.", advanced=True)] = None

@@ -42,10 +42,10 @@ class Report:
 def report(model: AnalysedModel, options: Report, corpus: Corpus, texts: Texts, seed: SeedOptions, work: Work) -> None:
     """Write a full report of a model: page, figures, tables, provenance.
 
-    Writes report.html, figures (SVG, PDF, PNG) and tables (parquet, CSV). Without --counts or --corpus, or without
-    --text, the page says what was left out; `demo` has its own of both. Run the same command again to continue an
-    interrupted report; answers with unchanged inputs are reused. --heads chooses the heads drawn large; the tables
-    contain all.
+    Writes report.html, figures (SVG, PDF, PNG) and tables (parquet, CSV). Some questions need counts (--counts or
+    --corpus) or text (--text); without them, the page says what was left out. The demo model includes both. Run the
+    same command again to continue an interrupted report; answers with unchanged inputs are reused. --heads chooses the
+    heads drawn in detail; the tables contain all.
 
     Example: detoklens report gpt2 --counts counts --text 'openwebtext/*.parquet' --out gpt2-report
     """

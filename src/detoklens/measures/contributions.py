@@ -1,4 +1,4 @@
-"""How far attention on text moves when a term is removed.
+"""How much attention on text changes when a term is removed.
 
 For each document, head, query i and term t: the KL divergence between the attention without the term, P, and the full
 attention, Q (the paper's Figure 4). Averaged over documents, with the standard error of that mean and the share of

@@ -23,30 +23,30 @@ TOPICS = {
     "Token terms": {
         "partners": "List the key tokens with the highest Tᵉᵉ for a query token, per head.",
         "words": "Rank the preceding piece of split words among all key tokens.",
-        "heatmap": "Draw Tᵉᵉ between sampled tokens, with and without LayerNorm's σ.",
-        "lexicon": "Mine the token pairs with the highest Tᵉᵉ over the whole vocabulary.",
+        "heatmap": "Compute Tᵉᵉ between sampled tokens, with and without LayerNorm's σ.",
+        "lexicon": "Find the token pairs with the highest Tᵉᵉ in the whole vocabulary.",
         "frequency": "Correlate Tᵉ and embedding variance with token frequency.",
     },
     "Detokenization": {
         "auroc": "Test which heads rank a token's corpus predecessors above other tokens.",
-        "heads": "Summarize every head in one row.",
+        "heads": "Print a scorecard of all heads, one row each.",
         "anatomy": "Split the variance of every head's score into six shares.",
         "lookback": "Find what makes heads look back from continuation tokens, but not from whole words.",
         "twins": "Test whether the first layer writes words.",
-        "layers": "Find the layer at which the model has composed the word.",
+        "layers": "Find the layer at which the model has composed a word from its pieces.",
     },
     "Position terms": {
-        "positions": "Show Tᵖ, Tᵖᵖ, their sum and its softmax along the keys.",
+        "positions": "Show where position alone directs attention: Tᵖ, Tᵖᵖ and their softmax.",
         "shape": "Measure the shape of the position terms, per head.",
-        "variance": "Show the variance of position embeddings and its anomalies.",
+        "variance": "Measure the variance of position embeddings and find anomalies.",
     },
     "Attention on text": {
         "attention": "Compare attention on text with the softmax of Tᵖ + Tᵖᵖ.",
-        "contributions": "Measure how far attention on text moves when a term is removed.",
+        "contributions": "Measure how much attention on text changes when a term is removed.",
         "explain": "Show which term explains each head's strongest links in a text.",
     },
     "The paper": {
-        "paper": "Check the paper's claims on this model.",
+        "paper": "Check each claim of the paper on a model.",
     },
 }
 

@@ -250,7 +250,7 @@ class Study:
         if untrained and len(self.layer.meaningful_tokens) < self.layer.vocab_size:
             self.notes.append(
                 f"{plural(untrained, 'token')} that training barely changed left out of means, candidates and "
-                "rankings; all_tokens includes them, the table `untrained` of frequency lists them"
+                "rankings (all_tokens includes them; `frequency --by untrained` lists them)"
             )
         return self.layer.meaningful_tokens
 
@@ -509,7 +509,7 @@ def study(
     tokenizer: Any = None,
     all_tokens: bool = False,
 ) -> Study:
-    """Open a model plus optional corpus counts and documents; `demo` has its own of both.
+    """Open a model plus optional corpus counts and documents; `demo` includes both.
 
     Parameters
     ----------

@@ -44,7 +44,7 @@ class Texts:
     text: Annotated[
         Sequence[str],
         Parameter(
-            "Text to run on: files, folders, globs or a hub dataset; may be repeated. The demo model has its own.",
+            "Text to run on: files, folders, globs or a hub dataset; repeatable. The demo model includes some.",
             metavar="INPUT",
         ),
     ] = ()

@@ -1,4 +1,4 @@
-"""How far attention on text moves when a term is removed, per term and head."""
+"""How much attention on text changes when a term is removed, per term and head."""
 
 from __future__ import annotations
 
@@ -88,12 +88,12 @@ GROUP_CONTRIBUTIONS = Schema(
 
 @dataclass(frozen=True, repr=False)
 class Contributions(OnText):
-    """Measure how far attention on text moves when a term is removed.
+    """Measure how much attention on text changes when a term is removed.
 
     Learned positions have six terms, rotary positions four (ee, e, ep and the kernel p), ALiBi three. Groups of terms
-    (position, token, mixed, self-assertion) are removed at once, too. Documents are
-    sampled by the hash of their text, so everyone gets the same ones. The numbers don't depend on the number of
-    workers. With --out, run the same command again to continue an interrupted run.
+    (position, token, mixed, self-assertion) are also removed together. Documents are sampled by the hash of their text,
+    so the same corpus always gives the same sample. The numbers don't depend on the number of workers. With --out, run
+    the same command again to continue an interrupted run.
 
     Example: detoklens contributions gpt2 --text 'openwebtext/*.parquet' --out results
     """

@@ -57,7 +57,8 @@ MOST_TERMS = tuple(map(str, MEANINGS["learned"]))  # other families have fewer
 class Explain(SplitTerms):
     """Show which term explains each head's strongest links in a text.
 
-    The full table has every pair of tokens: terms, score, attention, and the attention without each term.
+    A link is a pair of a query and a key token; its term is the one whose removal lowers its attention most. The full
+    table has every pair with its terms, score, attention, and attention without each term.
 
     Example: detoklens explain gpt2 "Homo sapiens" --heads 7
     """

@@ -126,9 +126,9 @@ class Frequency(AtOffset):
     """Correlate Tᵉ and embedding variance with token frequency.
 
     A head prefers rare or frequent tokens only if its slope over log frequency is steeper than that of random query
-    biases with the same keys, corrected for the number of heads, and its correlation is outside their middle 95 %. The
-    verdict is "yes" if at least one head does. Also reports variances of embedding norms before and after division by
-    σ, and mean |Cov(e, p)| next to mean Var(e). --out adds every token.
+    biases with the same keys, corrected for the number of heads, and its correlation is outside their central 95 %. The
+    verdict is "yes" if at least one head does. Other tables have the variance of the embedding norms before and after
+    division by σ, mean |Cov(e, p)| next to mean Var(e), and every token.
 
     Example: detoklens frequency gpt2 --counts counts --by model
     """

@@ -113,11 +113,11 @@ YES, NO, UNTESTABLE = "yes", "no", "not testable"
 
 @dataclass(frozen=True, repr=False)
 class Heads(Joining):
-    """Summarize every head in one row.
+    """Print a scorecard of all heads, one row each.
 
-    The scorecard says yes, no or not testable for each head and measure; --by measure also says why, and --by head
-    prints all columns. AUROC is over continuation tokens, or over all tokens if the vocabulary has none. AUROC,
-    lookback and the correlation with frequency need counts.
+    Each head gets yes, no or not testable for each measure. --by measure adds the reasons; --by head prints the numbers
+    behind them. AUROC is over continuation tokens, or over all tokens if the vocabulary has none. AUROC, lookback and
+    the correlation with frequency need counts.
 
     Example: detoklens heads gpt2 --counts counts --sort above_null
     """

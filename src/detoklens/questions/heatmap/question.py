@@ -75,10 +75,10 @@ ALL_EQUAL = "Untestable: all keys have the same score in every head."
 
 @dataclass(frozen=True, repr=False)
 class Heatmap(AtOffset):
-    """Draw Tᵉᵉ between sampled tokens, with and without LayerNorm's σ.
+    """Compute Tᵉᵉ between sampled tokens, with and without LayerNorm's σ.
 
-    Prints the range of the scores, self-match, and whether all queries prefer the same keys, by head. --out also
-    writes all scores.
+    Prints, for each head, the range of the scores, self-match (how highly a token scores itself), and how far all
+    queries prefer the same keys. --figure draws the heatmap; --out also writes all scores.
 
     Example: detoklens heatmap gpt2 --tokens 300 --out heatmap/
     """

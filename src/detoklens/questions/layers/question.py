@@ -50,7 +50,7 @@ SHOWN = 16  # components shown in a terminal
 
 @dataclass(frozen=True, repr=False)
 class Layers(Question):
-    """Find the layer at which the model has composed the word.
+    """Find the layer at which the model has composed a word from its pieces.
 
     After every block, the whole-word token (the twin) is ranked by cosine with the word's last piece and compared with
     the four controls of `twins`. Because the best of several layers is reported, the rule is stricter: the lower ends

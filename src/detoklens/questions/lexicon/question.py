@@ -103,7 +103,7 @@ MOST_PAIRS = 10_000_000
 
 @dataclass(frozen=True, repr=False)
 class Lexicon(Joining):
-    """Mine the token pairs with the highest Tᵉᵉ over the whole vocabulary.
+    """Find the token pairs with the highest Tᵉᵉ in the whole vocabulary.
 
     The printed table shows the first 20 pairs of each head; other formats and --out have all. With --out, an
     interrupted run continues when the same command is run again.

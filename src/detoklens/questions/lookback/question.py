@@ -174,11 +174,12 @@ LOOKBACK_BY_POSITION = Schema(
 class Lookback(SplitTerms):
     """Find what makes heads look back from continuation tokens, but not from whole words.
 
-    A query's lift is its score for the previous token minus that for tokens 2 to 15 back. It has a position part (any
-    token is there), a class part (what usually precedes such queries) and a lexical part (the query's own
+    A query's lift is its score for the previous token minus that for tokens 2 to 15 back. It has a position part
+    (whichever token is there), a class part (what usually precedes such queries) and a lexical part (the query's own
     predecessors), each split into score terms. The verdict is "yes" if a head's lift is larger from continuation tokens
-    than from equally frequent whole words, beyond permuted labels and beyond randomly rotated queries. With text, it
-    also measures attention to the previous token without each term. Softcapping is not applied to lifts.
+    than from equally frequent whole words, and the difference exceeds those with permuted labels and with randomly
+    rotated queries. With text, attention to the previous token is also measured without each term. Softcapping is not
+    applied to lifts.
 
     Example: detoklens lookback gpt2 --counts counts --text 'openwebtext/*.parquet'
     """

@@ -22,12 +22,12 @@ LONGEST_CLAIM = 40
 
 @dataclass(frozen=True, repr=False)
 class Paper(Question):
-    """Check the paper's claims on this model.
+    """Check each claim of the paper on a model.
 
-    One row per claim of "Weight-based Analysis of Detokenization in Language Models": where it is made, what the paper
-    says, what this model shows, and whether it agrees, differs or does not apply, and why. Numbers, heads and tokens of
-    GPT-2 small are judged on GPT-2 small only. Claims about frequency need --counts, claims about attention on text
-    --text. A claim "agrees" by the rule in its text, not by a statistical test.
+    One row per claim of "Weight-based Analysis of Detokenization in Language Models" (Kamoda et al. 2025): where the
+    paper makes it, what it says, what this model shows, whether the two agree, and why. Claims about single numbers,
+    heads or tokens of GPT-2 small are checked on GPT-2 small only. Claims about frequency need --counts, claims about
+    attention on text --text. Agreement is decided by the rule in the claim's text, not by a statistical test.
 
     Example: detoklens paper gpt2 --counts counts --text 'openwebtext/*.parquet'
     """

@@ -1,4 +1,4 @@
-"""Show Tᵖ, Tᵖᵖ, their sum and its softmax along the keys."""
+"""Show where position alone directs attention: Tᵖ, Tᵖᵖ and their softmax."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ class OfPositions(OverVocabulary, SplitTerms):
 
 @dataclass(frozen=True, repr=False)
 class Positions(OfPositions):
-    """Show Tᵖ, Tᵖᵖ, their sum and its softmax along the keys.
+    """Show where position alone directs attention: Tᵖ, Tᵖᵖ and their softmax.
 
     The text table draws each curve in one line; csv, json and parquet contain every key position, with and without
     LayerNorm: mean, band, and the values at the vocabulary's smallest and largest σ. For rotary and ALiBi positions,

@@ -119,7 +119,7 @@ LAST_QUERIES = Schema(
 
 @dataclass(frozen=True, repr=False)
 class Variance(OverVocabulary):
-    """Show the variance of position embeddings and its anomalies.
+    """Measure the variance of position embeddings and find anomalies.
 
     The text table shows the first ten positions, the last ten, and the outliers; csv, json and parquet contain all.
 

@@ -130,9 +130,9 @@ def by_file(*flag: str) -> Callable[[Path | Sequence[str]], list[str]]:
 class Words(Joining):
     """Rank the preceding piece of split words among all key tokens.
 
-    Rank 1 is best. The controls are the ranks of another word's piece: any, and one of the same orthographic class and
-    frequency bin, so that knowing classes is not enough. A word of three or more pieces gives several adjacent pairs;
-    unknown tokens are left out.
+    Rank 1 is best. There are two controls, each the rank of a piece of another word: any piece, and one of the same
+    orthographic class and frequency bin, which rules out heads that only know classes. A word of three or more pieces
+    gives several adjacent pairs; unknown tokens are left out.
 
     Example: detoklens words gpt2 --centred
     """
