@@ -141,10 +141,10 @@ def measure_ours(folder: Path) -> dict[str, Any]:
 def attention_seconds(layer: Any, documents: list[np.ndarray]) -> float:
     """Time layer 0's attention rows from token ids, in this process."""
     from detoklens.measures.attention import attention_rows
-    from detoklens.measures.documents import document_terms, in_blocks
+    from detoklens.measures.documents import DocumentTerms, in_blocks
 
     def attend(ids: list[np.ndarray]) -> None:
-        terms = document_terms(layer, list(range(layer.n_heads)), ids)
+        terms = DocumentTerms(layer, list(range(layer.n_heads)), ids)
         for block in in_blocks(ids):
             attention_rows(terms, block, QUERIES)
 

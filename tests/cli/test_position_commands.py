@@ -12,6 +12,7 @@ import pytest
 from detoklens.corpus.count import count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.demo import COUNTS
+from detoklens.engines import open_engine
 from detoklens.loading import load
 from detoklens.questions.base import Question
 from detoklens.questions.catalogue import QUESTIONS
@@ -41,7 +42,8 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def counted(folder: Path, tokenizer: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "text.txt").write_text("\n".join(LINES), encoding="utf-8")
-    count_corpus([folder / "text.txt"], Vocabulary.from_folder(tokenizer), folder / "counts")
+    with open_engine("local", 1) as engine:
+        count_corpus([folder / "text.txt"], Vocabulary.from_folder(tokenizer), folder / "counts", engine=engine)
     return folder / "counts"
 
 

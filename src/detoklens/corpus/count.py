@@ -197,15 +197,15 @@ def import_counts(
     options = ImportOptions(ids_field, dtype, separator, packed)
     out = Path(os.path.abspath(out))
     inputs = find_inputs([files] if isinstance(files, str | Path) else files, apart_from=out, accepted=ACCEPTED)
-    found = [recognize(file, options, vocabulary.size) for file in inputs]
-    kinds = sorted({file.kind for file in found})
+    token_files = [recognize(file, options, vocabulary.size) for file in inputs]
+    kinds = sorted({file.kind for file in token_files})
     if len(kinds) > 1:
         raise CorpusError(
             f"the input has files of several kinds ({', '.join(kinds)}); import each kind into its own folder"
         )
-    bounds = [describe(file.bounds, file.bounds) for file in found if file.bounds is not None]
+    bounds = [describe(file.bounds, file.bounds) for file in token_files if file.bounds is not None]
     is_table = kinds == [PAIRS]
-    crosses = separator is None and (packed or any(file.pairs_may_cross for file in found))
+    crosses = separator is None and (packed or any(file.pairs_may_cross for file in token_files))
     plan = _plan([*inputs, *bounds], vocabulary, asdict(options)) | {
         "source": {
             "kind": kinds[0],
@@ -214,7 +214,7 @@ def import_counts(
         }
     }
     target = shard_size(sum(file.size for file in inputs))
-    shards = list(group_pieces((piece for file in found for piece in pieces_of(file, target)), target))
+    shards = list(group_pieces((piece for file in token_files for piece in pieces_of(file, target)), target))
     with open_output(out) as output:
         output.check_plan(plan)
         if not output.is_complete:

@@ -104,10 +104,10 @@ def _files_of(argument: str, apart_from: Path | None, accepted: Accepted) -> lis
             f"{argument}: no such file or folder; pass files, folders, globs or a hub dataset (owner/name)"
         )
     inputs = (path for path in paths if apart_from is None or apart_from not in Path(os.path.abspath(path)).parents)
-    found = sorted(path for path in inputs if accepted.test(path))
-    if not found:
+    files = sorted(path for path in inputs if accepted.test(path))
+    if not files:
         raise CorpusError(f"{argument}: no supported files found; accepted are {accepted.kinds}")
-    return [(path, path) for path in found]
+    return [(path, path) for path in files]
 
 
 def _below(folder: str) -> Iterator[str]:

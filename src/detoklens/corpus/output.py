@@ -55,12 +55,10 @@ def write_bigrams(path: Path, groups: Iterable[Run], vocabulary_size: int) -> tu
         pa.OSFile(os.fsencode(temporary), "wb") as file,
         pq.ParquetWriter(file, BIGRAM_SCHEMA, column_encoding=BIGRAM_ENCODING, **COMPRESSION) as writer,
     ):
-        for keys, counts in groups:
-            suffixes, prefixes = np.divmod(keys, keys.dtype.type(vocabulary_size))
-            columns = [suffixes.astype(np.uint32), prefixes.astype(np.uint32), counts]
-            writer.write_table(pa.table(columns, schema=BIGRAM_SCHEMA), row_group_size=ROW_GROUP)
-            rows += len(keys)
-            total += int(counts.sum())
+        for run in groups:
+            writer.write_table(_bigram_table(run, vocabulary_size), row_group_size=ROW_GROUP)
+            rows += len(run.keys)
+            total += int(run.counts.sum())
     return rows, total
 
 
@@ -81,6 +79,13 @@ def row_groups(blocks: Iterable[Run]) -> Iterator[Run]:
 
 def _joined(runs: list[Run]) -> Run:
     return Run(np.concatenate([run.keys for run in runs]), np.concatenate([run.counts for run in runs]))
+
+
+def _bigram_table(run: Run, vocabulary_size: int) -> pa.Table:
+    """A function of its own, so that its arrays are freed before the next run is merged."""
+    suffixes, prefixes = np.divmod(run.keys, run.keys.dtype.type(vocabulary_size))
+    columns = [suffixes.astype(np.uint32), prefixes.astype(np.uint32), run.counts]
+    return pa.table(columns, schema=BIGRAM_SCHEMA)
 
 
 def write_tokens(path: Path, counts: Int64[np.ndarray, "token"], texts: list[str]) -> None:
@@ -116,14 +121,14 @@ class OutputFolder:
             return
         saved = read_json(self.folder / MANIFEST if self.is_complete else self._plan)
         try:
-            found = differences(saved, plan, compare_versions=not self.is_complete)
+            changes = differences(saved, plan, compare_versions=not self.is_complete)
         except (KeyError, TypeError, AttributeError) as error:
             raise OutputError(
                 f"{self.folder}: its record of the run is damaged ({error}); choose another folder, or delete it"
             ) from error
-        if found:
+        if changes:
             raise OutputError(
-                f"{self.folder}: holds counts made with different inputs or options: {'; '.join(found)}; "
+                f"{self.folder}: holds counts made with different inputs or options: {'; '.join(changes)}; "
                 "choose another folder, or delete it"
             )
 

@@ -195,14 +195,14 @@ def read_chunks(path: str, compression: str | None, start: int = 0) -> Iterator[
 
 def _lost_chunk(path: str, compression: str, place: int) -> bytes:
     """Return what the failed read at `place` had uncompressed so far, by reading it again byte by byte."""
-    found = bytearray()
+    lost = bytearray()
     with _open(path) as file, contextlib.suppress(OSError):
         stream = pa.CompressedInputStream(file, compression)
         while place > 0:
             place -= len(stream.read(min(CHUNK, place)))
         while byte := stream.read(1):
-            found += byte
-    return bytes(found)
+            lost += byte
+    return bytes(lost)
 
 
 def _open(path: str) -> Any:

@@ -132,8 +132,8 @@ def recognize(file: InputFile, options: ImportOptions, vocabulary_size: int) -> 
         return TokenFile(file.name, file.path, MEGATRON, dtype, 0, length, options.separator, str(index))
     dtype, offset, length = _flat_layout(file, options)
     bounds = Path(file.path).with_suffix(".csv.gz")
-    found = str(bounds) if bounds.is_file() else None
-    return TokenFile(file.name, file.path, FLAT, dtype, offset, length, options.separator, found)
+    bounds_path = str(bounds) if bounds.is_file() else None
+    return TokenFile(file.name, file.path, FLAT, dtype, offset, length, options.separator, bounds_path)
 
 
 def _refuse(name: str, problem: str) -> CorpusError:
@@ -292,19 +292,19 @@ def read_batches(piece: TokenPiece, vocabulary_size: int, longest: int) -> Itera
         for start in range(piece.start, piece.stop, block):
             yield _read_block(file, start, min(start + block, piece.stop), vocabulary_size)
         return
-    for batch in _record_batches(piece, longest):
+    if file.path.lower().endswith(".arrow"):
+        batches = _arrow_batches(file)
+    else:
+        groups = range(piece.start, piece.stop)
+        batches = ParquetFile(file.name, file.path).batches(file.columns, groups, longest, ROWS_AT_ONCE)
+    for batch in batches:
         if file.kind == PAIRS:
             yield _pairs(file, batch, vocabulary_size)
         else:
             yield _rows(file, batch.column(0), vocabulary_size)
 
 
-def _record_batches(piece: TokenPiece, longest: int) -> Iterator[Any]:
-    file = piece.file
-    if not file.path.lower().endswith(".arrow"):
-        groups = range(piece.start, piece.stop)
-        yield from ParquetFile(file.name, file.path).batches(file.columns, groups, longest, ROWS_AT_ONCE)
-        return
+def _arrow_batches(file: TokenFile) -> Iterator[Any]:
     with _arrow_reader(file, "a damaged") as reader:
         is_file = hasattr(reader, "get_batch")
         for batch in map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader:

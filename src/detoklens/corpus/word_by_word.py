@@ -129,8 +129,8 @@ class ByteLevelWords:
             self._unclear[byte if byte < 0x80 else slice(0x80, None)] |= character not in vocabulary
         merges = [merge.split(" ") if isinstance(merge, str) else merge for merge in model["merges"]]
         rows = {(vocabulary[a], vocabulary[b]): (rank, vocabulary[a + b]) for rank, (a, b) in enumerate(merges)}
-        pairs, found = np.array(list(rows), np.uint64), np.array(list(rows.values()), np.int32)
-        self._merges = tabulate_merges(pairs.reshape(-1, 2), found.reshape(-1, 2))
+        pairs, merged = np.array(list(rows), np.uint64), np.array(list(rows.values()), np.int32)
+        self._merges = tabulate_merges(pairs.reshape(-1, 2), merged.reshape(-1, 2))
         self._wholes: dict[bytes, int] = {}
         if model.get("ignore_merges"):  # 0xFF, which no text has, for a character outside the byte-level alphabet
             self._wholes = {

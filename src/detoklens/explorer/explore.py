@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from html import escape
 from importlib import import_module
-from pathlib import Path
 
 from detoklens.explorer.bundle import add_cards, write_bundle
 from detoklens.explorer.server import Server, serving
@@ -68,15 +67,15 @@ def explore(study: Study, port: int = 0) -> Explorer:
     notebook, stack = in_notebook(), ExitStack()
     server = stack.enter_context(served(study, port, framed=notebook, proxied=COLAB in sys.modules))
     separate = Study(study.layer, study.counts, study.texts, study.seed, study.work, study.model_words)
-    threading.Thread(target=_add_cards, args=(separate, server.folder), daemon=True).start()
+
+    def add_cards_later() -> None:
+        with suppress(Exception):  # the explorer may have been closed and its folder removed
+            add_cards(separate, server.folder)
+
+    threading.Thread(target=add_cards_later, daemon=True).start()
     if not notebook:
         open_browser(server.url)
     return Explorer(study.layer.name, server, stack)
-
-
-def _add_cards(study: Study, folder: Path) -> None:
-    with suppress(Exception):  # the explorer may have been closed and its folder removed
-        add_cards(study, folder)
 
 
 def open_browser(url: str) -> bool:

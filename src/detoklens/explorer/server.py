@@ -55,7 +55,10 @@ class Server(ThreadingHTTPServer):
         try:
             super().__init__((HOST, port), Handler)
         except OSError as error:
-            raise OutputError(f"can't listen on port {port}: {_why(error)}; pass another port, or none") from error
+            why = (error.strerror or "the system refuses it").lower()
+            if error.errno == errno.EADDRINUSE:
+                why = "another program uses it"
+            raise OutputError(f"can't listen on port {port}: {why}; pass another port, or none") from error
 
     @property
     def url(self) -> str:
@@ -103,7 +106,10 @@ class Handler(BaseHTTPRequestHandler):
     @contextmanager
     def _requested_file(self) -> Iterator[BinaryIO | None]:
         """The requested file, with headers sent; None if the request was refused."""
-        if not self.server.proxied and self.headers.get("Host") not in self._host_names():
+        port = self.server.server_port
+        names = [f"{HOST}:{port}", f"localhost:{port}"]
+        names += [HOST, "localhost"] if port == DEFAULT_PORT else []  # browsers omit the default port
+        if not self.server.proxied and self.headers.get("Host") not in names:
             self.send_error(HTTPStatus.FORBIDDEN, f"this is {self.server.url}; other host names are refused")
             yield None
             return
@@ -115,11 +121,6 @@ class Handler(BaseHTTPRequestHandler):
         with file:
             self._begin(HTTPStatus.OK, TYPES.get(Path(file.name).suffix, OTHER_TYPE), os.fstat(file.fileno()).st_size)
             yield file
-
-    def _host_names(self) -> list[str]:
-        """Host headers that name this server; browsers omit the default port."""
-        port = self.server.server_port
-        return [f"{HOST}:{port}", f"localhost:{port}", *([HOST, "localhost"] if port == DEFAULT_PORT else [])]
 
     def _begin(self, code: int, kind: str, length: int) -> None:
         self.send_response(code)
@@ -167,9 +168,3 @@ def serving(server: Server) -> Iterator[Server]:
         yield server
     finally:
         server.shutdown()
-
-
-def _why(error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return "another program uses it"
-    return (error.strerror or "the system refuses it").lower()

@@ -123,18 +123,16 @@ def thinned(path: str) -> str:
 
 
 def _thinned_line(line: str) -> str:
+    """Keep the first, lowest, highest and last point of each column, in order."""
     points, end, _ = line.partition("z")
     places = [tuple(map(float, point.split())) for point in points.split("L")]
-    columns = [list(some) for _, some in groupby(places, lambda place: int(place[0] / COLUMN))]
-    kept = [place for column in columns for place in _telling(column)]
+    kept = []
+    for _, some in groupby(places, lambda place: int(place[0] / COLUMN)):
+        column = list(some)
+        heights = [y for _, y in column]
+        ends = {0, heights.index(min(heights)), heights.index(max(heights)), len(column) - 1}
+        kept += [column[place] for place in sorted(ends)]
     return " L ".join(f"{x:.2f} {y:.2f}" for x, y in kept) + (" z" if end else "")
-
-
-def _telling(column: list[tuple[float, ...]]) -> list[tuple[float, ...]]:
-    """The first, lowest, highest and last point of a column, in order."""
-    heights = [y for _, y in column]
-    telling = {0, heights.index(min(heights)), heights.index(max(heights)), len(column) - 1}
-    return [column[place] for place in sorted(telling)]
 
 
 def _describe(root: Element, prefix: str, title: str, description: str) -> None:

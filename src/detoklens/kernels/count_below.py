@@ -159,11 +159,11 @@ def count_by_bins(
     last = np.float32(bins - 1)
     empty_from = np.int64(0)
     for place in range(n):
-        own = np.int64(bin_of(positives[place], lowest, per_unit, last))
-        if own >= empty_from:
-            slots[empty_from:own] = 2 * place
-            slots[own] = 2 * place + 1
-            empty_from = own + 1
+        bin_number = np.int64(bin_of(positives[place], lowest, per_unit, last))
+        if bin_number >= empty_from:
+            slots[empty_from:bin_number] = 2 * place
+            slots[bin_number] = 2 * place + 1
+            empty_from = bin_number + 1
     slots[empty_from : bins + 1] = 2 * n
     positives[n] = np.inf
     for empty in range(2 * n + 2):

@@ -160,13 +160,13 @@ def ids_of_words(
         for word in range(words_before[document], words_before[document + 1]):
             length += id_starts[numbers[word] + 1] - id_starts[numbers[word]]
         offsets[document + 1] = offsets[document] + length
-    found = np.empty(offsets[-1], ids.dtype)
+    joined = np.empty(offsets[-1], ids.dtype)
     filled = 0
     for number in numbers:
         for place in range(id_starts[number], id_starts[number + 1]):
-            found[filled] = ids[place]
+            joined[filled] = ids[place]
             filled += 1
-    return found, offsets
+    return joined, offsets
 
 
 @compiled()
@@ -175,13 +175,13 @@ def tabulate_merges(pairs: np.ndarray, merges: np.ndarray) -> tuple[np.ndarray, 
     size = 4
     while size < 2 * len(pairs):
         size *= 2
-    keys, found = np.full(size, ~np.uint64(0)), np.zeros((size, 2), np.int32)
+    keys, table = np.full(size, ~np.uint64(0)), np.zeros((size, 2), np.int32)
     for row in range(len(pairs)):
         key = (pairs[row, 0] << np.uint64(32)) | pairs[row, 1]
         slot = _slot_of(key, keys)
         keys[slot] = key
-        found[slot] = merges[row]
-    return keys, found
+        table[slot] = merges[row]
+    return keys, table
 
 
 @compiled()
@@ -196,12 +196,12 @@ def _slot_of(key: np.uint64, keys: np.ndarray) -> np.uint64:
 
 @compiled()
 def merge_pieces(
-    text: np.ndarray, starts: np.ndarray, whole: np.ndarray, byte_ids: np.ndarray, keys: np.ndarray, found: np.ndarray
+    text: np.ndarray, starts: np.ndarray, whole: np.ndarray, byte_ids: np.ndarray, keys: np.ndarray, table: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """The ids of all pieces by byte-pair merges, concatenated, and each piece's offset in them.
 
     Piece p is text[starts[p] : starts[p + 1]], or the token whole[p] unless that is -1. Of all adjacent pairs, the
-    leftmost with the lowest rank is merged, again and again. `keys` and `found` are of `tabulate_merges`.
+    leftmost with the lowest rank is merged, again and again. `keys` and `table` are of `tabulate_merges`.
     """
     no_rank = np.int32(2**31 - 1)
     ids, offsets = np.empty(len(text), np.uint32), np.zeros(len(starts), np.int64)
@@ -219,7 +219,7 @@ def merge_pieces(
             for place in range(size):
                 row[place] = byte_ids[text[starts[piece] + place]]
             for place in range(size - 1):
-                _look_up(place, row, slots, ranks, keys, found)
+                _look_up(place, row, slots, ranks, keys, table)
         while size > 1:
             best = 0
             for place in range(1, size - 1):
@@ -227,15 +227,15 @@ def merge_pieces(
                     best = place
             if ranks[best] == no_rank:
                 break
-            row[best] = found[slots[best], 1]
+            row[best] = table[slots[best], 1]
             size -= 1
             for place in range(best + 1, size):
                 row[place] = row[place + 1]
                 slots[place], ranks[place] = slots[place + 1], ranks[place + 1]
             if best > 0:
-                _look_up(best - 1, row, slots, ranks, keys, found)
+                _look_up(best - 1, row, slots, ranks, keys, table)
             if best < size - 1:
-                _look_up(best, row, slots, ranks, keys, found)
+                _look_up(best, row, slots, ranks, keys, table)
         for place in range(size):
             ids[filled] = row[place]
             filled += 1
@@ -245,12 +245,12 @@ def merge_pieces(
 
 @compiled()
 def _look_up(
-    place: int, row: np.ndarray, slots: np.ndarray, ranks: np.ndarray, keys: np.ndarray, found: np.ndarray
+    place: int, row: np.ndarray, slots: np.ndarray, ranks: np.ndarray, keys: np.ndarray, table: np.ndarray
 ) -> None:
     """Find the merge of the ids at this place and the next."""
     key = (np.uint64(row[place]) << np.uint64(32)) | np.uint64(row[place + 1])
     slots[place] = _slot_of(key, keys)
-    ranks[place] = found[slots[place], 0] if keys[slots[place]] == key else np.int32(2**31 - 1)
+    ranks[place] = table[slots[place], 0] if keys[slots[place]] == key else np.int32(2**31 - 1)
 
 
 @compiled()

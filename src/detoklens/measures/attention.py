@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 
 from detoklens.errors import RangeError
-from detoklens.measures.documents import DocumentTerms, TokenIds, checked_documents, document_terms, in_blocks
+from detoklens.measures.documents import DocumentTerms, TokenIds, checked_documents, in_blocks
 from detoklens.measures.positions import predicted_attention
 from detoklens.parallel import Arrays, Runner
 from detoklens.scores.factors import Mean
@@ -71,7 +71,7 @@ def text_attention(
         _Gatherer(position, sum(len(ids) > position for ids in texts), expected, band)
         for position, expected in zip(reached, predicted, strict=True)
     ]
-    blocks, terms = in_blocks(texts), document_terms(layer, heads, texts, mean)
+    blocks, terms = in_blocks(texts), DocumentTerms(layer, heads, texts, mean)
 
     def compute(number: int) -> Arrays:
         return attention_rows(terms, blocks[number], reached)

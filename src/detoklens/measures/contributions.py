@@ -19,10 +19,10 @@ from detoklens.kernels.contributions import term_divergences
 from detoklens.kernels.product import QUERIES
 from detoklens.measures.documents import (
     DocumentFactors,
+    DocumentTerms,
     Rules,
     TokenIds,
     checked_documents,
-    document_terms,
     in_blocks,
 )
 from detoklens.parallel import Arrays, Runner
@@ -89,7 +89,7 @@ def contributions(
     layer.check_heads(heads)
     texts = checked_documents(layer, documents, positions)
     reached = np.asarray([position for position in positions if position < max(map(len, texts))])
-    blocks, terms = in_blocks(texts), document_terms(layer, heads, texts, mean)
+    blocks, terms = in_blocks(texts), DocumentTerms(layer, heads, texts, mean)
     names = tuple(terms.rules.terms)
     present = {name: members for name, members in (groups or {}).items() if set(members) & set(names)}
     removed = np.array([[term in members for term in names] for members in present.values()], np.bool_)

@@ -18,9 +18,18 @@ from jaxtyping import Float, Int
 from detoklens.errors import CorpusError
 from detoklens.kernels.contributions import multiply_factors
 from detoklens.kernels.product import QUERIES, key_panels
-from detoklens.scores.factors import Common, Mean, key_side, project, query_side, rotated
+from detoklens.scores.factors import (
+    Common,
+    Factor,
+    Factors,
+    Mean,
+    key_head_of,
+    project,
+    rotated_factors,
+    side_factors,
+)
 from detoklens.scores.layer import Layer
-from detoklens.scores.terms import Factor, terms_present
+from detoklens.scores.terms import terms_present
 
 TokenIds = Int[np.ndarray, "query"]
 Positions = Int[np.ndarray, "row"]
@@ -117,105 +126,78 @@ class Rules(NamedTuple):
         return np.maximum(0, queries - reach + 1), ends
 
 
-class LearnedTerms:
-    """The terms of documents in some heads of a model with learned positions, up to `length` tokens."""
+class DocumentTerms:
+    """The terms of documents in some heads of a layer; `mean` as in `layer.terms`."""
 
-    def __init__(self, layer: Layer, heads: list[int], length: int) -> None:
-        self.n_heads, self.rules = len(heads), Rules.of(layer, layer.common_part(None))
-        self._layer, self._positions = layer, layer.weights.position_embeddings[:length]
-        self._query_weight, self._key_weight = layer.folded.query_weight[heads], layer.folded.key_weight[heads]
-        self._query_bias = layer.folded.query_bias[heads]
+    def __init__(self, layer: Layer, heads: list[int], documents: Sequence[TokenIds], mean: Mean = None) -> None:
+        weights, (query, key), common = layer.weights, layer.sides, layer.common_part(mean)
+        shared = sorted({key_head_of(head, weights) for head in heads})
+        self.n_heads, self.rules, self._layer = len(heads), Rules.of(layer, common), layer
+        self._key_heads = [shared.index(key_head_of(head, weights)) for head in heads]
+        self._query, self._query_constant = query.of_heads(heads), common.query[heads]
+        self._key, self._key_constant = key.of_heads(shared), common.key[shared]
+        self._slopes = None if weights.alibi_slopes is None else weights.alibi_slopes[heads] / layer.attention_scale
+        terms = terms_present(layer.positions, common)
+        self._stacked = sorted({term.key for term in terms} - {Factor.DISTANCE})
+        self._has_constant = any(term.query is Factor.CONSTANT for term in terms)
+        self._positions = weights.position_embeddings[: max(map(len, documents))]
 
     @cached_property
-    def _position_factors(self) -> list[Float[np.ndarray, "head position d_head"]]:
-        return [project(self._positions, weight) for weight in (self._query_weight, self._key_weight)]
+    def _by_position(self) -> list[Factors]:
+        """The factors of learned positions, shared by all blocks."""
+        sides = (self._query.weight, self._key.weight[self._key_heads]) if len(self._positions) else ()
+        return [{Factor.POSITION: project(self._positions, weight)} for weight in sides] or [{}, {}]
 
     def factors(self, documents: Sequence[TokenIds]) -> Iterator[DocumentFactors]:
         """The factors of each document; tokens that several documents share are projected once."""
+        layer, weights = self._layer, self._layer.weights
         tokens, places_of = distinct_tokens(documents)
-        embeddings = self._layer.weights.token_embeddings[tokens]
-        token_factors = [project(embeddings, weight) for weight in (self._query_weight, self._key_weight)]
+        table = weights.token_embeddings[tokens]
+        if layer.positions != "learned":
+            table = table / layer.scales.bare_tokens()[tokens, None]
+        query = side_factors(weights, self._query, self._query_constant, table)
+        key = side_factors(weights, self._key, self._key_constant, table)
+        sides = query, {factor: vectors[self._key_heads] for factor, vectors in key.items()}
+
+        def stack(side: Factors, by_position: Factors, ids: TokenIds, places: TokenIds) -> np.ndarray:
+            found = {factor: vectors for factor, vectors in (side | by_position).items() if factor in self._stacked}
+            found |= {factor: vectors[:, : len(ids)] for factor, vectors in by_position.items()}
+            found = rotated_factors(weights, found | {Factor.TOKEN: side[Factor.TOKEN][:, places]}, np.arange(len(ids)))
+            stacked = np.stack([found[factor] for factor in self._stacked])
+            return stacked / self._scales(ids)[:, None] if layer.positions == "learned" else stacked
+
         for ids, places in zip(documents, places_of, strict=True):
-            scales = self._scales(ids)[:, None]
-            query, key = (
-                np.stack([of_token[:, places] / scales, of_position[:, : len(ids)] / scales])
-                for of_token, of_position in zip(token_factors, self._position_factors, strict=True)
+            query_factors, key_factors = (
+                stack(side, by_position, ids, places)
+                for side, by_position in zip(sides, self._by_position, strict=True)
             )
-            yield DocumentFactors(query, key, self._query_bias)
+            constant = self._query_constant if self._has_constant else None
+            yield DocumentFactors(query_factors, key_factors, constant, self._slopes)
 
     def scores(
         self, documents: Sequence[TokenIds], positions: Sequence[int]
     ) -> Iterator[Float[np.ndarray, "query head key"]]:
         """The scaled scores of some queries of each document against all its keys.
 
-        Few queries are multiplied by both projections, so that no key has to be: with GPT-2 small, three queries and
-        1,024 keys this takes 60 million multiplications instead of 1.2 billion.
+        With learned positions, few queries are multiplied by both projections, so that no key has to be: with GPT-2
+        small, three queries and 1,024 keys this takes 60 million multiplications instead of 1.2 billion.
         """
+        if self._layer.positions != "learned":
+            for factors in self.factors(documents):
+                reached = np.array([position for position in positions if position < factors.n_tokens], np.int64)
+                yield factors.whole_scores(reached) * factors.query.dtype.type(self.rules.attention_scale)
+            return
+        key_weight = self._key.weight[self._key_heads]
         for ids in documents:
             both = self._layer.weights.token_embeddings[ids] + self._positions[: len(ids)]
             inputs = both / self._scales(ids)[:, None]
-            reached = [position for position in positions if position < len(ids)]
-            queries = np.einsum("id,hdk->ihk", inputs[reached], self._query_weight, optimize=True) + self._query_bias
-            through_keys = np.einsum("ihk,hdk->ihd", queries, self._key_weight, optimize=True)
+            rows = inputs[[position for position in positions if position < len(ids)]]
+            queries = np.einsum("id,hdk->ihk", rows, self._query.weight, optimize=True) + self._query_constant
+            through_keys = np.einsum("ihk,hdk->ihd", queries, key_weight, optimize=True)
             yield (through_keys @ inputs.T) * inputs.dtype.type(self.rules.attention_scale)
 
     def _scales(self, ids: TokenIds) -> Float[np.ndarray, "query"]:
         return self._layer.scales.at(np.arange(len(ids)), ids)
-
-
-class OffsetTerms:
-    """The terms of documents in some heads of a rotary or ALiBi model; `mean` as in `layer.terms`."""
-
-    def __init__(self, layer: Layer, heads: list[int], mean: Mean) -> None:
-        weights, common, slopes = layer.weights, layer.common_part(mean), layer.weights.alibi_slopes
-        shared = sorted({head // weights.heads_per_key for head in heads})
-        self.n_heads, self.rules, self._layer = len(heads), Rules.of(layer, common), layer
-        self._query_side = query_side(weights, layer.folded).of_heads(heads)
-        self._key_side = key_side(weights, layer.folded).of_heads(shared)
-        self._common = Common(common.query[heads], common.key[shared])
-        self._key_heads = [shared.index(head // weights.heads_per_key) for head in heads]
-        self._slopes = None if slopes is None else slopes[heads] / layer.attention_scale
-
-    def factors(self, documents: Sequence[TokenIds]) -> Iterator[DocumentFactors]:
-        """The factors of each document; tokens that several documents share are projected once."""
-        tokens, places_of = distinct_tokens(documents)
-        table = self._layer.weights.token_embeddings[tokens] / self._layer.scales.bare_tokens()[tokens, None]
-        common_query, common_key = self._common.query, self._common.key[self._key_heads]
-        query = self._query_side.less_constant(table, common_query)
-        key = self._key_side.less_constant(table, self._common.key)[self._key_heads]
-        for places in places_of:
-            if self._slopes is None:
-                yield DocumentFactors(
-                    self._turned(query[:, places], common_query), self._turned(key[:, places], common_key)
-                )
-            else:
-                constant = common_query if "e" in self.rules.terms else None
-                yield DocumentFactors(query[None, :, places], key[None, :, places], constant, self._slopes)
-
-    def _turned(
-        self, tokens: Float[np.ndarray, "head query d_head"], common: Float[np.ndarray, "head d_head"]
-    ) -> Float[np.ndarray, "factor head query d_head"]:
-        """The tokens' vectors and, if it makes terms, the common vector, each rotated by its position."""
-        factors = [tokens, np.tile(common[:, None], (1, tokens.shape[1], 1))] if "p" in self.rules.terms else [tokens]
-        return np.stack([rotated(self._layer.weights, vectors, np.arange(tokens.shape[1])) for vectors in factors])
-
-    def scores(
-        self, documents: Sequence[TokenIds], positions: Sequence[int]
-    ) -> Iterator[Float[np.ndarray, "query head key"]]:
-        """The scaled scores of some queries of each document against all its keys."""
-        for factors in self.factors(documents):
-            reached = np.array([position for position in positions if position < factors.n_tokens], np.int64)
-            yield factors.whole_scores(reached) * factors.query.dtype.type(self.rules.attention_scale)
-
-
-DocumentTerms = LearnedTerms | OffsetTerms
-
-
-def document_terms(layer: Layer, heads: list[int], documents: Sequence[TokenIds], mean: Mean = None) -> DocumentTerms:
-    """The terms of these documents in some heads; `mean` as in `layer.terms`."""
-    if layer.positions == "learned":
-        return LearnedTerms(layer, heads, max(map(len, documents)))
-    return OffsetTerms(layer, heads, mean)
 
 
 def distinct_tokens(documents: Sequence[TokenIds]) -> tuple[TokenIds, list[TokenIds]]:

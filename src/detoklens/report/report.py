@@ -113,10 +113,10 @@ def draw_parts(
     answered = [(each.entry, each.answer) for each in asked if each.answer is not None]
     sentences = [answer.sentence for entry, answer in answered if entry.headline]
 
-    def heads_of(text: str) -> Sequence[int]:
-        return heads_drawn(text, sentences, n_heads or 0) if heads is None else heads
-
-    planned = [drawings(entry, answer, heads_of(answer.sentence), n_heads) for entry, answer in answered]
+    planned = []
+    for entry, answer in answered:
+        chosen = heads_drawn(answer.sentence, sentences, n_heads or 0) if heads is None else heads
+        planned.append(drawings(entry, answer, chosen, n_heads))
     with listener.step("Draw the figures") as watch:
         figures = [each for drawn in planned for each in drawn]
         pictures = draw_all(figures, folder / "figures", width, engine, watch)

@@ -225,9 +225,8 @@ def side_factors(
     `constant` is what all tokens have in common, `positions` are rows of the table of learned positions.
     """
     if layer.positions == "learned":
-        assert positions is not None
-        vectors = project(tokens, side.weight)
-        return {Factor.CONSTANT: constant, Factor.TOKEN: vectors, Factor.POSITION: project(positions, side.weight)}
+        factors = {Factor.CONSTANT: constant, Factor.TOKEN: project(tokens, side.weight)}
+        return factors if positions is None else factors | {Factor.POSITION: project(positions, side.weight)}
     factors = {Factor.CONSTANT: constant, Factor.TOKEN: side.less_constant(tokens, constant)}
     return factors | {Factor.COMMON: constant[:, None]} if layer.positions == "rotary" else factors
 
@@ -236,9 +235,8 @@ def rotated_factors(layer: FirstLayer, factors: Factors, positions: Int[np.ndarr
     """The factors with each row rotated to its position; unchanged without rotary positions."""
     if layer.rotary_frequencies is None:
         return factors
-    rows = factors[Factor.TOKEN].shape
-    turned = {factor: np.broadcast_to(factors[factor], rows) for factor in (Factor.TOKEN, Factor.COMMON)}
-    return factors | {factor: rotated(layer, vectors, positions) for factor, vectors in turned.items()}
+    rows, present = factors[Factor.TOKEN].shape, factors.keys() & {Factor.TOKEN, Factor.COMMON}
+    return factors | {factor: rotated(layer, np.broadcast_to(factors[factor], rows), positions) for factor in present}
 
 
 def key_head_of(head: int, layer: FirstLayer) -> int:

@@ -277,7 +277,18 @@ class Vocabulary:
             return list(self.tokenizer.encode(text, add_special_tokens=special_tokens).ids)
 
     def find_id(self, text: str) -> int | None:
-        """The id of the token with exactly this text, or written like this in the tokenizer file, if there is one."""
+        """Return the id of a token like `id`, but None if there is no such token.
+
+        Parameters
+        ----------
+        text
+            The text, with its leading space if it has one.
+
+        Returns
+        -------
+        int or None
+            The id.
+        """
         found = self._id_of_text.get(text)
         return self.tokenizer.token_to_id(text) if found is None else found
 

@@ -26,7 +26,7 @@ from scipy.sparse import csr_array
 
 from detoklens.corpus.counts import Bigrams
 from detoklens.measures.chance import Interval, interval, resampled
-from detoklens.measures.documents import DocumentFactors, Rules, TokenIds, document_terms, in_blocks
+from detoklens.measures.documents import DocumentFactors, DocumentTerms, Rules, TokenIds, in_blocks
 from detoklens.measures.frequency import spearman
 from detoklens.parallel import Arrays, Runner, thread_map
 from detoklens.scores.factors import Common, Factor, Mean, Side, rotated_by_offset
@@ -428,7 +428,7 @@ def text_lookback(
     if not {"C", "W"} <= {label for ids, places in zip(documents, rows, strict=True) for label in labels[ids[places]]}:
         return None
     blocks = in_blocks(kept)
-    terms = document_terms(layer, heads, kept, mean)
+    terms = DocumentTerms(layer, heads, kept, mean)
     rules = terms.rules
 
     def compute(number: int) -> Arrays:

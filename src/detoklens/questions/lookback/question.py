@@ -307,11 +307,11 @@ class Lookback(SplitTerms):
         mean, n_draws = self.split_off(study), draws_for(len(heads))
 
         def measured(tokens: QueryTokens, ahead: bool) -> tuple[Lifts, Draws]:
-            draws, given = (
-                Draws(tokens, n_draws, seed),
-                (layer, tokens, counts.tokens.astype(np.float64), heads, runner),
+            draws, frequencies = Draws(tokens, n_draws, seed), counts.tokens.astype(np.float64)
+            lifts = lifts_of(
+                layer, tokens, frequencies, heads, runner, positions=positions, mean=mean, draws=draws, ahead=ahead
             )
-            return lifts_of(*given, positions=positions, mean=mean, draws=draws, ahead=ahead), draws
+            return lifts, draws
 
         loosest = min(*SWEPT_CONTINUATION, self.continuation), max(SWEPT_WHOLE_WORD), self.first_piece
         swept = (evidence.labels(*loosest) != "") & (counts.tokens >= self.fewest)
@@ -517,13 +517,6 @@ def judge_lookback(by_head: pl.DataFrame) -> list[HeadJudgement]:
     ]
 
 
-def largest_term(by_term: pl.DataFrame, head: int) -> tuple[str, float, bool]:
-    """The largest term of a head's C − W, its size, and whether it carries at least half of the difference."""
-    rows = by_term.filter(head=head, part="total").sort("difference", descending=True)
-    name, size = rows.select("term", "difference").row(0)
-    return name, size, size >= HALF * float(rows["difference"].to_numpy().sum())
-
-
 def _gaps(tables: Frames) -> dict[tuple[int, str], float]:
     """The gap in attention by head and removed term; empty without text."""
     if "lookback_text" not in tables:
@@ -534,7 +527,9 @@ def _gaps(tables: Frames) -> dict[tuple[int, str], float]:
 
 def _describe_switch(best: HeadJudgement, tables: Frames, gaps: Mapping[tuple[int, str], float]) -> str:
     assert best.part is not None
-    term, size, carries = largest_term(tables["lookback_by_term"], best.head)
+    by_term = tables["lookback_by_term"].filter(head=best.head, part="total").sort("difference", descending=True)
+    term, size = by_term.select("term", "difference").row(0)
+    carries = size >= HALF * float(by_term["difference"].to_numpy().sum())
     total, low, high = (best.total[name] for name in ("difference", "low", "high"))
     part = f"{_PART_WORDS[best.part]} ({best.parts[best.part]['difference']:.2f} nats)"
     said = (
