@@ -52,6 +52,11 @@ class SharingDrawings:
         return files
 
 
+def draw_nothing(_: drawing.Drawing, width: str | float, formats: Sequence[str]) -> dict[str, bytes]:
+    """A `draw_files` whose files are no drawings."""
+    return dict.fromkeys((*formats, drawing.PHONE), b"<?xml?>\n<svg/>")
+
+
 def keep(path: Path, content: Any) -> None:
     """Nobody reads half of it."""
     partial = path.with_name(f"{path.name}.{os.getpid()}")

@@ -5,9 +5,8 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -86,10 +85,14 @@ SLOW = (
     "tests/questions/test_twins.py",
     "tests/report",
     "tests/scores/test_six_terms.py::test_a_text_of_a_wrong_type",
+    "tests/scores/test_untrained.py::test_they_are_left_out",
+    "tests/scores/test_untrained.py::test_twins_are_ranked",
+    "tests/scores/test_untrained.py::test_words_are_ranked",
     "tests/site",
     "tests/test_address_space.py",
     "tests/test_another_user.py",
     "tests/test_benchmarks.py",
+    "tests/test_calibration.py::test_what_is_planted",
     "tests/test_documented_commands.py",
     "tests/test_light_imports.py::test_every_public_name",
     "tests/test_light_imports.py::test_loading_and_asking",
@@ -138,11 +141,9 @@ def only_svg(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports whose figures are files and no drawings, for tests that look at neither."""
+    from tests.answers import draw_nothing
 
-    def draw_files(_: Any, width: str | float, formats: Sequence[str]) -> dict[str, bytes]:
-        return dict.fromkeys((*formats, "phone.svg"), b"<?xml?>\n<svg/>")
-
-    monkeypatch.setattr("detoklens.report.drawing.draw_files", draw_files)
+    monkeypatch.setattr("detoklens.report.drawing.draw_files", draw_nothing)
 
 
 @pytest.fixture(scope="module")

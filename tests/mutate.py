@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "detoklens"
-OF_SCORES = ["scores", "measures/test_explain.py", "measures/test_positions.py", "questions/test_explain.py"]
+OF_SCORES = ["scores", "questions/test_explanation.py", "measures/test_positions.py", "questions/test_explain.py"]
 TESTS = {"scores": OF_SCORES, "measures": ["measures"], "weights": ["weights", "scores"]}
 """Files and folders in tests/ that should find a mutant of each package."""
 MOST_SECONDS = 300  # of CPU time for one mutant

@@ -66,20 +66,28 @@ def text_attention(
         raise RangeError("a bidirectional model needs documents of one length; truncate them")
     reached = [position for position in sorted(set(query_positions)) if position < length]
     prediction = predicted_attention(layer, reached, n_keys=None if layer.is_causal else length, mean=mean)
-    predicted = [each[heads].astype(np.float64) for each in prediction]
-    gatherers = [
-        _Gatherer(position, sum(len(ids) > position for ids in texts), expected, band)
-        for position, expected in zip(reached, predicted, strict=True)
-    ]
+    predicted = {query: rows[heads].astype(np.float64) for query, rows in zip(reached, prediction, strict=True)}
+    number = {query: sum(len(ids) > query for ids in texts) for query in reached}
+    bands = {query: Band(predicted[query].shape, number[query], band) for query in reached}
+    distance = {query: np.zeros(len(heads)) for query in reached}
     blocks, terms = in_blocks(texts), DocumentTerms(layer, heads, texts, mean)
-
-    def compute(number: int) -> Arrays:
-        return attention_rows(terms, blocks[number], reached)
-
-    for found in (runner or Runner()).run(compute, len(blocks)):
-        for gatherer in gatherers:
-            gatherer.add(found[str(gatherer.position)])
-    return [gatherer.measured() for gatherer in gatherers]
+    for found in (runner or Runner()).run(lambda block: attention_rows(terms, blocks[block], reached), len(blocks)):
+        for query in reached:
+            rows = found[str(query)]
+            bands[query].add(rows)
+            distance[query] += np.abs(rows - predicted[query]).sum(axis=2).sum(axis=0) / 2
+    return [
+        Measured(
+            query,
+            number[query],
+            of_query.mean(),
+            of_query.low(),
+            of_query.high(),
+            predicted[query],
+            distance[query] / number[query],
+        )
+        for query, of_query in bands.items()
+    ]
 
 
 def attention_rows(terms: DocumentTerms, documents: Sequence[TokenIds], query_positions: Sequence[int]) -> Arrays:
@@ -102,24 +110,6 @@ def attention_rows(terms: DocumentTerms, documents: Sequence[TokenIds], query_po
         )
         for position, found in rows.items()
     }
-
-
-class _Gatherer:
-    """Accumulates the attention of one query position over blocks of documents."""
-
-    def __init__(self, position: int, documents: int, predicted: Float[np.ndarray, "head key"], band: float) -> None:
-        self.position, self._documents, self._predicted = position, documents, predicted
-        self._band = Band(predicted.shape, documents, band)
-        self._distance = np.zeros(len(predicted))
-
-    def add(self, rows: Float[np.ndarray, "document head key"]) -> None:
-        self._band.add(rows)
-        self._distance += np.abs(rows - self._predicted).sum(axis=2).sum(axis=0) / 2
-
-    def measured(self) -> Measured:
-        band = self._band
-        distance = self._distance / self._documents
-        return Measured(self.position, self._documents, band.mean(), band.low(), band.high(), self._predicted, distance)
 
 
 def region_masses(

@@ -48,7 +48,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from scipy.optimize import minimize_scalar
 from scipy.stats import rankdata
 
@@ -157,11 +157,6 @@ class SeenFrom:
             return found
         return [is_wave and bool(p <= ALPHA) for is_wave, p in zip(found, self.beyond.p, strict=True)]
 
-    @property
-    def place(self) -> int:
-        """The index of the query itself among the visible keys: the last in causal models."""
-        return self.query_position - self.first_key
-
 
 @dataclass(frozen=True)
 class PositionShape:
@@ -205,7 +200,8 @@ def position_shape(
         draws = _random_walks(layer.n_heads, len(places), random)
     else:
         kernel = OffsetScores.of(layer, last + 1 if layer.is_causal else trained_length(layer), mean)
-        curve, places = kernel.along(last), _places(kernel.seen(last))
+        seen = kernel.seen(last)
+        curve, places = kernel.along(last), np.arange(seen.start, seen.stop)
         reach = kernel_reach(OffsetScores.of(layer, trained_length(layer), mean))
         drawn = _random_kernels(layer, kernel, random) if layer.positions == "rotary" else None
         draws = None if drawn is None else drawn.along(last)
@@ -223,14 +219,17 @@ def position_shape(
             draws, softmax = _random_walks(layer.n_heads, len(keys), random), scores.softmax
         else:
             seen, softmax = kernel.seen(query), kernel.softmax
-            keys, total = _places(seen), kernel.along(query)
+            keys, total = np.arange(seen.start, seen.stop), kernel.along(query)
             waving, draws = total, None if drawn is None else drawn.along(query)
-        waves, part = leading_waves(waving[:, keys - seen.start], keys)
+        waving = waving[:, keys - seen.start]
+        waves, part = leading_waves(waving, keys)
         attention, smooth = softmax(total), total.copy()
         smooth[:, keys - seen.start] -= part
         effect = np.abs(softmax(smooth) - attention).sum(axis=1) / 2
         effect[[not is_in_view(of_head, len(keys)) for of_head in waves]] = np.nan
-        beyond = _waves_beyond(waving[:, keys - seen.start], keys, draws)
+        beyond = None
+        if draws is not None and len(keys) >= FEWEST_KEYS:
+            beyond = Beyond.of(shares_in_view(waving, keys), shares_in_view(draws, np.arange(draws.shape[1])))
         queries.append(SeenFrom(query, waves, beyond, len(keys), attention, seen.start, effect))
     return PositionShape(line, line.slope * layer.attention_scale, *monotonicity(curve), queries=queries, reach=reach)
 
@@ -247,14 +246,9 @@ def _random_walks(n_heads: int, n_points: int, random: np.random.Generator) -> D
     return random.normal(size=(draws_for(n_heads), min(n_points, LONGEST_WALK))).cumsum(axis=1)
 
 
-def _waves_beyond(curves: HeadKey, keys: Places, draws: Draws | None) -> Beyond | None:
-    if draws is None or len(keys) < FEWEST_KEYS:
-        return None
-    return Beyond.of(shares_in_view(curves, keys), shares_in_view(draws, np.arange(draws.shape[1])))
-
-
-def _places(keys: slice) -> Places:
-    return np.arange(keys.start, keys.stop)
+def _varies(curves: HeadKey) -> Bool[np.ndarray, "head"]:
+    """Whether a curve differs from a constant by more than rounding."""
+    return np.ptp(curves, axis=1) > ROUNDING * np.abs(curves).max(axis=1)
 
 
 def best_line(curves: HeadKey, places: Places) -> Line:
@@ -265,8 +259,7 @@ def best_line(curves: HeadKey, places: Places) -> Line:
     y = curves - curves.mean(axis=1, keepdims=True)
     slope = y @ x / (x @ x)
     left = np.square(y - slope[:, None] * x).sum(axis=1)
-    varies = np.ptp(curves, axis=1) > ROUNDING * np.abs(curves).max(axis=1)
-    total = np.square(y).sum(axis=1)
+    varies, total = _varies(curves), np.square(y).sum(axis=1)
     r_squared = np.where(varies, 1 - left / np.where(varies, total, 1), np.nan)
     return Line(np.where(varies, slope, 0.0), r_squared, len(places))
 
@@ -276,8 +269,9 @@ def monotonicity(curves: HeadKey) -> tuple[PerHead, PerHead]:
     if curves.shape[1] < 2:
         return np.full(len(curves), np.nan), np.full(len(curves), np.nan)
     ranks, places = rankdata(curves, axis=1), np.arange(curves.shape[1])
-    varies = np.ptp(curves, axis=1) > ROUNDING * np.abs(curves).max(axis=1)
-    found = [np.corrcoef(row, places)[0, 1] if varied else np.nan for row, varied in zip(ranks, varies, strict=True)]
+    found = [
+        np.corrcoef(row, places)[0, 1] if varies else np.nan for row, varies in zip(ranks, _varies(curves), strict=True)
+    ]
     return np.array(found), (np.diff(curves, axis=1) > 0).mean(axis=1)
 
 
@@ -298,56 +292,42 @@ def sink_and_reach(
     rows = []
     for query, undivided in scores.undivided_rows(range(n_queries), inverse):
         seen = scores.seen(query)
-        attention = scores.softmax(undivided * inverse[seen])
-        without = scores.softmax(undivided * usual[seen])
-        found = _reach_of(attention, query - seen.start, seen.start)
-        rows.append(found | {"on_first_usual_scale": mass_on_first(without, seen.start)})
+        attention, without = (scores.softmax(undivided * factor[seen]) for factor in (inverse, usual))
+        rows.append(
+            reach_of(attention, query - seen.start, seen.start)
+            | {"on_first_usual_scale": mass(without, -seen.start, 1 - seen.start)}
+        )
     return {name: np.stack([row[name] for row in rows], axis=1) for name in rows[0]}
 
 
 def kernel_reach(scores: OffsetScores) -> dict[str, Float[np.ndarray, "head query"]]:
     """The same for rotary and ALiBi positions, where no σ depends on the position."""
     seen = [scores.seen(query) for query in range(scores.n_keys)]
-    rows = [_reach_of(scores.attention(query), query - keys.start, keys.start) for query, keys in enumerate(seen)]
+    rows = [reach_of(scores.attention(query), query - keys.start, keys.start) for query, keys in enumerate(seen)]
     return {name: np.stack([row[name] for row in rows], axis=1) for name in rows[0]}
 
 
-def _reach_of(attention: HeadKey, place: int, first_key: int) -> dict[str, PerHead]:
-    near = {f"last_{count}": mass_on_last(attention, count, place) for count in NEAR}
-    return near | {"on_first": mass_on_first(attention, first_key)}
+def reach_of(attention: HeadKey, place: int, first_key: int) -> dict[str, PerHead]:
+    """Attention on the last keys up to the query, whose index is `place`, and on position 0, by column."""
+    last = {f"last_{count}": mass(attention, place + 1 - count, place + 1) for count in NEAR}
+    return last | {"on_first": mass(attention, -first_key, 1 - first_key)}
 
 
 def masses(seen: SeenFrom) -> dict[str, PerHead | list[str]]:
     """Mass on near keys and position 0, entropy and class of attention from one query position, by column."""
-    attention, place = seen.attention, seen.place
+    attention, place = seen.attention, seen.query_position - seen.first_key
     return {
-        **{f"last_{count}": mass_on_last(attention, count, place) for count in NEAR},
-        **{f"next_{count}": mass_on_next(attention, count, place) for count in NEAR},
-        "on_previous": mass_on_previous(attention, place),
-        "on_first": mass_on_first(attention, seen.first_key),
+        **reach_of(attention, place, seen.first_key),
+        **{f"next_{count}": mass(attention, place + 1, place + 1 + count) for count in NEAR},
+        "on_previous": mass(attention, place - 1, place) if place > 0 else np.full(len(attention), np.nan),
         "entropy": entropy(attention),
         "class": classes(attention, place, seen.first_key),
     }
 
 
-def mass_on_last(attention: HeadKey, count: int, place: int) -> PerHead:
-    """Attention on the last `count` keys up to the query, whose index is `place`."""
-    return attention[:, max(0, place + 1 - count) : place + 1].sum(axis=1)
-
-
-def mass_on_next(attention: HeadKey, count: int, place: int) -> PerHead:
-    """Attention on the `count` keys after the query."""
-    return attention[:, place + 1 : place + 1 + count].sum(axis=1)
-
-
-def mass_on_previous(attention: HeadKey, place: int) -> PerHead:
-    """Attention on the token before the query; NaN without one."""
-    return attention[:, place - 1] if place > 0 else np.full(len(attention), np.nan)
-
-
-def mass_on_first(attention: HeadKey, first_key: int = 0) -> PerHead:
-    """Attention on position 0; 0 if it is not visible."""
-    return attention[:, 0] if first_key == 0 else np.zeros(len(attention))
+def mass(attention: HeadKey, begin: int, end: int) -> PerHead:
+    """Attention on the keys from `begin` to before `end`, as far as they are visible."""
+    return attention[:, max(0, begin) : max(0, end)].sum(axis=1)
 
 
 def entropy(attention: HeadKey) -> PerHead:
@@ -361,15 +341,13 @@ def classes(attention: HeadKey, place: int | None = None, first_key: int = 0) ->
     at = attention.shape[1] - 1 if place is None else place
     nearby = min(NEAR[-1], max(1, attention.shape[1] // 4))
     rules = {
-        "self": mass_on_last(attention, 1, at),
-        "previous token": mass_on_previous(attention, at),
-        "next token": mass_on_next(attention, 1, at),
-        "first": mass_on_first(attention, first_key),
-        "local": mass_on_last(attention, nearby, at) + mass_on_next(attention, nearby - 1, at),
+        "self": mass(attention, at, at + 1),
+        "previous token": mass(attention, at - 1, at),
+        "next token": mass(attention, at + 1, at + 2),
+        "first": mass(attention, -first_key, 1 - first_key),
+        "local": mass(attention, at + 1 - nearby, at + nearby),
     }
-    return [
-        next((name for name, mass in rules.items() if mass[head] >= MOST), "broad") for head in range(len(attention))
-    ]
+    return [next((name for name in rules if rules[name][head] >= MOST), "broad") for head in range(len(attention))]
 
 
 def leading_waves(

@@ -11,7 +11,7 @@ import polars as pl
 
 from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.attention import region_masses, text_attention
+from detoklens.measures.attention import Measured, region_masses, text_attention
 from detoklens.measures.positions import chosen_queries
 from detoklens.questions.base import ReportEntry, View
 from detoklens.questions.options import OnText
@@ -21,7 +21,6 @@ from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, plural
 
 if TYPE_CHECKING:
-    from detoklens.measures.attention import Measured
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames
     from detoklens.questions.study import Study
@@ -29,7 +28,14 @@ if TYPE_CHECKING:
 
 QUERY_POSITION = Column("query_position", "Int32", "position of the token that attends, from 0")
 DOCUMENTS = Column("documents", "Int64", "documents long enough to have this query position")
-REGIONS = ("first", "far", "recent", "self", "next")
+MEASURED = {
+    "first": "position 0",
+    "far": "all keys that are neither first, recent nor self",
+    "recent": "the 15 keys before the query (never position 0)",
+    "self": "the query's own position",
+    "next": "the 15 keys after the query; bidirectional models only",
+}
+PREDICTED = MEASURED | {"far": "far keys", "recent": "recent keys", "next": "next keys"}
 
 ATTENTION = Schema(
     "attention",
@@ -58,16 +64,11 @@ ATTENTION_AGREEMENT = Schema(
         QUERY_POSITION,
         Column("total_variation", "Float64", "half the sum of |mean attention − predicted|: 0 equal, 1 disjoint"),
         Column("document_total_variation", "Float64", "the same for each document's attention, mean over documents"),
-        Column("measured_first", "Float64", "mean attention on position 0"),
-        Column("measured_far", "Float64", "mean attention on all keys that are neither first, recent nor self"),
-        Column("measured_recent", "Float64", "mean attention on the 15 keys before the query (never position 0)"),
-        Column("measured_self", "Float64", "mean attention on the query's own position"),
-        Column("measured_next", "Float64", "mean attention on the 15 keys after the query; bidirectional models only"),
-        Column("predicted_first", "Float64", "predicted attention on position 0"),
-        Column("predicted_far", "Float64", "predicted attention on far keys"),
-        Column("predicted_recent", "Float64", "predicted attention on recent keys"),
-        Column("predicted_self", "Float64", "predicted attention on the query's own position"),
-        Column("predicted_next", "Float64", "predicted attention on next keys"),
+        *(
+            Column(f"{source}_{region}", "Float64", f"{what} attention on {keys}")
+            for source, what, regions in (("measured", "mean", MEASURED), ("predicted", "predicted", PREDICTED))
+            for region, keys in regions.items()
+        ),
         DOCUMENTS,
     ),
 )
@@ -202,7 +203,7 @@ class Attention(OnText):
             "head",
             agreement["query_position"].alias("query"),
             "total_variation",
-            *(_with_prediction(agreement, region) for region in REGIONS if f"measured_{region}" in agreement.columns),
+            *(_with_prediction(agreement, region) for region in MEASURED if f"measured_{region}" in agreement.columns),
             "documents",
             "document_total_variation",
         )
@@ -224,17 +225,9 @@ def _with_prediction(agreement: pl.DataFrame, region: str) -> pl.Series:
 
 def _key_table(measured: Sequence[Measured], heads: list[int]) -> pl.DataFrame:
     frames = [
-        ATTENTION.frame(
-            {
-                "head": np.repeat(heads, each.mean.shape[1]),
-                "query_position": np.full(each.mean.size, each.query_position),
-                "key_position": np.tile(np.arange(each.mean.shape[1]), len(heads)),
-                "mean": each.mean.ravel(),
-                "low": each.low.ravel(),
-                "high": each.high.ravel(),
-                "predicted": each.predicted.ravel(),
-                "documents": np.full(each.mean.size, each.documents),
-            }
+        ATTENTION.grid(
+            {"head": heads, "key_position": range(each.mean.shape[1])},
+            {name: getattr(each, name) for name in ("query_position", "mean", "low", "high", "predicted", "documents")},
         )
         for each in measured
     ]
@@ -249,15 +242,14 @@ def _agreement_table(measured: Sequence[Measured], heads: list[int]) -> pl.DataF
                 "query_position": np.full(len(heads), each.query_position),
                 "total_variation": each.distance,
                 "document_total_variation": each.document_distance,
-                **_masses("measured", each.mean, each.query_position),
-                **_masses("predicted", each.predicted, each.query_position),
+                **{
+                    f"{source}_{region}": mass
+                    for source, attention in (("measured", each.mean), ("predicted", each.predicted))
+                    for region, mass in region_masses(attention, each.query_position).items()
+                },
                 "documents": np.full(len(heads), each.documents),
             }
         )
         for each in measured
     ]
     return pl.concat(frames).sort("head", "query_position")
-
-
-def _masses(source: str, attention: np.ndarray, query: int) -> dict[str, np.ndarray]:
-    return {f"{source}_{region}": mass for region, mass in region_masses(attention, query).items()}

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-import numpy as np
 import polars as pl
 
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.contributions import GROUPS, PAPER, PUBLISHED, contributions
+from detoklens.measures.contributions import GROUPS, PAPER, PUBLISHED, Divergences, Formula, contributions
 from detoklens.measures.positions import chosen_queries
 from detoklens.questions.attention.question import DOCUMENTS, QUERY_POSITION
 from detoklens.questions.base import View
@@ -21,7 +20,6 @@ from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent, term_symbol
 
 if TYPE_CHECKING:
-    from detoklens.measures.contributions import Divergences, Formula
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames
     from detoklens.questions.study import Study
@@ -245,17 +243,14 @@ class Contributions(OnText):
 
 def contribution_table(measured: Divergences, heads: Sequence[int]) -> pl.DataFrame:
     """One row per head, query position and term, as CONTRIBUTIONS."""
-    shape = measured.mean.shape
-    return CONTRIBUTIONS.frame(
+    return CONTRIBUTIONS.grid(
+        {"head": heads, "query_position": measured.query_positions, "term": measured.terms},
         {
-            "head": np.broadcast_to(np.asarray(heads)[:, None, None], shape).ravel(),
-            "query_position": np.broadcast_to(measured.query_positions[None, :, None], shape).ravel(),
-            "term": np.broadcast_to(np.asarray(measured.terms), shape).ravel(),
-            "kl": measured.mean.ravel(),
-            "standard_error": measured.standard_error.ravel(),
-            "top_changed": measured.top_changed.ravel(),
-            "documents": np.broadcast_to(measured.documents[None, :, None], shape).ravel(),
-        }
+            "kl": measured.mean,
+            "standard_error": measured.standard_error,
+            "top_changed": measured.top_changed,
+            "documents": measured.documents[None, :, None],
+        },
     )
 
 

@@ -252,12 +252,6 @@ class Evidence:
         affinity = self.layer.token_affinity("published", heads=[DETOKENIZING])
         return affinity.scores(np.array([self.token("iens")]))[0, 0]
 
-    def rank(self, key: str, head: int) -> int:
-        """The rank of a key for the query `iens`."""
-        query, wanted = (np.array([self.token(text)]) for text in ("iens", key))
-        ranks, _ = pair_ranks(self.layer.token_affinity("mean", heads=[head]), query, wanted[None])
-        return int(ranks[0, 0, 0])
-
     def shape_from(self, place: int) -> pl.DataFrame:
         """The shape from one of the default query positions: 0, 1 and 2 are the paper's 50, 500 and 1000."""
         shape = self.ask(Shape())["shape"].sort("head")
@@ -311,29 +305,22 @@ def paper_ranks(layer: Layer) -> pl.DataFrame | None:
     """The paper's rank and ours for every row of Table 1; None if the model has none of its tokens and heads."""
     if not layer.has_vocabulary or layer.positions != "learned":
         return None
-    ids = [(layer.vocabulary.find_id(query), layer.vocabulary.find_id(key)) for _, query, key, _ in PAPER_TABLE]
-    places = [n for n, pair in enumerate(ids) if None not in pair and PAPER_TABLE[n][0] < layer.n_heads]
-    if not places:
+    columns = ("head", "query_token", "key_token", "paper_rank")
+    rows = pl.DataFrame(PAPER_TABLE, schema=columns, orient="row").with_row_index("row")
+    pairs = [(layer.vocabulary.find_id(query), layer.vocabulary.find_id(key)) for _, query, key, _ in PAPER_TABLE]
+    known = [row for row, pair in enumerate(pairs) if None not in pair and PAPER_TABLE[row][0] < layer.n_heads]
+    if not known:
         return None
-    queries, keys = np.array([ids[place] for place in places], dtype=np.int64).T
-    found_ranks, found_scores = pair_ranks(layer.token_affinity("mean"), queries, keys[None])
-    ranks: list[int | None] = [None] * len(PAPER_TABLE)
-    scores: list[float | None] = [None] * len(PAPER_TABLE)
-    for column, place in enumerate(places):
-        ranks[place] = int(found_ranks[0, PAPER_TABLE[place][0], column])
-        scores[place] = float(found_scores[0, PAPER_TABLE[place][0], column])
-    heads, query_tokens, key_tokens, paper = zip(*PAPER_TABLE, strict=True)
-    return PAPER_RANKS.frame(
-        {
-            "head": heads,
-            "query_token": query_tokens,
-            "key_token": key_tokens,
-            "joined": [key + query for key, query in zip(key_tokens, query_tokens, strict=True)],
-            "paper_rank": paper,
-            "rank": ranks,
-            "difference": [None if rank is None else rank - given for rank, given in zip(ranks, paper, strict=True)],
-            "score": scores,
-        }
+    queries, keys = np.array([pairs[row] for row in known], dtype=np.int64).T
+    ranks, scores = pair_ranks(layer.token_affinity("mean"), queries, keys[None])
+    places = 0, rows["head"].to_numpy()[known], np.arange(len(known))
+    found = pl.DataFrame({"row": known, "rank": ranks[places], "score": scores[places]})
+    joined = rows.join(found.cast({"row": pl.UInt32}), on="row", how="left", maintain_order="left")
+    return PAPER_RANKS.conform(
+        joined.with_columns(
+            joined=pl.col("key_token") + pl.col("query_token"),
+            difference=pl.col("rank").cast(pl.Int32) - pl.col("paper_rank"),
+        )
     )
 
 
@@ -422,7 +409,9 @@ def _key_bias(e: Evidence) -> Finding:
 
 
 def _ranks_of_iens(e: Evidence, keys: Sequence[str], head: int, why: str = "") -> Finding:
-    ranks = [e.rank(key, head) for key in keys]
+    wanted = np.array([e.token(key) for key in keys])
+    queries = np.full(len(keys), e.token("iens"))
+    ranks = pair_ranks(e.layer.token_affinity("mean", heads=[head]), queries, wanted[None])[0][0, 0].tolist()
     found = " and ".join(map(str, ranks))
     agrees = sorted(ranks) == [*range(1, len(keys) + 1)]
     return Finding(f"rank{'s' * (len(keys) > 1)} {found}", agrees, why, ranks[0])

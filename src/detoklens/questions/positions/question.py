@@ -11,7 +11,14 @@ import polars as pl
 
 from detoklens.errors import MissingError, RangeError
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.positions import chosen_queries, offset_curves, position_curves, trained_range
+from detoklens.measures.positions import (
+    Curve,
+    OffsetCurve,
+    chosen_queries,
+    offset_curves,
+    position_curves,
+    trained_range,
+)
 from detoklens.questions.base import Question, ReportEntry, View
 from detoklens.questions.options import SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, QueryPositions
@@ -21,7 +28,6 @@ from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent
 
 if TYPE_CHECKING:
-    from detoklens.measures.positions import Curve, OffsetCurve
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames, Need
     from detoklens.questions.study import Study
@@ -363,32 +369,18 @@ def _share(share: float) -> str:
 
 def _curve_table(curve: Curve) -> pl.DataFrame:
     n_heads, n_keys = curve.mean.shape
-    rows = n_heads * n_keys
-    return POSITIONS.frame(
-        {
-            "head": np.repeat(np.arange(n_heads), n_keys),
-            "quantity": [curve.quantity] * rows,
-            "query_position": pl.Series([curve.query_position] * rows, dtype=pl.Int32),
-            "key_position": np.tile(np.arange(n_keys) + curve.first_key, n_heads),
-            "layer_norm": [curve.layer_norm] * rows,
-            **{
-                name: getattr(curve, name).ravel()
-                for name in ("mean", "low", "high", "at_smallest_scale", "at_largest_scale")
-            },
-        }
+    values = ("mean", "low", "high", "at_smallest_scale", "at_largest_scale")
+    return POSITIONS.grid(
+        {"head": range(n_heads), "key_position": np.arange(n_keys) + curve.first_key},
+        {name: getattr(curve, name) for name in (*values, "quantity", "query_position", "layer_norm")},
     )
 
 
 def _offset_table(curve: OffsetCurve) -> pl.DataFrame:
     n_heads, n_offsets = curve.values.shape
-    return POSITIONS_BY_OFFSET.frame(
-        {
-            "head": np.repeat(np.arange(n_heads), n_offsets),
-            "quantity": [curve.quantity] * curve.values.size,
-            "query_position": pl.Series([curve.query_position] * curve.values.size, dtype=pl.Int32),
-            "offset": np.tile(np.arange(n_offsets) + curve.first_offset, n_heads),
-            "value": curve.values.ravel(),
-        }
+    axes = {"head": range(n_heads), "offset": np.arange(n_offsets) + curve.first_offset}
+    return POSITIONS_BY_OFFSET.grid(
+        axes, {"value": curve.values, "quantity": curve.quantity, "query_position": curve.query_position}
     )
 
 

@@ -11,14 +11,13 @@ import polars as pl
 
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.chance import ALPHA
-from detoklens.measures.shape import SINUSOIDAL_SHARE, masses, position_shape
+from detoklens.measures.shape import SINUSOIDAL_SHARE, Beyond, PositionShape, masses, position_shape
 from detoklens.questions.base import ReportEntry, Verdict, View
 from detoklens.questions.positions.question import OfPositions
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, listed_some, percent, plural
 
 if TYPE_CHECKING:
-    from detoklens.measures.shape import Beyond, PositionShape
     from detoklens.parallel import Runner
     from detoklens.questions.base import ByLabel, Frames
     from detoklens.questions.study import Study
@@ -26,6 +25,15 @@ if TYPE_CHECKING:
 
 NAMED = 2  # heads in a summary
 QUERY_POSITION = Column("query_position", "Int32", "position of the query, from 0")
+
+LAST = tuple(
+    Column(f"last_{count}", "Float64", f"attention {where}")
+    for count, where in (
+        (1, "by position alone on the query itself"),
+        (5, "on the last 5 tokens, the query included"),
+        (15, "on the last 15 tokens, the query included"),
+    )
+)
 
 SHAPE = Schema(
     "shape",
@@ -66,9 +74,7 @@ SHAPE = Schema(
             "total variation between attention by position alone with and without the leading waves: 0 if the softmax "
             "suppresses them; null with fewer than 1.5 periods in view",
         ),
-        Column("last_1", "Float64", "attention by position alone on the query itself"),
-        Column("last_5", "Float64", "attention on the last 5 tokens, the query included"),
-        Column("last_15", "Float64", "attention on the last 15 tokens, the query included"),
+        *LAST,
         Column("next_1", "Float64", "attention on the token after the query; bidirectional models only"),
         Column("next_5", "Float64", "attention on the 5 tokens after the query"),
         Column("next_15", "Float64", "attention on the 15 tokens after the query"),
@@ -103,9 +109,7 @@ REACH = Schema(
     (
         HEAD,
         QUERY_POSITION,
-        Column("last_1", "Float64", "attention by position alone on the query itself"),
-        Column("last_5", "Float64", "attention on the last 5 tokens, the query included"),
-        Column("last_15", "Float64", "attention on the last 15 tokens, the query included"),
+        *LAST,
         Column("on_first", "Float64", "attention on position 0, the attention sink"),
         Column(
             "on_first_usual_scale",
@@ -289,13 +293,8 @@ def _waves_table(found: PositionShape) -> pl.DataFrame:
 
 
 def _reach_table(found: PositionShape) -> pl.DataFrame:
-    n_heads, n_queries = found.reach["on_first"].shape
-    places = {
-        "head": np.repeat(np.arange(n_heads), n_queries),
-        "query_position": np.tile(np.arange(n_queries), n_heads),
-    }
-    schema = REACH.without(*(name for name in REACH.names if name not in places and name not in found.reach))
-    return schema.frame(places | {name: values.ravel() for name, values in found.reach.items()})
+    axes = {name: range(size) for name, size in zip(REACH.names, found.reach["on_first"].shape, strict=False)}
+    return REACH.without(*set(REACH.names) - {*axes, *found.reach}).grid(axes, found.reach)
 
 
 def _from_the_last(shape: pl.DataFrame) -> pl.DataFrame:

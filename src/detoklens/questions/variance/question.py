@@ -187,7 +187,13 @@ class Variance(OverVocabulary):
                 heads | asdict(departure) | {"undertrained": pl.Series(found, dtype=pl.Boolean)}
             ),
             "trained_range": TRAINED_RANGE.frame({name: [value] for name, value in asdict(trained).items()}),
-            "last_queries": pl.concat([_query_table(query, values) for query, values in rows.items()]),
+            "last_queries": pl.concat(
+                LAST_QUERIES.grid(
+                    {"head": range(layer.n_heads), "key_position": range(row.shape[1])},
+                    {"comparison": row, "query_position": query},
+                )
+                for query, row in rows.items()
+            ),
         }
 
     def summarize(self, tables: Frames) -> str:
@@ -243,17 +249,5 @@ def _position_variance(layer: Layer, summary: ScaleSummary, trained: int) -> pl.
             "scale": summary.mean,
             "deviation": np.concatenate([deviations(part) for part in parts]),
             "outlier": np.concatenate([outliers(part) for part in parts]),
-        }
-    )
-
-
-def _query_table(query: int, values: np.ndarray) -> pl.DataFrame:
-    n_heads, n_keys = values.shape
-    return LAST_QUERIES.frame(
-        {
-            "head": np.repeat(np.arange(n_heads), n_keys),
-            "query_position": np.full(values.size, query),
-            "key_position": np.tile(np.arange(n_keys), n_heads),
-            "comparison": values.ravel(),
         }
     )
