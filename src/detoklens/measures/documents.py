@@ -163,12 +163,12 @@ class DocumentTerms:
             found = {factor: vectors for factor, vectors in (side | by_position).items() if factor in self._stacked}
             found |= {factor: vectors[:, : len(ids)] for factor, vectors in by_position.items()}
             found = rotated_factors(weights, found | {Factor.TOKEN: side[Factor.TOKEN][:, places]}, np.arange(len(ids)))
-            stacked = np.stack([found[factor] for factor in self._stacked])
-            return stacked / self._scales(ids)[:, None] if layer.positions == "learned" else stacked
+            return np.stack([found[factor] for factor in self._stacked])
 
         for ids, places in zip(documents, places_of, strict=True):
+            scales = self._scales(ids)[:, None] if layer.positions == "learned" else 1
             query_factors, key_factors = (
-                stack(side, by_position, ids, places)
+                stack(side, by_position, ids, places) / scales
                 for side, by_position in zip(sides, self._by_position, strict=True)
             )
             constant = self._query_constant if self._has_constant else None

@@ -84,7 +84,7 @@ def make_report(
         downloads=downloads(asked),
         pieces=PIECES if example is None else [token_shown(study.layer.vocabulary.text(each)) for each in example[1]],
         terms=TERMS[study.layer.positions],
-        notes=_notes(study, asked),
+        notes=[note.replace(study.layer.name, name) for note in _notes(study, asked)],
     )
     with listener.step("Rank the partners of every token"):
         index = partner_index(study, LARGEST_PAGE - len(render_page(content).encode()), example)
