@@ -193,9 +193,7 @@ class Heads(Joining):
             if part is not None:
                 cards = cards.join(part, on="head", how="left", maintain_order="left")
         unknown = [pl.lit(None).alias(name) for name in HEADS.names if name not in cards.columns]
-        ascending = self.ascending or self.sort == "head"  # by head always from 0
-        cards = HEADS.conform(cards.with_columns(unknown))
-        cards = cards.sort(self.sort, descending=not ascending, nulls_last=True, maintain_order=True)
+        cards = self._sorted(HEADS.conform(cards.with_columns(unknown)))
         return {"heads": cards, "scorecard": marks.table(cards["head"].to_list())}
 
     def _shared_parameters(self) -> dict[str, Any]:
@@ -317,6 +315,11 @@ class Heads(Joining):
         missing = "needs corpus counts" if study.counts is None else "Tᵉ and the counts must both vary"
         marks.untestable("prefers_rare", missing)
         return by_head.select("head", frequency_spearman="spearman", frequency_slope="slope")
+
+    def _sorted(self, cards: pl.DataFrame) -> pl.DataFrame:
+        """Sorted by a column with nulls last; by head always from 0."""
+        ascending = self.ascending or self.sort == "head"
+        return cards.sort(self.sort, descending=not ascending, nulls_last=True, maintain_order=True)
 
     def verdict(self, tables: Frames) -> Verdict:
         """The verdict of `auroc` with counts, else that of `words`."""
