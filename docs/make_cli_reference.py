@@ -13,14 +13,14 @@ BEFORE_EACH = "\f"
 INTRODUCTION = """# Commands
 
 `make docs` generates this page from each command's help. stdout is the answer (`--format table|csv|json|parquet`);
-stderr has its summary, notes and progress. Questions write files only where `--out` and `--figure` say. Every question is
-also a Python class with the same parameters: see [In Python and in notebooks](python.md).
+stderr has its summary, notes and progress. Questions write files only where `--out` and `--figure` say. Every question
+is also a Python class with the same parameters: see [In Python and in notebooks](python.md).
 
 Common to all questions:
 
 - `--figure FILE` (`.svg`, `.pdf`, `.png`) draws a figure; `--figure-name` and `--width` select which one and how wide.
 - `--out` writes each table as CSV and parquet. Answers already there are read back, not recomputed.
-- In a terminal, a table shows the columns that fit and names the others; `--wide` shows all. Piped output always has all columns.
+- In a terminal, a table shows the columns that fit and names the others; `--wide` shows all. Piped output has all.
 - `--table NAME` prints any table of an answer.
 - `--seed` is the only random seed; it covers everything that is sampled.
 - A value that an option does not accept (`--engine spark`) is a usage error with exit code 2.
