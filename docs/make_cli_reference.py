@@ -35,7 +35,7 @@ def reference() -> str:
 
     commands = [name for names in topics().values() for name in names]
     names = [
-        name for command in commands for name in ((command,) if command != "counts" else ("counts", "counts show"))
+        name for command in commands for name in ((command,) if command != "counts" else ("counts", "counts show", "counts import"))
     ]
     parts = [f"## detoklens {name}\n\n```\n{text}\n```\n" for name, text in zip(names, _helps(names), strict=True)]
     return INTRODUCTION + "\n" + "\n".join(parts)

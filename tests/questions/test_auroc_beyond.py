@@ -236,7 +236,7 @@ def test_vectors_of_another_layer_or_model_are_others(tmp_path, monkeypatch, tex
 def test_the_beginning_of_text_token_can_be_chosen_and_is_recorded(answer):
     study = dl.study("demo", documents=6, workers=1)
     other = study.ask(replace(FEW, bos="none"))
-    assert "no beginning-of-text token, as asked: words are at the very start of the text" in other.notes
+    assert "no beginning-of-text token, as requested: words are at the very start of the text" in other.notes
     assert not same_tables(answer, other)
     assert FEW.settings(study)["bos"] == [0]
     assert replace(FEW, bos="none").settings(study)["bos"] == []

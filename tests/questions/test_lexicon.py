@@ -182,8 +182,8 @@ def test_the_sentence_is_about_the_head_with_most_pairs_of_the_corpus():
     pairs = pl.DataFrame({"head": [1, 1, 1], "rank": [1, 2, 3], **tokens, **ids})
     seen = summary(seen_share=[0.3, 0.74], word_share=[0.9, 0.65], seen_null=[0.1, 0.25])
     assert Lexicon().summarize({"lexicon": pairs, "lexicon_by_head": seen}) == (
-        "Of the 1,000 strongest pairs of L0H1, 74 % occur in the corpus (25 % with their keys exchanged) and "
-        "65 % join to a word; the first are “␣mag·ic”, “␣crit·ic” and “a\\n·b”."
+        "Of the 1,000 strongest pairs of L0H1, 74 % occur in the corpus (25 % with their keys shuffled) and "
+        "65 % form a word; the first are “␣mag·ic”, “␣crit·ic” and “a\\n·b”."
     )
     said = Lexicon(no_self=True).summarize({"lexicon": pairs, "lexicon_by_head": seen})
     assert said.endswith("“a\\n·b”; pairs of a token with itself are left out.")
@@ -192,7 +192,7 @@ def test_the_sentence_is_about_the_head_with_most_pairs_of_the_corpus():
     words = summary(word_share=[0.25, 0.65])
     by_label = {"start": {"lexicon_by_head": words}, "end": {"lexicon_by_head": seen}}
     assert Lexicon().summarize_comparison(by_label) == (
-        "Share of the best head's strongest pairs that join to a word: 65 % in start (L0H1) and 65 % in end (L0H1)."
+        "Share of the best head's strongest pairs that form a word: 65 % in start (L0H1) and 65 % in end (L0H1)."
     )
 
 

@@ -169,7 +169,7 @@ class Anatomy(Question):
         layer, heads, position = study.layer, study.heads(self.heads), self._position(study.layer)
         offsets = visible_offsets(layer, self.offsets, position)
         if offsets.max() + 1 < self.offsets:
-            runner.say(f"a query sees {plural(int(offsets.max()) + 1, 'offset')} back, not {self.offsets}")
+            runner.say(f"a query sees only {plural(int(offsets.max()) + 1, 'offset')}, not {self.offsets}")
         if study.counts is None:
             runner.say("no corpus counts: every token has the same weight")
         if layer.weights.softcap is not None:

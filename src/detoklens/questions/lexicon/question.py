@@ -69,7 +69,7 @@ LEXICON = Schema(
     ),
 )
 
-EXCHANGED = "the same with keys exchanged by a fixed draw, without the head's own pairs; null below 30 pairs"
+EXCHANGED = "the same with keys shuffled by a fixed draw, without the head's own pairs; null below 30 pairs"
 FEWEST_EXCHANGED = 30
 
 LEXICON_BY_HEAD = Schema(
@@ -94,7 +94,7 @@ ON_PAGE = 12  # pairs per head in a report
 REPORTED_PAIRS = 1000  # per head that a report mines
 SHOWN_PAIRS = 20  # pairs per head in a printed table
 NAMED_PAIRS = 4  # pairs of the best head in a summary
-SHARES = {"seen_share": "occur in the corpus", "word_share": "join to a word"}
+SHARES = {"seen_share": "occur in the corpus", "word_share": "form a word"}
 NULLS = ("head", "word_null", "seen_null")
 NO_PAIRS = "The vocabulary has no pairs of different tokens."
 MOST_PAIRS = 10_000_000
@@ -244,7 +244,7 @@ class Lexicon(Joining):
         shares = []
         for name, words in SHARES.items():
             null = best[name.replace("share", "null")]
-            control = "" if null is None else f" ({percent(null)} with their keys exchanged)"
+            control = "" if null is None else f" ({percent(null)} with their keys shuffled)"
             if best[name] is not None:
                 shares.append(f"{percent(best[name])} {words}{control}")
         all_shares = f", {listed(shares)};" if shares else ""

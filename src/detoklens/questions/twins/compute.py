@@ -145,7 +145,7 @@ def beginning_of(
 ) -> tuple[int, ...]:
     """The requested BOS token, or the model's own; empty without one. A note names it."""
     if bos == NO_BOS:
-        say("no beginning-of-text token, as asked: words are at the very start of the text")
+        say("no beginning-of-text token, as requested: words are at the very start of the text")
         return ()
     try:
         if bos is None:
