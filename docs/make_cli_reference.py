@@ -34,9 +34,8 @@ def reference() -> str:
     from detoklens.cli.app import topics
 
     commands = [name for names in topics().values() for name in names]
-    names = [
-        name for command in commands for name in ((command,) if command != "counts" else ("counts", "counts show", "counts import"))
-    ]
+    counts = ("counts", "counts show", "counts import")
+    names = [name for command in commands for name in (counts if command == "counts" else (command,))]
     parts = [f"## detoklens {name}\n\n```\n{text}\n```\n" for name, text in zip(names, _helps(names), strict=True)]
     return INTRODUCTION + "\n" + "\n".join(parts)
 

@@ -302,7 +302,7 @@ def test_only_what_a_query_sees_counts() -> None:
 def test_notes_say_what_was_done_without() -> None:
     capped = replace(first_layer("rotary with a window"), softcap=20.0)
     assert Study(as_layer(capped)).ask(dl.Anatomy()).notes == (
-        "a query sees 4 offsets back, not 32",
+        "a query sees only 4 offsets, not 32",
         "no corpus counts: every token has the same weight",
         "scores are taken before softcapping",
     )
