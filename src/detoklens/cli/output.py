@@ -156,4 +156,4 @@ def say(message: str) -> None:
     """Print one line on stderr, dimmed in a terminal that shows colours."""
     plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
     with contextlib.suppress(OSError):  # a note that can't be written does not stop the answer
-        typer.secho(one_line(message), err=True, dim=None if plain else True)
+        typer.echo(one_line(message) if plain else typer.style(one_line(message), dim=True), err=True)
