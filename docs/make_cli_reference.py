@@ -13,19 +13,19 @@ BEFORE_EACH = "\f"
 INTRODUCTION = """# Commands
 
 `make docs` generates this page from each command's help. stdout is the answer (`--format table|csv|json|parquet`);
-stderr is its summary, notes and progress. Files are written only to the paths given by `--out` and `--figure`. Every
-question is also a Python class with the same parameters: see [In Python and in notebooks](python.md).
+stderr has its summary, notes and progress. Questions write files only where `--out` and `--figure` say. Every question
+is also a Python class with the same parameters: see [In Python and in notebooks](python.md).
 
 Common to all questions:
 
 - `--figure FILE` (`.svg`, `.pdf`, `.png`) draws a figure; `--figure-name` and `--width` select which one and how wide.
 - `--out` writes each table as CSV and parquet. Answers already there are read back, not recomputed.
-- In a terminal, a table shows the columns that fit and names the others; `--wide` shows all. A pipe always gets all.
-- `--table NAME` prints any table of an answer. `auroc --roc` may be repeated.
+- In a terminal, a table shows the columns that fit and names the others; `--wide` shows all. Piped output has all.
+- `--table NAME` prints any table of an answer.
 - `--seed` is the only random seed; it covers everything that is sampled.
 - A value that an option does not accept (`--engine spark`) is a usage error with exit code 2.
 - `--counts` is ignored, with a note on stderr, where counts don't affect the answer.
-- In CSV, text cells that a spreadsheet would run as a formula start with an apostrophe.
+- In CSV, text cells that a spreadsheet would run as a formula get a leading apostrophe.
 """
 
 

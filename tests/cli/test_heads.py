@@ -63,7 +63,7 @@ def test_the_words_of_an_answer_give_its_table_again(model, counts, tmp_path):
 def test_bad_input_is_one_line_and_writes_nothing(model, tmp_path):
     other = count(write_spelled(tmp_path / "model", vocab_size=310), tmp_path)
     out = ("--out", tmp_path / "out")
-    assert "there is no column 'size' to sort by; choose one of head, auroc" in refuse(
+    assert "unknown column 'size' to sort by; choose one of head, auroc" in refuse(
         "heads", model, "--sort", "size", *out
     )
     assert "made with another tokenizer" in refuse("heads", model, "--counts", other, *out)

@@ -134,7 +134,7 @@ def test_without_a_place_vectors_are_computed_and_that_is_said(tmp_path, monkeyp
     monkeypatch.setattr(Path, "home", homeless)
     asking = Asking()
     asking()
-    assert asking.said == ["vectors are not cached: there is no home folder; set DETOKLENS_CACHE to a folder for them"]
+    assert asking.said == ["vectors are not cached without a home folder; set DETOKLENS_CACHE to a folder for them"]
     monkeypatch.setenv("DETOKLENS_CACHE", "")
     asking = Asking()
     asking()

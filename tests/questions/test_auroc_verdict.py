@@ -75,7 +75,7 @@ def heads(*rows: dict[str, float | None]) -> pl.DataFrame:
         (
             dict.fromkeys(name for name in GOOD if name.endswith(("_low", "_high"))),
             "untestable",
-            "Untestable: there are no intervals without resamples. The strongest head is L0H0: AUROC 0.800 on all",
+            "Untestable: intervals need bootstrap resamples. The strongest head is L0H0: AUROC 0.800 on all",
         ),
     ],
 )

@@ -165,7 +165,7 @@ def test_sorting_puts_the_largest_first_and_unknown_last(silent) -> None:
 def test_heads_and_columns_that_do_not_exist_are_refused(silent) -> None:
     with pytest.raises(RangeError, match="head 5 does not exist"):
         silent.ask(Heads(heads=[5]))
-    with pytest.raises(RangeError, match="there is no column 'size' to sort by; choose one of head, auroc"):
+    with pytest.raises(RangeError, match="unknown column 'size' to sort by; choose one of head, auroc"):
         Heads(sort="size")
 
 

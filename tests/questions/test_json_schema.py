@@ -69,4 +69,4 @@ def test_the_command_prints_the_same() -> None:
     assert json.loads(call("schema").stdout) == dl.schema()
     refused = call("schema", "nothing")
     assert refused.exit_code == 1
-    assert "there is no question 'nothing'; the questions are partners" in refused.stderr
+    assert "unknown question 'nothing'; the questions are partners" in refused.stderr

@@ -429,7 +429,7 @@ def test_a_query_that_sees_fewer_than_16_tokens_is_refused(demo: Study) -> None:
     ("spell", "says"),
     [
         ("{}", r"no token of letters starts with a space, so whole words \(W\) and first pieces \(F\)"),
-        (" {}", "no token continues a word, so there are no continuation tokens"),
+        (" {}", "no token continues a word, so class C"),
     ],
 )
 def test_a_vocabulary_that_can_not_fill_a_class_is_refused(spell: str, says: str) -> None:

@@ -130,7 +130,7 @@ def test_the_sentence_says_what_cannot_be_told() -> None:
     unseen, flat = {"shape": table_of(sinusoidal=None)}, {"shape": table_of(sinusoidal=None, period=None)}
     assert Shape().verdict(unseen).value == Shape().verdict(flat).value == "untestable"
     assert Shape().summarize(unseen).endswith("can't be tested: position 90 sees fewer than 48 keys or 1.5 periods.")
-    assert "no wave at all" in Shape().summarize(flat)
+    assert "without any wave" in Shape().summarize(flat)
 
 
 def test_the_wave_is_judged_from_the_last_query_position() -> None:

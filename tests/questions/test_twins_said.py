@@ -198,7 +198,7 @@ def test_nothing_is_said_about_heads_that_were_not_cut():
             without_intervals(table(words=29, **controls(2.0, 2.0))),
             "29 words are too few for intervals; at least 30 are needed",
         ),
-        (without_intervals(table(**controls(2.0, 2.0))), "there are no intervals without resamples"),
+        (without_intervals(table(**controls(2.0, 2.0))), "intervals need bootstrap resamples"),
         (
             table(words=40, **controls(2.0, 2.0)).filter(pl.col("condition") != "additive"),
             "40 words are too few for the additive control: each needs 16 partners with other pieces",

@@ -246,7 +246,7 @@ def test_a_text_of_a_wrong_type_is_one_clear_line():
     lines = done.stdout.splitlines()
     assert len(lines) == 13
     assert all(
-        line.startswith(("token ids must be ", "a text must be a string or ", "there are no input_ids "))
+        line.startswith(("token ids must be ", "a text must be a string or ", "this mapping has no input_ids"))
         for line in lines
     )
 

@@ -42,5 +42,5 @@ def folder_of(model: str) -> Path | None:
     """The folder of `demo` or of one of its snapshots; None for any other name."""
     folders = {NAME: CHECKPOINT, **snapshots()}
     if model not in folders and is_demo(model):
-        raise CheckpointError(f"there is no snapshot {model}; choose {', '.join(folders)}")
+        raise CheckpointError(f"unknown snapshot {model}; choose {', '.join(folders)}")
     return folders.get(model)

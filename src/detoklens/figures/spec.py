@@ -89,5 +89,5 @@ def chosen_spec(specs: Sequence[FigureSpec], name: str | None, asked: str) -> Fi
         raise RangeError(f"{asked} has no figure of these tables")
     found = [spec for spec in specs if name in (None, spec.name)]
     if not found:
-        raise RangeError(f"there is no figure {name!r}; the figures are {', '.join(spec.name for spec in specs)}")
+        raise RangeError(f"unknown figure {name!r}; the figures are {', '.join(spec.name for spec in specs)}")
     return found[0]

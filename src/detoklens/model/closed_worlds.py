@@ -87,7 +87,7 @@ def kept_vectors(
     line = json.dumps({"format": FORMAT, "shape": shape, **described}, sort_keys=True)
     if folder is None:
         if not keeps_nothing():
-            say(f"vectors are not cached: there is no home folder; set {CACHE_VARIABLE} to a folder for them")
+            say(f"vectors are not cached without a home folder; set {CACHE_VARIABLE} to a folder for them")
         return compute()
     path = folder / f"{hashlib.sha256(line.encode()).hexdigest()[:32]}{SUFFIX}"
     found = _read(path, line, shape, say)

@@ -128,7 +128,7 @@ def verify(layer: Layer, token_ids: Sequence[int], tolerance: float | None = Non
     """Largest differences from transformers' attention and output, per head, in float32 and float64."""
     real_model = layer.checkpoint.folder or layer.checkpoint.model
     if real_model is None:
-        raise CheckpointError(f"{layer.name} is arrays only: there is no real model; save it to a folder")
+        raise CheckpointError(f"{layer.name} is a layer of arrays without a real model; save the model to a folder")
     layer.check_text(token_ids)
     rows = []
     for dtype, usual in TOLERANCES.items():

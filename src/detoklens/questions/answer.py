@@ -219,7 +219,7 @@ class Answer:
             raise MissingExtraError("to_pandas needs pandas: pip install pandas; answer.tables has polars tables")
         name = next(iter(self.tables)) if table is None else table
         if name not in self.tables:
-            raise RangeError(f"there is no table {name!r}; the tables are {', '.join(self.tables)}")
+            raise RangeError(f"unknown table {name!r}; the tables are {', '.join(self.tables)}")
         return self.tables[name].to_pandas()
 
     @property

@@ -69,7 +69,7 @@ def schema(question: str | None = None) -> dict[str, Any]:
         return _rows(question)
     if question not in QUESTIONS:
         raise RangeError(
-            f"there is no question {question!r}; the questions are {', '.join(QUESTIONS)}; "
+            f"unknown question {question!r}; the questions are {', '.join(QUESTIONS)}; "
             f"{', '.join(OTHER_TABLES)} have a schema too"
         )
     return _question(question, QUESTIONS[question])

@@ -50,7 +50,7 @@ def id_lists(given: Any) -> list[Int[np.ndarray, "token"]]:
     mask = None
     if isinstance(given, Mapping):
         if "input_ids" not in given:
-            raise TokenError("there are no input_ids in this mapping; pass token ids, or what a tokenizer returns")
+            raise TokenError("this mapping has no input_ids; pass token ids, or what a tokenizer returns")
         given, mask = given["input_ids"], given.get("attention_mask")
     texts = _rows(given)
     if any(ids.ndim != 1 for ids in texts):

@@ -88,9 +88,9 @@ class Anatomy(Question):
 
     Query and key tokens are drawn independently, by their frequency in corpus counts (evenly without counts), and
     offsets evenly from 0 to 31. The shares: offset, key, key × offset, query × offset, query × key, and the interaction
-    of all three. Read them together with the standard deviation: a head whose score barely varies attends almost
-    evenly, whatever its shares. In bidirectional models offsets have both signs. Softcapping is not applied. The
-    shares are exact: they follow from means and covariances, so no pair of tokens is scored.
+    of all three. Read them together with the standard deviation: if it is small, the head attends almost evenly and its
+    shares say little. In bidirectional models offsets have both signs. Softcapping is not applied. The shares are
+    exact: they follow from means and covariances, so no pair of tokens is scored.
 
     Example: detoklens anatomy gpt2 --counts counts
     """

@@ -98,7 +98,9 @@ AUROC_CONTROLS = Schema(
         *_with_interval("matched_above_null", "matched minus matched_null"),
         *_with_interval("matched_frequency", "frequency with matched negatives; 0.5 if strata remove it"),
         Column("strata", "Int32", "strata of equally frequent tokens; unseen tokens are one stratum"),
-        *_with_interval("behind", "smallest margin above, of the best head minus this one; tied if it contains 0"),
+        *_with_interval(
+            "behind", "smallest margin of the best head minus this head's; tied if the interval contains 0"
+        ),
     ),
 )
 

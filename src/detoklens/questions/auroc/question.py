@@ -128,7 +128,7 @@ def _missing_control(row: Mapping[str, Any]) -> str:
     if row[PLAIN] is None:
         return "no null was computed"
     if row[f"{PLAIN}_low"] is None:
-        return "there are no intervals without resamples"
+        return "intervals need bootstrap resamples"
     if row[WITHIN_CLASS] is None:
         return "the within-class null needs a tokenizer and two tokens of one class"
     for group in ("class", "cluster"):

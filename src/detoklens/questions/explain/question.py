@@ -166,7 +166,7 @@ class Explain(SplitTerms):
             raise TokenError('pass either a text, e.g. "Homo sapiens", or token ids')
         ids = list(self.token_ids) if self.token_ids is not None else _encoded(study, str(self.text))
         if not ids or self.text == "":
-            raise TokenError('the text is empty, so there is no token to attend; pass a text, e.g. "Homo sapiens"')
+            raise TokenError('the text is empty; pass one, e.g. "Homo sapiens"')
         beginning = [beginning_token(study.layer)] if self.prepend_bos else []
         return ids if ids[:1] == beginning else beginning + ids
 

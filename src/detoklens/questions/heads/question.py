@@ -167,7 +167,7 @@ class Heads(Joining):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.sort not in HEADS.names:
-            raise RangeError(f"there is no column {self.sort!r} to sort by; choose one of {', '.join(HEADS.names)}")
+            raise RangeError(f"unknown column {self.sort!r} to sort by; choose one of {', '.join(HEADS.names)}")
 
     @classmethod
     def report_entries(cls, _study: Study) -> Sequence[ReportEntry]:

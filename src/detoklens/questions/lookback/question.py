@@ -358,7 +358,7 @@ class Lookback(SplitTerms):
             )
         if not evidence.continues.any():
             raise TokenError(
-                f"{layer.name}: no token continues a word, so there are no continuation tokens (C); lookback needs a "
+                f"{layer.name}: no token continues a word, so class C (continuation) is empty; lookback needs a "
                 "tokenizer that splits words"
             )
         labels = evidence.labels(self.continuation, self.whole_word, self.first_piece)

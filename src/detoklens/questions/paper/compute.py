@@ -123,7 +123,7 @@ KINDS = {"rotary": "rotary positions", "alibi": "ALiBi"}
 ABOUT_GPT2 = "a number, head or token of GPT-2 small"
 OTHER_CORPUS = "depends on the corpus: the paper counted OpenWebText"
 ORDER_OF_IENS = "the caption puts ` sap` first, the authors' notebook `Al`"
-NO_BIAS = "Tᵖ is 0: there is no query bias"
+NO_BIAS = "Tᵖ is 0 without a query bias"
 
 
 class Inapplicable(Exception):
@@ -648,7 +648,7 @@ def _assertion(e: Evidence, head: int, paper: float) -> Finding:
 def _several(e: Evidence) -> Finding:
     known = e.frequency().tables["frequency_by_head"].drop_nulls("spearman").sort("head")
     if known.is_empty():
-        raise Inapplicable("Tᵉ is constant: there is no query bias")
+        raise Inapplicable("Tᵉ is constant without a query bias")
     high = known.filter(pl.col("spearman").abs() >= 0.5)["head"]
     return Finding(f"{len(high)} of {len(known)} heads", len(high) >= 2, f"ρ from {span(known['spearman'])}", len(high))
 

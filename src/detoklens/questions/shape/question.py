@@ -194,7 +194,7 @@ class Shape(OfPositions):
         told, query = there.drop_nulls("sinusoidal"), there["query_position"][0]
         no_control = len(told) > 0 and told["wave_null"].null_count() == len(told)  # ALiBi: rounding errors
         if no_control or there["period"].null_count() == len(there):
-            return Verdict("untestable", f"from position {query} there is no wave at all: the curve is a line")
+            return Verdict("untestable", f"from position {query} the curve is a line, without any wave")
         if told.is_empty():
             return Verdict("untestable", f"position {query} sees fewer than 48 keys or 1.5 periods")
         waves = told.filter("sinusoidal")

@@ -380,7 +380,7 @@ def _why_untestable(found: Conditions) -> str:
     if found.whole["words"] < FEWEST_WORDS:
         return f"{words} are too few for intervals; at least {FEWEST_WORDS} are needed"
     if not found.has_intervals:
-        return "there are no intervals without resamples"
+        return "intervals need bootstrap resamples"
     return f"{words} are too few for the additive control: each needs {PARTNERS} partners with other pieces"
 
 
