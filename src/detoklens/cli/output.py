@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -152,6 +153,7 @@ def chosen_width(text: str) -> str | float:
 
 
 def say(message: str) -> None:
-    """Print one line on stderr."""
+    """Print one line on stderr, dimmed in a terminal that shows colours."""
+    plain = bool(os.environ.get("NO_COLOR")) or os.environ.get("TERM") == "dumb"
     with contextlib.suppress(OSError):  # a note that can't be written does not stop the answer
-        typer.secho(one_line(message), err=True, dim=True)
+        typer.echo(one_line(message) if plain else typer.style(one_line(message), dim=True), err=True)
