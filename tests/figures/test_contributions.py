@@ -46,6 +46,15 @@ def test_contributions_are_one_line_a_term_on_a_logarithmic_axis() -> None:
     assert len(legend) == 6
 
 
+def test_the_legend_shows_markers_where_a_single_position_is_drawn_as_points() -> None:
+    rows = DRAWN["contributions"].filter(query_position=3)
+    (legend,) = FIGURES["contributions"].draw({"contributions": rows}).legends
+    shown = [entry.get_marker() for entry in legend.get_lines()]
+    assert shown == [
+        axis_line.get_marker() for axis_line in FIGURES["contributions"].draw({"contributions": rows}).axes[0].lines
+    ]
+
+
 def test_shares_of_the_terms_fill_the_bar_in_a_fixed_order() -> None:
     figure = FIGURES["contribution_shares"].draw(DRAWN)
     (axes,) = figure.axes

@@ -128,3 +128,10 @@ def test_figures_of_ours_are_known_and_others_are_not(figure: Figure, tmp_path: 
     figure.savefig(other)
     assert not is_ours(other)
     assert not is_ours(tmp_path / f"nowhere.{extension}")
+
+
+def test_a_picture_saved_by_hand_has_a_white_background(figure: Figure, tmp_path: Path) -> None:
+    figure.savefig(tmp_path / "x.png")
+    assert Image.open(tmp_path / "x.png").convert("RGBA").getpixel((0, 0)) == (255, 255, 255, 255)
+    figure.savefig(tmp_path / "y.png", transparent=True)
+    assert Image.open(tmp_path / "y.png").convert("RGBA").getpixel((0, 0))[3] == 0  # type: ignore[index]

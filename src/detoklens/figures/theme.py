@@ -159,7 +159,7 @@ def given_axes(panels: int) -> Axes | None:
 
 
 class ShownFigure(Figure):
-    """A figure that displays itself in a notebook and embeds TrueType fonts in PDF files."""
+    """A figure that displays itself in a notebook; saved as PDF it has TrueType fonts, as PNG a white background."""
 
     def _repr_svg_(self) -> str:
         from detoklens.figures.save import svg_file_text
@@ -171,6 +171,8 @@ class ShownFigure(Figure):
             if "svg" in (options.get("format"), str(fname)[-3:]):  # mathtext would split SVG text into letters
                 super().savefig(fname, **options)
                 return
+            if "png" in (options.get("format", "png"), str(fname)[-3:]) and not options.get("transparent"):
+                options.setdefault("facecolor", "white")  # dark ink is unreadable in a viewer with a dark background
             with _mathtext_symbols(self):
                 super().savefig(fname, **options)
 

@@ -9,7 +9,7 @@ from matplotlib.figure import Figure
 
 from detoklens.figures import theme
 from detoklens.figures.labels import QUERY_POSITION
-from detoklens.figures.marks import line, line_entry, logarithmic_y, patch_entry
+from detoklens.figures.marks import line, line_entry, logarithmic_y, patch_entry, point_entry
 from detoklens.figures.panels import chosen_heads, head_panels, head_rows, in_order, name_places, stacked, titled_panels
 from detoklens.wording import term_name
 
@@ -21,7 +21,8 @@ def contributions(
     """Draw the change of attention by query position when a term, or a group of terms, is removed."""
     removed = "group" if "group" in contributions.columns else "term"
     terms = terms_in_order(contributions[removed])
-    legend = [line_entry(term_name(term), theme.style_of(place)) for place, term in enumerate(terms)]
+    entry = point_entry if contributions["query_position"].n_unique() == 1 else line_entry
+    legend = [entry(term_name(term), theme.style_of(place)) for place, term in enumerate(terms)]
     figure, panels = head_panels(
         chosen_heads(contributions, heads),
         width,

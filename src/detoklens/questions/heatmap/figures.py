@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import ceil
 from typing import Any
 
@@ -19,12 +20,12 @@ from detoklens.wording import head_name
 
 TOKEN = 0.1  # inches for a token's name
 LONGEST = 12  # letters of a token's name
+LETTER = 0.056  # inches
 NARROWEST = 0.95  # inches of a panel
 MOST_UNNAMED = 2  # tokens between two named ones
 PLAIN = Margins(
     left=LABEL + EDGE, top=3 * LABEL, bottom=LABEL + EDGE, between_columns=EDGE * 1.5, between_rows=2 * LABEL
 )
-NAMED = Margins(left=0.9, top=3 * LABEL, bottom=0.9, between_columns=EDGE * 1.5, between_rows=2 * LABEL)
 
 
 @theme.figure_function
@@ -51,7 +52,7 @@ def heatmap(
     for index, (head, variant) in enumerate(panels):
         axes = figure.add_axes(grid.place(index, total, margins))
         _draw_panel(axes, heatmap.filter(head=head, layer_norm=variant), head, variant, limits[variant])
-        if margins is NAMED:
+        if names:
             every = ceil(len(names) * TOKEN / grid.panel_width)
             _name_tokens(axes, names, every, index % grid.columns == 0, grid.is_lowest(index, len(panels)))
     add_labels(figure, KEY, QUERY, margins, legend=LABEL)
@@ -68,7 +69,8 @@ def _names(tokens: pl.DataFrame | None) -> list[str]:
 
 def _layout(panels: int, variants: int, total: float, names: list[str]) -> tuple[Margins, Grid]:
     """Panels wide enough to name every token, or every second or third; else as many per row as fit."""
-    margins = NAMED if names else PLAIN
+    room = LABEL + EDGE + LETTER * max(map(len, names), default=0)
+    margins = replace(PLAIN, left=room, bottom=room) if names else PLAIN
     look: dict[str, Any] = {"proportion": 1.0, "multiple": variants, "tallest": total}
     for every in range(1, MOST_UNNAMED + 2) if names else ():
         wanted = len(names) * TOKEN / every
