@@ -24,6 +24,7 @@ LINES = [
     "Michael Jackson and Albert Einstein never drank sodium chloride in the twentieth century",
     "the sapient north wind and the patient south wind met the senior chemist of the century",
 ] * 3
+SHIPPED_WORDS = words.shipped_words
 
 
 def write_spelled(folder: Path, vocab_size: int = 330, n_heads: int = 3, seed: int = 0) -> Path:
@@ -38,10 +39,10 @@ def write_spelled(folder: Path, vocab_size: int = 330, n_heads: int = 3, seed: i
 def shipping_few_words() -> Iterator[None]:
     """The shipped word list is a twentieth of itself: ranking its words is most of what small models are asked.
 
-    It has “sapiens”, the word of two pieces that reports of these models begin with.
+    It has “sapiens”, the word of two pieces that reports of these models begin with. One inside another changes nothing:
+    a fixture may be made within a test that has few words already.
     """
-    shipped = words.shipped_words()
-    few = [*shipped[::20], "sapiens"]
+    few = [*SHIPPED_WORDS()[::20], "sapiens"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(words, "shipped_words", lambda: few)
         yield

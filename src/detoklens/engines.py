@@ -278,7 +278,8 @@ class RayEngine(Engine):
             self._ray.shutdown()
 
     def _results(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-        remote = self._ray.remote(function).options(max_retries=ATTEMPTS - 1, num_cpus=1)
+        # Ray itself takes plain functions only, no partial ones.
+        remote = self._ray.remote(lambda task: function(task)).options(max_retries=ATTEMPTS - 1, num_cpus=1)
         queue = enumerate(tasks)
         running: dict[Any, int] = {}
         try:

@@ -1,6 +1,7 @@
 """Every engine gives the same results, starts a lost worker's task again, and passes errors on."""
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ from tests.engines import work_to_do
 
 def test_each_task_has_its_result(engine: Engine) -> None:
     assert sorted(engine.run(work_to_do.square, range(20))) == [number * number for number in range(20)]
+
+
+def test_a_function_may_be_partial(engine: Engine) -> None:
+    assert sorted(engine.run(partial(pow, exp=3), range(5))) == [number**3 for number in range(5)]
 
 
 def test_no_tasks_give_no_results(engine: Engine) -> None:

@@ -8,9 +8,10 @@ from tokenizers.models import BPE, WordPiece
 from tokenizers.pre_tokenizers import Whitespace
 
 from detoklens.errors import DetokLensError, TokenError
+from detoklens.measures import words as word_lists
 from detoklens.measures.words import fingerprint_of, given_words, listed_words, shipped_words, split_words, word_pairs
 from detoklens.tokens import Vocabulary
-from tests.spelled import spelled_layer
+from tests.spelled import shipping_few_words, spelled_layer
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +73,12 @@ def test_a_tokenizer_that_adds_a_space_is_not_given_a_second_one():
 def test_a_list_with_nothing_that_splits_is_refused(vocabulary):
     with pytest.raises(TokenError, match="this tokenizer splits none of the 1 words"):
         word_pairs(split_words(vocabulary, ["century"]))
+
+
+def test_tests_of_few_words_have_the_same_ones_however_they_are_nested():
+    with shipping_few_words():
+        few = word_lists.shipped_words()
+        assert 30 < len(few) < 100
+        with shipping_few_words():
+            assert word_lists.shipped_words() == few
+    assert len(word_lists.shipped_words()) > 900

@@ -26,7 +26,8 @@ from detoklens.questions.words.question import Words
 from detoklens.report import folder as answers
 from detoklens.report.drawing import Drawing, draw_all, draw_files, drawings, heads_drawn
 from detoklens.report.folder import claim, column_guide, refuse_foreign, report_entries
-from detoklens.report.report import KIND, _cell, _part, _unasked
+from detoklens.report.report import KIND, _cell, _notes, _part, _unasked
+from detoklens.scores.layer import Layer
 from tests.figures.synthetic import tables as made_tables
 from tests.layers import random_layer
 from tests.spelled import LINES, counts_of, spelled_layer
@@ -106,6 +107,16 @@ def test_what_is_missing_is_told_by_reason_with_the_command_that_would_answer(tm
         "the model has no tokenizer": (["words"], "detoklens report 'my model'"),
         "without text": (["contributions"], "detoklens report 'my model' --text TEXT"),
     }
+
+
+@pytest.mark.parametrize("path", [".", "some/model", "/some/model"])
+def test_notes_name_a_model_without_its_path(path):
+    study = Study(Layer(replace(random_layer().checkpoint, name=path)))
+    study.notes += [f"{path} has no token (of that kind). There is none", f"without those of {path}: a few"]
+    assert _notes(study, [], "GPT") == [
+        "GPT has no token (of that kind). There is none.",
+        "Without those of GPT: a few.",
+    ]
 
 
 def test_an_answer_that_another_question_asked_for_is_not_called_kept(layer, tmp_path, monkeypatch):

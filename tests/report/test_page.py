@@ -94,10 +94,10 @@ def test_what_was_not_asked_is_one_line_with_reason_and_command():
         Content("t", "s", [], [], [*some, Unasked(["variance"], "the model has no position embeddings")])
     )
     assert (
-        "Not asked: auroc; frequency (without corpus counts: <code>detoklens report x --corpus TEXT</code>).</p>"
+        "Not answered: auroc; frequency (without corpus counts: <code>detoklens report x --corpus TEXT</code>).</p>"
         in html
     )
-    assert "Not asked: variance (the model has no position embeddings).</p>" in html
+    assert "Not answered: variance (the model has no position embeddings).</p>" in html
 
 
 def test_the_glossary_explains_its_terms_with_two_pieces():

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import pytest
 
+from tests.answers import draw_nothing
 from tests.command_line import run
 from tests.report.contents import differences, of_folder
 
@@ -27,10 +29,15 @@ def test_the_tables_hold_what_they_held(name: str, tmp_path: Path) -> None:
 
 
 def freeze() -> None:
-    with TemporaryDirectory() as folder:
+    """Tables that hold what they held keep their frozen digits, whose last ones depend on the processor."""
+    kept, contents = json.loads(KEPT.read_text()), {}
+    with TemporaryDirectory() as folder, patch("detoklens.report.drawing.draw_files", draw_nothing):
         for name, words in COMMANDS.items():
             run(*words, "--out", Path(folder, name))
-        contents = {name: of_folder(Path(folder, name, "tables")) for name in COMMANDS}
+            contents[name] = of_folder(Path(folder, name, "tables"))
+            for table in contents[name].keys() & kept[name].keys():
+                if not differences(contents[name][table], kept[name][table]):
+                    contents[name][table] = kept[name][table]
     KEPT.write_text(json.dumps(contents, indent=1) + "\n")
 
 

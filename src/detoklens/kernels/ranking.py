@@ -212,7 +212,8 @@ def rank_columns(
                 ties[0, tied], ties[1, tied] = first, number + 1
             first = np.int64(number + 1)
     if n == len(row):
-        ranks[:, :n] = ties[:, :n]
+        for number in range(n):  # assigning one array's slice to another's takes four seconds more to compile
+            ranks[0, number], ranks[1, number] = ties[0, number], ties[1, number]
         return
     count_ranks(row, scores, distinct, between, narrow_slots, slots, counted[0], counted[1])
     level = np.int64(-1)
@@ -473,7 +474,8 @@ def measure_rows(
             n_positives += indptr[partner + 1] - indptr[partner]
         if n_positives * SORT_ALL > n_keys:
             n = np.int64(n_keys)
-            chosen[:] = members
+            for column in range(n_keys):
+                chosen[column] = column
         else:
             for column in listed[: ends[3]]:
                 if chosen_for[column] != row:
@@ -494,7 +496,8 @@ def measure_rows(
         if matched or partners_matched:
             n_ranked = n
             if partners_matched:
-                places[:n] = members[:n]
+                for number in range(n):
+                    places[number] = number
             else:
                 set_bits(listed[: ends[2]], weight, place, used, weight_at)
                 n_ranked = take_places(used, places)

@@ -24,7 +24,7 @@ from detoklens.scores.factors import (
     Factors,
     Mean,
     key_head_of,
-    project,
+    position_factors,
     rotated_factors,
     side_factors,
 )
@@ -146,7 +146,7 @@ class DocumentTerms:
     def _by_position(self) -> list[Factors]:
         """The factors of learned positions, shared by all blocks."""
         sides = (self._query.weight, self._key.weight[self._key_heads]) if len(self._positions) else ()
-        return [{Factor.POSITION: project(self._positions, weight)} for weight in sides] or [{}, {}]
+        return [position_factors(self._positions, weight) for weight in sides] or [{}, {}]
 
     def factors(self, documents: Sequence[TokenIds]) -> Iterator[DocumentFactors]:
         """The factors of each document; tokens that several documents share are projected once."""

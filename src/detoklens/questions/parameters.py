@@ -30,8 +30,8 @@ PARAMETERS = "\n\nParameters\n----------"
 class Parameter:
     """A parameter's help line and how the command line offers it.
 
-    `flag` overrides the option's name. `advanced` options are listed last in help; with `cli=False` there is no option
-    at all, only the Python argument. `read` turns the command line's text into the value and `spell` turns the value
+    `flag` overrides the option's name. `advanced` options are listed last in help; `cli=False` makes a parameter
+    Python-only. `read` turns the command line's text into the value and `spell` turns the value
     back; an option that may be `repeated` is read as a list.
     """
 

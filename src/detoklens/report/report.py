@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -84,7 +85,7 @@ def make_report(
         downloads=downloads(asked),
         pieces=PIECES if example is None else [token_shown(study.layer.vocabulary.text(each)) for each in example[1]],
         terms=TERMS[study.layer.positions],
-        notes=[note.replace(study.layer.name, name) for note in _notes(study, asked)],
+        notes=_notes(study, asked, name),
     )
     with listener.step("Rank the partners of every token"):
         index = partner_index(study, LARGEST_PAGE - len(render_page(content).encode()), example)
@@ -208,6 +209,8 @@ def _facts(study: Study) -> list[tuple[str, str]]:
     ]
 
 
-def _notes(study: Study, asked: Sequence[Asked]) -> list[str]:
-    said = [*study.notes, *(note for each in asked if each.answer is not None for note in each.answer.notes)]
-    return [sentence(note) for note in dict.fromkeys(said)]
+def _notes(study: Study, asked: Sequence[Asked], name: str) -> list[str]:
+    """All notes as sentences, with the model's name in place of its path."""
+    path = re.compile(rf"(?<!\S){re.escape(study.layer.name)}(?![^\s:,;])")  # a word: the path may be "."
+    notes = [*study.notes, *(note for each in asked if each.answer is not None for note in each.answer.notes)]
+    return [sentence(path.sub(lambda _: name, note)) for note in dict.fromkeys(notes)]

@@ -17,7 +17,16 @@ import numpy as np
 from jaxtyping import Float, Int
 from scipy.special import erf, expit
 
-from detoklens.scores.factors import Common, Factor, for_each_head, key_head_of, project, rotated_factors, side_factors
+from detoklens.scores.factors import (
+    Common,
+    Factor,
+    for_each_head,
+    key_head_of,
+    position_factors,
+    project,
+    rotated_factors,
+    side_factors,
+)
 from detoklens.scores.softmax import softcapped, softmax
 from detoklens.scores.terms import TERMS, multiply_factors, slope_term
 from detoklens.weights.first_layer import FeedForward, FirstLayer, FoldedLayer, MlpSublayer, Norm
@@ -144,13 +153,14 @@ def last_place(layer: Layer, token_ids: Int[np.ndarray, "text key"], common: Com
         return vectors.reshape(len(vectors), n_texts, n_keys, -1)
 
     (query, key), (query_constant, key_constant) = layer.sides, common
-    queries = side_factors(weights, query, query_constant, tokens[last], places[-1:])
-    keys = side_factors(weights, key, key_constant, tokens, places)
+    queries = side_factors(weights, query, query_constant, tokens[last])
+    keys = side_factors(weights, key, key_constant, tokens)
     queries, keys = rotated_factors(weights, queries, positions[last]), rotated_factors(weights, keys, positions)
     if layer.positions == "learned":
         stream = stream + places[-1]
-        queries[Factor.POSITION] = queries[Factor.POSITION] / scales[last]
-        keys[Factor.POSITION] = np.tile(keys[Factor.POSITION], (1, n_texts, 1)) / scales
+        asking, seen = position_factors(places[-1:], query.weight), position_factors(places, key.weight)
+        queries |= {factor: vectors / scales[last] for factor, vectors in asking.items()}
+        keys |= {factor: np.tile(vectors, (1, n_texts, 1)) / scales for factor, vectors in seen.items()}
     parts = multiply_factors(
         TERMS[layer.positions],
         queries | {Factor.CONSTANT: query_constant[:, None]},  # the same for every text

@@ -226,9 +226,16 @@ def side_factors(
     """
     if layer.positions == "learned":
         factors = {Factor.CONSTANT: constant, Factor.TOKEN: project(tokens, side.weight)}
-        return factors if positions is None else factors | {Factor.POSITION: project(positions, side.weight)}
+        return factors if positions is None else factors | position_factors(positions, side.weight)
     factors = {Factor.CONSTANT: constant, Factor.TOKEN: side.less_constant(tokens, constant)}
     return factors | {Factor.COMMON: constant[:, None]} if layer.positions == "rotary" else factors
+
+
+def position_factors(
+    positions: Float[np.ndarray, "place d_model"], weight: Float[np.ndarray, "side_head d_model d_head"]
+) -> Factors:
+    """The factors of learned positions, which no token enters."""
+    return {Factor.POSITION: project(positions, weight)}
 
 
 def rotated_factors(layer: FirstLayer, factors: Factors, positions: Int[np.ndarray, "row"]) -> Factors:

@@ -27,7 +27,6 @@ from detoklens.scores.layer import Layer, TokenIds
 from detoklens.scores.softmax import seen_keys, softcapped
 from detoklens.scores.terms import MEANINGS, Terms
 from detoklens.tables.schema import HEAD, Column, Schema
-from detoklens.weights.first_layer import Positions
 from detoklens.wording import head_name, listed, plural, term_symbol, token_shown
 
 ROUNDING = 1e-6  # nats; a smaller change may be float32 rounding
@@ -245,12 +244,12 @@ def _lifts(lifts: Mapping[str, float]) -> str:
 def legend_view(links: pl.DataFrame) -> View:
     """What the terms mean and how many links each explains."""
     terms = terms_of(links)
-    positions: Positions = "learned" if "pp" in terms else "rotary" if "ep" in terms or len(terms) == 1 else "alibi"
+    meanings = min((each for each in MEANINGS.values() if each.keys() >= set(terms)), key=len)  # the kind of positions
     explained = [(links["term"] == term).sum() for term in terms]
     legend = {
         "term": terms,
         "symbol": [term_symbol(term) for term in terms],
-        "reads as": [MEANINGS[positions][term] for term in terms],
+        "reads as": [meanings[term] for term in terms],
         "explains": [f"{number} of {len(links)}" for number in explained],
     }
     return View("a link's term is the one whose removal lowers its attention most", pl.DataFrame(legend))

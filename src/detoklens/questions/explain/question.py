@@ -50,7 +50,7 @@ def read_text(given: str) -> str:
         raise TokenError(f"the text is not valid UTF-8 at byte {error.start}; convert it first") from error
 
 
-MOST_TERMS = tuple(map(str, MEANINGS["learned"]))  # other families have fewer
+ALL_TERMS = tuple(dict.fromkeys(str(name) for meanings in MEANINGS.values() for name in meanings))
 
 
 @dataclass(frozen=True, repr=False)
@@ -84,7 +84,7 @@ class Explain(SplitTerms):
 
     progress_label = "explaining"
     uses = frozenset({"vocabulary", "counts"})
-    tables = (explanation_schema(MOST_TERMS), links_schema(MOST_TERMS))
+    tables = (explanation_schema(ALL_TERMS), links_schema(ALL_TERMS))
     equation = (
         "s = Σ T,  α[h, i, :] = softmax over the visible keys of s / √d′,  without T: softmax of (s − T) / √d′;  "
         "links: by α, of queries that see two keys or more;  a link's term: the one whose removal lowers α most"

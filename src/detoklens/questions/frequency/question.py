@@ -45,7 +45,7 @@ FREQUENCY_BY_HEAD = Schema(
         Column("tokens", "Int32", "number of tokens in the correlation"),
         Column("spearman", "Float64", "Spearman correlation of Tᵉ (σ averaged over positions) with the count"),
         Column("spearman_without_norm", "Float64", "the same for Tᵉ without the division by σ"),
-        Column("null_low", "Float64", "lower end of the middle 95 % of that correlation over random query biases"),
+        Column("null_low", "Float64", "lower end of the central 95 % of that correlation over random query biases"),
         Column("null_high", "Float64", "upper end of that interval"),
         Column("p", "Float64", "probability of a slope as steep with a random query bias, Holm-adjusted over heads"),
         Column(

@@ -63,14 +63,14 @@ TWINS_BY_COMPONENT = Schema(
     "Ablated heads and MLPs",
     (
         Column("component", "String", "ablated component: L1H4 is head 4 of layer 1, MLP1 the MLP of layer 1"),
-        Column("layer", "Int32", "its layer, from 0"),
-        Column("head", "Int32", "its head, from 0; null for an MLP"),
+        Column("layer", "Int32", "layer of the component, from 0"),
+        Column("head", "Int32", "head of the component, from 0; null for an MLP"),
         Column("after", "Int32", "block after which the twin is ranked, from 0"),
         *with_interval("median_rank", "median rank of the twin under the ablation"),
         *with_interval("rank_ratio", "geometric mean over words of that rank / the unablated rank"),
         *with_interval("null_median_rank", "median rank of the null under the ablation"),
         *with_interval("null_ratio", "rank_ratio of the null: the effect on any two tokens"),
-        *with_interval("needed", "rank_ratio / null_ratio, word by word: what this word loses; 1 is nothing"),
+        *with_interval("needed", "rank_ratio / null_ratio, word by word; 1 if the word loses no more than its null"),
         *with_interval(
             "share_lost",
             "log needed / log of the null's rank over the word's rank; null if the word is not better than its null",
