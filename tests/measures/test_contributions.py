@@ -133,6 +133,19 @@ def test_distances_have_the_type_of_the_other_terms():
     np.testing.assert_allclose(single["kl"], double["kl"], rtol=2e-4, atol=2e-5)
 
 
+def test_scores_that_fill_up_a_panel_are_not_checked(monkeypatch):
+    """They may be anything, and so may the scores of keys that no query sees."""
+    layer = replace(random_first_layer(n_heads=1, n_positions=20, dtype="float32"), alibi_slopes=np.array([0.5]))
+    layer = as_layer(replace(layer, position_embeddings=layer.position_embeddings[:0], longest_text=20))
+    document = some_documents(layer, [20])
+    expected = contributions(layer, document, [3])
+    checked = []
+    monkeypatch.setattr(measures, "check_rounding", lambda scores, _unit: checked.append(scores.shape[1:]))
+    monkeypatch.setattr(measures, "LARGEST_ROUNDING", 0.0)
+    assert contributions(layer, document, [3]).equals(expected)
+    assert checked == [(1, 4), (4,)]
+
+
 def test_a_term_that_documents_do_not_compute_is_noticed(monkeypatch):
     """The compiled loop would read memory beyond the scores."""
     declared = terms.TERMS["learned"]

@@ -286,9 +286,12 @@ def _by_query(
     n_heads, vocab_size = affinity.n_heads, affinity.vocab_size
 
     def cell(number: int, tokens: Int64[np.ndarray, "row"]) -> Float[np.ndarray, "scorer query measure"]:
-        of_token = np.full((len(measured), vocab_size, MEASURES), np.nan)
-        of_token[:, tokens] = measured[:, number]
-        return of_token[:, queries]
+        row_of = np.full(vocab_size, -1)
+        row_of[tokens] = np.arange(len(tokens))
+        ranked_in = row_of[queries]
+        by_query = np.full((len(measured), len(queries), MEASURES), np.nan)
+        by_query[:, ranked_in >= 0] = measured[:, number, ranked_in[ranked_in >= 0]]
+        return by_query
 
     def against(first_cell: int) -> Measures:
         """The frequency baseline, if any, follows the heads."""

@@ -134,12 +134,13 @@ def _divergences(
         key_scores = factors.key_scores(head, panels, unit)
         for begin in range(0, len(positions), ROWS):
             rows = slice(begin, begin + ROWS)
-            pair_scores = factors.pair_scores(head, positions[rows], panels, unit, int(ends[rows][-1]))
+            queries, end = positions[rows], int(ends[rows][-1])
+            pair_scores = factors.pair_scores(head, queries, panels, unit, end)
             # The compiled loop does not check.
             assert len(pair_scores) + len(key_scores) == len(order), "documents lack a declared term"
             if may_be_rounded:
-                check_rounding(pair_scores, float(np.log(2.0)))
-                check_rounding(key_scores, float(np.log(2.0)))
+                check_rounding(pair_scores[:, : len(queries), :end], float(np.log(2.0)))
+                check_rounding(key_scores[:, :end], float(np.log(2.0)))
             term_divergences(
                 pair_scores,
                 key_scores,
