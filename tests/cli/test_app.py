@@ -66,7 +66,7 @@ def test_a_misspelled_command_gets_a_suggestion():
 
 def test_an_unknown_snapshot_lists_those_there_are():
     line = refuse("partners", "demo@7", "ion")
-    assert "no snapshot demo@7" in line
+    assert "unknown snapshot demo@7" in line
     assert "demo@0" in line
 
 

@@ -286,7 +286,7 @@ def test_to_pandas_and_a_missing_pandas(monkeypatch: pytest.MonkeyPatch) -> None
     frame = answer.to_pandas("partners")
     assert list(frame.columns) == answer.tables["partners"].columns
     assert frame.to_dict("list") == answer.to_pandas().to_dict("list")
-    with pytest.raises(dl.DetokLensError, match="no table 'nothing'; the tables are partners"):
+    with pytest.raises(dl.DetokLensError, match="unknown table 'nothing'; the tables are partners"):
         answer.to_pandas("nothing")
     monkeypatch.setattr("detoklens.questions.answer.find_spec", lambda _name: None)
     with pytest.raises(dl.DetokLensError, match="pip install pandas"):

@@ -268,19 +268,12 @@ def test_without_the_extra_the_line_to_install_it_is_said(monkeypatch):
     assert "pip install" in refuse("auroc", "demo", "--layer", "1")
 
 
-def test_a_report_asks_for_layers_where_that_is_wanted(tmp_path, monkeypatch):
-    from detoklens.report import folder as answers
+def test_a_report_asks_for_layers_where_that_is_wanted(tmp_path):
+    from detoklens.report.folder import report_entries
 
-    asked: list[str] = []
-
-    def note(_study, entry, *_rest):
-        asked.append(f"{entry.question.report_section} {entry.question!r}")
-
-    monkeypatch.setattr(answers, "_ask", note)
-    answers.ask_all(dl.study("demo"), tmp_path, None, layers=2)
-    assert "Words written by the layer Layers(up_to=2)" in asked
-    asked.clear()
-    answers.ask_all(dl.study("demo"), tmp_path, None)
-    assert not any("Layers" in question for question in asked)
+    questions = [entry.question for entry in report_entries(dl.study("demo"), layers=2)]
+    (asked,) = [question for question in questions if isinstance(question, dl.Layers)]
+    assert (asked.report_section, asked.up_to) == ("Words written by the layer", 2)
+    assert not any(isinstance(entry.question, dl.Layers) for entry in report_entries(dl.study("demo")))
     said = refuse("report", "demo", "--layers", "9", "--out", tmp_path / "report")
     assert "9 blocks were asked for; demo has 3" in said

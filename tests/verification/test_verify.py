@@ -119,7 +119,7 @@ def test_a_model_in_memory_passes_and_stays_as_it_is():
 
 def test_a_layer_of_arrays_alone_has_nothing_to_be_compared_with():
     layer = detoklens.load(TINY)
-    with pytest.raises(CheckpointError, match="save it to a folder"):
+    with pytest.raises(CheckpointError, match="save the model to a folder"):
         verify(Layer(replace(layer.checkpoint, folder=None)), [1, 2])
 
 

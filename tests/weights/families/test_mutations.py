@@ -11,6 +11,7 @@ import pytest
 
 import detoklens
 from detoklens.scores import factors as rotation
+from detoklens.scores import terms
 from detoklens.weights import families, reader
 from tests.weights.families.tiny import IDS, real, tiny
 
@@ -56,7 +57,7 @@ def with_neighbouring_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def on_the_wrong_key_group(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rotation, "key_head_of", lambda head, layer: head % layer.key_weight.shape[1])
+    monkeypatch.setattr(terms, "for_each_head", lambda shared, layer: np.concatenate([shared] * layer.heads_per_key))
 
 
 def with_another_epsilon(monkeypatch: pytest.MonkeyPatch) -> None:

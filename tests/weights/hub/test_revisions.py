@@ -58,7 +58,7 @@ def test_a_revision_that_does_not_exist(steps: HubServer) -> None:
         (f"{PYTHIA}@step3", "has no revision 'step3'"),
         ("someone/nothing@step3", "no model 'someone/nothing'"),
         (f"{PYTHIA}@../x", "is not a revision"),
-        ("demo@7", "no snapshot demo@7; choose demo, demo@0"),
+        ("demo@7", "unknown snapshot demo@7; choose demo, demo@0"),
     ]:
         with pytest.raises(DetokLensError, match=said):
             dl.load(name)
