@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detoklens.measures.chance import ALPHA, draws_for, holm, tail_probability
+from detoklens.measures.chance import ALPHA, draws_for, holm, medians, tail_probability
 
 
 @given(st.lists(st.floats(0.001, 1), min_size=1, max_size=20))
@@ -36,3 +36,7 @@ def test_p_is_never_zero_and_counts_ties() -> None:
 @pytest.mark.parametrize("n_heads", [1, 12, 32, 128])
 def test_draws_suffice_to_reject_one_of_many_heads(n_heads: int) -> None:
     assert n_heads / (1 + draws_for(n_heads)) <= ALPHA / 2
+
+
+def test_the_median_of_no_values_is_undefined() -> None:
+    assert np.isnan(medians(np.empty(0, np.int64), np.empty((3, 0)))).all()

@@ -97,7 +97,9 @@ def over_words(
 def medians(
     ranks: Int[np.ndarray, "value"], times: Float[np.ndarray, "resample value"]
 ) -> Float[np.ndarray, "resample"]:
-    """The median of each resample; `times` says how often each value counts."""
-    found = np.empty(len(times))
+    """The median of each resample; `times` says how often each value counts. NaN without values."""
+    found = np.full(len(times), np.nan)
+    if not len(ranks):
+        return found
     resampled_medians(ranks.astype(np.float64), np.argsort(ranks, kind="stable"), np.ascontiguousarray(times), found)
     return found

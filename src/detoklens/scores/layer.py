@@ -395,8 +395,6 @@ class Layer:
         (4, 6, 6)
         """
         ids = self.check_text(token_ids)
-        if mean is not None and self.positions == "learned":
-            raise UnsupportedModelError(f"{self.name} has learned positions, so no mean can be split off; omit `mean`")
         return text_terms(self, ids, self.common_part(mean))
 
     def kernel(self, offsets: Numbers, mean: Mean = "vocabulary") -> Float[np.ndarray, "head offset"]:
@@ -672,9 +670,16 @@ class Layer:
         -------
         Common
             The common query and key of each head.
+
+        Raises
+        ------
+        UnsupportedModelError
+            A mean was given for a model with learned positions.
         """
         if mean is None:
             return Common(*(side.constant for side in self.sides))
+        if self.positions == "learned":
+            raise UnsupportedModelError(f"{self.name} has learned positions, so no mean can be split off; omit `mean`")
         if isinstance(mean, str) and mean == "vocabulary":
             return self._vocabulary_means
         return self._means(self.token_shares(mean))
