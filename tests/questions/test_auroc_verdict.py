@@ -140,7 +140,9 @@ def test_what_frequency_alone_does_is_said() -> None:
     assert summarize_heads(heads({}), "").endswith(
         "Frequency alone ranks keys better (0.900), but not among equally frequent keys."
     )
-    assert summarize_heads(heads({"frequency": 0.7}), "").endswith("Frequency alone (0.700) does not explain it.")
+    assert summarize_heads(heads({"frequency": 0.7}), "").endswith(
+        "Frequency alone: 0.700; frequency-matched 0.600 (head 0.700)."
+    )
     assert summarize_heads(heads({"matched_frequency": 0.75}), "").endswith("ranks keys better (0.900).")
 
 

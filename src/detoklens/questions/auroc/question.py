@@ -221,13 +221,15 @@ def _shortfall(best: HeadJudgement) -> str:
 
 
 def _frequency_clause(row: Mapping[str, Any]) -> str:
-    """Whether frequency alone ranks keys better, if counts are known."""
-    beyond = row["matched_frequency"] is None or row["matched"] > row["matched_frequency"]
-    if row["frequency"] is not None and row["frequency"] > row["auroc"]:
+    """What frequency alone reaches, among all keys and among equally frequent ones, if counts are known."""
+    alone, matched = row["frequency"], row["matched_frequency"]
+    beyond = matched is None or row["matched"] > matched
+    if alone is not None and alone > row["auroc"]:
         exception = ", but not among equally frequent keys" if beyond else ""
-        return " " + sentence(f"frequency alone ranks keys better ({row['frequency']:.3f}){exception}")
-    known = "" if row["frequency"] is None else f" ({row['frequency']:.3f})"
-    return f" Frequency alone{known} does not explain it." if beyond else ""
+        return " " + sentence(f"frequency alone ranks keys better ({alone:.3f}){exception}")
+    if alone is None or matched is None:
+        return ""
+    return f" Frequency alone: {alone:.3f}; frequency-matched {matched:.3f} (head {row['matched']:.3f})."
 
 
 def compare_heads(controls: Mapping[str, pl.DataFrame], queries: str, layer: int = 0) -> str:

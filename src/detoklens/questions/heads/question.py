@@ -416,7 +416,8 @@ def scorecard_note(tables: Frames) -> str:
     note = "Strength: standard deviation of the score. Score varies with: largest shares of its variance. "
     note += f"In parentheses: {meanings}."
     for gain in tables["heads"]["twin_gain"].drop_nulls()[:1]:  # the same for every head
-        note += f" The layer writes words if the rank ratio of the additive control is at least {CLEARLY:g}; it is {gain:.2f}."
+        rule = f"The layer writes words if it ranks the word {CLEARLY:g} times better than the sum of its pieces does"
+        note += f" {rule}; here, {gain:.2f} times."
     return f"{note} Not testable: {'; '.join(missing)}." if missing else note
 
 
