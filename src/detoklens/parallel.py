@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -31,6 +32,8 @@ Result = TypeVar("Result")
 WORKER_VARIABLE = "DETOKLENS_WORKER"
 """The number of a worker process, from 1; unset in the main process."""
 
+CONTROL_GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
+
 AHEAD = 2
 """Items per worker that may be submitted ahead of the awaited result."""
 
@@ -38,6 +41,16 @@ AHEAD = 2
 def available_cores() -> int:
     """The number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine_memory() -> int:
+    """Bytes of memory of this machine or container."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if CONTROL_GROUP_LIMIT.is_file():
+        limit = CONTROL_GROUP_LIMIT.read_text().strip()
+        if limit.isdecimal():
+            memory = min(memory, int(limit))
+    return memory
 
 
 def thread_map(function: Callable[[Item], Result], items: Iterable[Item], workers: int = 1) -> Iterator[Result]:

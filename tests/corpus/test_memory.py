@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from detoklens.corpus.memory import default_memory, machine_memory, parse_size, share_of
+from detoklens.corpus.memory import default_memory, parse_size, share_of
 from detoklens.errors import DetokLensError
+from detoklens.parallel import machine_memory
 
 
 @pytest.mark.parametrize(

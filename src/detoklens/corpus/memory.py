@@ -1,17 +1,14 @@
-"""Memory limits: sizes as people write them, and the machine's memory."""
+"""Memory limits: sizes as people write them, and each worker's share of the machine's memory."""
 
 from __future__ import annotations
 
-import os
 import re
-from pathlib import Path
 
 from detoklens.errors import DetokLensError
-from detoklens.parallel import available_cores
+from detoklens.parallel import available_cores, machine_memory
 
 UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
-CONTROL_GROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 SMALLEST_SHARE = 32 << 20
 """Bytes that a worker needs for its batch, keys and runs."""
 
@@ -34,15 +31,6 @@ def parse_size(text: str, option: str) -> int:
 def default_memory() -> int:
     """Return a quarter of the memory of this machine or container."""
     return machine_memory() // 4
-
-
-def machine_memory() -> int:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if CONTROL_GROUP_LIMIT.is_file():
-        limit = CONTROL_GROUP_LIMIT.read_text().strip()
-        if limit.isdecimal():
-            memory = min(memory, int(limit))
-    return memory
 
 
 def default_share() -> int:

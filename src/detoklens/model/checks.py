@@ -9,7 +9,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from detoklens.corpus.memory import machine_memory
 from detoklens.errors import (
     CheckpointError,
     DetokLensError,
@@ -18,6 +17,7 @@ from detoklens.errors import (
     UnsupportedModelError,
     first_line,
 )
+from detoklens.parallel import machine_memory
 from detoklens.weights.checkpoint import Checkpoint
 from detoklens.weights.families import spec_of
 from detoklens.wording import percent
