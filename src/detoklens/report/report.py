@@ -19,7 +19,7 @@ from detoklens.report.folder import PAGE, REPORT, Asked, all_tables, ask_all, cl
 from detoklens.report.page import PIECES, Cell, Content, Download, Grid, Part, Picture, Unasked, render_page
 from detoklens.report.search import example_word, partner_index
 from detoklens.tables.files import csv_bytes
-from detoklens.wording import head_name, sentence, token_shown
+from detoklens.wording import head_name, plural, sentence, token_shown
 from detoklens.writing import write_whole
 
 if TYPE_CHECKING:
@@ -203,8 +203,8 @@ def _facts(study: Study) -> list[tuple[str, str]]:
         ("Width", f"{layer.d_model}"),
         ("Vocabulary", f"{layer.vocab_size:,} tokens"),
         ("Positions", f"{layer.n_positions:,}"),
-        ("Corpus", "none" if counts is None else f"{int(counts.tokens.sum()):,} tokens"),
-        ("Text", f"{len(study.documents):,} documents" if study.has("text") else "none"),
+        ("Corpus counts", "none" if counts is None else f"of {int(counts.tokens.sum()):,} tokens"),
+        ("Attention measured on", plural(len(study.documents), "document") if study.has("text") else "no text"),
         ("Weights", f"sha256 {layer.fingerprint[:12]}…"),
     ]
 

@@ -9,9 +9,11 @@ import { HeadLink } from "./HeadLink";
 const SIGNS = { yes: "✓", no: "–", "not testable": "?" };
 const words = (name: string) => name.replaceAll("_", " ");
 const percent = (share: number) => `${fixed(100 * share, 0)} %`;
+/** The number next to a verdict; none where the layer writes no words that could be lost without the head. */
+const shownValue = ({ measure, value, verdict }: Mark) => (measure === "writes_words" && verdict !== "yes" ? null : value);
 /** The measures whose number is a share or has a unit; the others are plain numbers. */
 const UNITS: Record<string, (value: number) => string> = {
-  writes_words: (value) => `${percent(value)} of gain`,
+  writes_words: (value) => `${percent(value)} lost without it`,
   matches_itself: (value) => `z ${fixed(value, 1)}`,
   sink: percent,
 };
@@ -71,10 +73,11 @@ export function Scorecard({ cards }: { cards: HeadCards }) {
 
 function Verdict({ mark }: { mark: Mark | undefined }) {
   if (!mark) return <>–</>;
+  const value = shownValue(mark);
   return (
     <span class={`verdict ${mark.verdict === "yes" ? "yes" : ""}`} title={mark.why}>
       <span aria-hidden="true">{SIGNS[mark.verdict]}</span> {mark.verdict}
-      {mark.value !== null && <span class="soft"> {(UNITS[mark.measure] ?? fixed)(mark.value)}</span>}
+      {value !== null && <span class="soft"> {(UNITS[mark.measure] ?? fixed)(value)}</span>}
     </span>
   );
 }
@@ -114,18 +117,22 @@ function Reasons({ cards, head }: { cards: HeadCards; head: number }) {
         </span>
       </h3>
       <dl>
-        {marks.map(({ measure, value, verdict, why }) => (
-          <div key={measure}>
-            <dt>
-              {words(measure)}: <b>{verdict}</b>
-            </dt>
-            <dd>
-              {cards.measures[measure]}
-              {value !== null && <b> {UNITS[measure]?.(value) ?? fixed(value, 3)}</b>}
-              {why && <span class="soft">; {why}</span>}
-            </dd>
-          </div>
-        ))}
+        {marks.map((mark) => {
+          const { measure, verdict, why } = mark;
+          const value = shownValue(mark);
+          return (
+            <div key={measure}>
+              <dt>
+                {words(measure)}: <b>{verdict}</b>
+              </dt>
+              <dd>
+                {cards.measures[measure]}
+                {value !== null && <b> {UNITS[measure]?.(value) ?? fixed(value, 3)}</b>}
+                {why && <span class="soft">; {why}</span>}
+              </dd>
+            </div>
+          );
+        })}
       </dl>
       <p class="note">
         Strength is the standard deviation of the scaled score; the bar shows what that score varies with.

@@ -92,7 +92,7 @@ HEADS = Schema(
 MEASURES = {
     "detokenizes": "AUROC minus its strongest control",
     "looks_back": "lift from continuation tokens minus whole words, in nats",
-    "writes_words": "the layer's verdict, and the share of its gain in rank that is lost without the head",
+    "writes_words": "the layer's verdict, and the share of its gain in rank that is lost without the head; shown with a yes",
     "matches_itself": "mean z-score of Tᵉᵉ[i, i]",
     "sink": "attention to position 0 by position alone",
     "prefers_rare": "Spearman correlation of Tᵉ with frequency",
@@ -423,11 +423,11 @@ def scorecard_note(tables: Frames) -> str:
 
 def _cell(measure: str, value: float | None, mark: str) -> str:
     """`yes (+0.21)`."""
-    if value is None:
+    if value is None or (measure == "writes_words" and mark != YES):  # there is no written word to lose
         return mark
     z, rounded = round(value, 1) + 0.0, round(value, 2) + 0.0  # no −0.00
     units = {
-        "writes_words": f"{percent(rounded)} of gain",
+        "writes_words": f"{percent(rounded)} lost without it",
         "sink": percent(rounded),
         "matches_itself": f"z {z:+.1f}",
     }
