@@ -283,7 +283,7 @@ def test_heads_that_do_not_vary_are_said_so() -> None:
     answer = Study(as_layer(replace(plain, query_bias=0 * plain.query_bias, query_weight=0 * plain.query_weight))).ask(
         dl.Anatomy()
     )
-    assert answer.sentence == "No head's score varies."
+    assert answer.sentence == "No score varies."
     assert answer.figure()
 
 

@@ -276,7 +276,7 @@ def test_a_comparison_names_the_heads_of_each_model() -> None:
         "late": {"auroc_controls": controls(0.2, 0.01, **ALL_CONTROLS)},
     }
     assert Auroc(pieces=True).summarize_comparison(by_label) == (
-        "Heads that detokenize on continuation tokens: no head (L0H1: closest, −0.010 above its strongest control) in "
+        "Heads that detokenize on continuation tokens: none (L0H1: closest, −0.010 above its strongest control) in "
         "early and L0H0 (+0.100 above its strongest control) in late."
     )
     alone = {label: {"auroc_controls": controls(None)} for label in by_label}

@@ -135,7 +135,7 @@ def test_where_it_holds_for_some_heads_they_are_named():
     assert summarize_validity(few, pieces=False).startswith("Validity is unknown: the text has 199 links ")
     none = table.with_columns(pl.lit(None, pl.Float64).alias("correlation"))
     assert summarize_validity(none, pieces=False) == (
-        "Validity is unknown: on 1,000 links to the token before, no head's predicted and real scores both vary."
+        "Validity is unknown: on 1,000 links to the token before, predicted and real scores never both vary."
     )
 
 

@@ -109,7 +109,7 @@ def test_lexical_heads_come_first_and_all_are_in_the_verdict() -> None:
     compared = compare_heads({"a": heads({}, higher), "b": heads(by_class)}, "on all tokens")
     assert compared == (
         "Heads that detokenize on all tokens: L0H0 and L0H1 (L0H1 +0.120 above its strongest control) in a and "
-        "no head (L0H0: class-level only, +0.040 above its strongest control) in b."
+        "none (L0H0: class-level only, +0.040 above its strongest control) in b."
     )
 
 

@@ -259,7 +259,7 @@ def test_models_are_compared_by_the_best_of_each() -> None:
     early = judged(auroc=[0.6, 0.6], above_null=[-0.01, -0.02], self_match=[0.5, 1.0])
     late = judged(auroc=[0.7], above_null=[0.2], self_match=[3.0])
     assert Heads().summarize_comparison({"early": early, "late": late}) == (
-        "Heads that detokenize on continuation tokens: no head (L0H0: closest, −0.010 above its strongest control) in "
+        "Heads that detokenize on continuation tokens: none (L0H0: closest, −0.010 above its strongest control) in "
         "early and L0H0 (+0.100 above its strongest control) in late. "
         "The highest self-match (z) is +1.000 in early (L0H1) and +3.000 in late (L0H0)."
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 import pytest
 
@@ -48,3 +49,10 @@ def test_a_summary_has_a_number_a_control_and_a_bound_in_forty_words(
 def test_the_heads_of_the_demo_do_not_depend_on_chance(study: dl.Study, shared_answers: None) -> None:
     """L0H1's ρ is within the range of random query biases, though close to its end."""
     assert study.ask(dl.Frequency()).verdict.heads == ("L0H2",)
+
+
+@pytest.mark.parametrize("name", ["auroc --pieces", "words", "heatmap", "lookback", "frequency", "heads"])
+def test_a_summary_speaks_of_the_chosen_heads_only(name: str, study: dl.Study) -> None:
+    """L0H0 and L0H3 do nothing clear, but other heads do."""
+    question = replace(ASKED.get(name, QUESTIONS[name.split()[0]]()), heads=[0, 3])
+    assert study.ask(question).sentence.startswith("None of the chosen heads ")

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     ByLabel = Mapping[str, Frames]
 
 
+NO_HEAD = "No head"
 Value = Literal["yes", "no", "untestable"]
 
 
@@ -159,6 +160,11 @@ class Question:
     def begins_with_bos(self) -> bool | None:
         """Whether its documents begin with the beginning-of-text token; None for the study's own setting."""
         return None
+
+    @property
+    def no_head(self) -> str:
+        """How a sentence about no head begins; it speaks of the chosen heads only, if some were chosen."""
+        return NO_HEAD if getattr(self, "heads", None) is None else "None of the chosen heads"
 
     def cli_args(self, _study: Study) -> list[str]:
         """Its parameters as command-line arguments."""

@@ -197,7 +197,7 @@ class Anatomy(Question):
         """How many heads have which largest share, with the clearest head of each, and the strongest head."""
         largest = _largest(tables)
         if largest.is_empty():
-            return "No head's score varies."
+            return "No score varies."
         clearest = largest.group_by("name", maintain_order=True).agg(pl.len().alias("heads"), pl.first("head", "share"))
         said = [
             f"{row['name']} in {row['heads']} ({head_name(row['head'])}: {percent(row['share'])})"
@@ -216,7 +216,7 @@ class Anatomy(Question):
             for row in _largest(tables).sort("sd", descending=True).head(1).iter_rows(named=True):
                 share = f"{percent(row['share'])} {row['name']}"
                 said.append(f"{head_name(row['head'])} in {label} (sd {row['sd']:.3g}, {share})")
-        return f"Heads whose score varies most: {listed(said)}." if said else "No head's score varies."
+        return f"Heads whose score varies most: {listed(said)}." if said else "No score varies."
 
     def views(self, tables: Frames) -> Sequence[View]:
         """One row per head, narrow enough for a terminal."""

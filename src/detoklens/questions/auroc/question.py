@@ -43,7 +43,7 @@ from detoklens.questions.auroc.compute import (
     spelled_tokens,
 )
 from detoklens.questions.auroc.deeper import deeper_tables
-from detoklens.questions.base import Need, Question, ReportEntry, Verdict, View
+from detoklens.questions.base import NO_HEAD, Need, Question, ReportEntry, Verdict, View
 from detoklens.questions.options import Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, to_cli_args
 from detoklens.questions.partners.question import example_tokens
@@ -161,7 +161,9 @@ def tied_with(best: HeadJudgement, judged: Sequence[HeadJudgement], layer: int) 
     return [head_name(each.head, layer) for each in level if each.row["behind_low"] <= 0]
 
 
-def summarize_heads(controls: pl.DataFrame, queries: str, truth: str = "", layer: int = 0) -> str:
+def summarize_heads(
+    controls: pl.DataFrame, queries: str, truth: str = "", layer: int = 0, no_head: str = NO_HEAD
+) -> str:
     """The verdict in at most 40 words: the head, its AUROC with its interval, and the control that decided."""
     judged, verdict = judge_heads(controls), auroc_verdict(controls, layer)
     if not judged:
@@ -182,8 +184,8 @@ def summarize_heads(controls: pl.DataFrame, queries: str, truth: str = "", layer
         margin = f"; {_margin(best)}" if best.margins else ""
         return f"Untestable: {verdict.reason}. The strongest head is {name}{ties}: {auroc}{margin}."
     if best.level == "class-level":
-        return f"No head detokenizes. {name}{ties} is class-level, not lexical: {auroc}; it {_shortfall(best)}."
-    return f"No head detokenizes: the closest, {name}{ties}, has {auroc}; it {_shortfall(best)}."
+        return f"{no_head} detokenizes. {name}{ties} is class-level, not lexical: {auroc}; it {_shortfall(best)}."
+    return f"{no_head} detokenizes: the closest, {name}{ties}, has {auroc}; it {_shortfall(best)}."
 
 
 def verdict_in_short(controls: pl.DataFrame, layer: int = 0) -> str:
@@ -197,7 +199,7 @@ def verdict_in_short(controls: pl.DataFrame, layer: int = 0) -> str:
         named = auroc_verdict(controls, layer).heads
         return f"{listed_some(named, NAMED_HEADS)} ({'' if len(named) == 1 else f'{name} '}{above})"
     level = {"class-level": "class-level only", "untestable": f"untestable, {best.missing}", "none": "closest"}
-    return f"no head ({name}: {level[best.level]}, {above})"
+    return f"none ({name}: {level[best.level]}, {above})"
 
 
 def _margin(best: HeadJudgement) -> str:
@@ -256,7 +258,7 @@ def summarize_curves(points: pl.DataFrame, layer: int = 0, options: str = "") ->
     return f"Largest areas under the ROC curves{first}{options}: {listed(largest)}; 0.5 is chance."
 
 
-def summarize_validity(validity: pl.DataFrame, pieces: bool, back: int = 1) -> str:
+def summarize_validity(validity: pl.DataFrame, pieces: bool, back: int = 1, no_head: str = NO_HEAD) -> str:
     """For which heads predicted scores agree with real ones, over all links or those of continuation tokens."""
     column = "pieces_correlation" if pieces else "correlation"
     layer, rows = int(validity["layer"][0]), validity.sort(column, descending=True, nulls_last=True)
@@ -267,13 +269,13 @@ def summarize_validity(validity: pl.DataFrame, pieces: bool, back: int = 1) -> s
     if n_links < FEWEST_LINKS:
         return f"Validity is unknown: the text has {links}; at least {FEWEST_LINKS} are needed."
     if best is None:
-        return f"Validity is unknown: on {links}, no head's predicted and real scores both vary."
+        return f"Validity is unknown: on {links}, predicted and real scores never both vary."
     valid = rows.filter(pl.col(column) >= HOLDS).select("head", column).iter_rows()
     names = [f"{head_name(head, layer)} ({correlation:.2f})" for head, correlation in valid]
     if names:
         return f"On text, predictions hold only in {listed_some(names, NAMED_TIES)}; we require ρ ≥ {HOLDS}."
     closest = f"best: {head_name(rows['head'][0], layer)}, ρ {best:.2f}"
-    return f"On text, predictions hold in no head ({closest}; we require {HOLDS})."
+    return f"On text, predictions hold in {no_head[0].lower()}{no_head[1:]} ({closest}; we require {HOLDS})."
 
 
 @dataclass(frozen=True, repr=False)
@@ -571,7 +573,8 @@ class Auroc(Joining):
         if "roc_points" in tables:
             return summarize_curves(tables["roc_points"], self.layer, self.manner) + validity
         truth = self._truth_label() + self.manner
-        return summarize_heads(tables["auroc_controls"], self._queries_label(tables), truth, self.layer) + validity
+        controls, queries = tables["auroc_controls"], self._queries_label(tables)
+        return summarize_heads(controls, queries, truth, self.layer, self.no_head) + validity
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         controls = {label: tables["auroc_controls"] for label, tables in by_label.items() if "auroc_controls" in tables}
@@ -597,7 +600,7 @@ class Auroc(Joining):
     def _validity(self, tables: Frames) -> str:
         if not self.layer:
             return ""
-        return f" {summarize_validity(tables['auroc_validity'], self.pieces, self.places_back)}"
+        return f" {summarize_validity(tables['auroc_validity'], self.pieces, self.places_back, self.no_head)}"
 
     def specs(self) -> Sequence[FigureSpec]:
         return self._of_layer(self.figures)

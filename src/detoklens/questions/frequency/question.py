@@ -260,7 +260,7 @@ class Frequency(AtOffset):
         if found.value == "untestable":
             return f"Whether heads prefer rare tokens can't be tested{self.manner}: {found.reason}."
         if not found:
-            return f"No head prefers rare or frequent tokens by Tᵉ{self.manner} beyond chance: {found.reason}."
+            return f"{self.no_head} prefers rare or frequent tokens by Tᵉ{self.manner} beyond chance: {found.reason}."
         rare, frequent = (int((by_head["prefers"] == kind).sum()) for kind in ("rare", "frequent"))
         return (
             f"{rare} of {plural(len(by_head), 'head')} prefer{'s' * (rare == 1)} rare tokens by Tᵉ{self.manner}, "

@@ -333,12 +333,28 @@ class Heads(Joining):
         cards = tables["heads"]
         best = _best_self_match(cards)
         if best is None:
-            return f"{_summarize_detokenization(cards)} Self-match is undefined."
+            return f"{self._detokenization(cards)} Self-match is undefined."
         name, score = head_name(best["head"]), f"mean z {signed(best['self_match'])}"
-        matches = f"No head matches its own token (closest: {name}, {score})."
+        matches = f"{self.no_head} matches its own token (closest: {name}, {score})."
         if best["self_match"] > CLEARLY_ITSELF:
             matches = f"{name} matches its own token most ({score})."
-        return f"{_summarize_detokenization(cards)} {matches}"
+        return f"{self._detokenization(cards)} {matches}"
+
+    def _detokenization(self, cards: pl.DataFrame) -> str:
+        """By corpus bigrams, else by words."""
+        if any(head.margins for head in judge_heads(cards)):
+            return summarize_heads(cards, f"on {cards['query_tokens'].drop_nulls()[0]} tokens", no_head=self.no_head)
+        best = best_by_words(_by_words(cards))
+        if best is None:
+            return "Untestable: this needs counts, or a tokenizer that splits words."
+        null, name, verdict = best["null_median_share"], head_name(best["head"]), words_verdict(_by_words(cards))
+        control = "" if null is None else f", another word's piece in the top {percent(null)}"
+        ranks = f"median rank in the top {percent(best['median_share'])} of the vocabulary{control}"
+        if verdict:
+            return f"{name} finds a word's preceding piece: {ranks}."
+        is_no = verdict.value == "no"
+        no_head = f"{self.no_head} clearly finds a word's preceding piece" if is_no else f"Untestable: {verdict.reason}"
+        return f"{no_head}; the closest is {name}: {ranks}."
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
         cards = {label: tables["heads"] for label, tables in by_label.items()}
@@ -443,20 +459,3 @@ def _by_words(cards: pl.DataFrame) -> pl.DataFrame:
     """The columns from `words`, under their original names."""
     by_words = {"word_share": "median_share", "word_null": "null_median_share", "word_pairs": "pairs"}
     return cards.drop_nulls("word_share").rename(by_words)
-
-
-def _summarize_detokenization(cards: pl.DataFrame) -> str:
-    """By corpus bigrams, else by words."""
-    if any(head.margins for head in judge_heads(cards)):
-        return summarize_heads(cards, f"on {cards['query_tokens'].drop_nulls()[0]} tokens")
-    best = best_by_words(_by_words(cards))
-    if best is None:
-        return "Untestable: this needs counts, or a tokenizer that splits words."
-    null, name, verdict = best["null_median_share"], head_name(best["head"]), words_verdict(_by_words(cards))
-    control = "" if null is None else f", another word's piece in the top {percent(null)}"
-    ranks = f"median rank in the top {percent(best['median_share'])} of the vocabulary{control}"
-    if verdict:
-        return f"{name} finds a word's preceding piece: {ranks}."
-    is_no = verdict.value == "no"
-    no_head = "No head clearly finds a word's preceding piece" if is_no else f"Untestable: {verdict.reason}"
-    return f"{no_head}; the closest is {name}: {ranks}."

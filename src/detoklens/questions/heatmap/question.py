@@ -161,9 +161,9 @@ class Heatmap(AtOffset):
             return ALL_EQUAL
         best, sampled = by_self_match.row(0, named=True), len(tables["heatmap_tokens"])
         return (
-            f"{_summarize_self_match(by_self_match)}: over {plural(sampled, 'token')}{self.manner}, its score is "
-            f"{deviations(best['self_match'], digits=2)} the mean key, and highest for "
-            f"{percent(best['self_first'])} of tokens. {_summarize_same_keys(by_self_match)}."
+            f"{_summarize_self_match(by_self_match, self.no_head)}: over {plural(sampled, 'token')}{self.manner}, "
+            f"its score is {deviations(best['self_match'], digits=2)} the mean key, and highest for "
+            f"{percent(best['self_first'])} of tokens. {_summarize_same_keys(by_self_match, self.no_head)}."
         )
 
     def summarize_comparison(self, by_label: ByLabel) -> str:
@@ -184,21 +184,21 @@ def _by_self_match(by_head: pl.DataFrame) -> pl.DataFrame:
     return known.sort("self_match", descending=True, maintain_order=True)
 
 
-def _summarize_self_match(by_self_match: pl.DataFrame) -> str:
+def _summarize_self_match(by_self_match: pl.DataFrame, no_head: str) -> str:
     """The heads that clearly match the identical token, else the closest one."""
     names = [head_name(head) for head in by_self_match.filter(pl.col("self_match") >= CLEARLY)["head"]]
     if not names:
-        return f"No head clearly matches the identical token; the closest is {head_name(by_self_match['head'][0])}"
+        return f"{no_head} clearly matches the identical token; the closest is {head_name(by_self_match['head'][0])}"
     if len(names) == 1:
         return f"{names[0]} matches the identical token"
     return f"{listed_some(names, NAMED)} match the identical token, {names[0]} most"
 
 
-def _summarize_same_keys(by_head: pl.DataFrame) -> str:
+def _summarize_same_keys(by_head: pl.DataFrame, no_head: str) -> str:
     """The heads in which most of the variance over keys is the same for every query."""
     ordered = by_head.sort("same_keys", descending=True, nulls_last=True, maintain_order=True)
     same = ordered.filter(ordered["same_keys"] >= MOST).select("head", "same_keys")
     if same.is_empty():
-        return "No head mostly prefers the same keys for every query"
+        return f"{no_head} mostly prefers the same keys for every query"
     names = [f"{head_name(head)} ({percent(share)})" for head, share in same.iter_rows()]
     return f"Heads that mostly prefer the same keys for every query (share of variance): {listed_some(names, NAMED)}"

@@ -419,7 +419,7 @@ class Lookback(SplitTerms):
         switched = [head for head in judged if head.part is not None]
         alike = [head for head in judged if head.kind.startswith("previous token")]
         if not switched:
-            none = "No head looks back more from continuation tokens than from whole words."
+            none = f"{self.no_head} looks back more from continuation tokens than from whole words."
             return f"{none} {_describe_closest(max(alike or judged, key=lambda head: head.total['difference']))}"
         gaps = _gaps(tables)
         best = max(switched, key=lambda head: (gaps.get((head.head, "none"), 0.0), head.total["difference"]))

@@ -249,7 +249,7 @@ class Words(Joining):
             return f"Untestable: {verdict.reason}. {name} ranks {piece} highest: its median rank is in the {top}."
         evidence = f"its median rank ({top}) is {_against_null(best)}; we require at most {_required(best):.2f}"
         if not verdict:
-            return f"No head finds {piece}: in the closest, {name}, {evidence}."
+            return f"{self.no_head} finds {piece}: in the closest, {name}, {evidence}."
         tied = [each for each in tied_with_best(tables["words_by_head"]) if each in verdict.heads]
         others = [each for each in verdict.heads if each not in (name, *tied)]
         ties = f" (tied: {listed_some(tied, MOST_NAMED)})" if tied else ""
