@@ -48,8 +48,8 @@ def shipping_few_words() -> Iterator[None]:
         yield
 
 
-def spelled_layer(folder: Path) -> Layer:
-    return load(write_spelled(folder))
+def spelled_layer(folder: Path, **sizes: int) -> Layer:
+    return load(write_spelled(folder, **sizes))
 
 
 def counts_of(layer: Layer, lines: list[str] = LINES) -> Counts:

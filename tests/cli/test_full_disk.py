@@ -15,6 +15,7 @@ import pytest
 from detoklens.cli.app import topics
 from detoklens.questions.base import Question
 from detoklens.questions.catalogue import QUESTIONS
+from detoklens.questions.parameters import to_cli_args
 from detoklens.tables.files import MARK, read_stored
 from tests.command_line import PROGRAM, Result, call, run
 from tests.spelled import LINES, write_spelled
@@ -46,13 +47,14 @@ CHOSEN: dict[str, tuple[str, ...]] = {
 }
 
 
-def inputs_of(question: type[Question]) -> tuple[str, ...]:
-    """Arguments for the inputs that a question needs."""
+def words_of(question: type[Question]) -> tuple[str, ...]:
+    """Arguments for a question's first example and for the inputs that it needs."""
     inputs = {"counts": ("--counts", "COUNTS"), "text": ("--text", "TEXT")}
-    return tuple(word for need, words in inputs.items() if need in question.needs for word in words)
+    needed = [word for need, words in inputs.items() if need in question.needs for word in words]
+    return ("MODEL", *to_cli_args(question.examples()[0]), *needed)
 
 
-ASKED = {name: ("MODEL", *inputs_of(question)) for name, question in QUESTIONS.items()} | CHOSEN
+ASKED = {name: words_of(question) for name, question in QUESTIONS.items()} | CHOSEN
 """Every command that writes under --out; those in CHOSEN are asked for tables that are not small."""
 
 READING = {"verify": ("MODEL",), "counts": ("show", "COUNTS"), "schema": ("auroc",)}

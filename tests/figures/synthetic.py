@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
 import numpy as np
 import polars as pl
 
+import detoklens as dl
 from detoklens.measures.contributions import GROUPS
 from detoklens.questions.anatomy.question import ANATOMY_BY_HEAD
 from detoklens.questions.attention.question import ATTENTION, ATTENTION_AGREEMENT
@@ -15,6 +19,7 @@ from detoklens.questions.auroc.compute import (
     PRECISION_BY_HEAD,
     ROC_POINTS,
 )
+from detoklens.questions.base import Question
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.contributions.question import CONTRIBUTIONS, CONTRIBUTIONS_BY_HEAD, GROUP_CONTRIBUTIONS
 from detoklens.questions.frequency.question import (
@@ -35,6 +40,7 @@ from detoklens.questions.twins.compute import CONTROLS, TWINS_BY_CONDITION
 from detoklens.questions.variance.question import LAST_QUERIES, POSITION_VARIANCE, SWITCH, UNDERTRAINED
 from detoklens.questions.words.question import WORDS_BY_HEAD
 from detoklens.tables.schema import Schema
+from tests.spelled import LINES, counts_of, spelled_layer
 
 HOSTILE = ["$x^2$", " Korea", "</script>", "\u202eabc", "\x00\n", "漢字", "&<>\"'", "a" * 60, "\\", "$", "é\u0301", ""]
 LOOKBACK_PARTS = ["position", "class", "lexical", "total"]
@@ -42,7 +48,10 @@ TERMS = ["ee", "pp", "pe", "ep", "e", "p"]
 
 
 def tables(n_heads: int = 3, positions: int = 64, vocabulary: int = 200, seed: int = 0) -> dict[str, pl.DataFrame]:
-    """Every table by its schema's name, with one row per head if nothing else is written here."""
+    """Every table by its schema's name.
+
+    A question with figures and no table here answers for itself; other tables have one row per head.
+    """
     rng = np.random.default_rng(seed)
     heads = range(n_heads)
     queries = sorted({positions // 20, positions // 2, positions - 1})
@@ -71,8 +80,22 @@ def tables(n_heads: int = 3, positions: int = 64, vocabulary: int = 200, seed: i
         *_layers(rng, heads),
     ]
     frames = {schema.name: frame for schema, frame in made}
-    others = [schema for question in QUESTIONS.values() for schema in question.tables if schema.name not in frames]
-    return frames | {schema.name: _by_head(schema, rng, heads)[1] for schema in others}
+    for question in QUESTIONS.values():
+        others = {schema.name: _by_head(schema, rng, heads)[1] for schema in question.tables}
+        if question.figures and not others.keys() & frames.keys():
+            others |= _answered(question, n_heads)
+        frames = others | frames
+    return frames
+
+
+def _answered(question: type[Question], n_heads: int) -> dict[str, pl.DataFrame]:
+    """The tables of a small random model with everything that a question can need; none if the question refuses."""
+    with TemporaryDirectory() as folder:
+        layer = spelled_layer(Path(folder), n_heads=n_heads)
+    try:
+        return dict(dl.study(layer, counts=counts_of(layer), text=LINES, workers=1).ask(question.examples()[0]).tables)
+    except dl.DetokLensError:
+        return {}
 
 
 Named = tuple[Schema, pl.DataFrame]

@@ -37,11 +37,11 @@ CHOSEN = {
     "contributions": dl.Contributions(query_positions=[2]),
     "explain": dl.Explain(token_ids=IDS),
 }
-"""Small questions, and those with a required argument; any other question is asked with its defaults."""
+"""Small questions, and those with a required argument; any other question is asked as its first example."""
 ELSEWHERE = {"layers", "lookback"}
 """They need the real model and counts: see test_layers.py and test_lookback.py."""
 ASKED = {
-    name: CHOSEN[name] if name in CHOSEN else question()
+    name: CHOSEN[name] if name in CHOSEN else question.examples()[0]
     for name, question in QUESTIONS.items()
     if name not in ELSEWHERE
 }

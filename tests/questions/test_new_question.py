@@ -9,6 +9,7 @@ import detoklens as dl
 from detoklens.questions import catalogue
 from detoklens.report import drawing, folder
 from tests.command_line import call, refuse, run
+from tests.figures import synthetic
 from tests.questions.toy import LENGTHS, Lengths
 
 
@@ -57,6 +58,12 @@ def test_it_is_an_answer_in_python_and_shows_itself(registered, tmp_path):
     assert again.question == answer.question
     assert again.tables["lengths"].equals(answer.tables["lengths"])
     assert again.sentence == answer.sentence
+
+
+def test_its_figures_are_tested_with_its_own_rows(registered, monkeypatch):
+    rows = LENGTHS.frame({"head": [0, 0, 1], "length": [7.0, 8.0, 9.0]})
+    monkeypatch.setattr(Lengths, "ask", lambda *_: {"lengths": rows})
+    assert synthetic.tables(2)["lengths"].equals(rows)
 
 
 def test_it_is_a_section_of_a_report(registered, tmp_path, monkeypatch):

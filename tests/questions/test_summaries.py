@@ -14,11 +14,12 @@ from detoklens.questions.catalogue import QUESTIONS
 MOST_WORDS = 40
 CHOSEN = {
     "layers": dl.Layers(up_to=2),
+    "auroc": dl.Auroc(),
     "auroc --pieces": dl.Auroc(pieces=True),
     "auroc --layer": dl.Auroc(pieces=True, layer=1),
 }
 WITH_VERDICT = {name: question for name, question in QUESTIONS.items() if question.verdict is not Question.verdict}
-ASKED = {name: question() for name, question in WITH_VERDICT.items() if name not in CHOSEN} | CHOSEN
+ASKED = {name: question.examples()[0] for name, question in WITH_VERDICT.items() if name not in CHOSEN} | CHOSEN
 CONTROLS = (
     *("the sum of its pieces", "piece alone", "another word's", " null", "random query biases", "random walks"),
     *("random mean vectors", "permuted", "rotated", "whole words"),
