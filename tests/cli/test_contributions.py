@@ -104,11 +104,11 @@ def test_a_beginning_token_shifts_every_document_by_one(model, texts, tmp_path):
 )
 def test_the_beginning_token_is_the_configs_or_the_usual_one(tmp_path, config, expected):
     from detoklens.loading import load
-    from detoklens.questions.texts import beginning_token
+    from detoklens.questions.texts import find_beginning
 
     write_text_model(tmp_path, **config)
     assert Vocabulary.from_folder(tmp_path).id("<|endoftext|>") == 0
-    assert beginning_token(load(tmp_path)) == expected
+    assert find_beginning(load(tmp_path)).token_id == expected
 
 
 def test_special_tokens_in_a_text_are_text(model, tmp_path):

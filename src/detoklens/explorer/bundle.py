@@ -21,7 +21,7 @@ from detoklens.progress import shown_steps
 from detoklens.questions.anatomy.question import SHARE_NAMES
 from detoklens.questions.heads.question import HEADS, MEASURES, SEEN_FIRST, Heads
 from detoklens.questions.study import Study
-from detoklens.questions.texts import beginning_token
+from detoklens.questions.texts import find_beginning
 from detoklens.scores.layer import Layer
 from detoklens.version import __version__
 from detoklens.wording import term_name, term_symbol
@@ -247,7 +247,7 @@ def _kernel(layer: Layer) -> dict[str, Any]:
 
 def _beginning(layer: Layer) -> int | None:
     try:
-        return beginning_token(layer)
+        return find_beginning(layer).token_id
     except TokenError:
         return None
 

@@ -13,17 +13,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 import polars as pl
 
 from detoklens.figures.spec import FigureSpec
+from detoklens.parallel import Runner
 from detoklens.questions.parameters import check_settings, settings_of, to_cli_args, values_of
 from detoklens.tables.schema import Schema
 
 if TYPE_CHECKING:
-    from detoklens.parallel import Runner
     from detoklens.questions.study import Study
 
-    Frames = Mapping[str, pl.DataFrame]
-    ByLabel = Mapping[str, Frames]
-
-
+Frames = Mapping[str, pl.DataFrame]
+ByLabel = Mapping[str, Frames]
 NO_HEAD = "No head"
 Value = Literal["yes", "no", "untestable"]
 

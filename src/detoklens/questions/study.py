@@ -24,7 +24,7 @@ from detoklens.questions.answer import Answer, Comparison, Store, side_by_side
 from detoklens.questions.base import Question
 from detoklens.questions.catalogue import QUESTIONS
 from detoklens.questions.parameters import Parameter, check_settings, settings_of, to_cli_args
-from detoklens.questions.texts import Texts, beginning_token, fallback_notes, read_documents, texts_or_files
+from detoklens.questions.texts import Texts, find_beginning, read_documents, texts_or_files
 from detoklens.scores.layer import Layer
 from detoklens.tables.files import Provenance
 from detoklens.tables.parts import Parts
@@ -163,7 +163,7 @@ class Study:
         """
         if not (self.texts.prepend_bos if prepend_bos is None else prepend_bos):
             return self._bare_documents
-        first, length = beginning_token(self.layer), self.texts.length or self.layer.n_positions
+        first, length = find_beginning(self.layer).token_id, self.texts.length or self.layer.n_positions
         return [np.concatenate([[first], ids])[:length] for ids in self._bare_documents]
 
     @property
@@ -362,7 +362,7 @@ class Study:
         document_notes = list(self._document_notes) if question.depends_on("text") else []
         with_bos = self.texts.prepend_bos if question.begins_with_bos is None else question.begins_with_bos
         if document_notes and with_bos:
-            document_notes += fallback_notes(self.layer)
+            document_notes += find_beginning(self.layer).notes
         notes = tuple(dict.fromkeys([*self.layer.notes, *document_notes, *self.notes[noted:]]))
         return Answer(question, self.layer.name, tables, provenance, self.command(question), notes)
 

@@ -127,17 +127,11 @@ class Beginning:
     token_id: int
     source: str
 
-
-def beginning_token(layer: Layer) -> int:
-    """The id of the model's beginning-of-text token; see `find_beginning`."""
-    return find_beginning(layer).token_id
-
-
-def fallback_notes(layer: Layer) -> list[str]:
-    """A note for texts that begin with a beginning-of-text token that is a fallback."""
-    found = find_beginning(layer)
-    is_fallback = found.source.startswith("a fallback")
-    return [f"texts begin with token {found.token_id}, {found.source}"] if is_fallback else []
+    @property
+    def notes(self) -> list[str]:
+        """A note for texts that begin with it, if it is a fallback."""
+        is_fallback = self.source.startswith("a fallback")
+        return [f"texts begin with token {self.token_id}, {self.source}"] if is_fallback else []
 
 
 def find_beginning(layer: Layer) -> Beginning:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -13,18 +13,14 @@ from detoklens.errors import RangeError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.attention import Measured, region_masses, text_attention
 from detoklens.measures.positions import chosen_queries
-from detoklens.questions.base import ReportEntry, View
+from detoklens.parallel import Runner
+from detoklens.questions.base import ByLabel, Frames, ReportEntry, View
 from detoklens.questions.options import OnText
 from detoklens.questions.parameters import Heads, Parameter, QueryPositions
+from detoklens.questions.study import Study
 from detoklens.questions.texts import check_reachable, too_short
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, plural
-
-if TYPE_CHECKING:
-    from detoklens.parallel import Runner
-    from detoklens.questions.base import ByLabel, Frames
-    from detoklens.questions.study import Study
-
 
 QUERY_POSITION = Column("query_position", "Int32", "position of the token that attends, from 0")
 DOCUMENTS = Column("documents", "Int64", "documents long enough to have this query position")

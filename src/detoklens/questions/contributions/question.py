@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import polars as pl
 
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.contributions import GROUPS, PAPER, PUBLISHED, Divergences, Formula, contributions
 from detoklens.measures.positions import chosen_queries
+from detoklens.parallel import Runner
 from detoklens.questions.attention.question import DOCUMENTS, QUERY_POSITION
-from detoklens.questions.base import View
+from detoklens.questions.base import ByLabel, Frames, View
 from detoklens.questions.options import OnText
 from detoklens.questions.parameters import Heads, Parameter, in_one_word, whole_numbers
+from detoklens.questions.study import Study
 from detoklens.questions.texts import check_reachable, too_short
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent, term_symbol
-
-if TYPE_CHECKING:
-    from detoklens.parallel import Runner
-    from detoklens.questions.base import ByLabel, Frames
-    from detoklens.questions.study import Study
-
 
 NEGLIGIBLE = 0.005  # nats: would be written as 0.00
 NAMED = 3  # terms in a summary

@@ -24,7 +24,7 @@ from detoklens.questions.explain.compute import (
 )
 from detoklens.questions.options import SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, in_one_word, to_cli_args, whole_numbers
-from detoklens.questions.texts import beginning_token, fallback_notes
+from detoklens.questions.texts import find_beginning
 from detoklens.scores.terms import MEANINGS
 from detoklens.tables.schema import Schema
 from detoklens.wording import head_name, listed, plural, term_symbol, token_shown
@@ -124,7 +124,7 @@ class Explain(SplitTerms):
         return to_cli_args(self)
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        for note in fallback_notes(study.layer) if self.prepend_bos else ():
+        for note in find_beginning(study.layer).notes if self.prepend_bos else ():
             runner.say(note)
         found = explain(study.layer, self._ids(study), study.heads(self.heads), self.split_off(study))
         texts = [study.layer.token(int(token_id)) for token_id in found.token_ids]
@@ -167,7 +167,7 @@ class Explain(SplitTerms):
         ids = list(self.token_ids) if self.token_ids is not None else _encoded(study, str(self.text))
         if not ids or self.text == "":
             raise TokenError('the text is empty; pass one, e.g. "Homo sapiens"')
-        beginning = [beginning_token(study.layer)] if self.prepend_bos else []
+        beginning = [find_beginning(study.layer).token_id] if self.prepend_bos else []
         return ids if ids[:1] == beginning else beginning + ids
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import polars as pl
 
+from detoklens.corpus.counts import Counts
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.chance import ALPHA
 from detoklens.measures.frequency import (
@@ -20,19 +21,14 @@ from detoklens.measures.frequency import (
     spearman,
 )
 from detoklens.measures.words import token_texts
-from detoklens.questions.base import Verdict
+from detoklens.parallel import Runner
+from detoklens.questions.base import ByLabel, Frames, Verdict
 from detoklens.questions.options import AtOffset, SplitOff
 from detoklens.questions.parameters import Heads, Parameter, Scale
+from detoklens.questions.study import Study
+from detoklens.scores.layer import Layer
 from detoklens.tables.schema import HEAD, TOKEN, TOKEN_ID, Column, Schema
 from detoklens.wording import head_name, listed, plural, signed
-
-if TYPE_CHECKING:
-    from detoklens.corpus.counts import Counts
-    from detoklens.parallel import Runner
-    from detoklens.questions.base import ByLabel, Frames
-    from detoklens.questions.study import Study
-    from detoklens.scores.layer import Layer
-
 
 CLEAR_CORRELATION = 0.1  # below it, a head has no preference
 COUNT = Column("count", "Int64", "occurrences of the token in the corpus; null without counts")

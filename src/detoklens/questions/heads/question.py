@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import polars as pl
 
@@ -24,7 +24,7 @@ from detoklens.questions.auroc.question import (
     judge_heads,
     summarize_heads,
 )
-from detoklens.questions.base import ReportEntry, Verdict, View
+from detoklens.questions.base import ByLabel, Frames, ReportEntry, Verdict, View
 from detoklens.questions.frequency.question import Frequency
 from detoklens.questions.lookback.compute import PARTS
 from detoklens.questions.lookback.question import Lookback, judge_lookback
@@ -38,10 +38,6 @@ from detoklens.questions.twins.question import Twins, rest_settings
 from detoklens.questions.words.question import Words, best_by_words, words_verdict
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent, signed
-
-if TYPE_CHECKING:
-    from detoklens.questions.base import ByLabel, Frames
-
 
 SEEN_FIRST = ("head", "auroc", "above_null", "word_share", "rank_lost", "self_match", "position_class", "on_previous")
 CLEARLY_ITSELF = 2.0  # standard deviations: the token itself scores above 98 % of all keys

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import numpy as np
 import polars as pl
@@ -14,7 +14,7 @@ from detoklens.figures.spec import FigureSpec
 from detoklens.measures.ranking import HeadScores, pair_counts, top_keys
 from detoklens.measures.words import joined_texts, token_texts
 from detoklens.parallel import Runner
-from detoklens.questions.base import Question, ReportEntry, View
+from detoklens.questions.base import Frames, Question, ReportEntry, View
 from detoklens.questions.options import AFFINITY, Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale, to_cli_args
 from detoklens.questions.study import Study
@@ -32,10 +32,6 @@ from detoklens.tables.schema import (
     Schema,
 )
 from detoklens.wording import SEAM, head_name, listed, token_shown
-
-if TYPE_CHECKING:
-    from detoklens.questions.base import Frames
-
 
 PAPER_TOKENS = ("iens", " Jackson", "yo", " Korea", " Obama", " Einstein", " chloride", " century")
 EXAMPLES = len(PAPER_TOKENS)

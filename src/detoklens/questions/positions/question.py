@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import polars as pl
@@ -19,19 +19,15 @@ from detoklens.measures.positions import (
     position_curves,
     trained_range,
 )
-from detoklens.questions.base import Question, ReportEntry, View
+from detoklens.parallel import Runner
+from detoklens.questions.base import ByLabel, Frames, Need, Question, ReportEntry, View
 from detoklens.questions.options import SplitTerms
 from detoklens.questions.parameters import Heads, Parameter, QueryPositions
+from detoklens.questions.study import Study
 from detoklens.questions.texts import check_reachable
 from detoklens.tables.rendering import sparkline
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, percent
-
-if TYPE_CHECKING:
-    from detoklens.parallel import Runner
-    from detoklens.questions.base import ByLabel, Frames, Need
-    from detoklens.questions.study import Study
-
 
 DRAWN_PLACES = 22  # width of a sparkline: the row then fits 80 characters, even with six-digit positions
 SHOWN_DIGITS = 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -12,16 +12,12 @@ import polars as pl
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.chance import ALPHA
 from detoklens.measures.shape import SINUSOIDAL_SHARE, Beyond, PositionShape, masses, position_shape
-from detoklens.questions.base import ReportEntry, Verdict, View
+from detoklens.parallel import Runner
+from detoklens.questions.base import ByLabel, Frames, ReportEntry, Verdict, View
 from detoklens.questions.positions.question import OfPositions
+from detoklens.questions.study import Study
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, listed_some, percent, plural
-
-if TYPE_CHECKING:
-    from detoklens.parallel import Runner
-    from detoklens.questions.base import ByLabel, Frames
-    from detoklens.questions.study import Study
-
 
 NAMED = 2  # heads in a summary
 QUERY_POSITION = Column("query_position", "Int32", "position of the query, from 0")

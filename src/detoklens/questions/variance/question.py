@@ -4,27 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import polars as pl
 import polars.selectors as cs
 
 from detoklens.figures.spec import FigureSpec
-from detoklens.measures.positions import PositionScores, summarise_scales, trained_range
+from detoklens.measures.positions import PositionScores, ScaleSummary, summarise_scales, trained_range
 from detoklens.measures.variance import departure_of_last, deviations, last_rows, outliers, switch, value_norms
-from detoklens.questions.base import ReportEntry, View
+from detoklens.parallel import Runner
+from detoklens.questions.base import ByLabel, Frames, ReportEntry, View
 from detoklens.questions.positions.question import OverVocabulary
+from detoklens.questions.study import Study
+from detoklens.scores.layer import Layer
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import listed, listed_some
-
-if TYPE_CHECKING:
-    from detoklens.measures.positions import ScaleSummary
-    from detoklens.parallel import Runner
-    from detoklens.questions.base import ByLabel, Frames
-    from detoklens.questions.study import Study
-    from detoklens.scores.layer import Layer
-
 
 ENDS = 10  # positions shown from either end
 NAMED = 6  # outliers in a summary

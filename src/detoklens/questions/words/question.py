@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import polars as pl
@@ -25,7 +25,7 @@ from detoklens.measures.words import (
     word_pairs,
 )
 from detoklens.parallel import Runner
-from detoklens.questions.base import ReportEntry, Verdict
+from detoklens.questions.base import ByLabel, Frames, ReportEntry, Verdict
 from detoklens.questions.options import Joining
 from detoklens.questions.parameters import Centred, Heads, Parameter, Scale
 from detoklens.questions.study import Study
@@ -41,10 +41,6 @@ from detoklens.tables.schema import (
     Schema,
 )
 from detoklens.wording import head_name, listed, listed_some, plural
-
-if TYPE_CHECKING:
-    from detoklens.questions.base import ByLabel, Frames
-
 
 WORD = Column("word", "String", "the word or name, without leading space")
 
