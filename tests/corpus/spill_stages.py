@@ -5,8 +5,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from detoklens.corpus.pairs import PairCounter, Run
-from detoklens.corpus.parts import Spills
+from detoklens.corpus.pairs import PairCounter, Run, Spills
 from detoklens.corpus.tasks import CountTask, Done, count_shard
 
 BEFORE, INSIDE, AFTER = "before finish", "inside finish", "after finish"

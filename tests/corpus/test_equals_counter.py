@@ -13,7 +13,7 @@ from detoklens.corpus.count import CountingOptions, count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.documents import Shard
 from detoklens.corpus.encoding import choose_library
-from detoklens.corpus.parts import Part, Spills
+from detoklens.corpus.pairs import Part, Spills, read_runs
 from detoklens.corpus.reading import Piece
 from detoklens.corpus.records import ReadingOptions
 from detoklens.corpus.tasks import CountTask, count_shard
@@ -80,7 +80,7 @@ def test_any_documents_give_the_counts_of_a_counter(
 
     def pairs_of(part: Part) -> Counter[tuple[int, int]]:
         found: Counter[tuple[int, int]] = Counter()
-        for run in part.blocks():
+        for run in read_runs(part.path):
             assert run.keys.dtype == (np.uint32 if size**2 < 2**32 else np.uint64)
             for key, occurrences in zip(run.keys.tolist(), run.counts.tolist(), strict=True):
                 assert divmod(key, size) not in found
@@ -138,7 +138,7 @@ def test_memory_too_small_for_all_pairs_changes_nothing(
     target = tmp_path / "part.arrow"
     count_shard(CountTask(shard, target, path, "tokenizers", False, 300, ReadingOptions(), 2_000, 40_000))
     assert len(put_away) > 3
-    runs = [zip(run.keys.tolist(), run.counts.tolist(), strict=True) for run in Part(target).blocks()]
+    runs = [zip(run.keys.tolist(), run.counts.tolist(), strict=True) for run in read_runs(target)]
     found = {divmod(key, 300): occurrences for run in runs for key, occurrences in run}
     assert found == plain_counts(texts, without_special_parsing(small_vocabulary))[1]
     assert sorted(file.name for file in tmp_path.iterdir()) == ["part.arrow", "texts.jsonl", "tokenizer.json"]

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from detoklens.corpus import count, documents, tasks
+from detoklens.corpus import count, documents, pairs, tasks
 from detoklens.corpus.count import CountingOptions, count_corpus
 from detoklens.corpus.counts import Counts
 from detoklens.corpus.encoding import Encoded, GigatokenEncoder
 from detoklens.corpus.output import open_output
-from detoklens.corpus.parts import Part
+from detoklens.corpus.pairs import Part
 from detoklens.corpus.records import ReadingOptions
 from detoklens.engines import open_engine
 from detoklens.errors import CorpusError, CountsError, OutputError, TokenError
@@ -323,8 +323,7 @@ def _write_too_much(path: str) -> None:
 
     import numpy as np
 
-    from detoklens.corpus.pairs import Run
-    from detoklens.corpus.parts import write_part
+    from detoklens.corpus.pairs import Run, write_part
     from detoklens.corpus.records import Tally
 
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -343,9 +342,12 @@ def test_a_damaged_part_is_named_and_can_be_counted_again(tmp_path: Path) -> Non
 def test_counts_that_lost_something_in_the_last_merge_are_not_finished(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    merged = count.merged_blocks
+    def without_the_first(paths: Sequence[Path]) -> tuple[object, ...]:
+        _, *sums = pairs.add_parts(paths)
+        return pairs.merged_runs(paths[1:]), *sums
+
     with monkeypatch.context() as patched:
-        patched.setattr(count, "merged_blocks", lambda parts: merged(parts[1:]))
+        patched.setattr(count, "add_parts", without_the_first)
         with pytest.raises(CountsError, match=r"counts: counted \d+ bigrams, expected \d+"):
             run()
     with pytest.raises(CountsError, match="counting was interrupted"):

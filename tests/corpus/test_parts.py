@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from detoklens.corpus import parts
-from detoklens.corpus.pairs import Run
-from detoklens.corpus.parts import Part, merged_blocks, totals_of, write_part
+from detoklens.corpus import pairs as parts
+from detoklens.corpus.pairs import Part, Run, add_parts, write_part
 from detoklens.corpus.records import Tally
 from detoklens.errors import CountsError
 
@@ -35,18 +34,18 @@ def tally_of(tokens: np.ndarray, pairs: dict[int, int], **others: Any) -> Tally:
 def test_merged_parts_are_the_sum_in_rising_order(kind: str, counted: list[dict[int, int]], rows: int) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
         patched.setattr(parts, "BLOCK_ROWS", rows)
-        opened = []
+        paths = []
         for number, pairs in enumerate(counted):
             path = Path(folder, f"{number}.arrow")
             tokens = np.arange(5) * number
             tally = tally_of(tokens, pairs, documents=number, first_skipped=[str(number)])
             write_part(path, [as_run(pairs, kind)], np.dtype(kind), tokens, tally)
-            opened.append(Part(path))
-        found = [pair for run in merged_blocks(opened) for pair in zip(*(c.tolist() for c in run), strict=True)]
+            paths.append(path)
+        runs, tokens, tally = add_parts(paths)
+        found = [pair for run in runs for pair in zip(*(c.tolist() for c in run), strict=True)]
         total = sum(map(Counter, counted), Counter())
         assert found == sorted(total.items())
         expected = sum(range(len(counted)))
-        tokens, tally = totals_of(opened)
         assert tokens.tolist() == [token * expected for token in range(5)]
         assert tally.documents == expected
         assert tally.first_skipped == [str(number) for number in range(len(counted))][:3]

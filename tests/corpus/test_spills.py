@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from detoklens.corpus import parts as spills
+from detoklens.corpus import pairs as spills
 from detoklens.corpus import tasks
 from detoklens.corpus.documents import Shard
-from detoklens.corpus.pairs import Run
-from detoklens.corpus.parts import Part, Spills, write_part
+from detoklens.corpus.pairs import Part, Run, Spills, read_runs, write_part
 from detoklens.corpus.reading import Piece
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.tasks import CountTask
@@ -48,8 +47,8 @@ def counted(folder: Path, pieces: list[list[str]], tokenizer: Path, size: int, b
 
 
 def pairs_of(part: Part, size: int) -> Counter[tuple[int, int]]:
-    keys = np.concatenate([run.keys for run in part.blocks()] or [np.zeros(0, np.uint32)])
-    counts = np.concatenate([run.counts for run in part.blocks()] or [np.zeros(0, np.int64)])
+    keys = np.concatenate([run.keys for run in read_runs(part.path)] or [np.zeros(0, np.uint32)])
+    counts = np.concatenate([run.counts for run in read_runs(part.path)] or [np.zeros(0, np.int64)])
     assert np.all(keys[1:] > keys[:-1])
     return Counter({divmod(int(key), size): int(count) for key, count in zip(keys, counts, strict=True)})
 
@@ -105,9 +104,9 @@ def test_however_many_runs_are_put_away_few_files_are_open(
     runs: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     merged: list[int] = []
-    merge = spills.merged_blocks
+    merge = spills.merged_runs
     monkeypatch.setattr(spills, "FAN", 4)
-    monkeypatch.setattr(spills, "merged_blocks", lambda files: (merged.append(len(files)), merge(files))[1])
+    monkeypatch.setattr(spills, "merged_runs", lambda files: (merged.append(len(files)), merge(files))[1])
     keys = np.dtype(np.uint32)
     with Spills(tmp_path / "part", keys) as files:
         for number in range(runs):

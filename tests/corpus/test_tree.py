@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from detoklens.corpus.parts import FAN
+from detoklens.corpus.pairs import FAN
 from detoklens.corpus.tasks import MergeTree, Node
 
 

@@ -43,8 +43,8 @@ def unhurried(rows):
 if __name__ == "__main__":
     documents.SMALLEST = 4096
     memory.SMALLEST_SHARE = 1
-    merged = count.merged_blocks
-    count.merged_blocks = lambda parts: unhurried(merged(parts))
+    add_parts = count.add_parts
+    count.add_parts = lambda paths: (lambda runs, *sums: (unhurried(runs), *sums))(*add_parts(paths))
     source, tokenizer, out, workers, share = sys.argv[1:]
     options = count.CountingOptions(memory=int(workers) * int(share))
     print("begun", flush=True)

@@ -29,7 +29,7 @@ from detoklens.corpus.manifest import (
 )
 from detoklens.corpus.memory import default_memory, longest_document, share_of
 from detoklens.corpus.output import OutputFolder, open_output, row_groups, write_bigrams, write_text, write_tokens
-from detoklens.corpus.parts import Part, merged_blocks, totals_of
+from detoklens.corpus.pairs import add_parts
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.tasks import CountTask, ImportTask, MergeTask, MergeTree, Node, Task, perform
 from detoklens.corpus.token_files import ACCEPTED, PAIRS, RAW_TYPES, ImportOptions, pieces_of, recognize
@@ -256,8 +256,7 @@ class Run:
         self.output.save_plan(plan, self.vocabulary.to_json())
         tree = MergeTree(len(self.shards), self.output.parts)
         self._count(tree, make_task)
-        parts = [Part(path) for path in tree.top()]
-        tokens, tally = totals_of(parts)
+        runs, tokens, tally = add_parts(tree.top())
         if tally.tokens == 0:
             self.output.forget_parts()
             raise CorpusError(
@@ -266,7 +265,7 @@ class Run:
         self.progress.stage = "writing"
         self.watch(self.progress)
         folder = self.output.folder
-        groups = row_groups(merged_blocks(parts))
+        groups = row_groups(runs)
         if self.engine.workers > 1:
             groups = prefetch(groups, GROUPS_AHEAD)
         distinct, bigrams = write_bigrams(folder / BIGRAMS, groups, self.vocabulary.size)

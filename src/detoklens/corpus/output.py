@@ -31,8 +31,7 @@ from detoklens.corpus.manifest import (
     json_text,
     read_json,
 )
-from detoklens.corpus.pairs import Run
-from detoklens.corpus.parts import TEMPORARY, WHEN_FULL
+from detoklens.corpus.pairs import TEMPORARY, WHEN_FULL, Run
 from detoklens.errors import OutputError
 from detoklens.writing import refuse_links, remove_leftovers, whole_files
 

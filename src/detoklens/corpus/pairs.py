@@ -1,23 +1,48 @@
-"""Count bigrams by sorting.
+"""Count bigrams by sorting, in bounded memory: pairs become sorted runs, runs become files, files are merged.
 
 A pair is one number, suffix · V + prefix. Numbers are collected, sorted in place and run-length encoded; the sum of
-sorted runs is a sorted run. Memory is bounded: runs that grow too large are spilled to files and merged at the end.
+sorted runs is a sorted run. Runs that grow too large are spilled to files and merged at the end.
+
+A part holds the counts of a shard, or of several: an Arrow stream of (key, count) in blocks, sorted by key, with the
+token counts and the tally in its header, followed by a sha256 of everything before it. Files are read one block at a
+time and not memory-mapped: mapped pages would count as this process's memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import pyarrow as pa
 from jaxtyping import Int64, UInt
 
 from detoklens.corpus.encoding import Encoded
+from detoklens.corpus.records import Tally
 from detoklens.engines import interrupts_deferred
+from detoklens.errors import CountsError
 from detoklens.kernels.tokens import add_runs, add_token_counts, run_lengths, write_pair_keys
+from detoklens.writing import plain_output_errors, whole_files
 
+WHEN_FULL = "finished parts are kept: free some space and run the same command again to continue"
 COUNT_BYTES = 8
+
+BLOCK_ROWS = 1 << 16
+"""Rows per block: merging 16 files holds 16 blocks, about 20 MB."""
+
+FAN = 16
+"""Files that are merged at once."""
+
+CHUNK = 1 << 20
+
+TEMPORARY = ".part-"
+"""Part of every spilled file's name, so that a later run finds what a killed one left."""
 
 
 class Run(NamedTuple):
@@ -34,10 +59,6 @@ class Run(NamedTuple):
 def key_type(vocabulary_size: int) -> np.dtype[Any]:
     """uint32 if every suffix · V + prefix fits (it sorts twice as fast), else uint64."""
     return np.dtype(np.uint32 if vocabulary_size**2 < 2**32 else np.uint64)
-
-
-def empty_run(vocabulary_size: int) -> Run:
-    return Run(np.empty(0, key_type(vocabulary_size)), np.empty(0, np.int64))
 
 
 def add_all(runs: list[Run]) -> Run:
@@ -62,7 +83,7 @@ class PairCounter:
         kind = key_type(vocabulary_size)
         self._keys = np.empty(max(2, memory * 3 // 8 // (2 * (kind.itemsize + COUNT_BYTES))), kind)
         self._filled = 0
-        self._sum = empty_run(vocabulary_size)
+        self._sum = self._empty = Run(np.empty(0, kind), np.empty(0, np.int64))
         self._largest_sum = memory // 4
         self._spill = spill
 
@@ -116,4 +137,142 @@ class PairCounter:
             self._sum = Run(*add_runs(*self._sum, *run))
         if self._sum.nbytes > self._largest_sum:
             self._spill(self._sum)
-            self._sum = empty_run(self.vocabulary_size)
+            self._sum = self._empty
+
+
+def merged_runs(paths: Sequence[Path]) -> Iterator[Run]:
+    """The sum of files of runs, streamed in key order.
+
+    Of each file one block is looked at. All keys up to the smallest last key of these blocks are complete: they are
+    added up and handed on, and the block that ended there is followed by its next.
+    """
+    streams = [read_runs(path) for path in paths]
+    fronts = [(block, stream) for stream in streams if (block := next(stream, None)) is not None]
+    while fronts:
+        bound = min(block.keys[-1] for block, _ in fronts)
+        complete, rest = [], []
+        for block, stream in fronts:
+            end = int(np.searchsorted(block.keys, bound, side="right"))
+            if end:
+                complete.append(Run(block.keys[:end], block.counts[:end]))
+            following = Run(block.keys[end:], block.counts[end:]) if end < len(block.keys) else next(stream, None)
+            if following is not None:
+                rest.append((following, stream))
+        yield add_all(complete)
+        fronts = rest
+
+
+def read_runs(path: Path) -> Iterator[Run]:
+    with pa.OSFile(os.fsencode(path)) as file, pa.ipc.open_stream(file) as blocks:
+        for block in blocks:
+            yield Run(block.column(0).to_numpy(), block.column(1).to_numpy())
+
+
+def write_runs(path: Path, runs: Iterable[Run], keys: np.dtype[Any], header: dict[str, Any] | None = None) -> int:
+    """Write sorted runs, each beginning after the one before it; return the number of bigrams."""
+    schema = pa.schema([("key", pa.from_numpy_dtype(keys)), ("count", pa.int64())], metadata=header)
+    bigrams = 0
+    with pa.OSFile(os.fsencode(path), "wb") as file, pa.ipc.new_stream(file, schema) as writer:
+        for run in runs:
+            bigrams += int(run.counts.sum())
+            for start in range(0, len(run.keys), BLOCK_ROWS):
+                block = [pa.array(column[start : start + BLOCK_ROWS]) for column in run]
+                writer.write_batch(pa.record_batch(block, schema=schema))
+    return bigrams
+
+
+class Part:
+    """The file of a part, opened only if its checksum is right: damaged Arrow data may crash the process."""
+
+    def __init__(self, path: Path) -> None:
+        if not _is_undamaged(path):
+            raise CountsError(f"{path}: damaged; delete it, and the same command counts its text again")
+        with pa.OSFile(os.fsencode(path)) as file, pa.ipc.open_stream(file) as blocks:
+            header = blocks.schema.metadata
+        self.path = path
+        self.tally = Tally(**json.loads(header[b"tally"]))
+        self.tokens: Int64[np.ndarray, "token"] = np.frombuffer(header[b"tokens"], "<i8")
+
+
+def write_part(
+    path: Path, runs: Iterable[Run], keys: np.dtype[Any], tokens: Int64[np.ndarray, "token"], tally: Tally
+) -> None:
+    """Write sorted runs, each beginning after the one before it, as one part; refuse an incomplete set."""
+    header = {"tally": json.dumps(vars(tally)), "tokens": tokens.astype("<i8").tobytes()}
+    with whole_files(path, when_full=WHEN_FULL) as (temporary,):
+        bigrams = write_runs(temporary, runs, keys, header)
+        tally.check_sums(path, int(tokens.sum()), bigrams)
+        with temporary.open("r+b") as written:
+            checksum = hashlib.file_digest(written, "sha256").digest()
+            written.write(checksum)
+
+
+def _is_undamaged(path: Path) -> bool:
+    """Whether the file ends with the sha256 of its content."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        left = os.fstat(file.fileno()).st_size - digest.digest_size
+        while left > 0 and (chunk := file.read(min(CHUNK, left))):
+            digest.update(chunk)
+            left -= len(chunk)
+        return left == 0 and file.read() == digest.digest()
+
+
+def add_parts(paths: Sequence[Path]) -> tuple[Iterator[Run], Int64[np.ndarray, "token"], Tally]:
+    """The sum of parts: their pairs, streamed in key order, their token counts and their tally."""
+    parts = [Part(path) for path in paths]
+    tally = Tally()
+    for part in parts:
+        tally.add(part.tally)
+    return merged_runs(paths), np.sum([part.tokens for part in parts], axis=0), tally
+
+
+class Spills:
+    """The files of one shard, removed when the block ends.
+
+    FAN files of a level become one of the next, so that memory and open files stay few however large the shard is.
+    """
+
+    def __init__(self, target: Path, keys: np.dtype[Any]) -> None:
+        self._target = target
+        self._keys = keys
+        self._levels: list[list[Path]] = [[]]
+
+    def put_away(self, run: Run) -> None:
+        """Write a run that memory can't hold."""
+        self._add(0, [run])
+
+    def merged_with(self, last: Run) -> Iterable[Run]:
+        """The spilled runs and the last run, merged in key order."""
+        if not any(self._levels):
+            return [last]
+        self.put_away(last)
+        while sum(map(len, self._levels)) > FAN:
+            self._raise(next(level for level, files in enumerate(self._levels) if files))
+        return merged_runs([path for files in self._levels for path in files])
+
+    def _add(self, level: int, runs: Iterable[Run]) -> None:
+        if level == len(self._levels):
+            self._levels.append([])
+        path = self._target.with_name(f"{self._target.name}{TEMPORARY}{uuid.uuid4().hex}")
+        self._levels[level].append(path)  # so that it is removed even if it is half written
+        with plain_output_errors(path, WHEN_FULL):
+            write_runs(path, runs, self._keys)
+        if len(self._levels[level]) >= FAN:
+            self._raise(level)
+
+    def _raise(self, level: int) -> None:
+        """Merge the files of a level into one of the next."""
+        sources, self._levels[level] = self._levels[level], []
+        try:
+            self._add(level + 1, merged_runs(sources))
+        finally:
+            for path in sources:
+                path.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for path in [path for files in self._levels for path in files]:
+            path.unlink(missing_ok=True)

@@ -16,8 +16,7 @@ import numpy as np
 from detoklens.corpus.documents import Shard
 from detoklens.corpus.encoding import open_encoder
 from detoklens.corpus.memory import longest_document
-from detoklens.corpus.pairs import PairCounter, key_type
-from detoklens.corpus.parts import FAN, Part, Spills, merged_blocks, totals_of, write_part
+from detoklens.corpus.pairs import FAN, PairCounter, Spills, add_parts, key_type, write_part
 from detoklens.corpus.reading import Piece, read_texts
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.corpus.token_files import PairBatch, TokenPiece, read_batches
@@ -154,9 +153,8 @@ def _counted_into_part(task: CountTask | ImportTask, memory: int) -> Iterator[tu
 
 def merge_parts(task: MergeTask) -> Done:
     """Add up parts and write the sum to `task.target`; the parts are kept."""
-    parts = [Part(path) for path in task.sources]
-    tokens, tally = totals_of(parts)
-    write_part(task.target, merged_blocks(parts), key_type(task.vocabulary_size), tokens, tally)
+    runs, tokens, tally = add_parts(task.sources)
+    write_part(task.target, runs, key_type(task.vocabulary_size), tokens, tally)
     return Done(task, tally)
 
 
