@@ -86,32 +86,37 @@ def run(options: argparse.Namespace) -> dict[str, float]:
         conditions = {
             name: partial(world.vectors, texts, threads=threads) for name, texts in control_pieces(pieces, null).items()
         }
-        conditions["additive"] = partial(world.additive, pieces, partners, threads)
+        conditions["additive"] = partial(world.additive, pieces, partners, threads=threads)
         words, nulls = (partial(world.vectors, texts, threads=threads, kept={}) for texts in (pieces, null))
         for name, look in world.ablations(range(options.heads)).items():
-            conditions[name] = partial(words, look)
+            conditions[name] = partial(words, look=look)
             if not name.startswith("only_"):
-                conditions[f"null_{name}"] = partial(nulls, look)
-        world.candidates(token_ids[:64])["block"].ranks(normal(2, options.heads * options.d_head), twins[:2] % 64)
-        with measured() as of_candidates:
-            candidates = world.candidates(token_ids, threads)
-        vectors_cost, ranks_cost, ranks = [], [], []
-        for compute in conditions.values():
+                conditions[f"null_{name}"] = partial(nulls, look=look)
+        width = options.heads * options.d_head
+        world.candidates(token_ids[:64], "block").ranks(normal(2, width), twins[:2] % 64)
+        of_candidates, vectors_cost, ranks_cost = [], [], []
+        ranks: dict[str, list[np.ndarray]] = {place: [] for place in world.places}
+        for place in world.places:
+            candidates = None  # one place's at a time
             with measured() as cost:
-                vectors = compute()
-            vectors_cost += cost
-            with measured() as cost:
-                ranks.append({place: candidates[place].ranks(vectors[place], twins, threads) for place in vectors})
-            ranks_cost += cost
+                candidates = world.candidates(token_ids, place, threads)
+            of_candidates += cost
+            for compute in conditions.values():
+                with measured() as cost:
+                    vectors = compute(place)
+                vectors_cost += cost
+                with measured() as cost:
+                    ranks[place].append(candidates.ranks(vectors, twins, threads))
+                ranks_cost += cost
         with measured() as of_intervals:
             for place in world.places:
-                rank_measures(np.stack([found[place] for found in ranks]))
+                rank_measures(np.stack(ranks[place]))
     squares += product_costs(options.seconds_of_products)
     steps = {"candidates": of_candidates, "vectors": vectors_cost, "ranks": ranks_cost, "intervals": of_intervals}
     total = summed([one for costs in steps.values() for one in costs])
     operations = len(conditions) * PLACES * options.words * options.vocabulary * options.heads * options.d_head
     product = scaled_mean(squares, operations / PRODUCT_SIZE**3)
-    first = world.vectors(pieces)["block"]
+    first = world.vectors(pieces, "block")
     return {
         **{f"seconds_of_{name}": summed(costs).elapsed for name, costs in steps.items()},
         **{f"processor_seconds_of_{name}": summed(costs).processor for name, costs in steps.items()},
@@ -122,7 +127,7 @@ def run(options: argparse.Namespace) -> dict[str, float]:
         "times_the_product_in_processor_time": (total / product)[1],
         "memory_megabytes": memory.peak / 1e6,
         "largest_difference_of_ranks": largest_difference(
-            candidates["block"], world.vectors(token_ids[:, None])["block"], first, twins
+            candidates, world.vectors(token_ids[:, None], "block"), first, twins
         ),
     }
 

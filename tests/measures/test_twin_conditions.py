@@ -113,14 +113,18 @@ def test_every_condition_equals_the_real_model_with_the_same_intervention(family
     with in_double_precision():
         real = Real(model, layer)
         for name, (some, look) in conditions.items():
-            ours = world.vectors(some, look, kept=kept if some is words else None)
+            ours = {
+                place: world.vectors(some, place, look, kept=kept if some is words else None) for place in world.places
+            }
             for row, chain in enumerate(some.tolist()):
                 theirs = real.last_place([BOS, *chain], *edits(layer, [BOS, *chain], name))
                 assert_close(ours["block"][row], theirs["block"], name)
                 if has_plain_stream(layer):
                     stream = stream_of(layer, chain[-1], len(chain))
                     assert_close(ours["attention"][row], stream + theirs["attention"], name)
-    assert list(kept) == [0]
+    (seen,) = kept.values()
+    arrays = (seen.stream, seen.values, *seen.parts.values())
+    assert world.ablation_bytes(len(words), words.shape[1]) == 2 * sum(array.nbytes for array in arrays)
 
 
 def has_plain_stream(layer: Layer) -> bool:

@@ -99,7 +99,7 @@ def test_the_additive_control_equals_a_brute_force_computation(n_pieces):
         stream = layer.weights.token_embeddings[text[-1]] + layer.weights.position_embeddings[len(text) - 1]
         return stream + layer.attention_output(text)[-1]
 
-    ours = world.additive(pieces, partners)["attention"]
+    ours = world.additive(pieces, partners, "attention")
     for word in range(0, 45, 5):
         (a, *b), others = pieces[word].tolist(), pieces[partners[word]].tolist()
         with_a = np.mean([x([a, *rest]) for _, *rest in others], axis=0)

@@ -26,6 +26,7 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -347,22 +348,22 @@ class ClosedWorld:
     def vectors(
         self,
         pieces: Pieces,
+        place: str,
         look: Look = LastPlace.attention,
         threads: int = 1,
         empty: int = 0,
         kept: dict[int, LastPlace] | None = None,
-    ) -> dict[str, Rows]:
-        """The residual stream at the last position of every text, after the attention and after the block.
+    ) -> Rows:
+        """The residual stream at the last position of every text, after the attention or after the block.
 
         `empty` rows of zeros follow. `kept` holds what does not depend on `look`, for other looks at the same texts.
         """
         weights = self.layer.weights
         shape = len(pieces) + empty, weights.token_embeddings.shape[1]
-        found = {place: np.zeros(shape, weights.token_embeddings.dtype) for place in self.places}
+        found = np.zeros(shape, weights.token_embeddings.dtype)
 
         def fill(begin: int) -> None:
             some = pieces[begin : begin + ROWS]
-            block = slice(begin, begin + len(some))
             with np.errstate(over="ignore", invalid="ignore"):  # `standardised` refuses what overflows
                 seen = None if kept is None else kept.get(begin)
                 if seen is None:
@@ -371,27 +372,42 @@ class ClosedWorld:
                     if kept is not None:
                         kept[begin] = seen
                 written = seen.attention_output(look(seen))
-                found[ATTENTION][block] = stream_after_attention(weights, self.rest, seen.stream, written)
-                if self.rest is not None:
-                    found[BLOCK][block] = block_output(weights, self.rest, seen.stream, written)
+                if place == ATTENTION or self.rest is None:
+                    states = stream_after_attention(weights, self.rest, seen.stream, written)
+                else:
+                    states = block_output(weights, self.rest, seen.stream, written)
+                found[begin : begin + len(some)] = states
 
         list(thread_map(fill, range(0, len(pieces), ROWS), threads))
         return found
 
-    def additive(self, pieces: Pieces, partners: Int[np.ndarray, "word partner"], threads: int = 1) -> dict[str, Rows]:
+    def additive(self, pieces: Pieces, partners: Int[np.ndarray, "word partner"], place: str, threads: int = 1) -> Rows:
         """The vectors of the additive control."""
+        vectors = partial(self.vectors, place=place, threads=threads)
+        means = ((rows, mean_over_partners(texts, vectors)) for rows, texts in partner_texts(pieces, partners))
+        return add_means(vectors(pieces), partners, means)
 
-        def stacked(texts: Pieces) -> Float[np.ndarray, "place text d_model"]:
-            return np.stack([*self.vectors(texts, threads=threads).values()])
-
-        means = ((rows, mean_over_partners(texts, stacked)) for rows, texts in partner_texts(pieces, partners))
-        return dict(zip(self.places, add_means(stacked(pieces), partners, means), strict=True))
-
-    def candidates(self, token_ids: Int[np.ndarray, "candidate"], threads: int = 1) -> dict[str, Candidates]:
+    def candidates(self, token_ids: Int[np.ndarray, "candidate"], place: str, threads: int = 1) -> Candidates:
         """The tokens that the twin is ranked among, each as a whole word."""
         empty = -len(token_ids) % product.keys_of_panel(np.dtype(np.float32))
-        vectors = self.vectors(token_ids[:, None], threads=threads, empty=empty)
-        return {place: Candidates.in_place(vectors.pop(place), len(token_ids)) for place in self.places}
+        return Candidates.in_place(
+            self.vectors(token_ids[:, None], place, threads=threads, empty=empty), len(token_ids)
+        )
+
+    @property
+    def candidate_bytes(self) -> int:
+        """Memory of one candidate: float32 ones are ranked in place, others are copied for it, and once more packed."""
+        embeddings = self.layer.weights.token_embeddings
+        itemsize = embeddings.itemsize
+        return embeddings.shape[1] * (itemsize if itemsize == 4 else itemsize + 2 * 4)
+
+    def ablation_bytes(self, words: int, pieces: int) -> int:
+        """Memory of the last positions that the ablations of these words share, with those of their null."""
+        weights, n_keys = self.layer.weights, len(self.beginning) + pieces
+        n_heads, key_heads, d_head = weights.query_weight.shape[1], *weights.key_weight.shape[1:]
+        scores = len(self.layer.term_meanings) * n_heads * n_keys
+        numbers = self.layer.d_model + scores + key_heads * n_keys * d_head
+        return 2 * words * numbers * weights.token_embeddings.itemsize
 
     def ablations(self, heads: Sequence[int]) -> dict[str, Look]:
         """Each head's attention to earlier pieces cut, each term left out, each term alone.

@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
+import numpy as np
 import polars as pl
+from jaxtyping import Float
 
 from detoklens.errors import MissingError, RangeError, TokenError
 from detoklens.figures.spec import FigureSpec
@@ -88,7 +90,8 @@ HEADS = Schema(
 MEASURES = {
     "detokenizes": "AUROC minus its strongest control",
     "looks_back": "lift from continuation tokens minus whole words, in nats",
-    "writes_words": "the layer's verdict, and the share of its gain in rank that is lost without the head; shown with a yes",
+    "writes_words": "the layer's verdict, and the share of its gain in rank that is lost without the head; "
+    "shown with a yes",
     "matches_itself": "mean z-score of Tᵉᵉ[i, i]",
     "sink": "attention to position 0 by position alone",
     "prefers_rare": "Spearman correlation of Tᵉ with frequency",
@@ -176,8 +179,7 @@ class Heads(Joining):
 
     def ask(self, study: Study, runner: Runner) -> Frames:
         heads = study.heads(self.heads)
-        affinity = self.affinity(study, self.scale, self.centred, heads).of_tokens(study.meaningful_tokens())
-        cards = pl.DataFrame({"head": heads, "self_match": self_match_scores(affinity).mean(axis=1)})
+        cards = pl.DataFrame({"head": heads, "self_match": self._self_match(study, heads)})
         cards = cards.with_columns(pl.col("head").cast(pl.Int32))
         marks = Marks(heads)
         for head, score in cards.iter_rows():
@@ -191,6 +193,11 @@ class Heads(Joining):
         unknown = [pl.lit(None).alias(name) for name in HEADS.names if name not in cards.columns]
         cards = self._sorted(HEADS.conform(cards.with_columns(unknown)))
         return {"heads": cards, "scorecard": marks.table(cards["head"].to_list())}
+
+    def _self_match(self, study: Study, heads: Sequence[int]) -> Float[np.ndarray, "head"]:
+        """The mean z-score; no other question is asked while the affinity takes memory."""
+        affinity = self.affinity(study, self.scale, self.centred, heads).of_tokens(study.meaningful_tokens())
+        return np.asarray(self_match_scores(affinity).mean(axis=1))
 
     def _shared_parameters(self) -> dict[str, Any]:
         """The parameters passed on to the other questions."""

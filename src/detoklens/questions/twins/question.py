@@ -47,13 +47,13 @@ from detoklens.questions.twins.compute import (
 )
 from detoklens.scores.layer import Layer
 from detoklens.weights.first_layer import MlpSublayer
+from detoklens.wording import plural
 
 if TYPE_CHECKING:
     from detoklens.questions.base import ByLabel, Frames
     from detoklens.questions.study import Study
 
 
-COPIES = 3  # of one place's vectors in float32 while standardising, on top of the vectors of all places
 SHOWN = (
     *("condition", "place", "pieces", "median_rank", "median_rank_low", "median_rank_high", "first", "first_ten"),
     *("rank_lost", "rank_ratio", "rank_ratio_low", "rank_ratio_high"),
@@ -175,12 +175,7 @@ class Twins(Question):
             )
         world = ClosedWorld.of(layer, beginning, _rest(layer, runner.say))
         token_ids = candidate_tokens(study, self.candidates, [some.chains.whole for some in words.values()])
-        each = layer.d_model * (len(world.places) * layer.weights.token_embeddings.itemsize + COPIES * 4)
-        checks.refuse_too_large(
-            len(token_ids) * each,
-            f"{len(token_ids):,} candidates of width {layer.d_model:,}",
-            f"rank {int(checks.MEMORY_SHARE * checks.machine_memory() / each):,} candidates or fewer",
-        )
+        _check_memory(world, len(token_ids), len(words[min(words)].chains), min(words))
         by_condition, by_word = [], []
         for (place, pieces), ranks in rank_twins(world, words, study.heads(self.heads), token_ids, runner).items():
             some, found = words[pieces].chains, _measures(ranks, self.bootstrap, study.seed)
@@ -229,13 +224,26 @@ def rest_settings(layer: Layer) -> dict[str, str | None]:
     return {"rest_of_block": None if rest is None else rest.fingerprint}
 
 
+def _check_memory(world: ClosedWorld, candidates: int, words: int, pieces: int) -> None:
+    """Refuse candidates, and positions of ablated words, that take most of the machine's memory."""
+    each, ablated = world.candidate_bytes, world.ablation_bytes(words, pieces)
+    fitting = int(checks.MEMORY_SHARE * checks.machine_memory() - ablated) // each
+    checks.refuse_too_large(
+        candidates * each + ablated,
+        f"{candidates:,} candidates of width {world.layer.d_model:,} and the ablations of {plural(words, 'word')}",
+        f"rank {fitting:,} candidates or fewer" if fitting > 0 else "ask about fewer words",
+    )
+
+
 def rank_twins(
     world: ClosedWorld, words: Mapping[int, Words], heads: Sequence[int], token_ids: np.ndarray, runner: Runner
 ) -> dict[tuple[str, int], Ranks]:
-    """Ranks of the twins among the candidates, by place and number of pieces; ablations for the fewest pieces only."""
+    """Ranks of the twins among the candidates, by place and number of pieces; ablations for the fewest pieces only.
+
+    One place after the other, as the candidates of a large vocabulary take a gigabyte at each.
+    """
     threads = runner.workers
-    candidates = world.candidates(token_ids, threads)
-    steps: list[tuple[int, str, Callable[[], Mapping[str, np.ndarray]]]] = []
+    steps: list[tuple[int, str, Callable[[str], np.ndarray]]] = []
     for number, some in words.items():
         pieces = some.chains.pieces
         steps += [
@@ -243,22 +251,28 @@ def rank_twins(
             for name, texts in control_pieces(pieces, some.null).items()
         ]
         if some.partners is not None:
-            steps.append((number, "additive", partial(world.additive, pieces, some.partners, threads)))
+            steps.append((number, "additive", partial(world.additive, pieces, some.partners, threads=threads)))
         if number == min(words):
             vectors, null_vectors = (
                 partial(world.vectors, texts, threads=threads, kept={}) for texts in (pieces, some.null)
             )
             for name, look in world.ablations(heads).items():
-                steps.append((number, name, partial(vectors, look)))
+                steps.append((number, name, partial(vectors, look=look)))
                 if not name.startswith("only_"):
-                    steps.append((number, f"null_{name}", partial(null_vectors, look)))
+                    steps.append((number, f"null_{name}", partial(null_vectors, look=look)))
+    twins = {number: np.searchsorted(token_ids, some.chains.whole) for number, some in words.items()}
     found: dict[tuple[str, int], Ranks] = {(place, number): {} for place in world.places for number in words}
-    for done, (number, name, compute) in enumerate(steps, 1):
-        states, twins = compute(), np.searchsorted(token_ids, words[number].chains.whole)
-        for place in world.places:
-            found[place, number][name] = candidates[place].ranks(states[place], twins, threads)
-        if runner.watch is not None:
-            runner.watch(done, len(steps))
+
+    def rank_at(place: str, done: int) -> None:
+        candidates = world.candidates(token_ids, place, threads)
+        for number, name, compute in steps:
+            found[place, number][name] = candidates.ranks(compute(place), twins[number], threads)
+            done += 1
+            if runner.watch is not None:
+                runner.watch(done, len(world.places) * len(steps))
+
+    for order, place in enumerate(world.places):
+        rank_at(place, order * len(steps))
     return found
 
 
