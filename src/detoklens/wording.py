@@ -42,6 +42,12 @@ def exact_percent(share: float) -> str:
     return f"{100 * share:g} %"
 
 
+def estimate(value: float, low: float | None, high: float | None, digits: int = 2) -> str:
+    """`0.85 [0.84, 0.86]`, or `0.85` if the interval is unknown."""
+    ends = "" if low is None or high is None else f" [{low:.{digits}f}, {high:.{digits}f}]"
+    return f"{value:.{digits}f}{ends}".replace("-", "−")
+
+
 def signed(number: float) -> str:
     return f"{number:+.3f}".replace("-", "−")
 

@@ -202,9 +202,10 @@ def controls(*above: float | None, **columns: float | None) -> pl.DataFrame:
 
 
 ALL_CONTROLS = {"matched": 0.65, "matched_low": 0.64, "matched_high": 0.66, "matched_above_null": 0.1}
-ALL_CONTROLS |= {"matched_above_null_low": 0.09, "matched_frequency": 0.51}
+ALL_CONTROLS |= {"matched_above_null_low": 0.09, "matched_above_null_high": 0.11, "matched_frequency": 0.51}
 ALL_CONTROLS |= {"above_within_class": 0.15, "above_within_class_low": 0.14, "within_class_tokens": 900}
-ALL_CONTROLS |= {"above_within_cluster": 0.12, "above_within_cluster_low": 0.11, "within_cluster_tokens": 800}
+ALL_CONTROLS |= {"above_within_cluster": 0.12, "above_within_cluster_low": 0.11, "above_within_cluster_high": 0.13}
+ALL_CONTROLS |= {"within_cluster_tokens": 800}
 
 
 def said(question: Auroc, judged: pl.DataFrame) -> str:
@@ -215,30 +216,36 @@ def said(question: Auroc, judged: pl.DataFrame) -> str:
 
 def test_the_sentence_names_the_head_its_interval_and_its_strongest_control() -> None:
     assert said(Auroc(), controls(0.3, 0.01, **ALL_CONTROLS)) == (
-        "L0H0 detokenizes: AUROC 0.800 on all tokens [0.790, 0.810]; 0.100 above its strongest control, the "
-        "frequency-matched null; we require 0.05. Frequency alone: 0.700; frequency-matched 0.510 (head 0.650)."
+        "L0H0 detokenizes: AUROC 0.800 [0.790, 0.810] on all tokens; 0.100 [0.090, 0.110] above its strongest control, "
+        "the frequency-matched null; we require 0.05. Frequency alone: 0.700; frequency-matched 0.510 (head 0.650)."
     )
-    pieces = said(Auroc(pieces=True), controls(0.3, **ALL_CONTROLS | {"above_within_cluster": 0.02}))
+    pieces = said(
+        Auroc(pieces=True),
+        controls(0.3, **ALL_CONTROLS | {"above_within_cluster": 0.02, "above_within_cluster_low": 0.01}),
+    )
     assert pieces == (
-        "No head detokenizes. L0H0 is class-level, not lexical: AUROC 0.800 on continuation tokens [0.790, 0.810]; it "
-        "exceeds the within-cluster null by 0.020; we require more than 0.05."
+        "No head detokenizes. L0H0 is class-level, not lexical: AUROC 0.800 [0.790, 0.810] on continuation tokens; it "
+        "exceeds the within-cluster null by 0.020 [0.010, 0.130]; we require more than 0.05."
     )
     some = said(Auroc([1, 2], positives="pmi", pmi_above=2), controls(0.3))
-    assert "on 1,200 tokens [0.790, 0.810] against corpus bigrams of a PMI above 2" in some
-    assert "[0.790, 0.810] among equally frequent keys" in said(Auroc(negatives="matched"), controls(0.3))
+    assert "[0.790, 0.810] on 1,200 tokens against corpus bigrams of a PMI above 2" in some
+    assert "[0.790, 0.810] on all tokens among equally frequent keys" in said(Auroc(negatives="matched"), controls(0.3))
 
 
 def test_the_verdict_is_that_of_the_controls() -> None:
     found = Auroc().verdict({"auroc_controls": controls(0.3, 0.01, 0.2, **ALL_CONTROLS)})
     assert (found.value, found.heads) == ("yes", ("L0H0", "L0H2"))
-    assert found.reason == "L0H0 exceeds every control; 0.100 above its strongest control, the frequency-matched null"
+    assert (
+        found.reason
+        == "L0H0 exceeds every control; 0.100 [0.090, 0.110] above its strongest control, the frequency-matched null"
+    )
     assert Auroc(controls=False).verdict({"auroc_controls": controls(None)}).value == "untestable"
     assert Auroc(roc=[1]).verdict({"roc_points": pl.DataFrame()}) is None
 
 
 def test_without_nulls_or_positives_it_is_untestable() -> None:
     assert said(Auroc(controls=False), controls(None, None, frequency=None)) == (
-        "Untestable: no null was computed. The strongest head is L0H0: AUROC 0.800 on all tokens [0.790, 0.810]."
+        "Untestable: no null was computed. The strongest head is L0H0: AUROC 0.800 [0.790, 0.810] on all tokens."
     )
     nothing = controls(None, None).with_columns(auroc=pl.lit(None, pl.Float64))
     assert said(Auroc(), nothing) == "Untestable: no query token has both positives and negatives."

@@ -18,7 +18,13 @@ from detoklens.scores.affinity import Affinity
 
 GOOD = {"auroc": 0.8, "auroc_low": 0.79, "auroc_high": 0.81, "above_null": 0.2, "above_null_low": 0.19}
 GOOD |= {"above_within_class": 0.15, "above_within_class_low": 0.14, "within_class_tokens": 100, "frequency": 0.9}
-GOOD |= {"above_within_cluster": 0.12, "above_within_cluster_low": 0.11, "within_cluster_tokens": 90}
+GOOD |= {"above_within_class_high": 0.16, "above_within_cluster_high": 0.13, "above_null_high": 0.21}
+GOOD |= {
+    "matched_above_null_high": 0.11,
+    "above_within_cluster": 0.12,
+    "above_within_cluster_low": 0.11,
+    "within_cluster_tokens": 90,
+}
 GOOD |= {"matched": 0.7, "matched_above_null": 0.1, "matched_above_null_low": 0.09, "matched_frequency": 0.6}
 MOST_WORDS = 40
 
@@ -31,23 +37,43 @@ def heads(*rows: dict[str, float | None]) -> pl.DataFrame:
 @pytest.mark.parametrize(
     ("changed", "level", "said"),
     [
-        ({}, "lexical", "L0H0 detokenizes: AUROC 0.800 on all tokens [0.790, 0.810]; 0.100 above its strongest"),
+        ({}, "lexical", "L0H0 detokenizes: AUROC 0.800 [0.790, 0.810] on all tokens; 0.100 [0.090, 0.110] above its"),
         (
             {"auroc_low": 0.499},
             "none",
-            "the closest, L0H0, has AUROC 0.800 on all tokens [0.499, 0.810]; it is not above",
+            "the closest, L0H0, has AUROC 0.800 [0.499, 0.810] on all tokens; it is not above",
         ),
-        ({"above_null_low": -0.001}, "none", "exceeds the plain null by 0.200, but the interval reaches 0."),
-        ({"above_null": 0.049}, "none", "exceeds the plain null by 0.049; we require more than 0.05."),
-        ({"above_null": -0.02, "above_null_low": -0.03}, "none", "does not exceed the plain null (−0.020)."),
-        ({"matched_above_null_low": 0.0}, "none", "exceeds the frequency-matched null by 0.100, but the interval"),
-        ({"above_within_class": 0.03}, "class-level", "L0H0 is class-level, not lexical: AUROC 0.800 on all tokens"),
-        ({"above_within_class_low": 0.0}, "class-level", "exceeds the within-class null by 0.150, but the interval"),
-        ({"above_within_cluster": 0.03}, "class-level", "exceeds the within-cluster null by 0.030; we require"),
+        (
+            {"above_null_low": -0.001},
+            "none",
+            "exceeds the plain null by 0.200 [−0.001, 0.210], but the interval reaches 0.",
+        ),
+        ({"above_null": 0.049}, "none", "exceeds the plain null by 0.049 [0.190, 0.210]; we require more than 0.05."),
+        (
+            {"above_null": -0.02, "above_null_low": -0.03},
+            "none",
+            "does not exceed the plain null (−0.020 [−0.030, 0.210]).",
+        ),
+        (
+            {"matched_above_null_low": 0.0},
+            "none",
+            "exceeds the frequency-matched null by 0.100 [0.000, 0.110], but the",
+        ),
+        (
+            {"above_within_class": 0.03},
+            "class-level",
+            "L0H0 is class-level, not lexical: AUROC 0.800 [0.790, 0.810] on all",
+        ),
+        (
+            {"above_within_class_low": 0.0},
+            "class-level",
+            "exceeds the within-class null by 0.150 [0.000, 0.160], but the",
+        ),
+        ({"above_within_cluster": 0.03}, "class-level", "exceeds the within-cluster null by 0.030 [0.110, 0.130]; we"),
         (
             {"above_within_cluster_low": 0.0},
             "class-level",
-            "exceeds the within-cluster null by 0.120, but the interval",
+            "exceeds the within-cluster null by 0.120 [0.000, 0.130], but the interval",
         ),
         (
             {"above_within_cluster": None, "within_cluster_tokens": 0},
@@ -62,7 +88,7 @@ def heads(*rows: dict[str, float | None]) -> pl.DataFrame:
         (
             {"above_within_class": 0.03, "above_null": 0.04},
             "none",
-            "exceeds the within-class null by 0.030; we require",
+            "exceeds the within-class null by 0.030 [0.140, 0.160]; we require",
         ),
         ({"matched_above_null": None}, "untestable", "Untestable: without counts, frequency is not controlled."),
         ({"above_within_class": None}, "untestable", "Untestable: the within-class null needs a tokenizer"),
@@ -119,7 +145,7 @@ def test_heads_that_are_not_clearly_behind_the_best_are_tied() -> None:
     tied, behind = {**close, "behind_low": -0.001}, {**close, "behind_low": 0.001}
     by_class = {"above_within_class": 0.04, "behind": 0.06, "behind_low": -0.1}
     said = summarize_heads(heads(tied, behind, best, by_class), "on all tokens")
-    assert said.startswith("L0H2 (tied: L0H0) detokenizes (so does L0H1): AUROC 0.800 on all tokens")
+    assert said.startswith("L0H2 (tied: L0H0) detokenizes (so does L0H1): AUROC 0.800 [0.790, 0.810] on all tokens")
     low, higher = {**tied, "above_null": 0.01}, {**best, "above_null": 0.02}
     said = summarize_heads(heads(*[low] * 5, higher), "on continuation tokens", " against words")
     assert said.startswith("No head detokenizes: the closest, L0H5 (tied: L0H0, L0H1 and 3 more), has AUROC 0.800")

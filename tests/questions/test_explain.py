@@ -101,47 +101,78 @@ def test_bos_comes_from_the_config_without_a_tokenizer(tmp_path):
         nameless_study().ask(Explain([1, 2], prepend_bos=True))
 
 
-def links(*rows: tuple[int, float, str | None]) -> dict[str, pl.DataFrame]:
+NAMES = ("ee", "pp", "e")
+
+
+def links(*rows: tuple[int, float, str | None], left: float = 0.25) -> dict[str, pl.DataFrame]:
+    """Links of one query by head, attention and term, without which `left` is left; another key of each query."""
     frame = pl.DataFrame(
         [
             {
                 "head": head, "query_text": " b", "key_text": "a", "query_position": 1, "key_position": 0,
-                "attention": attention, "term": term, "without_term": None if term is None else 0.25,
+                "attention": attention, "term": term, "without_term": None if term is None else left, "special": False,
+                **{f"without_{name}": left if name == term else attention for name in NAMES},
+                **dict.fromkeys([f"lift_{name}" for name in NAMES], 0.0),
             }
             for head, attention, term in rows
         ],
         schema_overrides={"term": pl.String, "without_term": pl.Float64},
     )  # fmt: skip
-    lower = frame.with_columns(attention=pl.lit(-1.0))  # another key of each query
+    lower = frame.with_columns(attention=pl.lit(-1.0))
     return {"links": frame, "explanation": pl.concat([frame, lower])}
 
 
 def test_the_sentence_names_the_strongest_link_and_counts_the_terms():
-    said = Explain(TEXT).summarize(links((0, 0.1, "pp"), (3, 0.9, "ee"), (1, 0.2, "e"), (1, 0.1, "pp"), (2, 0.0, None)))
+    said = Explain(TEXT).summarize(links((0, 0.4, "pp"), (3, 0.9, "ee"), (1, 0.5, "e"), (1, 0.4, "pp"), (2, 0.0, None)))
     assert said == (
         "The strongest link is “␣b” to “a” in L0H3 (attention 0.90), explained by Tᵉᵉ: attention falls to 0.25 without "
         "it. Of the 5 strongest links, each term explains: Tᵖᵖ 2, Tᵉ 1 and Tᵉᵉ 1."
     )
     nothing = Explain("a").summarize(links((0, 0.9, None)))
-    assert nothing.endswith("in L0H0 (attention 0.90); removing any one term does not lower it.")
+    assert nothing.endswith("in L0H0 (attention 0.90); removing any one term lowers it by less than 0.1.")
+
+
+def test_special_tokens_and_links_that_do_not_change_are_passed_over():
+    tables = links((0, 1.0, None), (1, 0.9, "pp"), (2, 0.8, "ee"))
+    assert (
+        Explain(TEXT)
+        .summarize(tables)
+        .startswith(
+            "The strongest link that depends on one term is “␣b” to “a” in L0H1 (attention 0.90), explained by Tᵖᵖ"
+        )
+    )
+    special = {"explanation": tables["explanation"].with_columns(special=pl.col("head") < 2), "links": tables["links"]}
+    assert (
+        Explain(TEXT)
+        .summarize(special)
+        .startswith(
+            "The strongest link between ordinary tokens is “␣b” to “a” in L0H2 (attention 0.80), explained by Tᵉᵉ"
+        )
+    )
+    every = {name: table.with_columns(special=True) for name, table in tables.items()}
+    assert Explain(TEXT).summarize(every) == (
+        "Every link is from or to a special token. Of the 3 strongest links, each term explains: Tᵉᵉ 1 and Tᵖᵖ 1."
+    )
 
 
 def test_links_that_tie_are_counted():
-    said = Explain(TEXT).summarize(links((0, 0.9, "pp"), (3, 0.9, "ee"), (1, 0.2, "e")))
-    assert said.startswith(
-        "2 links share the largest attention (0.90); the first is “␣b” to “a” in L0H0, explained by Tᵖᵖ"
+    tables = links((0, 0.9, "pp"), (3, 0.9, "ee"), (1, 0.2, "e"))
+    assert (
+        Explain(TEXT)
+        .summarize(tables)
+        .startswith("2 links share the largest attention (0.90); the first is “␣b” to “a” in L0H0, explained by Tᵖᵖ")
     )
-    whole = pl.DataFrame(
-        {"head": [0] * 7, "query_position": [0, *[1, 2, 3] * 2], "attention": [1.0, *[0.9] * 3, *[0.1] * 3]}
-    )
-    said = Explain(TEXT, top=1).summarize(links((0, 0.9, "pp")) | {"explanation": whole})
-    assert said.startswith("3 links share the largest attention (0.90)")  # two are beyond the links that are listed
+    third = tables["explanation"].head(1).with_columns(pl.col("head") + 4)
+    also = pl.concat([tables["explanation"], third, third.with_columns(attention=pl.lit(0.1))])
+    said = Explain(TEXT, top=1).summarize(tables | {"explanation": also})
+    assert said.startswith("3 links share the largest attention (0.90)")  # one is beyond the links that are listed
 
 
 def test_an_encoder_reads_its_special_tokens():
     """BERT is never run without [CLS] and [SEP]; ids are taken as given."""
     words = {word: place for place, word in enumerate(["[CLS]", "[SEP]", "[UNK]", "wind", "##y"])}
     tokenizer = Tokenizer(models.WordPiece(words, unk_token="[UNK]"))
+    tokenizer.add_special_tokens(["[CLS]", "[SEP]"])
     tokenizer.post_processor = processors.BertProcessing(("[SEP]", 1), ("[CLS]", 0))
     for is_causal, ids in ((False, [0, 3, 4, 1]), (True, [3, 4])):
         first = replace(random_first_layer(vocab_size=5), is_causal=is_causal)
@@ -153,6 +184,8 @@ def test_an_encoder_reads_its_special_tokens():
         assert study.provenance(Explain([3, 4])).options["token_ids"] == [3, 4]
         with pytest.raises(TokenError, match="the text is empty"):
             study.ask(Explain(""))
+    pairs = study.ask(Explain([0, 3, 4])).tables["explanation"].filter(head=0)
+    assert pairs.filter("special")[["query_token", "key_token"]].rows() == [(0, 0), (3, 0), (4, 0)]
 
 
 @pytest.mark.parametrize("heads", [3, 12])

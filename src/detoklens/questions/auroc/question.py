@@ -53,7 +53,7 @@ from detoklens.questions.words.question import by_file
 from detoklens.scores.affinity import Affinity
 from detoklens.tables.schema import Schema
 from detoklens.weights.blocks import real_model
-from detoklens.wording import head_name, listed, listed_some, plural, sentence, signed, token_shown
+from detoklens.wording import estimate, head_name, listed, listed_some, plural, sentence, signed, token_shown
 
 if TYPE_CHECKING:
     from detoklens.questions.base import ByLabel, Frames
@@ -169,9 +169,7 @@ def summarize_heads(
     if not judged:
         return f"Untestable: {verdict.reason}."
     best = judged[0]
-    low, high = best.row["auroc_low"], best.row["auroc_high"]
-    ends = "" if low is None or high is None else f" [{low:.3f}, {high:.3f}]"
-    name, auroc = head_name(best.head, layer), f"AUROC {best.row['auroc']:.3f} {queries}{ends}{truth}"
+    name, auroc = head_name(best.head, layer), f"AUROC {_with_interval(best.row, 'auroc')} {queries}{truth}"
     tied = tied_with(best, judged, layer)
     ties = f" (tied: {listed_some(tied, NAMED_TIES)})" if tied else ""
     if verdict:
@@ -206,7 +204,11 @@ def _margin(best: HeadJudgement) -> str:
     strongest = best.strongest
     if strongest is None:
         return ""
-    return f"{best.margins[strongest]:.3f} above its strongest control, the {MARGINS[strongest]}"
+    return f"{_with_interval(best.row, strongest)} above its strongest control, the {MARGINS[strongest]}"
+
+
+def _with_interval(row: Mapping[str, Any], name: str) -> str:
+    return estimate(row[name], row[f"{name}_low"], row[f"{name}_high"], digits=3)
 
 
 def _shortfall(best: HeadJudgement) -> str:
@@ -214,12 +216,12 @@ def _shortfall(best: HeadJudgement) -> str:
     if not best.failed:
         return "is not above chance"
     decided = min(best.failed, key=lambda control: best.margins[control])
-    name, margin = MARGINS[decided], best.margins[decided]
-    if margin <= 0:
-        return f"does not exceed the {name} ({signed(margin)})"
-    if margin <= REQUIRED:
-        return f"exceeds the {name} by {margin:.3f}; we require more than {REQUIRED}"
-    return f"exceeds the {name} by {margin:.3f}, but the interval reaches 0"
+    name, margin = MARGINS[decided], _with_interval(best.row, decided)
+    if best.margins[decided] <= 0:
+        return f"does not exceed the {name} ({margin})"
+    if best.margins[decided] <= REQUIRED:
+        return f"exceeds the {name} by {margin}; we require more than {REQUIRED}"
+    return f"exceeds the {name} by {margin}, but the interval reaches 0"
 
 
 def _frequency_clause(row: Mapping[str, Any]) -> str:

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,7 @@ ROUNDING = 1e-6  # nats; a smaller change may be float32 rounding
 TOKEN = 12  # terminal columns of a token and its position
 BAR = 4  # terminal columns of attention 1
 LIFTS = 2  # largest lifts shown per link
+FALLS = 0.1  # by which removing a term must lower the attention of the link that a summary names
 
 HeadQueryKey = Float[np.ndarray, "head query key"]
 Places = Int[np.ndarray, "link"]
@@ -109,6 +110,7 @@ def explanation_schema(terms: Sequence[str]) -> Schema:
         "Terms, scores and attention of every pair of tokens",
         (
             *_PAIR,
+            Column("special", "Boolean", "whether the query or the key is a special token, such as [CLS]"),
             *(Column(term, "Float64", f"the term {term}, before the attention scale") for term in terms),
             Column("score", "Float64", "the sum of all terms", defined=True),
             Column("attention", "Float64", "softmax of score × attention scale over the visible keys", defined=True),
@@ -145,15 +147,17 @@ def terms_of(links: pl.DataFrame) -> list[str]:
     return [name.removeprefix("lift_") for name in links.columns if name.startswith("lift_")]
 
 
-def pair_table(found: Explanation, texts: Sequence[str]) -> pl.DataFrame:
-    """One row per head, query and visible key."""
+def pair_table(found: Explanation, texts: Sequence[str], special: Collection[int] = ()) -> pl.DataFrame:
+    """One row per head, query and visible key; `special` are ids of tokens."""
     names = list(found.without)
     schema = explanation_schema(names)
     query, key = np.nonzero(found.seen)
+    is_special = np.isin(found.token_ids, list(special))
     return pl.concat(
         schema.frame(
             {
                 **_pair_columns(head, query, key, found.token_ids, texts),
+                "special": is_special[query] | is_special[key],
                 **{name: found.terms.full(name)[place][query, key] for name in names},
                 "score": found.score[place][query, key],
                 "attention": found.attention[place][query, key],
@@ -205,6 +209,38 @@ def _pair_columns(head: int, query: Places, key: Places, token_ids: np.ndarray, 
         "query_text": named.gather(query),
         "key_text": named.gather(key),
     }
+
+
+def summarize_links(pairs: pl.DataFrame, links: pl.DataFrame) -> str:
+    """The strongest link that depends on one term, special tokens aside, and how many links each term explains."""
+    counted = links["term"].drop_nulls().value_counts(sort=True).sort("count", "term", descending=[True, False])
+    shares = [f"{term_symbol(term)} {number}" for term, number in counted.iter_rows()]
+    explained = (
+        f" Of the {plural(len(links), 'strongest link')}, each term explains: {listed(shares)}." if shares else ""
+    )
+    several = pairs.filter(pl.len().over("head", "query_position") > 1)
+    among = pairs if several.is_empty() else several
+    ordinary = among.filter(~pl.col("special"))
+    if ordinary.is_empty():
+        return f"Every link is from or to a special token.{explained}"
+    without = [f"without_{term}" for term in terms_of(links)]
+    falling = ordinary.filter(pl.col("attention") - pl.min_horizontal(without) >= FALLS)
+    candidates = ordinary if falling.is_empty() else falling
+    link = candidates.sort("attention", descending=True, maintain_order=True).row(0, named=True)
+    stronger = among.filter(pl.col("attention") > link["attention"])
+    which = " between ordinary tokens" if stronger["special"].any() else ""
+    which += " that depends on one term" if not stronger["special"].all() else ""
+    query, key = (f"“{token_shown(link[name])}”" for name in ("query_text", "key_text"))
+    first, size = f"{query} to {key} in {head_name(link['head'])}", f"{link['attention']:.2f}"
+    tied = len(candidates.filter(attention=link["attention"]))
+    lead = f"The strongest link{which} is {first} (attention {size})"
+    if tied > 1:
+        lead = f"{plural(tied, 'link')}{which} share the largest attention ({size}); the first is {first}"
+    if falling.is_empty():
+        return f"{lead}; removing any one term lowers it by less than {FALLS}."
+    removed = min(without, key=lambda name: float(link[name]))
+    term = term_symbol(removed.removeprefix("without_"))
+    return f"{lead}, explained by {term}: attention falls to {link[removed]:.2f} without it.{explained}"
 
 
 def links_view(links: pl.DataFrame) -> View:

@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
-import polars as pl
-
 from detoklens.errors import TokenError
 from detoklens.figures.spec import FigureSpec
 from detoklens.questions.base import View
@@ -20,6 +18,7 @@ from detoklens.questions.explain.compute import (
     links_view,
     pair_table,
     strongest_links,
+    summarize_links,
     terms_of,
 )
 from detoklens.questions.options import SplitTerms
@@ -27,7 +26,6 @@ from detoklens.questions.parameters import Heads, Parameter, in_one_word, to_cli
 from detoklens.questions.texts import find_beginning
 from detoklens.scores.terms import MEANINGS
 from detoklens.tables.schema import Schema
-from detoklens.wording import head_name, listed, plural, term_symbol, token_shown
 
 if TYPE_CHECKING:
     from detoklens.parallel import Runner
@@ -128,33 +126,15 @@ class Explain(SplitTerms):
             runner.say(note)
         found = explain(study.layer, self._ids(study), study.heads(self.heads), self.split_off(study))
         texts = [study.layer.token(int(token_id)) for token_id in found.token_ids]
-        return {"explanation": pair_table(found, texts), "links": strongest_links(found, texts, self.top)}
+        special = study.layer.vocabulary.apart if study.has("vocabulary") else ()
+        return {"explanation": pair_table(found, texts, special), "links": strongest_links(found, texts, self.top)}
 
     def schemas(self, tables: Frames) -> list[Schema]:
         terms = terms_of(tables["links"])
         return [explanation_schema(terms), links_schema(terms)]
 
     def summarize(self, tables: Frames) -> str:
-        """The strongest link with its term (all of them, if their attention is equal), and the links of each term."""
-        links, pairs = tables["links"], tables["explanation"]
-        link = links.sort("attention", descending=True, maintain_order=True).row(0, named=True)
-        chosen = pairs.filter(pl.len().over("head", "query_position") > 1)  # of queries that see two keys or more
-        tied = (pairs if chosen.is_empty() else chosen).filter(attention=link["attention"])
-        query, key = (f"“{token_shown(link[name])}”" for name in ("query_text", "key_text"))
-        strongest = (
-            f"The strongest link is {query} to {key} in {head_name(link['head'])} (attention {link['attention']:.2f})"
-            if len(tied) == 1
-            else f"{plural(len(tied), 'link')} share the largest attention ({link['attention']:.2f}); the first is "
-            f"{query} to {key} in {head_name(link['head'])}"
-        )
-        if link["term"] is None:
-            return f"{strongest}; removing any one term does not lower it."
-        counted = links["term"].drop_nulls().value_counts(sort=True).sort("count", "term", descending=[True, False])
-        shares = [f"{term_symbol(term)} {number}" for term, number in counted.iter_rows()]
-        return (
-            f"{strongest}, explained by {term_symbol(link['term'])}: attention falls to {link['without_term']:.2f} "
-            f"without it. Of the {plural(len(links), 'strongest link')}, each term explains: {listed(shares)}."
-        )
+        return summarize_links(tables["explanation"], tables["links"])
 
     def views(self, tables: Frames) -> Sequence[View]:
         """The links, and a legend of the terms."""

@@ -37,7 +37,7 @@ from detoklens.questions.parameters import Heads, Parameter, in_one_word, whole_
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import seen_keys
 from detoklens.tables.schema import HEAD, TOKEN, TOKEN_ID, Column, Schema
-from detoklens.wording import head_name, listed, listed_some, plural, term_symbol
+from detoklens.wording import estimate, head_name, listed, listed_some, plural, term_symbol
 
 if TYPE_CHECKING:
     from detoklens.questions.base import ByLabel, Frames
@@ -531,10 +531,10 @@ def _describe_switch(best: HeadJudgement, tables: Frames, gaps: Mapping[tuple[in
     by_term = tables["lookback_by_term"].filter(head=best.head, part="total").sort("difference", descending=True)
     term, size = by_term.select("term", "difference").row(0)
     carries = size >= HALF * float(by_term["difference"].to_numpy().sum())
-    total, low, high = (best.total[name] for name in ("difference", "low", "high"))
+    total = estimate(*(best.total[name] for name in ("difference", "low", "high")))
     part = f"{_PART_WORDS[best.part]} ({best.parts[best.part]['difference']:.2f} nats)"
     said = (
-        f"{head_name(best.head)} looks back {total:.2f} nats more [{low:.2f}, {high:.2f}] from continuation tokens "
+        f"{head_name(best.head)} looks back {total} nats more from continuation tokens "
         f"than from whole words; the difference is {part} and "
     )
     said += f"carried by {term_symbol(term)}" if carries else f"its largest term is {term_symbol(term)} ({size:.2f})"

@@ -40,7 +40,7 @@ from detoklens.questions.texts import Beginning, find_beginning
 from detoklens.questions.words.question import by_file
 from detoklens.scores.layer import Layer
 from detoklens.tables.schema import Column, Schema
-from detoklens.wording import listed, listed_some, plural, term_symbol, token_shown
+from detoklens.wording import estimate, listed, listed_some, plural, term_symbol, token_shown
 
 if TYPE_CHECKING:
     from detoklens.questions.study import Study
@@ -324,8 +324,7 @@ class Conditions:
     def ratio(self, control: str) -> str:
         """`1.80 [1.63, 1.98]`."""
         row = self.rows[control]
-        ends = "" if row["rank_ratio_low"] is None else f" [{row['rank_ratio_low']:.2f}, {row['rank_ratio_high']:.2f}]"
-        return f"{row['rank_ratio']:.2f}{ends}"
+        return estimate(row["rank_ratio"], row["rank_ratio_low"], row["rank_ratio_high"])
 
 
 def is_needed(row: Row, candidates: int) -> bool:
