@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import polars as pl
 
-from detoklens.corpus.counts import Counts
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.chance import ALPHA
 from detoklens.measures.frequency import (
@@ -186,24 +185,40 @@ class Frequency(AtOffset):
     )
 
     def ask(self, study: Study, runner: Runner) -> Frames:
-        layer, counts, heads = study.layer, study.counts, study.heads(self.heads)
-        if counts is None:
+        layer, heads = study.layer, study.heads(self.heads)
+        if study.counts is None:
             runner.say("without counts the columns of correlations are empty")
+        counts = None if study.counts is None else study.counts.tokens
         scores = self_assertion(layer, None, self.scale, offset=self.offset, mean=self.split_off(study))
         undivided = scores * layer.token_scale(self.scale)
         asked = pl.DataFrame({"head": heads}, schema={"head": pl.Int32})
+        tokens = range(layer.vocab_size)
+        by_token = FREQUENCY_BY_TOKEN.grid(
+            {"token_id": tokens},
+            {
+                "token": token_texts(layer, tokens),
+                "count": counts,
+                "variance": layer.scales.token_variance,
+                "norm": embedding_norms(layer),
+                "divided_norm": divided_norms(layer),
+                "mean_scale": layer.token_scale("mean"),
+            },
+        )
         return {
             "frequency_by_head": asked.join(self._by_head(study, scores, undivided), on="head", maintain_order="left"),
-            "embedding_variance": _embedding_variance(layer, counts, self.unseen),
-            "frequency_by_token": _by_token(layer, counts),
-            "self_assertion": _self_assertion(scores[heads], undivided[heads], counts, heads),
-            "untrained": _untrained(layer, counts),
+            "embedding_variance": self._embedding_variance(layer, counts),
+            "frequency_by_token": by_token,
+            "self_assertion": SELF_ASSERTION.grid(
+                {"head": heads, "token_id": tokens},
+                {"count": counts, "score": scores[heads], "score_without_norm": undivided[heads]},
+            ),
+            "untrained": UNTRAINED.conform(by_token.filter(layer.untrained)),
         }
 
     def _by_head(self, study: Study, asserted: np.ndarray, undivided: np.ndarray) -> pl.DataFrame:
-        scores, counts = asserted.astype(np.float64), study.counts
-        tokens = _tokens(scores.shape[1], counts, include_unseen=self.unseen != "exclude")
-        frequency = None if counts is None else counts.tokens[tokens]
+        scores, counts = asserted.astype(np.float64), None if study.counts is None else study.counts.tokens
+        tokens = _correlated(scores.shape[1], counts, include_unseen=self.unseen != "exclude")
+        frequency = None if counts is None else counts[tokens]
         correlations = [spearman(row[tokens], frequency) for row in scores]
         null = beside_random_biases(
             study.layer,
@@ -232,6 +247,23 @@ class Frequency(AtOffset):
                 "standard_deviation": scores.std(axis=1),
             }
         )
+
+    def _embedding_variance(self, layer: Layer, counts: np.ndarray | None) -> pl.DataFrame:
+        variance = layer.scales.token_variance.astype(np.float64)
+        tokens = _correlated(layer.vocab_size, counts, include_unseen=self.unseen == "include")
+        covariance = layer.scales.mean_absolute_covariance() if layer.positions == "learned" else None
+        row = {
+            "tokens": layer.vocab_size,
+            "seen_tokens": None if counts is None else np.count_nonzero(counts),
+            "spearman_tokens": len(tokens),
+            "spearman": spearman(variance[tokens], None if counts is None else counts[tokens]),
+            "mean_variance": variance.mean(),
+            "norm_variance": embedding_norms(layer).var(),
+            "divided_norm_variance": divided_norms(layer).var(),
+            "mean_absolute_covariance": covariance,
+            "variance_to_covariance": variance.mean() / covariance if covariance else None,
+        }
+        return EMBEDDING_VARIANCE.frame({name: [value] for name, value in row.items()})
 
     def verdict(self, tables: Frames) -> Verdict:
         """Whether at least one head prefers rare or frequent tokens more than random query biases do."""
@@ -289,71 +321,6 @@ def _strongest(known: pl.DataFrame) -> dict[str, Any]:
     return known.sort(pl.col("spearman").abs(), descending=True, maintain_order=True).row(0, named=True)
 
 
-def _self_assertion(
-    scores: np.ndarray, undivided: np.ndarray, counts: Counts | None, heads: Sequence[int]
-) -> pl.DataFrame:
-    vocab_size = scores.shape[1]
-    return SELF_ASSERTION.frame(
-        {
-            "head": np.repeat(np.asarray(heads), vocab_size),
-            "token_id": np.tile(np.arange(vocab_size), len(heads)),
-            "count": pl.concat([_counts_or_null(vocab_size, counts)] * len(heads)),
-            "score": scores.ravel(),
-            "score_without_norm": undivided.ravel(),
-        }
-    )
-
-
-def _embedding_variance(layer: Layer, counts: Counts | None, unseen: Unseen) -> pl.DataFrame:
-    variance = layer.scales.token_variance.astype(np.float64)
-    tokens = _tokens(layer.vocab_size, counts, include_unseen=unseen == "include")
-    covariance = layer.scales.mean_absolute_covariance() if layer.positions == "learned" else None
-    return EMBEDDING_VARIANCE.frame(
-        {
-            "tokens": [layer.vocab_size],
-            "seen_tokens": [None if counts is None else np.count_nonzero(counts.tokens)],
-            "spearman_tokens": [len(tokens)],
-            "spearman": [spearman(variance[tokens], None if counts is None else counts.tokens[tokens])],
-            "mean_variance": [variance.mean()],
-            "norm_variance": [embedding_norms(layer).var()],
-            "divided_norm_variance": [divided_norms(layer).var()],
-            "mean_absolute_covariance": [covariance],
-            "variance_to_covariance": [variance.mean() / covariance if covariance else None],
-        }
-    )
-
-
-def _by_token(layer: Layer, counts: Counts | None) -> pl.DataFrame:
-    return FREQUENCY_BY_TOKEN.frame(
-        {
-            "token_id": np.arange(layer.vocab_size),
-            "token": pl.Series(token_texts(layer, range(layer.vocab_size)), dtype=pl.String),
-            "count": _counts_or_null(layer.vocab_size, counts),
-            "variance": layer.scales.token_variance,
-            "norm": embedding_norms(layer),
-            "divided_norm": divided_norms(layer),
-            "mean_scale": layer.token_scale("mean"),
-        }
-    )
-
-
-def _untrained(layer: Layer, counts: Counts | None) -> pl.DataFrame:
-    tokens = np.flatnonzero(layer.untrained)
-    return UNTRAINED.frame(
-        {
-            "token_id": tokens,
-            "token": pl.Series(token_texts(layer, tokens), dtype=pl.String),
-            "count": _counts_or_null(layer.vocab_size, counts).gather(tokens),
-            "norm": embedding_norms(layer)[tokens],
-        }
-    )
-
-
-def _tokens(vocab_size: int, counts: Counts | None, include_unseen: bool) -> np.ndarray:
-    if counts is None or include_unseen:
-        return np.arange(vocab_size)
-    return np.flatnonzero(counts.tokens)
-
-
-def _counts_or_null(vocab_size: int, counts: Counts | None) -> pl.Series:
-    return pl.Series([None] * vocab_size if counts is None else counts.tokens, dtype=pl.Int64)
+def _correlated(vocab_size: int, counts: np.ndarray | None, include_unseen: bool) -> np.ndarray:
+    """The tokens that enter a correlation."""
+    return np.arange(vocab_size) if counts is None or include_unseen else np.flatnonzero(counts)
