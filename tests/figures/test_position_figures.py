@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -14,7 +15,6 @@ from matplotlib.figure import Figure
 
 from detoklens.figures.labels import KEY, QUERY
 from detoklens.figures.theme import REFERENCE
-from detoklens.questions.positions.figures import compare_positions
 from detoklens.questions.positions.question import Positions
 from detoklens.questions.shape.question import Shape
 from detoklens.questions.variance.question import Variance
@@ -150,7 +150,7 @@ def test_compared_positions_are_one_line_a_checkpoint_at_a_shared_query() -> Non
     assert [len(axes.lines) for axes in figure.axes] == [2, 2, 1]
     alone = COMPARED["compare_positions_p"].draw(both)
     assert [len(line.get_xdata()) for line in alone.axes[0].lines] == [64, 33]
-    shared = compare_positions(both["positions"], quantity="pp")
+    shared = replace(COMPARED["compare_positions_p"], options=(("quantity", "pp"),)).draw(both)
     assert shared.get_supylabel().endswith("query 32")
 
 

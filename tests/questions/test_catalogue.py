@@ -38,7 +38,7 @@ def test_a_question_may_be_a_single_file(monkeypatch):
     assert Catalogue()["lengths"] is Lengths
     (spec,) = Lengths.figures
     tables = {"lengths": toy.LENGTHS.frame({"head": [0, 1], "length": [1.0, 2.0]})}
-    assert replace(spec, function="lengths:draw_lengths").draw(tables).axes
+    assert replace(spec, function="draw_lengths").draw(tables).axes
 
 
 @pytest.fixture

@@ -16,7 +16,6 @@ from detoklens.measures.heatmap import self_match_scores
 from detoklens.questions.answer import read_answer
 from detoklens.questions.auroc.question import Auroc
 from detoklens.questions.frequency.question import Frequency
-from detoklens.questions.heads.figures import compare_heads
 from detoklens.questions.heads.question import HEADS, MEASURES, Heads
 from detoklens.questions.shape.question import Shape
 from detoklens.questions.study import Study, Work
@@ -293,9 +292,10 @@ def test_the_demos_snapshots_are_lines_over_training_tokens() -> None:
         None,
     ]
     tables = judged(auroc=[0.9, 0.8], above_null=[0.3, 0.01], self_match=[0.5, 4.12], margin=[0.1, 0.0])["heads"]
-    figure = compare_heads({"demo@0": tables, "demo": tables}, width="page")
+    (compared,) = Heads.compared_figures
+    figure = compared.draw({"heads": {"demo@0": tables, "demo": tables}})
     assert figure.axes[0].get_title(loc="left") == "AUROC − strongest control"
     drawn = [line.get_xdata().tolist() for line in figure.axes[0].lines if line.get_label() != theme.REFERENCE]
     assert drawn == [[0.0, 22.40512]] * 2
-    named = compare_heads({"demo@0": tables, "other": tables}, width="page")
+    named = compared.draw({"heads": {"demo@0": tables, "other": tables}})
     assert named.axes[0].lines[-1].get_xdata().tolist() == [0, 1]

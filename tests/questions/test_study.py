@@ -10,6 +10,7 @@ import pytest
 
 import detoklens as dl
 from detoklens.errors import CorpusError, CountsError, MissingError, OutputError, RangeError
+from detoklens.questions import study as study_module
 from detoklens.questions.study import Study
 from detoklens.questions.texts import Texts, too_short
 from tests.command_line import refuse
@@ -36,6 +37,14 @@ def test_a_question_is_answered_once(layer):
     assert len(asked) == 1
     study.ask(Counted(tokens=4))
     assert len(asked) == 2
+
+
+def test_the_answers_asked_last_are_kept(layer, monkeypatch):
+    monkeypatch.setattr(study_module, "KEPT", 2)
+    study = Study(layer)
+    for tokens in (3, 4, 3, 5):
+        study.ask(Lengths(tokens=tokens))
+    assert [study.is_answered(Lengths(tokens=tokens)) for tokens in (3, 4, 5)] == [True, False, True]
 
 
 def test_what_lies_in_the_folder_is_not_computed_again(layer, tmp_path):

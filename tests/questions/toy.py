@@ -44,7 +44,9 @@ class Lengths(Question):
     report_section = "How long are they?"
     tables = (LENGTHS,)
     equation = "|Q_e|, averaged over tokens"
-    figures = (FigureSpec("lengths", draw_lengths, ("lengths",), "Lengths", "The mean length of query vectors."),)
+    figures = (
+        FigureSpec("lengths", ("lengths",), "Lengths", "The mean length of query vectors.", function=draw_lengths),
+    )
 
     def ask(self, study: Any, runner: Any) -> dict[str, pl.DataFrame]:
         import numpy as np

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
+from importlib.util import find_spec
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
@@ -21,21 +22,23 @@ if TYPE_CHECKING:
 class FigureSpec:
     """One figure: its tables, its texts and the function that draws it.
 
-    `function` is the function itself, or `x:name` for `questions/x/figures.py`, or for `questions/x.py` if that is a
-    single file; a function without the decorator `figure_function` gets it here. A `per_head` figure has one panel per
-    head. `{band}` in a caption is replaced with the share of values inside a band.
+    `function` is the function, or its name (by default that of the figure) in `figures.py` next to the question, or in
+    the question's own file if there is no other. A `per_head` figure has one panel per head. `{band}` in a caption is
+    replaced with the share of values inside a band.
     """
 
     name: str
-    function: str | Callable[..., Figure]
     tables: tuple[str, ...]
     title: str
     caption: str
+    function: str | Callable[..., Figure] = ""
     optional: tuple[str, ...] = ()
     per_head: bool = False
     options: tuple[tuple[str, Any], ...] = ()
     needs: str = ""
     """What the figure needs, told to readers of a report that omits it."""
+    module: str = ""
+    """The question's module; its class fills it in."""
 
     def with_band(self, share: float) -> FigureSpec:
         """Set the share of values inside the bands, in the caption and in the drawing."""
@@ -58,9 +61,7 @@ class FigureSpec:
         from detoklens.figures.theme import drawing_into, figure_function
 
         ax = options.pop("ax", None)
-        function = self._function()
-        if not hasattr(function, "__wrapped__"):
-            function = figure_function(function)
+        function = figure_function(self._function())
         if "heads" in options and "heads" not in signature(function).parameters:
             raise RangeError(f"the figure {self.name} does not show single heads; omit heads")
         used = [tables[name] for name in self.tables] + [tables.get(name) for name in self.optional]
@@ -75,11 +76,10 @@ class FigureSpec:
     def _function(self) -> Callable[..., Figure]:
         if not isinstance(self.function, str):
             return self.function
-        question, _, name = self.function.partition(":")
-        module = import_module(f"detoklens.questions.{question}")
-        if hasattr(module, "__path__"):
-            module = import_module(f"{module.__name__}.figures")
-        found: Callable[..., Figure] = getattr(module, name or question)
+        package = self.module.rpartition(".")[0]
+        beside = f"{package}.figures"
+        module = import_module(beside if package and find_spec(beside) else self.module)
+        found: Callable[..., Figure] = getattr(module, self.function or self.name)
         return found
 
 

@@ -7,7 +7,7 @@ fields and its help from the docstring; the report builds "how this was computed
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_args
 
 import polars as pl
@@ -120,6 +120,11 @@ class Question:
     """What a "yes" does not show, in one sentence; reports print it below the summary."""
     report_section: ClassVar[str] = ""
     """Title of the report section that shows it; empty for a question that reports leave out."""
+
+    def __init_subclass__(cls) -> None:
+        """Tell its figures where their functions are."""
+        for kind in {"figures", "compared_figures"} & vars(cls).keys():
+            setattr(cls, kind, tuple(replace(spec, module=cls.__module__) for spec in getattr(cls, kind)))
 
     def __post_init__(self) -> None:
         check_settings(self)

@@ -317,7 +317,8 @@ class Study:
         if not (folder is None or isinstance(folder, Store)):
             folder = Store(as_path(folder, "the folder for an answer"))
         stored = None if folder is None else folder.find(question, provenance)
-        answer, begun = stored or self._answers.get(provenance.to_json()), len(self._parts)
+        key, begun = provenance.to_json(), len(self._parts)
+        answer = stored or self._answers.get(key)
         if answer is None:
             answer = self._computed(question, provenance, folder, watching)
         if folder is not None and stored is None:
@@ -325,7 +326,8 @@ class Study:
             for parts in self._parts[begun:]:  # of this answer and of those it asked for
                 parts.remove()
             del self._parts[begun:]
-        self._answers[provenance.to_json()] = answer
+        self._answers[key] = answer
+        self._answers.move_to_end(key)
         while len(self._answers) > KEPT:
             self._answers.popitem(last=False)
         return answer

@@ -23,7 +23,6 @@ MIDDLE = 0.5  # a label is on the side of its point that has more space
 STRENGTH, LEXICAL = theme.Style(theme.INK, "solid", "o", ""), theme.SERIES[4]
 
 
-@theme.figure_function
 def anatomy(
     anatomy_by_head: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page"
 ) -> Figure:
@@ -44,7 +43,6 @@ def anatomy(
     return figure
 
 
-@theme.figure_function
 def head_map(
     anatomy_by_head: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page"
 ) -> Figure:
@@ -52,7 +50,6 @@ def head_map(
     return _maps({"": in_order(anatomy_by_head, chosen_heads(anatomy_by_head, heads))}, width)
 
 
-@theme.figure_function
 def compare_head_maps(
     anatomy_by_label: Mapping[str, pl.DataFrame], *, heads: Sequence[int] | None = None, width: theme.Width = "page"
 ) -> Figure:

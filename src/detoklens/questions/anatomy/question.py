@@ -118,7 +118,6 @@ class Anatomy(Question):
     figures = (
         FigureSpec(
             "anatomy",
-            "anatomy:anatomy",
             ("anatomy_by_head",),
             "Anatomy of the heads",
             "Left: shares of the variance of each head's score. Right: its strength, the standard deviation of the "
@@ -126,7 +125,6 @@ class Anatomy(Question):
         ),
         FigureSpec(
             "head_map",
-            "anatomy:head_map",
             ("anatomy_by_head",),
             "Map of heads",
             "Share of each head's score variance due to the offset alone, and share due to pairs of tokens; the area "
@@ -136,7 +134,6 @@ class Anatomy(Question):
     compared_figures = (
         FigureSpec(
             "compare_head_maps",
-            "anatomy:compare_head_maps",
             ("anatomy_by_head",),
             "Maps of heads of several checkpoints",
             "Share of each head's score variance due to the offset alone, and share due to pairs of tokens; the area "

@@ -23,7 +23,6 @@ PARTS = {
 }
 
 
-@theme.figure_function
 def attention(
     attention: pl.DataFrame,
     *,
@@ -66,7 +65,6 @@ def attention_near(
     return attention(keys, heads=heads, query=query, last=NEAR, band_share=band_share, width=width)
 
 
-@theme.figure_function
 def attention_parts(
     attention_agreement: pl.DataFrame,
     *,

@@ -97,7 +97,6 @@ class Attention(OnText):
     figures = (
         FigureSpec(
             "attention",
-            "attention",
             ("attention",),
             "Attention on text and from positions alone",
             "Mean attention over documents, with the band that contains {band} of them, and the softmax of Tᵖ + Tᵖᵖ, "
@@ -106,7 +105,6 @@ class Attention(OnText):
         ),
         FigureSpec(
             "attention_near",
-            "attention:attention_near",
             ("attention",),
             "Attention on the nearest keys",
             "Mean attention on the last 30 keys up to the query, with the band that contains {band} of documents, and "
@@ -115,7 +113,6 @@ class Attention(OnText):
         ),
         FigureSpec(
             "attention_parts",
-            "attention:attention_parts",
             ("attention_agreement",),
             "Where attention goes",
             "Attention on the first position, on far keys, on the 15 keys before the query and on the query itself, "

@@ -47,7 +47,6 @@ MOST_TOKENS = len(theme.SERIES)
 LONGEST_LABEL = 40
 
 
-@theme.figure_function
 def auroc(
     auroc_by_head: pl.DataFrame,
     auroc_controls: pl.DataFrame | None = None,
@@ -104,7 +103,6 @@ def _title(auroc_by_head: pl.DataFrame, measure: str) -> str:
     return MEASURES[measure].replace("query tokens", f"{tokens:,} query tokens")
 
 
-@theme.figure_function
 def precision(
     precision_by_head: pl.DataFrame,
     *,
@@ -125,7 +123,6 @@ def precision(
     return figure
 
 
-@theme.figure_function
 def roc(
     roc_points: pl.DataFrame,
     *,
@@ -184,7 +181,6 @@ def _area(curve: pl.DataFrame) -> float | None:
     return float(np.trapezoid(found, wrong)) if len(found) > 1 else None
 
 
-@theme.figure_function
 def compare_auroc(
     auroc_by_label: Mapping[str, pl.DataFrame],
     controls_by_label: Mapping[str, pl.DataFrame] | None = None,

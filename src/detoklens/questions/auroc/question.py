@@ -381,7 +381,6 @@ class Auroc(Joining):
     figures = (
         FigureSpec(
             "auroc",
-            "auroc",
             ("auroc_by_head",),
             "AUROC by head",
             "Mean AUROC of Tᵉᵉ over query tokens, with its 95 % interval over query tokens, for this vocabulary: the "
@@ -393,14 +392,12 @@ class Auroc(Joining):
         ),
         FigureSpec(
             "precision",
-            "auroc:precision",
             ("precision_by_head",),
             "Precision by head",
             "Average precision and precision of the top k keys, each with the value of a constant score (hollow).",
         ),
         FigureSpec(
             "roc",
-            "auroc:roc",
             ("roc_points",),
             "ROC curves of single query tokens",
             "ROC curves of the query tokens in the legend, with the area under each: share of bigrams whose first "
@@ -412,7 +409,6 @@ class Auroc(Joining):
     compared_figures = (
         FigureSpec(
             "compare_auroc",
-            "auroc:compare_auroc",
             ("auroc_by_head",),
             "AUROC by head in several checkpoints",
             "Mean AUROC with its 95 % interval over query tokens, for each head and checkpoint. Hollow: the largest "

@@ -14,7 +14,6 @@ from detoklens.figures.panels import chosen_heads, head_panels, head_rows, in_or
 from detoklens.wording import term_name
 
 
-@theme.figure_function
 def contributions(
     contributions: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page"
 ) -> Figure:
@@ -42,7 +41,6 @@ def contributions(
     return figure
 
 
-@theme.figure_function
 def contribution_shares(
     contributions_by_head: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page"
 ) -> Figure:
@@ -58,7 +56,6 @@ def contribution_shares(
     return figure
 
 
-@theme.figure_function
 def compare_contributions(contributions_by_label: Mapping[str, pl.DataFrame], *, width: theme.Width = "page") -> Figure:
     """Draw each term's share by checkpoint."""
     joined = pl.concat(

@@ -136,7 +136,6 @@ class Contributions(OnText):
     figures = (
         FigureSpec(
             "contributions",
-            "contributions",
             ("contributions",),
             "Term contributions",
             "KL divergence between attention without a term and full attention, by query position, mean over "
@@ -145,16 +144,15 @@ class Contributions(OnText):
         ),
         FigureSpec(
             "group_contributions",
-            "contributions",
             ("group_contributions",),
             "Contributions of groups of terms",
             "The same with several terms removed at once: position (Tᵖ, Tᵖᵖ), token (Tᵉ, Tᵉᵉ), mixed (Tᵉᵖ, Tᵖᵉ) and "
             "self-assertion (Tᵉ, Tᵖ). The groups of the paper's abstract and limitations, which have no figure.",
+            function="contributions",
             per_head=True,
         ),
         FigureSpec(
             "contribution_shares",
-            "contributions:contribution_shares",
             ("contributions_by_head",),
             "Term shares by head",
             "Each term's share of the sum of a head's KL divergences: a summary of the paper's Figure 4.",
@@ -163,7 +161,6 @@ class Contributions(OnText):
     compared_figures = (
         FigureSpec(
             "compare_contributions",
-            "contributions:compare_contributions",
             ("contributions_by_head",),
             "Term shares by checkpoint",
             "Each term's share of the heads' KL divergences, mean over heads.",

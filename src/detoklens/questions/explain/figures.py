@@ -41,7 +41,6 @@ class Layout:
     staggered: bool
 
 
-@theme.figure_function
 def explain(
     explanation: pl.DataFrame,
     links: pl.DataFrame,

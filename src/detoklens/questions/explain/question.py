@@ -90,7 +90,6 @@ class Explain(SplitTerms):
     figures = (
         FigureSpec(
             "explain",
-            "explain",
             ("explanation", "links"),
             "Attention in the text and the terms that explain it",
             "Attention of each query (row) to its visible keys (columns). Each head's strongest links are framed; the "

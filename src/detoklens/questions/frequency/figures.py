@@ -14,7 +14,6 @@ from detoklens.figures.panels import PAIRS_PER_INCH, chosen_heads, titled_panels
 from detoklens.wording import head_name, term_name
 
 
-@theme.figure_function
 def token_alone(
     self_assertion: pl.DataFrame,
     frequency_by_head: pl.DataFrame | None = None,
@@ -42,7 +41,6 @@ def _head_title(head: int, correlation: str, variant: str, by_head: pl.DataFrame
     return head_name(head) + variant + (f" ρ {number(found[0])}" if found else "")
 
 
-@theme.figure_function
 def token_variance(
     frequency_by_token: pl.DataFrame, embedding_variance: pl.DataFrame | None = None, *, width: theme.Width = "page"
 ) -> Figure:

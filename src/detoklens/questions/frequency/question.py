@@ -163,7 +163,6 @@ class Frequency(AtOffset):
     figures = (
         FigureSpec(
             "token_alone",
-            "frequency:token_alone",
             ("self_assertion",),
             "Token alone (Tᵉ) against frequency",
             "Tᵉ of each token against its corpus count plus one, with and without LayerNorm's division by σ; ρ is "
@@ -175,7 +174,6 @@ class Frequency(AtOffset):
         ),
         FigureSpec(
             "token_variance",
-            "frequency:token_variance",
             ("frequency_by_token",),
             "Variance of token embeddings against frequency",
             "Variance of each token's embedding against its corpus count plus one. The paper's Figure 6, left.",

@@ -53,7 +53,6 @@ HEAD, NULL = theme.SERIES[0], theme.SERIES[1]
 OTHERS = theme.Style(theme.INK, "solid", "o", "")
 
 
-@theme.figure_function
 def head_cards(heads_table: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
     """Draw one row per head, one panel per measure."""
     asked = chosen_heads(heads_table, heads)
@@ -78,7 +77,6 @@ def _name(head: int, position_class: str | None) -> str:
     return f"{position_class}  {head_name(head)}" if position_class else head_name(head)
 
 
-@theme.figure_function
 def compare_heads(
     heads_by_label: Mapping[str, pl.DataFrame], *, heads: Sequence[int] | None = None, width: theme.Width = "page"
 ) -> Figure:

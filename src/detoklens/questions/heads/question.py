@@ -143,7 +143,6 @@ class Heads(Joining):
     figures = (
         FigureSpec(
             "head_cards",
-            "heads:head_cards",
             ("heads",),
             "Head cards",
             "One row per head: AUROC against corpus bigrams with its null, and minus its strongest control; lift of "
@@ -155,7 +154,6 @@ class Heads(Joining):
     compared_figures = (
         FigureSpec(
             "compare_heads",
-            "heads:compare_heads",
             ("heads",),
             "Heads of several checkpoints",
             "AUROC margin, lookback, anatomy and head cards by checkpoint, or by training tokens for the demo's "

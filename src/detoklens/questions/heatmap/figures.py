@@ -28,7 +28,6 @@ PLAIN = Margins(
 )
 
 
-@theme.figure_function
 def heatmap(
     heatmap: pl.DataFrame,
     heatmap_tokens: pl.DataFrame | None = None,

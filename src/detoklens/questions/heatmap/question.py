@@ -100,7 +100,6 @@ class Heatmap(AtOffset):
     figures = (
         FigureSpec(
             "heatmap",
-            "heatmap",
             ("heatmap",),
             "Tᵉᵉ of random tokens",
             "Scores of all pairs of the sampled tokens, with and without (no LN) LayerNorm's division by σ. White "

@@ -23,7 +23,6 @@ TICK, TICK_BEFORE_MLP = 0.2, 0.3  # inches from one head's number to the next, a
 NARROW = 5.0  # inches
 
 
-@theme.figure_function
 def layers(twins_by_layer: pl.DataFrame, *, width: theme.Width = "page") -> Figure:
     """Median rank of the twin after every layer."""
     figure, (axes,) = titled_panels(
@@ -52,7 +51,6 @@ def _counted(table: pl.DataFrame) -> str:
     return f"{words[0]:,} words, {candidates[0]:,} candidates"
 
 
-@theme.figure_function
 def component_map(twins_by_component: pl.DataFrame, *, width: theme.Width = "page") -> Figure:
     """Attention of each head to the previous piece, and what each head and MLP costs when ablated."""
     attention, needed = _grid(twins_by_component, "attention"), np.log(_grid(twins_by_component, "needed"))

@@ -99,21 +99,21 @@ class Layers(Question):
     figures = (
         FigureSpec(
             "twins_by_layer",
-            "layers",
             ("twins_by_layer",),
             "Rank of the twin by layer",
             "Median rank of a word's twin after every block, with its 95 % interval over words (lower is better): "
             "unchanged and in the four controls.",
+            function="layers",
         ),
         FigureSpec(
             "twins_by_component",
-            "layers:component_map",
             ("twins_by_component",),
             "Attention to the previous piece, and ablations",
             "Left: mean attention of each head from the last piece to the previous one. Right: rank ratio of the twin "
             "with the head or MLP ablated, relative to that of the null; 1 is no difference. Rings mark needed "
             "components: the lower end of the lost share of the gain exceeds a quarter, and the ablated null stays "
             "above chance.",
+            function="component_map",
         ),
     )
 

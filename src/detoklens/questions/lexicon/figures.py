@@ -19,7 +19,6 @@ SHARES = {
 OTHERS = theme.Style(theme.INK, "solid", "o", "")
 
 
-@theme.figure_function
 def lexicon(lexicon: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
     """Draw the share of words and of corpus pairs among each head's strongest pairs, up to each rank."""
     seen = pl.col("count") > 0 if "count" in lexicon.columns else pl.lit(None, dtype=pl.Boolean)
@@ -49,7 +48,6 @@ def _share_up_to(found: pl.Series) -> pl.Series:
     return table.select(pl.col("found").fill_null(0).cum_sum() / pl.when(known > 0).then(known)).to_series()
 
 
-@theme.figure_function
 def lexicon_scores(lexicon: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
     """Draw Tᵉᵉ of each head's strongest pairs by rank. The six highest heads are named, the others faint."""
     rows = lexicon.filter(pl.col("head").is_in(chosen_heads(lexicon, heads))).sort("rank")

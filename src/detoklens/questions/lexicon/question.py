@@ -141,7 +141,6 @@ class Lexicon(Joining):
     figures = (
         FigureSpec(
             "lexicon",
-            "lexicon",
             ("lexicon",),
             "Lexicons by head",
             "Share of each head's strongest pairs, up to each rank, that occur in the corpus (with counts) or join to "
@@ -151,7 +150,6 @@ class Lexicon(Joining):
         ),
         FigureSpec(
             "lexicon_scores",
-            "lexicon:lexicon_scores",
             ("lexicon",),
             "Scores of the strongest pairs",
             "Tᵉᵉ of each head's strongest pairs by rank; the legend names the six highest heads.",

@@ -21,7 +21,6 @@ BAR = 0.24  # height of a bar as a share of a row
 ROW, SMALLEST_ROW = 0.8, 0.28  # height of a row in inches: usual, and with many heads
 
 
-@theme.figure_function
 def lookback(
     by_head: pl.DataFrame,
     by_term: pl.DataFrame,

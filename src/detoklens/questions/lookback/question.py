@@ -242,7 +242,6 @@ class Lookback(SplitTerms):
     figures = (
         FigureSpec(
             "lookback",
-            "lookback:lookback",
             ("lookback_by_head", "lookback_by_term"),
             "Looking back, by class of query token",
             "Left: lift of the previous token from continuation tokens (C), whole words (W) and first pieces (F), by "

@@ -18,7 +18,6 @@ MOST_LETTERS = 15
 MOST_BLOCKS = 24  # one per head and query token, unless tokens are given
 
 
-@theme.figure_function
 def partners(
     partners: pl.DataFrame,
     *,

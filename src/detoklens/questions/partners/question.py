@@ -82,7 +82,6 @@ class Partners(Joining):
     figures = (
         FigureSpec(
             "partners",
-            "partners",
             ("partners",),
             "Strongest partners",
             "The keys with the largest Tᵉᵉ for each query token, best first, in each head; ␣ is a space. The "

@@ -24,7 +24,6 @@ NAMES = {
 SCALES = {"key": "of the key", "query": "of the query", "both": "of query and key"}
 
 
-@theme.figure_function
 def position_alone(
     positions: pl.DataFrame,
     *,
@@ -54,7 +53,6 @@ def position_alone(
     return figure
 
 
-@theme.figure_function
 def position_curves(
     positions: pl.DataFrame,
     *,
@@ -100,7 +98,6 @@ def position_curves(
     return figure
 
 
-@theme.figure_function
 def kernel(
     positions_by_offset: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page"
 ) -> Figure:
@@ -113,7 +110,6 @@ def kernel(
     return figure
 
 
-@theme.figure_function
 def kernel_attention(
     positions_by_offset: pl.DataFrame,
     *,
@@ -135,7 +131,6 @@ def kernel_attention(
     return figure
 
 
-@theme.figure_function
 def compare_positions(
     positions_by_label: Mapping[str, pl.DataFrame],
     by_offset_by_label: Mapping[str, pl.DataFrame] | None = None,
@@ -167,7 +162,6 @@ def compare_positions(
     return _checkpoint_lines(curves, heads, width, KEY_POSITION, NAMES[quantity] + where)
 
 
-@theme.figure_function
 def compare_kernels(
     by_offset_by_label: Mapping[str, pl.DataFrame],
     *,

@@ -190,7 +190,6 @@ class Positions(OfPositions):
     figures = (
         FigureSpec(
             "position_alone",
-            "positions:position_alone",
             ("positions",),
             "Position alone (Tᵖ)",
             "Tᵖ of each key position: with mean σ over the vocabulary and the band of {band} of the tokens, and "
@@ -200,11 +199,11 @@ class Positions(OfPositions):
         *(
             FigureSpec(
                 name,
-                "positions:position_curves",
                 ("positions",),
                 title,
                 f"{what}: one column per query position, with the mean σ of the vocabulary, and with the largest and "
                 f"the smallest σ {{extremes}}. {where}",
+                function="position_curves",
                 per_head=True,
                 options=(("quantity", quantity),),
             )
@@ -234,7 +233,6 @@ class Positions(OfPositions):
         ),
         FigureSpec(
             "kernel",
-            "positions:kernel",
             ("positions_by_offset",),
             "The position kernel (Tᵖ)",
             "What the distance from query to key adds to the score of any two tokens, before multiplication by the "
@@ -243,7 +241,6 @@ class Positions(OfPositions):
         ),
         FigureSpec(
             "kernel_attention",
-            "positions:kernel_attention",
             ("positions_by_offset",),
             "Attention by distance alone",
             "Softmax of the kernel over the visible keys: the attention if only distance mattered. Not in the paper, "
@@ -255,10 +252,10 @@ class Positions(OfPositions):
         *(
             FigureSpec(
                 f"compare_positions_{quantity}",
-                "positions:compare_positions",
                 ("positions",),
                 f"Positions in several checkpoints: {words}",
                 f"{meaning} in each head, one line per checkpoint.",
+                function="compare_positions",
                 optional=("positions_by_offset",),
                 per_head=True,
                 options=(("quantity", quantity),),
@@ -270,7 +267,6 @@ class Positions(OfPositions):
         ),
         FigureSpec(
             "compare_kernels",
-            "positions:compare_kernels",
             ("positions_by_offset",),
             "Position kernels of several checkpoints",
             "What the distance from query to key adds to the score in each head, one line per checkpoint.",

@@ -38,7 +38,6 @@ REACHES = {
 }
 
 
-@theme.figure_function
 def shape_numbers(
     shape: pl.DataFrame,
     *,
@@ -60,7 +59,6 @@ def shape_numbers(
     return figure
 
 
-@theme.figure_function
 def reach(reach: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
     """Mass of attention by position alone on near tokens and on position 0, from every query position."""
     shown = {column: named for column, named in REACHES.items() if column in reach.columns}

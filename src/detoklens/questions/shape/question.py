@@ -141,7 +141,6 @@ class Shape(OfPositions):
     figures = (
         FigureSpec(
             "shape_numbers",
-            "shape:shape_numbers",
             ("shape",),
             "Shape of the position terms",
             "One row per head: slope of Tᵖ and R² of the line, period and share of the leading wave of Tᵖᵖ (of the "
@@ -150,7 +149,6 @@ class Shape(OfPositions):
         ),
         FigureSpec(
             "reach",
-            "shape:reach",
             ("reach",),
             "Attention by position alone from every query position",
             "Softmax of Tᵖ + Tᵖᵖ: mass on the last 15 tokens, and on position 0 with its own σ and with the σ of its "

@@ -33,7 +33,6 @@ APART = 0.05  # of a step, between the intervals of two lines
 MOST_HEADS = len(theme.SERIES)
 
 
-@theme.figure_function
 def twins(twins_by_condition: pl.DataFrame, *, width: theme.Width = "page") -> Figure:
     """Median rank of the twin in each condition, and its rank ratio."""
     rows = _shortest(twins_by_condition)
@@ -76,7 +75,6 @@ def _name(condition: str) -> str:
     return f"{kind} {term_symbol(what)}" if kind in ("without", "only") else condition.replace("_", " ")
 
 
-@theme.figure_function
 def twins_pieces(twins_by_condition: pl.DataFrame, *, width: theme.Width = "page") -> Figure:
     """Median rank of the twin by number of pieces."""
     places = _places(twins_by_condition)
@@ -105,7 +103,6 @@ def _line_with_intervals(axes: Axes, at: pl.Series, rows: pl.DataFrame, column: 
         axes.vlines(numbers(at), numbers(low), numbers(high), color=style.colour, linewidth=1.2)
 
 
-@theme.figure_function
 def compare_twins(
     by_label: Mapping[str, pl.DataFrame], *, heads: Sequence[int] | None = None, width: theme.Width = "page"
 ) -> Figure:

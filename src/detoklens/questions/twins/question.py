@@ -123,7 +123,6 @@ class Twins(Question):
     figures = (
         FigureSpec(
             "twins",
-            "twins",
             ("twins_by_condition",),
             "Rank of the twin by condition",
             "Median rank of a word's twin among the candidates, with its 95 % interval over words (left is better): "
@@ -133,7 +132,6 @@ class Twins(Question):
         ),
         FigureSpec(
             "twins_pieces",
-            "twins:twins_pieces",
             ("twins_by_condition",),
             "Words in more pieces",
             "Median rank of the twin, with its 95 % interval, by number of pieces with the same last piece: unchanged "
@@ -143,7 +141,6 @@ class Twins(Question):
     compared_figures = (
         FigureSpec(
             "compare_twins",
-            "twins:compare_twins",
             ("twins_by_condition",),
             "Twins in several checkpoints",
             "Rank ratio of the twin in each of the four controls, and with one head's attention to earlier pieces cut, "

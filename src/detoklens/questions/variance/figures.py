@@ -22,7 +22,6 @@ FEW = 10
 VERDICTS = {True: " (odd)", False: "", None: " (untestable)"}
 
 
-@theme.figure_function
 def position_variance(position_variance: pl.DataFrame, *, width: theme.Width = "page") -> Figure:
     """Variance of all, the first ten and the last ten position embeddings."""
     rows = position_variance.sort("position")
@@ -50,7 +49,6 @@ def _draw_part(axes: Axes, part: pl.DataFrame) -> None:
     axes.set_ylim(bottom=0)
 
 
-@theme.figure_function
 def first_position(switch: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
     """Tᵖ at position 0 and the mean of the next ten positions, without and with LayerNorm."""
     asked = chosen_heads(switch, heads)
@@ -66,7 +64,6 @@ def first_position(switch: pl.DataFrame, *, heads: Sequence[int] | None = None, 
     return figure
 
 
-@theme.figure_function
 def last_positions(
     last_queries: pl.DataFrame,
     undertrained: pl.DataFrame | None = None,

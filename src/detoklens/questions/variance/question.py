@@ -128,7 +128,6 @@ class Variance(OverVocabulary):
     figures = (
         FigureSpec(
             "position_variance",
-            "variance:position_variance",
             ("position_variance",),
             "Variance of position embeddings",
             "Variance of all, the first ten and the last ten position embeddings; squares mark outliers. The paper's "
@@ -136,7 +135,6 @@ class Variance(OverVocabulary):
         ),
         FigureSpec(
             "first_position",
-            "variance:first_position",
             ("switch",),
             "The switch at position 0",
             "Tᵖ at position 0 and its mean over the next ten positions, without and with LayerNorm's division. The "
@@ -144,7 +142,6 @@ class Variance(OverVocabulary):
         ),
         FigureSpec(
             "last_positions",
-            "variance:last_positions",
             ("last_queries",),
             "The last query positions",
             "Tᵖᵖ without LayerNorm for the last five query positions. Odd: the last one deviates as if undertrained; "

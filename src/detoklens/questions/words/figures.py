@@ -15,7 +15,6 @@ HEAD, OTHER = theme.SERIES[0], theme.SERIES[1]
 SHARES = {"first": 0.0, "top_1_percent": 0.01, "top_10_percent": 0.1}  # with chance
 
 
-@theme.figure_function
 def words(words_by_head: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
     """Draw each head's median rank of a word's preceding piece, and the shares of pairs near the top."""
     asked = chosen_heads(words_by_head, heads)

@@ -165,7 +165,6 @@ class Words(Joining):
     figures = (
         FigureSpec(
             "words",
-            "words",
             ("words_by_head",),
             "Ranks of preceding pieces",
             "Median rank of a word's preceding piece for its following piece (ahead: the reverse), as a share of the "
