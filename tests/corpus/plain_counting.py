@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,23 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from detoklens.corpus.counts import Counts
+from detoklens.corpus.documents import cut_into_shards
+from detoklens.corpus.inputs import find_inputs
 from detoklens.corpus.manifest import json_text
+from detoklens.corpus.reading import read_texts, where
+from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.tokens import Vocabulary
+
+
+def located_texts(inputs: Sequence[str | Path], limit: int | None = None) -> list[tuple[str, str]]:
+    """Each document's place, as errors name it, and its text."""
+    options = ReadingOptions()
+    return [
+        (where(piece, number, options), text.decode())
+        for shard in cut_into_shards(find_inputs(inputs), options, limit)
+        for piece in shard.pieces
+        for number, text in read_texts(piece, options, Tally(), 1 << 20)
+    ]
 
 
 def without_special_parsing(vocabulary: Vocabulary) -> Tokenizer:

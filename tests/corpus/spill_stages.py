@@ -6,7 +6,8 @@ from contextlib import contextmanager
 import pytest
 
 from detoklens.corpus.pairs import PairCounter, Run, Spills
-from detoklens.corpus.tasks import CountTask, Done, count_shard
+from detoklens.corpus.records import Tally
+from detoklens.corpus.tasks import CountTask
 
 BEFORE, INSIDE, AFTER = "before finish", "inside finish", "after finish"
 STAGES = {frozenset(), frozenset({BEFORE}), frozenset({INSIDE}), frozenset({BEFORE, INSIDE})}
@@ -18,7 +19,7 @@ def noted_stages() -> Iterator[list[frozenset[str]]]:
     seen: list[frozenset[str]] = []
     now: list[str] = [BEFORE]
     stages: set[str] = set()
-    finish, put_away = PairCounter.finish, Spills.put_away
+    finish, put_away, run_task = PairCounter.finish, Spills.put_away, CountTask.run
 
     def noted_finish(counter: PairCounter) -> Run:
         now[0] = INSIDE
@@ -30,15 +31,15 @@ def noted_stages() -> Iterator[list[frozenset[str]]]:
         stages.add(now[0])
         put_away(files, run)
 
-    def noted_count(task: CountTask) -> Done:
+    def noted_run(task: CountTask) -> Tally:
         now[0] = BEFORE
         stages.clear()
-        done = count_shard(task)
+        tally = run_task(task)
         seen.append(frozenset(stages - {AFTER}))
-        return done
+        return tally
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(PairCounter, "finish", noted_finish)
         patched.setattr(Spills, "put_away", noted_put_away)
-        patched.setattr("detoklens.corpus.tasks.count_shard", noted_count)
+        patched.setattr(CountTask, "run", noted_run)
         yield seen

@@ -16,7 +16,7 @@ from detoklens.corpus.encoding import choose_library
 from detoklens.corpus.pairs import Part, Spills, read_runs
 from detoklens.corpus.reading import Piece
 from detoklens.corpus.records import ReadingOptions
-from detoklens.corpus.tasks import CountTask, count_shard
+from detoklens.corpus.tasks import CountTask
 from detoklens.engines import open_engine
 from detoklens.tokens import Vocabulary
 from tests.corpus.conftest import SIZES
@@ -75,7 +75,7 @@ def test_any_documents_give_the_counts_of_a_counter(
         source = write_jsonl(folder / "texts.jsonl", texts)
         shard = Shard(0, (Piece(str(source), str(source), ".jsonl"),), 0)
         target = folder / "part.arrow"
-        count_shard(CountTask(shard, target, path, library, False, size, ReadingOptions(), batch, memory))
+        CountTask(shard, target, size, memory, path, library, False, ReadingOptions(), batch).run()
         return Part(target)
 
     def pairs_of(part: Part) -> Counter[tuple[int, int]]:
@@ -136,7 +136,7 @@ def test_memory_too_small_for_all_pairs_changes_nothing(
     monkeypatch.setattr(Spills, "put_away", lambda self, run: (put_away.append(len(run.keys)), put(self, run))[1])
     shard = Shard(0, (Piece(str(source), str(source), ".jsonl"),), 0)
     target = tmp_path / "part.arrow"
-    count_shard(CountTask(shard, target, path, "tokenizers", False, 300, ReadingOptions(), 2_000, 40_000))
+    CountTask(shard, target, 300, 40_000, path, "tokenizers", False, ReadingOptions(), 2_000).run()
     assert len(put_away) > 3
     runs = [zip(run.keys.tolist(), run.counts.tolist(), strict=True) for run in read_runs(target)]
     found = {divmod(key, 300): occurrences for run in runs for key, occurrences in run}

@@ -10,17 +10,18 @@ import pytest
 import zstandard
 
 from detoklens.corpus import documents, reading
-from detoklens.corpus.documents import Document, read_documents
+from detoklens.corpus.documents import read_documents
 from detoklens.corpus.inputs import find_inputs
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.errors import CorpusError
+from tests.corpus.plain_counting import located_texts
 
 TEXTS = ["first", "", "with\nlines\r\n", "🤦🏽‍♂️ é", "last"]
 SKIPPING = ReadingOptions(skip_bad=True)
 
 
 def texts_of(*inputs: Path | str, reading: ReadingOptions | None = None, **rest: object) -> list[str]:
-    return [document.text for document in read_documents(inputs, reading, **rest)]  # type: ignore[arg-type]
+    return list(read_documents(inputs, reading, **rest))  # type: ignore[arg-type]
 
 
 def json_lines(texts: list[str]) -> bytes:
@@ -78,11 +79,7 @@ def test_a_text_file_is_one_document_or_one_a_line(tmp_path: Path) -> None:
 def test_documents_say_where_they_are_from(tmp_path: Path) -> None:
     lines = write(tmp_path / "a.jsonl", b'\n{"text": "x"}\n\n{"text": "y"}\n')
     text = write(tmp_path / "b.txt", b"z")
-    assert list(read_documents([tmp_path])) == [
-        Document(f"{lines}, line 2", "x"),
-        Document(f"{lines}, line 4", "y"),
-        Document(f"{text}", "z"),
-    ]
+    assert located_texts([tmp_path]) == [(f"{lines}, line 2", "x"), (f"{lines}, line 4", "y"), (str(text), "z")]
 
 
 def test_pieces_of_a_file_number_its_lines_and_rows_from_its_start(
@@ -91,9 +88,9 @@ def test_pieces_of_a_file_number_its_lines_and_rows_from_its_start(
     monkeypatch.setattr(documents, "SMALLEST", 30)
     path = write(tmp_path / "a.jsonl", json_lines([f"text {number}" for number in range(40)]))
     table = write_parquet(tmp_path / "b.parquet", [f"text {number}" for number in range(20)], row_group_size=3)
-    found = list(read_documents([tmp_path]))
-    expected = [Document(f"{path}, line {number + 1}", f"text {number}") for number in range(40)]
-    assert found == expected + [Document(f"{table}, row {number + 1}", f"text {number}") for number in range(20)]
+    expected = [(f"{path}, line {number + 1}", f"text {number}") for number in range(40)]
+    expected += [(f"{table}, row {number + 1}", f"text {number}") for number in range(20)]
+    assert located_texts([tmp_path]) == expected
     assert len(documents.cut_into_shards(find_inputs([path]), ReadingOptions())) > 10
 
 
@@ -106,7 +103,7 @@ def test_another_field_can_be_named(tmp_path: Path) -> None:
 def test_a_limit_takes_the_first_documents(limit: int, tmp_path: Path) -> None:
     write(tmp_path / "a.jsonl", json_lines(TEXTS[:3]))
     write_parquet(tmp_path / "b.parquet", TEXTS[3:])
-    assert texts_of(tmp_path, limit_documents=limit) == TEXTS[:limit]
+    assert [text for _, text in located_texts([tmp_path], limit)] == TEXTS[:limit]
 
 
 def test_undecodable_bytes_are_replaced_and_counted(tmp_path: Path) -> None:

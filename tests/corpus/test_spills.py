@@ -13,7 +13,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from detoklens.corpus import pairs as spills
-from detoklens.corpus import tasks
 from detoklens.corpus.documents import Shard
 from detoklens.corpus.pairs import Part, Run, Spills, read_runs, write_part
 from detoklens.corpus.reading import Piece
@@ -41,7 +40,7 @@ def counted(folder: Path, pieces: list[list[str]], tokenizer: Path, size: int, b
     files = [str(write_jsonl(folder / f"{number}.jsonl", texts)) for number, texts in enumerate(pieces)]
     shard = Shard(0, tuple(Piece(file, file, ".jsonl") for file in files), 0)
     target = folder / "part.arrow"
-    tasks.count_shard(CountTask(shard, target, tokenizer, "tokenizers", False, size, ReadingOptions(), batch, memory))
+    CountTask(shard, target, size, memory, tokenizer, "tokenizers", False, ReadingOptions(), batch).run()
     assert sorted(folder.glob("*.arrow*")) == [target]
     return Part(target)
 

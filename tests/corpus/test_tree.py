@@ -19,7 +19,7 @@ class Files:
         if node.level == 0:
             content = {node.index}
         else:
-            parts = [tree.path(child).read_text().split() for child in tree.children(node)]
+            parts = [child.read_text().split() for child in tree.children(node)]
             content = {int(shard) for part in parts for shard in part}
             assert len(content) == sum(map(len, parts))
         tree.path(node).write_text(" ".join(map(str, content)))

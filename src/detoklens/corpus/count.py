@@ -6,7 +6,7 @@ import os
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from importlib.metadata import version
@@ -31,7 +31,7 @@ from detoklens.corpus.memory import default_memory, longest_document, share_of
 from detoklens.corpus.output import OutputFolder, open_output, row_groups, write_bigrams, write_text, write_tokens
 from detoklens.corpus.pairs import add_parts
 from detoklens.corpus.records import ReadingOptions, Tally
-from detoklens.corpus.tasks import CountTask, ImportTask, MergeTask, MergeTree, Node, Task, perform
+from detoklens.corpus.tasks import CountTask, ImportTask, MergeTask, MergeTree, Node, ShardTask, Task, perform
 from detoklens.corpus.token_files import ACCEPTED, PAIRS, RAW_TYPES, ImportOptions, pieces_of, recognize
 from detoklens.engines import Engine, open_engine
 from detoklens.errors import CorpusError
@@ -69,7 +69,6 @@ class Progress:
 
 
 CountWatcher = Callable[[Progress], None]
-TaskMaker = Callable[[Shard[Any], Path], CountTask | ImportTask]
 
 
 def count_corpus(
@@ -90,35 +89,30 @@ def count_corpus(
     files = find_inputs(inputs, apart_from=out)
     what = {"limit_documents": options.limit_documents, "parse_special_tokens": options.parse_special_tokens}
     plan = _plan(files, vocabulary, asdict(options.reading) | what, TOKENIZERS)
-    with open_output(out) as output:
-        output.check_plan(plan)
-        if not output.is_complete:
-            with nullcontext(engine) if engine else open_engine() as running:
-                shards = cut_into_shards(files, options.reading, options.limit_documents)
-                run = Run(output, vocabulary, options.memory, shards, running, watch)
-                longest = longest_document(run.memory)
-                sample = sample_texts(shards, options.reading, longest)
-                library, reason, speed = choose_library(vocabulary, sample, options.parse_special_tokens)
-                if library == TOKENIZERS:
-                    run.note_cost(reason, speed)
-                package = library.split(" ")[0]
-                plan |= {
-                    "tokenized_with": library,
-                    "not_gigatoken_because": reason,
-                    "tokenizing_takes": COST if library == TOKENIZERS else None,
-                    "versions": plan["versions"] | {package: version(package)},
-                }
-                task = partial(
-                    CountTask,
-                    tokenizer=output.tokenizer,
-                    library=library,
-                    parse_special_tokens=options.parse_special_tokens,
-                    vocabulary_size=vocabulary.size,
-                    reading=options.reading,
-                    batch=min(options.batch, longest),
-                    memory=run.memory,
-                )
-                run.complete(plan, task)
+    cut = partial(cut_into_shards, files, options.reading, options.limit_documents)
+    with _open_run(out, plan, vocabulary, cut, options.memory, engine, watch) as run:
+        if run is not None:
+            longest = longest_document(run.memory)
+            sample = sample_texts(run.shards, options.reading, longest)
+            library, reason, speed = choose_library(vocabulary, sample, options.parse_special_tokens)
+            if library == TOKENIZERS:
+                run.note_cost(reason, speed)
+            package = library.split(" ")[0]
+            run.plan |= {
+                "tokenized_with": library,
+                "not_gigatoken_because": reason,
+                "tokenizing_takes": COST if library == TOKENIZERS else None,
+                "versions": plan["versions"] | {package: version(package)},
+            }
+            task = partial(
+                CountTask,
+                tokenizer=run.output.tokenizer,
+                library=library,
+                parse_special_tokens=options.parse_special_tokens,
+                reading=options.reading,
+                batch=min(options.batch, longest),
+            )
+            run.complete(task)
     return Counts.open(out)
 
 
@@ -215,31 +209,47 @@ def import_counts(
     }
     target = shard_size(sum(file.size for file in inputs))
     shards = list(group_pieces((piece for file in token_files for piece in pieces_of(file, target)), target))
-    with open_output(out) as output:
-        output.check_plan(plan)
-        if not output.is_complete:
-            with nullcontext(engine) if engine else open_engine() as running:
-                run = Run(output, vocabulary, memory, shards, running, watch)
-                run.complete(plan, partial(ImportTask, vocabulary_size=vocabulary.size, memory=run.memory))
+    with _open_run(out, plan, vocabulary, lambda: shards, memory, engine, watch) as run:
+        if run is not None:
+            run.complete(ImportTask)
     return Counts.open(out)
 
 
-class Run:
-    """One run: counts shards into parts, merges them, and writes the counts."""
+@contextmanager
+def _open_run(
+    out: Path,
+    plan: JsonObject,
+    vocabulary: Vocabulary,
+    cut: Callable[[], Sequence[Shard[Any]]],
+    memory: int | None,
+    engine: Engine | None,
+    watch: CountWatcher | None,
+) -> Iterator[Run | None]:
+    """A run into a folder that no other process writes to; None if the folder holds these counts already."""
+    with open_output(out) as output:
+        output.check_plan(plan)
+        if output.is_complete:
+            yield None
+            return
+        with nullcontext(engine) if engine else open_engine() as running:
+            share = share_of(memory or default_memory(), running.workers)
+            yield Run(output, plan, vocabulary, cut(), running, share, watch or (lambda _: None))
 
-    def __init__(
-        self,
-        output: OutputFolder,
-        vocabulary: Vocabulary,
-        memory: int | None,
-        shards: Sequence[Shard[Any]],
-        engine: Engine,
-        watch: CountWatcher | None,
-    ) -> None:
-        self.output, self.vocabulary, self.shards, self.engine = output, vocabulary, shards, engine
-        self.watch = watch or (lambda _: None)
-        self.memory = share_of(memory or default_memory(), engine.workers)
-        self.progress = Progress(total_size=sum(shard.size for shard in shards))
+
+@dataclass
+class Run:
+    """One run: counts shards into parts, merges them, and writes the counts; `memory` is that of one worker."""
+
+    output: OutputFolder
+    plan: JsonObject
+    vocabulary: Vocabulary
+    shards: Sequence[Shard[Any]]
+    engine: Engine
+    memory: int
+    watch: CountWatcher
+
+    def __post_init__(self) -> None:
+        self.progress = Progress(total_size=sum(shard.size for shard in self.shards))
 
     def note_cost(self, reason: str | None, speed: float | None) -> None:
         """Note why the slow library is used, and its cost."""
@@ -250,10 +260,10 @@ class Run:
             note += f" (here {speed / 1e6:.1f} MB/s on a core: {time} for this input)"
         self.progress.notes.append(note)
 
-    def complete(self, plan: JsonObject, make_task: TaskMaker) -> None:
+    def complete(self, make_task: Callable[..., ShardTask]) -> None:
         """Count what is not counted yet, and write the counts; the manifest comes last."""
-        self.output.check_plan(plan)
-        self.output.save_plan(plan, self.vocabulary.to_json())
+        self.output.check_plan(self.plan)
+        self.output.save_plan(self.plan, self.vocabulary.to_json())
         tree = MergeTree(len(self.shards), self.output.parts)
         self._count(tree, make_task)
         runs, tokens, tally = add_parts(tree.top())
@@ -273,9 +283,9 @@ class Run:
         write_tokens(folder / TOKENS, tokens, self.vocabulary.texts())
         totals = vars(tally) | {"bigrams": bigrams, "distinct_bigrams": distinct}
         files = {name: file_hash(folder / name) for name in (BIGRAMS, TOKENS)}
-        write_text(folder / MANIFEST, json_text(plan | {"totals": totals, "files": files}))
+        write_text(folder / MANIFEST, json_text(self.plan | {"totals": totals, "files": files}))
 
-    def _count(self, tree: MergeTree, make_task: TaskMaker) -> None:
+    def _count(self, tree: MergeTree, make_task: Callable[..., ShardTask]) -> None:
         open_shards = [self.shards[index] for index in tree.open_shards()]
         total, left = self.progress.total_size, sum(shard.size for shard in open_shards)
         self.progress.finished_before = total - left
@@ -284,30 +294,28 @@ class Run:
                 f"resuming: {(total - left) / 1e6:,.1f} of {total / 1e6:,.1f} MB were counted before"
             )
         self.watch(self.progress)
-        merges, waiting = tree.ready_merges(), iter(open_shards)
+        size, waiting = self.vocabulary.size, iter(open_shards)
+        merges = tree.ready_merges()
 
         def tasks() -> Iterator[Task]:
             """Merges as soon as they are possible, to keep the number of parts small; else the next shard."""
             while True:
                 if merges:
                     node = merges.pop()
-                    sources = tuple(tree.path(child) for child in tree.children(node))
-                    yield MergeTask(node, sources, tree.path(node), self.vocabulary.size)
+                    yield MergeTask(node, tuple(tree.children(node)), tree.path(node), size)
                 elif (shard := next(waiting, None)) is not None:
-                    yield make_task(shard, tree.path(Node(0, shard.index)))
+                    target = tree.path(Node(0, shard.index))
+                    yield make_task(shard=shard, target=target, vocabulary_size=size, memory=self.memory)
                 else:
                     return
 
         while merges or open_shards:
             for done in self.engine.run(perform, tasks()):
-                if isinstance(done.task, MergeTask):
-                    node = done.task.node
-                else:
-                    node = Node(0, done.task.shard.index)
+                if isinstance(done.task, ShardTask):
                     self.progress.finished += done.task.shard.size
                     self.progress.tally.add(done.tally)
                     self.watch(self.progress)
-                parent = tree.mark_done(node)
+                parent = tree.mark_done(done.task.node)
                 if parent is not None:
                     merges.append(parent)
             open_shards = []

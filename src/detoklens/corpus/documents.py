@@ -17,7 +17,7 @@ from typing import Generic, TypeVar
 from detoklens.corpus.inputs import InputFile, find_inputs
 from detoklens.corpus.memory import default_share, longest_document
 from detoklens.corpus.parquet import TextColumn
-from detoklens.corpus.reading import Piece, count_records, read_texts, where
+from detoklens.corpus.reading import Piece, count_records, read_texts
 from detoklens.corpus.records import ReadingOptions, Tally
 from detoklens.errors import RangeError
 
@@ -35,20 +35,9 @@ SAMPLED_SHARDS, SAMPLED_DOCUMENTS, SAMPLED_BYTES = 32, 128, 4 << 10
 """Texts for comparing tokenizer libraries: 128 documents from at most 32 shards, and 4 kB of each."""
 
 
-@dataclass(frozen=True)
-class Document:
-    """A text and its source."""
-
-    where: str
-    text: str
-
-
 def read_documents(
-    inputs: Sequence[str | Path],
-    reading: ReadingOptions | None = None,
-    limit_documents: int | None = None,
-    tally: Tally | None = None,
-) -> Iterator[Document]:
+    inputs: Sequence[str | Path], reading: ReadingOptions | None = None, tally: Tally | None = None
+) -> Iterator[str]:
     """Stream the documents of files, folders, globs or a hub dataset, in order.
 
     A bad record is an error that names file and line, or is skipped with `reading.skip_bad`. `tally` counts what was
@@ -57,13 +46,10 @@ def read_documents(
     reading = reading or ReadingOptions()
     tally = tally if tally is not None else Tally()
     longest = longest_document(default_share())
-    documents = (
-        Document(where(piece, number, reading), text.decode())
-        for shard in cut_into_shards(find_inputs(inputs), reading)
-        for piece in shard.pieces
-        for number, text in read_texts(piece, reading, tally, longest)
-    )
-    return islice(documents, limit_documents)
+    for shard in cut_into_shards(find_inputs(inputs), reading):
+        for piece in shard.pieces:
+            for _, text in read_texts(piece, reading, tally, longest):
+                yield text.decode()
 
 
 @dataclass(frozen=True)

@@ -102,10 +102,10 @@ def read_documents(layer: Layer, texts: Texts, seed: int, say: Callable[[str], N
         with shown_steps("reading documents") as watch:
 
             def counted() -> Iterator[str]:
-                for number, document in enumerate(found, 1):
+                for number, text in enumerate(found, 1):
                     if watch is not None and number % UPDATE_EVERY == 0:
                         watch(number, number + UPDATE_EVERY)  # the total is not known in advance
-                    yield document.text
+                    yield text
 
             sample = corpus.sample_by_hash(counted(), texts.documents, encode, seed)
     if not sample.documents:
