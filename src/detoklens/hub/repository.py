@@ -5,8 +5,6 @@ The cache has huggingface_hub's layout, so both find each other's files: `blobs/
 from the server and become file names, so they are checked first.
 """
 
-import errno
-import hashlib
 import os
 import re
 import shutil
@@ -21,13 +19,12 @@ from huggingface_hub.file_download import repo_folder_name
 from huggingface_hub.utils import WeakFileLock, validate_repo_id
 
 from detoklens.errors import HubError, parse_json
-from detoklens.hub.session import AnswerError, RemoteFile, one_line_errors, request, stream_ranges
+from detoklens.hub.session import AnswerError, Assembly, RemoteFile, download, one_line_errors, request
 from detoklens.writing import write_whole
 
 MAIN = "main"
 COMMIT = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 ETAG = re.compile(r"[0-9A-Za-z_+=-][0-9A-Za-z._+=-]{0,127}")  # no slash, no leading dot
-SHA256 = re.compile(r"[0-9a-f]{64}")
 MAX_NAME_BYTES = 255  # of one part of a path: the limit of common file systems
 
 
@@ -111,7 +108,7 @@ class Repository:
             path.parent.mkdir(parents=True, exist_ok=True)
         with WeakFileLock(lock):
             if not self.has_content(remote):
-                _download(remote, blob)
+                download(Assembly(((remote, (range(remote.size),)),)), blob)
             _link(pointer, blob)
         return pointer
 
@@ -208,25 +205,6 @@ def _validate(found: object, pattern: re.Pattern[str], what: str) -> str:
 def _quote(found: object) -> str:
     text = ascii(found)
     return text if len(text) <= 80 else f"{text[:77]}…"
-
-
-def _download(remote: RemoteFile, blob: Path) -> None:
-    """Download the whole content to `blob`; the next call resumes an interrupted download."""
-    partial = blob.with_name(f".{blob.name}.partial")  # no etag starts with a dot
-    done = partial.stat().st_size if partial.is_file() else 0
-    done = done if done <= remote.size else 0
-    if remote.size - done > shutil.disk_usage(blob.parent).free:
-        raise OSError(errno.ENOSPC, f"not enough space for {remote.size - done:,} bytes", str(blob.parent))
-    with partial.open("ab" if done else "wb") as file:
-        for piece in stream_ranges(remote, [range(done, remote.size)]):
-            file.write(piece)
-    if SHA256.fullmatch(remote.etag):
-        with partial.open("rb") as file:
-            is_intact = hashlib.file_digest(file, "sha256").hexdigest() == remote.etag
-        if not is_intact:
-            partial.unlink()
-            raise AnswerError(f"the content of {remote.name} does not match its ETag {remote.etag}")
-    partial.replace(blob)
 
 
 def _link(pointer: Path, blob: Path) -> None:

@@ -7,20 +7,28 @@ sends one byte at a time. Every way in which the hub, the connection or the cach
 
 from __future__ import annotations
 
+import errno
+import hashlib
+import json
+import os
+import re
+import shutil
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, wait
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass
 from http.cookiejar import DefaultCookiePolicy
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from huggingface_hub import constants, get_session, get_token
 from huggingface_hub.errors import HfHubHTTPError, HFValidationError, OfflineModeIsEnabled
 
 from detoklens.errors import HubError, OutputError, first_line
+from detoklens.progress import shown_steps
 from detoklens.version import __version__
 
 if TYPE_CHECKING:
@@ -28,6 +36,7 @@ if TYPE_CHECKING:
 
 Result = TypeVar("Result")
 
+SHA256 = re.compile(r"[0-9a-f]{64}")
 LARGEST_JSON = 32_000_000  # bytes of an API answer; a list of 100,000 files has about 10 MB
 MAX_REDIRECTS = 10
 GRACE_SECONDS = 60.0
@@ -257,6 +266,73 @@ def _expect(response: Any, header: str, value: str | None) -> None:
     found = response.headers.get(header)
     if found != value:
         raise AnswerError(f"the answer has {header} {found and found[:80]!r}, expected {value!r}")
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """A file to be made of a header and of byte ranges of remote files, one after the other.
+
+    As the ranges of a file are ascending and disjoint, the length of a partial file says where to resume.
+    """
+
+    parts: tuple[tuple[RemoteFile, tuple[range, ...]], ...]
+    header: bytes = b""
+
+    @property
+    def size(self) -> int:
+        """Length of the finished file in bytes."""
+        return len(self.header) + sum(len(part) for _, ranges in self.parts for part in ranges)
+
+    @property
+    def key(self) -> str:
+        """A name that changes with every byte of the file, so that no two partial files are mixed."""
+        described = [(remote.etag, remote.size, [(r.start, r.stop) for r in rs]) for remote, rs in self.parts]
+        return hashlib.sha256(self.header + json.dumps(described).encode()).hexdigest()[:16]
+
+    @property
+    def sha256(self) -> str | None:
+        """The hash of the finished file, if it is known: the etag of large files is that of their content."""
+        (remote, ranges), *others = self.parts
+        is_whole = not others and not self.header and ranges == (range(remote.size),)
+        return remote.etag if is_whole and SHA256.fullmatch(remote.etag) else None
+
+    def after(self, done: int) -> Iterator[tuple[RemoteFile, list[range]]]:
+        """Yield what is left to fetch once the file's first `done` bytes are there."""
+        skip = done - len(self.header)
+        for remote, ranges in self.parts:
+            left = []
+            for part in ranges:
+                left.append(part[skip:] if skip > 0 else part)
+                skip -= len(part)
+            yield remote, [part for part in left if part]
+
+
+def download(assembly: Assembly, target: Path, title: str | None = None) -> None:
+    """Make the file `target`, with a progress bar of this title; the next call resumes an interrupted one."""
+    partial = target.with_name(f".{target.name}.{assembly.key}.partial")
+    size, header = assembly.size, assembly.header
+    with partial.open("a+b") as file, shown_steps(title) if title else nullcontext() as progress:
+        done = file.tell()
+        file.seek(0)
+        if not len(header) <= done <= size or file.read(len(header)) != header:
+            file.truncate(0)
+            done = file.write(header)
+        if size - done > (free := shutil.disk_usage(target.parent).free):
+            raise OSError(errno.ENOSPC, f"{size - done:,} bytes are needed and {free:,} free", str(target.parent))
+        for remote, ranges in assembly.after(done):
+            for piece in stream_ranges(remote, ranges):
+                done += file.write(piece)
+                if progress is not None:
+                    progress(done, size)
+        file.flush()
+        os.fsync(file.fileno())
+        file.seek(0)
+        if assembly.sha256 and hashlib.file_digest(file, "sha256").hexdigest() != assembly.sha256:
+            partial.unlink()
+            raise AnswerError(f"the content of {remote.name} does not match its ETag {remote.etag}")
+    partial.replace(target)
+    for stale in target.parent.glob(f".{target.name}.*.partial"):
+        stale.unlink()
 
 
 @contextmanager

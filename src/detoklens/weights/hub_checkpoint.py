@@ -10,20 +10,16 @@ The folder of 3 and 4 is `assets/detoklens/<model>/<commit>/` in huggingface_hub
 takes the small file for the whole model.
 """
 
-import hashlib
 import json
-import os
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from detoklens.errors import CheckpointError, HubError, parse_json
 from detoklens.hub.repository import MAIN, Repository, is_offline, is_plain_path, lock_folder
-from detoklens.hub.session import RemoteFile, one_line_errors, stream_ranges
-from detoklens.progress import shown_steps
+from detoklens.hub.session import Assembly, RemoteFile, download, one_line_errors, stream_ranges
 from detoklens.weights.safetensors_files import (
     INDEX_FILE,
     LENGTH_BYTES,
@@ -165,7 +161,7 @@ def _fetch(model: HubModel, needed: Needed) -> Path:
                 "checkpoint is corrupt, choose another model"
             )
         found[remotes[shard]] = [header(shard)[name] for name in wanted]
-    selection = select(found)
+    small_file = select(found)
     for name in (CONFIG_FILE, *TOKENIZER_FILES):  # copied, so that the folder is complete
         if name in files:
             write_whole(model.folder / name, model.fetch(name).read_bytes())
@@ -176,7 +172,7 @@ def _fetch(model: HubModel, needed: Needed) -> Path:
         "tensors": sorted(shard_of),
     }
     write_whole(model.folder / SOURCE_FILE, json.dumps(source, indent=1).encode())
-    download(selection, model.folder / SINGLE_FILE, str(model))
+    download(small_file, model.folder / SINGLE_FILE, title=f"{model} (bytes)")
     return model.folder
 
 
@@ -246,39 +242,6 @@ def _has_needed(folder: Path, needed: Needed) -> bool:
     return set(needed(config, tensors)) <= held
 
 
-@dataclass(frozen=True)
-class Selection:
-    """A small safetensors file of tensors of remote ones: its header, then the bytes of `parts`, file after file.
-
-    In the order of the remote files, adjacent tensors are one request, and the length of a partial file alone says
-    where to resume.
-    """
-
-    header: bytes
-    parts: tuple[tuple[RemoteFile, tuple[range, ...]], ...]
-
-    @property
-    def size(self) -> int:
-        """Length of the finished file in bytes."""
-        return len(self.header) + sum(len(part) for _, ranges in self.parts for part in ranges)
-
-    @property
-    def key(self) -> str:
-        """A name that changes with every byte of the file, so that no two partial files are mixed."""
-        described = [(remote.etag, remote.size, [(r.start, r.stop) for r in rs]) for remote, rs in self.parts]
-        return hashlib.sha256(self.header + json.dumps(described).encode()).hexdigest()[:16]
-
-    def after(self, done: int) -> Iterator[tuple[RemoteFile, list[range]]]:
-        """Yield what is left to fetch once the file's first `done` bytes are there."""
-        skip = done - len(self.header)
-        for remote, ranges in self.parts:
-            left = []
-            for part in ranges:
-                left.append(part[skip:] if skip > 0 else part)
-                skip -= len(part)
-            yield remote, [part for part in left if part]
-
-
 def read_remote_header(remote: RemoteFile) -> dict[str, TensorEntry]:
     """Return the tensors of a remote file and their byte ranges."""
     first = b"".join(stream_ranges(remote, [range(min(FIRST_REQUEST_BYTES, remote.size))]))
@@ -289,68 +252,23 @@ def read_remote_header(remote: RemoteFile) -> dict[str, TensorEntry]:
     return parse_header(first + rest, remote.size, remote.url)
 
 
-def select(found: Mapping[RemoteFile, Sequence[TensorEntry]]) -> Selection:
-    """Plan the small file that holds these tensors of these files."""
-    ordered = {remote: sorted(entries, key=lambda e: (e.start, e.end)) for remote, entries in found.items()}
-    for remote, entries in ordered.items():
-        for before, after in pairwise(entries):
-            if after.start < before.end:
-                raise CheckpointError(
-                    f"{remote.url}: tensors {before.name!r} and {after.name!r} overlap; the file is corrupt, choose "
-                    "another model"
-                )
-    parts = tuple((remote, _merge(entries)) for remote, entries in ordered.items())
-    return Selection(_header([entry for entries in ordered.values() for entry in entries]), parts)
+def select(found: Mapping[RemoteFile, Sequence[TensorEntry]]) -> Assembly:
+    """Plan the small safetensors file that holds these tensors of these files.
 
-
-def download(selection: Selection, target: Path, title: str) -> None:
-    """Download the selected bytes to `target`, resuming an earlier attempt.
-
-    They are appended to `<target>.<key>.partial`. The key depends on the remote etags and on the selection, so only the
-    same file is resumed.
+    Tensors keep their order, so that adjacent ones are one request. The header is padded so that they stay aligned.
     """
-    partial = target.with_name(f"{target.name}.{selection.key}.partial")
-    done = partial.stat().st_size if partial.is_file() else 0
-    if done:
-        with partial.open("rb") as file:
-            is_same = file.read(len(selection.header)) == selection.header
-        done = done if is_same and done <= selection.size else 0
-    with partial.open("r+b" if done else "wb") as file, shown_steps(f"{title} (bytes)") as progress:
-        file.truncate(done)
-        file.seek(done)
-        if not done:
-            done = file.write(selection.header)
-        for remote, ranges in selection.after(done):
-            for piece in stream_ranges(remote, ranges):
-                done += file.write(piece)
-                if progress is not None:
-                    progress(done, selection.size)
-        file.flush()
-        os.fsync(file.fileno())
-    partial.replace(target)
-    for stale in target.parent.glob(f"{target.name}.*.partial"):
-        stale.unlink()
-
-
-def _merge(entries: Sequence[TensorEntry]) -> tuple[range, ...]:
-    """Return the tensors' byte ranges, adjacent ones merged."""
-    merged: list[range] = []
-    for entry in entries:
-        if merged and merged[-1].stop == entry.start:
-            merged[-1] = range(merged[-1].start, entry.end)
-        else:
-            merged.append(range(entry.start, entry.end))
-    return tuple(merged)
-
-
-def _header(entries: Sequence[TensorEntry]) -> bytes:
-    """Return the safetensors header of tensors without gaps, padded so that they stay aligned."""
     fields: dict[str, object] = {"__metadata__": {"format": "pt"}}
+    parts = []
     position = 0
-    for entry in entries:
-        end = position + entry.end - entry.start
-        fields[entry.name] = {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": [position, end]}
-        position = end
+    for remote, entries in found.items():
+        ranges: list[range] = []
+        for entry in sorted(entries, key=lambda entry: (entry.start, entry.end)):
+            end = position + entry.end - entry.start
+            fields[entry.name] = {"dtype": entry.dtype, "shape": entry.shape, "data_offsets": [position, end]}
+            position = end
+            follows = bool(ranges) and ranges[-1].stop == entry.start
+            ranges.append(range(ranges.pop().start if follows else entry.start, entry.end))
+        parts.append((remote, tuple(ranges)))
     text = json.dumps(fields, separators=(",", ":")).encode()
     text += b" " * (-len(text) % LENGTH_BYTES)
-    return len(text).to_bytes(LENGTH_BYTES, "little") + text
+    return Assembly(tuple(parts), header=len(text).to_bytes(LENGTH_BYTES, "little") + text)

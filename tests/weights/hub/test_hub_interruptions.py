@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save
 
+from detoklens.hub import session
 from detoklens.hub.session import MAX_ATTEMPTS, RemoteFile
-from detoklens.weights import hub_checkpoint
 from detoklens.weights.hub_checkpoint import fetch_checkpoint
 from tests.weights.hub.server import Answer, HubServer, Request
 from tests.weights.hub.tiny_model import (
@@ -63,7 +63,7 @@ def test_a_later_call_continues_from_the_bytes_on_disk(hub: HubServer, tmp_path:
 def test_an_interrupt_from_the_keyboard_keeps_what_has_arrived(
     hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    real = hub_checkpoint.stream_ranges
+    real = session.stream_ranges
 
     def interrupted(remote: RemoteFile, ranges: list[range]):
         if len(ranges) < 2:  # the header
@@ -72,10 +72,10 @@ def test_an_interrupt_from_the_keyboard_keeps_what_has_arrived(
         yield next(real(remote, ranges))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(hub_checkpoint, "stream_ranges", interrupted)
+    monkeypatch.setattr(session, "stream_ranges", interrupted)
     with pytest.raises(KeyboardInterrupt):
         fetch_checkpoint(REPO, needed)
-    monkeypatch.setattr(hub_checkpoint, "stream_ranges", real)
+    monkeypatch.setattr(session, "stream_ranges", real)
     assert_nothing_finished(tmp_path)
     before = tensor_requests(hub)[0]
     hub.requests.clear()

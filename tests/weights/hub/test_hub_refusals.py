@@ -138,7 +138,7 @@ def test_no_weights_at_all(hub: HubServer) -> None:
 
 
 @pytest.mark.parametrize(
-    "step", ["weights.hub_checkpoint.write_whole", "hub.repository.cached_assets_path", "hub.repository._download"]
+    "step", ["weights.hub_checkpoint.write_whole", "hub.repository.cached_assets_path", "hub.repository.download"]
 )
 def test_a_disk_that_can_not_be_written(step: str, hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object, **__: object) -> None:
@@ -149,6 +149,6 @@ def test_a_disk_that_can_not_be_written(step: str, hub: HubServer, monkeypatch: 
 
 
 def test_a_file_larger_than_the_free_space_is_not_downloaded(hub: HubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("detoklens.hub.repository.shutil.disk_usage", lambda _: SimpleNamespace(free=10))
-    assert "not enough space for 22 bytes" in failure()
+    monkeypatch.setattr("detoklens.hub.session.shutil.disk_usage", lambda _: SimpleNamespace(free=10))
+    assert "22 bytes are needed and 10 free" in failure()
     assert not hub.asked_for("config.json")

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load
 
-from detoklens.hub.session import RemainingRanges, RemoteFile
-from detoklens.weights.hub_checkpoint import Selection, select
+from detoklens.hub.session import Assembly, RemainingRanges, RemoteFile
+from detoklens.weights.hub_checkpoint import select
 from detoklens.weights.safetensors_files import TensorEntry
 
 CONTENT = bytes(np.random.default_rng(3).integers(0, 256, 2000, dtype=np.uint8))
@@ -37,7 +37,7 @@ def layouts(draw: st.DrawFn) -> dict[RemoteFile, list[TensorEntry]]:
     return found
 
 
-def bytes_beyond(selection: Selection, done: int) -> bytes:
+def bytes_beyond(selection: Assembly, done: int) -> bytes:
     return b"".join(CONTENT[part.start : part.stop] for _, ranges in selection.after(done) for part in ranges)
 
 
