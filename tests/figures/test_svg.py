@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from matplotlib.figure import Figure
 
-from detoklens.figures.save import COLUMN, svg_file_text, svg_text, thinned
+from detoklens.figures.save import COLUMN, compact, svg_file_text, svg_text, thinned
 from detoklens.figures.theme import INK
 from tests.figures.specs import FIGURES
 from tests.figures.synthetic import tables
@@ -110,17 +110,22 @@ def test_a_cloud_of_points_is_one_image() -> None:
 def test_a_long_path_keeps_what_an_eye_can_tell() -> None:
     random = np.random.default_rng(0)
     x, y = np.round(np.linspace(10, 110, 2001), 2), random.normal(size=2001).cumsum()
-    line = " L ".join(f"{a:.6f} {b:.6f}" for a, b in zip(x, y, strict=True))
-    band = f"{line} L {' L '.join(f'{a:.6f} {b - 3:.6f}' for a, b in zip(x[::-1], y[::-1], strict=True))}"
-    kept = np.array([point.split() for point in thinned(f"M {line} ")[1:].split("L")], float)
+    kept = thinned(np.stack([x, y], axis=1))
     assert len(kept) < 4 * 100 / COLUMN
-    np.testing.assert_allclose(kept[[0, -1]], [[10, y[0]], [110, y[-1]]], atol=0.005)
+    np.testing.assert_array_equal(kept[[0, -1]], [[10, y[0]], [110, y[-1]]])
     for column in range(int(10 / COLUMN), int(110 / COLUMN)):
         before, after = y[(x / COLUMN).astype(int) == column], kept[(kept[:, 0] / COLUMN).astype(int) == column, 1]
-        assert (before.min(), before.max()) == pytest.approx((after.min(), after.max()), abs=0.005)
-    both = thinned(f"M {band} z M {line} ")
-    assert both.count("M") == 2
-    assert both.count("z") == 1
-    assert thinned("M 1 2 L 3.123456 4") == "M 1 2 L 3.123456 4"
+        assert (before.min(), before.max()) == (after.min(), after.max())
+
+
+def test_a_long_path_is_written_as_steps() -> None:
+    places = np.random.default_rng(0).normal(size=(60, 2)).cumsum(axis=0)
+    line = " L ".join(f"{x:.6f} {y:.6f}" for x, y in places)
+    both = compact(f"M {line} z M {line}")
+    assert (both.count("M"), both.count("z")) == (2, 1)
+    for written in both.replace("z", "").split("M")[1:]:
+        steps = np.array(re.findall(r"-?\d*\.?\d+", written), float)
+        assert np.abs(steps.reshape(-1, 2).cumsum(axis=0) - places).max() < 0.06
+    assert compact("M 1 2 L 3.123456 4") == "M 1 2 L 3.123456 4"
     curved = "M 0 0 " + "L 1 1 " * 300 + "C 1 2 3 4 5 6"
-    assert thinned(curved) == curved
+    assert compact(curved) == curved

@@ -102,10 +102,15 @@ def test_what_is_missing_is_told_by_reason_with_the_command_that_would_answer(tm
     assert missing["words"] == "vocabulary"
     assert missing["heads"] == ""
     told = {each.reason.partition(";")[0]: (each.titles, each.command) for each in _unasked(study, asked)}
+    assert {section for each in _unasked(study, asked) for section in each.sections} == {
+        "Detokenization heads",
+        "Token partners",
+        "Term contributions",
+    }
     assert told == {
-        "without corpus counts": (["auroc"], "detoklens report 'my model' --corpus TEXT"),
+        "no corpus counts": (["auroc"], "detoklens report 'my model' --corpus TEXT"),
         "the model has no tokenizer": (["words"], "detoklens report 'my model'"),
-        "without text": (["contributions"], "detoklens report 'my model' --text TEXT"),
+        "no text": (["contributions"], "detoklens report 'my model' --text TEXT"),
     }
 
 

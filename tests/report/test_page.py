@@ -89,15 +89,21 @@ def test_each_headline_is_one_line_with_its_verdict_and_a_link():
 
 
 def test_what_was_not_asked_is_one_line_with_reason_and_command():
-    some = [Unasked(["auroc", "frequency"], "without corpus counts", "detoklens report x --corpus TEXT")]
+    """At the top if an input would answer it: a reader looks for the answer there."""
+    command = "detoklens report x --corpus TEXT"
+    some = [Unasked(["auroc", "lookback"], "no corpus counts", command, ["Heads", "Looking back"])]
     html = render_page(
-        Content("t", "s", [], [], [*some, Unasked(["variance"], "the model has no position embeddings")])
+        Content("t", "s", [], [Part("s", "t", "x")], [*some, Unasked(["variance"], "no position embeddings")])
     )
-    assert (
-        "Not answered: auroc; frequency (without corpus counts: <code>detoklens report x --corpus TEXT</code>).</p>"
-        in html
-    )
-    assert "Not answered: variance (the model has no position embeddings).</p>" in html
+    line = f"Not answered (no corpus counts): auroc; lookback. Run <code>{command}</code></dd>"
+    assert html.index("<dt>Heads, Looking back</dt>") < html.index(line) < html.index('id="part-t"')
+    assert "Not answered (no position embeddings): variance.</p>" in html
+
+
+def test_a_caveat_says_what_a_yes_does_not_show():
+    for value, times in (("yes", 1), ("no", 0), ("untestable", 0)):
+        part = Part("s", "t", "x", {"": Verdict(value, "y")}, caveat="Only from weights.")
+        assert render_page(Content("t", "s", [], [part])).count("Only from weights.") == times
 
 
 def test_the_glossary_explains_its_terms_with_two_pieces():

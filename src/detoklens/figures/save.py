@@ -7,23 +7,24 @@ from __future__ import annotations
 
 import re
 from io import BytesIO
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 from xml.etree.ElementTree import Element, SubElement
 
 import numpy as np
+from jaxtyping import Float
 from matplotlib.figure import Figure
 
 from detoklens.figures import theme
 from detoklens.writing import make_folder, write_whole
 
+XML_DECLARATION = '<?xml version="1.0" encoding="utf-8"?>\n'
 _SVG = "http://www.w3.org/2000/svg"
 _XLINK = "http://www.w3.org/1999/xlink"
 _DROPPED = {f"{{{_SVG}}}metadata", f"{{{_SVG}}}style"}
 _URL = re.compile(r"url\(#([^)]*)\)")
-MANY, LONG = 40, 200  # points from which a path is written as steps, and from which it is thinned
+MANY, LONG = 40, 200  # points from which a path is written as steps, and from which a line in it is thinned
 CURVED = frozenset("CQAHVSTmlhvcsqta")  # commands other than straight lines to a place
 COLUMN = 0.6  # width in points: one pixel of a page, less than the thickness of a line
 _BEYOND_HUNDREDTHS = re.compile(r"(\.\d\d)\d+")
@@ -39,17 +40,16 @@ ElementTree.register_namespace("xlink", _XLINK)
 
 def svg_text(figure: Figure, name: str, title: str = "", description: str = "") -> str:
     """The figure as an <svg> element for a page, with ink in the page's text colour."""
-    return ElementTree.tostring(svg_element(figure, name, title, description, ink="currentColor"), encoding="unicode")
+    return for_page(svg_file_text(figure, name, title, description))
+
+
+def for_page(svg_file: str) -> str:
+    """An SVG file as an element of a page, with ink in the page's text colour."""
+    return svg_file.removeprefix(XML_DECLARATION).strip().replace(f'"{theme.INK}"', '"currentColor"')
 
 
 def svg_file_text(figure: Figure, name: str, title: str = "", description: str = "") -> str:
-    """The figure as a standalone SVG file with nearly black ink."""
-    root = svg_element(figure, name, title, description, ink=theme.INK)
-    return f'<?xml version="1.0" encoding="utf-8"?>\n{ElementTree.tostring(root, encoding="unicode")}\n'
-
-
-def svg_element(figure: Figure, name: str, title: str, description: str, ink: str) -> Element:
-    """matplotlib's SVG without metadata, with attributes instead of styles and unique ids."""
+    """matplotlib's SVG as a file, without metadata, with attributes instead of styles and unique ids."""
     drawn = BytesIO()
     with theme.themed():
         figure.savefig(drawn, format="svg", dpi=theme.DPI, metadata={"Date": None, "Creator": None})
@@ -60,14 +60,14 @@ def svg_element(figure: Figure, name: str, title: str, description: str, ink: st
         for child in [child for child in parent if child.tag in _DROPPED]:
             parent.remove(child)
     for element in list(root.iter()):
-        _clean(element, prefix, ink)
+        _clean(element, prefix)
         _raise_symbols(element)
     root.set("stroke-linejoin", "round")
     _describe(root, prefix, title, description)
-    return root
+    return f"{XML_DECLARATION}{ElementTree.tostring(root, encoding='unicode')}\n"
 
 
-def _clean(element: Element, prefix: str, ink: str) -> None:
+def _clean(element: Element, prefix: str) -> None:
     for declaration in element.attrib.pop("style", "").split(";"):
         name, _, value = (part.strip() for part in declaration.partition(":"))
         if name and name not in _DROPPED_PROPERTIES:
@@ -77,10 +77,8 @@ def _clean(element: Element, prefix: str, ink: str) -> None:
             element.set(name, prefix + value)
         elif name in ("href", f"{{{_XLINK}}}href") and value.startswith("#"):
             element.set(name, f"#{prefix}{value[1:]}")
-        elif value == theme.INK:
-            element.set(name, ink)
         elif name == "d":
-            element.set(name, _BEYOND_HUNDREDTHS.sub(r"\1", compact(thinned(value))).replace("  ", " "))
+            element.set(name, _BEYOND_HUNDREDTHS.sub(r"\1", compact(value)).replace("  ", " "))
         elif "url(#" in value:
             element.set(name, _URL.sub(rf"url(#{prefix}\1)", value))
 
@@ -102,37 +100,27 @@ def _raise_symbols(text: Element) -> None:
 
 
 def compact(path: str) -> str:
-    """Write a path of many points as steps in tenths of a point, a third as long; others are unchanged."""
+    """Thin a path of many points and write it as steps in tenths of a point; short and curved paths are unchanged."""
     if path.count("L") < MANY or CURVED & set(path):
         return path
     lines = []
     for line in path.split("M")[1:]:
         points, end, _ = line.partition("z")
-        places = np.round(np.array(points.replace("L", " ").split(), float) * 10).astype(int).reshape(-1, 2)
-        start, *steps = (" ".join(f"{step / 10:g}" for step in row) for row in np.diff(places, axis=0, prepend=0))
+        places = np.array(points.replace("L", " ").split(), float).reshape(-1, 2)
+        tenths = np.round((places if len(places) < LONG else thinned(places)) * 10).astype(int)
+        start, *steps = (" ".join(f"{step / 10:g}" for step in row) for row in np.diff(tenths, axis=0, prepend=0))
         lines.append(f"M{start}l{' '.join(steps)}{end}".replace(" 0.", " .").replace("-0.", "-.").replace(" -", "-"))
     return "".join(lines)
 
 
-def thinned(path: str) -> str:
-    """Keep at most four points per column of a long path; short and curved paths are unchanged."""
-    if path.count("L") < LONG or CURVED & set(path):
-        return path
-    lines = [_thinned_line(line) for line in path.split("M")[1:]]
-    return " ".join(f"M {line}" for line in lines)
-
-
-def _thinned_line(line: str) -> str:
-    """Keep the first, lowest, highest and last point of each column, in order."""
-    points, end, _ = line.partition("z")
-    places = [tuple(map(float, point.split())) for point in points.split("L")]
-    kept = []
-    for _, some in groupby(places, lambda place: int(place[0] / COLUMN)):
-        column = list(some)
-        heights = [y for _, y in column]
-        ends = {0, heights.index(min(heights)), heights.index(max(heights)), len(column) - 1}
-        kept += [column[place] for place in sorted(ends)]
-    return " L ".join(f"{x:.2f} {y:.2f}" for x, y in kept) + (" z" if end else "")
+def thinned(places: Float[np.ndarray, "point 2"]) -> Float[np.ndarray, "kept 2"]:
+    """The first, lowest, highest and last point of each column that a line passes, in order."""
+    columns = np.floor(places[:, 0] / COLUMN)
+    kept: list[int] = []
+    for column in np.split(np.arange(len(places)), np.flatnonzero(np.diff(columns)) + 1):
+        heights = places[column, 1]
+        kept += sorted({column[0], column[heights.argmin()], column[heights.argmax()], column[-1]})
+    return places[kept]
 
 
 def _describe(root: Element, prefix: str, title: str, description: str) -> None:
@@ -171,12 +159,10 @@ def file_content(figure: Figure, extension: str, name: str, *, title: str = "", 
     """The figure as the content of a file of this format."""
     if extension == "svg":
         return svg_file_text(figure, name, title, description).encode()
-    more: dict[str, Any]
+    metadata: dict[str, Any] = {"Title": title, "Software": DRAWN_BY}
     if extension == "pdf":
-        more = {"metadata": {"Title": title, "CreationDate": None, "Creator": DRAWN_BY, "Producer": None}}
-    else:
-        more = {"metadata": {"Title": title, "Software": DRAWN_BY}, "facecolor": "white"}
+        metadata = {"Title": title, "CreationDate": None, "Creator": DRAWN_BY, "Producer": None}
     drawn = BytesIO()
     with theme.themed():
-        figure.savefig(drawn, format=extension, dpi=theme.DPI, **more)
+        figure.savefig(drawn, format=extension, dpi=theme.DPI, metadata=metadata)
     return drawn.getvalue()

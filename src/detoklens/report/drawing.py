@@ -47,8 +47,6 @@ Tables = Mapping[str, Any]
 FORMATS = ("svg", "pdf", "png")
 PHONE, PHONE_WIDTH = "phone.svg", "column"
 """Extension and width of the figure for narrow screens: 420 px show its text at 10 to 12 px."""
-XML_DECLARATION_END = "?>\n"
-EMPTY = "nothing to draw: "  # before the fingerprint of a figure without data
 
 
 @dataclass(frozen=True)
@@ -107,17 +105,17 @@ def draw_all(
     watch: Watcher | None = None,
 ) -> dict[str, Picture]:
     """The figures for the page by name, without empty ones; those that the folder lacks are drawn into it."""
+    from detoklens.figures.save import for_page
+
     make_folder(folder)
-    memory = folder / "drawn.json"
-    remembered, drawn, files = _remembered(memory), dict[str, str](), dict[str, dict[str, bytes]]()
+    memory, files = folder / "drawn.json", dict[str, dict[str, bytes]]()
+    remembered = _remembered(memory)
     fingerprints = {drawing.name: _fingerprint(drawing, width) for drawing in planned}
-    for name, fingerprint in fingerprints.items():
-        if name in remembered:
-            drawn[name] = remembered[name]
-            is_known_empty = drawn[name] == _as_drawn(fingerprint, {})
-            stored = {} if is_known_empty else _stored(folder, name)
-            if stored is not None and drawn[name] == _as_drawn(fingerprint, stored):
-                files[name] = stored
+    for name in fingerprints.keys() & remembered.keys():
+        for found in ({}, _stored(folder, name)):  # a figure without data has no files
+            if remembered[name] == _as_drawn(fingerprints[name], found):
+                files[name] = found
+    drawn = {name: remembered[name] for name in files}
     missing = [drawing for drawing in planned if drawing.name not in files]
     draw = partial(draw_files, width=width, formats=FORMATS)
     results = map(draw, missing) if engine is None else engine.run(draw, missing, ordered=True)
@@ -142,12 +140,12 @@ def draw_all(
     }
 
 
-def _stored(folder: Path, name: str) -> dict[str, bytes] | None:
-    """A figure's files by extension; None if one is missing."""
+def _stored(folder: Path, name: str) -> dict[str, bytes]:
+    """A figure's files by extension; none if one is missing."""
     try:
         return {ending: (folder / f"{name}.{ending}").read_bytes() for ending in (*FORMATS, PHONE)}
     except OSError:
-        return None
+        return {}
 
 
 def _fingerprint(drawing: Drawing, width: str | float) -> str:
@@ -165,11 +163,11 @@ def _content(frame: pl.DataFrame | Mapping[str, pl.DataFrame]) -> bytes:
 
 
 def _as_drawn(fingerprint: str, files: Mapping[str, bytes]) -> str:
-    """What `drawn.json` keeps of a figure: the fingerprint of its inputs and the hash of its files, if any."""
+    """What `drawn.json` keeps of a figure: the fingerprint of its inputs and the hash of its files."""
     digest = hashlib.sha256()
     for ending in sorted(files):
         digest.update(f"{ending} {len(files[ending])} ".encode() + files[ending])
-    return EMPTY + fingerprint if not files else f"{fingerprint} {digest.hexdigest()}"
+    return f"{fingerprint} {digest.hexdigest()}"
 
 
 def _as_json(drawn: Mapping[str, str]) -> bytes:
@@ -184,10 +182,3 @@ def _remembered(path: Path) -> dict[str, str]:
     except (OSError, ValueError, TypeError, RecursionError):
         return {}
     return drawn if _as_json(drawn) == content else {}
-
-
-def for_page(svg_file: str) -> str:
-    """An SVG file as an element of a page, with ink in the page's text colour."""
-    from detoklens.figures.theme import INK
-
-    return svg_file.partition(XML_DECLARATION_END)[2].strip().replace(f'"{INK}"', '"currentColor"')

@@ -77,6 +77,11 @@ class Part:
         return any(grid.is_open for grid in self.grids)
 
     @property
+    def says_yes(self) -> bool:
+        """Whether the verdict is yes, of any model; only then does the caveat apply."""
+        return any(self.verdicts.values())
+
+    @property
     def anchor(self) -> str:
         """The appendix entry's id, from the letters and digits of its title."""
         return "part-" + "".join(letter if letter.isalnum() and letter.isascii() else "-" for letter in self.title)
@@ -90,11 +95,15 @@ class Part:
 
 @dataclass(frozen=True)
 class Unasked:
-    """Questions that could not be asked: the reason, and the command that would answer them, if any."""
+    """Questions that could not be asked: the reason, and the command that would answer them, if any.
+
+    With a command, `sections` are those that it would add lines to.
+    """
 
     titles: Sequence[str]
     reason: str
     command: str = ""
+    sections: Sequence[str] = ()
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from detoklens.writing import write_whole
 
 if TYPE_CHECKING:
     from detoklens.engines import Engine
-    from detoklens.questions.base import View
+    from detoklens.questions.base import ReportEntry, View
 
 
 KIND = REPORT
@@ -45,9 +45,9 @@ TERMS = {
 }
 """The other terms in the glossary, by kind of positions."""
 UNASKED = {
-    "counts": ("without corpus counts", ("--corpus", "TEXT")),
-    "text": ("without text", ("--text", "TEXT")),
-    "vocabulary": ("the model has no tokenizer; put its tokenizer.json next to the weights and run", ()),
+    "counts": ("no corpus counts", ("--corpus", "TEXT")),
+    "text": ("no text", ("--text", "TEXT")),
+    "vocabulary": ("the model has no tokenizer; put its tokenizer.json next to the weights", ()),
     "position_table": ("the model has no position embeddings", None),
     "causal": ("the model's attention is not causal", None),
 }
@@ -185,15 +185,19 @@ def downloads(asked: Sequence[Asked]) -> list[Download]:
 
 def _unasked(study: Study, asked: Sequence[Asked]) -> list[Unasked]:
     """The questions without an answer, by reason."""
-    found: dict[tuple[str, str], list[str]] = {}
+    found: dict[tuple[str, str, bool], list[ReportEntry]] = {}
     for each in asked:
         if isinstance(each.error, MissingError):
             reason, options = UNASKED[each.error.need]
             command = "" if options is None else shlex.join(["detoklens", "report", *study.model_words, *options])
-            found.setdefault((reason, command), []).append(each.entry.title)
+            found.setdefault((reason, command, options is not None), []).append(each.entry)
         elif each.error is not None:
-            found.setdefault((str(each.error), study.command(each.entry.question)), []).append(each.entry.title)
-    return [Unasked(titles, reason, command) for (reason, command), titles in found.items()]
+            found.setdefault((str(each.error), study.command(each.entry.question), False), []).append(each.entry)
+    unasked = []
+    for (reason, command, is_input), entries in found.items():
+        sections = dict.fromkeys(entry.question.report_section for entry in entries if entry.headline and is_input)
+        unasked.append(Unasked([entry.title for entry in entries], reason, command, list(sections)))
+    return unasked
 
 
 def _facts(study: Study) -> list[tuple[str, str]]:

@@ -90,8 +90,7 @@ HEADS = Schema(
 MEASURES = {
     "detokenizes": "AUROC minus its strongest control",
     "looks_back": "lift from continuation tokens minus whole words, in nats",
-    "writes_words": "the layer's verdict, and the share of its gain in rank that is lost without the head; "
-    "shown with a yes",
+    "writes_words": "with a yes, the share of the layer's gain in rank that is lost without the head",
     "matches_itself": "mean z-score of Tᵉᵉ[i, i]",
     "sink": "attention to position 0 by position alone",
     "prefers_rare": "Spearman correlation of Tᵉ with frequency",
