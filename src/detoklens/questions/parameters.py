@@ -242,15 +242,13 @@ Heads = Annotated[
         spell=in_one_word("--heads"),
     ),
 ]
-QueryPositions = Annotated[
-    Sequence[int] | None,
-    Parameter(
-        "Query positions, from 0. Default: about 1/20, 1/2 and nearly all of the model's length.",
-        metavar="50,500,1000",
-        read=whole_numbers("query positions"),
-        spell=in_one_word("--query-positions"),
-    ),
-]
+QUERY_POSITIONS = Parameter(
+    "Query positions, from 0. Default: about 1/20, 1/2 and nearly all of the model's length.",
+    metavar="50,500,1000",
+    read=whole_numbers("query positions"),
+    spell=in_one_word("--query-positions"),
+)
+QueryPositions = Annotated[Sequence[int] | None, QUERY_POSITIONS]
 Centred = Annotated[
     bool, Parameter("Subtract each key's mean over all query tokens before ranking keys.", advanced=True)
 ]

@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-import numpy as np
 import polars as pl
 
 from detoklens.errors import RangeError
@@ -152,10 +151,21 @@ class Attention(OnText):
                 "bidirectional model attends to every key"
             )
         measured = text_attention(study.layer, documents, positions, heads, self.band, runner, self.split_off(study))
-        agreement = _agreement_table(measured, heads)
+        agreement = pl.concat(ATTENTION_AGREEMENT.grid({"head": heads}, _agreement(each)) for each in measured)
         if study.layer.is_causal:
             agreement = agreement.drop("measured_next", "predicted_next")
-        return {"attention_agreement": agreement, "attention": _key_table(measured, heads)}
+        columns = ("query_position", "mean", "low", "high", "predicted", "documents")
+        by_key = pl.concat(
+            ATTENTION.grid(
+                {"head": heads, "key_position": range(each.mean.shape[1])},
+                {name: getattr(each, name) for name in columns},
+            )
+            for each in measured
+        )
+        return {
+            "attention_agreement": agreement.sort("head", "query_position"),
+            "attention": by_key.sort("head", "query_position", "key_position"),
+        }
 
     def _length(self, study: Study) -> int | None:
         """The length to truncate to: as set; by default the median length for a bidirectional model."""
@@ -216,33 +226,15 @@ def _with_prediction(agreement: pl.DataFrame, region: str) -> pl.Series:
     return pl.Series(region, [f"{100 * one:.0f} ({100 * other:.0f}) %" for one, other in both], pl.String)
 
 
-def _key_table(measured: Sequence[Measured], heads: list[int]) -> pl.DataFrame:
-    frames = [
-        ATTENTION.grid(
-            {"head": heads, "key_position": range(each.mean.shape[1])},
-            {name: getattr(each, name) for name in ("query_position", "mean", "low", "high", "predicted", "documents")},
-        )
-        for each in measured
-    ]
-    return pl.concat(frames).sort("head", "query_position", "key_position")
-
-
-def _agreement_table(measured: Sequence[Measured], heads: list[int]) -> pl.DataFrame:
-    frames = [
-        ATTENTION_AGREEMENT.frame(
-            {
-                "head": heads,
-                "query_position": np.full(len(heads), each.query_position),
-                "total_variation": each.distance,
-                "document_total_variation": each.document_distance,
-                **{
-                    f"{source}_{region}": mass
-                    for source, attention in (("measured", each.mean), ("predicted", each.predicted))
-                    for region, mass in region_masses(attention, each.query_position).items()
-                },
-                "documents": np.full(len(heads), each.documents),
-            }
-        )
-        for each in measured
-    ]
-    return pl.concat(frames).sort("head", "query_position")
+def _agreement(measured: Measured) -> dict[str, Any]:
+    """The distance from the prediction, and both attentions by region."""
+    columns = {
+        "query_position": measured.query_position,
+        "total_variation": measured.distance,
+        "document_total_variation": measured.document_distance,
+        "documents": measured.documents,
+    }
+    for source, attention in (("measured", measured.mean), ("predicted", measured.predicted)):
+        masses = region_masses(attention, measured.query_position)
+        columns |= {f"{source}_{region}": mass for region, mass in masses.items()}
+    return columns

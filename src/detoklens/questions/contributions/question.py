@@ -15,7 +15,7 @@ from detoklens.parallel import Runner
 from detoklens.questions.attention.question import DOCUMENTS, QUERY_POSITION
 from detoklens.questions.base import ByLabel, Frames, View
 from detoklens.questions.options import OnText
-from detoklens.questions.parameters import Heads, Parameter, in_one_word, whole_numbers
+from detoklens.questions.parameters import QUERY_POSITIONS, Heads, Parameter
 from detoklens.questions.study import Study
 from detoklens.questions.texts import check_reachable, too_short
 from detoklens.tables.schema import HEAD, Column, Schema
@@ -96,12 +96,7 @@ class Contributions(OnText):
 
     query_positions: Annotated[
         Sequence[int] | None,
-        Parameter(
-            "Query positions, from 0. Default: all.",
-            metavar="50,500",
-            read=whole_numbers("query positions"),
-            spell=in_one_word("--query-positions"),
-        ),
+        replace(QUERY_POSITIONS, help="Query positions, from 0. Default: all.", metavar="50,500"),
     ] = None
     heads: Heads = None
     formula: Annotated[

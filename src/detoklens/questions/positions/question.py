@@ -12,8 +12,6 @@ import polars as pl
 from detoklens.errors import MissingError, RangeError
 from detoklens.figures.spec import FigureSpec
 from detoklens.measures.positions import (
-    Curve,
-    OffsetCurve,
     chosen_queries,
     offset_curves,
     position_curves,
@@ -300,8 +298,14 @@ class Positions(OfPositions):
     def ask(self, study: Study, runner: Runner) -> Frames:
         asked = pl.col("head").is_in(study.heads(self.heads))
         if study.layer.positions != "learned":
-            by_offset = offset_curves(study.layer, self.queries(study), self.split_off(study))
-            return {"positions_by_offset": pl.concat([_offset_table(curve) for curve in by_offset]).filter(asked)}
+            by_offset = pl.concat(
+                POSITIONS_BY_OFFSET.grid(
+                    {"head": range(len(curve.values)), "offset": np.arange(curve.values.shape[1]) + curve.first_offset},
+                    {"value": curve.values, "quantity": curve.quantity, "query_position": curve.query_position},
+                )
+                for curve in offset_curves(study.layer, self.queries(study), self.split_off(study))
+            )
+            return {"positions_by_offset": by_offset.filter(asked)}
         self.say_what_was_trained(study, runner)
         curves = position_curves(
             study.layer,
@@ -313,7 +317,18 @@ class Positions(OfPositions):
             self.length,
             self.extremes,
         )
-        return {"positions": pl.concat([_curve_table(curve) for curve in curves]).filter(asked)}
+        by_key = pl.concat(
+            POSITIONS.grid(
+                {"head": range(len(curve.mean)), "key_position": np.arange(curve.mean.shape[1]) + curve.first_key},
+                {
+                    column: getattr(curve, column)
+                    for column in POSITIONS.names
+                    if column not in ("head", "key_position")
+                },
+            )
+            for curve in curves
+        )
+        return {"positions": by_key.filter(asked)}
 
     def summarize(self, tables: Frames) -> str:
         """The sharpest and the broadest head from the middle query position."""
@@ -357,23 +372,6 @@ def _peaks(tables: Frames) -> tuple[pl.DataFrame, int]:
 def _share(share: float) -> str:
     """A percentage; below one percent with one digit, since uniform attention over many keys is that small."""
     return percent(share) if share >= 0.01 else f"{100 * share:.1g} %"
-
-
-def _curve_table(curve: Curve) -> pl.DataFrame:
-    n_heads, n_keys = curve.mean.shape
-    values = ("mean", "low", "high", "at_smallest_scale", "at_largest_scale")
-    return POSITIONS.grid(
-        {"head": range(n_heads), "key_position": np.arange(n_keys) + curve.first_key},
-        {name: getattr(curve, name) for name in (*values, "quantity", "query_position", "layer_norm")},
-    )
-
-
-def _offset_table(curve: OffsetCurve) -> pl.DataFrame:
-    n_heads, n_offsets = curve.values.shape
-    axes = {"head": range(n_heads), "offset": np.arange(n_offsets) + curve.first_offset}
-    return POSITIONS_BY_OFFSET.grid(
-        axes, {"value": curve.values, "quantity": curve.quantity, "query_position": curve.query_position}
-    )
 
 
 def _curve_lines(curves: pl.DataFrame, value: str, place: str, place_name: str) -> pl.DataFrame:

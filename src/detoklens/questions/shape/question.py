@@ -174,12 +174,14 @@ class Shape(OfPositions):
             self.length,
             study.seed,
         )
+        axes = {name: range(size) for name, size in zip(REACH.names, found.reach["on_first"].shape, strict=False)}
+        reach = REACH.without(*{*REACH.names} - {*axes, *found.reach}).grid(axes, found.reach)
         asked = pl.col("head").is_in(study.heads(self.heads))
         others = [*(AHEAD if study.layer.is_causal else ()), *(BY_OFFSET if study.has("position_table") else ())]
         return {
             "shape": _shape_table(found).filter(asked).drop(others),
             "waves": _waves_table(found).filter(asked),
-            "reach": _reach_table(found).filter(asked),
+            "reach": reach.filter(asked),
         }
 
     def verdict(self, tables: Frames) -> Verdict:
@@ -284,11 +286,6 @@ def _waves_table(found: PositionShape) -> pl.DataFrame:
     ]
     types = {column.name: column.polars_type for column in WAVES.columns}
     return WAVES.conform(pl.DataFrame(rows, schema=types, orient="row"))
-
-
-def _reach_table(found: PositionShape) -> pl.DataFrame:
-    axes = {name: range(size) for name, size in zip(REACH.names, found.reach["on_first"].shape, strict=False)}
-    return REACH.without(*set(REACH.names) - {*axes, *found.reach}).grid(axes, found.reach)
 
 
 def _from_the_last(shape: pl.DataFrame) -> pl.DataFrame:
