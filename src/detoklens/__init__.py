@@ -51,7 +51,9 @@ def __getattr__(name: str) -> Any:
     if name in HOMES:
         return getattr(import_module(HOMES[name]), name)
     if name in _QUESTIONS:
-        return QUESTIONS[_QUESTIONS[name]]
+        from detoklens.questions.parameters import documented
+
+        return documented(QUESTIONS[_QUESTIONS[name]])
     raise AttributeError(f"module 'detoklens' has no attribute {name!r}")
 
 

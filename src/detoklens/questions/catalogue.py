@@ -93,9 +93,6 @@ class Catalogue(Mapping[str, "type[Question]"]):
             raise DetokLensError(
                 f"question {name}: {target} can't be imported ({first_line(error)}); update or uninstall its package"
             ) from error
-        from detoklens.questions.parameters import document  # it imports numpy
-
-        document(question)
         return question
 
     def __iter__(self) -> Iterator[str]:

@@ -14,16 +14,17 @@ from dataclasses import MISSING, dataclass, fields
 from numbers import Integral, Real
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from detoklens.errors import DetokLensError, RangeError
 from detoklens.scores.softmax import id_lists
 
+Owner = TypeVar("Owner", bound=type)
 LONGEST_RANGE = 1_000_000  # numbers in one `first-last`
 LONGEST_SHOWN = 60  # characters of an invalid value in a message
 REQUIRED: Any = ...  # the default of a required parameter
 PARAMETERS = "\n\nParameters\n----------"
-"""The title of a docstring's section; `document` adds one, and the command line's help leaves it out."""
+"""The title of a docstring's section; `documented` adds one, and the command line's help leaves it out."""
 
 
 @dataclass(frozen=True)
@@ -83,11 +84,11 @@ def values_of(owner: Any) -> dict[str, Any]:
     return {setting.name: getattr(owner, setting.name) for setting in settings_of(type(owner))}
 
 
-def document(owner: type) -> None:
-    """Add a numpydoc section of its parameters to a class's docstring, and their plain types to its signature."""
+def documented(owner: Owner) -> Owner:
+    """The class with a numpydoc section of its parameters in its docstring, and their plain types in its signature."""
     text = inspect.getdoc(owner) or ""
     if PARAMETERS in text:
-        return
+        return owner
     settings, plain = {setting.name: setting for setting in settings_of(owner)}, inspect.signature(owner)
     lines = (f"{name}\n    {settings[name].parameter.help}" for name in plain.parameters if name in settings)
     owner.__doc__ = "\n".join([text + PARAMETERS, *lines])
@@ -96,6 +97,7 @@ def document(owner: type) -> None:
         for name, each in plain.parameters.items()
     ]
     owner.__signature__ = plain.replace(parameters=shown)  # type: ignore[attr-defined]
+    return owner
 
 
 def to_cli_args(owner: Any) -> list[str]:

@@ -97,8 +97,7 @@ class Study:
         """Questions that will be asked next; one may compute for another."""
         self.prepared: dict[Question, Any] = {}
         """What was computed for them."""
-        self._store: Store | None = None
-        self._parts: list[Parts] = []
+        self._parts: Parts | None = None
         self._watching: Watching = shown_steps
 
     def __repr__(self) -> str:
@@ -165,11 +164,6 @@ class Study:
             return self._bare_documents
         first, length = find_beginning(self.layer).token_id, self.texts.length or self.layer.n_positions
         return [np.concatenate([[first], ids])[:length] for ids in self._bare_documents]
-
-    @property
-    def is_in_memory(self) -> bool:
-        """Whether the model is an object, without files."""
-        return self.layer.checkpoint.model is not None
 
     @property
     def workers(self) -> int:
@@ -317,15 +311,10 @@ class Study:
         if not (folder is None or isinstance(folder, Store)):
             folder = Store(as_path(folder, "the folder for an answer"))
         stored = None if folder is None else folder.find(question, provenance)
-        key, begun = provenance.to_json(), len(self._parts)
-        answer = stored or self._answers.get(key)
-        if answer is None:
-            answer = self._computed(question, provenance, folder, watching)
+        key = provenance.to_json()
+        answer = stored or self._answers.get(key) or self._computed(question, provenance, folder, watching)
         if folder is not None and stored is None:
             folder.keep(answer)
-            for parts in self._parts[begun:]:  # of this answer and of those it asked for
-                parts.remove()
-            del self._parts[begun:]
         self._answers[key] = answer
         self._answers.move_to_end(key)
         while len(self._answers) > KEPT:
@@ -350,17 +339,17 @@ class Study:
     def _computed(
         self, question: Question, provenance: Provenance, store: Store | None, watching: Watching | None
     ) -> Answer:
-        """Compute an answer; the questions it asks in turn share its folder and progress display."""
-        outer, noted = (self._store, self._watching), len(self.notes)
-        self._store, self._watching = store or self._store, watching or self._watching
+        """Compute an answer; the questions it asks in turn share its progress display and keep their parts in its."""
+        outer, noted = (self._parts, self._watching), len(self.notes)
+        kept_in = store or self._parts
+        self._parts = None if kept_in is None else Parts.of_question(kept_in.folder, provenance)
+        self._watching = watching or self._watching
         try:
-            parts = None if self._store is None else Parts.of_question(self._store.folder, provenance)
-            self._parts += [] if parts is None else [parts]
-            with errors_in_memory(self.is_in_memory), self._watching(question.progress_label) as watch:
-                runner = Runner(self.workers, parts, watch, self.notes.append)
-                tables = dict(question.ask(self, runner))
+            in_memory = self.layer.checkpoint.model is not None
+            with errors_in_memory(in_memory), self._watching(question.progress_label) as watch:
+                tables = dict(question.ask(self, Runner(self.workers, self._parts, watch, self.notes.append)))
         finally:
-            self._store, self._watching = outer
+            self._parts, self._watching = outer
         document_notes = list(self._document_notes) if question.depends_on("text") else []
         with_bos = self.texts.prepend_bos if question.begins_with_bos is None else question.begins_with_bos
         if document_notes and with_bos:
