@@ -1,15 +1,19 @@
 """Untrained tokens: found next to tokens that no text has, and left out of means, candidates and rankings."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tokenizers import Tokenizer
+from tokenizers.models import WordPiece
 
 import detoklens as dl
 from detoklens.questions.base import Question
 from detoklens.scores.layer import Layer, impossible_tokens, untrained_tokens
+from detoklens.tokens.vocabulary import Vocabulary
 from tests.layers import as_layer, random_first_layer, with_rotary_positions
 
 
@@ -53,6 +57,30 @@ def test_the_demo() -> None:
     assert layer.untrained[layer.token_id("\x0b")]
     assert not layer.untrained[layer.token_id(" the")]
     assert not np.isin(layer.meaningful_tokens, np.flatnonzero(layer.untrained)).any()
+
+
+def test_a_trained_token_that_no_text_contains_is_left_out_too() -> None:
+    """As in MiniLM, whose `[unused80]` lies among its function words."""
+    names = ["[PAD]", "[UNK]", *(f"[unused{number}]" for number in range(8)), "a", "b", *(f"w{n}" for n in range(30))]
+    tokenizer = Tokenizer(WordPiece({name: token for token, name in enumerate(names)}, unk_token="[UNK]"))
+    tokenizer.add_special_tokens(["[PAD]", "[UNK]"])
+    first = random_first_layer(n_heads=2, d_head=6, vocab_size=len(names))
+    first.token_embeddings[2:9] = 0.01 * first.token_embeddings[2:9]  # [unused7] keeps an embedding like any other's
+    study = dl.study(Layer(replace(as_layer(first).checkpoint, vocabulary=Vocabulary(tokenizer))))
+    assert study.layer.meaningful_tokens.tolist() == list(range(10, len(names)))
+    [note] = study.ask(dl.Lexicon(top=3)).notes
+    assert note.startswith("7 tokens that training barely changed and 1 token that no text contains left out of means")
+    table = study.ask(dl.Frequency()).tables["untrained"]
+    assert table.select("token", "trained").rows() == [(f"[unused{n}]", n == 7) for n in range(8)]
+
+
+def test_minilm(minilm_folder: Path) -> None:
+    """`[unused80]` is its only name that training changed; all 994 names are left out."""
+    layer = dl.load(minilm_folder)
+    trained = np.flatnonzero(layer.impossible & ~layer.untrained)
+    assert [layer.vocabulary.raw(token) for token in trained] == ["[unused80]"]
+    assert layer.impossible.sum() == 994
+    assert not np.isin(layer.meaningful_tokens, np.flatnonzero(layer.impossible)).any()
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +147,7 @@ def test_means_over_the_vocabulary_leave_them_out(by_default: dl.Study) -> None:
     checkpoint = replace(as_layer(rotary).checkpoint, vocabulary=vocabulary)
     layer, everything = Layer(checkpoint), Layer(checkpoint, all_tokens=True)
     kept = np.isin(np.arange(size), layer.meaningful_tokens).astype(float)
-    assert kept.sum() == vocabulary.size - len(vocabulary.apart)
+    assert kept.sum() == vocabulary.size - len(vocabulary.apart) - 13, "13 bytes are in no text"
     ids = [5, 500, 7]
     by_weight = {"ee": layer.terms(ids, mean=kept)["ee"], "all": layer.terms(ids, mean=np.ones(size))["ee"]}
     np.testing.assert_array_equal(layer.terms(ids, mean="vocabulary")["ee"], by_weight["ee"])

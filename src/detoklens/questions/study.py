@@ -28,7 +28,7 @@ from detoklens.questions.texts import Texts, find_beginning, read_documents, tex
 from detoklens.scores.layer import Layer
 from detoklens.tables.files import Provenance
 from detoklens.tables.parts import Parts
-from detoklens.wording import plural
+from detoklens.wording import listed, plural
 
 if TYPE_CHECKING:
     from detoklens.explorer.explore import Explorer
@@ -239,14 +239,18 @@ class Study:
         return list(dict.fromkeys(heads))
 
     def meaningful_tokens(self) -> np.ndarray:
-        """Ids of the tokens that means, candidates and rankings are about; a note counts the untrained others."""
-        untrained = int(self.layer.untrained.sum())
-        if untrained and len(self.layer.meaningful_tokens) < self.layer.vocab_size:
+        """Ids of the tokens that means, candidates and rankings are about; a note says how many are left out."""
+        layer = self.layer
+        untrained = int(layer.untrained.sum())
+        impossible = int((layer.impossible & ~layer.untrained & ~layer.special).sum())
+        left_out = [f"{plural(untrained, 'token')} that training barely changed"] * bool(untrained)
+        left_out += [f"{plural(impossible, 'token')} that no text contains"] * bool(impossible)
+        if left_out and len(layer.meaningful_tokens) < layer.vocab_size:
             self.notes.append(
-                f"{plural(untrained, 'token')} that training barely changed left out of means, candidates and "
-                "rankings (all_tokens includes them; `frequency --by untrained` lists them)"
+                f"{listed(left_out)} left out of means, candidates and rankings (all_tokens includes them; "
+                "`frequency --by untrained` lists them)"
             )
-        return self.layer.meaningful_tokens
+        return layer.meaningful_tokens
 
     def token_ids(self, tokens: Sequence[str | int]) -> list[int]:
         """Return the ids of tokens.

@@ -240,19 +240,31 @@ class Layer:
         """Tokens that training barely changed (see `untrained_tokens`); none without a tokenizer."""
         if not self.has_vocabulary:
             return np.zeros(self.vocab_size, bool)
-        return untrained_tokens(self.weights.token_embeddings, impossible_tokens(self.vocabulary, self.vocab_size))
+        return untrained_tokens(self.weights.token_embeddings, self.impossible)
+
+    @cached_property
+    def impossible(self) -> Bool[np.ndarray, "token"]:
+        """Tokens that no text contains (see `impossible_tokens`); none without a tokenizer."""
+        if not self.has_vocabulary:
+            return np.zeros(self.vocab_size, bool)
+        return impossible_tokens(self.vocabulary, self.vocab_size)
+
+    @cached_property
+    def special(self) -> Bool[np.ndarray, "token"]:
+        """The tokenizer's special tokens and its unknown token; none without a tokenizer."""
+        apart = self.vocabulary.apart if self.has_vocabulary else ()
+        return np.isin(np.arange(self.vocab_size), list(apart))
 
     @cached_property
     def meaningful_tokens(self) -> Int[np.ndarray, "token"]:
-        """Ids of the tokens that means, candidates and rankings are about: neither special nor untrained.
+        """Ids of the tokens that means, candidates and rankings are about.
 
-        All of them with `all_tokens`.
+        They are neither special nor untrained, and a text can contain them: MiniLM's `[unused80]` was trained, as a
+        stand-in for something, but occurs in no text. All of them with `all_tokens`.
         """
         if self.all_tokens:
             return np.arange(self.vocab_size)
-        kept = ~self.untrained
-        if self.has_vocabulary:
-            kept[[token for token in self.vocabulary.apart if token < self.vocab_size]] = False
+        kept = ~(self.untrained | self.impossible | self.special)
         return np.flatnonzero(kept) if kept.any() else np.arange(self.vocab_size)
 
     @cached_property

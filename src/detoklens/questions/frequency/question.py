@@ -96,8 +96,14 @@ FREQUENCY_BY_TOKEN = Schema(
 
 UNTRAINED = Schema(
     "untrained",
-    "Untrained tokens, recognised by their embeddings",
-    (TOKEN_ID, TOKEN, COUNT, Column("norm", "Float64", "|e|", defined=True)),
+    "Tokens that training barely changed, recognised by their embeddings, or that no text contains",
+    (
+        TOKEN_ID,
+        TOKEN,
+        COUNT,
+        Column("norm", "Float64", "|e|", defined=True),
+        Column("trained", "Boolean", "whether training changed it, though no text contains it", defined=True),
+    ),
 )
 
 SELF_ASSERTION = Schema(
@@ -210,7 +216,11 @@ class Frequency(AtOffset):
                 {"head": heads, "token_id": tokens},
                 {"count": counts, "score": scores[heads], "score_without_norm": undivided[heads]},
             ),
-            "untrained": UNTRAINED.conform(by_token.filter(layer.untrained)),
+            "untrained": UNTRAINED.conform(
+                by_token.with_columns(trained=~layer.untrained).filter(
+                    layer.untrained | (layer.impossible & ~layer.special)
+                )
+            ),
         }
 
     def _by_head(self, study: Study, asserted: np.ndarray, undivided: np.ndarray) -> pl.DataFrame:
