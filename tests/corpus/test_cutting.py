@@ -14,7 +14,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_toke
 
 from detoklens.corpus.count import count_corpus
 from detoklens.corpus.cutting import PieceSplitter, Unanalysed, bytes_never_cut
-from detoklens.corpus.encoding import GigatokenEncoder, TokenizersEncoder, WordByWordEncoder, choose_library
+from detoklens.corpus.encoding import GigatokenEncoder, TokenizersEncoder, choose_library, word_by_word_encoder
 from detoklens.engines import open_engine
 from detoklens.tokens import Vocabulary
 from detoklens.tokens.vocabulary import BYTE_OF_CHARACTER
@@ -359,7 +359,7 @@ def trained(kind: str) -> str:
 @settings(max_examples=30)
 @given(texts=st.lists(TEXTS | st.sampled_from(SENTENCES), min_size=1, max_size=5))
 def test_ids_are_those_of_tokenizers(kind: str, parse: bool, texts: list[str]) -> None:
-    fast, true = WordByWordEncoder(trained(kind), parse), TokenizersEncoder(trained(kind), parse)
+    fast, true = word_by_word_encoder(trained(kind), parse), TokenizersEncoder(trained(kind), parse)
     for in_order in (texts, [*texts[::-1], "a [SEP] b", "<unk>"]):
         given_texts = [text.encode() for text in in_order]
         for found, expected in zip(fast.encode(given_texts), true.encode(given_texts), strict=True):

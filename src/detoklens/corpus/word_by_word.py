@@ -15,9 +15,10 @@ from threading import Lock
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Int, UInt8, UInt32
+from jaxtyping import Bool, Int, UInt8
 
 from detoklens.corpus.cutting import WORD_END, PieceSplitter, Unanalysed
+from detoklens.corpus.encoding import Encoded, words_at
 from detoklens.kernels.tokens import (
     clear_words,
     ids_of_words,
@@ -48,14 +49,8 @@ LARGEST = 2**31 - 1
 LONGEST_MERGED = 200
 """Bytes of a word that is merged here, in quadratic time."""
 
-Ids = tuple[UInt32[np.ndarray, "token_in_batch"], Int[np.ndarray, "document_and_end"]]
-EncodeWords = Callable[[UInt8[np.ndarray, "byte"], Int[np.ndarray, "word 2"]], Ids]
+EncodeWords = Callable[[UInt8[np.ndarray, "byte"], Int[np.ndarray, "word 2"]], Encoded]
 """From a text and the start and end of each word in it to the words' ids."""
-
-
-def words_at(text: UInt8[np.ndarray, "byte"], spans: Int[np.ndarray, "word 2"]) -> list[bytes]:
-    raw = text.tobytes()
-    return [raw[begin:end] for begin, end in zip(spans[:, 0].tolist(), spans[:, 1].tolist(), strict=True)]
 
 
 class WordByWord:
@@ -65,7 +60,7 @@ class WordByWord:
         self,
         joined: Bool[np.ndarray, "256 256"],
         prefix: bytes,
-        encode: Callable[[list[bytes]], Ids],
+        encode: Callable[[list[bytes]], Encoded],
         encode_words: EncodeWords | None = None,
     ) -> None:
         self._joined, self._prefix, self._encode = joined, prefix, encode
@@ -80,7 +75,7 @@ class WordByWord:
         self._known = 0
         self._ids, self._id_starts = np.empty(0, np.uint32), np.zeros(1, np.int64)
 
-    def encode(self, texts: Sequence[bytes]) -> Ids:
+    def encode(self, texts: Sequence[bytes]) -> Encoded:
         rows = [self._prefix + text if text else text for text in texts]
         if sum(map(len, rows)) > LARGEST:
             return self._encode(rows)
@@ -93,7 +88,9 @@ class WordByWord:
                 raise
         return self._encode(rows) if encoded is None else encoded
 
-    def _encode_new_words(self, text: UInt8[np.ndarray, "byte"], starts: Int[np.ndarray, "text_and_end"]) -> Ids | None:
+    def _encode_new_words(
+        self, text: UInt8[np.ndarray, "byte"], starts: Int[np.ndarray, "text_and_end"]
+    ) -> Encoded | None:
         """The ids of the texts; None, with an empty table, if too many words are new to be worth it."""
         numbers, words_before, new, known = intern_words(
             text, starts, self._joined, self._seed, self._slots, self._kept, self._known
@@ -106,7 +103,7 @@ class WordByWord:
             new_ids, offsets = self._encode_words(text, new)
             ids = np.concatenate([ids, new_ids])
             id_starts = np.concatenate([id_starts, id_starts[-1] + offsets[1:]])
-        encoded: Ids = ids_of_words(numbers, words_before, id_starts, ids)
+        encoded = Encoded(*ids_of_words(numbers, words_before, id_starts, ids))
         self._known, self._id_starts, self._ids = known, id_starts[: known + 1], ids[: id_starts[known]]
         if len(id_starts) - 1 - known > MOST_PASSING * len(numbers):
             self._forget()
@@ -116,7 +113,7 @@ class WordByWord:
 class ByteLevelWords:
     """Encodes words of a byte-level BPE: those of clear characters here, others by `tokenizers`."""
 
-    def __init__(self, description: dict[str, Any], by_tokenizers: Callable[[list[bytes]], Ids]) -> None:
+    def __init__(self, description: dict[str, Any], by_tokenizers: EncodeWords) -> None:
         model = description["model"]
         if model.get("type") != "BPE" or model.get("byte_fallback") or any(map(model.get, PLAIN[:-1])):
             raise Unanalysed("other than a plain byte-level BPE")
@@ -140,7 +137,7 @@ class ByteLevelWords:
         contents = [re.escape(token["content"].encode()) for token in description["added_tokens"]]
         self._added = re.compile(b"|".join(contents) or b"(?!)")
 
-    def encode(self, text: UInt8[np.ndarray, "byte"], spans: Int[np.ndarray, "word 2"]) -> Ids:
+    def encode(self, text: UInt8[np.ndarray, "byte"], spans: Int[np.ndarray, "word 2"]) -> Encoded:
         is_clear = clear_words(text, spans, self._unclear, LONGEST_MERGED)
         row, ends = words_in_a_row(text, spans, is_clear, ord(WORD_END))
         added = [match.start() for match in self._added.finditer(row)]
@@ -157,11 +154,11 @@ class ByteLevelWords:
         text_ends = np.append(0, ends - np.arange(1, len(ends) + 1))
         offsets = offsets[np.searchsorted(starts, text_ends)]
         if not is_clear.all():
-            others, other_offsets = self._by_tokenizers(words_at(text, spans[~is_clear]))
+            others, other_offsets = self._by_tokenizers(text, spans[~is_clear])
             ids, offsets = np.concatenate([ids, others]), np.concatenate([offsets, offsets[-1] + other_offsets[1:]])
             order = np.argsort(np.argsort(~is_clear, kind="stable")).astype(np.int32)
             ids, offsets = ids_of_words(order, np.arange(len(spans) + 1), offsets, ids)
-        return ids, offsets
+        return Encoded(ids, offsets)
 
 
 def splittable(description: dict[str, Any]) -> tuple[Bool[np.ndarray, "256 256"], bytes] | None:
