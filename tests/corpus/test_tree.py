@@ -15,7 +15,7 @@ class Files:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def step(self, tree: MergeTree, node: Node) -> Node | None:
+    def make(self, tree: MergeTree, node: Node) -> None:
         if node.level == 0:
             content = {node.index}
         else:
@@ -23,7 +23,7 @@ class Files:
             content = {int(shard) for part in parts for shard in part}
             assert len(content) == sum(map(len, parts))
         tree.path(node).write_text(" ".join(map(str, content)))
-        return tree.mark_done(node)
+        tree.mark_done(node)
 
 
 @pytest.mark.parametrize("shards", [1, 2, FAN, FAN + 1, 3 * FAN, FAN * FAN, FAN * FAN + 5])
@@ -31,9 +31,9 @@ def test_every_shard_ends_in_the_top_once(shards: int, tmp_path: Path) -> None:
     generator = random.Random(shards)
     tree, files = MergeTree(shards, tmp_path), Files(tmp_path)
     steps = 0
-    while waiting := [Node(0, index) for index in tree.open_shards()] + tree.ready_merges():
-        parent = files.step(tree, generator.choice(waiting))
-        assert parent is None or parent in tree.ready_merges()
+    while tree.ready:
+        assert len(set(tree.ready)) == len(tree.ready)
+        files.make(tree, tree.ready.pop(generator.randrange(len(tree.ready))))
         steps += 1
         if generator.random() < 0.05:
             tree = MergeTree(shards, tmp_path)  # as after a kill
@@ -47,10 +47,10 @@ def test_every_shard_ends_in_the_top_once(shards: int, tmp_path: Path) -> None:
 def test_children_left_beside_their_parent_are_removed(tmp_path: Path) -> None:
     tree, files = MergeTree(FAN + 1, tmp_path), Files(tmp_path)
     for index in range(FAN):
-        files.step(tree, Node(0, index))
+        files.make(tree, Node(0, index))
     tree.path(Node(1, 0)).write_text(" ".join(map(str, range(FAN))))  # merged, then killed before removing
     again = MergeTree(FAN + 1, tmp_path)
-    assert again.open_shards() == [FAN]
+    assert again.ready == [Node(0, FAN)]
     assert [path.name for path in tmp_path.iterdir()] == [again.path(Node(1, 0)).name]
 
 
@@ -58,9 +58,16 @@ def test_disk_is_given_back_while_counting(tmp_path: Path) -> None:
     shards = FAN * FAN * 2
     tree, files = MergeTree(shards, tmp_path), Files(tmp_path)
     most = 0
-    for index in range(shards):
-        node: Node | None = Node(0, index)
-        while node is not None:
-            node = files.step(tree, node)
-            most = max(most, len(list(tmp_path.iterdir())))
+    for node in tree.take():
+        files.make(tree, node)
+        most = max(most, len(list(tmp_path.iterdir())))
     assert most <= 3 * FAN + 1
+
+
+def test_merges_come_before_shards_and_shards_in_order(tmp_path: Path) -> None:
+    tree, files, taken = MergeTree(FAN + 1, tmp_path), Files(tmp_path), []
+    for node in tree.take():
+        taken.append(node)
+        files.make(tree, node)
+    shards = [Node(0, index) for index in range(FAN + 1)]
+    assert taken == [*shards[:FAN], Node(1, 0), shards[FAN], Node(1, 1)]

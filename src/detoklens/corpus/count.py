@@ -224,7 +224,7 @@ def _open_run(
     memory: int | None,
     engine: Engine | None,
     watch: CountWatcher | None,
-) -> Iterator[Run | None]:
+) -> Iterator[CountingRun | None]:
     """A run into a folder that no other process writes to; None if the folder holds these counts already."""
     with open_output(out) as output:
         output.check_plan(plan)
@@ -233,11 +233,11 @@ def _open_run(
             return
         with nullcontext(engine) if engine else open_engine() as running:
             share = share_of(memory or default_memory(), running.workers)
-            yield Run(output, plan, vocabulary, cut(), running, share, watch or (lambda _: None))
+            yield CountingRun(output, plan, vocabulary, cut(), running, share, watch or (lambda _: None))
 
 
 @dataclass
-class Run:
+class CountingRun:
     """One run: counts shards into parts, merges them, and writes the counts; `memory` is that of one worker."""
 
     output: OutputFolder
@@ -265,7 +265,7 @@ class Run:
         self.output.check_plan(self.plan)
         self.output.save_plan(self.plan, self.vocabulary.to_json())
         tree = MergeTree(len(self.shards), self.output.parts)
-        self._count(tree, make_task)
+        self._make_parts(tree, make_task)
         runs, tokens, tally = add_parts(tree.top())
         if tally.tokens == 0:
             self.output.forget_parts()
@@ -285,40 +285,29 @@ class Run:
         files = {name: file_hash(folder / name) for name in (BIGRAMS, TOKENS)}
         write_text(folder / MANIFEST, json_text(self.plan | {"totals": totals, "files": files}))
 
-    def _count(self, tree: MergeTree, make_task: Callable[..., ShardTask]) -> None:
-        open_shards = [self.shards[index] for index in tree.open_shards()]
-        total, left = self.progress.total_size, sum(shard.size for shard in open_shards)
+    def _make_parts(self, tree: MergeTree, make_task: Callable[..., ShardTask]) -> None:
+        total = self.progress.total_size
+        left = sum(self.shards[node.index].size for node in tree.ready if node.level == 0)
         self.progress.finished_before = total - left
         if left < total:
             self.progress.notes.append(
                 f"resuming: {(total - left) / 1e6:,.1f} of {total / 1e6:,.1f} MB were counted before"
             )
         self.watch(self.progress)
-        size, waiting = self.vocabulary.size, iter(open_shards)
-        merges = tree.ready_merges()
 
-        def tasks() -> Iterator[Task]:
-            """Merges as soon as they are possible, to keep the number of parts small; else the next shard."""
-            while True:
-                if merges:
-                    node = merges.pop()
-                    yield MergeTask(node, tuple(tree.children(node)), tree.path(node), size)
-                elif (shard := next(waiting, None)) is not None:
-                    target = tree.path(Node(0, shard.index))
-                    yield make_task(shard=shard, target=target, vocabulary_size=size, memory=self.memory)
-                else:
-                    return
+        def task_of(node: Node) -> Task:
+            target, size = tree.path(node), self.vocabulary.size
+            if node.level > 0:
+                return MergeTask(node, tuple(tree.children(node)), target, size)
+            return make_task(shard=self.shards[node.index], target=target, vocabulary_size=size, memory=self.memory)
 
-        while merges or open_shards:
-            for done in self.engine.run(perform, tasks()):
+        while tree.ready:  # again where the last shards were being counted when no merge was possible yet
+            for done in self.engine.run(perform, map(task_of, tree.take())):
                 if isinstance(done.task, ShardTask):
                     self.progress.finished += done.task.shard.size
                     self.progress.tally.add(done.tally)
                     self.watch(self.progress)
-                parent = tree.mark_done(done.task.node)
-                if parent is not None:
-                    merges.append(parent)
-            open_shards = []
+                tree.mark_done(done.task.node)
 
 
 def prefetch(items: Iterable[Item], size: int) -> Iterator[Item]:

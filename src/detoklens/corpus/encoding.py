@@ -86,12 +86,11 @@ class GigatokenEncoder:
         affected = np.unique(np.searchsorted(offsets, missing, side="right") - 1)
         if not affected.size:
             return Encoded(ids, offsets)
+        rows = np.split(ids, offsets[1:-1])
         reference = self._reference.encode([texts[text] for text in affected])
-        parts, lengths, done = [], np.diff(offsets), 0
         for text, row in zip(affected, np.split(reference.ids, reference.offsets[1:-1]), strict=True):
-            parts += [ids[done : offsets[text]], row]
-            done, lengths[text] = int(offsets[text + 1]), len(row)
-        return Encoded(np.concatenate([*parts, ids[done:]]), np.concatenate([[0], np.cumsum(lengths)]))
+            rows[text] = row
+        return Encoded(np.concatenate(rows), np.cumsum([0, *map(len, rows)], dtype=np.int64))
 
 
 def add_placeholders(description: dict[str, Any]) -> int | None:

@@ -161,34 +161,34 @@ def perform(task: Task) -> Done:
 
 
 class MergeTree:
-    """Which parts exist, and which merges are possible now: FAN neighbours of a level become one part of the next."""
+    """Which parts exist, and which can be made now: those of shards, and those of FAN neighbours of the level below."""
 
     def __init__(self, shards: int, folder: Path) -> None:
         self._folder = folder
         self._widths = [shards]  # nodes of each level, up to the first level that a single merge can take
         while self._widths[-1] > FAN:
             self._widths.append(-(-self._widths[-1] // FAN))
-        for node in self._inner_nodes():
-            if self._exists(node):
+        inner = [Node(level, index) for level, width in enumerate(self._widths) if level for index in range(width)]
+        for node in inner:
+            if self.path(node).exists():
                 self._remove_children(node)  # left by a run that was killed between merging and removing
+        self.ready = [Node(0, index) for index in reversed(range(shards)) if not self._is_covered(Node(0, index))]
+        self.ready += [node for node in inner if self._can_merge(node) and not self._is_covered(node)]
+
+    def take(self) -> Iterator[Node]:
+        """The nodes that can be made now: merges first, to keep the number of parts small, then shards in order."""
+        while self.ready:
+            yield self.ready.pop()
+
+    def mark_done(self, node: Node) -> None:
+        """Remove the parts below a new part; note that its parent can be made, if it completes the parts below that."""
+        if node.level > 0:
+            self._remove_children(node)
+        if node.level + 1 < len(self._widths) and self._can_merge(node.parent):
+            self.ready.append(node.parent)
 
     def path(self, node: Node) -> Path:
         return self._folder / f"{node.level}-{node.index:08d}.arrow"
-
-    def open_shards(self) -> list[int]:
-        """Shards that are neither counted nor part of a finished node above."""
-        return [index for index in range(self._widths[0]) if not self._is_covered(Node(0, index))]
-
-    def ready_merges(self) -> list[Node]:
-        """Nodes whose children are all done, lowest first."""
-        return [node for node in self._inner_nodes() if self._is_ready(node) and not self._is_covered(node)]
-
-    def mark_done(self, node: Node) -> Node | None:
-        """Remove the parts below a new one; return its parent if that can be merged now."""
-        if node.level > 0:
-            self._remove_children(node)
-        is_top = node.level + 1 == len(self._widths)
-        return node.parent if not is_top and self._is_ready(node.parent) else None
 
     def children(self, node: Node) -> list[Path]:
         first, width = FAN * node.index, self._widths[node.level - 1]
@@ -199,17 +199,12 @@ class MergeTree:
         level = len(self._widths) - 1
         return [self.path(Node(level, index)) for index in range(self._widths[level])]
 
-    def _inner_nodes(self) -> Iterator[Node]:
-        return (Node(level, i) for level, width in enumerate(self._widths) if level > 0 for i in range(width))
-
-    def _exists(self, node: Node) -> bool:
-        return self.path(node).exists()
-
-    def _is_ready(self, node: Node) -> bool:
+    def _can_merge(self, node: Node) -> bool:
         return all(path.exists() for path in self.children(node))
 
     def _is_covered(self, node: Node) -> bool:
-        return self._exists(node) or (node.level + 1 < len(self._widths) and self._is_covered(node.parent))
+        """Whether a part has what the node stands for."""
+        return self.path(node).exists() or (node.level + 1 < len(self._widths) and self._is_covered(node.parent))
 
     def _remove_children(self, node: Node) -> None:
         for path in self.children(node):

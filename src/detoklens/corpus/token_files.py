@@ -82,11 +82,7 @@ class TokenFile:
     length: int = 0
     separator: int | None = None
     bounds: str | None = None
-    ids_field: str = ""
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        return PAIR_COLUMNS if self.kind == PAIRS else (self.ids_field,)
+    columns: tuple[str, ...] = ()
 
     @property
     def pairs_may_cross(self) -> bool:
@@ -242,7 +238,7 @@ def _table(file: InputFile, options: ImportOptions, suffix: str) -> TokenFile:
         for column in PAIR_COLUMNS:
             if not types.is_integer(schema.field(column).type):
                 raise _refuse(file.name, f"column {column!r} holds {schema.field(column).type}, not integers")
-        return TokenFile(file.name, file.path, PAIRS)
+        return TokenFile(file.name, file.path, PAIRS, columns=PAIR_COLUMNS)
     field = options.ids_field
     if field not in schema.names:
         raise _refuse(
@@ -253,7 +249,7 @@ def _table(file: InputFile, options: ImportOptions, suffix: str) -> TokenFile:
     is_list = types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
     if not is_list or not types.is_integer(kind.value_type):
         raise _refuse(file.name, f"column {field!r} holds {kind}, not lists of integers; pass another as ids_field")
-    return TokenFile(file.name, file.path, ROWS, separator=options.separator, ids_field=field)
+    return TokenFile(file.name, file.path, ROWS, separator=options.separator, columns=(field,))
 
 
 @contextmanager
@@ -308,7 +304,7 @@ def _arrow_batches(file: TokenFile) -> Iterator[Any]:
     with _arrow_reader(file, "a damaged") as reader:
         is_file = hasattr(reader, "get_batch")
         for batch in map(reader.get_batch, range(reader.num_record_batches)) if is_file else reader:
-            selected = batch.select([file.ids_field])
+            selected = batch.select(list(file.columns))
             selected.validate(full=True)  # damaged offsets would crash the process
             yield selected
 
@@ -335,7 +331,7 @@ def _integers(file: TokenFile, column: Any) -> Int64[np.ndarray, "row"]:
 def _rows(file: TokenFile, column: Any, vocabulary_size: int) -> TokenBatch:
     """Each row is a document."""
     if column.null_count:
-        raise _refuse(file.name, f"{file.ids_field!r} is null in a row; remove such rows")
+        raise _refuse(file.name, f"{file.columns[0]!r} is null in a row; remove such rows")
     lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False).astype(np.int64)
     ids = _integers(file, column.flatten())
     starts = np.zeros(len(ids), bool)
