@@ -13,7 +13,6 @@ from detoklens.figures.marks import band, band_entry, line, line_entry, patch_en
 from detoklens.figures.panels import chosen_heads, chosen_queries, head_panels, head_rows, in_order, middle, stacked
 
 MEASURED, PREDICTED = theme.SERIES[0], theme.SERIES[1]
-NEAR = 30  # keys
 PARTS = {
     "first": "position 0",
     "far": "far keys",
@@ -51,18 +50,6 @@ def attention(
         line(axes, curve["key_position"], curve["mean"], MEASURED)
         line(axes, curve["key_position"], curve["predicted"], PREDICTED, linewidth=0.8)
     return figure
-
-
-def attention_near(
-    keys: pl.DataFrame,
-    *,
-    heads: Sequence[int] | None = None,
-    query: int | None = None,
-    band_share: float | None = None,
-    width: theme.Width = "page",
-) -> Figure:
-    """Draw attention on the nearest keys, measured and predicted."""
-    return attention(keys, heads=heads, query=query, last=NEAR, band_share=band_share, width=width)
 
 
 def attention_parts(

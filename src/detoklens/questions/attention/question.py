@@ -21,6 +21,7 @@ from detoklens.questions.texts import check_reachable, too_short
 from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, plural
 
+NEAR = 30  # keys in the figure of the nearest ones
 QUERY_POSITION = Column("query_position", "Int32", "position of the token that attends, from 0")
 DOCUMENTS = Column("documents", "Int64", "documents long enough to have this query position")
 MEASURED = {
@@ -106,9 +107,11 @@ class Attention(OnText):
             "attention_near",
             ("attention",),
             "Attention on the nearest keys",
-            "Mean attention on the last 30 keys up to the query, with the band that contains {band} of documents, and "
-            "the softmax of Tᵖ + Tᵖᵖ. The paper's Figure 3E.",
+            f"Mean attention on the last {NEAR} keys up to the query, with the band that contains {{band}} of "
+            "documents, and the softmax of Tᵖ + Tᵖᵖ. The paper's Figure 3E.",
+            function="attention",
             per_head=True,
+            options=(("last", NEAR),),
         ),
         FigureSpec(
             "attention_parts",

@@ -58,7 +58,8 @@ def head_cards(heads_table: pl.DataFrame, *, heads: Sequence[int] | None = None,
     asked = chosen_heads(heads_table, heads)
     rows = in_order(heads_table, asked)
     wide = theme.inches(width) >= WIDE_ENOUGH
-    names = [_name(head, kind if wide else None) for head, kind in zip(asked, rows["position_class"], strict=True)]
+    kinds = rows["position_class"] if wide else [None] * len(asked)
+    names = [f"{kind}  {head_name(head)}" if kind else head_name(head) for head, kind in zip(asked, kinds, strict=True)]
     measures = [measure for measure in MEASURES if rows[measure.column].null_count() < len(rows)] or MEASURES
     legend = [point_entry("head", HEAD)]
     if measures[0].column == "auroc":
@@ -71,10 +72,6 @@ def head_cards(heads_table: pl.DataFrame, *, heads: Sequence[int] | None = None,
             auroc_range([axes])
         points(axes, rows[measure.column], HEAD)
     return figure
-
-
-def _name(head: int, position_class: str | None) -> str:
-    return f"{position_class}  {head_name(head)}" if position_class else head_name(head)
 
 
 def compare_heads(
@@ -90,7 +87,11 @@ def compare_heads(
     tables = [table.sort("head") for table in heads_by_label.values()]
     joined = pl.concat([each.with_columns(place=pl.lit(float(x))) for x, each in zip(places, tables, strict=True)])
     same = len({tuple(table["head"]) for table in tables}) == 1
-    named = _named_heads(tables[-1], heads) if same else {}
+    named: dict[int, theme.Style] = {}
+    if same:
+        best = tables[-1].sort("auroc", "self_match", descending=True, nulls_last=True)["head"].to_list()
+        chosen = list(heads) if heads is not None else sorted(best[: len(theme.SERIES)])
+        named = {head: theme.style_of(place) for place, head in enumerate(chosen)}
     measures = [measure for measure in COMPARED if joined[measure.column].count()]
     figure, panels = titled_panels(
         [measure.title.replace("\n", " ") for measure in measures],
@@ -109,12 +110,6 @@ def compare_heads(
     return figure
 
 
-def _named_heads(last: pl.DataFrame, heads: Sequence[int] | None) -> dict[int, theme.Style]:
-    best = last.sort("auroc", "self_match", descending=True, nulls_last=True)["head"].to_list()
-    chosen = list(heads) if heads is not None else sorted(best[: len(theme.SERIES)])
-    return {head: theme.style_of(place) for place, head in enumerate(chosen)}
-
-
 def _draw_measure(axes: Axes, rows: pl.DataFrame, column: str, named: Mapping[int, theme.Style], same: bool) -> None:
     if not same:
         known = rows.drop_nulls(column)
@@ -124,13 +119,6 @@ def _draw_measure(axes: Axes, rows: pl.DataFrame, column: str, named: Mapping[in
             )
         return
     for head in rows["head"].unique().sort():
-        values = rows.filter(head=head).sort("place")
+        values, style = rows.filter(head=head).sort("place"), named.get(head, OTHERS)
         look = {} if head in named else {"alpha": theme.BESIDE, "linewidth": 0.6}
-        line(
-            axes,
-            values["place"],
-            values[column],
-            named.get(head, OTHERS),
-            marker=named.get(head, OTHERS).marker,
-            **look,
-        )
+        line(axes, values["place"], values[column], style, marker=style.marker, **look)

@@ -244,16 +244,12 @@ class Heads(Joining):
             judged, which = study.ask(Auroc(**self._shared_parameters())).tables["auroc_controls"], "all"
         margins = {}
         for each in judge_heads(judged):
-            strongest, margins[each.head] = each.strongest, min(each.margins.values(), default=None)
-            why = f"strongest control: {MARGINS[strongest]}" if strongest else ""
-            testable = each.level != "untestable"
-            marks.add(
-                each.head,
-                "detokenizes",
-                margins[each.head],
-                each.level == "lexical" if testable else None,
-                why if testable else each.missing,
-            )
+            margin = margins[each.head] = min(each.margins.values(), default=None)
+            if each.level == "untestable":
+                marks.add(each.head, "detokenizes", margin, None, each.missing)
+            else:
+                why = f"strongest control: {MARGINS[each.strongest]}" if each.strongest else ""
+                marks.add(each.head, "detokenizes", margin, each.level == "lexical", why)
         marks.untestable("detokenizes", "no query token has both positives and negatives")
         return judged.select(
             "head",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import polars as pl
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from detoklens.figures import theme
@@ -35,18 +34,13 @@ def position_variance(position_variance: pl.DataFrame, *, width: theme.Width = "
         share_x=False,
     )
     for axes, part in zip(panels, parts.values(), strict=True):
-        _draw_part(axes, part)
+        line(axes, part["position"], part["variance"], USUAL, marker=USUAL.marker if len(part) <= FEW else "")
+        outliers = part.filter("outlier")
+        if outliers.height:
+            x, y = numbers(outliers["position"]), numbers(outliers["variance"])
+            axes.plot(x, y, linestyle="", marker=OUTLIER.marker, color=OUTLIER.colour)
+        axes.set_ylim(bottom=0)
     return figure
-
-
-def _draw_part(axes: Axes, part: pl.DataFrame) -> None:
-    few = len(part) <= FEW
-    line(axes, part["position"], part["variance"], USUAL, **({"marker": USUAL.marker} if few else {}))
-    outliers = part.filter(pl.col("outlier"))
-    if outliers.height:
-        x, y = numbers(outliers["position"]), numbers(outliers["variance"])
-        axes.plot(x, y, linestyle="", marker=OUTLIER.marker, color=OUTLIER.colour)
-    axes.set_ylim(bottom=0)
 
 
 def first_position(switch: pl.DataFrame, *, heads: Sequence[int] | None = None, width: theme.Width = "page") -> Figure:
