@@ -17,7 +17,7 @@ SNAPSHOTS ?= 0
 SECONDS ?= 120
 FUZZ_SEED ?= 0
 
-.PHONY: demo test quick coverage notebooks tutorial docs site explorer-web
+.PHONY: demo test quick coverage notebooks tutorial docs generated site explorer-web
 .PHONY: check lint format types imports browser
 .PHONY: test-lowest test-newest dependencies fuzz explore benchmarks calibrate train-demo
 .PHONY: release-check forget-compiled clean
@@ -90,6 +90,10 @@ imports: .venv/installed-for-tests
 docs: .venv/installed-for-tests
 	$(BIN)/python docs/make_cli_reference.py
 	$(BIN)/python docs/make_tables.py
+
+# Rewrite everything committed that is generated from the code: after a new question, or when numbers change on purpose.
+generated: docs tutorial notebooks
+	$(BIN)/python -m tests.report.test_table_contents
 
 # Rerun the tutorial's commands and cells and update their output.
 tutorial: .venv/installed-for-tests
