@@ -19,8 +19,8 @@ import json
 import numpy as np
 
 from auroc import Cost, measured, product_costs, random_affinity, scaled_mean, squares_in, watched_memory
-from detoklens.measures.ranking import largest_pairs
-from detoklens.parallel import Runner, available_cores
+from detoklens.measures.ranking import ALONE, largest_pairs
+from detoklens.parallel import Arrays, Runner, available_cores
 from detoklens.scores.affinity import Affinity
 
 ROWS = 128
@@ -38,11 +38,19 @@ def whole_rows(affinity: Affinity, top: int, n_queries: int) -> np.ndarray:
     return np.sort(best)[::-1]
 
 
+def find(affinity: Affinity, top: int, runner: Runner = ALONE) -> list[Arrays]:
+    """The largest pairs of all heads."""
+    tokens = np.arange(affinity.vocab_size)
+    return largest_pairs(
+        lambda head: (affinity.query[head], affinity.key_of(head)), affinity.n_heads, tokens, top, runner=runner
+    )
+
+
 def same_scores(affinity: Affinity, top: int, n_queries: int, expected: np.ndarray) -> float:
     """The largest difference between the two methods on the same queries."""
     some = Affinity(affinity.query[:1, :n_queries], affinity.key[:1])
     padded = np.full((1, affinity.vocab_size - n_queries, some.query.shape[2]), 0, np.float32)
-    found = largest_pairs(Affinity(np.concatenate([some.query, padded], axis=1), some.key), top)
+    found = find(Affinity(np.concatenate([some.query, padded], axis=1), some.key), top)
     return float(np.abs(found[0]["score"] - expected).max())
 
 
@@ -51,9 +59,9 @@ def run(options: argparse.Namespace) -> dict[str, float]:
     squares = product_costs(options.seconds_of_products)
     runner = Runner(options.workers)
     with watched_memory() as memory:
-        largest_pairs(affinity.of_heads([0]), 10, runner=runner)  # compiles
+        find(affinity.of_heads([0]), 10, runner)  # compiles
         with measured() as cost:
-            largest_pairs(affinity, options.top, runner=runner)
+            find(affinity, options.top, runner)
     with watched_memory() as whole_memory, measured() as rows_cost:
         expected = whole_rows(affinity, options.top, options.baseline_queries)
     squares += product_costs(options.seconds_of_products)

@@ -7,10 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from detoklens.measures.ranking import largest_pairs, pair_ranks, scores_of
+from detoklens.measures.ranking import pair_ranks, scores_of
 from detoklens.questions.partners.question import partners_of
 from detoklens.report.search import find_partners
 from detoklens.scores.affinity import Affinity
+from tests.measures.test_top_pairs import find_pairs
 
 TOKENS = np.arange(7)
 
@@ -38,7 +39,7 @@ def both() -> tuple[Affinity, Affinity]:
         lambda affinity: find_partners(affinity, TOKENS, 3),
         lambda affinity: scores_of(affinity, 5),
         lambda affinity: pair_ranks(affinity, TOKENS, TOKENS[None, ::-1])[0],
-        lambda affinity: np.stack([np.stack(list(pairs.values())) for pairs in largest_pairs(affinity, 5)]),
+        lambda affinity: np.stack([np.stack(list(pairs.values())) for pairs in find_pairs(affinity, 5)]),
     ],
     ids=["partners_of", "find_partners", "scores_of", "pair_ranks", "largest_pairs"],
 )

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from detoklens.kernels import product
 from detoklens.measures import ranking as top_pairs
-from detoklens.measures.ranking import BoundedScores, HeadScores, TopPairs, largest_pairs, search_block
+from detoklens.measures.ranking import ALONE, BoundedScores, HeadScores, TopPairs, largest_pairs, search_block
 from detoklens.parallel import Runner
 from detoklens.scores.affinity import Affinity
 from detoklens.tables.parts import Parts
@@ -23,6 +23,14 @@ def brute_force(scores, top, identical=True):
     size = len(scores)
     pairs = [(query, key) for query in range(size) for key in range(size) if identical or query != key]
     return sorted(pairs, key=lambda pair: (-scores[pair], pair))[:top]
+
+
+def find_pairs(affinity, top, identical=True, runner=ALONE, tokens=None):
+    """The largest pairs of every head, by default over all tokens."""
+    ids = np.arange(affinity.vocab_size) if tokens is None else tokens
+    return largest_pairs(
+        lambda head: (affinity.query[head], affinity.key_of(head)), affinity.n_heads, ids, top, identical, runner
+    )
 
 
 def ids(pairs):
@@ -38,7 +46,7 @@ def assert_equal(one, other):
 def test_top_pairs_of_2000_tokens_equal_a_brute_force_search():
     layer = random_layer(n_heads=3, d_head=8, vocab_size=2000, n_positions=5, dtype="float32", seed=5)
     affinity = layer.token_affinity()
-    for head, pairs in enumerate(largest_pairs(affinity, 3000)):
+    for head, pairs in enumerate(find_pairs(affinity, 3000)):
         scores = affinity.query[head] @ affinity.key[head].T
         order = np.argsort(-scores, axis=None, kind="stable")[:3000]
         np.testing.assert_allclose(pairs["score"], scores.ravel()[order], rtol=1e-6)
@@ -56,7 +64,7 @@ def test_pairs_ties_and_order_are_those_of_sorting(size, top, identical, centred
     layer._mean_token_scale = np.ones(layer.vocab_size)
     affinity = layer.token_affinity(centred=centred)
     scores = affinity.scores(np.arange(layer.vocab_size))
-    for head, pairs in enumerate(largest_pairs(affinity, top, identical)):
+    for head, pairs in enumerate(find_pairs(affinity, top, identical)):
         expected = brute_force(scores[head], top, identical)
         assert len(pairs["score"]) == len(expected)
         if centred:  # means are no whole numbers, so sums may differ in the last bit
@@ -96,7 +104,7 @@ def test_bounds_skip_no_pair_of_any_vectors(seed, dimensions, skew, dtype, commo
     kept = np.flatnonzero(random.random(150) < 0.8)
     scores = HeadScores.of(affinity.key[0]).rows(affinity.query[0])
     with patch.multiple(top_pairs, BOUNDING=2, TILE_QUERIES=6, TILE_KEYS=32, BLOCK_QUERIES=60):
-        (pairs,) = largest_pairs(affinity, top, tokens=kept)
+        (pairs,) = find_pairs(affinity, top, tokens=kept)
         bounded = BoundedScores.of(affinity.query[0], affinity.key[0], kept)
     expected = [(kept[one], kept[other]) for one, other in brute_force(scores[np.ix_(kept, kept)], top)]
     assert ids(pairs) == expected
@@ -118,24 +126,24 @@ def test_most_tiles_are_skipped(monkeypatch):
 
     monkeypatch.setattr(top_pairs.product, "pairs_reaching", counting)
     monkeypatch.setattr(top_pairs, "TILE_KEYS", 256)
-    largest_pairs(Affinity(query, key), 10)
+    find_pairs(Affinity(query, key), 10)
     assert sum(rows) < 0.5 * 3000**2
 
 
 def test_blocks_and_tiles_leave_no_pair_out(monkeypatch):
     affinity = random_layer(n_heads=1, vocab_size=97, dtype="float32").token_affinity()
-    whole = largest_pairs(affinity, 500)
+    whole = find_pairs(affinity, 500)
     monkeypatch.setattr(top_pairs, "TILE_QUERIES", 6)
     monkeypatch.setattr(top_pairs, "TILE_KEYS", 32)
     monkeypatch.setattr(top_pairs, "BLOCK_QUERIES", 12)
-    assert_equal(largest_pairs(affinity, 500), whole)
+    assert_equal(find_pairs(affinity, 500), whole)
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])
 def test_the_same_pairs_for_any_number_of_workers(workers, monkeypatch):
     monkeypatch.setattr(top_pairs, "BLOCK_QUERIES", 126)
     affinity = random_layer(n_heads=2, vocab_size=300, dtype="float32").token_affinity()
-    assert_equal(largest_pairs(affinity, 200, runner=Runner(workers)), largest_pairs(affinity, 200))
+    assert_equal(find_pairs(affinity, 200, runner=Runner(workers)), find_pairs(affinity, 200))
 
 
 def test_an_interrupted_search_goes_on_where_it_stopped(tmp_path, monkeypatch):
@@ -151,13 +159,13 @@ def test_an_interrupted_search_goes_on_where_it_stopped(tmp_path, monkeypatch):
 
     monkeypatch.setattr(top_pairs, "search_block", interrupted)
     with pytest.raises(KeyboardInterrupt):
-        largest_pairs(affinity, 50, runner=Runner(parts=Parts(tmp_path / "parts")))
-    continued = largest_pairs(affinity, 50, runner=Runner(parts=Parts(tmp_path / "parts")))
+        find_pairs(affinity, 50, runner=Runner(parts=Parts(tmp_path / "parts")))
+    continued = find_pairs(affinity, 50, runner=Runner(parts=Parts(tmp_path / "parts")))
     assert len(searched) == 4 + 3
-    assert_equal(continued, largest_pairs(affinity, 50))
+    assert_equal(continued, find_pairs(affinity, 50))
 
 
 def test_fewer_pairs_than_asked_for_are_all_given():
     affinity = random_layer(n_heads=1, vocab_size=6).token_affinity()
-    assert len(largest_pairs(affinity, 100)[0]["score"]) == 36
-    assert len(largest_pairs(affinity, 100, identical=False)[0]["score"]) == 30
+    assert len(find_pairs(affinity, 100)[0]["score"]) == 36
+    assert len(find_pairs(affinity, 100, identical=False)[0]["score"]) == 30

@@ -184,10 +184,10 @@ class BoundedScores:
         ids: Int[np.ndarray, "kept"],
     ) -> BoundedScores:
         pack: tuple[Callable[[np.ndarray], product.Panels], ...] = (product.query_panels, product.key_panels)
-        sides, longest = [], 1.0
-        for vectors, basis, panels in zip((query[ids], key[ids]), _balanced(query[ids], key[ids]), pack, strict=True):
+        chosen, sides, longest = (query[ids], key[ids]), [], 1.0
+        for vectors, basis, panels in zip(chosen, _balanced(*chosen), pack, strict=True):
             balanced = vectors @ basis
-            lengths, rest = (np.linalg.norm(part, axis=1) for part in (balanced, balanced[:, BOUNDING:]))
+            lengths, rest = (np.sqrt(np.einsum("td,td->t", part, part)) for part in (balanced, balanced[:, BOUNDING:]))
             longest *= max(float(lengths.max()), float(np.linalg.norm(vectors, axis=1).max()))
             bounding = np.column_stack([balanced[:, :BOUNDING], rest]).astype(vectors.dtype)
             order = np.argsort(-lengths, kind="stable")
@@ -212,24 +212,24 @@ def _balanced(
 
 
 def largest_pairs(
-    affinity: Affinity,
+    factors: Callable[[int], tuple[Float[np.ndarray, "token d_head"], Float[np.ndarray, "token d_head"]]],
+    n_heads: int,
+    ids: Int[np.ndarray, "kept"],
     top: int,
     identical: bool = True,
     runner: Runner = ALONE,
-    tokens: Int[np.ndarray, "kept"] | None = None,
 ) -> list[Arrays]:
-    """The `top` pairs of these tokens (default: all) with the largest Tᵉᵉ in each head.
+    """The `top` pairs of these tokens with the largest Tᵉᵉ in each head, whose queries and keys `factors` computes.
 
     Without `identical`, no pair of a token with itself. Each block starts from the floor that earlier blocks reached.
     """
-    ids = np.arange(affinity.vocab_size) if tokens is None else tokens
-    best = [TopPairs(top) for _ in range(affinity.n_heads)]
+    best = [TopPairs(top) for _ in range(n_heads)]
     blocks = -(-len(ids) // BLOCK_QUERIES)
     lock = Lock()
 
-    @lru_cache(maxsize=2)
+    @lru_cache(maxsize=1)  # blocks that still run hold those of the head before
     def bounded(head: int) -> BoundedScores:
-        return BoundedScores.of(affinity.query[head], affinity.key_of(head), ids)
+        return BoundedScores.of(*factors(head), ids)
 
     def compute(number: int) -> Arrays:
         head, block = divmod(number, blocks)
@@ -237,7 +237,7 @@ def largest_pairs(
             scores = bounded(head)
         return search_block(scores, block * BLOCK_QUERIES, top, identical, best[head].floor)
 
-    for number, pairs in enumerate(runner.run(compute, blocks * affinity.n_heads)):
+    for number, pairs in enumerate(runner.run(compute, blocks * n_heads)):
         best[number // blocks].offer(pairs)
         best[number // blocks].best()
     return [pairs.best() for pairs in best]

@@ -77,10 +77,10 @@ class Affinity:
         return replace(self, query=query, shared_key=key)
 
     def of_tokens(self, token_ids: Int[np.ndarray, "kept"]) -> Affinity:
-        """Select some tokens, as queries and as keys; their places in `token_ids` are their ids."""
-        if len(token_ids) == self.vocab_size:
-            return self
-        return replace(self, query=self.query[:, token_ids], shared_key=self.shared_key[:, token_ids])
+        """Select some tokens, in order of id and in place, as queries and as keys; their places are their ids."""
+        for vectors in (*self.query, *self.shared_key):
+            vectors[: len(token_ids)] = vectors[token_ids]
+        return replace(self, query=self.query[:, : len(token_ids)], shared_key=self.shared_key[:, : len(token_ids)])
 
     def of_heads(self, heads: list[int]) -> Affinity:
         """Select some heads."""

@@ -146,6 +146,7 @@ class Heatmap(AtOffset):
             scores.append(HEATMAP.frame(columns))
             ranges = identical_tokens(affinity, places, drawn, runner.watch)
             by_head.append(HEATMAP_BY_HEAD.frame({"head": heads, "layer_norm": [divided] * len(heads), **ranges}))
+            del affinity  # a gigabyte for a large vocabulary, before the next one
         tokens = {"place": np.arange(len(ids)), "token_id": ids, "token": token_texts(layer, ids)}
         return {
             "heatmap_by_head": pl.concat(by_head).sort("head", maintain_order=True),

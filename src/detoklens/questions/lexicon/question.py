@@ -181,8 +181,13 @@ class Lexicon(Joining):
                 f"the top {self.top:,} pairs of {plural(len(heads), 'head')} are more than the {MOST_PAIRS:,} that fit "
                 "into memory; choose fewer pairs or heads"
             )
-        affinity = self.affinity(study, self.scale, self.centred, heads)
-        best = largest_pairs(affinity, self.top, not self.no_self, runner, study.meaningful_tokens())
+
+        def factors(number: int) -> tuple[np.ndarray, np.ndarray]:
+            """One head at a time: those of all heads of a large vocabulary take a gigabyte."""
+            affinity = self.affinity(study, self.scale, self.centred, [heads[number]])
+            return affinity.query[0], affinity.key_of(0)
+
+        best = largest_pairs(factors, len(heads), study.meaningful_tokens(), self.top, not self.no_self, runner)
         pairs = pl.concat(_ranked(head, of_head) for head, of_head in zip(heads, best, strict=True))
         lexicon = describe_pairs(study, LEXICON, pairs.with_columns(is_word=None), self.is_ahead)
         words = pl.Series("is_word", _check_words(lexicon["joined"], is_word), pl.Boolean)
