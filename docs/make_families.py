@@ -10,7 +10,7 @@ from detoklens.questions.catalogue import QUESTIONS
 from detoklens.weights.families import REFUSED, SPEC_OF, SPECS
 from detoklens.weights.gguf_file import ARCHITECTURES
 from detoklens.weights.gguf_tokenizer import PRE_TOKENIZERS
-from detoklens.weights.spec import AlibiPositions, LearnedPositions, RotaryPositions, Spec
+from detoklens.weights.spec import AlibiPositions, LearnedPositions, RotaryPositions, Spec, Switch
 
 PAGE = Path(__file__).parent / "families.md"
 GENERATED = re.compile(r"(<!-- generated: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -65,13 +65,17 @@ def questions_table() -> str:
 
 def kind_of(spec: Spec) -> str:
     kinds = {LearnedPositions: "table of positions", RotaryPositions: "rotary", AlibiPositions: "ALiBi"}
-    return kinds[type(spec.positions)] + ("" if spec.is_causal else ", not causal")
+    return kinds[type(spec.positions)] + (", not causal" if lacks_causality(spec) else "")
+
+
+def lacks_causality(spec: Spec) -> bool:
+    return not (spec.is_causal.default if isinstance(spec.is_causal, Switch) else spec.is_causal)
 
 
 def lacking(spec: Spec) -> frozenset[Need]:
     """What a question may need and this architecture lacks."""
     has_table = isinstance(spec.positions, LearnedPositions)
-    absent: dict[Need, bool] = {"position_table": not has_table, "causal": not spec.is_causal}
+    absent: dict[Need, bool] = {"position_table": not has_table, "causal": lacks_causality(spec)}
     return frozenset(need for need, is_absent in absent.items() if is_absent)
 
 

@@ -23,7 +23,7 @@ import detoklens
 from detoklens.errors import DetokLensError
 from detoklens.model.verify import run_real_layer
 from detoklens.weights.families import SPEC_OF, spec_of
-from detoklens.weights.spec import RotaryPositions
+from detoklens.weights.spec import RotaryPositions, Window
 from tests.fuzz.budget import cases, has_time
 from tests.verification.test_every_family import SETTINGS
 from tests.weights.families.tiny import saved, tiny
@@ -75,8 +75,16 @@ def test_an_absent_key_means_what_it_means_to_transformers(model_type: str) -> N
     spec, stated = SPEC_OF[model_type], CONFIG_MAPPING[model_type]().to_dict()
     bare = spec_of({"model_type": model_type, spec.width[0]: stated[spec.width[0]]})
     full = spec_of({key: value for key, value in stated.items() if key in spec.read_keys or key == "model_type"})
-    for name in ("window", "softcap", "attention_scale", "embedding_scale", "is_causal", "input_norm"):
+    for name in ("window", "attention_scale", "input_norm"):
         assert getattr(bare, name) == getattr(full, name), name
+    for setting in spec.settings:
+        assert setting.default == stated[setting.key], setting
+    for key, values in (*spec.accepted.items(), *spec.mlp_accepted.items()):
+        assert stated.get(key, values[0]) in values, key
+    if isinstance(spec.key_heads, str):
+        assert (spec.default_key_heads or stated[spec.heads[0]]) == stated[spec.key_heads]
+    if isinstance(spec.window, Window):
+        assert spec.window.default == stated["sliding_window"]
     if isinstance(spec.epsilon, str) and spec.default_epsilon is not None:
         assert spec.default_epsilon == stated[spec.epsilon]
     if spec.default_longest is not None:

@@ -72,6 +72,21 @@ def read_positive(config: Config, key: str, default: float | None = None) -> flo
     return float(value)
 
 
+def read_window(config: Config, default: int | None = 4096) -> int | None:
+    """The sliding window: null means none, an absent key the family's default."""
+    return read_optional_size(config, "sliding_window") if "sliding_window" in config else default
+
+
+def first_layer_is_local(config: Config, by_default: bool) -> bool:
+    """Whether layer 0 has a sliding window, by `layer_types` or else by the family's default."""
+    kinds = config.get("layer_types")
+    if kinds is None:
+        return by_default
+    if not isinstance(kinds, list) or not kinds or kinds[0] not in ("full_attention", "sliding_attention"):
+        raise CheckpointError("config.json: layer_types must begin with full_attention or sliding_attention")
+    return bool(kinds[0] == "sliding_attention")
+
+
 def read_flag(config: Config, key: str, default: bool) -> bool:
     """True or false. Anything else is refused, because transformers would take it for true or false silently."""
     value = config.get(key, default)
@@ -99,14 +114,12 @@ def read_activation(config: Config, key: str, default: str, known: Mapping[str, 
     return known[stated]
 
 
-def refuse_other_values(config: Config, accepted: Mapping[str, tuple[Any, ...]], path: str = "") -> None:
+def refuse_other_values(config: Config, accepted: Mapping[str, tuple[Any, ...]], where: str = "config.json: ") -> None:
     """Refuse keys with another value than those accepted; the first one is what an absent key means."""
     for key, values in accepted.items():
         stated = config.get(key, values[0])
         if stated not in values:
-            raise UnsupportedModelError(
-                f"config.json: {path}{key} = {shown(stated)} is not handled; {shown(values[0])} is"
-            )
+            raise UnsupportedModelError(f"{where}{key} = {shown(stated)} is not handled; {shown(values[0])} is")
 
 
 def refuse_unknown_keys(config: Config, known: Collection[str]) -> None:

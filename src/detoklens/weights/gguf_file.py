@@ -212,19 +212,10 @@ class GGUFFile:
             return np.asarray(values - values.dtype.type(self._spec.added_gain))
         modules = self._spec.projections.modules
         if self._architecture.has_neighbouring_pairs and module in modules[:2]:
-            return self._halves(values, self._heads[modules.index(module)])
+            return self._halves(values, self._spec.count_heads(self.config)[modules.index(module)])
         if self._spec.projections.layout == "interleaved" and module == modules[0]:
             return self._interleaved(values)
         return values
-
-    @cached_property
-    def _heads(self) -> tuple[int, int]:
-        """Number of heads, and of keys."""
-        heads = self.config.get(self._spec.heads[0])
-        if not heads:
-            raise CheckpointError(f"{self.where}: attention.head_count must be a whole number above 0, not {heads}")
-        keys = self._spec.key_heads
-        return int(heads), int((self.config.get(keys) if isinstance(keys, str) else keys) or heads)
 
     def _halves(self, values: np.ndarray, heads: int) -> np.ndarray:
         """Reorder rows from neighbouring rotary pairs to first and second halves of each head."""
@@ -235,8 +226,8 @@ class GGUFFile:
 
     def _interleaved(self, values: np.ndarray) -> np.ndarray:
         """Reorder rows from all queries, all keys, all values to groups: the queries of a key, that key, its value."""
-        heads, keys = self._heads
-        if len(values) % (heads + 2 * keys) or heads % keys:
+        heads, keys = self._spec.count_heads(self.config)
+        if len(values) % (heads + 2 * keys):
             raise CheckpointError(
                 f"{self.where}: {heads} heads with {keys} keys do not divide the {len(values)} rows of queries, keys "
                 "and values"
@@ -314,7 +305,8 @@ class GGUFFile:
         for name, values in kind.accepted.items():
             if own.get(name, values[0]) not in values:
                 raise self._not_handled(name, own[name])
-        config = {key: own[name] for name, key in keys.items() if name in own}
+        stated = {"attention.head_count_kv": own.get("attention.head_count")} | own  # by default as many as heads
+        config = {key: stated[name] for name, key in keys.items() if name in stated}
         config |= {"model_type": kind.model_type, "rope_scaling": self._scaling(own)} | self._sizes(spec, own)
         query = "attn_q" if spec.projections.layout == "separate" else "attn_qkv"
         biases = {"ffn_up": spec.mlp and spec.mlp.bias, query: spec.projections.bias}

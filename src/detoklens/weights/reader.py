@@ -13,20 +13,22 @@ from jaxtyping import Float
 from detoklens.errors import CheckpointError, UnsupportedModelError, shown
 from detoklens.weights.config import (
     Config,
+    first_layer_is_local,
     read_activation,
     read_epsilon,
     read_flag,
     read_optional_size,
     read_positive,
     read_size,
+    read_window,
+    refuse_other_values,
 )
 from detoklens.weights.first_layer import FeedForward, FirstLayer, MlpSublayer, Norm
 from detoklens.weights.rotary import rope_settings, rotary_frequencies
 from detoklens.weights.sources import TensorSource
-from detoklens.weights.spec import AlibiPositions, LearnedPositions, Mlp, RotaryPositions, Spec, Switch
+from detoklens.weights.spec import AlibiPositions, LearnedPositions, Mlp, Number, RotaryPositions, Spec, Switch, Window
 
 ROWS_AT_A_TIME = 2048  # of a table in float64: 64 MB at a width of 4,096
-CROSS_ATTENTION = "the first block has a cross attention, so its output needs more than a text"
 
 
 def read_first_layer(spec: Spec, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> FirstLayer:
@@ -46,30 +48,29 @@ def read_first_layer(spec: Spec, config: Config, source: TensorSource, dtype: np
         **positions,
         norm_gain=norm.gain,
         norm_bias=np.zeros(reader.width, dtype) if norm.bias is None else norm.bias,
-        norm_epsilon=reader.epsilon if spec.head_norms else norm.epsilon,
+        norm_epsilon=reader.epsilon if "head_norm_kind" in projections else norm.epsilon,
         norm_kind=norm.kind,
         norm_enters_stream=spec.embedding_norm is not None and spec.input_norm is None,
         **projections,
-        attention_scale=reader.d_head**-0.5 if spec.attention_scale is None else spec.attention_scale,
-        is_causal=spec.is_causal,
-        window=spec.window,
-        softcap=spec.softcap,
+        attention_scale=reader.attention_scale(),
+        is_causal=reader.is_on(spec.is_causal),
+        window=reader.window(),
+        softcap=reader.softcap(),
     )
 
 
 def read_mlp(spec: Spec, config: Config, source: TensorSource, dtype: np.dtype[Any]) -> MlpSublayer:
     """The norms and the MLP that follow the attention of layer 0; refused if they are not computed exactly."""
     if spec.mlp is None or spec.mlp_refusal:
-        raise UnsupportedModelError(spec.mlp_refusal)
-    if spec.may_cross_attend and read_flag(config, "add_cross_attention", False):
-        raise UnsupportedModelError(CROSS_ATTENTION)
+        raise UnsupportedModelError(f"{config['model_type']}: {spec.mlp_refusal}")
+    refuse_other_values(config, spec.mlp_accepted, "the first block's output is not computed: config.json: ")
     reader = _Reader(spec, config, source, dtype)
     norms = {name: reader.norm(spec.in_block(module), reader.width) for name, module in spec.mlp_norms.items()}
     return MlpSublayer(
         reader.feed_forward(spec.mlp),
         **norms,
         is_parallel=reader.is_on(spec.is_parallel),
-        residual_scale=spec.residual_scale,
+        residual_scale=reader.number(spec.residual_scale),
     )
 
 
@@ -86,18 +87,13 @@ class _Reader:
     def width(self) -> int:
         return read_size(self.config, *self.spec.width)
 
-    @cached_property
+    @property
     def n_heads(self) -> int:
-        return read_size(self.config, *self.spec.heads)
+        return self.spec.count_heads(self.config)[0]
 
-    @cached_property
+    @property
     def n_key_heads(self) -> int:
-        stated = self.spec.key_heads
-        if isinstance(stated, str):
-            stated = read_optional_size(self.config, stated)
-        if self.n_heads % (stated or 1):
-            raise CheckpointError(f"config.json: {stated} key heads do not divide the {self.n_heads} heads")
-        return stated or self.n_heads
+        return self.spec.count_heads(self.config)[1]
 
     @cached_property
     def d_head(self) -> int:
@@ -115,6 +111,11 @@ class _Reader:
 
     def is_on(self, switch: bool | Switch) -> bool:
         return switch if isinstance(switch, bool) else read_flag(self.config, switch.key, switch.default)
+
+    def number(self, number: float | Number) -> float:
+        if isinstance(number, Number):
+            return read_positive(self.config, number.key, number.default) ** number.power
+        return number
 
     # Tensors
 
@@ -191,8 +192,10 @@ class _Reader:
             stored = self.tensor(f"{spec.embedding_projection}.weight", self.width, narrow)
             widening = np.ascontiguousarray(stored.T, np.float64)
             table = _transform_rows(table, lambda rows: rows @ widening)
-        if spec.embedding_scale != 1:
-            table = _transform_rows(table, lambda rows: rows * spec.embedding_scale)
+        scale = self.number(spec.embedding_scale)
+        scale *= self.width**0.5 if self.is_on(spec.embedding_scales_with_width) else 1.0
+        if scale != 1:
+            table = _transform_rows(table, lambda rows: rows * scale)
         if spec.embedding_norm is not None and spec.input_norm is not None:
             table = _transform_rows(table, self.norm(spec.embedding_norm, self.width))
         return table
@@ -275,7 +278,7 @@ class _Reader:
     def head_norms(self) -> dict[str, Any]:
         """The fields of a FirstLayer about norms of queries and keys."""
         norms = self.spec.head_norms
-        if norms is None:
+        if norms is None or not self.is_on(norms.exist):
             return {}
         fields: dict[str, Any] = {"head_norm_kind": norms.kind, "head_norms_are_joint": norms.gains == "joint"}
         for role, modules, n in (("query", norms.query, self.n_heads), ("key", norms.key, self.n_key_heads)):
@@ -304,6 +307,24 @@ class _Reader:
             weights = np.split(weight.reshape(self.width, *groups), parts, axis=2)
             biases = [None] * 3 if bias is None else np.split(bias.reshape(groups), parts, axis=1)
         return [(np.ascontiguousarray(w), b) for w, b in zip(weights, biases, strict=True)]
+
+    def attention_scale(self) -> float:
+        """The factor on scores."""
+        if not self.is_on(self.spec.scores_are_scaled):
+            return 1.0
+        return self.d_head**-0.5 if self.spec.attention_scale is None else self.number(self.spec.attention_scale)
+
+    def window(self) -> int | None:
+        """How many keys a query sees; None if it sees all."""
+        window = self.spec.window
+        if not isinstance(window, Window):
+            return window
+        is_local = not window.by_layer_types or first_layer_is_local(self.config, by_default=True)
+        return read_window(self.config, window.default) if is_local else None
+
+    def softcap(self) -> float | None:
+        cap = self.spec.softcap
+        return None if cap is None or self.config.get(cap.key, 0) is None else self.number(cap)
 
     def feed_forward(self, mlp: Mlp) -> FeedForward:
         """The MLP's weights and activation."""

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import numpy as np
 
-from detoklens.weights.config import ACTIVATIONS, Config
+from detoklens.errors import CheckpointError
+from detoklens.weights.config import ACTIVATIONS, Config, read_optional_size, read_size
 from detoklens.weights.first_layer import NormKind
 from detoklens.weights.rotary import DEFAULT_BASE, Rope
 
@@ -31,6 +32,23 @@ class Switch:
 
     key: str
     default: bool
+
+
+@dataclass(frozen=True)
+class Number:
+    """A config key that states a number above 0, and the power of it that is used."""
+
+    key: str
+    default: float
+    power: float = 1.0
+
+
+@dataclass(frozen=True)
+class Window:
+    """The key `sliding_window`, where null means none; `layer_types` may take the window from layer 0."""
+
+    default: int | None = 4096
+    by_layer_types: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,6 +112,7 @@ class HeadNorms:
     key: tuple[str, ...] = ()
     kind: NormKind = "rms"
     gains: Literal["shared", "per head", "joint"] = "shared"  # joint: one norm for the vectors of all heads together
+    exist: bool | Switch = True
 
 
 @dataclass(frozen=True)
@@ -123,13 +142,22 @@ class Modules:
     part: str  # the submodule of the model that reads text; empty: all of it
 
 
-def unchanged(spec: Spec, _config: Config) -> Spec:
-    return spec
+@dataclass(frozen=True)
+class Adaptation:
+    """Code of one architecture, for what a Spec can't state: it changes the Spec or refuses a config."""
+
+    apply: Callable[[Spec, Config], Spec]
+    keys: frozenset[str]
+
+
+def reads(*keys: str) -> Callable[[Callable[[Spec, Config], Spec]], Adaptation]:
+    """Make a function an `Adaptation` that reads these config keys."""
+    return lambda apply: Adaptation(apply, frozenset(keys))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Spec:
-    """One architecture. `adapt` fills in what depends on the config and refuses what is not computed exactly."""
+    """One architecture. A `Switch`, `Number` or `Window` is read from the config."""
 
     models: str  # for people
     special: str = ""
@@ -144,7 +172,8 @@ class Spec:
     embedding: str = "embed_tokens"
     embedding_size: str | None = None  # the key of the embeddings' own width
     embedding_projection: str | None = None  # widens embeddings that are narrower than the residual stream
-    embedding_scale: float = 1.0
+    embedding_scale: float | Number = 1.0
+    embedding_scales_with_width: bool | Switch = False  # times sqrt(width)
     embedding_norm: str | None = None  # norms what enters the residual stream
     positions: LearnedPositions | RotaryPositions | AlibiPositions
     input_norm: str | None
@@ -156,21 +185,23 @@ class Spec:
     projections: Projections
     head_norms: HeadNorms | None = None
     is_conv1d: bool = False  # linear layers store their weights [in, out]
-    attention_scale: float | None = None  # None: 1 / sqrt(d_head)
-    is_causal: bool = True
-    window: int | None = None
-    softcap: float | None = None
+    scores_are_scaled: bool | Switch = True
+    attention_scale: float | Number | None = None  # None: 1 / sqrt(d_head)
+    is_causal: bool | Switch = True
+    window: int | Window | None = None
+    softcap: Number | None = None  # null means none
 
     mlp: Mlp | None = None
     mlp_norms: Mapping[str, str] = field(default_factory=dict)  # field of MlpSublayer: module
     is_parallel: bool | Switch = False
-    residual_scale: float = 1.0  # of what attention and MLP add
+    residual_scale: float | Number = 1.0  # of what attention and MLP add
     mlp_refusal: str = ""  # why the block's output is not computed
-    may_cross_attend: bool = False
+    mlp_accepted: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # as `accepted`, for the block's output
 
     width: tuple[str, ...] = ("hidden_size",)
     heads: tuple[str, ...] = ("num_attention_heads",)
-    key_heads: str | int | None = None  # a key, or the number itself
+    key_heads: str | int | None = None  # a key, or the number itself; None: as many as heads
+    default_key_heads: int | None = None  # if the config lacks the key
     head_size: str | None = None
     default_head_size: int | None = None
     longest: tuple[str, ...] = ("max_position_embeddings",)
@@ -179,28 +210,34 @@ class Spec:
     epsilon: str | float = "layer_norm_eps"  # a key, or the number itself
     default_epsilon: float | None = 1e-5
     accepted: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)  # keys of which only these values are read
-    adapt: Callable[[Spec, Config], Spec] = unchanged
-    adapt_reads: frozenset[str] = frozenset()
+    adapt: Adaptation | None = None
     ignored: frozenset[str] = frozenset()  # keys with telling words that don't change layer 0's attention
 
     @property
     def read_keys(self) -> frozenset[str]:
         """Every config key that decides something."""
-        keys = {*self.width, *self.heads, *self.longest, *self.accepted, *self.adapt_reads, "vocab_size"}
-        keys |= {key for key in (self.key_heads, self.head_size, self.embedding_size) if isinstance(key, str)}
-        switches = (*self.projections.biases(), self.is_parallel, self.norm_bias)
-        keys |= {switch.key for switch in switches if isinstance(switch, Switch)}
-        keys |= {self.epsilon} if isinstance(self.epsilon, str) else set()
-        keys |= {"add_cross_attention"} if self.may_cross_attend else set()
-        if isinstance(self.positions, LearnedPositions) and self.positions.token_types:
-            keys.add("type_vocab_size")
+        keys: set[object] = {*self.width, *self.heads, *self.longest, *self.accepted, *self.mlp_accepted, "vocab_size"}
+        keys |= {self.key_heads, self.head_size, self.embedding_size, self.epsilon}
+        keys |= {setting.key for setting in self.settings}
+        keys |= self.adapt.keys if self.adapt else set()
+        if isinstance(self.window, Window):
+            keys |= {"sliding_window", "layer_types"} if self.window.by_layer_types else {"sliding_window"}
+        if isinstance(self.positions, LearnedPositions):
+            keys |= {"type_vocab_size"} if self.positions.token_types else set()
+            keys |= {"pad_token_id"} if self.positions.compute else set()
         if isinstance(self.positions, RotaryPositions):
-            keys |= {self.positions.size} if self.positions.size else {self.positions.share}
+            keys.add(self.positions.size or self.positions.share)
             keys |= {self.positions.base, "rope_scaling", "rope_parameters"} if self.positions.base else set()
         if self.mlp is not None:
-            keys |= {*self.mlp.size} | ({self.mlp.activation} if self.mlp.activation else set())
-            keys |= {self.mlp.bias.key} if isinstance(self.mlp.bias, Switch) else set()
-        return frozenset(key for key in keys if key)
+            keys |= {*self.mlp.size, self.mlp.activation}
+        return frozenset(key for key in keys if isinstance(key, str) and key)
+
+    @property
+    def settings(self) -> frozenset[Switch | Number]:
+        """Every switch and number of the architecture."""
+        parts = (self, self.projections, self.head_norms, self.mlp)
+        values = (getattr(part, field.name) for part in parts if part is not None for field in fields(part))
+        return frozenset(value for value in values if isinstance(value, Switch | Number))
 
     @property
     def known_keys(self) -> frozenset[str]:
@@ -212,6 +249,16 @@ class Spec:
         """Where transformers keeps the parts of this architecture."""
         mlp = self.mlp_module or (self.mlp.down if self.mlp else "")
         return Modules(self.blocks, self.attention, self.projections.modules[-1], mlp, self.part)
+
+    def count_heads(self, config: Config) -> tuple[int, int]:
+        """Number of heads, and of key heads, which several heads may share."""
+        n_heads, n_key_heads = read_size(config, *self.heads), self.key_heads
+        if isinstance(n_key_heads, str):
+            is_stated = n_key_heads in config
+            n_key_heads = read_optional_size(config, n_key_heads) if is_stated else self.default_key_heads
+        if n_heads % (n_key_heads or 1):
+            raise CheckpointError(f"config.json: {n_key_heads} key heads do not divide the {n_heads} heads")
+        return n_heads, n_key_heads or n_heads
 
     def in_block(self, module: str) -> str:
         return f"{self.blocks}.0.{module}"
@@ -261,7 +308,7 @@ class Spec:
             yield from self._linear_tensors(module, bias)
         if self.head_norms:
             modules = (*self.head_norms.query, *self.head_norms.key)
-            yield from ((self.in_block(f"{module}.weight"), True) for module in modules)
+            yield from ((self.in_block(f"{module}.weight"), self.head_norms.exist is True) for module in modules)
 
     def _mlp_tensors(self) -> Iterator[tuple[str, bool]]:
         if self.mlp is None:

@@ -164,11 +164,7 @@ def is_noticed(model: Any, layer: Any) -> bool:
     [
         ("olmo", SIZES, {"norm_kind": "rms"}),
         ("cohere", LAYER, {"positions": RotaryPositions(default_base=500_000.0)}),
-        (
-            "granite",
-            RMS | {"residual_multiplier": 0.3},
-            {"adapt": lambda spec, _config: replace(spec, attention_scale=1.0)},
-        ),
+        ("granite", RMS | {"residual_multiplier": 0.3}, {"residual_scale": 1.0}),
     ],
     ids=["a norm that centres", "rotary pairs", "the factor on what is added"],
 )

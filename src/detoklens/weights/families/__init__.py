@@ -39,7 +39,7 @@ def spec_of(config: Config) -> Spec:
         )
     refuse_unknown_keys(config, spec.known_keys)
     refuse_other_values(config, spec.accepted)
-    return spec.adapt(spec, config)
+    return spec.adapt.apply(spec, config) if spec.adapt else spec
 
 
 def _refuse_quantized(config: Config) -> None:

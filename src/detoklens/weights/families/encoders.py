@@ -7,14 +7,15 @@ from dataclasses import replace
 from detoklens.errors import CheckpointError, UnsupportedModelError
 from detoklens.weights.config import (
     Config,
-    read_flag,
+    first_layer_is_local,
     read_optional_size,
     read_padding_token_id,
     read_positive,
     read_size,
 )
-from detoklens.weights.families.llama import first_layer_is_local, rope_by_kind
-from detoklens.weights.spec import LearnedPositions, Mlp, Projections, RotaryPositions, Spec, Switch
+from detoklens.weights.families.learned import NO_CROSS_ATTENTION
+from detoklens.weights.families.llama import rope_by_kind
+from detoklens.weights.spec import LearnedPositions, Mlp, Projections, RotaryPositions, Spec, Switch, reads
 
 BERT_POSITIONS = LearnedPositions(
     "embeddings.position_embeddings",
@@ -22,26 +23,22 @@ BERT_POSITIONS = LearnedPositions(
 )
 
 
-def bert_decoder(spec: Spec, config: Config) -> Spec:
-    """A BERT can be a causal decoder."""
-    return replace(spec, is_causal=read_flag(config, "is_decoder", False))
-
-
+@reads("embedding_size")
 def electra_width(spec: Spec, config: Config) -> Spec:
     """ELECTRA's small models widen their embeddings after the norm."""
     narrow = read_optional_size(config, "embedding_size") or ELECTRA_DEFAULT_EMBEDDING_SIZE
     if narrow != read_size(config, *spec.width):
         raise UnsupportedModelError(f"config.json: embedding_size = {narrow} is not hidden_size, which is not handled")
-    return bert_decoder(spec, config)
+    return spec
 
 
+@reads("pad_token_id")
 def roberta_positions(spec: Spec, config: Config) -> Spec:
     """RoBERTa counts positions from the padding token's id + 1, and gives that token no position."""
     padding = read_padding_token_id(config, 1)
     if padding is None:
         raise CheckpointError("config.json: pad_token_id must be a whole number from 0 up, not None")
-    positions = replace(BERT_POSITIONS, first_row=padding + 1, padding_token_id=padding)
-    return replace(bert_decoder(spec, config), positions=positions)
+    return replace(spec, positions=replace(BERT_POSITIONS, first_row=padding + 1, padding_token_id=padding))
 
 
 ELECTRA_DEFAULT_EMBEDDING_SIZE = 128
@@ -60,14 +57,12 @@ BERT = Spec(
     projections=Projections(
         (*(f"attention.self.{name}" for name in ("query", "key", "value")), "attention.output.dense")
     ),
-    is_causal=False,
+    is_causal=Switch("is_decoder", default=False),
     mlp=Mlp("intermediate.dense", "output.dense"),
     mlp_norms={"stream_norm": "attention.output.LayerNorm", "output_norm": "output.LayerNorm"},
-    may_cross_attend=True,
+    mlp_accepted=NO_CROSS_ATTENTION,
     default_epsilon=1e-12,
     accepted={"position_embedding_type": ("absolute",)},
-    adapt=bert_decoder,
-    adapt_reads=frozenset({"is_decoder"}),
 )
 ELECTRA = replace(
     BERT,
@@ -76,7 +71,6 @@ ELECTRA = replace(
     model_types=("electra",),
     prefixes=("electra.", ""),
     adapt=electra_width,
-    adapt_reads=BERT.adapt_reads | {"embedding_size"},
 )
 ROBERTA = replace(
     BERT,
@@ -85,7 +79,6 @@ ROBERTA = replace(
     model_types=("roberta", "xlm-roberta", "camembert"),
     prefixes=("roberta.", ""),
     adapt=roberta_positions,
-    adapt_reads=BERT.adapt_reads | {"pad_token_id"},
 )
 DISTILBERT = Spec(
     models="DistilBERT",
@@ -110,6 +103,7 @@ DISTILBERT = Spec(
 )
 
 
+@reads("layer_types", "global_rope_theta")
 def modernbert_rope(spec: Spec, config: Config) -> Spec:
     """Layer 0 sees the whole text and has its own rotary base; a local one would see both sides of a window."""
     if first_layer_is_local(config, by_default=False):
@@ -143,7 +137,6 @@ MODERNBERT = Spec(
     default_longest=8192,
     epsilon="norm_eps",
     adapt=modernbert_rope,
-    adapt_reads=frozenset({"layer_types", "global_rope_theta"}),
     ignored=frozenset({
         "local_attention", "local_rope_theta", "global_attn_every_n_layers", "decoder_bias", "classifier_bias",
         "embedding_dropout", "deterministic_flash_attn", "sparse_prediction", "sparse_pred_ignore_index",

@@ -9,24 +9,27 @@ from dataclasses import replace
 from detoklens.errors import UnsupportedModelError
 from detoklens.weights.config import (
     Config,
+    first_layer_is_local,
     read_flag,
     read_object,
     read_optional_size,
     read_positive,
-    read_size,
+    read_window,
     refuse_other_values,
 )
 from detoklens.weights.families.learned import GPT2, GPT2_MLP
-from detoklens.weights.families.llama import (
-    ATTENTION_BIAS,
-    HEAD_NORMS,
-    MLP_WITHOUT_BIAS,
-    PROJECTIONS,
-    first_layer_is_local,
-    optional_window,
-    read_window,
+from detoklens.weights.families.llama import ATTENTION_BIAS, HEAD_NORMS, MLP_WITHOUT_BIAS, PROJECTIONS
+from detoklens.weights.spec import (
+    AlibiPositions,
+    HeadNorms,
+    Mlp,
+    Projections,
+    RotaryPositions,
+    Spec,
+    Switch,
+    Window,
+    reads,
 )
-from detoklens.weights.spec import AlibiPositions, HeadNorms, Mlp, Projections, RotaryPositions, Spec, Switch, unchanged
 
 NEOX_MLP = Mlp("mlp.dense_h_to_4h", "mlp.dense_4h_to_h")
 GPT_NEOX = Spec(
@@ -58,11 +61,10 @@ GPTJ = replace(
     is_conv1d=False,
     mlp=replace(GPT2_MLP, up="mlp.fc_in", down="mlp.fc_out"),
     mlp_norms={"input_norm": "ln_1"},
+    scores_are_scaled=True,
     is_parallel=True,
-    may_cross_attend=False,
+    mlp_accepted={},
     default_epsilon=1e-5,
-    adapt=unchanged,
-    adapt_reads=frozenset(),
     ignored=frozenset({"n_ctx", "rotary", "scale_attn_weights"}),  # not read: scores are always scaled
 )
 PHI = Spec(
@@ -87,28 +89,28 @@ STARCODER2 = Spec(
     positions=RotaryPositions(),
     input_norm="input_layernorm",
     projections=Projections(PROJECTIONS, bias=Switch("use_bias", default=True)),
+    window=Window(default=None),
     mlp=Mlp("mlp.c_fc", "mlp.c_proj", bias=Switch("use_bias", default=True), default_activation="gelu_pytorch_tanh"),
     mlp_norms={"input_norm": "post_attention_layernorm"},
     key_heads="num_key_value_heads",
+    default_key_heads=2,
     head_size="head_dim",
     default_longest=4096,
     epsilon="norm_epsilon",
-    adapt=optional_window,
-    adapt_reads=frozenset({"sliding_window"}),
     ignored=frozenset({"embedding_dropout"}),
 )
 
 
+@reads("qk_layernorm")
 def stablelm_norms(spec: Spec, config: Config) -> Spec:
     """A parallel block has one norm; queries and keys may have a LayerNorm, with a module for each head."""
     if read_flag(config, "use_parallel_residual", False):
         spec = replace(spec, mlp_norms={"input_norm": "input_layernorm"})
     if not read_flag(config, "qk_layernorm", False):
         return spec
-    heads = read_size(config, *spec.heads)
-    key_heads = read_optional_size(config, "num_key_value_heads") or heads
-    if max(heads, key_heads) > MOST_HEADS:
-        raise UnsupportedModelError(f"config.json: no model has {max(heads, key_heads):,} heads; download it again")
+    heads, key_heads = spec.count_heads(config)
+    if heads > MOST_HEADS:
+        raise UnsupportedModelError(f"config.json: no model has {heads:,} heads; download it again")
     query, key = (
         tuple(f"self_attn.{side}_layernorm.norms.{head}" for head in range(n))
         for side, n in (("q", heads), ("k", key_heads))
@@ -129,18 +131,13 @@ STABLELM = Spec(
     mlp_norms={"input_norm": "post_attention_layernorm"},
     is_parallel=Switch("use_parallel_residual", default=False),
     key_heads="num_key_value_heads",
+    default_key_heads=32,
     default_longest=4096,
     adapt=stablelm_norms,
-    adapt_reads=frozenset({"qk_layernorm"}),
 )
 
 
-def cohere_query_key_norms(spec: Spec, config: Config) -> Spec:
-    """Command R+ norms queries and keys, each head with its own gain."""
-    norms = replace(HEAD_NORMS, kind="layer", gains="per head")
-    return replace(spec, head_norms=norms) if read_flag(config, "use_qk_norm", False) else spec
-
-
+@reads("sliding_window", "layer_types", "sliding_window_pattern")
 def cohere2_window(spec: Spec, config: Config) -> Spec:
     """Layers with a window have rotary positions; the others have none, which is not computed."""
     window = read_window(config)
@@ -158,14 +155,13 @@ COHERE = Spec(
     input_norm="input_layernorm",
     norm_bias=False,
     projections=Projections(PROJECTIONS, bias=ATTENTION_BIAS),
+    head_norms=replace(HEAD_NORMS, exist=Switch("use_qk_norm", default=False), kind="layer", gains="per head"),
     mlp=MLP_WITHOUT_BIAS,
     mlp_norms={"input_norm": "input_layernorm"},
     is_parallel=True,
     key_heads="num_key_value_heads",
     head_size="head_dim",
     default_longest=8192,
-    adapt=cohere_query_key_norms,
-    adapt_reads=frozenset({"use_qk_norm"}),
     ignored=frozenset({"logit_scale"}),
 )
 COHERE2 = replace(
@@ -174,13 +170,14 @@ COHERE2 = replace(
     special="as Command R, with a sliding window",
     model_types=("cohere2",),
     positions=RotaryPositions(pairs_are_neighbours=True),
+    head_norms=None,
     head_size=None,  # always the width divided by the number of heads
     adapt=cohere2_window,
-    adapt_reads=frozenset({"sliding_window", "layer_types", "sliding_window_pattern"}),
     ignored=COHERE.ignored | {"_sliding_window_pattern"},
 )
 
 
+@reads("new_decoder_architecture", "parallel_attn", "num_ln_in_parallel_attn", "multi_query", "num_kv_heads")
 def falcon_variant(spec: Spec, config: Config) -> Spec:
     """Falcon 7B has one key for all heads; 40B and 180B have groups of heads and two norms."""
     is_new, is_parallel = read_flag(config, "new_decoder_architecture", False), read_flag(config, "parallel_attn", True)
@@ -228,10 +225,7 @@ FALCON = Spec(
     epsilon="layer_norm_epsilon",
     accepted={"alibi": (False,)},  # transformers rounds the slopes and, with eager attention, adds them twice
     adapt=falcon_variant,
-    adapt_reads=frozenset({
-        "new_decoder_architecture", "parallel_attn", "num_ln_in_parallel_attn", "multi_query", "num_kv_heads",
-    }),
-)  # fmt: skip
+)
 MPT_ATTENTION = {
     "alibi": (True,), "qk_ln": (False,), "clip_qkv": (None,), "prefix_lm": (False,),
     "attn_type": ("multihead_attention",),
@@ -239,18 +233,11 @@ MPT_ATTENTION = {
 }  # fmt: skip
 
 
-def bloom_residual(spec: Spec, config: Config) -> Spec:
-    """A block that adds to normed vectors is not computed; its attention is."""
-    if not read_flag(config, "apply_residual_connection_post_layernorm", False):
-        return spec
-    reason = "config.json: apply_residual_connection_post_layernorm is not computed, so the block output is not either"
-    return replace(spec, mlp_refusal=reason)
-
-
+@reads("attn_config")
 def mpt_attention_scale(spec: Spec, config: Config) -> Spec:
     """MPT keeps its attention's settings in attn_config."""
     settings = read_object(config, "attn_config")
-    refuse_other_values(settings, MPT_ATTENTION, "attn_config.")
+    refuse_other_values(settings, MPT_ATTENTION, "config.json: attn_config.")
     scale = None if settings.get("softmax_scale") is None else read_positive(settings, "softmax_scale")
     return replace(spec, attention_scale=scale)
 
@@ -269,13 +256,12 @@ BLOOM = Spec(
     projections=Projections(("self_attention.query_key_value", "self_attention.dense"), "interleaved"),
     mlp=replace(NEOX_MLP, activation=None, default_activation="gelu_short", size=(), default_factor=4),
     mlp_norms={"input_norm": "post_attention_layernorm"},
+    mlp_accepted={"apply_residual_connection_post_layernorm": (False,)},
     width=("hidden_size", "n_embed"),
     heads=("n_head", "num_attention_heads"),
     longest=("seq_length",),
     default_longest=2048,
     epsilon="layer_norm_epsilon",
-    adapt=bloom_residual,
-    adapt_reads=frozenset({"apply_residual_connection_post_layernorm"}),
     ignored=frozenset({
         "offset_alibi", "attention_softmax_in_fp32", "bias_dropout_fusion", "masked_softmax_fusion", "skip_bias_add",
         "skip_bias_add_qkv",
@@ -302,7 +288,6 @@ MPT = Spec(
     epsilon="layer_norm_epsilon",
     accepted={"no_bias": (True,)},
     adapt=mpt_attention_scale,
-    adapt_reads=frozenset({"attn_config"}),
     ignored=frozenset({"embedding_fraction", "logit_scale", "norm_type", "learned_pos_emb"}),
 )
 SPECS = (GPT_NEOX, GPTJ, PHI, STARCODER2, STABLELM, COHERE, COHERE2, FALCON, BLOOM, MPT)

@@ -9,15 +9,11 @@ import numpy as np
 
 from detoklens.errors import CheckpointError, UnsupportedModelError, shown
 from detoklens.weights.config import Config, read_flag, read_optional_size, read_padding_token_id, read_size
-from detoklens.weights.spec import LearnedPositions, Mlp, Projections, Spec, unchanged
+from detoklens.weights.spec import LearnedPositions, Mlp, Projections, Spec, Switch, reads
 
 LARGEST_COMPUTED_TABLE = 1 << 20  # positions; published XGLMs have 2,048
 XGLM_FIRST_POSITION = 2
-
-
-def gpt2_attention_scale(spec: Spec, config: Config) -> Spec:
-    """Without `scale_attn_weights`, scores are not divided by sqrt(d_head)."""
-    return spec if read_flag(config, "scale_attn_weights", True) else replace(spec, attention_scale=1.0)
+NO_CROSS_ATTENTION = {"add_cross_attention": (False,)}
 
 
 GPT2_MLP = Mlp(
@@ -41,24 +37,23 @@ GPT2 = Spec(
     input_norm="ln_1",
     projections=Projections(("attn.c_attn", "attn.c_proj"), "stacked"),
     is_conv1d=True,
+    scores_are_scaled=Switch("scale_attn_weights", default=True),
     mlp=GPT2_MLP,
     mlp_norms={"input_norm": "ln_2"},
-    may_cross_attend=True,
+    mlp_accepted=NO_CROSS_ATTENTION,
     width=("n_embd", "hidden_size"),
     heads=("n_head", "num_attention_heads"),
     longest=("n_positions", "max_position_embeddings"),
     epsilon="layer_norm_epsilon",
     default_epsilon=None,
-    adapt=gpt2_attention_scale,
-    adapt_reads=frozenset({"scale_attn_weights"}),
     # The first divides by layer + 1, which is 1 here; the second changes rounding only; the third is not read.
     ignored=frozenset({"scale_attn_by_inverse_layer_idx", "reorder_and_upcast_attn", "n_ctx"}),
 )
 
 
+@reads("multi_query")
 def bigcode_keys(spec: Spec, config: Config) -> Spec:
     """One key and value for all heads, unless `multi_query` is off; then query, key and value stand side by side."""
-    spec = gpt2_attention_scale(spec, config)
     if read_flag(config, "multi_query", True):
         return spec
     return replace(spec, key_heads=None, projections=replace(spec.projections, layout="interleaved"))
@@ -74,7 +69,6 @@ GPT_BIGCODE = replace(
     mlp=replace(GPT2_MLP, default_activation="gelu_pytorch_tanh"),
     default_epsilon=1e-5,
     adapt=bigcode_keys,
-    adapt_reads=frozenset({"scale_attn_weights", "multi_query"}),
     ignored=frozenset({"attention_softmax_in_fp32", "scale_attention_softmax_in_fp32", "n_ctx"}),  # rounding; not read
 )
 
@@ -93,15 +87,15 @@ GPT1 = replace(
         activations={"gelu": "gelu_tanh", "relu": "relu", "silu": "silu", "swish": "silu"},  # its gelu is by tanh
         size=(),
     ),
+    scores_are_scaled=True,
     mlp_norms={"stream_norm": "ln_1", "output_norm": "ln_2"},
-    may_cross_attend=False,
+    mlp_accepted={},
     default_epsilon=1e-5,
-    adapt=unchanged,
-    adapt_reads=frozenset(),
     ignored=frozenset(),
 )
 
 
+@reads("attention_types", "window_size")
 def gpt_neo_window(spec: Spec, config: Config) -> Spec:
     """The window of layer 0 if it is a local one; attention_types is `[[[kinds], repetitions], …]`."""
     match config.get("attention_types"):
@@ -122,31 +116,25 @@ GPT_NEO = replace(
         tuple(f"attn.attention.{name}_proj" for name in ("q", "k", "v", "out")), bias=False, output_bias=True
     ),
     is_conv1d=False,
-    attention_scale=1.0,
+    scores_are_scaled=False,
     mlp=replace(GPT2_MLP, size=("intermediate_size",)),
-    may_cross_attend=False,
+    mlp_accepted={},
     width=("hidden_size",),
     heads=("num_heads", "num_attention_heads"),
     longest=("max_position_embeddings",),
     default_epsilon=1e-5,
     adapt=gpt_neo_window,
-    adapt_reads=frozenset({"attention_types", "window_size"}),
     ignored=frozenset({"attention_layers"}),  # attention_types written out, layer by layer
 )
 
 
+@reads("do_layer_norm_before")
 def opt_norm_order(spec: Spec, config: Config) -> Spec:
     """opt-350m has its norms after the attention and after the MLP."""
     if read_flag(config, "do_layer_norm_before", True):
         return spec
     after = {"stream_norm": "self_attn_layer_norm", "output_norm": "final_layer_norm"}
     return replace(spec, input_norm=None, mlp_norms=after)
-
-
-def scaled_embedding(spec: Spec, config: Config) -> Spec:
-    """BioGPT and XGLM multiply embeddings by sqrt(width)."""
-    is_scaled = read_flag(config, "scale_embedding", True)
-    return replace(spec, embedding_scale=math.sqrt(read_size(config, *spec.width)) if is_scaled else 1.0)
 
 
 def xglm_positions(config: Config, width: int) -> np.ndarray:
@@ -182,7 +170,6 @@ OPT = Spec(
     epsilon=1e-5,  # torch's default; no config states it
     accepted={"enable_bias": (True,), "layer_norm_elementwise_affine": (True,)},
     adapt=opt_norm_order,
-    adapt_reads=frozenset({"do_layer_norm_before"}),
     ignored=frozenset({"_remove_final_layer_norm"}),
 )
 BIOGPT = replace(
@@ -194,10 +181,10 @@ BIOGPT = replace(
     part="",
     embedding_size=None,
     embedding_projection=None,
+    embedding_scales_with_width=Switch("scale_embedding", default=True),
     mlp=Mlp("fc1", "fc2"),
     accepted={},
-    adapt=scaled_embedding,
-    adapt_reads=frozenset({"scale_embedding"}),
+    adapt=None,
     ignored=frozenset({"layer_norm_eps"}),  # in its config, but none of its norms reads it
 )
 XGLM = replace(
@@ -208,10 +195,9 @@ XGLM = replace(
     prefixes=("model.", ""),
     positions=LearnedPositions(None, compute=xglm_positions),
     mlp=Mlp("fc1", "fc2", activation="activation_function", size=("ffn_dim",)),
-    may_cross_attend=True,
+    mlp_accepted=NO_CROSS_ATTENTION,
     width=("d_model", "hidden_size"),
     heads=("attention_heads", "num_attention_heads"),
-    adapt_reads=frozenset({"scale_embedding", "pad_token_id"}),
     ignored=frozenset(),
 )
 WHISPER = Spec(
@@ -225,8 +211,8 @@ WHISPER = Spec(
     input_norm="self_attn_layer_norm",
     projections=Projections(FAIRSEQ_PROJECTIONS, key_bias=False),
     mlp_refusal=(
-        "whisper: the first block attends to audio between its self attention and its MLP, so the block's output "
-        "needs more than a text"
+        "the first block attends to audio between its self attention and its MLP, so the block's output needs more "
+        "than a text"
     ),
     width=("d_model",),
     heads=("decoder_attention_heads",),

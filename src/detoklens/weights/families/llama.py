@@ -8,34 +8,22 @@ from detoklens.errors import CheckpointError, UnsupportedModelError, shown
 from detoklens.weights.config import (
     ACTIVATIONS,
     Config,
+    first_layer_is_local,
     read_flag,
     read_object,
     read_optional_size,
     read_positive,
     read_size,
+    read_window,
 )
 from detoklens.weights.rotary import rope_settings
-from detoklens.weights.spec import HeadNorms, Mlp, Projections, RotaryPositions, Spec, Switch
+from detoklens.weights.spec import HeadNorms, Mlp, Number, Projections, RotaryPositions, Spec, Switch, Window, reads
 
 PROJECTIONS = tuple(f"self_attn.{name}_proj" for name in "qkvo")
 MLP_WITHOUT_BIAS = Mlp("mlp.up_proj", "mlp.down_proj", "mlp.gate_proj", bias=False, default_activation="silu")
 HEAD_NORMS = HeadNorms(("self_attn.q_norm",), ("self_attn.k_norm",))
 ATTENTION_BIAS = Switch("attention_bias", default=False)
-
-
-def read_window(config: Config, default: int | None = 4096) -> int | None:
-    """The sliding window: null means none, an absent key the family's default."""
-    return read_optional_size(config, "sliding_window") if "sliding_window" in config else default
-
-
-def first_layer_is_local(config: Config, by_default: bool) -> bool:
-    """Whether layer 0 has a sliding window, by `layer_types` or else by the family's default."""
-    kinds = config.get("layer_types")
-    if kinds is None:
-        return by_default
-    if not isinstance(kinds, list) or not kinds or kinds[0] not in ("full_attention", "sliding_attention"):
-        raise CheckpointError("config.json: layer_types must begin with full_attention or sliding_attention")
-    return bool(kinds[0] == "sliding_attention")
+EXPERTS = "the MLP is a mixture of experts, so the block's output is not computed"
 
 
 def rope_by_kind(config: Config, is_local: bool, base: float) -> RotaryPositions:
@@ -65,20 +53,16 @@ LLAMA = Spec(
 )
 
 
-def optional_window(spec: Spec, config: Config) -> Spec:
-    return replace(spec, window=read_window(config, default=None))
-
-
 MISTRAL = replace(
     LLAMA,
     models="Mistral",
     special="as Llama, with a sliding window",
     model_types=("mistral",),
     projections=Projections(PROJECTIONS, bias=False),
+    window=Window(),
     mlp=MLP_WITHOUT_BIAS,
+    default_key_heads=8,
     default_longest=131_072,
-    adapt=lambda spec, config: replace(spec, window=read_window(config)),
-    adapt_reads=frozenset({"sliding_window"}),
 )
 MIXTRAL = replace(
     MISTRAL,
@@ -87,12 +71,13 @@ MIXTRAL = replace(
     model_types=("mixtral",),
     positions=RotaryPositions(default_base=1e6),
     default_epsilon=1e-5,
-    adapt=optional_window,
+    window=Window(default=None),
     mlp=None,
-    mlp_refusal="mixtral: the MLP is a mixture of experts, so the block's output is not computed",
+    mlp_refusal=EXPERTS,
 )
 
 
+@reads("use_sliding_window", "sliding_window", "max_window_layers", "layer_types")
 def qwen_window(spec: Spec, config: Config) -> Spec:
     """Layers from `max_window_layers` on have the window, if it is switched on at all."""
     if not read_flag(config, "use_sliding_window", False):
@@ -109,9 +94,9 @@ QWEN2 = replace(
     model_types=("qwen2",),
     projections=Projections(PROJECTIONS, bias=True, output_bias=False),
     mlp=MLP_WITHOUT_BIAS,
+    default_key_heads=32,
     default_longest=32_768,
     adapt=qwen_window,
-    adapt_reads=frozenset({"use_sliding_window", "sliding_window", "max_window_layers", "layer_types"}),
 )
 QWEN3 = replace(
     QWEN2,
@@ -124,6 +109,7 @@ QWEN3 = replace(
 )
 
 
+@reads("use_sliding_window", "sliding_window")
 def qwen3_moe_window(spec: Spec, config: Config) -> Spec:
     """Every layer has the window, if it is switched on; older versions of transformers read `max_window_layers`."""
     if not read_flag(config, "use_sliding_window", False):
@@ -139,35 +125,21 @@ QWEN3_MOE = replace(
     special="as Qwen3; no block output",
     model_types=("qwen3_moe",),
     mlp=None,
-    mlp_refusal="qwen3_moe: the MLP is a mixture of experts, so the block's output is not computed",
+    mlp_refusal=EXPERTS,
+    default_key_heads=4,
     default_head_size=None,
     adapt=qwen3_moe_window,
-    adapt_reads=frozenset({"use_sliding_window", "sliding_window"}),
     ignored=LLAMA.ignored | {"norm_topk_prob", "decoder_sparse_step", "max_window_layers"},  # the experts' and others
 )
 
 
-def gemma_embedding_scale(spec: Spec, config: Config) -> Spec:
-    return replace(spec, embedding_scale=read_size(config, *spec.width) ** 0.5)
-
-
-def gemma2_attention(spec: Spec, config: Config) -> Spec:
-    """Gemma 2 has its own query scale, a window in every other layer, and a cap on scores unless it is null."""
-    is_capped = config.get("attn_logit_softcapping", 0) is not None
-    return replace(
-        gemma_embedding_scale(spec, config),
-        attention_scale=read_positive(config, "query_pre_attn_scalar", 256) ** -0.5,
-        window=read_window(config) if first_layer_is_local(config, by_default=True) else None,
-        softcap=read_positive(config, "attn_logit_softcapping", 50.0) if is_capped else None,
-    )
-
-
+@reads("sliding_window", "layer_types", "sliding_window_pattern", "rope_local_base_freq")
 def gemma3_attention(spec: Spec, config: Config) -> Spec:
     """Gemma 3's local layers have their own rotary base, and no RoPE scaling."""
     is_local = first_layer_is_local(config, by_default=config.get("sliding_window_pattern", 6) != 1)
     key, default = ("rope_local_base_freq", 10_000.0) if is_local else ("rope_theta", 1_000_000.0)
     positions = rope_by_kind(config, is_local, read_positive(config, key, default))
-    return replace(gemma2_attention(spec, config), softcap=None, positions=positions)
+    return replace(spec, positions=positions, window=read_window(config) if is_local else None)
 
 
 GEMMA = replace(
@@ -175,55 +147,57 @@ GEMMA = replace(
     models="Gemma 1",
     special="embeddings scaled by sqrt(width), gain 1 + w",
     model_types=("gemma",),
+    embedding_scales_with_width=True,
     added_gain=1.0,
     mlp=replace(
         MLP_WITHOUT_BIAS,
         default_activation="gelu_pytorch_tanh",
         activations=ACTIVATIONS | {"gelu": "gelu_tanh"},  # its gelu is by tanh
     ),
+    default_key_heads=16,
     default_head_size=256,
     default_longest=8192,
     accepted={"use_bidirectional_attention": (False, None)},
-    adapt=gemma_embedding_scale,
 )
 GEMMA2 = replace(
     GEMMA,
     models="Gemma 2",
     special="as Gemma 1, with capped scores, its own query scale and a window",
     model_types=("gemma2",),
+    attention_scale=Number("query_pre_attn_scalar", 256, power=-0.5),
+    window=Window(by_layer_types=True),
+    softcap=Number("attn_logit_softcapping", 50.0),
     mlp=replace(MLP_WITHOUT_BIAS, activation="hidden_activation", default_activation="gelu_pytorch_tanh"),
     mlp_norms={
         "attention_norm": "post_attention_layernorm",
         "input_norm": "pre_feedforward_layernorm",
         "mlp_norm": "post_feedforward_layernorm",
     },
-    adapt=gemma2_attention,
-    adapt_reads=frozenset({
-        "query_pre_attn_scalar", "sliding_window", "layer_types", "attn_logit_softcapping",
-    }),
+    default_key_heads=4,
     ignored=LLAMA.ignored | {"final_logit_softcapping"},
-)  # fmt: skip
+)
 GEMMA3 = replace(
     GEMMA2,
     models="Gemma 3 (text)",
     special="as Gemma 2, with normed queries and keys instead of the cap, and a rotary base for local layers",
     model_types=("gemma3_text",),
     head_norms=HEAD_NORMS,
+    softcap=None,
     default_longest=131_072,
     accepted={**GEMMA.accepted, "attn_logit_softcapping": (None,)},
     adapt=gemma3_attention,
-    adapt_reads=(GEMMA2.adapt_reads | {"rope_local_base_freq", "sliding_window_pattern"}),
     ignored=GEMMA2.ignored | {"_sliding_window_pattern"},
 )
 
 
-def phi3_window(spec: Spec, config: Config) -> Spec:
-    """Phi 3's window has no default. RoPE types that read the original length read it from elsewhere: refused."""
+@reads("rope_scaling")
+def phi3_rope(spec: Spec, config: Config) -> Spec:
+    """RoPE types that read the original length read it from elsewhere: refused."""
     rope = rope_settings(config)
     kind = rope.get("rope_type", rope.get("type", "default"))
     if kind in ("llama3", "yarn"):
         raise UnsupportedModelError(f"config.json: RoPE type {shown(kind)} is not computed for phi3")
-    return optional_window(spec, config)
+    return spec
 
 
 PHI3 = replace(
@@ -234,10 +208,10 @@ PHI3 = replace(
     positions=RotaryPositions(is_partial=True),
     projections=Projections(("self_attn.qkv_proj", "self_attn.o_proj"), "stacked", bias=False),
     mlp=Mlp("mlp.gate_up_proj", "mlp.down_proj", gate_in_up=True, bias=False, default_activation="silu"),
+    window=Window(default=None),
     default_longest=4096,
     default_epsilon=1e-5,
-    adapt=phi3_window,
-    adapt_reads=frozenset({"sliding_window"}),
+    adapt=phi3_rope,
     ignored=LLAMA.ignored | {"original_max_position_embeddings"},  # of RoPE types that are refused
 )
 
@@ -252,27 +226,18 @@ SEED_OSS = replace(
         bias=Switch("attention_bias", default=True),
         output_bias=Switch("attention_out_bias", default=False),
     ),
+    default_key_heads=8,
     default_head_size=128,
     default_longest=524_288,
 )
-
-
-def granite_multipliers(spec: Spec, config: Config) -> Spec:
-    return replace(
-        spec,
-        embedding_scale=read_positive(config, "embedding_multiplier", 1.0),
-        attention_scale=read_positive(config, "attention_multiplier", 1.0),
-        residual_scale=read_positive(config, "residual_multiplier", 1.0),
-    )
-
-
 GRANITE = replace(
     LLAMA,
     models="Granite 3",
     special="as Llama, with factors on embeddings, scores and what is added to the stream",
     model_types=("granite",),
-    adapt=granite_multipliers,
-    adapt_reads=frozenset({"embedding_multiplier", "attention_multiplier", "residual_multiplier"}),
+    embedding_scale=Number("embedding_multiplier", 1.0),
+    attention_scale=Number("attention_multiplier", 1.0),
+    residual_scale=Number("residual_multiplier", 1.0),
     ignored=LLAMA.ignored | {"logits_scaling"},
 )
 OLMO = replace(
@@ -301,6 +266,7 @@ OLMO2 = replace(
 OLMO3_BASE = 500_000.0
 
 
+@reads("sliding_window", "layer_types")
 def olmo3_window(spec: Spec, config: Config) -> Spec:
     """Local layers, such as the first one, have a window and no RoPE scaling."""
     is_local, base = first_layer_is_local(config, by_default=True), config.get("rope_theta")
@@ -320,7 +286,6 @@ OLMO3 = replace(
     special="as OLMo 2, with a sliding window",
     model_types=("olmo3",),
     adapt=olmo3_window,
-    adapt_reads=frozenset({"sliding_window", "layer_types"}),
 )
 
 
@@ -333,6 +298,7 @@ def refuse_layer_without_positions(config: Config) -> None:
         raise UnsupportedModelError(f"config.json: no_rope_layer_interval = {shown(interval)} is not handled")
 
 
+@reads("use_sliding_window", "layer_types", "no_rope_layers", "no_rope_layer_interval")
 def smollm3_window(spec: Spec, config: Config) -> Spec:
     refuse_layer_without_positions(config)
     is_windowed = read_flag(config, "use_sliding_window", False)
@@ -347,13 +313,17 @@ SMOLLM3 = replace(
     special="as Llama; every fourth layer, not the first, has no positions",
     model_types=("smollm3",),
     positions=RotaryPositions(default_base=2_000_000.0),
+    default_key_heads=4,
     default_longest=32_768,
     adapt=smollm3_window,
-    adapt_reads=frozenset({"use_sliding_window", "layer_types", "no_rope_layers", "no_rope_layer_interval"}),
     ignored=LLAMA.ignored | {"sliding_window"},
 )
 
 
+@reads(
+    "no_rope_layers", "no_rope_layer_interval", "layer_types", "attention_chunk_size", "moe_layers",
+    "interleave_moe_layer_step",
+)  # fmt: skip
 def llama4_attention(spec: Spec, config: Config) -> Spec:
     """Layer 0 attends within chunks; a text within the first chunk is attended to as a whole."""
     refuse_layer_without_positions(config)
@@ -366,12 +336,9 @@ def llama4_attention(spec: Spec, config: Config) -> Spec:
     if kinds[0] == "chunked_attention":
         chunk = read_size(config, "attention_chunk_size") if "attention_chunk_size" in config else 8192
         spec = replace(spec, most_positions=chunk)
-    if read_flag(config, "use_qk_norm", True):  # after the rotation, which leaves lengths as they are
-        spec = replace(spec, head_norms=HeadNorms())
     listed, step = config.get("moe_layers"), read_optional_size(config, "interleave_moe_layer_step") or 1
     if (0 in listed) if isinstance(listed, list) else step == 1:
-        reason = "llama4_text: the MLP is a mixture of experts, so the block's output is not computed"
-        return replace(spec, mlp_refusal=reason)
+        return replace(spec, mlp_refusal=EXPERTS)
     return spec
 
 
@@ -382,6 +349,7 @@ LLAMA4 = replace(
     model_types=("llama4_text",),
     mlp_module="feed_forward",
     positions=RotaryPositions(default_base=500_000.0, pairs_are_neighbours=True),
+    head_norms=HeadNorms(exist=Switch("use_qk_norm", default=True)),  # after the rotation, which keeps lengths
     mlp=replace(
         MLP_WITHOUT_BIAS,
         up="feed_forward.up_proj",
@@ -389,31 +357,20 @@ LLAMA4 = replace(
         gate="feed_forward.gate_proj",
         size=("intermediate_size_mlp",),
     ),
+    default_key_heads=8,
     default_head_size=128,
     default_longest=131_072,
     default_epsilon=1e-5,
     adapt=llama4_attention,
-    adapt_reads=frozenset({
-        "no_rope_layers", "no_rope_layer_interval", "layer_types", "attention_chunk_size", "use_qk_norm", "moe_layers",
-        "interleave_moe_layer_step",
-    }),
     # Of layers without rotary positions.
     ignored=LLAMA.ignored | {"attn_temperature_tuning", "floor_scale", "attn_scale"},
-)  # fmt: skip
-
-
-def ministral_window(spec: Spec, config: Config) -> Spec:
-    window = read_window(config)
-    return replace(spec, window=window if first_layer_is_local(config, by_default=window is not None) else None)
-
-
+)
 MINISTRAL = replace(
     MISTRAL,
     models="Ministral 8B",
     special="as Mistral; layer 0 may have no window",
     model_types=("ministral",),
-    adapt=ministral_window,
-    adapt_reads=frozenset({"sliding_window", "layer_types"}),
+    window=Window(by_layer_types=True),
 )
 MINISTRAL3_ROPE = {
     "type": "yarn", "rope_theta": 1e6, "factor": 16.0, "original_max_position_embeddings": 16_384, "beta_fast": 32.0,
@@ -421,13 +378,14 @@ MINISTRAL3_ROPE = {
 }  # fmt: skip
 
 
+@reads("rope_scaling", "rope_parameters")
 def ministral3_positions(spec: Spec, config: Config) -> Spec:
     """Queries beyond the original length are scaled by their position; up to there the factor is 1."""
     stated = rope_settings(config) or MINISTRAL3_ROPE
     rope = {name: value for name, value in stated.items() if name not in ("llama_4_scaling_beta", LONGEST)}
     read_positive(stated, "llama_4_scaling_beta")
     original = read_size(stated, f"original_{LONGEST}")
-    return replace(optional_window(spec, config), positions=RotaryPositions(settings=rope), most_positions=original)
+    return replace(spec, positions=RotaryPositions(settings=rope), most_positions=original)
 
 
 LONGEST = "max_position_embeddings"
@@ -436,6 +394,7 @@ MINISTRAL3 = replace(
     models="Ministral 3 (text)",
     special="as Mistral; texts up to the original length, beyond which queries are scaled by position",
     model_types=("ministral3",),
+    window=Window(default=None),
     default_head_size=128,
     default_longest=262_144,
     default_epsilon=1e-5,
