@@ -44,8 +44,7 @@ class InputFile:
 
     def pin(self) -> dict[str, object]:
         """Return this file's entry in the manifest."""
-        fields = vars(self) | {"path": self.name}
-        return {name: fields[name] for name in ("path", "size", "first_block", "last_block")}
+        return {"path": self.name, "size": self.size, "first_block": self.first_block, "last_block": self.last_block}
 
 
 def kind_of(path: str) -> tuple[str, str | None]:

@@ -143,12 +143,13 @@ class OutputFolder:
         shutil.rmtree(self.parts, ignore_errors=True)
 
     def remove_leftovers(self) -> None:
-        """Remove the half-written files of a killed run, and nothing else."""
-        ours = [(self.folder, name) for name in (BIGRAMS, TOKENS, MANIFEST)] + [(self.parts, "*"), (self.work, "*")]
-        for folder, name in ours:
-            remove_leftovers(folder, name)
-            for path in folder.glob(f"{name}{TEMPORARY}*"):
-                path.unlink(missing_ok=True)
+        """Remove the half-written and the spilled files of a killed run, and nothing else."""
+        for name in (BIGRAMS, TOKENS, MANIFEST):
+            remove_leftovers(self.folder, name)
+        remove_leftovers(self.work, "*")
+        remove_leftovers(self.parts, "*")
+        for path in self.parts.glob(f"*{TEMPORARY}*"):
+            path.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:

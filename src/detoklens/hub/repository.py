@@ -41,12 +41,8 @@ class Repository:
     def list_files(self, revision: str) -> tuple[str, frozenset[str]]:
         """Return the commit of a revision and the names of its files. (`fetch` checks a name before using it.)"""
         answer = self._ask(f"revision/{quote(revision, safe='')}")
-        if not isinstance(siblings := answer.get("siblings"), list):
-            raise AnswerError("it is not a list of files")
-        names = [file.get("rfilename") if isinstance(file, dict) else None for file in siblings]
-        if not all(isinstance(name, str) for name in names):
-            raise AnswerError("it lists files without a name")
-        return _validate(answer.get("sha"), COMMIT, "commit"), frozenset(map(str, names))
+        names = _names_in(answer.get("siblings"), "rfilename", "files")
+        return _validate(answer.get("sha"), COMMIT, "commit"), frozenset(names)
 
     def list_revisions(self) -> list[str]:
         """Return the names of all branches and tags; offline, of those whose commit is cached."""
@@ -55,13 +51,10 @@ class Repository:
             cached = self._folder / "refs"
             return sorted(path.relative_to(cached).as_posix() for path in cached.rglob("*") if path.is_file())
         answer = self._ask("refs")
-        kinds = [answer.get(kind, []) for kind in ("branches", "tags")]
-        if not all(isinstance(kind, list) for kind in kinds):
-            raise AnswerError("it is not a list of branches and tags")
-        names = [each.get("name") if isinstance(each, dict) else None for kind in kinds for each in kind]
-        if not all(isinstance(name, str) and is_plain_path(name) for name in names):
+        names = [name for kind in ("branches", "tags") for name in _names_in(answer.get(kind, []), "name", kind)]
+        if not all(map(is_plain_path, names)):
             raise AnswerError("it lists a branch or tag without a usable name")
-        return sorted(map(str, names))
+        return sorted(names)
 
     def _ask(self, what: str) -> dict[str, Any]:
         """The hub API's answer about this repository."""
@@ -194,6 +187,16 @@ def is_plain_path(name: str) -> bool:
         part not in ("", ".", "..") and not set(part) & {"\\", ":"} and len(part.encode()) <= MAX_NAME_BYTES
         for part in name.split("/")
     )
+
+
+def _names_in(listed: object, key: str, what: str) -> list[str]:
+    """The names in a list of the hub's API, unchecked."""
+    if not isinstance(listed, list):
+        raise AnswerError(f"it is not a list of {what}")
+    names = [entry.get(key) if isinstance(entry, dict) else None for entry in listed]
+    if not all(isinstance(name, str) for name in names):
+        raise AnswerError(f"it lists {what} without a name")
+    return list(map(str, names))
 
 
 def _validate(found: object, pattern: re.Pattern[str], what: str) -> str:

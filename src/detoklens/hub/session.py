@@ -292,9 +292,10 @@ class Assembly:
     @property
     def sha256(self) -> str | None:
         """The hash of the finished file, if it is known: the etag of large files is that of their content."""
-        (remote, ranges), *others = self.parts
-        is_whole = not others and not self.header and ranges == (range(remote.size),)
-        return remote.etag if is_whole and SHA256.fullmatch(remote.etag) else None
+        if self.header or len(self.parts) != 1:
+            return None
+        remote, ranges = self.parts[0]
+        return remote.etag if ranges == (range(remote.size),) and SHA256.fullmatch(remote.etag) else None
 
     def after(self, done: int) -> Iterator[tuple[RemoteFile, list[range]]]:
         """Yield what is left to fetch once the file's first `done` bytes are there."""
@@ -327,9 +328,10 @@ def download(assembly: Assembly, target: Path, title: str | None = None) -> None
         file.flush()
         os.fsync(file.fileno())
         file.seek(0)
-        if assembly.sha256 and hashlib.file_digest(file, "sha256").hexdigest() != assembly.sha256:
+        expected = assembly.sha256
+        if expected is not None and hashlib.file_digest(file, "sha256").hexdigest() != expected:
             partial.unlink()
-            raise AnswerError(f"the content of {remote.name} does not match its ETag {remote.etag}")
+            raise AnswerError(f"the content of {assembly.parts[0][0].name} does not match its ETag {expected}")
     partial.replace(target)
     for stale in target.parent.glob(f".{target.name}.*.partial"):
         stale.unlink()
