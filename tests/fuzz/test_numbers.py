@@ -105,7 +105,7 @@ def test_questions_about_large_scores_answer_as_in_float64_or_refuse(question, f
 
 
 def test_an_overflow_in_a_table_is_refused_and_an_undefined_number_is_null():
-    schema = Schema("some", "?", (Column("score", "Float64", "a score", defined=True), Column("p", "Float64", "a p")))
+    schema = Schema("some", "?", Column("score", "a score", defined=True), Column("p", "a p"))
     for name, value, wrong in (
         ("score", np.inf, "infinite"),
         ("p", -np.inf, "infinite"),

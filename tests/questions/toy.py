@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 LENGTHS = Schema(
     "lengths",
     "How long are the query vectors of a head, on average?",
-    (HEAD, Column("length", "Float64", "mean length of Q_e over the first tokens")),
+    HEAD,
+    Column("length", "mean length of Q_e over the first tokens"),
 )
 
 

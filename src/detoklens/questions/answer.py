@@ -55,7 +55,7 @@ if TYPE_CHECKING:
 
 
 SHOWN_ROWS = 10  # of a table in a notebook
-MODEL = Column("model", "String", "label of the checkpoint")
+MODEL = Column("model", "label of the checkpoint", "String")
 
 
 @dataclass(frozen=True, eq=False)
@@ -355,7 +355,7 @@ class Comparison(Answer):
     def schemas(self) -> list[Schema]:
         """The schemas of the tables, with the column of labels first."""
         plain = self.question.schemas(self.tables)
-        return [Schema(schema.name, schema.question, (MODEL, *schema.columns)) for schema in plain]
+        return [Schema(schema.name, schema.question, MODEL, *schema.columns) for schema in plain]
 
     @property
     def figures(self) -> dict[str, FigureSpec]:
@@ -617,8 +617,7 @@ def _check_tables(answer: Answer) -> None:
     if schemas.keys() != answer.tables.keys():
         raise ValueError(f"tables {shown(list(answer.tables))} instead of {shown(list(schemas))}")
     for name, frame in answer.tables.items():
-        declared = {column.name: column.polars_type for column in schemas[name].columns}
-        if dict(frame.schema) != declared:
-            raise ValueError(f"the columns or types of table {name} differ from {', '.join(declared)}")
+        if dict(frame.schema) != schemas[name].types:
+            raise ValueError(f"the columns or types of table {name} differ from {', '.join(schemas[name].names)}")
         if not schemas[name].conform(frame).equals(frame):
             raise ValueError(f"table {name} holds NaN, which is never written")

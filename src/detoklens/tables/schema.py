@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,33 +16,31 @@ TypeName = Literal["Int32", "Int64", "UInt32", "Float32", "Float64", "String", "
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its name, the name of its polars type, and its meaning in one line.
+    """One column: its name, its meaning in one line, and the name of its polars type.
 
     A `defined` number exists for every model: NaN in it comes from an overflow. In other columns NaN means undefined.
     """
 
     name: str
-    dtype: TypeName
     meaning: str
+    dtype: TypeName = "Float64"
     defined: bool = False
 
-    @property
-    def polars_type(self) -> pl.DataType:
-        found: pl.DataType = getattr(pl, self.dtype)
-        return found
 
-
-@dataclass(frozen=True)
 class Schema:
     """A table: its name (also of its file), its title, and its columns in order."""
 
-    name: str
-    question: str
-    columns: tuple[Column, ...]
+    def __init__(self, name: str, question: str, *columns: Column) -> None:
+        self.name, self.question, self.columns = name, question, columns
 
     @property
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
+
+    @property
+    def types(self) -> dict[str, pl.DataType]:
+        """The polars type of each column."""
+        return {column.name: getattr(pl, column.dtype) for column in self.columns}
 
     def frame(self, data: Mapping[str, Any]) -> pl.DataFrame:
         """Make a table from arrays or lists; see `conform`."""
@@ -73,7 +71,7 @@ class Schema:
 
         Raise a CheckpointError if the model's numbers overflow: for infinite numbers, and for NaN in a defined column.
         """
-        conforming = frame.select(pl.col(column.name).cast(column.polars_type) for column in self.columns)
+        conforming = frame.select(pl.col(name).cast(dtype) for name, dtype in self.types.items())
         for column in self.columns:
             values = conforming[column.name]
             if not values.dtype.is_float():
@@ -87,60 +85,54 @@ class Schema:
                 )
         return conforming.fill_nan(None)
 
-    def empty(self) -> pl.DataFrame:
-        """A table without rows."""
-        return pl.DataFrame(schema={column.name: column.polars_type for column in self.columns})
+    def of_rows(self, rows: Sequence[tuple[Any, ...]]) -> pl.DataFrame:
+        """Make a table from rows whose values are in the order of the columns."""
+        return self.conform(pl.DataFrame(rows, schema=self.types, orient="row"))
 
     def without(self, *names: str) -> Schema:
         """The schema without some columns."""
-        return Schema(self.name, self.question, tuple(column for column in self.columns if column.name not in names))
+        return Schema(self.name, self.question, *(column for column in self.columns if column.name not in names))
 
     def with_column(self, column: Column) -> Schema:
         """The schema with one column replaced."""
         columns = tuple(column if each.name == column.name else each for each in self.columns)
-        return Schema(self.name, self.question, columns)
+        return Schema(self.name, self.question, *columns)
 
 
-HEAD = Column("head", "Int32", "attention head of layer 0, from 0")
-
-
-TOKEN_ID = Column("token_id", "Int32", "id of the token")
-TOKEN = Column("token", "String", "text of the token; null without a tokenizer")
-QUERY_TOKEN_ID = Column("query_token_id", "Int32", "token id of the query")
-QUERY_TOKEN = Column("query_token", "String", "text of the query; null without a tokenizer")
-KEY_TOKEN_ID = Column("key_token_id", "Int32", "token id of the key")
-KEY_TOKEN = Column("key_token", "String", "text of the key; null without a tokenizer")
+HEAD = Column("head", "attention head of layer 0, from 0", "Int32")
+TOKEN_ID = Column("token_id", "id of the token", "Int32")
+TOKEN = Column("token", "text of the token; null without a tokenizer", "String")
+QUERY_TOKEN_ID = Column("query_token_id", "token id of the query", "Int32")
+QUERY_TOKEN = Column("query_token", "text of the query; null without a tokenizer", "String")
+KEY_TOKEN_ID = Column("key_token_id", "token id of the key", "Int32")
+KEY_TOKEN = Column("key_token", "text of the key; null without a tokenizer", "String")
 SCORE = Column(
-    "score", "Float32", "Tᵉᵉ of the pair; with centring, minus the key's mean over all query tokens", defined=True
+    "score", "Tᵉᵉ of the pair; with centring, minus the key's mean over all query tokens", "Float32", defined=True
 )
-RANK = Column("rank", "Int32", "rank of the key among all tokens by score, from 1; ties by token id")
-JOINED = Column("joined", "String", "text of the key followed by the query")
-BIGRAM_COUNT = Column("count", "Int64", "how often the query follows the key in the corpus")
+RANK = Column("rank", "rank of the key among all tokens by score, from 1; ties by token id", "Int32")
+JOINED = Column("joined", "text of the key followed by the query", "String")
+BIGRAM_COUNT = Column("count", "how often the query follows the key in the corpus", "Int64")
 
 
 COUNT_TOTALS = Schema(
     "count_totals",
     "Totals of the counted text",
-    (
-        Column("documents", "Int64", "documents read"),
-        Column("megabytes", "Float64", "size of the text in UTF-8, in millions of bytes"),
-        Column("tokens", "Int64", "tokens of all documents, without special tokens"),
-        Column("distinct_tokens", "Int64", "tokens of the vocabulary that occur"),
-        Column("bigrams", "Int64", "pairs of adjacent tokens within a document"),
-        Column("distinct_bigrams", "Int64", "distinct pairs of adjacent tokens"),
-        Column("replaced_characters", "Int64", "undecodable bytes and lone surrogates, replaced with U+FFFD"),
-        Column("skipped_records", "Int64", "invalid records that were skipped"),
-    ),
+    Column("documents", "documents read", "Int64"),
+    Column("megabytes", "size of the text in UTF-8, in millions of bytes"),
+    Column("tokens", "tokens of all documents, without special tokens", "Int64"),
+    Column("distinct_tokens", "tokens of the vocabulary that occur", "Int64"),
+    Column("bigrams", "pairs of adjacent tokens within a document", "Int64"),
+    Column("distinct_bigrams", "distinct pairs of adjacent tokens", "Int64"),
+    Column("replaced_characters", "undecodable bytes and lone surrogates, replaced with U+FFFD", "Int64"),
+    Column("skipped_records", "invalid records that were skipped", "Int64"),
 )
 
 PREDECESSORS = Schema(
     "predecessors",
     "Most frequent predecessors of a token",
-    (
-        Column("rank", "Int32", "rank by count, from 1"),
-        Column("prefix_id", "Int32", "token id of the predecessor"),
-        Column("prefix", "String", "its text"),
-        Column("count", "Int64", "how often it directly precedes the token within a document"),
-        Column("share", "Float64", "share of all predecessors of the token"),
-    ),
+    Column("rank", "rank by count, from 1", "Int32"),
+    Column("prefix_id", "token id of the predecessor", "Int32"),
+    Column("prefix", "its text", "String"),
+    Column("count", "how often it directly precedes the token within a document", "Int64"),
+    Column("share", "share of all predecessors of the token"),
 )

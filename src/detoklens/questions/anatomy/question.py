@@ -40,44 +40,31 @@ NAMED = 3  # shares in a summary
 ANATOMY_BY_HEAD = Schema(
     "anatomy_by_head",
     "What makes the score of each head vary?",
-    (
-        HEAD,
-        Column(
-            "sd",
-            "Float64",
-            "standard deviation of the scaled score over key tokens, offsets and their queries",
-            defined=True,
-        ),
-        Column("offset", "Float64", "share of its variance due to the offset alone; the six shares add up to 1"),
-        Column("key", "Float64", "share due to the key token alone, for any query and offset"),
-        Column("key_offset", "Float64", "share due to key tokens that matter at some offsets only"),
-        Column("query_offset", "Float64", "share due to query tokens that decide how far to look"),
-        Column("query_key", "Float64", "share due to query tokens that look for key tokens, at any offset"),
-        Column("three_way", "Float64", "share due to query tokens that look for key tokens at some offsets"),
-        Column(
-            "lexical_sd",
-            "Float64",
-            "standard deviation due to the pair of tokens at offset 1 (query × key there); null if offset 1 is hidden",
-        ),
+    HEAD,
+    Column("sd", "standard deviation of the scaled score over key tokens, offsets and their queries", defined=True),
+    Column("offset", "share of its variance due to the offset alone; the six shares add up to 1"),
+    Column("key", "share due to the key token alone, for any query and offset"),
+    Column("key_offset", "share due to key tokens that matter at some offsets only"),
+    Column("query_offset", "share due to query tokens that decide how far to look"),
+    Column("query_key", "share due to query tokens that look for key tokens, at any offset"),
+    Column("three_way", "share due to query tokens that look for key tokens at some offsets"),
+    Column(
+        "lexical_sd",
+        "standard deviation due to the pair of tokens at offset 1 (query × key there); null if offset 1 is hidden",
     ),
 )
 
 ANATOMY_BY_ROTARY_PAIR = Schema(
     "anatomy_by_rotary_pair",
     "Which rotary frequencies make the offset share?",
-    (
-        HEAD,
-        Column("pair", "Int32", "rotary pair, from 0"),
-        Column("period", "Float64", "tokens per full turn; null for a pair that does not turn"),
-        Column(
-            "sd", "Float64", "standard deviation over offsets of the pair's part of the mean scaled score", defined=True
-        ),
-        Column(
-            "share",
-            "Float64",
-            "covariance of that part with the whole, over the whole's variance: shares add up to 1, and a pair that "
-            "works against the others is negative; null where the offset changes nothing",
-        ),
+    HEAD,
+    Column("pair", "rotary pair, from 0", "Int32"),
+    Column("period", "tokens per full turn; null for a pair that does not turn"),
+    Column("sd", "standard deviation over offsets of the pair's part of the mean scaled score", defined=True),
+    Column(
+        "share",
+        "covariance of that part with the whole, over the whole's variance: shares add up to 1, and a pair that "
+        "works against the others is negative; null where the offset changes nothing",
     ),
 )
 

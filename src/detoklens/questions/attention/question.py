@@ -22,8 +22,8 @@ from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, plural
 
 NEAR = 30  # keys in the figure of the nearest ones
-QUERY_POSITION = Column("query_position", "Int32", "position of the token that attends, from 0")
-DOCUMENTS = Column("documents", "Int64", "documents long enough to have this query position")
+QUERY_POSITION = Column("query_position", "position of the token that attends, from 0", "Int32")
+DOCUMENTS = Column("documents", "documents long enough to have this query position", "Int64")
 MEASURED = {
     "first": "position 0",
     "far": "all keys that are neither first, recent nor self",
@@ -36,37 +36,33 @@ PREDICTED = MEASURED | {"far": "far keys", "recent": "recent keys", "next": "nex
 ATTENTION = Schema(
     "attention",
     "Attention on text by position, measured and predicted from the weights",
-    (
-        HEAD,
-        QUERY_POSITION,
-        Column(
-            "key_position",
-            "Int32",
-            "position of the token attended to, up to the query's own or, in a bidirectional model, the last",
-        ),
-        Column("mean", "Float64", "attention, mean over documents", defined=True),
-        Column("low", "Float64", "lower edge of the band that contains the given share of documents"),
-        Column("high", "Float64", "upper edge of that band"),
-        Column("predicted", "Float64", "softmax of Tᵖ + Tᵖᵖ: attention from positions alone", defined=True),
-        DOCUMENTS,
+    HEAD,
+    QUERY_POSITION,
+    Column(
+        "key_position",
+        "position of the token attended to, up to the query's own or, in a bidirectional model, the last",
+        "Int32",
     ),
+    Column("mean", "attention, mean over documents", defined=True),
+    Column("low", "lower edge of the band that contains the given share of documents"),
+    Column("high", "upper edge of that band"),
+    Column("predicted", "softmax of Tᵖ + Tᵖᵖ: attention from positions alone", defined=True),
+    DOCUMENTS,
 )
 
 ATTENTION_AGREEMENT = Schema(
     "attention_agreement",
     "Agreement of attention on text with attention from positions alone",
-    (
-        HEAD,
-        QUERY_POSITION,
-        Column("total_variation", "Float64", "half the sum of |mean attention − predicted|: 0 equal, 1 disjoint"),
-        Column("document_total_variation", "Float64", "the same for each document's attention, mean over documents"),
-        *(
-            Column(f"{source}_{region}", "Float64", f"{what} attention on {keys}")
-            for source, what, regions in (("measured", "mean", MEASURED), ("predicted", "predicted", PREDICTED))
-            for region, keys in regions.items()
-        ),
-        DOCUMENTS,
+    HEAD,
+    QUERY_POSITION,
+    Column("total_variation", "half the sum of |mean attention − predicted|: 0 equal, 1 disjoint"),
+    Column("document_total_variation", "the same for each document's attention, mean over documents"),
+    *(
+        Column(f"{source}_{region}", f"{what} attention on {keys}")
+        for source, what, regions in (("measured", "mean", MEASURED), ("predicted", "predicted", PREDICTED))
+        for region, keys in regions.items()
     ),
+    DOCUMENTS,
 )
 
 

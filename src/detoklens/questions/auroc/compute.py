@@ -36,125 +36,109 @@ from detoklens.tokens import Vocabulary
 
 def _with_interval(name: str, meaning: str) -> tuple[Column, Column, Column]:
     interval_of = f"end of the 95 % interval of {name} over query tokens, for this vocabulary"
-    ends = (Column(f"{name}_{end}", "Float64", f"{which} {interval_of}") for end, which in ENDS.items())
-    return (Column(name, "Float64", meaning), *ends)  # type: ignore[return-value]
+    ends = (Column(f"{name}_{end}", f"{which} {interval_of}") for end, which in ENDS.items())
+    return (Column(name, meaning), *ends)  # type: ignore[return-value]
 
 
 ENDS = {"low": "lower", "high": "upper"}
 
-TOKEN_ID = Column("token_id", "Int32", "id of the query token")
-TOKEN = Column("token", "String", "text of the query token")
+TOKEN_ID = Column("token_id", "id of the query token", "Int32")
+TOKEN = Column("token", "text of the query token", "String")
 
 AUROC_BY_TOKEN = Schema(
     "auroc_by_token",
     "AUROC by head and query token",
-    (
-        HEAD,
-        TOKEN_ID,
-        TOKEN,
-        Column("auroc", "Float64", "weighted AUROC of the query token; null without positives or without negatives"),
-        Column("positives", "Int64", "number of positive keys"),
-        Column("bigrams", "Int64", "total weight of the positives: with counts, the bigrams that end in the token"),
-    ),
+    HEAD,
+    TOKEN_ID,
+    TOKEN,
+    Column("auroc", "weighted AUROC of the query token; null without positives or without negatives"),
+    Column("positives", "number of positive keys", "Int64"),
+    Column("bigrams", "total weight of the positives: with counts, the bigrams that end in the token", "Int64"),
 )
 
 AUROC_BY_HEAD = Schema(
     "auroc_by_head",
     "Mean AUROC by head",
-    (
-        HEAD,
-        *_with_interval("seen", "mean AUROC over the query tokens that have one"),
-        *_with_interval("all", "mean over all query tokens, with undefined AUROC as 0, as in the paper's code"),
-        *_with_interval("weighted", "mean over the query tokens that have one, weighted by their bigrams"),
-        Column("tokens", "Int64", "number of query tokens"),
-        Column("tokens_seen", "Int64", "query tokens whose AUROC is defined"),
-    ),
+    HEAD,
+    *_with_interval("seen", "mean AUROC over the query tokens that have one"),
+    *_with_interval("all", "mean over all query tokens, with undefined AUROC as 0, as in the paper's code"),
+    *_with_interval("weighted", "mean over the query tokens that have one, weighted by their bigrams"),
+    Column("tokens", "number of query tokens", "Int64"),
+    Column("tokens_seen", "query tokens whose AUROC is defined", "Int64"),
 )
 
 AUROC_CONTROLS = Schema(
     "auroc_controls",
     "AUROC by head and its controls",
-    (
-        HEAD,
-        Column("auroc", "Float64", "mean AUROC over the query tokens that have one: `seen` of auroc_by_head"),
-        Column("shuffled_queries", "Float64", "AUROC with each query's positives scored by another query's row"),
-        Column("permuted_keys", "Float64", "AUROC with keys permuted among equally frequent tokens"),
-        *_with_interval("within_class", "AUROC with queries exchanged within class and frequency, mean of 8 draws"),
-        *_with_interval("above_within_class", "auroc minus within_class, over the query tokens that have both"),
-        Column("within_class_tokens", "Int64", "query tokens with a within-class null: not those alone in their class"),
-        *_with_interval("within_cluster", "AUROC with queries exchanged within clusters of similar tokens, mean of 8"),
-        *_with_interval("above_within_cluster", "auroc minus within_cluster, over the query tokens that have both"),
-        Column("within_cluster_tokens", "Int64", "query tokens with a within-cluster null; null if not requested"),
-        Column("frequency", "Float64", "AUROC with each key's corpus count as its score, without any head"),
-        Column("above_null", "Float64", "auroc minus the larger of the two nulls"),
-        Column("above_frequency", "Float64", "auroc minus the frequency baseline"),
-        *(
-            end
-            for name in ("auroc", "shuffled_queries", "permuted_keys", "frequency", "above_null", "above_frequency")
-            for end in _with_interval(name, "")[1:]
-        ),
-        *_with_interval("matched", "AUROC with frequency-matched negatives: keys of the positive's own stratum"),
-        *_with_interval("matched_null", "the larger of 0.5 and of shuffled_queries with matched negatives"),
-        *_with_interval("matched_above_null", "matched minus matched_null"),
-        *_with_interval("matched_frequency", "frequency with matched negatives; 0.5 if strata remove it"),
-        Column("strata", "Int32", "strata of equally frequent tokens; unseen tokens are one stratum"),
-        *_with_interval(
-            "behind", "smallest margin of the best head minus this head's; tied if the interval contains 0"
-        ),
+    HEAD,
+    Column("auroc", "mean AUROC over the query tokens that have one: `seen` of auroc_by_head"),
+    Column("shuffled_queries", "AUROC with each query's positives scored by another query's row"),
+    Column("permuted_keys", "AUROC with keys permuted among equally frequent tokens"),
+    *_with_interval("within_class", "AUROC with queries exchanged within class and frequency, mean of 8 draws"),
+    *_with_interval("above_within_class", "auroc minus within_class, over the query tokens that have both"),
+    Column("within_class_tokens", "query tokens with a within-class null: not those alone in their class", "Int64"),
+    *_with_interval("within_cluster", "AUROC with queries exchanged within clusters of similar tokens, mean of 8"),
+    *_with_interval("above_within_cluster", "auroc minus within_cluster, over the query tokens that have both"),
+    Column("within_cluster_tokens", "query tokens with a within-cluster null; null if not requested", "Int64"),
+    Column("frequency", "AUROC with each key's corpus count as its score, without any head"),
+    Column("above_null", "auroc minus the larger of the two nulls"),
+    Column("above_frequency", "auroc minus the frequency baseline"),
+    *(
+        end
+        for name in ("auroc", "shuffled_queries", "permuted_keys", "frequency", "above_null", "above_frequency")
+        for end in _with_interval(name, "")[1:]
     ),
+    *_with_interval("matched", "AUROC with frequency-matched negatives: keys of the positive's own stratum"),
+    *_with_interval("matched_null", "the larger of 0.5 and of shuffled_queries with matched negatives"),
+    *_with_interval("matched_above_null", "matched minus matched_null"),
+    *_with_interval("matched_frequency", "frequency with matched negatives; 0.5 if strata remove it"),
+    Column("strata", "strata of equally frequent tokens; unseen tokens are one stratum", "Int32"),
+    *_with_interval("behind", "smallest margin of the best head minus this head's; tied if the interval contains 0"),
 )
 
 PRECISION_BY_HEAD = Schema(
     "precision_by_head",
     "Precision by head",
-    (
-        HEAD,
-        Column("average_precision", "Float64", "mean weighted average precision over query tokens with positives"),
-        Column("chance_average_precision", "Float64", "that of a constant score: the positives' share of the weight"),
-        Column("k", "Int32", "number of top keys"),
-        Column("precision_at_k", "Float64", "mean share of positives among the top k keys"),
-        Column("chance_precision_at_k", "Float64", "that of a constant score: the positives' share of all keys"),
-    ),
+    HEAD,
+    Column("average_precision", "mean weighted average precision over query tokens with positives"),
+    Column("chance_average_precision", "that of a constant score: the positives' share of the weight"),
+    Column("k", "number of top keys", "Int32"),
+    Column("precision_at_k", "mean share of positives among the top k keys"),
+    Column("chance_precision_at_k", "that of a constant score: the positives' share of all keys"),
 )
 
 PRECISION_BY_TOKEN = Schema(
     "precision_by_token",
     "Precision by head and query token",
-    (
-        HEAD,
-        TOKEN_ID,
-        TOKEN,
-        Column("average_precision", "Float64", "weighted average precision; null where the AUROC is undefined"),
-        Column("k", "Int32", "number of top keys"),
-        Column("precision_at_k", "Float64", "share of positives among the top k keys; ties in expectation"),
-    ),
+    HEAD,
+    TOKEN_ID,
+    TOKEN,
+    Column("average_precision", "weighted average precision; null where the AUROC is undefined"),
+    Column("k", "number of top keys", "Int32"),
+    Column("precision_at_k", "share of positives among the top k keys; ties in expectation"),
 )
 
 ROC_POINTS = Schema(
     "roc_points",
     "Points of ROC curves",
-    (
-        HEAD,
-        TOKEN_ID,
-        TOKEN,
-        Column("threshold", "Float32", "keys with at least this score are found; null if none are"),
-        Column("false_positive_rate", "Float64", "share of the negatives found"),
-        Column("true_positive_rate", "Float64", "share of the positives' weight found"),
-    ),
+    HEAD,
+    TOKEN_ID,
+    TOKEN,
+    Column("threshold", "keys with at least this score are found; null if none are", "Float32"),
+    Column("false_positive_rate", "share of the negatives found"),
+    Column("true_positive_rate", "share of the positives' weight found"),
 )
 
-HEAD_OF_LAYER = Column("head", "Int32", "attention head of the layer, from 0")
+HEAD_OF_LAYER = Column("head", "attention head of the layer, from 0", "Int32")
 AUROC_VALIDITY = Schema(
     "auroc_validity",
     "Agreement of predicted and real scores above layer 0",
-    (
-        HEAD_OF_LAYER,
-        Column("layer", "Int32", "the layer, from 0"),
-        Column("correlation", "Float64", "rank correlation of Tᵉᵉ from closed-world inputs with real scores"),
-        Column("links", "Int64", "pairs of a token and the token at the offset, by default the one before"),
-        Column("pieces_correlation", "Float64", "rank correlation over links of continuation tokens"),
-        Column("pieces_links", "Int64", "links of continuation tokens"),
-    ),
+    HEAD_OF_LAYER,
+    Column("layer", "the layer, from 0", "Int32"),
+    Column("correlation", "rank correlation of Tᵉᵉ from closed-world inputs with real scores"),
+    Column("links", "pairs of a token and the token at the offset, by default the one before", "Int64"),
+    Column("pieces_correlation", "rank correlation over links of continuation tokens"),
+    Column("pieces_links", "links of continuation tokens", "Int64"),
 )
 OF_HEADS = (AUROC_BY_HEAD, AUROC_CONTROLS, PRECISION_BY_HEAD)
 _VERDICT = (
@@ -169,7 +153,7 @@ _NULLS = ("shuffled_queries", "permuted_keys", "within_class", "within_cluster",
 _OTHERS = ("matched_frequency", "all", "weighted", "average_precision", "k", "precision_at_k")
 _SHOWN = ("head", "seen", "seen_low", "seen_high", *_VERDICT, *_NULLS, *_OTHERS)
 _COLUMNS = {column.name: column for schema in OF_HEADS for column in schema.columns}
-GLANCE = Schema("auroc", "AUROC by head, with controls", tuple(_COLUMNS[name] for name in _SHOWN))
+GLANCE = Schema("auroc", "AUROC by head, with controls", *(_COLUMNS[name] for name in _SHOWN))
 
 
 Source = Literal["counts", "merges", "words"]

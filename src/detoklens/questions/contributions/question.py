@@ -23,62 +23,50 @@ from detoklens.wording import head_name, listed, percent, term_symbol
 
 NEGLIGIBLE = 0.005  # nats: would be written as 0.00
 NAMED = 3  # terms in a summary
-TERM = Column("term", "String", "the removed term: ee, pp, pe, ep, e or p (those the model has)")
+TERM = Column("term", "the removed term: ee, pp, pe, ep, e or p (those the model has)", "String")
 
 CONTRIBUTIONS = Schema(
     "contributions",
     "Change of attention on text when a term is removed, by query position",
-    (
-        HEAD,
-        QUERY_POSITION,
-        TERM,
-        Column(
-            "kl",
-            "Float64",
-            "KL divergence in nats between attention without the term and full attention, mean over documents",
-        ),
-        Column("standard_error", "Float64", "standard error of that mean over documents; null for one document"),
-        Column("top_changed", "Float64", "share of documents in which the most attended token changes"),
-        DOCUMENTS,
-    ),
+    HEAD,
+    QUERY_POSITION,
+    TERM,
+    Column("kl", "KL divergence in nats between attention without the term and full attention, mean over documents"),
+    Column("standard_error", "standard error of that mean over documents; null for one document"),
+    Column("top_changed", "share of documents in which the most attended token changes"),
+    DOCUMENTS,
 )
 
 CONTRIBUTIONS_BY_HEAD = Schema(
     "contributions_by_head",
     "Change of attention on text when a term is removed, by head",
-    (
-        HEAD,
-        TERM,
-        Column("kl", "Float64", "KL divergence in nats: mean over documents, then over query positions", defined=True),
-        Column("share", "Float64", "the term's share of the sum of the head's KL divergences"),
-        Column("top_changed", "Float64", "share of documents where the top token changes: mean over positions"),
-        Column("rank", "Int32", "1 for the term whose absence changes this head's attention most"),
-    ),
+    HEAD,
+    TERM,
+    Column("kl", "KL divergence in nats: mean over documents, then over query positions", defined=True),
+    Column("share", "the term's share of the sum of the head's KL divergences"),
+    Column("top_changed", "share of documents where the top token changes: mean over positions"),
+    Column("rank", "1 for the term whose absence changes this head's attention most", "Int32"),
 )
 
 GROUP = Column(
-    "group",
-    "String",
-    "terms removed at once: position (p, pp), token (e, ee), mixed (ep, pe) or self-assertion (e, p)",
+    "group", "terms removed at once: position (p, pp), token (e, ee), mixed (ep, pe) or self-assertion (e, p)", "String"
 )
 
 CONTRIBUTIONS_BY_GROUP = Schema(
     "contributions_by_group",
     "Change of attention on text when a group of terms is removed, by head",
-    (
-        HEAD,
-        GROUP,
-        Column("terms", "String", "the group's terms that the model has, joined by +"),
-        Column("kl", "Float64", "KL divergence in nats: mean over documents, then over query positions", defined=True),
-        Column("singly", "Float64", "sum of the KL divergences of these terms, each removed alone"),
-        Column("top_changed", "Float64", "share of documents where the top token changes: mean over positions"),
-    ),
+    HEAD,
+    GROUP,
+    Column("terms", "the group's terms that the model has, joined by +", "String"),
+    Column("kl", "KL divergence in nats: mean over documents, then over query positions", defined=True),
+    Column("singly", "sum of the KL divergences of these terms, each removed alone"),
+    Column("top_changed", "share of documents where the top token changes: mean over positions"),
 )
 
 GROUP_CONTRIBUTIONS = Schema(
     "group_contributions",
     "Change of attention on text when a group of terms is removed, by query position",
-    tuple(GROUP if column is TERM else column for column in CONTRIBUTIONS.columns),
+    *(GROUP if column is TERM else column for column in CONTRIBUTIONS.columns),
 )
 
 

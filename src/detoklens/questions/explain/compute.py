@@ -90,16 +90,16 @@ def explain(layer: Layer, token_ids: TokenIds, heads: Sequence[int] | None = Non
 
 _PAIR = (
     HEAD,
-    Column("query_position", "Int32", "position of the query token, from 0"),
+    Column("query_position", "position of the query token, from 0", "Int32"),
     Column(
         "key_position",
-        "Int32",
         "position of the key token, up to the query's own or, in a bidirectional model, the last",
+        "Int32",
     ),
-    Column("query_token", "Int32", "id of the query token"),
-    Column("key_token", "Int32", "id of the key token"),
-    Column("query_text", "String", "text of the query token"),
-    Column("key_text", "String", "text of the key token"),
+    Column("query_token", "id of the query token", "Int32"),
+    Column("key_token", "id of the key token", "Int32"),
+    Column("query_text", "text of the query token", "String"),
+    Column("key_text", "text of the key token", "String"),
 )
 
 
@@ -108,14 +108,12 @@ def explanation_schema(terms: Sequence[str]) -> Schema:
     return Schema(
         "explanation",
         "Terms, scores and attention of every pair of tokens",
-        (
-            *_PAIR,
-            Column("special", "Boolean", "whether the query or the key is a special token, such as [CLS]"),
-            *(Column(term, "Float64", f"the term {term}, before the attention scale") for term in terms),
-            Column("score", "Float64", "the sum of all terms", defined=True),
-            Column("attention", "Float64", "softmax of score × attention scale over the visible keys", defined=True),
-            *(Column(f"without_{term}", "Float64", f"attention without the term {term}") for term in terms),
-        ),
+        *_PAIR,
+        Column("special", "whether the query or the key is a special token, such as [CLS]", "Boolean"),
+        *(Column(term, f"the term {term}, before the attention scale") for term in terms),
+        Column("score", "the sum of all terms", defined=True),
+        Column("attention", "softmax of score × attention scale over the visible keys", defined=True),
+        *(Column(f"without_{term}", f"attention without the term {term}") for term in terms),
     )
 
 
@@ -124,20 +122,14 @@ def links_schema(terms: Sequence[str]) -> Schema:
     return Schema(
         "links",
         "Each head's strongest links and the term that explains each",
-        (
-            *_PAIR,
-            Column("rank", "Int32", "rank by attention within the head; equal attention, equal rank"),
-            Column("attention", "Float64", "attention of the link", defined=True),
-            Column("term", "String", "the term whose removal lowers the link's attention most; null if none does"),
-            Column("without_term", "Float64", "the link's attention without that term"),
-            *(
-                Column(
-                    f"lift_{term}",
-                    "Float64",
-                    f"scaled score that {term} adds beyond its mean over the visible keys, in nats",
-                )
-                for term in terms
-            ),
+        *_PAIR,
+        Column("rank", "rank by attention within the head; equal attention, equal rank", "Int32"),
+        Column("attention", "attention of the link", defined=True),
+        Column("term", "the term whose removal lowers the link's attention most; null if none does", "String"),
+        Column("without_term", "the link's attention without that term"),
+        *(
+            Column(f"lift_{term}", f"scaled score that {term} adds beyond its mean over the visible keys, in nats")
+            for term in terms
         ),
     )
 

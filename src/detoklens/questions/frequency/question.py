@@ -30,92 +30,74 @@ from detoklens.tables.schema import HEAD, TOKEN, TOKEN_ID, Column, Schema
 from detoklens.wording import head_name, listed, plural, signed
 
 CLEAR_CORRELATION = 0.1  # below it, a head has no preference
-COUNT = Column("count", "Int64", "occurrences of the token in the corpus; null without counts")
+COUNT = Column("count", "occurrences of the token in the corpus; null without counts", "Int64")
 
 FREQUENCY_BY_HEAD = Schema(
     "frequency_by_head",
     "Preference of each head for rare or frequent tokens, for every query",
-    (
-        HEAD,
-        Column("tokens", "Int32", "number of tokens in the correlation"),
-        Column("spearman", "Float64", "Spearman correlation of Tᵉ (σ averaged over positions) with the count"),
-        Column("spearman_without_norm", "Float64", "the same for Tᵉ without the division by σ"),
-        Column("null_low", "Float64", "lower end of the central 95 % of that correlation over random query biases"),
-        Column("null_high", "Float64", "upper end of that interval"),
-        Column("p", "Float64", "probability of a slope as steep with a random query bias, Holm-adjusted over heads"),
-        Column(
-            "prefers",
-            "String",
-            "rare or frequent if p is at most 0.02, and spearman is outside null_low to null_high and at least 0.1 in "
-            "size; else neither; null if undefined",
-        ),
-        Column("slope", "Float64", "slope of Tᵉ over log10(count + 1): its change per tenfold frequency"),
-        Column("minimum", "Float64", "smallest Tᵉ over tokens", defined=True),
-        Column("maximum", "Float64", "largest Tᵉ over tokens", defined=True),
-        Column("standard_deviation", "Float64", "standard deviation of Tᵉ over tokens", defined=True),
+    HEAD,
+    Column("tokens", "number of tokens in the correlation", "Int32"),
+    Column("spearman", "Spearman correlation of Tᵉ (σ averaged over positions) with the count"),
+    Column("spearman_without_norm", "the same for Tᵉ without the division by σ"),
+    Column("null_low", "lower end of the central 95 % of that correlation over random query biases"),
+    Column("null_high", "upper end of that interval"),
+    Column("p", "probability of a slope as steep with a random query bias, Holm-adjusted over heads"),
+    Column(
+        "prefers",
+        "rare or frequent if p is at most 0.02, and spearman is outside null_low to null_high and at least 0.1 in "
+        "size; else neither; null if undefined",
+        "String",
     ),
+    Column("slope", "slope of Tᵉ over log10(count + 1): its change per tenfold frequency"),
+    Column("minimum", "smallest Tᵉ over tokens", defined=True),
+    Column("maximum", "largest Tᵉ over tokens", defined=True),
+    Column("standard_deviation", "standard deviation of Tᵉ over tokens", defined=True),
 )
 
 EMBEDDING_VARIANCE = Schema(
     "embedding_variance",
     "Variance of token embeddings, frequency and LayerNorm",
-    (
-        Column("tokens", "Int32", "vocabulary size"),
-        Column("seen_tokens", "Int32", "tokens that occur in the corpus"),
-        Column("spearman_tokens", "Int32", "number of tokens in the correlation"),
-        Column("spearman", "Float64", "Spearman correlation of Var(e) with the count"),
-        Column("mean_variance", "Float64", "mean Var(e)", defined=True),
-        Column("norm_variance", "Float64", "variance over tokens of |e|", defined=True),
-        Column(
-            "divided_norm_variance",
-            "Float64",
-            "variance over tokens of |e / σ(e)|, LayerNorm applied to the token alone",
-        ),
-        Column(
-            "mean_absolute_covariance",
-            "Float64",
-            "mean |Cov(e, p)| over tokens and positions; null without a position table",
-        ),
-        Column("variance_to_covariance", "Float64", "mean Var(e) divided by mean |Cov(e, p)|"),
-    ),
+    Column("tokens", "vocabulary size", "Int32"),
+    Column("seen_tokens", "tokens that occur in the corpus", "Int32"),
+    Column("spearman_tokens", "number of tokens in the correlation", "Int32"),
+    Column("spearman", "Spearman correlation of Var(e) with the count"),
+    Column("mean_variance", "mean Var(e)", defined=True),
+    Column("norm_variance", "variance over tokens of |e|", defined=True),
+    Column("divided_norm_variance", "variance over tokens of |e / σ(e)|, LayerNorm applied to the token alone"),
+    Column("mean_absolute_covariance", "mean |Cov(e, p)| over tokens and positions; null without a position table"),
+    Column("variance_to_covariance", "mean Var(e) divided by mean |Cov(e, p)|"),
 )
 
 FREQUENCY_BY_TOKEN = Schema(
     "frequency_by_token",
     "Frequency and embedding of each token",
-    (
-        TOKEN_ID,
-        TOKEN,
-        COUNT,
-        Column("variance", "Float64", "Var(e) over the features; with RMSNorm their mean square", defined=True),
-        Column("norm", "Float64", "|e|", defined=True),
-        Column("divided_norm", "Float64", "|e / σ(e)|, LayerNorm applied to the token alone"),
-        Column("mean_scale", "Float64", "σ(e + p) averaged over positions", defined=True),
-    ),
+    TOKEN_ID,
+    TOKEN,
+    COUNT,
+    Column("variance", "Var(e) over the features; with RMSNorm their mean square", defined=True),
+    Column("norm", "|e|", defined=True),
+    Column("divided_norm", "|e / σ(e)|, LayerNorm applied to the token alone"),
+    Column("mean_scale", "σ(e + p) averaged over positions", defined=True),
 )
 
 UNTRAINED = Schema(
     "untrained",
     "Tokens that training barely changed, recognised by their embeddings, or that no text contains",
-    (
-        TOKEN_ID,
-        TOKEN,
-        COUNT,
-        Column("norm", "Float64", "|e|", defined=True),
-        Column("trained", "Boolean", "whether training changed it, though no text contains it", defined=True),
-    ),
+    TOKEN_ID,
+    TOKEN,
+    COUNT,
+    Column("norm", "|e|", defined=True),
+    Column("trained", "whether training changed it, though no text contains it", "Boolean", defined=True),
 )
 
 SELF_ASSERTION = Schema(
     "self_assertion",
     "Tᵉ of each token in each head",
-    (
-        HEAD,
-        TOKEN_ID,
-        COUNT,
-        Column("score", "Float32", "Tᵉ of the token, σ averaged over positions", defined=True),
-        Column("score_without_norm", "Float32", "Tᵉ without the division by σ", defined=True),
-    ),
+    HEAD,
+    TOKEN_ID,
+    COUNT,
+    Column("score", "Tᵉ of the token, σ averaged over positions", "Float32", defined=True),
+    Column("score_without_norm", "Tᵉ without the division by σ", "Float32", defined=True),
 )
 
 Unseen = Literal["published", "include", "exclude"]

@@ -24,46 +24,42 @@ if TYPE_CHECKING:
     from detoklens.questions.base import ByLabel, Frames
 
 
-LAYER_NORM = Column("layer_norm", "Boolean", "whether scores are divided by σ of query and key, as LayerNorm does")
+LAYER_NORM = Column("layer_norm", "whether scores are divided by σ of query and key, as LayerNorm does", "Boolean")
 
 HEATMAP_TOKENS = Schema(
     "heatmap_tokens",
     "Sampled tokens",
-    (Column("place", "Int32", "row and column of the token in the heatmap, from 0"), TOKEN_ID, TOKEN),
+    Column("place", "row and column of the token in the heatmap, from 0", "Int32"),
+    TOKEN_ID,
+    TOKEN,
 )
 
 HEATMAP = Schema(
     "heatmap",
     "Tᵉᵉ of all pairs of the sampled tokens",
-    (
-        HEAD,
-        LAYER_NORM,
-        Column("query_place", "Int32", "row of the heatmap"),
-        Column("key_place", "Int32", "column of the heatmap"),
-        QUERY_TOKEN_ID,
-        KEY_TOKEN_ID,
-        Column("score", "Float32", "Tᵉᵉ of the pair", defined=True),
-    ),
+    HEAD,
+    LAYER_NORM,
+    Column("query_place", "row of the heatmap", "Int32"),
+    Column("key_place", "column of the heatmap", "Int32"),
+    QUERY_TOKEN_ID,
+    KEY_TOKEN_ID,
+    Column("score", "Tᵉᵉ of the pair", "Float32", defined=True),
 )
 
 HEATMAP_BY_HEAD = Schema(
     "heatmap_by_head",
     "Range of Tᵉᵉ and self-match by head",
-    (
-        HEAD,
-        LAYER_NORM,
-        Column("minimum", "Float64", "smallest score of a sampled pair", defined=True),
-        Column("maximum", "Float64", "largest score of a sampled pair", defined=True),
-        Column("diagonal_mean", "Float64", "mean score of the sampled tokens with themselves"),
-        Column("other_mean", "Float64", "mean score of the sampled pairs of different tokens"),
-        Column("diagonal_share", "Float64", "share of sampled rows whose largest score is on the diagonal"),
-        Column("self_match", "Float64", "mean z-score of Tᵉᵉ[i, i] in row i of all keys, over the sampled tokens"),
-        Column("self_first", "Float64", "share of the sampled tokens that rank first among all keys of their row"),
-        Column("self_median_rank", "Float64", "median rank of the identical token among all keys"),
-        Column(
-            "same_keys", "Float64", "share of Tᵉᵉ's variance along all keys that the key's mean over queries explains"
-        ),
-    ),
+    HEAD,
+    LAYER_NORM,
+    Column("minimum", "smallest score of a sampled pair", defined=True),
+    Column("maximum", "largest score of a sampled pair", defined=True),
+    Column("diagonal_mean", "mean score of the sampled tokens with themselves"),
+    Column("other_mean", "mean score of the sampled pairs of different tokens"),
+    Column("diagonal_share", "share of sampled rows whose largest score is on the diagonal"),
+    Column("self_match", "mean z-score of Tᵉᵉ[i, i] in row i of all keys, over the sampled tokens"),
+    Column("self_first", "share of the sampled tokens that rank first among all keys of their row"),
+    Column("self_median_rank", "median rank of the identical token among all keys"),
+    Column("same_keys", "share of Tᵉᵉ's variance along all keys that the key's mean over queries explains"),
 )
 
 CLEARLY = 2.0  # standard deviations above the mean key

@@ -48,42 +48,38 @@ if TYPE_CHECKING:
 TWINS_BY_LAYER = Schema(
     "twins_by_layer",
     "Rank of the twin by layer",
-    (
-        Column("layer", "Int32", "block after which the twin is ranked, from 0"),
-        Column("condition", "String", f"whole; {CONTROL_MEANINGS}"),
-        Column("words", "Int32", "number of words"),
-        Column("candidates", "Int32", "number of ranked tokens"),
-        BOS,
-        *RANK_MEASURES,
-    ),
+    Column("layer", "block after which the twin is ranked, from 0", "Int32"),
+    Column("condition", f"whole; {CONTROL_MEANINGS}", "String"),
+    Column("words", "number of words", "Int32"),
+    Column("candidates", "number of ranked tokens", "Int32"),
+    BOS,
+    *RANK_MEASURES,
 )
 
 TWINS_BY_COMPONENT = Schema(
     "twins_by_component",
     "Ablated heads and MLPs",
-    (
-        Column("component", "String", "ablated component: L1H4 is head 4 of layer 1, MLP1 the MLP of layer 1"),
-        Column("layer", "Int32", "layer of the component, from 0"),
-        Column("head", "Int32", "head of the component, from 0; null for an MLP"),
-        Column("after", "Int32", "block after which the twin is ranked, from 0"),
-        *with_interval("median_rank", "median rank of the twin under the ablation"),
-        *with_interval("rank_ratio", "geometric mean over words of that rank / the unablated rank"),
-        *with_interval("null_median_rank", "median rank of the null under the ablation"),
-        *with_interval("null_ratio", "rank_ratio of the null: the effect on any two tokens"),
-        *with_interval("needed", "rank_ratio / null_ratio, word by word; 1 if the word loses no more than its null"),
-        *with_interval(
-            "share_lost",
-            "log needed / log of the null's rank over the word's rank; null if the word is not better than its null",
-        ),
-        Column(
-            "matters",
-            "Boolean",
-            "the first piece is carried, share_lost_low exceeds a quarter, and the ablated null stays above chance; "
-            "null without intervals",
-        ),
-        Column("attention", "Float64", "mean attention of the head from the last piece to the piece before it"),
-        Column("null_attention", "Float64", "the same for the null"),
+    Column("component", "ablated component: L1H4 is head 4 of layer 1, MLP1 the MLP of layer 1", "String"),
+    Column("layer", "layer of the component, from 0", "Int32"),
+    Column("head", "head of the component, from 0; null for an MLP", "Int32"),
+    Column("after", "block after which the twin is ranked, from 0", "Int32"),
+    *with_interval("median_rank", "median rank of the twin under the ablation"),
+    *with_interval("rank_ratio", "geometric mean over words of that rank / the unablated rank"),
+    *with_interval("null_median_rank", "median rank of the null under the ablation"),
+    *with_interval("null_ratio", "rank_ratio of the null: the effect on any two tokens"),
+    *with_interval("needed", "rank_ratio / null_ratio, word by word; 1 if the word loses no more than its null"),
+    *with_interval(
+        "share_lost",
+        "log needed / log of the null's rank over the word's rank; null if the word is not better than its null",
     ),
+    Column(
+        "matters",
+        "the first piece is carried, share_lost_low exceeds a quarter, and the ablated null stays above chance; "
+        "null without intervals",
+        "Boolean",
+    ),
+    Column("attention", "mean attention of the head from the last piece to the piece before it"),
+    Column("null_attention", "the same for the null"),
 )
 
 

@@ -55,18 +55,16 @@ if TYPE_CHECKING:
 LEXICON = Schema(
     "lexicon",
     "Pairs with the largest Tᵉᵉ over the whole vocabulary, by head",
-    (
-        HEAD,
-        Column("rank", "Int32", "rank among all pairs of the head, 1 is the largest; ties by token ids"),
-        KEY_TOKEN_ID,
-        KEY_TOKEN,
-        QUERY_TOKEN_ID,
-        QUERY_TOKEN,
-        SCORE,
-        JOINED,
-        Column("is_word", "Boolean", "whether the joined text is a word; null without a word list"),
-        BIGRAM_COUNT,
-    ),
+    HEAD,
+    Column("rank", "rank among all pairs of the head, 1 is the largest; ties by token ids", "Int32"),
+    KEY_TOKEN_ID,
+    KEY_TOKEN,
+    QUERY_TOKEN_ID,
+    QUERY_TOKEN,
+    SCORE,
+    JOINED,
+    Column("is_word", "whether the joined text is a word; null without a word list", "Boolean"),
+    BIGRAM_COUNT,
 )
 
 EXCHANGED = "the same with keys shuffled by a fixed draw, without the head's own pairs; null below 30 pairs"
@@ -75,19 +73,17 @@ FEWEST_EXCHANGED = 30
 LEXICON_BY_HEAD = Schema(
     "lexicon_by_head",
     "Lexicon by head",
-    (
-        HEAD,
-        Column("pairs", "Int32", "pairs in the head's lexicon"),
-        Column("word_share", "Float64", "share of pairs whose joined text is a word; null without a word list"),
-        Column("word_null", "Float64", EXCHANGED),
-        Column("seen_share", "Float64", "share of pairs that occur in the corpus; null without counts"),
-        Column("seen_null", "Float64", EXCHANGED),
-        Column("identical_share", "Float64", "share of pairs of a token with itself"),
-        Column("query_tokens", "Int32", "distinct query tokens"),
-        Column("key_tokens", "Int32", "distinct key tokens; few if every query prefers the same keys"),
-        Column("largest_score", "Float64", "largest Tᵉᵉ"),
-        Column("smallest_score", "Float64", "smallest Tᵉᵉ in the lexicon"),
-    ),
+    HEAD,
+    Column("pairs", "pairs in the head's lexicon", "Int32"),
+    Column("word_share", "share of pairs whose joined text is a word; null without a word list"),
+    Column("word_null", EXCHANGED),
+    Column("seen_share", "share of pairs that occur in the corpus; null without counts"),
+    Column("seen_null", EXCHANGED),
+    Column("identical_share", "share of pairs of a token with itself"),
+    Column("query_tokens", "distinct query tokens", "Int32"),
+    Column("key_tokens", "distinct key tokens; few if every query prefers the same keys", "Int32"),
+    Column("largest_score", "largest Tᵉᵉ"),
+    Column("smallest_score", "smallest Tᵉᵉ in the lexicon"),
 )
 
 ON_PAGE = 12  # pairs per head in a report

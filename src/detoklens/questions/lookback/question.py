@@ -57,116 +57,106 @@ COLUMNS = (*PARTS, "total")
 
 
 def numbers(**meanings: str) -> tuple[Column, ...]:
-    return tuple(Column(name, "Float64", meaning) for name, meaning in meanings.items())
+    return tuple(Column(name, meaning) for name, meaning in meanings.items())
 
 
-PART = Column("part", "String", "position, class or lexical part of the lift, or total: their sum")
+PART = Column("part", "position, class or lexical part of the lift, or total: their sum", "String")
 ENDS = {"low": "lower end of its 95 % interval over query tokens", "high": "upper end of that interval"}
 LOOKBACK_BY_HEAD = Schema(
     "lookback_by_head",
     "How much more does each head look back from continuation tokens than from whole words?",
-    (
-        HEAD,
-        PART,
-        Column(
-            "contrast",
-            "String",
-            "previous: previous token against 2 to 15 back; self: against the query itself; next: next token against 2 "
-            "to 15 ahead (bidirectional models); spelled_alike: previous, for pairs such as `in` and ` in`",
-        ),
-        *numbers(
-            C="lift from continuation tokens, in nats; classes are matched in frequency",
-            W="lift from whole words",
-            F="lift from first pieces, which need not look back either",
-            difference="C − W",
-            **ENDS,
-            null_low="lower end of the middle 95 % of C − W with labels permuted in frequency bins",
-            null_high="upper end of that interval",
-            aligned_low="the same with queries rotated at random against keys",
-            aligned_high="upper end of that interval",
-            p_labels="share of permutations with a |C − W| as large, Holm-adjusted over heads",
-            p_alignments="share of random rotations in which some part is as many standard deviations above 0, times "
-            "heads",
-        ),
-        Column("tokens", "Int64", "query tokens of C and W in the frequency bins used; pairs for spelled_alike"),
+    HEAD,
+    PART,
+    Column(
+        "contrast",
+        "previous: previous token against 2 to 15 back; self: against the query itself; next: next token against 2 "
+        "to 15 ahead (bidirectional models); spelled_alike: previous, for pairs such as `in` and ` in`",
+        "String",
     ),
+    *numbers(
+        C="lift from continuation tokens, in nats; classes are matched in frequency",
+        W="lift from whole words",
+        F="lift from first pieces, which need not look back either",
+        difference="C − W",
+        **ENDS,
+        null_low="lower end of the middle 95 % of C − W with labels permuted in frequency bins",
+        null_high="upper end of that interval",
+        aligned_low="the same with queries rotated at random against keys",
+        aligned_high="upper end of that interval",
+        p_labels="share of permutations with a |C − W| as large, Holm-adjusted over heads",
+        p_alignments="share of random rotations in which some part is as many standard deviations above 0, times heads",
+    ),
+    Column("tokens", "query tokens of C and W in the frequency bins used; pairs for spelled_alike", "Int64"),
 )
 LOOKBACK_BY_TERM = Schema(
     "lookback_by_term",
     "Which term carries the difference between continuation tokens and whole words?",
-    (HEAD, PART, Column("term", "String", "score term"), *numbers(difference="C − W, in nats", **ENDS)),
+    HEAD,
+    PART,
+    Column("term", "score term", "String"),
+    *numbers(difference="C − W, in nats", **ENDS),
 )
 LOOKBACK_TEXT = Schema(
     "lookback_text",
     "Attention to the previous token on text, whole and without each term",
-    (
-        HEAD,
-        Column("removed", "String", "the removed term; none for the whole attention"),
-        *numbers(
-            attention_C="mean attention to the previous token from continuation tokens",
-            attention_W="the same from whole words",
-            attention_F="the same from first pieces",
-            gap="attention_C − attention_W",
-            low="lower end of the gap's 95 % interval over documents",
-            high="upper end of that interval",
-        ),
-        Column("places", "Int64", "query places of C and W, from position 16 on"),
-        *numbers(
-            **{
-                f"attention_{label}_{end}": f"{side} end of the 95 % interval of attention_{label}"
-                for label in CLASSES
-                for end, side in (("low", "lower"), ("high", "upper"))
-            }
-        ),
+    HEAD,
+    Column("removed", "the removed term; none for the whole attention", "String"),
+    *numbers(
+        attention_C="mean attention to the previous token from continuation tokens",
+        attention_W="the same from whole words",
+        attention_F="the same from first pieces",
+        gap="attention_C − attention_W",
+        low="lower end of the gap's 95 % interval over documents",
+        high="upper end of that interval",
+    ),
+    Column("places", "query places of C and W, from position 16 on", "Int64"),
+    *numbers(
+        **{
+            f"attention_{label}_{end}": f"{side} end of the 95 % interval of attention_{label}"
+            for label in CLASSES
+            for end, side in (("low", "lower"), ("high", "upper"))
+        }
     ),
 )
 LOOKBACK_PREDICTION = Schema(
     "lookback_prediction",
     "Does the lift of a token, from weights and counts, predict its attention to the previous token on text?",
-    (
-        HEAD,
-        *numbers(spearman="Spearman correlation over query tokens of lift and measured attention", **ENDS),
-        Column("tokens", "Int64", f"query tokens with at least {FEWEST_OCCURRENCES} measured places"),
-    ),
+    HEAD,
+    *numbers(spearman="Spearman correlation over query tokens of lift and measured attention", **ENDS),
+    Column("tokens", f"query tokens with at least {FEWEST_OCCURRENCES} measured places", "Int64"),
 )
 LOOKBACK_BY_TOKEN = Schema(
     "lookback_by_token",
     "The lift of each query token",
-    (
-        HEAD,
-        TOKEN_ID,
-        TOKEN,
-        Column("class", "String", "C: continuation, W: whole word, F: first piece"),
-        *numbers(
-            position="position part of the lift, in nats",
-            class_part="class part; null for a token alone in its class and frequency bin",
-            lexical="lexical part",
-            measured="mean attention to the previous token on text; null where it is too rare",
-        ),
+    HEAD,
+    TOKEN_ID,
+    TOKEN,
+    Column("class", "C: continuation, W: whole word, F: first piece", "String"),
+    *numbers(
+        position="position part of the lift, in nats",
+        class_part="class part; null for a token alone in its class and frequency bin",
+        lexical="lexical part",
+        measured="mean attention to the previous token on text; null where it is too rare",
     ),
 )
 LOOKBACK_BY_THRESHOLD = Schema(
     "lookback_by_threshold",
     "Does the difference depend on the thresholds of the classes?",
-    (
-        HEAD,
-        *numbers(
-            continuation="least share of occurrences after a letter, for C",
-            whole_word="largest share of occurrences before a continuation, for W",
-            difference="C − W of the total lift, in nats",
-        ),
-        Column("tokens", "Int64", "query tokens of C and W in the frequency bins used"),
+    HEAD,
+    *numbers(
+        continuation="least share of occurrences after a letter, for C",
+        whole_word="largest share of occurrences before a continuation, for W",
+        difference="C − W of the total lift, in nats",
     ),
+    Column("tokens", "query tokens of C and W in the frequency bins used", "Int64"),
 )
 LOOKBACK_BY_POSITION = Schema(
     "lookback_by_position",
     "Does the difference depend on the query position?",
-    (
-        HEAD,
-        Column("query_position", "Int32", "position of the query, from 0"),
-        PART,
-        *numbers(difference="C − W, in nats"),
-    ),
+    HEAD,
+    Column("query_position", "position of the query, from 0", "Int32"),
+    PART,
+    *numbers(difference="C − W, in nats"),
 )
 
 
@@ -618,7 +608,7 @@ def _spelled_alike(layer: Layer, heads: Sequence[int], lifts: Lifts, tokens: Que
         words.setdefault(layer.token(int(token)).removeprefix(mark).strip(), {})[label] = place
     pairs = np.array([(each["C"], each["W"]) for each in words.values() if {"C", "W"} <= set(each)])
     if len(pairs) < FEWEST:
-        return LOOKBACK_BY_HEAD.empty()
+        return LOOKBACK_BY_HEAD.of_rows([])
     both = lifts.total[:, pairs]  # head, pair, class
     gaps, times = both[..., 0] - both[..., 1], np.concatenate(list(resampled(len(pairs), RESAMPLES, seed)))
     found, means = interval(gaps.mean(axis=1), times @ gaps.T / len(pairs)), both.mean(axis=1)

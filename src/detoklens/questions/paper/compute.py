@@ -46,33 +46,29 @@ TEXTS = 20  # documents on which attention is computed without a term
 PAPER_CLAIMS = Schema(
     "paper_claims",
     "The paper's claims and what this model shows",
-    (
-        Column("where", "String", "section, figure or table of the paper, or the authors' files"),
-        Column("claim", "String", "the claim, with the rule that judges it"),
-        Column("verdict", "String", "agrees, differs or not applicable"),
-        Column("found", "String", "what this model shows; null if it can't be computed"),
-        Column("paper", "String", "what the paper, or the source, says"),
-        Column("why", "String", "why it differs or does not apply, or a remark"),
-        Column("number", "Float64", "the number found, where the claim has one"),
-        Column("paper_number", "Float64", "the source's number"),
-        Column("source", "String", "the paper's text, or the authors' published files and notebook"),
-        Column("command", "String", "the question that gives the evidence"),
-    ),
+    Column("where", "section, figure or table of the paper, or the authors' files", "String"),
+    Column("claim", "the claim, with the rule that judges it", "String"),
+    Column("verdict", "agrees, differs or not applicable", "String"),
+    Column("found", "what this model shows; null if it can't be computed", "String"),
+    Column("paper", "what the paper, or the source, says", "String"),
+    Column("why", "why it differs or does not apply, or a remark", "String"),
+    Column("number", "the number found, where the claim has one"),
+    Column("paper_number", "the source's number"),
+    Column("source", "the paper's text, or the authors' published files and notebook", "String"),
+    Column("command", "the question that gives the evidence", "String"),
 )
 
 PAPER_RANKS = Schema(
     "paper_ranks",
     "Ranks of the paper's Table 1",
-    (
-        HEAD,
-        QUERY_TOKEN,
-        KEY_TOKEN,
-        JOINED,
-        Column("paper_rank", "Int32", "rank in the paper"),
-        RANK,
-        Column("difference", "Int32", "rank minus paper_rank; null if the model lacks the token or head"),
-        SCORE,
-    ),
+    HEAD,
+    QUERY_TOKEN,
+    KEY_TOKEN,
+    JOINED,
+    Column("paper_rank", "rank in the paper", "Int32"),
+    RANK,
+    Column("difference", "rank minus paper_rank; null if the model lacks the token or head", "Int32"),
+    SCORE,
 )
 
 # Table 1: (head, rank, key) by query. Where a sequence that the paper prints contradicts its key, the key counts.
@@ -900,5 +896,4 @@ def judged(study: Study, claims: Sequence[Claim] = CLAIMS) -> pl.DataFrame:
         verdict: Outcome = "not applicable" if found.agrees is None else "agrees" if found.agrees else "differs"
         row = (claim.where, claim.text, verdict, found.found or None, claim.says, found.why or None, found.number)
         rows.append((*row, claim.number, claim.source, claim.command))
-    schema = {column.name: column.polars_type for column in PAPER_CLAIMS.columns}
-    return PAPER_CLAIMS.conform(pl.DataFrame(rows, schema=schema, orient="row"))
+    return PAPER_CLAIMS.of_rows(rows)

@@ -39,7 +39,15 @@ SHORTEST_EXAMPLE = 3  # characters
 PARTNERS = Schema(
     "partners",
     "Keys with the largest Tᵉᵉ by query token and head",
-    (HEAD, QUERY_TOKEN_ID, QUERY_TOKEN, RANK, KEY_TOKEN_ID, KEY_TOKEN, SCORE, JOINED, BIGRAM_COUNT),
+    HEAD,
+    QUERY_TOKEN_ID,
+    QUERY_TOKEN,
+    RANK,
+    KEY_TOKEN_ID,
+    KEY_TOKEN,
+    SCORE,
+    JOINED,
+    BIGRAM_COUNT,
 )
 
 

@@ -33,43 +33,27 @@ SHOWN_DIGITS = 3
 POSITIONS = Schema(
     "positions",
     "Position terms along the keys",
-    (
-        HEAD,
-        Column(
-            "quantity",
-            "String",
-            "p, pp, their sum (p+pp), or attention: softmax of the sum over the visible keys",
-        ),
-        Column("query_position", "Int32", "position of the query, from 0; null for p, which does not depend on it"),
-        Column("key_position", "Int32", "position of the key, at most the query's own in causal models"),
-        Column("layer_norm", "Boolean", "whether the values are divided by σ"),
-        Column("mean", "Float64", "value with σ averaged over the vocabulary, see the option `average`", defined=True),
-        Column(
-            "low",
-            "Float64",
-            "lower end of the band of most tokens (pp, p+pp: pairs of tokens); null for attention",
-        ),
-        Column("high", "Float64", "upper end of that band"),
-        Column(
-            "at_smallest_scale",
-            "Float64",
-            "value with the vocabulary's smallest σ, at the key or as the option `extremes` says",
-        ),
-        Column("at_largest_scale", "Float64", "value with the vocabulary's largest σ, likewise"),
-    ),
+    HEAD,
+    Column("quantity", "p, pp, their sum (p+pp), or attention: softmax of the sum over the visible keys", "String"),
+    Column("query_position", "position of the query, from 0; null for p, which does not depend on it", "Int32"),
+    Column("key_position", "position of the key, at most the query's own in causal models", "Int32"),
+    Column("layer_norm", "whether the values are divided by σ", "Boolean"),
+    Column("mean", "value with σ averaged over the vocabulary, see the option `average`", defined=True),
+    Column("low", "lower end of the band of most tokens (pp, p+pp: pairs of tokens); null for attention"),
+    Column("high", "upper end of that band"),
+    Column("at_smallest_scale", "value with the vocabulary's smallest σ, at the key or as the option `extremes` says"),
+    Column("at_largest_scale", "value with the vocabulary's largest σ, likewise"),
 )
 
 
 POSITIONS_BY_OFFSET = Schema(
     "positions_by_offset",
     "Position kernel by offset",
-    (
-        HEAD,
-        Column("quantity", "String", "p: the position kernel; attention: its softmax over the visible keys"),
-        Column("query_position", "Int32", "position of the query, from 0; null for the kernel"),
-        Column("offset", "Int32", "query position − key position; negative for keys after the query"),
-        Column("value", "Float64", "the kernel before multiplication by the attention scale, or the attention"),
-    ),
+    HEAD,
+    Column("quantity", "p: the position kernel; attention: its softmax over the visible keys", "String"),
+    Column("query_position", "position of the query, from 0; null for the kernel", "Int32"),
+    Column("offset", "query position − key position; negative for keys after the query", "Int32"),
+    Column("value", "the kernel before multiplication by the attention scale, or the attention"),
 )
 
 EXTREMES = {"key": "at the keys", "query": "at the query", "both": "at query and keys"}

@@ -20,10 +20,10 @@ from detoklens.tables.schema import HEAD, Column, Schema
 from detoklens.wording import head_name, listed, listed_some, percent, plural
 
 NAMED = 2  # heads in a summary
-QUERY_POSITION = Column("query_position", "Int32", "position of the query, from 0")
+QUERY_POSITION = Column("query_position", "position of the query, from 0", "Int32")
 
 LAST = tuple(
-    Column(f"last_{count}", "Float64", f"attention {where}")
+    Column(f"last_{count}", f"attention {where}")
     for count, where in (
         (1, "by position alone on the query itself"),
         (5, "on the last 5 tokens, the query included"),
@@ -34,52 +34,48 @@ LAST = tuple(
 SHAPE = Schema(
     "shape",
     "Shape of the position terms",
-    (
-        HEAD,
-        QUERY_POSITION,
-        Column("slope", "Float64", "slope of the best line through Tᵖ, per position; the same for every query"),
-        Column("r_squared", "Float64", "share of Tᵖ's variance that the line explains; null if Tᵖ is constant"),
-        Column("alibi_slope", "Float64", "slope × attention scale: comparable with ALiBi's slope"),
-        Column("line_null", "Float64", "95th percentile of r_squared over controls; null without controls (ALiBi)"),
-        Column("line_p", "Float64", "share of controls with r_squared at least as large, Holm-adjusted over heads"),
-        Column(
-            "linear",
-            "Boolean",
-            "r_squared at least 0.9 and line_p at most 0.02; null with fewer than 16 positions or a constant Tᵖ",
-        ),
-        Column("monotone", "Float64", "Spearman's correlation of Tᵖ with the key position; null if Tᵖ is constant"),
-        Column("increasing", "Float64", "share of steps from one key to the next at which Tᵖ increases"),
-        Column("period", "Float64", "period of Tᵖᵖ's leading wave, in positions"),
-        Column("wave_share", "Float64", "share of the leading wave in Tᵖᵖ's power around its best line"),
-        Column("waves_share", "Float64", "share of the leading waves together"),
-        Column(
-            "wave_null",
-            "Float64",
-            "95th percentile of wave_share (0 with fewer than 1.5 periods in view) over controls: random walks or, "
-            "with rotary positions, kernels of random mean vectors; null with fewer than 48 keys",
-        ),
-        Column("wave_p", "Float64", "share of controls with wave_share at least as large, Holm-adjusted over heads"),
-        Column(
-            "sinusoidal",
-            "Boolean",
-            "wave_share at least 0.5 and wave_p at most 0.02; null without a wave, 48 keys or 1.5 periods in view",
-        ),
-        Column(
-            "wave_effect",
-            "Float64",
-            "total variation between attention by position alone with and without the leading waves: 0 if the softmax "
-            "suppresses them; null with fewer than 1.5 periods in view",
-        ),
-        *LAST,
-        Column("next_1", "Float64", "attention on the token after the query; bidirectional models only"),
-        Column("next_5", "Float64", "attention on the 5 tokens after the query"),
-        Column("next_15", "Float64", "attention on the 15 tokens after the query"),
-        Column("on_previous", "Float64", "attention on the token before the query; null at query 0"),
-        Column("on_first", "Float64", "attention on position 0"),
-        Column("entropy", "Float64", "entropy of attention by position alone, in bits"),
-        Column("class", "String", "self, previous token, next token, first, local or broad"),
-        Column("by_offset", "Boolean", "whether line and waves describe the kernel; rotary and ALiBi positions only"),
+    HEAD,
+    QUERY_POSITION,
+    Column("slope", "slope of the best line through Tᵖ, per position; the same for every query"),
+    Column("r_squared", "share of Tᵖ's variance that the line explains; null if Tᵖ is constant"),
+    Column("alibi_slope", "slope × attention scale: comparable with ALiBi's slope"),
+    Column("line_null", "95th percentile of r_squared over controls; null without controls (ALiBi)"),
+    Column("line_p", "share of controls with r_squared at least as large, Holm-adjusted over heads"),
+    Column(
+        "linear",
+        "r_squared at least 0.9 and line_p at most 0.02; null with fewer than 16 positions or a constant Tᵖ",
+        "Boolean",
     ),
+    Column("monotone", "Spearman's correlation of Tᵖ with the key position; null if Tᵖ is constant"),
+    Column("increasing", "share of steps from one key to the next at which Tᵖ increases"),
+    Column("period", "period of Tᵖᵖ's leading wave, in positions"),
+    Column("wave_share", "share of the leading wave in Tᵖᵖ's power around its best line"),
+    Column("waves_share", "share of the leading waves together"),
+    Column(
+        "wave_null",
+        "95th percentile of wave_share (0 with fewer than 1.5 periods in view) over controls: random walks or, "
+        "with rotary positions, kernels of random mean vectors; null with fewer than 48 keys",
+    ),
+    Column("wave_p", "share of controls with wave_share at least as large, Holm-adjusted over heads"),
+    Column(
+        "sinusoidal",
+        "wave_share at least 0.5 and wave_p at most 0.02; null without a wave, 48 keys or 1.5 periods in view",
+        "Boolean",
+    ),
+    Column(
+        "wave_effect",
+        "total variation between attention by position alone with and without the leading waves: 0 if the softmax "
+        "suppresses them; null with fewer than 1.5 periods in view",
+    ),
+    *LAST,
+    Column("next_1", "attention on the token after the query; bidirectional models only"),
+    Column("next_5", "attention on the 5 tokens after the query"),
+    Column("next_15", "attention on the 15 tokens after the query"),
+    Column("on_previous", "attention on the token before the query; null at query 0"),
+    Column("on_first", "attention on position 0"),
+    Column("entropy", "entropy of attention by position alone, in bits"),
+    Column("class", "self, previous token, next token, first, local or broad", "String"),
+    Column("by_offset", "whether line and waves describe the kernel; rotary and ALiBi positions only", "Boolean"),
 )
 
 AHEAD = ("next_1", "next_5", "next_15")  # bidirectional models only
@@ -88,30 +84,25 @@ BY_OFFSET = ("by_offset",)  # rotary and ALiBi positions only
 WAVES = Schema(
     "waves",
     "Leading waves of Tᵖᵖ",
-    (
-        HEAD,
-        QUERY_POSITION,
-        Column("rank", "Int32", "1 for the leading wave, 2 for the next one after subtracting it, and so on"),
-        Column("frequency", "Float64", "cycles per position"),
-        Column("period", "Float64", "positions per cycle"),
-        Column("amplitude", "Float64", "amplitude of the wave, in units of the score"),
-        Column("share", "Float64", "share of Tᵖᵖ's power around its best line"),
-    ),
+    HEAD,
+    QUERY_POSITION,
+    Column("rank", "1 for the leading wave, 2 for the next one after subtracting it, and so on", "Int32"),
+    Column("frequency", "cycles per position"),
+    Column("period", "positions per cycle"),
+    Column("amplitude", "amplitude of the wave, in units of the score"),
+    Column("share", "share of Tᵖᵖ's power around its best line"),
 )
 
 REACH = Schema(
     "reach",
     "Attention by position alone from every query position",
-    (
-        HEAD,
-        QUERY_POSITION,
-        *LAST,
-        Column("on_first", "Float64", "attention on position 0, the attention sink"),
-        Column(
-            "on_first_usual_scale",
-            "Float64",
-            "the same if position 0 had the mean 1/σ of the next ten positions; learned positions only",
-        ),
+    HEAD,
+    QUERY_POSITION,
+    *LAST,
+    Column("on_first", "attention on position 0, the attention sink"),
+    Column(
+        "on_first_usual_scale",
+        "the same if position 0 had the mean 1/σ of the next ten positions; learned positions only",
     ),
 )
 
@@ -284,8 +275,7 @@ def _waves_table(found: PositionShape) -> pl.DataFrame:
         for head, waves in enumerate(seen.waves)
         for rank, wave in enumerate(waves, start=1)
     ]
-    types = {column.name: column.polars_type for column in WAVES.columns}
-    return WAVES.conform(pl.DataFrame(rows, schema=types, orient="row"))
+    return WAVES.of_rows(rows)
 
 
 def _from_the_last(shape: pl.DataFrame) -> pl.DataFrame:

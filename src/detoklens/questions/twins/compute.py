@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     from detoklens.questions.study import Study
 
 
-PLACE = Column("place", "String", "attention: residual stream between attention and MLP; block: after the whole block")
-PIECES = Column("pieces", "Int32", "number of tokens the word is split into")
-BOS = Column("bos", "String", "beginning-of-text token before the word; null if there is none")
+PLACE = Column("place", "attention: residual stream between attention and MLP; block: after the whole block", "String")
+PIECES = Column("pieces", "number of tokens the word is split into", "Int32")
+BOS = Column("bos", "beginning-of-text token before the word; null if there is none", "String")
 CONTROL_MEANINGS = (
     "null: another word's first piece, of the same class; last_piece, first_piece: that piece alone; "
     "additive: sum of the mean effects of its pieces"
@@ -60,9 +60,9 @@ def with_interval(name: str, meaning: str) -> tuple[Column, ...]:
     """A column and the ends of its 95 % interval over words."""
     low = f"lower end of the 95 % interval of {name}; null with fewer than 30 words or without resamples"
     return (
-        Column(name, "Float64", meaning),
-        Column(f"{name}_low", "Float64", low),
-        Column(f"{name}_high", "Float64", f"upper end of the 95 % interval of {name}"),
+        Column(name, meaning),
+        Column(f"{name}_low", low),
+        Column(f"{name}_high", f"upper end of the 95 % interval of {name}"),
     )
 
 
@@ -78,41 +78,37 @@ RANK_MEASURES = (
 TWINS = Schema(
     "twins",
     "Rank of each word's twin",
-    (
-        Column("token_id", "Int32", "id of the twin: the token that is the whole word"),
-        Column("token", "String", "its text"),
-        PIECES,
-        Column("split", "String", "texts of the pieces, separated by |"),
-        PLACE,
-        Column("rank", "Int32", "rank of the twin among the candidates by cosine with the last piece; 1 is best"),
-        Column("null_rank", "Int32", "the same with the first piece of another word of its class"),
-        Column("last_piece_rank", "Int32", "the same for the last piece alone"),
-        Column("first_piece_rank", "Int32", "the same for the first piece alone"),
-        Column("additive_rank", "Int32", "the same for the sum of its pieces; null with too few words"),
-    ),
+    Column("token_id", "id of the twin: the token that is the whole word", "Int32"),
+    Column("token", "its text", "String"),
+    PIECES,
+    Column("split", "texts of the pieces, separated by |", "String"),
+    PLACE,
+    Column("rank", "rank of the twin among the candidates by cosine with the last piece; 1 is best", "Int32"),
+    Column("null_rank", "the same with the first piece of another word of its class", "Int32"),
+    Column("last_piece_rank", "the same for the last piece alone", "Int32"),
+    Column("first_piece_rank", "the same for the first piece alone", "Int32"),
+    Column("additive_rank", "the same for the sum of its pieces; null with too few words", "Int32"),
 )
 
 TWINS_BY_CONDITION = Schema(
     "twins_by_condition",
     "Rank of the twin by condition",
-    (
-        PLACE,
-        PIECES,
-        Column(
-            "condition",
-            "String",
-            f"whole; {CONTROL_MEANINGS}; cut_L0H1: that head does not attend to earlier pieces; without_ee, only_ee: "
-            "attention scores without that term, or of that term alone",
-        ),
-        Column("words", "Int32", "number of words"),
-        Column("candidates", "Int32", "number of ranked tokens"),
-        BOS,
-        *RANK_MEASURES,
-        *with_interval("share_lost", f"cut and without: {SHARE_LOST}"),
-        *with_interval("null_median_rank", "cut and without: median rank of the null under the same ablation"),
-        *with_interval("null_ratio", "geometric mean over words of the null's rank with / without the ablation"),
-        *with_interval("share_behind", "cut: share_lost of the strongest cut minus this one's, for the same words"),
+    PLACE,
+    PIECES,
+    Column(
+        "condition",
+        f"whole; {CONTROL_MEANINGS}; cut_L0H1: that head does not attend to earlier pieces; without_ee, only_ee: "
+        "attention scores without that term, or of that term alone",
+        "String",
     ),
+    Column("words", "number of words", "Int32"),
+    Column("candidates", "number of ranked tokens", "Int32"),
+    BOS,
+    *RANK_MEASURES,
+    *with_interval("share_lost", f"cut and without: {SHARE_LOST}"),
+    *with_interval("null_median_rank", "cut and without: median rank of the null under the same ablation"),
+    *with_interval("null_ratio", "geometric mean over words of the null's rank with / without the ablation"),
+    *with_interval("share_behind", "cut: share_lost of the strongest cut minus this one's, for the same words"),
 )
 
 

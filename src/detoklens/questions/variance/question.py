@@ -27,87 +27,65 @@ SHOWN_DIGITS = 3
 POSITION_VARIANCE = Schema(
     "position_variance",
     "Variance of position embeddings",
-    (
-        Column("position", "Int32", "row of the position table, from 0"),
-        Column("variance", "Float64", "population variance of the embedding over its features", defined=True),
-        Column("scale", "Float64", "mean over the vocabulary of σ(e + p), LayerNorm's divisor", defined=True),
-        Column(
-            "deviation",
-            "Float64",
-            "modified z-score of log variance relative to its neighbours; null if most are equal",
-        ),
-        Column("outlier", "Boolean", "deviation beyond ±5 and variance more than a quarter from its neighbours'"),
-    ),
+    Column("position", "row of the position table, from 0", "Int32"),
+    Column("variance", "population variance of the embedding over its features", defined=True),
+    Column("scale", "mean over the vocabulary of σ(e + p), LayerNorm's divisor", defined=True),
+    Column("deviation", "modified z-score of log variance relative to its neighbours; null if most are equal"),
+    Column("outlier", "deviation beyond ±5 and variance more than a quarter from its neighbours'", "Boolean"),
 )
 
 SWITCH = Schema(
     "switch",
     "LayerNorm's part of position 0's jump in Tᵖ",
-    (
-        HEAD,
-        Column("first_without_norm", "Float64", "Tᵖ at position 0 without the division by σ"),
-        Column("next_without_norm", "Float64", "the same, mean of the next ten positions"),
-        Column("first", "Float64", "Tᵖ at position 0", defined=True),
-        Column("next", "Float64", "Tᵖ, mean of the next ten positions"),
-        Column("jump_without_norm", "Float64", "first − next, both without the division by σ"),
-        Column("jump", "Float64", "first − next"),
-        Column("by_scale", "Float64", "part of the jump due to the difference in σ"),
-        Column("by_score", "Float64", "part due to the difference in undivided scores"),
-        Column("scale_share", "Float64", "by_scale / jump; null without a jump"),
-        Column("value_norm_first", "Float64", "norm of the value vectors at position 0, mean over the vocabulary"),
-        Column("value_norm_next", "Float64", "the same, mean of the next ten positions"),
-        Column("value_norm_ratio", "Float64", "value_norm_first / value_norm_next; null with one position"),
-    ),
+    HEAD,
+    Column("first_without_norm", "Tᵖ at position 0 without the division by σ"),
+    Column("next_without_norm", "the same, mean of the next ten positions"),
+    Column("first", "Tᵖ at position 0", defined=True),
+    Column("next", "Tᵖ, mean of the next ten positions"),
+    Column("jump_without_norm", "first − next, both without the division by σ"),
+    Column("jump", "first − next"),
+    Column("by_scale", "part of the jump due to the difference in σ"),
+    Column("by_score", "part due to the difference in undivided scores"),
+    Column("scale_share", "by_scale / jump; null without a jump"),
+    Column("value_norm_first", "norm of the value vectors at position 0, mean over the vocabulary"),
+    Column("value_norm_next", "the same, mean of the next ten positions"),
+    Column("value_norm_ratio", "value_norm_first / value_norm_next; null with one position"),
 )
 
 UNDERTRAINED = Schema(
     "undertrained",
     "Deviation of the last query position",
-    (
-        HEAD,
-        Column("size", "Float64", "root mean square of Tᵖᵖ without LayerNorm at the last query position"),
-        Column("usual_size", "Float64", "the same for the mean of the four queries before it"),
-        Column(
-            "departure",
-            "Float64",
-            "‖last − m‖ / ‖m‖, m the mean of the four rows before, over keys visible to all five",
-        ),
-        Column(
-            "usual_departure", "Float64", "the largest departure of one of the four from the mean of the other three"
-        ),
-        Column(
-            "undertrained",
-            "Boolean",
-            "usual_departure at most 0.5, departure at least 0.5 and three times that; null if untestable",
-        ),
+    HEAD,
+    Column("size", "root mean square of Tᵖᵖ without LayerNorm at the last query position"),
+    Column("usual_size", "the same for the mean of the four queries before it"),
+    Column("departure", "‖last − m‖ / ‖m‖, m the mean of the four rows before, over keys visible to all five"),
+    Column("usual_departure", "the largest departure of one of the four from the mean of the other three"),
+    Column(
+        "undertrained",
+        "usual_departure at most 0.5, departure at least 0.5 and three times that; null if untestable",
+        "Boolean",
     ),
 )
 
 TRAINED_RANGE = Schema(
     "trained_range",
     "Trained positions",
-    (
-        Column("positions", "Int32", "rows of the position table"),
-        Column("trained", "Int32", "number of trained rows, from 0; the rest still has its initial values"),
-        Column("trained_variance", "Float64", "median variance of the trained rows"),
-        Column("untrained_variance", "Float64", "median variance of the rest; null if there is none"),
-        Column("initial_variance", "Float64", "initial variance of rows by config.json; null if not given"),
-        Column("trained_correlation", "Float64", "median correlation of neighbouring trained rows"),
-        Column(
-            "untrained_correlation", "Float64", "the same for the rest: about 0, since rows are drawn independently"
-        ),
-    ),
+    Column("positions", "rows of the position table", "Int32"),
+    Column("trained", "number of trained rows, from 0; the rest still has its initial values", "Int32"),
+    Column("trained_variance", "median variance of the trained rows"),
+    Column("untrained_variance", "median variance of the rest; null if there is none"),
+    Column("initial_variance", "initial variance of rows by config.json; null if not given"),
+    Column("trained_correlation", "median correlation of neighbouring trained rows"),
+    Column("untrained_correlation", "the same for the rest: about 0, since rows are drawn independently"),
 )
 
 LAST_QUERIES = Schema(
     "last_queries",
     "Tᵖᵖ of the last query positions without LayerNorm",
-    (
-        HEAD,
-        Column("query_position", "Int32", "one of the last five positions"),
-        Column("key_position", "Int32", "position of the key, from 0 to the query's own"),
-        Column("comparison", "Float64", "Tᵖᵖ without the division by σ", defined=True),
-    ),
+    HEAD,
+    Column("query_position", "one of the last five positions", "Int32"),
+    Column("key_position", "position of the key, from 0 to the query's own", "Int32"),
+    Column("comparison", "Tᵖᵖ without the division by σ", defined=True),
 )
 
 

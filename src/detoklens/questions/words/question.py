@@ -42,67 +42,52 @@ from detoklens.tables.schema import (
 )
 from detoklens.wording import head_name, listed, listed_some, plural
 
-WORD = Column("word", "String", "the word or name, without leading space")
+WORD = Column("word", "the word or name, without leading space", "String")
 
 WORD_PIECES = Schema(
     "word_pieces",
     "Pieces of each word",
-    (
-        WORD,
-        Column("pieces", "Int32", "number of tokens; a word of one token has no pair to rank"),
-        Column("split", "String", "the tokens' texts, separated by |"),
-    ),
+    WORD,
+    Column("pieces", "number of tokens; a word of one token has no pair to rank", "Int32"),
+    Column("split", "the tokens' texts, separated by |", "String"),
 )
 
 WORD_RANKS = Schema(
     "word_ranks",
     "Ranks of preceding pieces by word and head",
-    (
-        WORD,
-        Column("pair", "Int32", "index of the adjacent pair in the word, from 0"),
-        KEY_TOKEN_ID,
-        KEY_TOKEN,
-        QUERY_TOKEN_ID,
-        QUERY_TOKEN,
-        HEAD,
-        RANK,
-        SCORE,
-    ),
+    WORD,
+    Column("pair", "index of the adjacent pair in the word, from 0", "Int32"),
+    KEY_TOKEN_ID,
+    KEY_TOKEN,
+    QUERY_TOKEN_ID,
+    QUERY_TOKEN,
+    HEAD,
+    RANK,
+    SCORE,
 )
 
 WORDS_BY_HEAD = Schema(
     "words_by_head",
     "Ranks of preceding pieces by head",
-    (
-        HEAD,
-        Column("pairs", "Int32", "number of adjacent pairs of pieces"),
-        Column("median_rank", "Float64", "median rank of the preceding piece"),
-        Column("median_share", "Float64", "median rank as a share of the vocabulary; chance is 0.5"),
-        Column("null_median_share", "Float64", "the smaller of the two controls below; null with one word"),
-        Column("plain_null_median_share", "Float64", "median_share of another word's piece; null with one word"),
-        Column(
-            "class_null_median_share",
-            "Float64",
-            "the same for pieces of the same orthographic class and frequency bin, mean of 8 draws; null with one word",
-        ),
-        Column("null_ratio", "Float64", "median_share / null_median_share; null with one word"),
-        Column("null_ratio_low", "Float64", "lower end of its 95 % interval over words; null with fewer than 30 words"),
-        Column("null_ratio_high", "Float64", "upper end of that interval"),
-        Column("behind", "Float64", "median_share minus that of the best head"),
-        Column("behind_low", "Float64", "lower end of its 95 % interval over words; null with fewer than 30 words"),
-        Column("behind_high", "Float64", "upper end of that interval; a head is tied with the best if it contains 0"),
-        Column("first", "Float64", "share of pairs at rank 1"),
-        Column(
-            "top_1_percent",
-            "Float64",
-            "share of pairs in the vocabulary's top 1 %; chance is 0.01; null below 100 tokens",
-        ),
-        Column(
-            "top_10_percent",
-            "Float64",
-            "share of pairs in the vocabulary's top 10 %; chance is 0.1; null below 10 tokens",
-        ),
+    HEAD,
+    Column("pairs", "number of adjacent pairs of pieces", "Int32"),
+    Column("median_rank", "median rank of the preceding piece"),
+    Column("median_share", "median rank as a share of the vocabulary; chance is 0.5"),
+    Column("null_median_share", "the smaller of the two controls below; null with one word"),
+    Column("plain_null_median_share", "median_share of another word's piece; null with one word"),
+    Column(
+        "class_null_median_share",
+        "the same for pieces of the same orthographic class and frequency bin, mean of 8 draws; null with one word",
     ),
+    Column("null_ratio", "median_share / null_median_share; null with one word"),
+    Column("null_ratio_low", "lower end of its 95 % interval over words; null with fewer than 30 words"),
+    Column("null_ratio_high", "upper end of that interval"),
+    Column("behind", "median_share minus that of the best head"),
+    Column("behind_low", "lower end of its 95 % interval over words; null with fewer than 30 words"),
+    Column("behind_high", "upper end of that interval; a head is tied with the best if it contains 0"),
+    Column("first", "share of pairs at rank 1"),
+    Column("top_1_percent", "share of pairs in the vocabulary's top 1 %; chance is 0.01; null below 100 tokens"),
+    Column("top_10_percent", "share of pairs in the vocabulary's top 10 %; chance is 0.1; null below 10 tokens"),
 )
 
 NOTHING_SPLIT = "the tokenizer splits none of the words"
@@ -192,7 +177,11 @@ class Words(Joining):
         }
         pieces = WORD_PIECES.frame(columns)
         if self.word_list is None and not any(True for word in split for _ in word.pairs()):
-            return {"words_by_head": WORDS_BY_HEAD.empty(), "word_pieces": pieces, "word_ranks": WORD_RANKS.empty()}
+            return {
+                "words_by_head": WORDS_BY_HEAD.of_rows([]),
+                "word_pieces": pieces,
+                "word_ranks": WORD_RANKS.of_rows([]),
+            }
         pairs = word_pairs(split)
         if self.is_ahead:
             pairs = pairs.ahead()
