@@ -54,6 +54,16 @@ def test_children_left_beside_their_parent_are_removed(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == [again.path(Node(1, 0)).name]
 
 
+def test_a_merge_is_offered_once_if_parts_exist_before_they_are_reported(tmp_path: Path) -> None:
+    tree = MergeTree(FAN + 1, tmp_path)
+    for index in range(FAN):
+        tree.path(Node(0, index)).write_text(str(index))
+    tree.ready = [Node(0, FAN)]
+    for index in reversed(range(FAN)):
+        tree.mark_done(Node(0, index))
+    assert tree.ready == [Node(0, FAN), Node(1, 0)]
+
+
 def test_disk_is_given_back_while_counting(tmp_path: Path) -> None:
     shards = FAN * FAN * 2
     tree, files = MergeTree(shards, tmp_path), Files(tmp_path)

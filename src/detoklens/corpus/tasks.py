@@ -174,6 +174,7 @@ class MergeTree:
                 self._remove_children(node)  # left by a run that was killed between merging and removing
         self.ready = [Node(0, index) for index in reversed(range(shards)) if not self._is_covered(Node(0, index))]
         self.ready += [node for node in inner if self._can_merge(node) and not self._is_covered(node)]
+        self._offered = set(self.ready)
 
     def take(self) -> Iterator[Node]:
         """The nodes that can be made now: merges first, to keep the number of parts small, then shards in order."""
@@ -184,8 +185,10 @@ class MergeTree:
         """Remove the parts below a new part; note that its parent can be made, if it completes the parts below that."""
         if node.level > 0:
             self._remove_children(node)
-        if node.level + 1 < len(self._widths) and self._can_merge(node.parent):
-            self.ready.append(node.parent)
+        if node.level + 1 == len(self._widths) or node.parent in self._offered or not self._can_merge(node.parent):
+            return
+        self.ready.append(node.parent)
+        self._offered.add(node.parent)  # a part may exist before its task is reported: offer the merge only once
 
     def path(self, node: Node) -> Path:
         return self._folder / f"{node.level}-{node.index:08d}.arrow"
