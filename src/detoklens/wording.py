@@ -6,6 +6,7 @@ import unicodedata
 from collections.abc import Sequence
 
 DIGITS = 4  # significant digits of a number in a table
+LARGE, HUGE = 10.0**DIGITS - 0.5, 1e15  # in between, a number has more digits than that, but no exponent
 LONGEST_TOKEN = 40  # characters of a token on a page
 SEAM = "·"  # between two adjacent tokens
 _SIDES = {"e": "token", "p": "position"}  # the letters of a term's name
@@ -103,10 +104,15 @@ def cell(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.{DIGITS}g}"
+        return rounded(value)
     if isinstance(value, str):
         return repr(value)
     return str(value)
+
+
+def rounded(number: float) -> str:
+    """Four significant digits; whole from 10,000 on, such as ranks: `11580`, not `1.158e+04`."""
+    return f"{number:.{DIGITS}g}" if abs(number) < LARGE or abs(number) >= HUGE else f"{number:.0f}"
 
 
 def column_cells(values: Sequence[object]) -> list[str]:

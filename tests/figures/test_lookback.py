@@ -24,6 +24,7 @@ def test_lookback_shows_terms_and_attention_by_class_with_and_without_each() -> 
     [spec] = Lookback.figures
     figure = spec.draw(DRAWN)
     lifts, differences, attention = figure.axes
+    assert [text.get_text() for text in lifts.texts] == ["C"] * 3 + ["W"] * 3 + ["F"] * 3
     by_head, text = DRAWN["lookback_by_head"], DRAWN["lookback_text"]
     assert len(lifts.patches) == 3 * 3 * 3, "a part of the lift of each class of each head"
     by_term = DRAWN["lookback_by_term"].filter(part="total")

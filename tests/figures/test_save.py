@@ -10,6 +10,8 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+from matplotlib import pyplot
+from matplotlib.backend_bases import RendererBase
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from PIL import Image
@@ -89,6 +91,34 @@ def test_symbols_are_raised_letters_everywhere(tmp_path: Path) -> None:
     assert b"DejaVuSans-Oblique" in pdf.read_bytes()
     assert [text.get_text() for text in figure.findobj(Text)] == labels
     assert not any(text.get_parse_math() for text in figure.findobj(Text))
+
+
+@pytest.mark.parametrize("ending", ["pdf", "png"])
+def test_symbols_in_the_names_of_rows_are_raised_too(
+    ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Drawing writes the labels of ticks again, so changing their text alone has no effect."""
+    drawn: list[str] = []
+
+    def noted(text: Text, renderer: RendererBase) -> None:
+        drawn.append(text.get_text() if text.get_parse_math() else "")
+        draw(text, renderer)
+
+    figure, draw = FIGURES["twins"].draw(tables(2)), Text.draw
+    before = [label.get_text() for label in figure.axes[0].get_yticklabels()]
+    monkeypatch.setattr(Text, "draw", noted)
+    save(figure, tmp_path / f"twins.{ending}")
+    assert {"without $T^{ee}$", "only $T^{p}$"} <= set(drawn)
+    figure.canvas.draw()
+    assert [label.get_text() for label in figure.axes[0].get_yticklabels()] == before
+
+
+def test_symbols_are_raised_in_the_users_own_axes() -> None:
+    _, axes = pyplot.subplots()
+    FIGURES["lexicon_scores"].draw(tables(1), ax=axes)
+    assert axes.get_ylabel() == "token and token ($T^{ee}$)"
+    assert axes.yaxis.label.get_parse_math()
+    pyplot.close()
 
 
 def test_the_same_figure_gives_the_same_bytes(figure: Figure, tmp_path: Path) -> None:

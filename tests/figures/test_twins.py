@@ -38,6 +38,17 @@ def test_each_condition_has_a_point_at_each_place_and_its_ratio() -> None:
     assert "without Tᵉᵉ" in names
 
 
+def test_one_large_rank_leaves_the_others_apart() -> None:
+    """Ranks and ratios have a logarithmic axis over their range, with at least two round ticks."""
+    for name, across in (("twins", True), ("twins_pieces", False)):
+        for axes in FIGURES[name].draw(DRAWN).axes:
+            axis = axes.xaxis if across else axes.yaxis
+            low, high = sorted(axis.get_view_interval())
+            assert axis.get_scale() == "log"
+            assert low < min(values(axes, across)) < max(values(axes, across)) < high
+            assert len([tick for tick in axis.get_majorticklocs() if low <= tick <= high]) >= 2
+
+
 def test_words_of_more_pieces_stand_side_by_side() -> None:
     figure = FIGURES["twins_pieces"].draw(DRAWN)
     for axes, place in zip(figure.axes, ("attention", "block"), strict=True):

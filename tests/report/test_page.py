@@ -140,7 +140,19 @@ def test_data_for_the_script_survives_and_can_not_end_its_element(value):
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(None, "–"), (True, "yes"), (False, "no"), (-0.123456, "−0.1235"), (7, "7"), ("a", "a"), (1e-9, "1e−09")],
+    [
+        (None, "–"),
+        (True, "yes"),
+        (False, "no"),
+        (-0.123456, "−0.1235"),
+        (7, "7"),
+        ("a", "a"),
+        (1e-9, "1e−09"),
+        (10490.4, "10490"),
+        (9999.9, "10000"),
+        (1234.5678, "1235"),
+        (-2.5e20, "−2.5e+20"),
+    ],
 )
 def test_cells_are_readable(value, expected):
     assert shown(value) == expected

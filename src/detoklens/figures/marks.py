@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from detoklens.figures import theme
 from detoklens.figures.labels import short_number
@@ -95,6 +96,28 @@ def logarithmic_x(axes: Axes) -> None:
     """Make the horizontal axis logarithmic, with short ticks at powers of ten."""
     axes.set_xscale("log")
     _log_ticks(axes.xaxis)
+
+
+def ratio_scale(axes: Axes, axis: Axis, values: Sequence[pl.Series]) -> None:
+    """Make an axis logarithmic, over the range of these values, with as many round ticks as fit."""
+    positive = np.concatenate([numbers(each) for each in values])
+    positive = positive[np.isfinite(positive) & (positive > 0)]
+    if not positive.size:
+        return
+    (low, high), is_wide = (positive.min() / 1.15, positive.max() * 1.15), axis is axes.xaxis
+    (axes.set_xscale if is_wide else axes.set_yscale)("log")
+    (axes.set_xlim if is_wide else axes.set_ylim)(low, high)
+    inches = (axes.bbox.width if is_wide else axes.bbox.height) / axes.figure.dpi
+    decades = range(int(np.floor(np.log10(low))), int(np.ceil(np.log10(high))))
+    for digits in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [
+            tick for tick in (digit * 10.0**decade for decade in decades for digit in digits) if low <= tick <= high
+        ]
+        if len(ticks) <= max(2, inches / (0.3 if is_wide else 0.15)):
+            break
+    axis.set_major_locator(FixedLocator(ticks))
+    axis.set_major_formatter(FuncFormatter(short_number))
+    axis.set_minor_locator(NullLocator())
 
 
 def logarithmic_y(axes: Axes, values: pl.Series) -> None:

@@ -13,13 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ParamSpec
 
 import matplotlib.style
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.text import Text
+from matplotlib.ticker import Formatter, FuncFormatter
 
 from detoklens.errors import RangeError
 
@@ -180,17 +182,42 @@ class ShownFigure(Figure):
 @contextmanager
 def _mathtext_symbols(figure: Figure) -> Iterator[None]:
     """Draw symbols such as Tᵉᵉ with mathtext, whose superscripts are legible at 7 points."""
-    found = {text: text.get_text() for text in figure.findobj(Text) if isinstance(text, Text)}
-    plain = {text: label for text, label in found.items() if SYMBOL.search(label) and "$" not in label}
-    for text, label in plain.items():
-        text.set_text(SYMBOL.sub(lambda match: f"$T^{{{match[1].translate(LETTERS)}}}$", label))
-        text.set_parse_math(True)
+    undo = use_mathtext(figure, figure.axes)
     try:
         yield
     finally:
+        undo()
+
+
+def use_mathtext(drawn: Artist, panels: Sequence[Axes]) -> Callable[[], None]:
+    """Write the symbols of a figure or of one panel with mathtext; returns what undoes it."""
+    found = {text: text.get_text() for text in drawn.findobj(Text) if isinstance(text, Text)}
+    plain = {text: label for text, label in found.items() if _with_mathtext(label) != label}
+    named = (axis for panel in panels for axis in (panel.xaxis, panel.yaxis) if plain.keys() & {*axis.get_ticklabels()})
+    formatters = {axis: axis.get_major_formatter() for axis in named}
+    for axis, formatter in formatters.items():  # drawing writes the labels of ticks again
+        axis.set_major_formatter(FuncFormatter(partial(_format_with_mathtext, formatter)))
+    for text, label in plain.items():
+        text.set_text(_with_mathtext(label))
+        text.set_parse_math(True)
+
+    def undo() -> None:
+        for axis, formatter in formatters.items():
+            axis.set_major_formatter(formatter)
         for text, label in plain.items():
             text.set_text(label)
             text.set_parse_math(False)
+
+    return undo
+
+
+def _format_with_mathtext(formatter: Formatter, value: float, place: int | None) -> str:
+    return _with_mathtext(formatter(value, place))
+
+
+def _with_mathtext(label: str) -> str:
+    """The label with `$T^{ee}$` for Tᵉᵉ; unchanged if it has a dollar sign of its own."""
+    return label if "$" in label else SYMBOL.sub(lambda match: f"$T^{{{match[1].translate(LETTERS)}}}$", label)
 
 
 NO_DATA = "no data"
@@ -205,6 +232,8 @@ def figure_function(draw: Callable[Parameters, Figure]) -> Callable[Parameters, 
             figure = draw(*args, **kwargs)
             own = _GIVEN.get()
             _finish(figure.axes if own is None else [own])
+            if own is not None:  # saved by its owner
+                use_mathtext(own, [own])
         return figure
 
     return drawn

@@ -18,6 +18,7 @@ from markupsafe import Markup
 from detoklens.errors import printable
 from detoklens.questions.base import Verdict
 from detoklens.version import __version__
+from detoklens.wording import rounded
 
 Cell = str | int | float | bool | None
 PIECES = ("␣conn", "ection")
@@ -188,7 +189,7 @@ def shown(value: Cell) -> str:
         case bool():
             return "yes" if value else "no"
         case float():
-            return f"{value:.4g}".replace("-", "−")
+            return rounded(value).replace("-", "−")
         case _:
             return str(value)
 

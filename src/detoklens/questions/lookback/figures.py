@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import polars as pl
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from detoklens.figures import theme
 from detoklens.figures.marks import band_entry, patch_entry, point_entry, reference
 from detoklens.figures.panels import TALLEST, chosen_heads, head_rows, in_order, intervals, points, stacked
 from detoklens.questions.lookback.compute import CLASSES, PARTS
-from detoklens.wording import term_symbol
+from detoklens.wording import head_name, term_symbol
 
 ALL_TERMS = theme.Style(theme.INK, "solid", "o", "")
 NULL = theme.Style(theme.INK, "solid", "", "")
 MARKERS = dict(zip(CLASSES, ("o", "s", "^"), strict=True))
+LETTER_SPACE = "\u2003\u2002"  # next to the name of a head
 BAR = 0.24  # height of a bar as a share of a row
 ROW, SMALLEST_ROW = 0.8, 0.28  # height of a row in inches: usual, and with many heads
 
@@ -38,17 +41,21 @@ def lookback(
     legend = [patch_entry(part, theme.style_of(place)) for place, part in enumerate(PARTS)]
     legend += [point_entry("all terms", ALL_TERMS), *(point_entry(term_symbol(term), styles[term]) for term in names)]
     legend.append(band_entry("permuted labels", NULL))
-    titles = ["lift from C, W, F\n(nats, top to bottom)", "C − W by term\n(nats)"]
+    row = max(SMALLEST_ROW, min(ROW, TALLEST / max(1, len(asked))))
+    is_lettered = row * BAR * 72 >= theme.SMALL_SIZE
+    titles = [f"lift from C, W, F\n(nats{'' if is_lettered else ', top to bottom'})", "C − W by term\n(nats)"]
     if text is not None:
         titles.append("attention, all terms\nor one removed")
         classes = [(f"from {label}", replace(ALL_TERMS, marker=marker)) for label, marker in MARKERS.items()]
         legend += [point_entry(name, style, filled=name == "from C") for name, style in classes]
-    figure, panels = head_rows(
-        asked, width, titles, legend=legend, row=max(SMALLEST_ROW, min(ROW, TALLEST / max(1, len(asked))))
-    )
+    names = [f"{head_name(head)}{LETTER_SPACE if is_lettered else ''}" for head in asked]
+    figure, panels = head_rows(asked, width, titles, legend=legend, names=names, row=row)
     for place, label in enumerate(CLASSES):
         parts = [in_order(by_head.filter(part=part), asked)[label] for part in PARTS]
-        stacked(panels[0], parts, [theme.style_of(number) for number in range(len(PARTS))], (place - 1) * 0.27, BAR)
+        shift = (place - 1) * 0.27
+        stacked(panels[0], parts, [theme.style_of(number) for number in range(len(PARTS))], shift, BAR)
+        for number in range(len(asked) if is_lettered else 0):
+            _letter(panels[0], number + shift, label)
     totals = in_order(by_head.filter(part="total"), asked)
     for place, (low, high) in enumerate(totals.select("null_low", "null_high").iter_rows()):
         if low is not None:
@@ -68,3 +75,9 @@ def lookback(
     for axes in panels:
         reference(axes, x=0)
     return figure
+
+
+def _letter(axes: Axes, place: float, label: str) -> None:
+    """The class of a bar, between the name of its head and the axis."""
+    look: dict[str, Any] = {"ha": "right", "va": "center", "fontsize": theme.SMALL_SIZE}
+    axes.text(-0.012, place, label, transform=axes.get_yaxis_transform(), **look)

@@ -521,12 +521,13 @@ def _describe_switch(best: HeadJudgement, tables: Frames, gaps: Mapping[tuple[in
     term, size = by_term.select("term", "difference").row(0)
     carries = size >= HALF * float(by_term["difference"].to_numpy().sum())
     total = estimate(*(best.total[name] for name in ("difference", "low", "high")))
-    part = f"{_PART_WORDS[best.part]} ({best.parts[best.part]['difference']:.2f} nats)"
-    said = (
-        f"{head_name(best.head)} looks back {total} nats more from continuation tokens "
-        f"than from whole words; the difference is {part} and "
+    parts = [(part, round(best.parts[part]["difference"], 2) + 0.0) for part in PARTS]  # no −0.00
+    sizes = ", ".join(f"{part} {size:+.2f}" for part, size in sorted(parts, key=lambda each: -each[1]))
+    said = f"{head_name(best.head)} looks back {total} nats more from continuation tokens than from whole words "
+    said += f"({sizes})".replace("-", "−")
+    said += (
+        f", carried by {term_symbol(term)}" if carries else f"; its largest term is {term_symbol(term)} ({size:.2f})"
     )
-    said += f"carried by {term_symbol(term)}" if carries else f"its largest term is {term_symbol(term)} ({size:.2f})"
     if (best.head, "none") not in gaps:
         return f"{said}."
     whole, left = gaps[best.head, "none"], gaps[best.head, term]

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from detoklens.figures import theme
-from detoklens.figures.marks import line, line_entry, numbers, point_entry, reference
+from detoklens.figures.marks import line, line_entry, numbers, point_entry, ratio_scale, reference
 from detoklens.figures.panels import head_rows, intervals, name_places, points, titled_panels
 from detoklens.wording import term_symbol
 
@@ -46,19 +46,25 @@ def twins(twins_by_condition: pl.DataFrame, *, width: theme.Width = "page") -> F
     titles = [f"{measures[column]},\n{where[place]}" for place, column in shown]
     figure, panels = head_rows(list(range(len(names))), width, titles, names=names, legend=legend)
     for axes, (place, column) in zip(panels, shown, strict=True):
-        _draw_conditions(axes, rows.filter(place=place), column)
+        found = rows.filter(place=place)
+        _draw_conditions(axes, found, column)
+        ratio_scale(axes, axes.xaxis, [found[name] for name in _with_ends(column)])
     return figure
 
 
 def _draw_conditions(axes: Axes, rows: pl.DataFrame, column: str) -> None:
     for value in rows.filter(condition="whole")[column].drop_nulls():
         reference(axes, x=value)
-    ends = (column, f"{column}_low", f"{column}_high")
+    ends = _with_ends(column)
     for kind, (_, style) in KINDS.items():
         is_kind = pl.col("condition").str.starts_with(kind)
         values = rows.with_columns(pl.when(is_kind).then(pl.col(name)).alias(name) for name in ends)
         intervals(axes, values[ends[1]], values[ends[2]], style)
         points(axes, values[column], style)
+
+
+def _with_ends(column: str) -> tuple[str, str, str]:
+    return column, f"{column}_low", f"{column}_high"
 
 
 def _shortest(table: pl.DataFrame) -> pl.DataFrame:
@@ -91,6 +97,8 @@ def twins_pieces(twins_by_condition: pl.DataFrame, *, width: theme.Width = "page
             rows = twins_by_condition.filter(place=place, condition=name).sort("pieces")
             at = rows["pieces"].cast(pl.Float64) + (turn - len(BASES) // 2) * APART
             _line_with_intervals(axes, at, rows, "median_rank", KINDS[name][1])
+        drawn = twins_by_condition.filter(pl.col("condition").is_in(BASES), place=place)
+        ratio_scale(axes, axes.yaxis, [drawn[name] for name in _with_ends("median_rank")])
         axes.set_xticks(counts, [str(pieces) for pieces in counts])
         axes.set_xlim(counts[0] - 0.3, counts[-1] + 0.3)
     return figure
