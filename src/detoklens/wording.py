@@ -49,6 +49,11 @@ def estimate(value: float, low: float | None, high: float | None, digits: int = 
     return f"{value:.{digits}f}{ends}".replace("-", "−")
 
 
+def p_value(p: float) -> str:
+    """`p = 0.0017`, or `p < 0.0001`."""
+    return f"p = {p:.2g}" if p >= 1e-4 else "p < 0.0001"
+
+
 def signed(number: float) -> str:
     return f"{number:+.3f}".replace("-", "−")
 

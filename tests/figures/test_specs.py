@@ -35,7 +35,7 @@ def test_a_figure_does_without_its_optional_tables(name: str) -> None:
 @pytest.mark.parametrize("name", [name for name in FIGURES if FIGURES[name].per_head and name not in WORDS_ONLY])
 def test_a_figure_with_a_panel_a_head_shows_the_asked_heads_in_the_asked_order(name: str) -> None:
     figure = FIGURES[name].draw(DRAWN, heads=[2, 0])
-    titles = [axes.get_title(loc="left").split("\n")[0].split()[0].strip(",") for axes in figure.axes if axes.axison]
+    titles = [axes.get_title(loc="left").split("\n")[0].split()[0].strip(",:") for axes in figure.axes if axes.axison]
     titles += [label.get_text() for label in figure.axes[0].get_yticklabels()]  # heads are panels or rows
     assert [title for title in dict.fromkeys(titles) if title.startswith("L0H")] == ["L0H2", "L0H0"]
 

@@ -274,8 +274,12 @@ def test_the_scorecard_has_a_mark_and_a_reason_for_every_head_and_measure(study,
     assert set(marks["verdict"]) <= {"yes", "no", "not testable"}
     assert marks["why"].null_count() == 0
     assert marks.filter(measure="detokenizes")["value"].equals(found.tables["heads"]["margin"], check_names=False)
-    [view] = found.page_views
-    assert view.open
+    view, reasons = found.page_views
+    assert view.open > reasons.open
+    assert [note.partition(":")[0] for note in view.notes[:7]] == ["strength", *view.frame.columns[3:]]
+    assert all("; yes: " in note for note in view.notes[1:7])
+    assert view.notes[1] == "detokenizes: AUROC minus its strongest control; yes: more than 0.05 above every control"
+    assert len(reasons.frame) == len(marks)
     assert view.frame.columns[0] == "head"
     assert len(view.frame.columns) <= 10
     unknown = silent.ask(Heads()).tables["scorecard"].filter(head=0)

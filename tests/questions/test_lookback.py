@@ -344,7 +344,7 @@ def test_heads_that_look_back_without_a_switch_are_named_next_to_one_in_at_most_
     said = summary_of((0, 3.0, 2.0, 0.001), (1, 4.0, 3.0, 0.01), (2, 9.0, 9.05, 0.9))
     assert said.startswith(
         "L0H0 looks back 1.00 [0.99, 1.01] nats more from continuation tokens than from whole words "
-        "(position +1.00, class +0.00, lexical +0.00)"
+        "(position +1.00, rest +0.00)"
     )
     assert said.endswith(", carried by Tᵉᵖ. So does L0H1. L0H2 (position) looks back without a switch.")
     many = summary_of(

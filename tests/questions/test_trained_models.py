@@ -147,5 +147,5 @@ def test_the_demos_scorecard_names_the_head_that_every_question_names() -> None:
     cuts = study("demo", workers=2).ask(Twins()).tables["twins_by_condition"].filter(place="block", pieces=2)
     assert lost == [cuts.filter(condition=f"cut_L0H{head}")["share_lost"][0] for head in range(4)]
     assert row["writes words"] == "no", "a share of what the layer does not do would only confuse"
-    assert found.page_views[0].note.count("1.04") == 1, "the layer's number, once"
+    assert " ".join(found.page_views[0].notes).count("1.04") == 1, "the layer's number, once"
     assert row["score varies with"].startswith("offset 80 %")

@@ -80,8 +80,12 @@ def head_rows(
     legend: Sequence[Artist] = (),
     names: Sequence[str] | None = None,
     row: float | None = None,
+    gap: float = 0.0,
 ) -> tuple[Figure, list[Axes]]:
-    """Panels side by side with one row per head, the first on top; `names` replace L0H0, L0H1 …"""
+    """Panels side by side with one row per head, the first on top; `names` replace L0H0, L0H1 …
+
+    `gap` inches between the names and the axis are left for other labels.
+    """
     shown = list(names) if names is not None else [head_name(head) for head in heads]
     if (own := theme.given_axes(len(titles))) is not None:
         _dress_row(own, titles[0], shown, named=True)
@@ -89,7 +93,7 @@ def head_rows(
     total = theme.inches(width)
     lines = max(title.count("\n") + 1 for title in titles)
     margins = Margins(
-        left=max((text_inches(name, theme.SMALL_SIZE) for name in shown), default=0.0) + 2 * EDGE,
+        left=max((text_inches(name, theme.SMALL_SIZE) for name in shown), default=0.0) + gap + 2 * EDGE,
         top=legend_height(legend, total) + lines * LABEL * 0.65 + 0.06,
         bottom=LABEL,
         between_columns=3.5 * EDGE,
@@ -108,6 +112,8 @@ def head_rows(
     panels = [figure.add_axes(grid.place(index, total, margins)) for index in range(len(titles))]
     for index, (axes, title) in enumerate(zip(panels, titles, strict=True)):
         _dress_row(axes, title, shown, named=index % columns == 0)
+    if gap:
+        panels[0].tick_params(axis="y", pad=2 + 72 * gap)
     add_legend(figure, legend)
     return figure, panels
 

@@ -62,8 +62,8 @@ class View:
     frame: pl.DataFrame
     open: bool = False
     """Whether a report shows it at the top of the page, sortable; at most ten columns, named for readers."""
-    note: str = ""
-    """What its numbers are, below the table."""
+    notes: Sequence[str] = ()
+    """What its numbers are, in lines below the table."""
 
 
 @dataclass(frozen=True)

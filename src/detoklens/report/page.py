@@ -44,7 +44,7 @@ class Grid:
     rows: Sequence[Sequence[Cell]]
     is_open: bool = False
     """Whether it is at the top of the page and sortable, instead of in the appendix."""
-    note: str = ""
+    notes: Sequence[str] = ()
 
     @property
     def numeric(self) -> list[bool]:

@@ -161,7 +161,7 @@ def grid_of(view: View, meanings: Mapping[str, str]) -> Grid:
     columns = [(name.replace("_", " "), meanings.get(name, name)) for name in frame.columns]
     rows = [tuple(_cell(name, cell) for name, cell in row.items()) for row in frame.iter_rows(named=True)]
     more = f" ({SHOWN_ROWS} of {len(view.frame):,} rows)" if len(frame) < len(view.frame) else ""
-    return Grid(view.title + more, columns, rows, view.open, view.note)
+    return Grid(view.title + more, columns, rows, view.open, view.notes)
 
 
 def _cell(name: str, value: Cell) -> Cell:

@@ -167,7 +167,7 @@ def _write_areas(axes: Axes, labels: Sequence[str], curves: Sequence[pl.DataFram
         axes.annotate(
             f"{labels[place] if wide else ''} {number(_area(curves[place]))}".strip(),
             (1.0, 0.0),
-            xytext=(-2, 2 + above * 7.2),
+            xytext=(-3, 5 + above * 7.2),
             xycoords="axes fraction",
             textcoords="offset points",
             ha="right",

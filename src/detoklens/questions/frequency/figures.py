@@ -38,7 +38,7 @@ def token_alone(
 
 def _head_title(head: int, correlation: str, variant: str, by_head: pl.DataFrame | None) -> str:
     found = by_head.filter(head=head)[correlation].to_list() if by_head is not None else []
-    return head_name(head) + variant + (f": ρ = {number(found[0])}" if found else "")
+    return head_name(head) + variant + (f": ρ {number(found[0])}" if found else "")
 
 
 def token_variance(

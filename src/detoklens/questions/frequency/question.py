@@ -27,7 +27,7 @@ from detoklens.questions.parameters import Heads, Parameter, Scale
 from detoklens.questions.study import Study
 from detoklens.scores.layer import Layer
 from detoklens.tables.schema import HEAD, TOKEN, TOKEN_ID, Column, Schema
-from detoklens.wording import head_name, listed, plural, signed
+from detoklens.wording import head_name, listed, p_value, plural, signed
 
 CLEAR_CORRELATION = 0.1  # below it, a head has no preference
 COUNT = Column("count", "occurrences of the token in the corpus; null without counts", "Int64")
@@ -269,7 +269,7 @@ class Frequency(AtOffset):
         size = f" and |ρ| ≥ {CLEAR_CORRELATION}" if abs(rho) < CLEAR_CORRELATION else ""
         reason = (
             f"ρ is {signed(rho)} in {name}, against ±{strongest['null_high']:.3f} for 95 % of random query biases; the "
-            f"slope has p = {strongest['p']:.2g}; we require {ALPHA}{size}"
+            f"slope has {p_value(strongest['p'])}; we require {ALPHA}{size}"
         )
         return Verdict("yes" if names else "no", reason, names)
 

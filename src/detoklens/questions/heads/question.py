@@ -20,6 +20,7 @@ from detoklens.parallel import Runner
 from detoklens.questions.anatomy.question import ANATOMY_BY_HEAD, SHARE_NAMES, Anatomy
 from detoklens.questions.auroc.compute import AUROC_CONTROLS, MARGINS
 from detoklens.questions.auroc.question import (
+    REQUIRED,
     Auroc,
     auroc_verdict,
     compare_heads,
@@ -27,9 +28,9 @@ from detoklens.questions.auroc.question import (
     summarize_heads,
 )
 from detoklens.questions.base import ByLabel, Frames, ReportEntry, Verdict, View
-from detoklens.questions.frequency.question import Frequency
+from detoklens.questions.frequency.question import CLEAR_CORRELATION, Frequency
 from detoklens.questions.lookback.compute import PARTS
-from detoklens.questions.lookback.question import Lookback, judge_lookback
+from detoklens.questions.lookback.question import LEAST, Lookback, judge_lookback
 from detoklens.questions.options import Joining, SplitOff
 from detoklens.questions.parameters import Centred, Parameter, Scale
 from detoklens.questions.parameters import Heads as HeadNumbers
@@ -92,6 +93,16 @@ MEASURES = {
     "sink": "attention to position 0 by position alone",
     "prefers_rare": "Spearman correlation of Tᵉ with frequency",
 }
+RULES = {
+    "detokenizes": f"more than {REQUIRED} above every control",
+    "looks_back": f"at least {LEAST}, beyond permuted labels and rotated queries",
+    "writes_words": "the layer needs this head, and ranks the word at least "
+    f"{CLEARLY:g} times better than the sum of its pieces does",
+    "matches_itself": f"above {CLEARLY_ITSELF:g}",
+    "sink": f"at least {percent(MOST)}",
+    "prefers_rare": f"at most −{CLEAR_CORRELATION}, beyond random query biases",
+}
+"""What a yes requires."""
 SCORECARD = Schema(
     "scorecard",
     "Scorecard of heads",
@@ -369,8 +380,10 @@ class Heads(Joining):
         return [View(SCORECARD.question, shown)]
 
     def page_views(self, tables: Frames) -> Sequence[View]:
-        """The scorecard, at the top of the page."""
-        return [View(SCORECARD.question, scorecard_view(tables), open=True, note=scorecard_note(tables))]
+        """The scorecard, at the top of the page, and the reason for each verdict."""
+        reasons = tables["scorecard"].with_columns(pl.col("measure").str.replace_all("_", " "))
+        card = View(SCORECARD.question, scorecard_view(tables), open=True, notes=scorecard_notes(tables))
+        return [card, View("What decided each verdict", reasons)]
 
 
 class Marks:
@@ -414,18 +427,17 @@ def scorecard_view(tables: Frames) -> pl.DataFrame:
     return pl.DataFrame(rows, infer_schema_length=None)
 
 
-def scorecard_note(tables: Frames) -> str:
-    """What the scorecard's numbers are, and each reason for a missing verdict once."""
-    meanings = "; ".join(f"{measure.replace('_', ' ')}: {meaning}" for measure, meaning in MEASURES.items())
+def scorecard_notes(tables: Frames) -> list[str]:
+    """What the scorecard's numbers are, what each yes requires, and each reason for a missing verdict once."""
+    rules = dict(RULES)
+    for gain in tables["heads"]["twin_gain"].drop_nulls()[:1]:  # the same for every head
+        rules["writes_words"] += f" (here {gain:.2f} times)"
+    notes = ["strength: standard deviation of the score; score varies with: the largest shares of its variance"]
+    notes += [f"{name.replace('_', ' ')}: {what}; yes: {rules[name]}" for name, what in MEASURES.items()]
     unknown = tables["scorecard"].filter(pl.col("verdict") == UNTESTABLE)
     reasons = unknown.group_by("why", maintain_order=True).agg(pl.col("measure").unique(maintain_order=True))
     missing = [f"{listed([name.replace('_', ' ') for name in names])} ({why})" for why, names in reasons.iter_rows()]
-    note = "Strength: standard deviation of the score. Score varies with: largest shares of its variance. "
-    note += f"In parentheses: {meanings}."
-    for gain in tables["heads"]["twin_gain"].drop_nulls()[:1]:  # the same for every head
-        rule = f"The layer writes words if it ranks the word {CLEARLY:g} times better than the sum of its pieces does"
-        note += f" {rule}; here, {gain:.2f} times."
-    return f"{note} Not testable: {'; '.join(missing)}." if missing else note
+    return [*notes, f"not testable: {'; '.join(missing)}"] if missing else notes
 
 
 def _cell(measure: str, value: float | None, mark: str) -> str:

@@ -14,12 +14,12 @@ from detoklens.figures import theme
 from detoklens.figures.marks import band_entry, patch_entry, point_entry, reference
 from detoklens.figures.panels import TALLEST, chosen_heads, head_rows, in_order, intervals, points, stacked
 from detoklens.questions.lookback.compute import CLASSES, PARTS
-from detoklens.wording import head_name, term_symbol
+from detoklens.wording import term_symbol
 
 ALL_TERMS = theme.Style(theme.INK, "solid", "o", "")
 NULL = theme.Style(theme.INK, "solid", "", "")
 MARKERS = dict(zip(CLASSES, ("o", "s", "^"), strict=True))
-LETTER_SPACE = "\u2003\u2002"  # next to the name of a head
+LETTER = 0.1  # inches for the class of a bar
 BAR = 0.24  # height of a bar as a share of a row
 ROW, SMALLEST_ROW = 0.8, 0.28  # height of a row in inches: usual, and with many heads
 
@@ -48,8 +48,7 @@ def lookback(
         titles.append("attention, all terms\nor one removed")
         classes = [(f"from {label}", replace(ALL_TERMS, marker=marker)) for label, marker in MARKERS.items()]
         legend += [point_entry(name, style, filled=name == "from C") for name, style in classes]
-    names = [f"{head_name(head)}{LETTER_SPACE if is_lettered else ''}" for head in asked]
-    figure, panels = head_rows(asked, width, titles, legend=legend, names=names, row=row)
+    figure, panels = head_rows(asked, width, titles, legend=legend, row=row, gap=LETTER if is_lettered else 0.0)
     for place, label in enumerate(CLASSES):
         parts = [in_order(by_head.filter(part=part), asked)[label] for part in PARTS]
         shift = (place - 1) * 0.27

@@ -37,7 +37,7 @@ from detoklens.questions.parameters import Heads, Parameter, in_one_word, whole_
 from detoklens.scores.layer import Layer
 from detoklens.scores.softmax import seen_keys
 from detoklens.tables.schema import HEAD, TOKEN, TOKEN_ID, Column, Schema
-from detoklens.wording import estimate, head_name, listed, listed_some, plural, term_symbol
+from detoklens.wording import estimate, head_name, listed, listed_some, p_value, plural, term_symbol
 
 if TYPE_CHECKING:
     from detoklens.questions.base import ByLabel, Frames
@@ -480,7 +480,7 @@ class HeadJudgement:
         if self.total["low"] <= 0:
             return "its interval reaches 0"
         if self.total["p_labels"] > ALPHA:
-            return f"permuted labels give as much (p = {self.total['p_labels']:.2g})"
+            return f"permuted labels give as much ({p_value(self.total['p_labels'])})"
         return "" if self._beyond else "randomly rotated queries give parts as large"
 
     @property
@@ -521,10 +521,9 @@ def _describe_switch(best: HeadJudgement, tables: Frames, gaps: Mapping[tuple[in
     term, size = by_term.select("term", "difference").row(0)
     carries = size >= HALF * float(by_term["difference"].to_numpy().sum())
     total = estimate(*(best.total[name] for name in ("difference", "low", "high")))
-    parts = [(part, round(best.parts[part]["difference"], 2) + 0.0) for part in PARTS]  # no −0.00
-    sizes = ", ".join(f"{part} {size:+.2f}" for part, size in sorted(parts, key=lambda each: -each[1]))
+    part = best.parts[best.part]["difference"]
     said = f"{head_name(best.head)} looks back {total} nats more from continuation tokens than from whole words "
-    said += f"({sizes})".replace("-", "−")
+    said += f"({best.part} {part:+.2f}, rest {round(best.total['difference'] - part, 2) + 0.0:+.2f})".replace("-", "−")
     said += (
         f", carried by {term_symbol(term)}" if carries else f"; its largest term is {term_symbol(term)} ({size:.2f})"
     )

@@ -17,7 +17,7 @@ from detoklens.questions.base import ByLabel, Frames, ReportEntry, Verdict, View
 from detoklens.questions.positions.question import OfPositions
 from detoklens.questions.study import Study
 from detoklens.tables.schema import HEAD, Column, Schema
-from detoklens.wording import head_name, listed, listed_some, percent, plural
+from detoklens.wording import head_name, listed, listed_some, p_value, percent, plural
 
 NAMED = 2  # heads in a summary
 QUERY_POSITION = Column("query_position", "position of the query, from 0", "Int32")
@@ -192,7 +192,7 @@ class Shape(OfPositions):
         strongest = told.sort("wave_share", descending=True).row(0, named=True)
         required = f"we require {percent(SINUSOIDAL_SHARE)}"
         if not len(waves) and strongest["wave_share"] >= SINUSOIDAL_SHARE:
-            required = f"p = {strongest['wave_p']:.2g}, we require {ALPHA}"
+            required = f"{p_value(strongest['wave_p'])}, we require {ALPHA}"
         null = f"95 % of {control}: at most {percent(strongest['wave_null'])}; {required}"
         untestable = plural(len(there) - len(told), "head") + " untestable; " if len(told) < len(there) else ""
         reason = f"{untestable}from position {query}, one wave explains {shares} ({null})"

@@ -39,6 +39,7 @@ def position_variance(position_variance: pl.DataFrame, *, width: theme.Width = "
         if outliers.height:
             x, y = numbers(outliers["position"]), numbers(outliers["variance"])
             axes.plot(x, y, linestyle="", marker=OUTLIER.marker, color=OUTLIER.colour)
+        reference(axes, y=0)  # then the margin at the top is a share of the whole height
         axes.set_ylim(bottom=0)
     return figure
 
