@@ -211,6 +211,15 @@ def test_a_table_of_bigrams_is_added_up(documents: Documents, rows: int) -> None
         }
 
 
+def test_bigrams_with_the_separator_are_left_out(tmp_path: Path) -> None:
+    write_table(
+        tmp_path / "t.parquet", id0=[1, SEPARATOR, 2, SEPARATOR], id1=[2, 1, SEPARATOR, SEPARATOR], count=[5, 6, 7, 8]
+    )
+    counts = imported(tmp_path / "t.parquet", tmp_path / "out", ImportOptions(separator=SEPARATOR))
+    assert as_counters(counts) == (Counter({2: 5}), Counter({(2, 1): 5}))
+    assert counts.manifest["source"]["pairs_may_cross_documents"] is False
+
+
 def test_without_bounds_pairs_may_cross_documents(tmp_path: Path) -> None:
     np.save(tmp_path / "ids.npy", np.array([1, 2, 1, 2], np.int64))
     counts = imported(tmp_path / "ids.npy", tmp_path / "out", ImportOptions())
@@ -310,7 +319,7 @@ def bounds_of(*rows: str) -> Callable[[Path], Written]:
     return make
 
 
-RAW = ImportOptions(dtype="uint16")
+RAW, RAW32 = ImportOptions(dtype="uint16"), ImportOptions(dtype="uint32")
 BAD = {
     "ids beyond the vocabulary": (array_of(np.array([1, 300], np.uint16)), "token id 300 is not in"),
     "negative ids": (array_of(np.array([1, -1])), "token id -1 is not in"),
@@ -320,6 +329,7 @@ BAD = {
     "no dtype": (array_of(np.zeros(3, np.uint16), name="a.bin"), "pass dtype=uint16 or uint32"),
     "an odd length": (array_of(np.zeros(3, np.uint8), RAW, "a.bin"), "3 bytes are not a whole number"),
     "an unknown dtype": (array_of(np.zeros(3, np.uint8), ImportOptions(dtype="int8"), "a.bin"), "pass uint16 or uint32"),
+    "a separator beyond the dtype": (array_of(np.zeros(3, np.uint8), ImportOptions(separator=256)), "can't hold"),
     "llm.c": (array_of(np.array([20240520, 1], np.int32), RAW, "a.bin"), "llm.c"),
     "a cut .npy": (damaged(write_npy, "tokens.npy", lambda raw: raw[:-2]), "another length"),
     "a damaged .npy": (damaged(write_npy, "tokens.npy", lambda raw: raw[:10] + b"\x00" * 40), "damaged .npy"),
@@ -333,6 +343,7 @@ BAD = {
     "an empty index": (damaged(write_megatron, "data.idx", lambda raw: b""), "not a Megatron index"),
     "an index that breaks off": (damaged(write_megatron, "data.idx", lambda raw: raw[:-1]), "bytes long instead of"),
     "an index of floats": (damaged(write_megatron, "data.idx", lambda raw: raw[:17] + b"\x07" + raw[18:]), "ids of type 7"),
+    "another dtype than the index's": (lambda folder: (write_megatron(folder, [[1]])[0], RAW32), "not uint32; omit dtype"),
     "an index of other data": (damaged(write_megatron, "data.bin", lambda raw: raw[:-2]), "doesn't describe"),
     "documents out of order": (damaged(write_megatron, "data.idx", lambda raw: raw[:-8] + b"\x01" + bytes(7)), "don't cover"),
     "no separator first": (damaged(write_infini_gram, "tokenized.0", lambda raw: raw[2:]), "doesn't start with"),
@@ -444,5 +455,8 @@ def test_the_command(tmp_path: Path) -> None:
     shown = CliRunner().invoke(app, separated)
     assert shown.exit_code == 0, shown.output
     assert shown.stdout.splitlines()[1] == "2,,5,5,3,3,0,0"
+    assert "stands between" not in shown.stderr
+    wrong = CliRunner().invoke(app, [*arguments, str(tmp_path / "wrong"), "--separator", "9"])
+    assert "1 document in 1 file: check that token 9 stands between documents" in wrong.stderr
     crossing = CliRunner().invoke(app, [*arguments, str(tmp_path / "crossing")])
     assert "bigrams may cross documents" in crossing.stderr

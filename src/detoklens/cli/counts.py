@@ -20,6 +20,7 @@ from detoklens.errors import TokenError
 from detoklens.loading import load_vocabulary
 from detoklens.questions.parameters import REQUIRED, Parameter
 from detoklens.tables.schema import COUNT_TOTALS, PREDECESSORS
+from detoklens.wording import plural
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,8 @@ class Import:
         Parameter("Type of the ids in files without a header.", metavar="uint16|uint32"),
     ] = None
     separator: Annotated[
-        int | None, Parameter("Token id between documents; it is not counted.", metavar="ID", least=0)
+        int | None,
+        Parameter("Token id between documents; neither it nor bigrams with it are counted.", metavar="ID", least=0),
     ] = None
     packed: Annotated[bool, Parameter("Rows hold several documents each: record that bigrams may cross documents.")] = (
         False
@@ -112,6 +114,12 @@ def import_(options: Import, work: Cluster, printed: Printed) -> None:
         )
     if counts.manifest["source"]["pairs_may_cross_documents"]:
         say("bigrams may cross documents: nothing says where documents end")
+    elif options.separator is not None and counts.manifest["source"]["kind"] == "flat ids":
+        documents = counts.manifest["totals"]["documents_with_tokens"]
+        n_files = sum(not file["path"].endswith(".csv.gz") for file in counts.manifest["inputs"])
+        if documents <= n_files:
+            found = f"{plural(documents, 'document')} in {plural(n_files, 'file')}"
+            say(f"{found}: check that token {options.separator} stands between documents")
     print_table(COUNT_TOTALS.frame(counts.totals()), printed.output_format, f"{options.out}: {COUNT_TOTALS.question}")
 
 

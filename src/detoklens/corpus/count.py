@@ -160,7 +160,7 @@ def import_counts(
     dtype
         Type of the ids in files without a header: uint16 or uint32.
     separator
-        Token id between documents. It is not counted.
+        Token id between documents. It is not counted, nor are bigrams with it.
     packed
         Whether a row holds several documents, so that bigrams may cross documents.
     memory
@@ -198,13 +198,12 @@ def import_counts(
             f"the input has files of several kinds ({', '.join(kinds)}); import each kind into its own folder"
         )
     bounds = [describe(file.bounds, file.bounds) for file in token_files if file.bounds is not None]
-    is_table = kinds == [PAIRS]
-    crosses = separator is None and (packed or any(file.pairs_may_cross for file in token_files))
+    crosses = (packed and separator is None) or any(file.pairs_may_cross for file in token_files)
     plan = _plan([*inputs, *bounds], vocabulary, asdict(options)) | {
         "source": {
             "kind": kinds[0],
-            "pairs_may_cross_documents": is_table or crosses,
-            "token_counts": "as the second token of a bigram" if is_table else "all tokens",
+            "pairs_may_cross_documents": crosses,
+            "token_counts": "as the second token of a bigram" if kinds == [PAIRS] else "all tokens",
         }
     }
     target = shard_size(sum(file.size for file in inputs))

@@ -2,7 +2,7 @@
 
 | kind | files | documents end |
 |---|---|---|
-| bigram table | `.parquet` with columns id0, id1, count | unknown |
+| bigram table | `.parquet` with columns id0, id1, count | at a separator, if it has one |
 | rows of ids | `.parquet` or `.arrow` with a column of lists, as Hugging Face datasets have | with the row |
 | flat ids | `.npy`, or `.bin` and `.npy` without a header | at a separator, or as listed in a `.csv.gz` |
 | Megatron | `.bin` with an `.idx` | as listed in the `.idx` |
@@ -86,7 +86,7 @@ class TokenFile:
 
     @property
     def pairs_may_cross(self) -> bool:
-        return self.kind == PAIRS or (self.kind == FLAT and self.separator is None and self.bounds is None)
+        return self.kind in (PAIRS, FLAT) and self.separator is None and self.bounds is None
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,12 @@ def recognize(file: InputFile, options: ImportOptions, vocabulary_size: int) -> 
     index = Path(file.path).with_suffix(".idx")
     if suffix == ".bin" and index.is_file():
         dtype, length, _ = _read_megatron_index(file.name, str(index), file.size)
+        if options.dtype not in (None, dtype):
+            raise _refuse(file.name, f"holds {dtype} by its .idx, not {options.dtype}; omit dtype")
         return TokenFile(file.name, file.path, MEGATRON, dtype, 0, length, options.separator, str(index))
     dtype, offset, length = _flat_layout(file, options)
+    if options.separator is not None and options.separator > np.iinfo(dtype).max:
+        raise _refuse(file.name, f"ids of {np.iinfo(dtype).bits} bits can't hold the separator {options.separator:,}")
     bounds = Path(file.path).with_suffix(".csv.gz")
     bounds_path = str(bounds) if bounds.is_file() else None
     return TokenFile(file.name, file.path, FLAT, dtype, offset, length, options.separator, bounds_path)
@@ -238,7 +242,7 @@ def _table(file: InputFile, options: ImportOptions, suffix: str) -> TokenFile:
         for column in PAIR_COLUMNS:
             if not types.is_integer(schema.field(column).type):
                 raise _refuse(file.name, f"column {column!r} holds {schema.field(column).type}, not integers")
-        return TokenFile(file.name, file.path, PAIRS, columns=PAIR_COLUMNS)
+        return TokenFile(file.name, file.path, PAIRS, separator=options.separator, columns=PAIR_COLUMNS)
     field = options.ids_field
     if field not in schema.names:
         raise _refuse(
@@ -311,6 +315,9 @@ def _arrow_batches(file: TokenFile) -> Iterator[Any]:
 
 def _pairs(file: TokenFile, batch: Any, vocabulary_size: int) -> PairBatch:
     first, second, counts = (_integers(file, batch.column(batch.schema.names.index(name))) for name in PAIR_COLUMNS)
+    if file.separator is not None:
+        is_kept = (first != file.separator) & (second != file.separator)
+        first, second, counts = first[is_kept], second[is_kept], counts[is_kept]
     for ids in (first, second):
         _check_ids(file, ids, vocabulary_size)
     if len(counts) and (counts.min() < 1 or counts.astype(np.float64).sum() > LARGEST_TOTAL):
